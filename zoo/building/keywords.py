@@ -398,3 +398,10 @@ class TrainingOptions(Keywords, total=False):
     early_stopping_patience: int | None
     early_stopping_threshold: float
     decay: str
+    z_loss: float
+    average: str | None
+    average_last: float
+    average_steps: int
+    average_decay: float
+    checkpoint_at: str | None
+    checkpoint_in: str

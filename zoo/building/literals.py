@@ -93,4 +93,4 @@ WeightsName: TypeAlias = Literal[
 TaskName: TypeAlias = Literal[
     "feature-extraction", "masked-lm", "sequence-classification", "token-classification", "causal-lm", "seq2seq-lm"
 ]
-"""Tasks of models."""
+"""What models are built for."""

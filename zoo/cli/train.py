@@ -44,6 +44,10 @@ TRAINING_FLAGS: dict[str, tuple[Any, str]] = {
     "save_strategy": (str, "When to keep a checkpoint: no, steps, epoch or best."),
     "save_steps": (float, "Updates between checkpoints."),
     "early_stopping_patience": (int, "Stop after so many evaluations without a better one, and keep the best."),
+    "z_loss": (float, "Weight of the squared log of the softmax's normalizer in the loss; PaLM has 1e-4."),
+    "average": (str, "ema or lawa: also keep and evaluate an average of the weights of the last fifth."),
+    "checkpoint_at": (str, "Also save the model after so many tokens, in DIR-revisions: 1M,2M,10M."),
+    "checkpoint_in": (str, "The unit of --checkpoint-at: tokens (the default) or words."),
     "report_to": (str, "tensorboard, trackio or wandb, where installed; several with commas."),
 }
 """transformers' training arguments that have a flag of their own; all others go through `--training`."""
@@ -186,6 +190,11 @@ def folder_name(name: str) -> str:
     return "".join(letter if letter.isalnum() or letter in "-._" else "-" for letter in name).strip("-")
 
 
+def averaged_line(average: dict[str, Any]) -> str:
+    """Write the held-out loss of averaged weights."""
+    return f"{average['heldout_loss']:.4f} held-out loss of {average['kind']} over {average['updates']:,} updates"
+
+
 def show(result: TrainingResult) -> None:
     """Print the data and the numbers of a training run."""
     report, data = result.report, result.run.data
@@ -202,6 +211,7 @@ def show(result: TrainingResult) -> None:
         ("Time", f"{report.train_seconds:,.1f} s, {report.train_tokens_per_second:,.0f} tokens/s on {device}"),
         ("Train loss", f"{report.train_loss:.4f}"),
         ("Held-out loss", f"{report.heldout_loss:.4f}"),
+        *([("Averaged", averaged_line(report.average))] if report.average else []),
         *((score.name, f"{score.value:,.2f}  {score.signature}") for score in report.scores.values()),
     ]
     write(table(("", ""), rows))

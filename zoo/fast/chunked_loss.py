@@ -48,6 +48,7 @@ class ChunkedCrossEntropy(torch.autograd.Function):
         project: Projection,
         chunk_size: int,
         label_smoothing: float,
+        z_loss: float,
         *parameters: Tensor,
     ) -> Tensor:
         """Sum the losses.
@@ -59,11 +60,12 @@ class ChunkedCrossEntropy(torch.autograd.Function):
             project: Maps hidden states to logits by the parameters.
             chunk_size: Tokens per chunk.
             label_smoothing: Share of the target that is spread over the whole vocabulary.
+            z_loss: Weight of the squared log of the softmax's normalizer.
 
         Returns:
             *Shape:* ()
         """
-        learns = [ctx.needs_input_grad[0], *ctx.needs_input_grad[6:]]
+        learns = [ctx.needs_input_grad[0], *ctx.needs_input_grad[7:]]
         gradients: list[Tensor | None] = [None] * len(learns)
         if learns[0]:
             gradients[0] = torch.empty_like(hidden_states)
@@ -73,9 +75,8 @@ class ChunkedCrossEntropy(torch.autograd.Function):
             states = hidden_states[chunk].detach().requires_grad_(learns[0])
             with torch.set_grad_enabled(any(learns)):
                 logits = project(states)
-            loss, gradient = loss_and_gradient(
-                logits.detach(), labels[chunk], None if ignored is None else ignored[chunk], label_smoothing
-            )
+            without = None if ignored is None else ignored[chunk]
+            loss, gradient = loss_and_gradient(logits.detach(), labels[chunk], without, label_smoothing, z_loss)
             total += loss
             sources = [source for source, wants in zip((states, *parameters), learns, strict=True) if wants]
             found = iter(torch.autograd.grad(logits, sources, gradient.to(logits.dtype)) if sources else ())
@@ -95,11 +96,11 @@ class ChunkedCrossEntropy(torch.autograd.Function):
         states, *parameters = [
             None if gradient is None else gradient * scale.to(gradient.dtype) for gradient in ctx.gradients
         ]
-        return states, None, None, None, None, None, *parameters
+        return states, None, None, None, None, None, None, *parameters
 
 
 def loss_and_gradient(
-    logits: Tensor, labels: Tensor, ignored: Tensor | None, label_smoothing: float
+    logits: Tensor, labels: Tensor, ignored: Tensor | None, label_smoothing: float, z_loss: float = 0.0
 ) -> tuple[Tensor, Tensor]:
     """Sum the losses of tokens, and compute the gradient in place of the probabilities.
 
@@ -108,6 +109,7 @@ def loss_and_gradient(
         labels: Valid token ids. *Shape:* (num_tokens,)
         ignored: True where there is no loss, None if there is one everywhere. *Shape:* (num_tokens,)
         label_smoothing: Share of the target that is spread over the whole vocabulary.
+        z_loss: Weight of the squared log of the softmax's normalizer.
 
     Returns:
         The sum, *Shape:* (), and its gradient with respect to the logits in float32, *Shape:* (num_tokens, vocab_size)
@@ -118,6 +120,10 @@ def loss_and_gradient(
     if label_smoothing:
         losses -= label_smoothing * log_probabilities.mean(dim=-1, keepdim=True)
     gradient = log_probabilities.exp_()
+    if z_loss:
+        normalizers = logits.float().logsumexp(dim=-1, keepdim=True)
+        losses += z_loss * normalizers.square()
+        gradient *= 1 + 2 * z_loss * normalizers
     if label_smoothing:
         gradient -= label_smoothing / logits.shape[-1]
     target = torch.full_like(labels, label_smoothing - 1, dtype=gradient.dtype)
@@ -150,6 +156,7 @@ def cross_entropy(
     skip_logits: bool,
     label_smoothing: float,
     *,
+    z_loss: float = 0.0,
     num_items_in_batch: Tensor | int | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor | None, Tensor]:
@@ -159,6 +166,7 @@ def cross_entropy(
         hidden_states: *Shape:* (batch_size, seq_len, hidden_size)
         labels: Token ids, -100 where there is no loss. *Shape:* (batch_size, seq_len)
         label_smoothing: Share of the target that is spread over the whole vocabulary (Szegedy et al. 2016).
+        z_loss: Weight of the squared log of the softmax's normalizer (Chowdhery et al. 2022, PaLM, section 5).
         num_items_in_batch: Divisor of the summed loss, by default the number of labels.
 
     Returns:
@@ -170,31 +178,30 @@ def cross_entropy(
     parameters = [parameter for module in head.head_modules() for parameter in module.parameters()]
     if skip_logits and parameters and pays(targets, vocab_size):
         chunk_size = chunk_size_for(vocab_size)
-        total = chunked_loss(hidden_states, targets, head.project, parameters, chunk_size, label_smoothing)
+        total = chunked_loss(hidden_states, targets, head.project, parameters, chunk_size, label_smoothing, z_loss)
         return None, mean_loss(total, targets, num_items_in_batch)
     logits = head.project(hidden_states)
-    loss = mean_loss(summed_loss(logits, targets, label_smoothing), targets, num_items_in_batch)
+    loss = mean_loss(summed_loss(logits, targets, label_smoothing, z_loss), targets, num_items_in_batch)
     return None if skip_logits else logits, loss
 
 
-def summed_loss(logits: Tensor, labels: Tensor, label_smoothing: float = 0.0) -> Tensor:
+def summed_loss(logits: Tensor, labels: Tensor, label_smoothing: float = 0.0, z_loss: float = 0.0) -> Tensor:
     """Add up the losses of all tokens, in float32.
 
     Args:
         logits: *Shape:* (..., vocab_size)
         labels: Token ids, -100 where there is no loss. *Shape:* (...)
         label_smoothing: Share of the target that is spread over the whole vocabulary.
+        z_loss: Weight of the squared log of the softmax's normalizer.
 
     Returns:
         *Shape:* ()
     """
-    return F.cross_entropy(
-        logits.flatten(0, -2).float(),
-        labels.flatten(),
-        ignore_index=IGNORED,
-        reduction="sum",
-        label_smoothing=label_smoothing,
-    )
+    scores, targets = logits.flatten(0, -2).float(), labels.flatten()
+    loss = F.cross_entropy(scores, targets, ignore_index=IGNORED, reduction="sum", label_smoothing=label_smoothing)
+    if z_loss:
+        loss = loss + z_loss * scores.logsumexp(dim=-1).masked_fill(targets == IGNORED, 0).square().sum()
+    return loss
 
 
 def mean_loss(total: Tensor, labels: Tensor, num_items_in_batch: Tensor | int | None = None) -> Tensor:
@@ -218,6 +225,7 @@ def chunked_loss(
     parameters: Sequence[Tensor],
     chunk_size: int,
     label_smoothing: float = 0.0,
+    z_loss: float = 0.0,
 ) -> Tensor:
     """Sum of the losses of all tokens, for aligned positions and labels.
 
@@ -228,6 +236,7 @@ def chunked_loss(
         project: Maps hidden states to logits by the parameters.
         chunk_size: Tokens per chunk.
         label_smoothing: Share of the target that is spread over the whole vocabulary (Szegedy et al. 2016).
+        z_loss: Weight of the squared log of the softmax's normalizer.
 
     Returns:
         *Shape:* ()
@@ -238,7 +247,7 @@ def chunked_loss(
         (with_label,) = torch.where(labels != IGNORED)
         states, labels, ignored = states.index_select(0, with_label), labels[with_label], None
     total: Tensor = ChunkedCrossEntropy.apply(
-        states, labels.clamp(min=0), ignored, project, chunk_size, label_smoothing, *parameters
+        states, labels.clamp(min=0), ignored, project, chunk_size, label_smoothing, z_loss, *parameters
     )
     return total
 

@@ -103,6 +103,7 @@ class ZooForConditionalGeneration(LanguageModel, CachedGenerationMixin):
         use_cache: bool | None = None,
         skip_logits: bool = False,
         loss_smoothing: float = 0.0,
+        z_loss: float = 0.0,
         **kwargs: CallOptions,
     ) -> Seq2SeqLMOutput:
         """Predict the next target token at every target position.
@@ -122,6 +123,7 @@ class ZooForConditionalGeneration(LanguageModel, CachedGenerationMixin):
             skip_logits: Whether to compute the loss without the logits, which are then None: they are the largest
                 tensor of a training step.
             loss_smoothing: Label smoothing: the share of the target that the loss spreads over the whole vocabulary.
+            z_loss: Weight of the squared log of the softmax's normalizer in the loss (PaLM: 1e-4).
             kwargs: `output_attentions`, `output_hidden_states`, `return_dict`, `num_items_in_batch`, and arguments of
                 attention backends.
 
@@ -149,7 +151,7 @@ class ZooForConditionalGeneration(LanguageModel, CachedGenerationMixin):
             use_cache=use_cache,
             **kwargs,
         )
-        options = {"skip_logits": skip_logits, "label_smoothing": loss_smoothing, **kwargs}
+        options = {"skip_logits": skip_logits, "label_smoothing": loss_smoothing, "z_loss": z_loss, **kwargs}
         logits, loss = self.logits_and_loss(outputs.last_hidden_state, labels, **options)
         output = Seq2SeqLMOutput(
             loss=loss,

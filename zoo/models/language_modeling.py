@@ -93,6 +93,7 @@ class LanguageModel(ZooPreTrainedModel):
         logits_to_keep: int | Tensor = 0,
         skip_logits: bool = False,
         label_smoothing: float = 0.0,
+        z_loss: float = 0.0,
         **kwargs: Any,
     ) -> tuple[Tensor | None, Tensor | None]:
         """Score token ids, and where there are labels compare with them.
@@ -103,14 +104,16 @@ class LanguageModel(ZooPreTrainedModel):
             logits_to_keep: Positions to predict at, see `keep_positions`.
             skip_logits: Whether the loss alone is wanted, which is then computed a chunk of tokens at a time.
             label_smoothing: Share of the target that is spread over the whole vocabulary.
+            z_loss: Weight of the squared log of the softmax's normalizer.
             kwargs: Further arguments of the forward, `num_items_in_batch` for instance.
 
         Returns:
             Logits, *Shape:* (batch_size, num_positions, vocab_size), None if they were skipped; and the loss, None
             without labels.
         """
-        if labels is not None and (skip_logits or label_smoothing):
-            logits, loss = cross_entropy(self, hidden_states, labels, skip_logits, label_smoothing, **kwargs)
+        if labels is not None and (skip_logits or label_smoothing or z_loss):
+            options = {"z_loss": z_loss, **kwargs}
+            logits, loss = cross_entropy(self, hidden_states, labels, skip_logits, label_smoothing, **options)
             return logits, self.warn_in_eval_mode(loss)
         scores = self.project(keep_positions(hidden_states, logits_to_keep))
         if labels is None:
@@ -175,6 +178,7 @@ class ZooForCausalLM(LanguageModel, CachedGenerationMixin):
         logits_to_keep: int | Tensor = 0,
         skip_logits: bool = False,
         loss_smoothing: float = 0.0,
+        z_loss: float = 0.0,
         **kwargs: CallOptions,
     ) -> CausalLMOutputWithPast:
         """Predict the next token at every position.
@@ -191,6 +195,7 @@ class ZooForCausalLM(LanguageModel, CachedGenerationMixin):
             skip_logits: Whether to compute the loss without the logits, which are then None: they are the largest
                 tensor of a training step.
             loss_smoothing: Label smoothing: the share of the target that the loss spreads over the whole vocabulary.
+            z_loss: Weight of the squared log of the softmax's normalizer in the loss (PaLM: 1e-4).
             kwargs: `output_attentions`, `output_hidden_states`, `return_dict`, `num_items_in_batch`, and what attention
                 backends take.
 
@@ -203,7 +208,7 @@ class ZooForCausalLM(LanguageModel, CachedGenerationMixin):
         given = {"input_ids": input_ids, "attention_mask": attention_mask, "position_ids": position_ids}
         cache = {"past_key_values": past_key_values, "use_cache": use_cache}
         outputs = self.model(**given, inputs_embeds=inputs_embeds, **cache, **kwargs)
-        options = {"label_smoothing": loss_smoothing, **kwargs}
+        options = {"label_smoothing": loss_smoothing, "z_loss": z_loss, **kwargs}
         logits, loss = self.logits_and_loss(outputs.last_hidden_state, labels, logits_to_keep, skip_logits, **options)
         kept = (outputs.past_key_values, outputs.hidden_states, outputs.attentions)
         output = CausalLMOutputWithPast(loss, logits, *kept)
@@ -265,6 +270,7 @@ class ZooForMaskedLM(LanguageModel):
         labels: Tensor | None = None,
         skip_logits: bool = False,
         loss_smoothing: float = 0.0,
+        z_loss: float = 0.0,
         token_type_ids: Tensor | None = None,
         **kwargs: CallOptions,
     ) -> MaskedLMOutput:
@@ -279,6 +285,7 @@ class ZooForMaskedLM(LanguageModel):
             skip_logits: Whether to compute the loss without the logits, which are then None: they are the largest
                 tensor of a training step.
             loss_smoothing: Label smoothing: the share of the target that the loss spreads over the whole vocabulary.
+            z_loss: Weight of the squared log of the softmax's normalizer in the loss (PaLM: 1e-4).
             token_type_ids: Types of tokens, by default 0. *Shape:* (batch_size, seq_len)
             kwargs: `output_attentions`, `output_hidden_states`, `return_dict`, `num_items_in_batch`, and what attention
                 backends take.
@@ -294,7 +301,7 @@ class ZooForMaskedLM(LanguageModel):
             token_type_ids=token_type_ids,
             **kwargs,
         )
-        options = {"skip_logits": skip_logits, "label_smoothing": loss_smoothing, **kwargs}
+        options = {"skip_logits": skip_logits, "label_smoothing": loss_smoothing, "z_loss": z_loss, **kwargs}
         logits, loss = self.logits_and_loss(outputs.last_hidden_state, labels, **options)
         output = MaskedLMOutput(loss, logits, outputs.hidden_states, outputs.attentions)
         return with_router_loss(output, outputs, attention_mask, self.config) if "router_logits" in outputs else output

@@ -96,6 +96,7 @@ class MultiTokenPrediction(nn.Module):
         attention_mask: Any,
         position_ids: Tensor | None,
         label_smoothing: float,
+        z_loss: float = 0.0,
         num_items_in_batch: Tensor | int | None = None,
         **kwargs: Any,
     ) -> ModelOutput:
@@ -134,7 +135,8 @@ class MultiTokenPrediction(nn.Module):
             # Values rolled to the end belong to no token: their targets are ignored.
             further = F.pad(targets, (0, shift), value=IGNORED)[:, shift:]
             further = further.masked_fill(~follows.to(further.device), IGNORED)
-            options = {"num_items_in_batch": num_items_in_batch, "shift_labels": further}
+            options: dict[str, Any] = {"num_items_in_batch": num_items_in_batch, "z_loss": z_loss}
+            options["shift_labels"] = further
             losses.append(cross_entropy(head, hidden_states, labels, True, label_smoothing, **options)[1])
         output["mtp_loss"] = torch.stack(losses).mean()
         output["loss"] = output["loss"] + self.loss_weight * output["mtp_loss"]

@@ -45,6 +45,10 @@ RANGES: dict[str, tuple[float, float]] = {
     "per_device_eval_batch_size": (1, math.inf),
     "gradient_accumulation_steps": (1, math.inf),
     "seed": (0, 2**32 - 1),
+    "z_loss": (0, math.inf),
+    "average_last": (0, 1),
+    "average_steps": (1, math.inf),
+    "average_decay": (0, 1),
 }
 """The smallest and the largest valid value of numbers that transformers does not look at before it uses them."""
 
@@ -58,11 +62,29 @@ class ZooTrainingArguments(Seq2SeqTrainingArguments):
         early_stopping_threshold: By how much an evaluation must be better to count.
         decay: What weight decay applies to: "matrices", "matrices-and-embeddings" (tables of positions too), "all", or
             "transformers", the rule of transformers' trainer, which depends on classes and names.
+        z_loss: Weight of the squared log of the softmax's normalizer in the training loss of a language model
+            (Chowdhery et al. 2022, PaLM, section 5: 1e-4).
+        average: "ema" or "lawa", averages of the weights of the last part of the run, which are saved and evaluated as
+            well; None for none.
+        average_last: Share of the updates that are averaged over.
+        average_steps: Updates from one to the next that is taken into the average.
+        average_decay: What the moving average keeps of itself each time.
+        checkpoint_at: Numbers of tokens or words, such as "1M,2M,10M", after which the model is saved in the folder
+            `output_dir`-revisions, as chck_1M for instance.
+        checkpoint_in: Their unit, "tokens" or "words", as many as the texts to train on have on average in as many
+            tokens.
     """
 
     early_stopping_patience: int | None = None
     early_stopping_threshold: float = 0.0
     decay: str = "matrices"
+    z_loss: float = 0.0
+    average: str | None = None
+    average_last: float = 0.2
+    average_steps: int = 1
+    average_decay: float = 0.999
+    checkpoint_at: str | None = None
+    checkpoint_in: str = "tokens"
 
     def __post_init__(self) -> None:
         self.optim: OptimizerNames | str

@@ -42,6 +42,7 @@ class TrainingReport:
         peak_memory: Bytes at most in use while training: of the GPU, or of the whole process on a CPU.
         history: What was logged of the training loss, a dictionary a step, with the `tokens` and `seconds` so far.
         evaluations: What was logged of the held-out loss while training, likewise.
+        average: Averaged weights: `kind`, number of `updates`, `heldout_loss` and `scores`; None for none.
         examples_per_update: Batch size of all devices together, over accumulated steps; 0 where it was not noted.
     """
 
@@ -66,6 +67,7 @@ class TrainingReport:
     history: list[dict[str, float]]
     evaluations: list[dict[str, float]] = field(default_factory=list)
     examples_per_update: int = 0
+    average: dict[str, Any] | None = None
 
     @property
     def train_tokens_per_second(self) -> float:

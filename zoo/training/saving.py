@@ -48,11 +48,11 @@ def save_checkpoint(
             write_file(place / RESULT_FILE, as_json(run.to_dict()))
 
 
-def keep_report(folder: str | Path, report: Mapping[str, Any]) -> None:
-    """Write the numbers of a run beside its record, for the model's card."""
+def keep_report(folder: str | Path, report: Mapping[str, Any], key: str = "report") -> None:
+    """Write the numbers of a run into its record, for the model's card."""
     file = Path(folder) / RESULT_FILE
     with explained(file), recorded(Path(folder)):
-        write_file(file, as_json({**read_result(folder), "report": dict(report)}))
+        write_file(file, as_json({**read_result(folder), key: dict(report)}))
 
 
 def is_unscored(folder: str | Path) -> bool:

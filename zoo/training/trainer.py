@@ -17,7 +17,7 @@ from transformers import PreTrainedModel, SchedulerType
 from transformers.trainer_callback import ExportableState
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
-from zoo.base.errors import UnwritableError
+from zoo.base.errors import ConfigError, UnwritableError
 from zoo.data.corpora.shards import TokenRow
 from zoo.fast.chunked_loss import IGNORED
 from zoo.fast.matmul import fast_matmul
@@ -25,6 +25,7 @@ from zoo.models.feed_forwards.balance import has_router_loss
 
 from .after_steps import AfterSteps
 from .arguments import ZooTrainingArguments
+from .averaging import WeightAverage
 from .checkpoints import rotate, seal
 from .evaluating import EvaluatingTrainer
 from .guard import LossGuard, check_weights, memory_explained
@@ -61,12 +62,17 @@ class ZooTrainer(EvaluatingTrainer):
         self.guard = LossGuard(self.args.device, lambda: self.kept)
         self._writes = bool(self.model.config.is_encoder_decoder)
         self._flops_per_token = 6 * self.model.num_parameters(exclude_embeddings=True)
+        self.average = None if self.args.average is None else WeightAverage(self.model, self.args)
+        if self.args.z_loss and not self._is_language_model:
+            raise ConfigError(f"z_loss={self.args.z_loss:g} was given, and {type(self.model).__name__} has none")
         self._balances = self._is_language_model and has_router_loss(self.model.config)
         dynamo = self.accelerator.state.dynamo_plugin
         if dynamo.backend != DynamoBackend.NO and dynamo.dynamic is None and have_many_lengths(self.train_dataset):
             dynamo.dynamic = True  # from the first batch on, which would else be compiled for its own length
         self.add_callback(RunTotals())
         self.add_callback(AfterSteps())
+        if self.average is not None:
+            self.add_callback(self.average)
 
     @property
     def totals(self) -> RunTotals:
@@ -162,6 +168,8 @@ class ZooTrainer(EvaluatingTrainer):
                 options |= self._without_logits()
             if self._balances and model.training:
                 options["output_router_logits"] = True
+            if self.args.z_loss and model.training:
+                options["z_loss"] = self.args.z_loss
             try:
                 return super().compute_loss(model, {**inputs, **options}, return_outputs, num_items_in_batch)
             finally:
@@ -183,6 +191,8 @@ class ZooTrainer(EvaluatingTrainer):
         """Train, possibly from a checkpoint on. Arguments as in the base class."""
         self.kept = resume_from_checkpoint
         self._goes_on = resume_from_checkpoint is not None
+        if self._goes_on and self.average is not None:
+            self.average.load(Path(resume_from_checkpoint))
         with memory_explained(self.args):
             return super().train(resume_from_checkpoint=resume_from_checkpoint, **kwargs)
 
@@ -205,6 +215,15 @@ class ZooTrainer(EvaluatingTrainer):
         if hasattr(self.train_dataset, "set_epoch"):
             self.train_dataset.set_epoch(kwargs["epoch"])
         super()._run_epoch(**kwargs)
+
+    def evaluation_loop(self, *args: Any, metric_key_prefix: str = "eval", **kwargs: Any) -> Any:
+        """Evaluate, while training with averaged weights as well. Arguments as in the base class."""
+        output = super().evaluation_loop(*args, metric_key_prefix=metric_key_prefix, **kwargs)
+        if self.average is not None and self.average.updates and metric_key_prefix == "eval":
+            with self.average.in_place():
+                averaged = super().evaluation_loop(*args, metric_key_prefix=metric_key_prefix, **kwargs)
+            output.metrics["eval_average_loss"] = averaged.metrics["eval_loss"]
+        return output
 
     def mean_loss(self) -> float:
         """Compute the mean training loss of a run that has logged none."""
@@ -229,6 +248,8 @@ class ZooTrainer(EvaluatingTrainer):
                 super()._save_checkpoint(model, trial)
                 self.accelerator.wait_for_everyone()
                 if self.args.should_save:
+                    if self.average is not None:
+                        self.average.save(folder)
                     seal(folder, self.run)
                     rotate(self.args.output_dir, limit, self.state.best_model_checkpoint)
         except UnwritableError:

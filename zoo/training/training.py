@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ from zoo.data.tasks.libraries import loading_bars
 from zoo.data.tasks.tables import Column, DataWarning
 
 from .arguments import ZooTrainingArguments, training_arguments
+from .averaging import keep_average
 from .checkpoints import clear_checkpoints, going_on_from, remove_checkpoints, remove_except
 from .determinism import determinism
 from .inputs import build_for, encode, full_recipe, num_parameters, tokenizers_for
@@ -36,6 +38,7 @@ from .publishing import check_push, push_result
 from .recipe import Recipe
 from .record import RunRecord, record_run
 from .report import TrainingReport, TrainingResult, peak_memory
+from .revisions import Revisions, folder_of, marks_of
 from .saving import is_unscored, keep_report, save_checkpoint
 from .tracking import keep_logs
 from .trainer import ZooTrainer
@@ -173,6 +176,14 @@ def train(
         if isinstance(model, str):
             model = build_for(data_task, model, tokenizers, chosen, seed=args.seed)
         idle = check_data(model, run.variant, data_task, encoded, data_task.collator(tokenizers), args)
+        marks = marks_of(args, data_task, splits.train, encoded.train)
+        if marks and output_dir is None:
+            raise ConfigError("checkpoint_at is given without output_dir, beside which the models are kept")
+        if args.process_index == 0 and output_dir is not None:
+            places = [folder_of(output_dir, mark) for mark in marks]
+            places += [Path(f"{Path(output_dir)}-average")] if args.average is not None else []
+            for further in places:
+                check_output(further, force=force or resume)
         chosen_by = encoded.heldout if selection is None else data_task.encode(selection, tokenizers)
         check_examples(model, chosen_by, "training")
         if args.ddp_find_unused_parameters is None:
@@ -186,6 +197,9 @@ def train(
             trainer = make_trainer(run, model, args, data_task, tokenizers, watched, callbacks, progress=progress)
             if output_dir is not None:
                 keep_logs(trainer, output_dir)
+            if marks and output_dir is not None:
+                save = partial(save_revision, trainer, tokenizers, output_dir, run)
+                trainer.add_callback(Revisions(trainer, marks, save))
             trainer.train(resume_from_checkpoint=checkpoint)
             train_seconds, memory = trainer.totals.elapsed(), peak_memory(args.device)
             trainer.check_trained()
@@ -199,6 +213,10 @@ def train(
                     trainer, data_task, tokenizers, chosen.generation, outputs=None if scored else Outputs.NONE
                 )
                 scores = dict(data_task.score(predictions, splits.heldout)) if scored else {}
+                place_of_average = None if output_dir is None else f"{Path(output_dir)}-average"
+                average = keep_average(
+                    trainer, data_task, tokenizers, splits, run, place_of_average, scored=scored, force=force
+                )
             evaluation_seconds = time.perf_counter() - began
         history = [entry for entry in trainer.state.log_history if "loss" in entry]
         trained = trainer.trained_model()
@@ -223,6 +241,7 @@ def train(
             peak_memory=memory,
             history=history,
             evaluations=[entry for entry in trainer.state.log_history if "eval_loss" in entry],
+            average=average,
             examples_per_update=args.train_batch_size * args.gradient_accumulation_steps * args.world_size,
         )
         pushed = None
@@ -250,6 +269,16 @@ def save_trained(
     state_dict = trainer.accelerator.get_state_dict(trainer.model) if trainer.is_fsdp_enabled else None
     if trainer.is_world_process_zero():
         save_checkpoint(trainer.trained_model(), tokenizers, output_dir, force=force, state_dict=state_dict, run=run)
+
+
+def save_revision(
+    trainer: ZooTrainer, tokenizers: Tokenizers, output_dir: str | Path, run: RunRecord, mark: str
+) -> None:
+    """Save the model as it is at a mark, with the numbers of updates and tokens."""
+    place, tokens = folder_of(output_dir, mark), trainer.total_tokens()
+    save_trained(trainer, tokenizers, place, run, force=True)
+    if trainer.is_world_process_zero():
+        keep_report(place, {"steps": trainer.state.global_step, "train_tokens": tokens}, "checkpoint")
 
 
 @contextmanager

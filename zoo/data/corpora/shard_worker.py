@@ -48,7 +48,7 @@ class Writer:
         self.stream, self.tokenizer, self.type, self.end = stream, tokenizer, np.dtype(TYPES[code]), end
         self.digest = hashlib.sha256()
         self.lengths: list[int] = []
-        self.tokens = self.bytes = self.documents = self._characters = 0
+        self.tokens = self.words = self.bytes = self.documents = self._characters = 0
         self._open = 0  # ids that are written of a document whose end is not
         self._waiting: list[tuple[str, bool, bool]] = []
 
@@ -63,6 +63,7 @@ class Writer:
             if self._characters >= AT_ONCE:
                 self.flush()
         self.bytes += len(part.text.encode())
+        self.words += len(part.text.split())
 
     def flush(self) -> None:
         """Encode what waits."""
@@ -122,7 +123,8 @@ def run(job: dict[str, Any]) -> ShardRecord:
     hashes = (writer.digest.hexdigest(), hashlib.sha256(partial_index.read_bytes()).hexdigest())
     os.replace(partial_index, place.with_suffix(".idx"))
     os.replace(partial, place.with_suffix(".bin"))
-    return ShardRecord(place.name, writer.tokens, writer.documents, writer.bytes, hashes, skipped, left_out)
+    counts = (writer.tokens, writer.documents, writer.bytes)
+    return ShardRecord(place.name, *counts, hashes, skipped, left_out, writer.words)
 
 
 def documents(pieces: list[Piece], column: str | None, skip: Any) -> Iterator[Part]:

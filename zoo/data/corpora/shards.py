@@ -47,6 +47,7 @@ class ShardRecord:
         sha256: Hashes of the .bin and the .idx file.
         skipped: Lines and files that could not be read and were left out, as asked.
         heldout: Documents that were left out because they are held out.
+        words: Words of the text, by spaces; 0 where they were not counted.
     """
 
     name: str
@@ -56,6 +57,7 @@ class ShardRecord:
     sha256: Sequence[str]
     skipped: int = 0
     heldout: int = 0
+    words: int = 0
 
 
 def id_type(vocab_size: int) -> int:
@@ -177,6 +179,11 @@ class Manifest:
     def documents(self) -> int:
         """Number of documents."""
         return sum(shard.documents for shard in self.shards)
+
+    @property
+    def words(self) -> int:
+        """Words of the text, 0 where a shard's were not counted."""
+        return sum(shard.words for shard in self.shards) if all(shard.words for shard in self.shards) else 0
 
     @property
     def bytes(self) -> int:

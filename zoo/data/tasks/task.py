@@ -104,6 +104,10 @@ class DataTask(ABC):
         except TypeError as error:
             raise ConfigError(f"options of task {self.name!r} are not valid: {error}") from error
 
+    def count_words(self, examples: Any) -> int:
+        """Count the words of texts that are read as one row, by spaces; 0 where examples are no such texts."""
+        return 0
+
     def fitted(self, splits: Splits) -> Self:
         """Learn from the training examples what the task must know, for instance which labels there are.
 

@@ -143,6 +143,14 @@ class RawTextTask(DataTask):
             raise DataError(f"the texts to {use} on have {len(ids)} tokens; at least {least} are needed")
         return ids
 
+    def count_words(self, examples: Any) -> int:
+        """Count words by spaces. Arguments as in the base class."""
+        from .prepared import PreparedTexts
+
+        if isinstance(examples, PreparedTexts):
+            return examples.manifest.words
+        return sum(len(text.split()) for text in examples["text"])
+
     def model_settings(self, tokenizers: Tokenizers) -> dict[str, Any]:
         """Vocabulary and special tokens. Arguments as in the base class."""
         return single_vocabulary(tokenizers)

@@ -1,0 +1,138 @@
+"""Averages of the weights of a run's last part, with an evaluation of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from torch.optim.swa_utils import get_ema_multi_avg_fn, get_swa_multi_avg_fn
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from zoo.base.errors import ConfigError, InvalidChoiceError
+from zoo.data.tasks import DataTask, Outputs, Splits, Tokenizers
+from zoo.models import normalize_weights
+
+from .arguments import ZooTrainingArguments
+from .predicting import predict
+from .record import RunRecord
+from .saving import save_checkpoint
+
+if TYPE_CHECKING:
+    from .trainer import ZooTrainer
+
+AVERAGES = {
+    "ema": "An exponential moving average.",
+    "lawa": "The plain mean (LAWA, Kaddour 2022), as with average_steps between two checkpoints.",
+}
+"""Values of `average`."""
+
+FILE = "average.safetensors"
+UPDATES = "updates"
+
+
+class WeightAverage(TrainerCallback):
+    """Averages the weights of a model in the last part of a run.
+
+    Args:
+        model: The model, not wrapped.
+        args: `average`, `average_last`, `average_steps` and `average_decay`.
+    """
+
+    def __init__(self, model: nn.Module, args: ZooTrainingArguments) -> None:
+        if args.average not in AVERAGES:
+            raise InvalidChoiceError(str(args.average), list(AVERAGES), kind="average")
+        if args.fsdp or args.deepspeed:
+            raise ConfigError(f"average={args.average} was given, and weights of shards are not averaged: leave it out")
+        self.model, self.kind, self.last, self.steps = model, args.average, args.average_last, args.average_steps
+        self.average = get_ema_multi_avg_fn(args.average_decay) if args.average == "ema" else get_swa_multi_avg_fn()
+        self.weights: dict[str, Tensor] = {}
+        self.updates = 0
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Take the weights into the average."""
+        left = state.max_steps - state.global_step
+        if left < self.last * state.max_steps and left % self.steps == 0:
+            self.update()
+
+    @torch.no_grad()
+    def update(self) -> None:
+        """Take the weights into the average."""
+        current = {name: weight.detach() for name, weight in self.model.named_parameters()}
+        if not self.weights:
+            self.weights = {name: weight.clone() for name, weight in current.items()}
+        else:
+            of_kind = torch.tensor(self.updates)
+            self.average(list(self.weights.values()), [current[name] for name in self.weights], of_kind)
+        self.updates += 1
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """Give the model its averaged weights for a while."""
+        own = {name: weight.detach().clone() for name, weight in self.model.named_parameters()}
+        try:
+            self._put(self.weights)
+            normalize_weights(self.model)  # a mean of vectors of length one is shorter
+            yield
+        finally:
+            self._put(own)
+
+    @torch.no_grad()
+    def _put(self, weights: dict[str, Tensor]) -> None:
+        for name, weight in self.model.named_parameters():
+            weight.copy_(weights[name])
+
+    def save(self, checkpoint: Path) -> None:
+        """Write the average into a checkpoint."""
+        if self.weights:
+            save_file({**self.weights, UPDATES: torch.tensor(self.updates)}, checkpoint / FILE)
+
+    def load(self, checkpoint: Path) -> None:
+        """Read it from the checkpoint that a run goes on from."""
+        if (checkpoint / FILE).is_file():
+            read = load_file(checkpoint / FILE)
+            self.updates = int(read.pop(UPDATES))
+            places = {name: weight.device for name, weight in self.model.named_parameters()}
+            self.weights = {name: weight.to(places[name]) for name, weight in read.items()}
+
+
+def keep_average(
+    trainer: ZooTrainer,
+    task: DataTask,
+    tokenizers: Tokenizers,
+    splits: Splits,
+    run: RunRecord,
+    folder: str | None,
+    *,
+    scored: bool,
+    force: bool,
+) -> dict[str, Any] | None:
+    """Evaluate averaged weights, and save them.
+
+    Args:
+        trainer: The trainer, after training.
+        splits: The examples, of which the held-out ones are scored.
+        run: The run, which the saved model records.
+        folder: Where the averaged model goes, None for nowhere.
+        scored: Whether to score outputs, and not the loss alone.
+        force: Whether a saved model there may be replaced.
+
+    Returns:
+        `kind`, `updates`, `heldout_loss` and `scores`; None if nothing was averaged.
+    """
+    average = trainer.average
+    if average is None or not average.updates:
+        return None
+    with average.in_place():
+        if folder is not None and trainer.is_world_process_zero():
+            save_checkpoint(trainer.trained_model(), tokenizers, folder, force=force, run=run)
+        outputs = None if scored else Outputs.NONE
+        predictions = predict(trainer, task, tokenizers, run.recipe.generation, outputs=outputs)
+    scores = dict(task.score(predictions, splits.heldout)) if scored else {}
+    numbers = {"heldout_loss": predictions.loss, "scores": {name: asdict(score) for name, score in scores.items()}}
+    return {"kind": average.kind, "updates": average.updates, **numbers}
