@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+from transformers import Seq2SeqTrainer, Seq2SeqTrainingArguments
 
 import zoo
 from zoo.fast import fast_paths
@@ -45,12 +47,29 @@ def test_the_loss_and_its_gradients_are_the_same_without_them(name: str) -> None
     model = randomize(zoo.build(name, "seq2seq-lm", **{**TINY, **sizes}, dtype=torch.float64)).train()
     with fast_paths(unpadding="never"):
         loss, gradients = loss_and_gradients(model)
-    with fast_paths(unpadding="always"):
-        found, others = loss_and_gradients(model, skip_logits=True)
-    torch.testing.assert_close(found, loss, rtol=1e-10, atol=1e-10)
-    assert gradients.keys() == others.keys()
-    for parameter, gradient in gradients.items():
-        torch.testing.assert_close(others[parameter], gradient, rtol=1e-7, atol=1e-9, msg=parameter)
+    for skip_logits in (True, False):
+        with fast_paths(unpadding="always"):
+            found, others = loss_and_gradients(model, skip_logits=skip_logits)
+        torch.testing.assert_close(found, loss, rtol=1e-10, atol=1e-10)
+        assert gradients.keys() == others.keys()
+        for parameter, gradient in gradients.items():
+            torch.testing.assert_close(others[parameter], gradient, rtol=1e-7, atol=1e-9, msg=parameter)
+
+
+def test_transformers_trainer_takes_them_out_too(tmp_path: Any) -> None:
+    """Its steps are those that it makes with the whole target."""
+    losses = {}
+    for mode in ("never", "always"):
+        model = zoo.build("pre-norm", "seq2seq-lm", vocab_size=VOCABULARY, dropout=0.0, seed=0, **TINY)
+        rows = [{name: part[row] for name, part in batch().items()} for row in range(4)]
+        arguments = Seq2SeqTrainingArguments(
+            output_dir=str(tmp_path), max_steps=3, logging_steps=1, use_cpu=True, report_to=[], disable_tqdm=True
+        )
+        trainer = Seq2SeqTrainer(model=model, args=arguments, train_dataset=rows)
+        seen = lengths_in(model, trainer.train, mode)
+        losses[mode] = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+        assert (5 + 2 + 1 + TARGET in seen) == (mode == "always")
+    assert losses["always"] == pytest.approx(losses["never"], rel=1e-5)
 
 
 TINY = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
@@ -58,6 +77,11 @@ TINY = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "in
 
 def lengths_of(model: Any, **options: Any) -> list[int]:
     """How many positions the decoder's layers see in a row."""
+    return lengths_in(model, lambda: model(**batch(), **options))
+
+
+def lengths_in(model: Any, run: Callable[[], Any], mode: str = "always") -> list[int]:
+    """The same of all calls in a run."""
     seen: list[int] = []
     layer = type(model.model.decoder.layers[0])
 
@@ -67,17 +91,41 @@ def lengths_of(model: Any, **options: Any) -> list[int]:
 
     plain, layer.forward = layer.forward, forward
     try:
-        with fast_paths(unpadding="always"):
-            model(**batch(), **options)
+        with fast_paths(unpadding=mode):
+            run()
     finally:
         layer.forward = plain
     return seen
 
 
-def test_they_are_taken_out_where_logits_are_not_returned() -> None:
+@pytest.mark.parametrize("name", NAMES)
+def test_logits_are_those_of_the_whole_target_wherever_somebody_may_read_them(name: str) -> None:
+    """Up to the last label in training, at every position in evaluation, without gradients, or with a mask."""
+    sizes = {"vocab_size": VOCABULARY, "dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0}
+    model = randomize(zoo.build(name, "seq2seq-lm", **{**TINY, **sizes}, dtype=torch.float64)).train()
+    given = batch()
+    up_to_last = mask_to_last_label(model.model.decoder, given["labels"])
+    with fast_paths(unpadding="never"):
+        expected = model(**given).logits
+    with fast_paths(unpadding="always"):
+        found = model(**given).logits
+        with torch.no_grad():
+            without_gradients = model(**given).logits
+        masked = model(**given, decoder_attention_mask=torch.ones_like(given["labels"])).logits
+    read = slice(None) if up_to_last is None else up_to_last.bool()
+    torch.testing.assert_close(found[read], expected[read], rtol=1e-7, atol=1e-9)
+    for logits in (without_gradients, *([masked] if model.drops_masks else [])):
+        torch.testing.assert_close(logits, expected, rtol=1e-7, atol=1e-9)
+
+
+def test_they_are_taken_out_where_logits_are_not_returned_or_a_model_is_trained() -> None:
     model = zoo.build("pre-norm", "seq2seq-lm", vocab_size=VOCABULARY, **TINY)
     assert set(lengths_of(model, skip_logits=True)) == {5 + 2 + 1 + TARGET}
     assert set(lengths_of(model)) == {4 * TARGET}
+    assert set(lengths_of(model.train())) == {5 + 2 + 1 + TARGET}
+    with torch.no_grad():
+        assert set(lengths_of(model)) == {4 * TARGET}
+    model.eval()
     for recorded in ("output_hidden_states", "output_attentions"):
         assert set(lengths_of(model, skip_logits=True, **{recorded: True})) & {TARGET, 4 * TARGET}
 

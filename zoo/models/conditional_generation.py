@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from transformers.cache_utils import Cache
 from transformers.modeling_outputs import Seq2SeqLMOutput
@@ -118,7 +119,10 @@ class ZooForConditionalGeneration(LanguageModel, CachedGenerationMixin):
             past_key_values: Keys and values of earlier target positions and of the source.
             inputs_embeds: Instead of input_ids. *Shape:* (batch_size, source_len, hidden_size)
             decoder_inputs_embeds: Instead of decoder_input_ids. *Shape:* (batch_size, target_len, hidden_size)
-            labels: Target ids, -100 where there is no loss; not shifted. *Shape:* (batch_size, target_len)
+            labels: Target ids, -100 where there is no loss; not shifted. In training mode with gradients, a CPU leaves
+                out positions after the last label of a row, unless `decoder_attention_mask` is given: the loss does not
+                depend on them, and their logits are those of padding. *Shape:* (batch_size,
+                target_len)
             use_cache: Whether to return keys and values; never with labels.
             skip_logits: Whether to compute the loss without the logits, which are then None: they are the largest
                 tensor of a training step.
@@ -136,7 +140,8 @@ class ZooForConditionalGeneration(LanguageModel, CachedGenerationMixin):
             if decoder_input_ids is None and decoder_inputs_embeds is None:
                 decoder_input_ids = self.decoder_inputs(input_ids, labels)
             seen = (decoder_attention_mask, decoder_position_ids, past_key_values)
-            if skip_logits and all(one is None for one in seen) and not self.shows_positions(kwargs):
+            only_loss = skip_logits or (self.training and torch.is_grad_enabled())
+            if only_loss and all(one is None for one in seen) and not self.shows_positions(kwargs):
                 decoder_attention_mask = mask_to_last_label(self.model.decoder, labels)
         outputs = self.model(
             input_ids=input_ids,

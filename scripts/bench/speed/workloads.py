@@ -182,9 +182,10 @@ class Work:
             inputs["decoder_attention_mask"] = target
         theirs = MarianMTModel(marian_config(self.scale, self.scale.layers - 1, dropout))
         ours = zoo.convert(theirs)
+        options = {"skip_logits": True} if masked else {}  # without a mask, the call that any loop makes
         peers = [
             self.training("MarianMTModel", self.ready(theirs, train=True), "stock", dropout, **inputs),
-            self.training("zoo", self.ready(ours, train=True), OURS, dropout, skip_logits=True, **inputs),
+            self.training("zoo", self.ready(ours, train=True), OURS, dropout, **options, **inputs),
         ]
         if masked:
             plain = self.ready(TorchSeq2Seq(theirs), train=True)
