@@ -222,5 +222,5 @@ def chunked_loss(model: LanguageModel, ids: Tensor) -> Tensor:
     states = states[: 2 * chunk]  # further chunks would use the same memory again
     parameters = [parameter for module in model.head_modules() for parameter in module.parameters()]
     labels = ids.flatten()[: 2 * chunk]
-    loss: Tensor = ChunkedCrossEntropy.apply(states, labels, None, model.project, chunk, 0.0, *parameters)
+    loss: Tensor = ChunkedCrossEntropy.apply(states, labels, None, model.project, chunk, 0.0, 0.0, *parameters)
     return loss
