@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -20,6 +20,9 @@ from zoo.fast.chunked_loss import IGNORED
 from zoo.models import TASK_CLASSES, Position, ZooConfig
 from zoo.models.transformer import transformer_of
 from zoo.registry import Task
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 Written = tuple[list[int], float]
 """New ids, an end included, and the mean of their log-probabilities."""
@@ -129,6 +132,11 @@ class WritingModel(EngineModel, GenerationMixin):
     """
 
     engine_name: ClassVar[str]
+
+    @classmethod
+    def open(cls, folder: Path) -> Self:
+        """Load an exported folder."""
+        return cls(ZooConfig.from_pretrained(folder), folder)
 
     @torch.no_grad()
     def forward(

@@ -1,6 +1,7 @@
-"""Loads an exported model where the zoo cannot be imported, and writes down what it computes.
+"""Loads an export where the zoo cannot be imported, and writes down what it computes.
 
-Run as a script in a process of its own: `python -I fresh.py REQUEST`. It imports torch and transformers, nothing else.
+Run as a script in a process of its own: `python -I fresh.py REQUEST`. It imports torch and transformers, or, for graphs
+of OpenVINO, neither.
 """
 
 import json
@@ -18,15 +19,7 @@ class NoZoo:
 
 
 def load(request: dict[str, Any], dtype: str) -> Any:
-    """Load the model, and insist on every weight.
-
-    Args:
-        request: `folder`, `class_name` and `trust_remote_code`.
-        dtype: "float32" or "float64".
-
-    Returns:
-        The model, in evaluation mode.
-    """
+    """Load `class_name` of transformers from `folder` in evaluation mode, and insist on every weight."""
     import transformers
 
     model_class = getattr(transformers, request["class_name"])
@@ -65,19 +58,37 @@ def compute(model: Any, request: dict[str, Any], tensors: dict[str, Any]) -> dic
     return {name: tensor.contiguous() for name, tensor in results.items()}
 
 
-def main(path: str) -> None:
-    """Do what a request file says."""
-    with open(path, encoding="utf-8") as file:
-        request = json.load(file)
+def run_transformers(request: dict[str, Any]) -> None:
+    """Run a model of transformers in every type."""
     import torch
     from safetensors.torch import load_file, save_file
 
     torch.set_num_threads(1)
-    tensors = load_file(request["inputs"])
+    tensors, results = load_file(request["inputs"]), dict[str, Any]()
     for dtype in request["dtypes"]:
-        save_file(compute(load(request, dtype), request, tensors), request["results"] + "." + dtype)
+        found = compute(load(request, dtype), request, tensors)
+        results |= {f"{dtype}.{name}": tensor for name, tensor in found.items()}
+    save_file(results, request["results"])
+
+
+def run_openvino(request: dict[str, Any]) -> None:
+    """Run graphs, each from the beginning."""
+    import numpy as np
+    import openvino
+    from safetensors.numpy import load_file, save_file
+
+    tensors, results, core = load_file(request["inputs"]), dict[str, Any](), openvino.Core()
+    for number, graph in enumerate(request["calls"]):
+        given = {name.partition(".")[2]: tensor for name, tensor in tensors.items() if name.startswith(f"{number}.")}
+        run = core.compile_model(graph, "CPU", request["settings"])
+        given[request["order"]] = np.arange(len(given["input_ids"]), dtype=np.int32)
+        outputs = run({port.any_name: given[port.any_name] for port in run.inputs})
+        results |= {f"{number}.{port.any_name}": outputs[port] for port in run.outputs}
+    save_file(results, request["results"])
 
 
 if __name__ == "__main__":
     sys.meta_path.insert(0, NoZoo())
-    main(sys.argv[1])
+    with open(sys.argv[1], encoding="utf-8") as file:
+        asked = json.load(file)
+    (run_openvino if "calls" in asked else run_transformers)(asked)

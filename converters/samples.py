@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import torch
 from torch import Tensor
+from transformers import GenerationConfig
 
 from zoo.models import ZooConfig, ZooPreTrainedModel
 from zoo.registry import Task
@@ -34,8 +36,7 @@ def sample_inputs(model: ZooPreTrainedModel, seed: int = 0, *, longest: int = 9)
     pad = config.pad_token_id
 
     def ids(rows: int, length: int, size: int) -> Tensor:
-        drawn = torch.randint(0, size, (rows, length), generator=generator)
-        return torch.where(drawn == pad, (drawn + 1) % size, drawn) if pad is not None else drawn
+        return without_padding(torch.randint(0, size, (rows, length), generator=generator), config, size)
 
     padded = ids(3, longest, config.vocab_size)
     mask = torch.ones_like(padded)
@@ -70,6 +71,23 @@ def neutral_generation(config: ZooConfig) -> dict[str, dict[str, Any]]:
     # Some quirks leave no cache to be used.
     plain = {"do_sample": False, "max_new_tokens": NEW_TOKENS, "use_cache": config.use_cache, **ids}
     return {batch: {"num_beams": beams, **plain} for batch, beams in BEAMS.items()}
+
+
+def ends_of(config: ZooConfig | GenerationConfig) -> list[Any]:
+    """The ids that end a sequence; of a model without one, None."""
+    return config.eos_token_id if isinstance(config.eos_token_id, list) else [config.eos_token_id]
+
+
+def draw_tokens(length: int, size: int, special: Collection[int | None], generator: torch.Generator) -> list[int]:
+    """Draw ids below a size, of which none is special."""
+    valid = [number for number in range(size) if number not in special]
+    return [valid[place] for place in torch.randint(0, len(valid), (length,), generator=generator).tolist()]
+
+
+def without_padding(ids: Tensor, config: ZooConfig, size: int) -> Tensor:
+    """Replace padding by the next token of a vocabulary. *Shape:* any."""
+    pad = config.pad_token_id
+    return ids if pad is None else torch.where(ids == pad, (ids + 1) % size, ids)
 
 
 def flat(batches: dict[str, dict[str, Tensor]]) -> dict[str, Tensor]:

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
+from transformers import PreTrainedModel
 
 from zoo.base.folders import scratch_folder
 from zoo.models import ZooPreTrainedModel
@@ -22,7 +24,7 @@ from zoo.registry import Task
 from . import fresh
 from .errors import VerificationError
 from .samples import BEAMS, flat, neutral_generation, sample_inputs
-from .weights import model_with, task_of, weights_of
+from .weights import model_with, task_of, traceable, weights_of
 
 LARGEST_IN_DOUBLE = 500_000_000
 """Up to how many parameters a model is compared in float64 as well."""
@@ -120,47 +122,98 @@ def verify(
     Raises:
         VerificationError: When it is too large, or the export cannot be loaded.
     """
-    batches = sample_inputs(model, seed)
-    task = task_of(model)
+    batches, inputs, asked = questions(model, seed)
     dtypes = ["float32", "float64"] if in_double and model.num_parameters() <= LARGEST_IN_DOUBLE else ["float32"]
-    request: dict[str, Any] = {
-        "folder": str(folder),
-        "class_name": class_name,
-        "trust_remote_code": trust_remote_code,
-        "output": output,
-        "dtypes": dtypes,
+    named = {"folder": str(folder), "class_name": class_name, "trust_remote_code": trust_remote_code}
+    request = {**asked, **named, "output": output, "dtypes": dtypes}
+    if in_process:
+        theirs = {dtype: fresh.compute(fresh.load(request, dtype), request, inputs) for dtype in dtypes}
+    else:
+        failed = "the exported model cannot be loaded and run without the zoo"
+        found = run_alone(request, inputs, failed, HF_HUB_OFFLINE="1")
+        theirs = {dtype: below(found, dtype) for dtype in dtypes}
+    ours = {dtype: fresh.compute(in_dtype(model, getattr(torch, dtype)), asked, inputs) for dtype in dtypes}
+    return judge(ours, theirs, batches, task_of(model))
+
+
+def compare(model: ZooPreTrainedModel, engine: PreTrainedModel, *, exact: bool = True, seed: int = 0) -> Difference:
+    """Compare an export in an engine, which has the interface of a model of transformers, in float32.
+
+    Args:
+        model: The original.
+        engine: The export.
+        exact: Whether they have to be equal but for rounding.
+        seed: Of the inputs.
+
+    Raises:
+        VerificationError: When they have to, and are not.
+    """
+    batches, inputs, asked = questions(model, seed)
+    ours, theirs = (fresh.compute(one, asked, inputs) for one in (traceable(model), engine))
+    return judge({"float32": ours}, {"float32": theirs}, batches, task_of(model), exact=exact)
+
+
+def questions(
+    model: ZooPreTrainedModel, seed: int
+) -> tuple[dict[str, dict[str, Tensor]], dict[str, Tensor], dict[str, Any]]:
+    """Batches to compare on, the same under one name each, and what `fresh.compute` is asked of them."""
+    batches = sample_inputs(model, seed)
+    asked = {
+        "output": "last_hidden_state" if task_of(model) == Task.FEATURE_EXTRACTION else "logits",
         "generate": neutral_generation(model.config),
         "batches": {batch: list(given) for batch, given in batches.items()},
     }
-    theirs = dict(zip(dtypes, run(request, batches, in_process), strict=True))
-    ours_request = {**request, "output": "last_hidden_state" if task == Task.FEATURE_EXTRACTION else "logits"}
-    inputs = flat(batches)
-    ours = {dtype: fresh.compute(in_dtype(model, getattr(torch, dtype)), ours_request, inputs) for dtype in dtypes}
-    return judge(ours, theirs, batches, task)
+    return batches, flat(batches), asked
 
 
 def in_dtype(model: ZooPreTrainedModel, dtype: torch.dtype) -> ZooPreTrainedModel:
     """The same model in another type, with buffers computed anew: casting them would keep what they have lost."""
-    weights = {name: value.to(dtype, copy=True) for name, value in weights_of(model).items()}
+    weights = {name: value.to("cpu", dtype, copy=True) for name, value in weights_of(model).items()}
     return model_with(copy.deepcopy(model.config), task_of(model), weights)
 
 
-def run(request: dict[str, Any], batches: dict[str, dict[str, Tensor]], in_process: bool) -> list[dict[str, Tensor]]:
-    """Let a process of its own compute, or this one."""
-    inputs = flat(batches)
-    if in_process:
-        return [fresh.compute(fresh.load(request, dtype), request, inputs) for dtype in request["dtypes"]]
+def below(tensors: dict[str, Tensor], name: str) -> dict[str, Tensor]:
+    """Tensors of which the names begin with another, without it."""
+    return {key.removeprefix(f"{name}."): tensor for key, tensor in tensors.items() if key.startswith(f"{name}.")}
+
+
+def run_alone(request: dict[str, Any], inputs: dict[str, Tensor], failed: str, **environment: str) -> dict[str, Tensor]:
+    """Let a process that cannot import the zoo compute.
+
+    Args:
+        request: Of [`fresh`][]: `calls` for OpenVINO, `class_name` and others for transformers.
+        inputs: Tensors by name.
+        failed: How an error begins where it cannot.
+        environment: Further variables.
+
+    Raises:
+        VerificationError: When it cannot.
+    """
     with scratch_folder() as place:
-        save_file(inputs, place / "inputs")
+        save_file({name: tensor.contiguous().clone() for name, tensor in inputs.items()}, place / "inputs")
         request = {**request, "inputs": str(place / "inputs"), "results": str(place / "results")}
         (place / "request.json").write_text(json.dumps(request), encoding="utf-8")
-        environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_MODULES_CACHE": str(place / "modules")}
+        environment = {**os.environ, "HF_MODULES_CACHE": str(place / "modules"), **environment}
         command = [sys.executable, "-I", fresh.__file__, str(place / "request.json")]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         if done.returncode:
             last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-            raise VerificationError(f"the exported model cannot be loaded and run without the zoo: {last}")
-        return [load_file(f"{place / 'results'}.{dtype}") for dtype in request["dtypes"]]
+            raise VerificationError(f"{failed}: {last}")
+        return load_file(place / "results")
+
+
+def explained(difference: float, scale: float, noise: Callable[[], float], tolerance: float = ROUNDING) -> float:
+    """How large a difference rounding explains.
+
+    Args:
+        difference: The one that was measured: the original's own distance from float64 is asked for only beyond the
+            first tolerance.
+        scale: The largest output.
+        noise: The original's distance from itself in float64.
+        tolerance: Beside the largest output; infinite for rounded weights.
+    """
+    allowed = tolerance * max(1.0, scale)
+    return allowed if difference <= allowed else max(allowed, NOISE * noise())
 
 
 def judge(
@@ -194,15 +247,14 @@ def judge(
     largest = max(float(kept_ours["float32"][name].abs().max()) for name in names)
     scale = max(1.0, largest)
     float32 = distance(kept_ours["float32"], kept_theirs["float32"], names)
-    allowed, float64 = ROUNDING * scale, None
+    float64, noise = None, 0.0
     if "float64" in ours:
         finite = [name for name in names if theirs["float64"][name].isfinite().all()]
         # In float64, transformers' eager attention makes NaN of queries that see no key: it takes the softmax in
         # float32, where the mask's least number is -inf. What such a batch gives is measured in float32 alone.
         float64 = distance(kept_ours["float64"], kept_theirs["float64"], finite) if finite else None
-        allowed = max(allowed, NOISE * distance(kept_ours["float32"], kept_ours["float64"], names))
-    if not exact:
-        allowed = sys.float_info.max
+        noise = distance(kept_ours["float32"], kept_ours["float64"], names)
+    allowed = explained(float32, largest, lambda: noise) if exact else sys.float_info.max
     if not (float32 <= allowed and (float64 is None or float64 <= EXACT * scale)):
         raise VerificationError(
             f"the exported model differs by {float32:.2g} in float32 (allowed {allowed:.2g}) and "

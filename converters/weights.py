@@ -98,6 +98,14 @@ def longest(model: ZooPreTrainedModel) -> int | None:
     return min(rows, default=None)
 
 
+def traceable(model: ZooPreTrainedModel) -> ZooPreTrainedModel:
+    """The same model in float32 on eager attention, whose operators every runtime has."""
+    weights = {name: value.to("cpu", torch.float32) for name, value in weights_of(model).items()}
+    traced = model_with(copy.deepcopy(model.config), task_of(model), weights)
+    traced.set_attn_implementation("eager")
+    return traced
+
+
 def model_with(config: ZooConfig, task: str, weights: dict[str, Tensor]) -> ZooPreTrainedModel:
     """Build a model around given weights."""
     if task == Task.FEATURE_EXTRACTION:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,10 +16,9 @@ from zoo.models import ZooConfig, ZooPreTrainedModel
 
 from ..errors import VerificationError
 from ..extras import require
-from ..samples import neutral_generation
-from ..verification import NOISE, ROUNDING, Difference, in_dtype
-from .running import CTranslate2Model, load_ctranslate2
-from .vocabulary import ends_of
+from ..samples import draw_tokens, ends_of, neutral_generation
+from ..verification import Difference, explained, in_dtype
+from .running import CTranslate2Model
 
 INPUTS = 100
 """How many random inputs greedy and beam search are compared on."""
@@ -48,14 +48,10 @@ def draw(config: ZooConfig, seed: int = 0) -> Sample:
     """
     generator = torch.Generator().manual_seed(seed)
     longest = min(9, config.max_position_embeddings - NEW_TOKENS - 1)
-    ends = config.eos_token_id if isinstance(config.eos_token_id, list) else [config.eos_token_id]
-    special = {config.pad_token_id, config.bos_token_id, config.decoder_start_token_id, *ends}
+    special = {config.pad_token_id, config.bos_token_id, config.decoder_start_token_id, *ends_of(config)}
 
     def ids(size: int) -> list[int]:
-        valid = [number for number in range(size) if number not in special]
-        length = int(torch.randint(1, longest + 1, (), generator=generator))
-        places = torch.randint(0, len(valid), (length,), generator=generator)
-        return [valid[place] for place in places.tolist()]
+        return draw_tokens(int(torch.randint(1, longest + 1, (), generator=generator)), size, special, generator)
 
     prompts = [ids(config.vocab_size) for _ in range(INPUTS)]
     targets = [ids(config.decoder_vocab_size) for _ in range(INPUTS)] if config.stack == "encoder-decoder" else []
@@ -65,24 +61,25 @@ def draw(config: ZooConfig, seed: int = 0) -> Sample:
 def check_ctranslate2(model: ZooPreTrainedModel, folder: Path, dtype: str = "float32", seed: int = 0) -> Difference:
     """Load an export, and compare probabilities and outputs with the original's."""
     require("ctranslate2", "ctranslate2")
-    engine = load_ctranslate2(folder)
-    reference = in_float(model)
+    engine = CTranslate2Model.open(folder)
+    reference = in_dtype(model, torch.float32)
     sample = draw(model.config, seed)
-    ours = outputs(reference, sample)
-    theirs = outputs_there(engine, sample)
+    ours, theirs = outputs(reference, sample), outputs_there(engine, sample)
     difference = largest(ours, theirs)
     scale = max(1.0, *(float(tensor.abs().max()) for tensor in ours))
-    allowed = ROUNDING * scale
-    if dtype == "float32" and difference > allowed:
-        precise = [tensor.float() for tensor in outputs(in_float(model, torch.float64), sample)]
-        allowed = max(allowed, NOISE * largest(ours, precise))
-    if difference != difference or (dtype == "float32" and difference > allowed):
+
+    def noise() -> float:
+        return largest(ours, [tensor.float() for tensor in outputs(in_dtype(model, torch.float64), sample)])
+
+    exact = dtype == "float32"
+    allowed = explained(difference, scale, noise) if exact else sys.float_info.max
+    if not difference <= allowed:
         raise VerificationError(f"in CTranslate2 it differs by {difference:.2g} in {dtype} (allowed {allowed:.2g})")
     if not model.can_generate():
         return Difference(difference, None, scale, len(ours), None)
     same = {beams: decoded(reference, engine, sample, beams) for beams in (1, BEAMS)}
     for beams, share in same.items():
-        if dtype == "float32" and share < 1.0:
+        if exact and share < 1.0:
             how = "greedily" if beams == 1 else f"with {beams} beams"
             raise VerificationError(
                 f"CTranslate2 decodes other tokens {how} in {round((1 - share) * INPUTS)} of {INPUTS} inputs"
@@ -93,11 +90,6 @@ def check_ctranslate2(model: ZooPreTrainedModel, folder: Path, dtype: str = "flo
 def largest(ours: list[Tensor], theirs: list[Tensor]) -> float:
     """Largest difference of outputs."""
     return max(float((one - other).abs().max()) for one, other in zip(ours, theirs, strict=True))
-
-
-def in_float(model: ZooPreTrainedModel, dtype: torch.dtype = torch.float32) -> ZooPreTrainedModel:
-    """The original in another type."""
-    return in_dtype(model, dtype).to("cpu").eval()
 
 
 def padded(rows: list[list[int]], pad: int, side: str = "right") -> tuple[Tensor, Tensor]:

@@ -14,13 +14,9 @@ from zoo.base.errors import CheckpointError
 from zoo.models import ZooConfig
 
 from ..engine import DEFAULT_LENGTH, Said, WritingModel, Written
+from ..samples import ends_of
 from .settings import options_of
-from .vocabulary import ends_of, saved_vocabularies
-
-
-def load_ctranslate2(folder: Path) -> CTranslate2Model:
-    """Load an exported folder."""
-    return CTranslate2Model(ZooConfig.from_pretrained(folder), folder)
+from .vocabulary import saved_vocabularies
 
 
 class CTranslate2Model(WritingModel):
@@ -88,7 +84,7 @@ class CTranslate2Model(WritingModel):
             results = self.engine.score_batch(wholes)
             return [result.log_probs[-len(text.ids) :] for result, text in zip(results, texts, strict=True)]
         # It reads an end behind every text, whether there is one or not.
-        end = ends_of(self.config)[0]
+        end = ends_of(self.config)[0] or 0
         said = [text.ids[:-1] if text.ids[-1] == end else text.ids for text in texts]
         results = self.engine.score_batch(prompts, [[target[number] for number in ids] for ids in said])
         return [result.log_probs[: len(text.ids)] for result, text in zip(results, texts, strict=True)]
@@ -111,8 +107,7 @@ class CTranslate2Model(WritingModel):
         most = settings.max_new_tokens
         if most is None:
             most = (settings.max_length or DEFAULT_LENGTH) - (width if causal else 1)
-        ends = settings.eos_token_id if settings.eos_token_id is not None else self.config.eos_token_id
-        ends = ends if isinstance(ends, list) else [ends]
+        ends = ends_of(settings if settings.eos_token_id is not None else self.config)
         asked |= {
             "return_scores": True,
             "end_token": [self.vocabularies.target[end] for end in ends],

@@ -54,9 +54,9 @@ class CTranslate2Target(EngineTarget):
 
     def open(self, folder: Path) -> PreTrainedModel:
         """Load an export as a model that generates."""
-        from .running import load_ctranslate2
+        from .running import CTranslate2Model
 
-        return load_ctranslate2(folder)
+        return CTranslate2Model.open(folder)
 
     def output(self, model: ZooPreTrainedModel, plan: TargetPlan) -> str:
         """What is compared."""

@@ -65,9 +65,3 @@ def saved_vocabularies(folder: Path) -> Vocabularies:
 
     shared = ("shared_vocabulary.json", "vocabulary.json")
     return Vocabularies(tokens("source_vocabulary.json", *shared), tokens("target_vocabulary.json", *shared))
-
-
-def ends_of(config: ZooConfig) -> list[int]:
-    """The ids that end a sequence."""
-    ends = config.eos_token_id
-    return list(ends) if isinstance(ends, list) else [int(ends or 0)]

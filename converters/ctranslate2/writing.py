@@ -11,6 +11,7 @@ from transformers.utils import CONFIG_NAME
 
 from zoo.models import ZooConfig, ZooPreTrainedModel
 
+from ..samples import ends_of
 from ..symmetries import Route
 from ..weights import save_generation, weights_of
 from .specification import specify
@@ -53,7 +54,7 @@ def write_ctranslate2(
 
 def name_special(spec: Any, config: ZooConfig, tokens: tuple[str, ...]) -> None:
     """Describe which tokens begin, end, and stand for what is unknown."""
-    ends = config.eos_token_id if isinstance(config.eos_token_id, list) else [config.eos_token_id]
+    ends = ends_of(config)
     first = next((number for number in (config.bos_token_id, *ends, 0) if number is not None), 0)
     spec.config.bos_token = tokens[first]
     spec.config.eos_token = tokens[ends[0] if ends[0] is not None else 0]

@@ -23,8 +23,9 @@ from zoo.models import ZooConfig, ZooPreTrainedModel
 from ..errors import VerificationError
 from ..extras import require
 from ..native.tokenizer import TOKENIZER_FILE
+from ..samples import draw_tokens, ends_of
 from ..target import TargetPlan
-from ..verification import NOISE, Difference, Perplexities, in_dtype
+from ..verification import Difference, Perplexities, explained, in_dtype
 from . import serving
 from .files import FILE
 from .planning import GgufPlan
@@ -115,13 +116,13 @@ def draw(model: ZooPreTrainedModel, source: Path | None, *, writes: bool, seed: 
     usual = max(1, min(24, longest))
     beyond = min(longest, (config.sliding_window or 0) + usual)
     lengths = [*torch.randint(1, usual + 1, (PROMPTS - 4,), generator=generator).tolist(), *([max(beyond, usual)] * 4)]
-    ends = config.eos_token_id if isinstance(config.eos_token_id, list) else [config.eos_token_id]
-    valid = [number for number in range(config.vocab_size) if number not in {config.pad_token_id, *ends}]
+    special = {config.pad_token_id, *ends_of(config)}
 
     def ids(length: int) -> list[int]:
-        return [valid[place] for place in torch.randint(0, len(valid), (length,), generator=generator).tolist()]
+        return draw_tokens(length, config.vocab_size, special, generator)
 
-    text = own_text(model, valid[0], min(TEXT, config.max_position_embeddings - 1), seed) if writes else []
+    first = next(number for number in range(config.vocab_size) if number not in special)
+    text = own_text(model, first, min(TEXT, config.max_position_embeddings - 1), seed) if writes else []
     texts: list[str] = []
     if source is not None and (source / TOKENIZER_FILE).is_file():
         tokenizer = AutoTokenizer.from_pretrained(source)
@@ -139,9 +140,8 @@ def own_text(model: ZooPreTrainedModel, start: int, length: int, seed: int) -> l
     """
     config: ZooConfig = model.config
     pad, first = config.pad_token_id or 0, start if config.bos_token_id is None else config.bos_token_id
-    ends = config.eos_token_id if isinstance(config.eos_token_id, list) else [config.eos_token_id]
     # An end would end the text.
-    special = {pad, first, *ends} - {None, start}
+    special = {pad, first, *ends_of(config)} - {None, start}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         options = {"do_sample": True, "top_k": 0, "suppress_tokens": [*special] or None, "pad_token_id": pad}
@@ -238,10 +238,12 @@ def judge(
             theirs = torch.tensor(list(tops.values()))
             largest = max(largest, float((row[[int(number) for number in tops]] - theirs).abs().max()))
             apart, scale = max(apart, float(row.max() - row[taken])), max(scale, float(-row.min()))
-    allowed = tolerance * max(1.0, scale)
-    if largest > allowed:
+
+    def noise() -> float:
         pairs = zip(ours, log_probabilities(in_dtype(model, torch.float64), texts), strict=True)
-        allowed = max(allowed, NOISE * max(float((one - other).abs().max()) for one, other in pairs))
+        return max(float((one - other).abs().max()) for one, other in pairs)
+
+    allowed = explained(largest, scale, noise, tolerance)
     if not largest <= allowed:
         raise VerificationError(f"in llama.cpp log-probabilities differ by {largest:.2g} (allowed {allowed:.2g})")
     if apart > 2 * allowed:

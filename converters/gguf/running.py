@@ -13,6 +13,7 @@ from zoo.base.errors import CheckpointError, ConfigError
 from zoo.models import ZooConfig
 
 from ..engine import DEFAULT_LENGTH, Said, WritingModel, Written
+from ..samples import ends_of
 from .files import FILE
 from .serving import Server
 
@@ -22,11 +23,6 @@ FOLLOWED = {
     *("use_cache", "early_stopping", "transformers_version"),
 }
 """Fields of a generation configuration that are followed, or that change nothing here."""
-
-
-def load_gguf(folder: Path) -> GgufModel:
-    """Load an exported folder."""
-    return GgufModel(ZooConfig.from_pretrained(folder), folder)
 
 
 class GgufModel(WritingModel):
@@ -88,7 +84,7 @@ class GgufModel(WritingModel):
         seed = int(torch.randint(2**31, ())) if "samplers" in request else 0
         answer = self.server.complete(prompt, seed=seed, cache_prompt=False, **request)
         written = list(answer["tokens"])
-        ends = self.config.eos_token_id if isinstance(self.config.eos_token_id, list) else [self.config.eos_token_id]
+        ends = ends_of(self.config)
         if answer["stop_type"] == "eos" and written[-1:] != ends[:1]:
             written += ends[:1]
         if not (request["n_probs"] and written):

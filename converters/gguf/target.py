@@ -65,9 +65,9 @@ class GgufTarget(EngineTarget):
 
     def open(self, folder: Path) -> PreTrainedModel:
         """Load a file as a model that generates."""
-        from .running import load_gguf
+        from .running import GgufModel
 
-        return load_gguf(folder)
+        return GgufModel.open(folder)
 
     def output(self, model: ZooPreTrainedModel, plan: TargetPlan) -> str:
         """What is compared."""

@@ -19,7 +19,8 @@ from zoo.models.parts import option
 from zoo.registry import Task
 
 from ..errors import ConversionError, DifferentOutputsError
-from ..verification import NOISE, ROUNDING
+from ..samples import without_padding
+from ..verification import explained
 
 LENGTH = 24
 """Tokens of the longest row, where the position table has as many."""
@@ -103,13 +104,13 @@ def observe(native: PreTrainedModel, config: ZooConfig, task: str, output: str) 
         values = compute(native, inputs, config, output)
         if task == Task.SEQUENCE_CLASSIFICATION and config.classifier_pooling == "cls":
             # The native heads read the first position, padding if that stands there; the zoo's the first token.
-            values[-1:] = compute(native, without_padding(inputs, config), config, output)
+            values[-1:] = compute(native, only_tokens(inputs, config), config, output)
         elif (
             config.mixer == "short-conv" and option(config, MIXERS.get(config.mixer), "conv_bias") and values.ndim == 3
         ):
             # The native convolution reads the bias of its input's map at padding; the zoo's reads nothing there.
             tokens = inputs["attention_mask"][-1].nonzero().squeeze(1)
-            values[-1, tokens] = compute(native, without_padding(inputs, config), config, output)[0]
+            values[-1, tokens] = compute(native, only_tokens(inputs, config), config, output)[0]
     except (RuntimeError, ValueError, IndexError, TypeError, AttributeError) as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ConversionError(f"{type(native).__name__} itself fails on a small batch: {reason}") from error
@@ -134,8 +135,7 @@ def sample(config: ZooConfig, task: str, seed: int = 0) -> dict[str, Tensor]:
     pad = config.pad_token_id
 
     def ids(length: int, size: int) -> Tensor:
-        drawn = torch.randint(0, size, (len(SIDES), length), generator=generator)
-        return torch.where(drawn == pad, (drawn + 1) % size, drawn) if pad is not None else drawn
+        return without_padding(torch.randint(0, size, (len(SIDES), length), generator=generator), config, size)
 
     mask = torch.ones(len(SIDES), longest, dtype=torch.long)
     mask[1, 2 * longest // 3 :] = 0
@@ -150,7 +150,7 @@ def sample(config: ZooConfig, task: str, seed: int = 0) -> dict[str, Tensor]:
     return given
 
 
-def without_padding(inputs: dict[str, Tensor], config: ZooConfig) -> dict[str, Tensor]:
+def only_tokens(inputs: dict[str, Tensor], config: ZooConfig) -> dict[str, Tensor]:
     """Take the row that is padded on the left, and its padding away."""
     tokens = inputs["attention_mask"][-1].nonzero().squeeze(1)
     kept = {name: tensor[-1:, tokens] for name, tensor in inputs.items()}
@@ -210,14 +210,15 @@ def require_close(
     """Require outputs to be those of the native model."""
     ours = run()
     differences = distances(ours)
-    finite = values[values.isfinite()]
-    allowed = ROUNDING * max(1.0, float(finite.abs().max()) if finite.numel() else 0.0)
-    if max(differences.values()) <= allowed:
-        return
-    with ComputeIn(torch.float64):
-        precise = run()
-    allowed = max(allowed, NOISE * float((ours.double() - precise.double()).nan_to_num().abs().max()))
     side = max(differences, key=lambda row: differences[row])
+    finite = values[values.isfinite()]
+
+    def noise() -> float:
+        with ComputeIn(torch.float64):
+            precise = run()
+        return float((ours.double() - precise.double()).nan_to_num().abs().max())
+
+    allowed = explained(differences[side], float(finite.abs().max()) if finite.numel() else 0.0, noise)
     if not differences[side] <= allowed:
         raise DifferentOutputsError(name, differences[side], allowed, side)
 

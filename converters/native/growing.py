@@ -15,6 +15,7 @@ from zoo.models import POSITIONS, ZooConfig, ZooPreTrainedModel
 from zoo.registry import Task
 
 from ..errors import NotComparedWarning
+from ..samples import without_padding
 from .comparing import ComputeIn, compute, in_any_precision, in_evaluation, require_close
 
 PROMPT = 4
@@ -78,18 +79,13 @@ def grow(native: PreTrainedModel, config: ZooConfig, output: str, lengths: range
     if config.stack == "encoder-decoder":
         inputs[text] = torch.randint(0, size, (1, PROMPT), generator=generator)
         text, size = "decoder_input_ids", config.decoder_vocab_size
-    inputs[text] = without(config.pad_token_id, torch.randint(0, size, (1, lengths[-1]), generator=generator), size)
+    inputs[text] = without_padding(torch.randint(0, size, (1, lengths[-1]), generator=generator), config, size)
     if POSITIONS.get(config.position).changes_after(config) is None:
         values = last(compute(native, inputs, config, output), torch.tensor(lengths) - 1)
     else:
         values = torch.cat([last(compute(native, cut(inputs, text, n), config, output)) for n in lengths])
         compute(native, cut(inputs, text, 1), config, output)  # as in `observe`
     return Growth(inputs, text, lengths, values)
-
-
-def without(pad_token_id: int | None, ids: Tensor, size: int) -> Tensor:
-    """Replace padding by another token. *Shape:* any."""
-    return ids if pad_token_id is None else torch.where(ids == pad_token_id, (ids + 1) % size, ids)
 
 
 def cut(inputs: dict[str, Tensor], text: str, length: int) -> dict[str, Tensor]:

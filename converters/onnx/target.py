@@ -40,15 +40,16 @@ class OnnxTarget(EngineTarget):
 
     def check(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> Difference:
         """Run the graphs in ONNX Runtime."""
-        from .checking import check_onnx
+        from ..verification import compare
 
-        return check_onnx(model, folder)
+        return compare(model, self.open(folder))
 
     def open(self, folder: Path) -> PreTrainedModel:
         """Load graphs as a model."""
-        from .running import load_onnx
+        from .models import model_of
+        from .session import OnnxSession
 
-        return load_onnx(folder)
+        return model_of(folder, {path.stem: OnnxSession(path) for path in sorted(folder.glob(f"*{GRAPH_ENDING}"))})
 
     def notes(self, plan: TargetPlan, options: ExportOptions) -> tuple[str, ...]:
         """Nothing more."""

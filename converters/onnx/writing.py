@@ -13,7 +13,7 @@ from zoo.models import ZooPreTrainedModel
 
 from ..errors import ExportError
 from ..extras import require
-from ..weights import model_with, save_generation, task_of, weights_of
+from ..weights import save_generation, traceable
 from .files import GRAPH_ENDING
 from .graphs import Graph, graphs_of
 
@@ -42,14 +42,6 @@ def write_settings(model: ZooPreTrainedModel, folder: Path) -> None:
     config.save_pretrained(folder)
     if model.can_generate():
         save_generation(model, folder)
-
-
-def traceable(model: ZooPreTrainedModel) -> ZooPreTrainedModel:
-    """The same model in float32 on eager attention, whose operators every runtime has."""
-    weights = {name: value.to("cpu", torch.float32) for name, value in weights_of(model).items()}
-    traced = model_with(copy.deepcopy(model.config), task_of(model), weights)
-    traced.set_attn_implementation("eager")
-    return traced.eval()
 
 
 def write_graph(graph: Graph, folder: Path, variant: str) -> None:

@@ -2,63 +2,36 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from zoo.base.folders import scratch_folder
 from zoo.models import ZooPreTrainedModel
 
 from ..errors import VerificationError
-from ..onnx.checking import compare
 from ..onnx.session import Session
-from ..verification import ROUNDING, Difference, distance
-from . import fresh
+from ..verification import ROUNDING, Difference, compare, distance, run_alone
 from .files import GRAPH_ENDING, PREFIX
 from .session import load_openvino, settings
 from .stateful import ORDER
 
-
-@dataclass(frozen=True)
-class Call:
-    """A run of a graph from the beginning.
-
-    Args:
-        graph: The graph's name.
-        given: What it read, by name.
-        outputs: What it computed.
-    """
-
-    graph: str
-    given: dict[str, Tensor]
-    outputs: dict[str, Tensor]
+Call = tuple[str, dict[str, Tensor], dict[str, Tensor]]
+"""A run of a graph from the beginning: the graph's name, what it read, and what it computed."""
 
 
 class Recorded(Session):
-    """A graph whose runs are written down.
-
-    Args:
-        session: What runs it.
-        calls: Where runs are added.
-    """
+    """A graph whose runs are added to a list."""
 
     def __init__(self, name: str, session: Session, calls: list[Call]) -> None:
-        self.name = name
-        self.session = session
-        self.calls = calls
+        self.name, self.session, self.calls = name, session, calls
 
     def run(self, given: Mapping[str, Tensor], past: Any = None) -> tuple[dict[str, Tensor], Any]:
         """Run the graph. Arguments and result as in the base class."""
         outputs, cache = self.session.run(given, past)
         if past is None:
-            self.calls.append(Call(self.name, dict(given), outputs))
+            self.calls.append((self.name, dict(given), outputs))
         return outputs, cache
 
 
@@ -75,38 +48,13 @@ def check_openvino(
 
 
 def replay(calls: list[Call], folder: Path) -> None:
-    """Let OpenVINO alone do what it did here.
-
-    Args:
-        calls: Runs of graphs.
-        folder: Where the graphs are.
-
-    Raises:
-        VerificationError: When it cannot, or computes something else.
-    """
-    with scratch_folder() as place:
-        inputs = {
-            f"{number}.{name}": tensor.contiguous().clone()
-            for number, call in enumerate(calls)
-            for name, tensor in call.given.items()
-        }
-        save_file(inputs, place / "inputs")
-        request = {
-            "calls": [str(folder / f"{PREFIX}{call.graph}{GRAPH_ENDING}") for call in calls],
-            "inputs": str(place / "inputs"),
-            "results": str(place / "results"),
-            "settings": settings(),
-            "order": ORDER,
-        }
-        (place / "request.json").write_text(json.dumps(request), encoding="utf-8")
-        command = [sys.executable, "-I", fresh.__file__, str(place / "request.json")]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-            raise VerificationError(f"OpenVINO cannot run the export in a process of its own: {last}")
-        found = load_file(place / "results")
-    ours = {f"{number}.{name}": value for number, call in enumerate(calls) for name, value in call.outputs.items()}
+    """Let OpenVINO alone do what it did here."""
+    files = [str(folder / f"{PREFIX}{name}{GRAPH_ENDING}") for name, _, _ in calls]
+    inputs = {f"{call}.{name}": tensor for call, (_, given, _) in enumerate(calls) for name, tensor in given.items()}
+    ours = {f"{call}.{name}": tensor for call, (_, _, found) in enumerate(calls) for name, tensor in found.items()}
+    request = {"calls": files, "settings": settings(), "order": ORDER}
+    theirs = run_alone(request, inputs, "OpenVINO cannot run the export in a process of its own")
     scale = max(1.0, *(float(tensor.abs().max()) for tensor in ours.values()))
-    worst = distance(ours, found, list(ours))
+    worst = distance(ours, theirs, list(ours))
     if not worst <= ROUNDING * scale:
         raise VerificationError(f"OpenVINO computes something else in a process of its own: {worst:.2g} apart")

@@ -16,8 +16,8 @@ from ..onnx.files import ENCODER, GRAPH_ENDING
 from ..onnx.graphs import Graph, graphs_of
 from ..onnx.modules import Decode, Encoder, Memory, Pairs
 from ..onnx.session import BRANCH, PAST, PRESENT
-from ..onnx.writing import traceable, write_graph, write_graphs
-from ..weights import task_of
+from ..onnx.writing import write_graph, write_graphs
+from ..weights import task_of, traceable
 
 if TYPE_CHECKING:
     from onnx import ModelProto, ValueInfoProto

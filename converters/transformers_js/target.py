@@ -126,11 +126,11 @@ class TransformersJsTarget(Target):
 
     def check(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> Difference:
         """Run the graphs in ONNX Runtime, which transformers.js runs them in."""
-        from ..onnx.checking import compare
         from ..onnx.files import DECODER, GRAPH_ENDING
         from ..onnx.models import model_of
         from ..onnx.session import OnnxSession
         from ..onnx.writing import write_settings
+        from ..verification import compare
         from .graphs import MERGED
 
         names = {MERGED: DECODER}

@@ -19,7 +19,6 @@ from zoo.converters.ctranslate2.planning import plan_ctranslate2
 from zoo.converters.ctranslate2.settings import options_of
 from zoo.converters.ctranslate2.writing import write_ctranslate2
 from zoo.converters.errors import ExportError, MissingExtraError, VerificationError
-from zoo.converters.onnx.running import load_onnx
 from zoo.converters.onnx.writing import write_onnx
 from zoo.training.generation import generate, load_checkpoint
 
@@ -78,7 +77,7 @@ def test_onnx_writes_what_the_model_does(translator, onnx_folder, options):
 
 @pytest.mark.slow
 def test_onnx_takes_any_batch_and_length(translator, onnx_folder):
-    model, exported = zoo.load(translator), load_onnx(onnx_folder)
+    model, exported = zoo.load(translator), TARGETS.get("onnx").open(onnx_folder)
     for rows, source, target in ((1, 1, 1), (1, 7, 2), (5, 2, 19), (2, 20, 6)):
         ids = torch.randint(3, model.config.vocab_size, (rows, source))
         given = {
@@ -113,14 +112,14 @@ def test_a_causal_model_runs_in_onnx(exported_decoder, tmp_path):
     model, folder, report = exported_decoder
     assert report.difference.float32 < 1e-5
     assert report.difference.greedy and report.difference.beams
-    loaded = load_onnx(folder)
+    loaded = TARGETS.get("onnx").open(folder)
     ids = torch.randint(3, 17, (2, 6))
     settings = dict(do_sample=False, max_new_tokens=8)
     assert torch.equal(loaded.generate(ids, **settings), model.generate(ids, **settings))
     damaged = shutil.copytree(folder, tmp_path / "damaged")
     (damaged / "model.onnx").write_bytes(b"no graph")
     with pytest.raises(CheckpointError, match="ONNX Runtime cannot load"):
-        load_onnx(damaged)
+        TARGETS.get("onnx").open(damaged)
 
 
 TOKENS = ["batch_size", "sequence_length"]
