@@ -1,4 +1,4 @@
-"""Switches of fast paths: whose they are, and their former names."""
+"""Switches of fast paths: a thread's own, or read from the environment."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import threading
 
 import pytest
 
-from zoo.base.errors import DeprecatedNameWarning, InputError
+from zoo.base.errors import InputError
 from zoo.fast import fast_paths
-from zoo.fast.switches import RENAMED, current
+from zoo.fast.switches import current
 
 
 def test_modes_are_a_thread_s_own():
@@ -35,22 +35,11 @@ def test_modes_are_a_thread_s_own():
     assert seen == ["auto", "always"] and current().unpadding == "auto"
 
 
-@pytest.mark.parametrize(("old", "new"), RENAMED.items())
-def test_former_names_are_understood(old, new):
-    with (
-        pytest.warns(DeprecatedNameWarning, match=f"{old} is called {new} now") as warned,
-        fast_paths(**{old: "never"}),
-    ):
-        assert getattr(current(), new) == "never"
-    assert warned[0].filename == __file__
-
-
-def test_variables_are_read_by_both_names():
+def test_variables_are_read():
     code = "from zoo.fast.switches import current; print(current().graph_capture, current().prepacked_weights)"
-    variables = {"ZOO_RECORDED_STEPS": "never", "ZOO_PREPACKED_WEIGHTS": "always"}
+    variables = {"ZOO_GRAPH_CAPTURE": "never", "ZOO_PREPACKED_WEIGHTS": "always"}
     run = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=True)
     assert run.stdout.split() == ["never", "always"]
-    assert "ZOO_RECORDED_STEPS is called ZOO_GRAPH_CAPTURE now" in run.stderr
 
 
 def test_other_words_are_refused():

@@ -11,9 +11,7 @@ from models.formulas import HEAD, HEADS, LENGTH, WIDTH, affine, close, config, r
 from torch import Tensor
 
 import zoo
-from zoo.base.errors import RegistrationError
-from zoo.models.attention import Attention, build_attention
-from zoo.models.embedding import Position
+from zoo.models.attention import build_attention
 
 
 def attention_by_loops(attention: Any, x: Tensor, visible: Any, *, scale: float, cap: float | None = None) -> Tensor:
@@ -117,14 +115,3 @@ def test_qk_norm_normalises_each_head_or_the_whole_projection(kind: str) -> None
     roots = (groups.square().mean(-1, keepdim=True) + 1e-5).sqrt()
     expected = (groups / roots * attention.q_norm.weight).reshape(LENGTH, HEADS, HEAD).transpose(0, 1)
     close(attention.split_heads(attention.q_proj(x[None]), attention.q_norm)[0], expected.detach())
-
-
-@pytest.mark.parametrize(
-    ("base", "former", "name"), [(Attention, "project_heads", "split_heads"), (Position, "check_length", "check")]
-)
-def test_a_part_that_overrides_what_nothing_calls_is_refused(base: type, former: str, name: str) -> None:
-    with pytest.raises(
-        RegistrationError, match=f"Mine overrides {former}, which nothing calls: override {name} instead"
-    ):
-        type("Mine", (base,), {former: lambda *args: None})
-    type("Mine", (base,), {name: lambda *args: None})

@@ -28,7 +28,6 @@ from .parameters import (
     settings_option,
     training_option,
 )
-from .spelling import RenamedOption
 
 if TYPE_CHECKING:
     from zoo.comparison import Comparison
@@ -44,7 +43,6 @@ def click_option(name: str, option: Option, default: Any) -> Callable[[Decorated
     """
     kinds = {"count": click.IntRange(min=1), "path": click.Path(path_type=Path), "settings": Setting(), "number": int}
     spellings = [flag for flag in (option.flag, option.short) if flag is not None]
-    former: dict[str, Any] = {} if option.former is None else {"cls": RenamedOption, "former": option.former}
     several = option.kind in ("values", "settings")
     return click.option(
         *(*spellings, name),
@@ -54,7 +52,6 @@ def click_option(name: str, option: Option, default: Any) -> Callable[[Decorated
         multiple=several,
         metavar=option.metavar,
         help=option.about,
-        **former,
     )
 
 

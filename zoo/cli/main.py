@@ -20,7 +20,6 @@ import click
 from zoo.base.errors import UnknownNameError
 from zoo.base.waiting import short_waits
 from zoo.cli.reporting import FAILURE, report, show_warning
-from zoo.cli.spelling import hyphenated
 
 GROUPS = {
     "Look": {
@@ -186,7 +185,10 @@ TRACEBACK_OPTION = click.Option(
     invoke_without_command=True,
     subcommand_metavar="VERB ...",
     # transformers spells arguments with underscores, a command line with hyphens: both are understood everywhere.
-    context_settings={"help_option_names": ["-h", "--help"], "token_normalize_func": hyphenated},
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "token_normalize_func": lambda word: word.replace("_", "-"),
+    },
 )
 @click.option(
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show the version."

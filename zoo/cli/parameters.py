@@ -14,8 +14,6 @@ from zoo.base.errors import ConfigError, InvalidChoiceError, NameSyntaxError
 from zoo.registry import ENGINES, TASKS, list_variants, parse_name, parse_value, require_task
 from zoo.registry.engines import BUILT_IN
 
-from .spelling import RenamedOption, hyphenated
-
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 
@@ -140,16 +138,14 @@ def data_options(command: Decorated) -> Decorated:
     return command
 
 
-def key_value_option(flag: str, name: str, help: str, *, former: str | None = None) -> Callable[[Decorated], Decorated]:
+def key_value_option(flag: str, name: str, help: str) -> Callable[[Decorated], Decorated]:
     """Make an option that takes KEY=VALUE, any number of times."""
-    known: dict[str, Any] = {} if former is None else {"cls": RenamedOption, "former": former}
     help = f"{help}; any number of times."
-    return click.option(flag, name, multiple=True, type=Setting(), metavar="KEY=VALUE", help=help, **known)
+    return click.option(flag, name, multiple=True, type=Setting(), metavar="KEY=VALUE", help=help)
 
 
 settings_option = key_value_option(
     *("--set", "settings", "A field of the model's configuration (zoo settings), e.g. hidden_size=256"),
-    former="--model",
 )
 training_option = key_value_option(
     "--training", "training", "One of transformers' training arguments, e.g. num_train_epochs=4"
@@ -161,7 +157,6 @@ decay_option = click.option(
 )
 generation_option = key_value_option(
     *("--generation", "generation", "A field of transformers' GenerationConfig, e.g. no_repeat_ngram_size=3"),
-    former="--set",
 )
 
 
@@ -181,19 +176,13 @@ def model_settings(given: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     return settings
 
 
-def is_called(parameter: click.Parameter, name: str) -> bool:
-    """Whether a command's option goes, or went, by a name."""
-    spelling = f"--{hyphenated(name)}"
-    return spelling in parameter.opts or getattr(parameter, "former", None) == spelling
-
-
 def arguments_for(given: Iterable[tuple[str, Any]], function: Callable[..., Any]) -> dict[str, Any]:
     """Collect transformers' training arguments that a command was given."""
     arguments = dict(given)
     parameters = signature(function).parameters
     if own := next((name for name in arguments if name in parameters and parameters[name].default is not ...), None):
         command = click.get_current_context().command
-        option = next((parameter.opts[0] for parameter in command.params if is_called(parameter, own)), None)
+        option = next((parameter.opts[0] for parameter in command.params if parameter.name == own), None)
         better = f"say {option} {arguments[own]}" if option else f"see zoo {command.name} --help"
         raise ConfigError(f"{own!r} is not one of transformers' training arguments, which --training takes; {better}")
     return arguments

@@ -20,7 +20,6 @@ from .parameters import (
     settings_option,
     training_option,
 )
-from .spelling import RenamedOption, hyphenated
 
 if TYPE_CHECKING:
     from zoo.training import TrainingResult
@@ -62,10 +61,10 @@ TRAINING_SWITCHES = {
 def training_flags(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the flags of training: a decorator."""
     for name, help in reversed(TRAINING_SWITCHES.items()):
-        command = click.option(f"--{hyphenated(name)}", name, is_flag=True, default=None, help=help)(command)
+        command = click.option(f"--{name.replace('_', '-')}", name, is_flag=True, default=None, help=help)(command)
     command = decay_option(command)
     for name, (kind, help) in reversed(TRAINING_FLAGS.items()):
-        command = click.option(f"--{hyphenated(name)}", name, type=kind, help=help)(command)
+        command = click.option(f"--{name.replace('_', '-')}", name, type=kind, help=help)(command)
     return command
 
 
@@ -94,8 +93,7 @@ def training_flags(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option(
     "--output",
     "-o",
-    cls=RenamedOption,
-    former="--output-dir",
+    "output_dir",
     type=click.Path(path_type=Path),
     metavar="DIR",
     help="Where the model and its tokenizer go.  [default: outputs/train-NAME]",
@@ -122,7 +120,7 @@ def train(
     settings: tuple[tuple[str, Any], ...],
     parametrization: str | None,
     seed: int,
-    output: Path | None,
+    output_dir: Path | None,
     force: bool,
     resume: bool,
     push: str | None,
@@ -140,7 +138,7 @@ def train(
     from zoo.training import train as run_training
 
     logging.disable_progress_bar()
-    folder = output if output is not None else Path("outputs") / f"train-{folder_name(name)}"
+    folder = output_dir if output_dir is not None else Path("outputs") / f"train-{folder_name(name)}"
     flagged = [(flag, value) for flag, value in flags.items() if value is not None]
     arguments = arguments_for([*flagged, *training], run_training)
     if isinstance(arguments.get("report_to"), str):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
 
-from zoo.base.errors import DeprecatedNameWarning, InputError, suggest
+from zoo.base.errors import InputError, suggest
 
 MODES = ("auto", "always", "never")
 
@@ -46,32 +45,10 @@ class FastPaths:
                 raise InputError(f"{field.name}={mode!r}; valid: {', '.join(MODES)}{suggest(str(mode), MODES)}")
 
 
-RENAMED = {
-    "packing": "unpadding",
-    "products": "onednn_matmul",
-    "recorded_steps": "graph_capture",
-    "packed_weights": "prepacked_weights",
-}
-"""Former names of switches, which are still understood."""
-
-
-def with_present_names(modes: Mapping[str, str], spell: Callable[[str], str] = str) -> dict[str, str]:
-    """Translate former names of switches."""
-    for old in modes.keys() & RENAMED.keys():
-        warnings.warn(f"{spell(old)} is called {spell(RENAMED[old])} now", DeprecatedNameWarning, stacklevel=4)
-    return {RENAMED.get(name, name): mode for name, mode in modes.items()}
-
-
-def variable_of(name: str) -> str:
-    """Environment variable of a switch."""
-    return f"ZOO_{name.upper()}"
-
-
 def from_environment() -> FastPaths:
     """Read the modes from environment variables, ZOO_UNPADDING for `unpadding`."""
-    names = (*RENAMED, *(field.name for field in fields(FastPaths)))
-    modes = {name: mode for name in names if (mode := os.environ.get(variable_of(name))) is not None}
-    return FastPaths(**with_present_names(modes, variable_of))
+    variables = {field.name: os.environ.get(f"ZOO_{field.name.upper()}") for field in fields(FastPaths)}
+    return FastPaths(**{name: mode for name, mode in variables.items() if mode is not None})
 
 
 _default = from_environment()  # at import, because compiled code cannot read the environment
@@ -102,7 +79,7 @@ def fast_paths(**modes: str) -> Iterator[FastPaths]:
         InputError: For an invalid mode.
         TypeError: For an unknown fast path.
     """
-    token = _modes.set(replace(current(), **with_present_names(modes)))
+    token = _modes.set(replace(current(), **modes))
     try:
         yield current()
     finally:

@@ -17,7 +17,7 @@ from zoo.fast.preallocated_cache import self_attention_cache
 
 from .choices import AttentionScale, QKNorm
 from .norms import build_norm
-from .parts import ATTENTIONS, POSITIONS, refuse_former_names
+from .parts import ATTENTIONS, POSITIONS
 
 if TYPE_CHECKING:
     from .configuration import ZooConfig
@@ -57,10 +57,6 @@ class Attention(nn.Module):
     reads_token_ids: bool = False
     attends_as_usual: bool = False
     head_multiple: int = 1
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        refuse_former_names(cls, project_heads="split_heads")
 
     def __init__(self, config: ZooConfig, layer_idx: int, *, is_causal: bool = False, is_cross: bool = False) -> None:
         super().__init__()

@@ -16,8 +16,6 @@ from transformers import initialization as init
 
 from zoo.base.errors import InputError, SequenceTooLongError, TokenIdError
 
-from .parts import refuse_former_names
-
 if TYPE_CHECKING:
     from .configuration import ZooConfig
 
@@ -111,10 +109,6 @@ class Position(nn.Module):
     rope_layer_types: tuple[str, ...] = ()
     counts_padding: bool = True
     default_rope_parameters: ClassVar[dict[str, Any]] = {"rope_type": "default", "rope_theta": 10000.0}
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        refuse_former_names(cls, check_length="check")
 
     def __init__(self, config: ZooConfig) -> None:
         super().__init__()

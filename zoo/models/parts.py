@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from zoo.base.errors import InvalidChoiceError, RegistrationError
+from zoo.base.errors import InvalidChoiceError
 from zoo.registry import VARIANTS, Registry, parse_name
 
 if TYPE_CHECKING:
@@ -176,13 +176,6 @@ def deviations_of_parts(settings: Mapping[str, Any]) -> tuple[str, ...]:
     """List how the parts that settings name differ from their papers."""
     named = ((registry, str(settings.get(field))) for field, registry in PART_FIELDS.items())
     return tuple(sentence for registry, part in named if part in registry for sentence in registry.deviations(part))
-
-
-def refuse_former_names(part: type, **names: str) -> None:
-    """Refuse a part that overrides a method by its former name, which nothing calls."""
-    for former, name in names.items():
-        if former in vars(part):
-            raise RegistrationError(f"{part.__name__} overrides {former}, which nothing calls: override {name} instead")
 
 
 def option(config: ZooConfig, part: Any, name: str) -> Any:

@@ -32,7 +32,6 @@ class Option:
         about: What it means, for `help(zoo.compare)` and `zoo compare --help`.
         flag: Its flag; None where there is none.
         short: A short flag.
-        former: A former spelling that is still understood.
         metavar: What stands for its value in the help.
         choices: The values that it can have, if they are few.
         kind: "text", "number", "count" (above 0), "path", "values" (A=1,2), or "settings" (KEY=VALUE): the last two any
@@ -44,7 +43,6 @@ class Option:
     about: str
     flag: str | None = None
     short: str | None = None
-    former: str | None = None
     metavar: str | None = None
     choices: tuple[str, ...] = ()
     kind: str = "text"
@@ -175,7 +173,6 @@ class Options:
             "Where checkpoints and results.json go; by default outputs/compare-TASK.",
             flag="--output",
             short="-o",
-            former="--output-dir",
             kind="path",
         ),
     )
