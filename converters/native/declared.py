@@ -128,7 +128,7 @@ class DeclaredFormat(NativeFormat):
     def key_map(self, config: ZooConfig, task: str) -> KeyMap:
         """Lay the keys side by side. Arguments as in the base class."""
         rows = [
-            *pairs(self.body, "model.", self.prefix, config),
+            *pairs(self.keys_of_body(config), "model.", self.prefix, config),
             *pairs(self.keys_of_layer(config), "model.layers.{n}.", f"{self.prefix}{self.layers}.", config),
             *pairs(self.heads[task], "", "", config),
         ]
@@ -136,12 +136,12 @@ class DeclaredFormat(NativeFormat):
             rows.append((f"{self.prefix}{self.layers}.{native}", f"model.layers.{{n}}.{zoo}"))
         return table(*rows, owner=self.name)
 
-    def keys_of_layer(self, config: ZooConfig) -> Keys:
-        """The keys in a layer, where they depend on the settings.
+    def keys_of_body(self, config: ZooConfig) -> Keys:
+        """The keys outside of the layers, where they depend on the settings, as `body`."""
+        return self.body
 
-        Returns:
-            As `layer`.
-        """
+    def keys_of_layer(self, config: ZooConfig) -> Keys:
+        """The keys in a layer, where they depend on the settings, as `layer`."""
         return self.layer
 
     def meaningless(self, task: str) -> tuple[str, ...]:

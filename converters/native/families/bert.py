@@ -1,4 +1,4 @@
-"""BERT and its kin: encoders with token types and two heads, post-norm and pre-norm."""
+"""BERT, RoBERTa and their kin: encoders with token types and two heads, post-norm and pre-norm."""
 
 from __future__ import annotations
 
@@ -10,15 +10,28 @@ from torch import Tensor
 from zoo.models import ZooConfig
 from zoo.registry import Task
 
-from ...key_map import KeyMap
 from ...symmetries.base import State
-from ...symmetries.route import Needs
 from ...transforms import SAME, Tensors, Transform, skip_rows
-from ..base import NativeFormat, Pair, native_format, table
-from ..common import COUNTS_TOKENS, NO_POOLER, TABLE_POSITIONS, a_stack, labels_in, labels_out, plain_needs, tokens
+from ..base import native_format
+from ..common import COUNTS_TOKENS, NO_POOLER, TABLE_POSITIONS
+from ..declared import Keys, same, without
+from ..encoders import BERT_FIELDS, BERT_LAYER, POST_NORM, TWO_LAYERS, EncoderFormat
 
 ROBERTA_HEAD_ACT = "gelu"
 """The activation of RoBERTa's masked-lm head, whatever that of its layers is; the zoo's is that of the layers."""
+
+PROJECTIONS = {zoo: native for zoo, native in BERT_LAYER.items() if "norm" not in zoo}
+PRE_NORM = {"norm_placement": "pre", "position": "learned", "final_norm": True, "embedding_norm": False}
+ROBERTA_HEADS: dict[str, Keys] = {
+    "feature-extraction": {},
+    "masked-lm": {
+        "transform.dense": "lm_head.dense",
+        "transform.norm": "lm_head.layer_norm",
+        "lm_head": "lm_head.decoder",
+    },
+    "sequence-classification": TWO_LAYERS,
+    "token-classification": {"classifier": "classifier"},
+}
 
 
 def fold_token_type(skipped_rows: int) -> Transform:
@@ -36,22 +49,20 @@ def fold_token_type(skipped_rows: int) -> Transform:
     return Transform("fold the token type into", fold, unfold)
 
 
-class BertLike(NativeFormat):
+class BertLike(EncoderFormat):
     """What the family has in common.
 
     Attributes:
-        norms: Native keys of the norms, beside the zoo's.
         roberta_heads: Whether heads are named, and positions counted, as RoBERTa does.
-        placement: Where norms stand.
-        embedding_norm: Whether there is a norm on the embeddings.
         usual_types: Number of token types in the class, which other libraries rely on, also where there are none.
     """
 
-    stack = "encoder"
-    norms: ClassVar[tuple[Pair, ...]]
+    fields = {**BERT_FIELDS, **same("type_vocab_size")}
+    only = {"is_decoder": False, "add_cross_attention": False}
+    body = {"embed_tokens": "embeddings.word_embeddings", "embedding_norm": "embeddings.LayerNorm"}
+    layers = "encoder.layer.{n}"
+    layer = BERT_LAYER
     roberta_heads: ClassVar[bool] = False
-    placement: ClassVar[str] = "post"
-    embedding_norm: ClassVar[bool] = True
     usual_types: ClassVar[int] = 2
     reasons = {
         "lm_head_transform": "its head transforms before it projects (dense, activation, norm); a plain projection "
@@ -63,127 +74,44 @@ class BertLike(NativeFormat):
         """Rows of the position table that are never read."""
         return (pad_token_id or 0) + 1 if self.roberta_heads else 0
 
-    def key_map(self, config: ZooConfig, task: str) -> KeyMap:
-        """Lay the keys side by side. Arguments as in the base class."""
-        embeddings, layer, to = f"{self.prefix}embeddings", f"{self.prefix}encoder.layer.{{n}}", "model.layers.{n}"
-        positions, types = f"{embeddings}.position_embeddings.weight", f"{embeddings}.token_type_embeddings.weight"
+    def keys_of_body(self, config: ZooConfig) -> Keys:
+        """The token type, where there is one, is a part of the positions. Arguments as in the base class."""
+        positions, types = "embeddings.position_embeddings.weight", "embeddings.token_type_embeddings.weight"
         skipped = self.skipped_rows(config.pad_token_id)
-        tables: tuple[Pair, ...] = (((positions, types), "model.position.weight", fold_token_type(skipped)),)
-        if config.type_vocab_size:
-            transform = skip_rows(skipped) if skipped else SAME
-            tables = ((positions, "model.position.weight", transform), (types, "model.token_types.weight"))
-        return table(
-            (f"{embeddings}.word_embeddings.weight", "model.embed_tokens.weight"),
-            *tables,
-            *((f"{self.prefix}{pair[0]}", pair[1]) for pair in self.norms),
-            (f"{layer}.attention.self.query.{{p}}", f"{to}.self_attn.q_proj.{{p}}"),
-            (f"{layer}.attention.self.key.{{p}}", f"{to}.self_attn.k_proj.{{p}}"),
-            (f"{layer}.attention.self.value.{{p}}", f"{to}.self_attn.v_proj.{{p}}"),
-            (f"{layer}.attention.output.dense.{{p}}", f"{to}.self_attn.o_proj.{{p}}"),
-            (f"{layer}.intermediate.dense.{{p}}", f"{to}.mlp.up_proj.{{p}}"),
-            (f"{layer}.output.dense.{{p}}", f"{to}.mlp.down_proj.{{p}}"),
-            *(self.roberta_head(task) if self.roberta_heads else self.bert_head()),
-            owner=self.name,
-        )
+        if not config.type_vocab_size:
+            return {**self.body, "position.weight": ((positions, types), fold_token_type(skipped))}
+        moved = (positions, skip_rows(skipped) if skipped else SAME)
+        return {**self.body, "position.weight": moved, "token_types.weight": types}
 
-    def bert_head(self) -> tuple[Pair, ...]:
-        """Keys of BERT's heads."""
-        return (
-            ("cls.predictions.transform.dense.{p}", "transform.dense.{p}"),
-            ("cls.predictions.transform.LayerNorm.{p}", "transform.norm.{p}"),
-            ("cls.predictions.decoder.weight", "lm_head.weight"),
-            ("cls.predictions.decoder.bias", "lm_head.bias"),
-            (f"{self.prefix}pooler.dense.{{p}}", "pooler.dense.{p}"),
-            ("classifier.{p}", "classifier.{p}"),
-        )
-
-    def roberta_head(self, task: str) -> tuple[Pair, ...]:
-        """Keys of RoBERTa's heads."""
-        two_layers = task == Task.SEQUENCE_CLASSIFICATION
-        return (
-            ("lm_head.dense.{p}", "transform.dense.{p}"),
-            ("lm_head.layer_norm.{p}", "transform.norm.{p}"),
-            ("lm_head.decoder.weight", "lm_head.weight"),
-            ("lm_head.decoder.bias", "lm_head.bias"),
-            ("classifier.dense.{p}", "pooler.dense.{p}"),
-            ("classifier.out_proj.{p}" if two_layers else "classifier.{p}", "classifier.{p}"),
-        )
+    def has(self, task: str) -> dict[str, Any]:
+        """What settings the class has. Arguments as in the base class."""
+        own: dict[str, Any] = {"position": TABLE_POSITIONS} if self.roberta_heads else {}
+        own |= {"hidden_act": ROBERTA_HEAD_ACT} if self.roberta_heads and task == Task.MASKED_LM else {}
+        return super().has(task) | own
 
     def read_config(self, native: Any, task: str) -> dict[str, Any]:
         """Express a native configuration in the zoo's settings. Arguments as in the base class."""
-        self.refuse(native, is_decoder=False, add_cross_attention=False)
         if self.roberta_heads and task == Task.MASKED_LM:
             self.refuse(native, hidden_act=ROBERTA_HEAD_ACT)
-        dropout = getattr(native, "classifier_dropout", None)
         return {
-            "vocab_size": native.vocab_size,
-            "type_vocab_size": native.type_vocab_size if native.type_vocab_size > 1 else None,
-            "hidden_size": native.hidden_size,
-            "num_hidden_layers": native.num_hidden_layers,
-            "num_attention_heads": native.num_attention_heads,
-            "intermediate_size": native.intermediate_size,
-            "hidden_act": native.hidden_act,
-            "layer_norm_eps": native.layer_norm_eps,
+            **super().read_config(native, task),
             "position": "learned-unpadded" if self.roberta_heads else "learned",
+            "type_vocab_size": native.type_vocab_size if native.type_vocab_size > 1 else None,
             "max_position_embeddings": native.max_position_embeddings - self.skipped_rows(native.pad_token_id),
-            "dropout": native.hidden_dropout_prob,
-            "attention_dropout": native.attention_probs_dropout_prob,
-            "classifier_dropout": native.hidden_dropout_prob if dropout is None else dropout,
-            "initializer_range": native.initializer_range,
-            "tie_word_embeddings": native.tie_word_embeddings,
-            "embedding_norm": self.embedding_norm,
-            **tokens(native),
-            **labels_in(native, task),
         }
 
     def write_config(self, config: ZooConfig, task: str) -> dict[str, Any]:
         """Express settings of the zoo in a native configuration. Arguments as in the base class."""
-        classifier_dropout = {} if self.name == "megatron-bert" else {"classifier_dropout": config.classifier_dropout}
-        return {
-            "vocab_size": config.vocab_size,
-            "hidden_size": config.hidden_size,
-            "num_hidden_layers": config.num_hidden_layers,
-            "num_attention_heads": config.num_attention_heads,
-            "intermediate_size": config.intermediate_size,
-            "hidden_act": config.hidden_act,
-            "layer_norm_eps": config.layer_norm_eps,
-            "max_position_embeddings": config.max_position_embeddings + self.skipped_rows(config.pad_token_id),
+        return super().write_config(config, task) | {
             "type_vocab_size": config.type_vocab_size or self.usual_types,
-            "hidden_dropout_prob": config.dropout,
-            "attention_probs_dropout_prob": config.attention_dropout,
-            "initializer_range": config.initializer_range,
-            "tie_word_embeddings": config.tie_word_embeddings,
-            **classifier_dropout,
-            **tokens(config),
-            **labels_out(config, task),
+            "max_position_embeddings": config.max_position_embeddings + self.skipped_rows(config.pad_token_id),
         }
-
-    def needs(self, config: ZooConfig, task: str) -> Needs:
-        """Describe what settings these classes have. Arguments as in the base class."""
-        needs = plain_needs(task) | {
-            "norm_placement": self.placement,
-            "position": TABLE_POSITIONS if self.roberta_heads else "learned",
-            "final_norm": self.placement == "pre",
-            "embedding_norm": self.embedding_norm,
-        }
-        del needs["type_vocab_size"]
-        if self.embedding_norm:
-            needs["embedding_norm_eps"] = lambda config: config.layer_norm_eps
-        if task == Task.MASKED_LM:
-            needs |= {"lm_head_transform": True, "lm_head_bias": True}
-            needs |= {"hidden_act": ROBERTA_HEAD_ACT} if self.roberta_heads else {}
-        if task == Task.SEQUENCE_CLASSIFICATION:
-            needs |= {"classifier_pooling": "cls", "classifier_pooler_act": "tanh", "classifier_bias": True}
-        return needs
 
     def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:
         """Find what keeps a model from fitting. Arguments as in the base class."""
-        if config.stack != "encoder":
-            return [f"it is {a_stack(config)}, this is an encoder"]
-        return ["pad_token_id is None, from which positions are counted"] if self._lacks_pad(config) else []
-
-    def _lacks_pad(self, config: ZooConfig) -> bool:
-        return self.roberta_heads and config.pad_token_id is None
+        lacks_pad = self.roberta_heads and config.pad_token_id is None
+        counted = ["pad_token_id is None, from which positions are counted"] if lacks_pad else []
+        return super().obstacles(config, state, task) or counted
 
     def meaningless(self, task: str) -> tuple[str, ...]:
         """An output bias that is never added, and a body's pooler. Arguments as in the base class."""
@@ -217,21 +145,15 @@ class BertLike(NativeFormat):
         return found
 
 
-def bert_classes(name: str) -> dict[str, str]:
-    """Names of the classes of such a family."""
+def bert_heads(prefix: str) -> dict[str, Keys]:
+    """Keys of BERT's heads, of which the pooler is in the body."""
+    names = {"transform.dense": "transform.dense", "transform.norm": "transform.LayerNorm", "lm_head": "decoder"}
     return {
-        "feature-extraction": f"{name}Model",
-        "masked-lm": f"{name}ForMaskedLM",
-        "sequence-classification": f"{name}ForSequenceClassification",
-        "token-classification": f"{name}ForTokenClassification",
+        "feature-extraction": {},
+        "masked-lm": {zoo: f"cls.predictions.{native}" for zoo, native in names.items()},
+        "sequence-classification": {"pooler.dense": f"{prefix}pooler.dense", "classifier": "classifier"},
+        "token-classification": {"classifier": "classifier"},
     }
-
-
-POST_NORMS = (
-    ("embeddings.LayerNorm.{p}", "model.embedding_norm.{p}"),
-    ("encoder.layer.{n}.attention.output.LayerNorm.{p}", "model.layers.{n}.self_attn_residual.norm_out.{p}"),
-    ("encoder.layer.{n}.output.LayerNorm.{p}", "model.layers.{n}.mlp_residual.norm_out.{p}"),
-)
 
 
 @native_format
@@ -240,11 +162,8 @@ class Bert(BertLike):
 
     name = "bert"
     rank = 20
-    model_types = ("bert",)
-    variant = "bert-style"
     prefix = "bert."
-    classes = bert_classes("Bert")
-    norms = POST_NORMS
+    heads = bert_heads(prefix)
 
 
 @native_format
@@ -253,17 +172,17 @@ class MegatronBert(BertLike):
 
     name = "megatron-bert"
     rank = 40
-    model_types = ("megatron-bert",)
     variant = "roberta-prelayernorm-style"
     prefix = "bert."
-    classes = bert_classes("MegatronBert")
-    norms = (
-        ("encoder.layer.{n}.attention.ln.{p}", "model.layers.{n}.self_attn_residual.norm_in.{p}"),
-        ("encoder.layer.{n}.ln.{p}", "model.layers.{n}.mlp_residual.norm_in.{p}"),
-        ("encoder.ln.{p}", "model.norm.{p}"),
-    )
-    placement = "pre"
-    embedding_norm = False
+    fields = without(BertLike.fields, "classifier_dropout")
+    always = PRE_NORM
+    body = {"embed_tokens": "embeddings.word_embeddings", "norm": "encoder.ln"}
+    layer = {**PROJECTIONS, "self_attn_residual.norm_in": "attention.ln", "mlp_residual.norm_in": "ln"}
+    heads = bert_heads(prefix)
+
+    def read_config(self, native: Any, task: str) -> dict[str, Any]:
+        """One rate of dropout for layers and classifiers. Arguments as in the base class."""
+        return {**super().read_config(native, task), "classifier_dropout": native.hidden_dropout_prob}
 
 
 @native_format
@@ -271,13 +190,92 @@ class Ernie(BertLike):
     """ERNIE (Sun et al. 2020) without task types: BERT's code under another prefix."""
 
     name = "ernie"
-    model_types = ("ernie",)
-    variant = "bert-style"
     prefix = "ernie."
-    classes = bert_classes("Ernie")
-    norms = POST_NORMS
+    only = {**BertLike.only, "use_task_id": False}
+    heads = bert_heads(prefix)
 
-    def read_config(self, native: Any, task: str) -> dict[str, Any]:
-        """Express a native configuration in the zoo's settings. Arguments as in the base class."""
-        self.refuse(native, use_task_id=False)
-        return super().read_config(native, task)
+
+class RobertaLike(BertLike):
+    """What RoBERTa's kin has in common."""
+
+    heads = ROBERTA_HEADS
+    roberta_heads = True
+    usual_types = 1
+
+
+@native_format
+class Roberta(RobertaLike):
+    """RoBERTa (Liu et al. 2019), XLM-RoBERTa and CamemBERT, which share their code."""
+
+    name = "roberta"
+    rank = 170
+    model_types = ("roberta", "xlm-roberta", "camembert")
+    prefix = "roberta."
+
+
+@native_format
+class RobertaPreLayerNorm(RobertaLike):
+    """RoBERTa with norms before the sublayers (fairseq's `normalize_before`)."""
+
+    name = "roberta-prelayernorm"
+    rank = 30
+    variant = "roberta-prelayernorm-style"
+    prefix = "roberta_prelayernorm."
+    always = {**POST_NORM, "norm_placement": "pre", "final_norm": True}
+    body = {**BertLike.body, "norm": "LayerNorm"}
+    layer = {
+        **PROJECTIONS,
+        "self_attn_residual.norm_in": "attention.LayerNorm",
+        "mlp_residual.norm_in": "intermediate.LayerNorm",
+    }
+
+    def has(self, task: str) -> dict[str, Any]:
+        """A body without a final norm fits as well: its output is read before that norm. Arguments as in the base."""
+        return super().has(task) | ({"final_norm": (True, False)} if task == Task.FEATURE_EXTRACTION else {})
+
+    def write_config(self, config: ZooConfig, task: str) -> dict[str, Any]:
+        """Without a final norm, one layer more, which does nothing. Arguments as in the base class."""
+        layers = config.num_hidden_layers + (0 if config.final_norm else 1)
+        return super().write_config(config, task) | {"num_hidden_layers": layers}
+
+    def write_weights(self, config: ZooConfig, state: State, task: str) -> State:
+        """Add the final norm that a body lacks, after a layer that does nothing."""
+        state = super().write_weights(config, state, task)
+        if config.final_norm:
+            return state
+        last, added = f"{self.prefix}encoder.layer.{config.num_hidden_layers - 1}.", {}
+        for name, value in state.items():
+            if name.startswith(last):
+                added[name.replace(last, f"{self.prefix}encoder.layer.{config.num_hidden_layers}.")] = value * 0
+        like = state[f"{self.prefix}embeddings.LayerNorm.weight"]
+        norm = {"weight": torch.ones_like(like), "bias": torch.zeros_like(like)}
+        return {**state, **added, **{f"{self.prefix}LayerNorm.{part}": value for part, value in norm.items()}}
+
+    def output(self, config: ZooConfig, task: str) -> str:
+        """Where the class returns what the model computes. Arguments as in the base class."""
+        return super().output(config, task) if config.final_norm else "hidden_states[-2]"
+
+
+@native_format
+class XlmRobertaXl(RobertaLike):
+    """XLM-RoBERTa-XL (Goyal et al. 2021): RoBERTa with norms before the sublayers, and none on the embeddings."""
+
+    name = "xlm-roberta-xl"
+    variant = "roberta-prelayernorm-style"
+    prefix = "roberta."
+    always = PRE_NORM
+    body = {"embed_tokens": "embeddings.word_embeddings", "norm": "encoder.LayerNorm"}
+    layer = {
+        **PROJECTIONS,
+        "self_attn_residual.norm_in": "attention.self_attn_layer_norm",
+        "mlp_residual.norm_in": "LayerNorm",
+    }
+
+
+@native_format
+class Data2VecText(RobertaLike):
+    """data2vec for text (Baevski et al. 2022): RoBERTa's code under another prefix."""
+
+    name = "data2vec-text"
+    prefix = "data2vec_text."
+    usual_types = 2
