@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .conversion import convert, convert_back
     from .converter import CONVERTERS, Converter, Plan
-    from .exporting import export
+    from .exporting import ExportReport, export
     from .key_map import KeyMap
     from .planning import plan_engines, plan_export
     from .prefixes import sniff
-    from .report import ExportReport
     from .target import TARGETS, EngineTarget, ExportOptions, Target, TargetPlan
 
 _HOMES = {
@@ -23,7 +22,7 @@ _HOMES = {
     "Converter": "converter",
     "EngineTarget": "target",
     "ExportOptions": "target",
-    "ExportReport": "report",
+    "ExportReport": "exporting",
     "KeyMap": "key_map",
     "Plan": "converter",
     "TARGETS": "target",

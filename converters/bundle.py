@@ -23,9 +23,8 @@ from zoo.models.pretrained import BODIES
 from zoo.registry import VARIANTS, Task
 
 from . import bundle_registry
-from .flattening import write_module
 from .target import PLACE, TARGETS, ExportOptions, Target, TargetPlan
-from .tree_shaking import Shaker
+from .tree_shaking import Shaker, write_module
 from .verification import Difference, verify
 from .weights import save_generation, task_of
 

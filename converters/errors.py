@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from zoo.base.errors import (
     CheckpointError,
@@ -158,3 +160,12 @@ class MissingExtraError(ConversionError, ImportError):
 
     def __init__(self, extra: str, module: str) -> None:
         super().__init__(f"{module} is not installed; `pip install 'transformer-zoo[{extra}]'` brings it")
+
+
+def require(extra: str, *modules: str) -> Any:
+    """Import what an extra brings."""
+    try:
+        found = [importlib.import_module(module) for module in modules]
+    except ImportError as error:
+        raise MissingExtraError(extra, error.name or modules[0]) from error
+    return found[0]

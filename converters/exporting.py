@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from zoo.base.folders import check_output, written_whole
 from zoo.base.manifest import MANIFEST_FILE
@@ -20,9 +21,50 @@ from .native.target import NativeTarget
 from .native.tokenizer import carry_tokenizer
 from .opening import open_folder
 from .planning import plan_engines, plan_export
-from .report import ExportReport
 from .target import TARGETS, ExportOptions, Target, TargetPlan, check_dtype, check_page
+from .verification import Difference
 from .weights import longest, task_of, without_further_tokens
+
+
+@dataclass(frozen=True)
+class ExportReport:
+    """What an export did.
+
+    Args:
+        target: The target's name.
+        class_name: The class of transformers that the folder holds.
+        auto_class: The Auto class that loads it.
+        folder: Where it is.
+        transforms: The symmetries that were applied, each with what it did.
+        notes: What users should know.
+        output: Where the class returns what the model computes.
+        difference: How far it is from the original, None where that was not measured.
+        files: The files of the folder.
+    """
+
+    target: str
+    class_name: str
+    auto_class: str
+    folder: Path
+    transforms: dict[str, str]
+    notes: tuple[str, ...]
+    output: str
+    difference: Difference | None
+    files: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """As a dictionary of plain values."""
+        return {
+            "target": self.target,
+            "class": self.class_name,
+            "auto_class": self.auto_class,
+            "folder": str(self.folder),
+            "transforms": self.transforms,
+            "notes": list(self.notes),
+            "output": self.output,
+            "difference": None if self.difference is None else self.difference.to_dict(),
+            "files": list(self.files),
+        }
 
 
 def export(

@@ -11,7 +11,7 @@ from zoo.models import ZooPreTrainedModel
 if TYPE_CHECKING:
     from huggingface_hub import ModelCardData
 
-    from .report import ExportReport
+    from .exporting import ExportReport
     from .target import ExportOptions, Target
     from .verification import Difference
 

@@ -9,11 +9,10 @@ from zoo.models import POSITIONS, ZooConfig, ZooPreTrainedModel
 from zoo.registry import Task
 
 from .native.base import NATIVE, NativeFormat
-from .obstacles import Reason, because
 from .probe import Arithmetic, arithmetic_of
 from .symmetries import find_route
 from .symmetries.base import State
-from .target import TARGETS, TargetPlan
+from .target import TARGETS, Reason, TargetPlan, because
 from .weights import further_tokens_left_out, task_of, weights_of
 
 

@@ -14,10 +14,8 @@ from transformers import GenerationConfig
 
 from zoo.models import ZooConfig, ZooPreTrainedModel
 
-from ..errors import VerificationError
-from ..extras import require
-from ..samples import draw_tokens, ends_of, neutral_generation
-from ..verification import Difference, explained, in_dtype
+from ..errors import VerificationError, require
+from ..verification import Difference, draw_tokens, ends_of, explained, in_dtype, neutral_generation
 from .running import CTranslate2Model
 
 INPUTS = 100

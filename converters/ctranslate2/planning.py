@@ -9,10 +9,10 @@ from zoo.models import ZooConfig, ZooPreTrainedModel
 from zoo.registry import Task
 
 from ..native.common import TABLE_POSITIONS
-from ..obstacles import Obstacle, Reason, because
 from ..probe import arithmetic_of
 from ..symmetries import Route, find_route
 from ..symmetries.base import LM_TASKS
+from ..target import Obstacle, Reason, because
 from ..weights import task_of
 from .settings import foreign_settings
 

@@ -14,7 +14,7 @@ from zoo.base.errors import CheckpointError
 from zoo.models import ZooConfig
 
 from ..engine import DEFAULT_LENGTH, Said, WritingModel, Written
-from ..samples import ends_of
+from ..verification import ends_of
 from .settings import options_of
 from .vocabulary import saved_vocabularies
 

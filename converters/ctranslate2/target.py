@@ -41,7 +41,7 @@ class CTranslate2Target(EngineTarget):
 
     def write(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> None:
         """Write weights, vocabularies and configuration."""
-        from .writing import write_ctranslate2
+        from .specification import write_ctranslate2
 
         assert plan.route is not None
         write_ctranslate2(model, folder, plan.route, self.stored(options), options.source)

@@ -20,12 +20,10 @@ from transformers import AutoTokenizer
 from zoo.base.folders import scratch_folder
 from zoo.models import ZooConfig, ZooPreTrainedModel
 
-from ..errors import VerificationError
-from ..extras import require
+from ..errors import VerificationError, require
 from ..native.tokenizer import TOKENIZER_FILE
-from ..samples import draw_tokens, ends_of
 from ..target import TargetPlan
-from ..verification import Difference, Perplexities, explained, in_dtype
+from ..verification import Difference, Perplexities, draw_tokens, ends_of, explained, in_dtype
 from . import serving
 from .files import FILE
 from .planning import GgufPlan

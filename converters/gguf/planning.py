@@ -9,10 +9,9 @@ from zoo.models import ZooPreTrainedModel
 from zoo.registry import Task
 
 from ..native.base import NATIVE
-from ..obstacles import Obstacle, Reason, because
 from ..planning import plan_export, plan_target
 from ..probe import arithmetic_of
-from ..target import TargetPlan
+from ..target import Obstacle, Reason, TargetPlan, because
 from ..weights import task_of, weights_of
 from .architecture import Architecture
 from .architectures import ARCHITECTURES

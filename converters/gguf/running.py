@@ -13,7 +13,7 @@ from zoo.base.errors import CheckpointError, ConfigError
 from zoo.models import ZooConfig
 
 from ..engine import DEFAULT_LENGTH, Said, WritingModel, Written
-from ..samples import ends_of
+from ..verification import ends_of
 from .files import FILE
 from .serving import Server
 

@@ -27,7 +27,7 @@ class OnnxTarget(EngineTarget):
 
     def plan(self, model: ZooPreTrainedModel) -> TargetPlan:
         """State that it has to be tried, unless what it caches is no keys and values."""
-        from .planning import obstacles
+        from .graphs import obstacles
 
         notes = ("It is traced and compared when it is exported.",)
         return TargetPlan(self.name, type(model).__name__, None, obstacles(model), notes)

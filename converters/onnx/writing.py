@@ -11,8 +11,7 @@ import torch
 
 from zoo.models import ZooPreTrainedModel
 
-from ..errors import ExportError
-from ..extras import require
+from ..errors import ExportError, require
 from ..weights import save_generation, traceable
 from .files import GRAPH_ENDING
 from .graphs import Graph, graphs_of

@@ -15,10 +15,8 @@ from zoo.base.errors import CheckpointError, InputError, UnsupportedOperationErr
 
 from ..onnx.models import GraphModel, model_of
 from ..onnx.session import Session, length_of
-from .bounds import OUTSIDE
 from .files import GRAPH_ENDING, PREFIX
-from .options import OPTIONS
-from .stateful import ORDER
+from .stateful import OPTIONS, ORDER, OUTSIDE
 
 
 def load_openvino(folder: Path) -> GraphModel:

@@ -40,7 +40,7 @@ class OpenVinoTarget(EngineTarget):
 
     def plan(self, model: ZooPreTrainedModel) -> TargetPlan:
         """State that it has to be tried, unless what it caches is no keys and values."""
-        from ..onnx.planning import obstacles
+        from ..onnx.graphs import obstacles
 
         notes = ("It is traced and compared when it is exported.",)
         return TargetPlan(self.name, type(model).__name__, None, obstacles(model), notes)

@@ -13,14 +13,11 @@ from zoo.base.errors import UnwritableError
 from zoo.base.folders import scratch_folder
 from zoo.models import ZooPreTrainedModel
 
-from ..errors import ExportError
-from ..extras import require
+from ..errors import ExportError, require
 from ..onnx.files import GRAPH_ENDING as ONNX_ENDING
 from ..onnx.writing import write_graphs, write_settings
-from .bounds import check_rows
 from .files import GRAPH_ENDING, PREFIX
-from .options import store_options
-from .stateful import keep_cache
+from .stateful import check_rows, keep_cache, store_options
 
 
 def write_openvino(model: ZooPreTrainedModel, folder: Path, dtype: str) -> None:

@@ -13,11 +13,10 @@ from zoo.base.files import read_json
 from zoo.base.folders import scratch_folder
 from zoo.registry import Task
 
-from ..extras import require
+from ..errors import require
 from ..native.base import NATIVE, NativeFormat
-from ..obstacles import Obstacle, Reason
 from ..planning import plan_export
-from ..target import TARGETS, ExportOptions, Target, TargetPlan
+from ..target import TARGETS, ExportOptions, Obstacle, Reason, Target, TargetPlan
 from ..weights import task_of
 
 if TYPE_CHECKING:
@@ -69,7 +68,7 @@ class TransformersJsTarget(Target):
 
     def plan(self, model: ZooPreTrainedModel) -> TargetPlan:
         """Find the first exact class that transformers.js has too."""
-        from ..onnx.planning import obstacles
+        from ..onnx.graphs import obstacles
         from ..onnx.writing import LARGEST_IN_ONE_FILE
 
         task = Task(task_of(model))

@@ -32,7 +32,7 @@ def export(folder: Path) -> None:
     import zoo
     from zoo.converters import fresh
     from zoo.converters.matrix import small_model
-    from zoo.converters.samples import flat, neutral_generation, sample_inputs
+    from zoo.converters.verification import flat, neutral_generation, sample_inputs
     from zoo.models import TASK_CLASSES
     from zoo.registry import VARIANTS
 

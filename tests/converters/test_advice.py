@@ -16,8 +16,8 @@ import zoo
 from zoo.base.errors import ConfigError, UnsupportedOperationError
 from zoo.cli.main import cli
 from zoo.converters import TARGETS, EngineTarget
-from zoo.converters.samples import sample_inputs
 from zoo.converters.target import PLACE, VERBS
+from zoo.converters.verification import sample_inputs
 from zoo.data.tokenizers import Tokenizers, train_bpe
 from zoo.training.generation import ENGINES, load_for
 from zoo.training.generation.engines import ExportEngine

@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from zoo.converters import CONVERTERS, TARGETS
-from zoo.converters.matrix import export_matrix, matrix_row, measured, obstacles_to_markdown, to_markdown
+from zoo.converters.matrix import export_matrix, matrix_row, measured, obstacles_to_markdown, to_markdown, to_page
 from zoo.converters.native import NATIVE
-from zoo.converters.obstacles import reason_of
-from zoo.converters.page import to_page
 from zoo.converters.symmetries import SYMMETRIES
+from zoo.converters.target import reason_of
 from zoo.registry import VARIANTS, list_variants
 
 PAGE = Path(__file__).parents[2] / "docs" / "converters.md"

@@ -129,8 +129,7 @@ def show_matrix(pattern: str | None, markdown: bool, as_json: bool) -> None:
     Args:
         pattern: A variant's name, possibly with wildcards; None for all.
     """
-    from zoo.converters.matrix import export_matrix, other_targets
-    from zoo.converters.page import to_page
+    from zoo.converters.matrix import export_matrix, other_targets, to_page
     from zoo.registry import VARIANTS
 
     found = list(export_matrix(pattern or "*"))

@@ -98,7 +98,7 @@ def write_files(report: PushReport) -> None:
     Args:
         report: The report of a dry run.
     """
-    from zoo.hub.exports import NATIVE_REVISION
+    from zoo.hub.pushing import NATIVE_REVISION
 
     places = {
         f"branch {report.revision}": report.files,

@@ -20,11 +20,10 @@ from huggingface_hub.hf_api import RepoFile
 from zoo.base.errors import suggest
 
 from .addresses import COMMIT, Address
-from .budgets import budget
 from .checksums import checksum_of
 from .errors import HubAccessError, HubError, HubUnreachableError, RevisionMissingError, without_secrets
 from .retries import Patience, origin, passes, persist, retry_after, status
-from .session import SESSION
+from .session import SESSION, budget
 
 T = TypeVar("T")
 

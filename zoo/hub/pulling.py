@@ -16,7 +16,6 @@ from zoo.base.errors import enumerate_names
 
 from .acceptance import files_to_pull, refuse_code, require_weights, warn_of_missing_plugin
 from .addresses import Address, parse_address
-from .budgets import LONGEST_ANSWER
 from .cache import adopt, discard_damaged, empty_cache, is_unfinished, mark_finished, mark_unfinished, snapshot_folder
 from .checksums import is_intact, is_intact_blob
 from .client import LIBRARY, Hub
@@ -24,7 +23,7 @@ from .delivery import deliver
 from .errors import HubAccessError, HubError, IntegrityError
 from .folders import CONFIG, check_shards, read_object
 from .retries import Patience
-from .session import expecting
+from .session import LONGEST_ANSWER, expecting
 
 ATTEMPTS_TO_GET_INTACT = 3
 

@@ -1,4 +1,4 @@
-"""From a model to the Hub, in one commit."""
+"""From a model to the Hub, in one commit: exports, repository and branch are made where they are not there."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,22 +18,105 @@ from .addresses import MAIN, Address, parse_address
 from .cards import CardFacts, write_card
 from .client import Hub, token_in_use
 from .commits import Change
-from .destination import require_branch, require_repository, stale_weights
-from .errors import HubError, RepoIdError
-from .exports import BUNDLE, NATIVE_REVISION, Exported, export_checkpoint
-from .folders import CARD, PushedFile, files_to_push
+from .errors import HubError, RepoIdError, RevisionMissingError, VisibilityError
+from .folders import CARD, INDEX, WEIGHTS, PushedFile, files_to_push
 from .interruptions import interrupts_heard
 from .records import find_result, find_results, recipe_of, recorded_license, recorded_limits, without_places
 from .retries import Patience
 from .secret_scan import refuse_secrets
 from .spaces import push_space, space_files
 
-ATTRIBUTES = ".gitattributes"
-"""What every repository has, and keeps."""
-
 if TYPE_CHECKING:
     from huggingface_hub import EvalResult
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+
+def require_repository(hub: Hub, address: Address, private: bool | None) -> Address:
+    """Create the repository unless it is there."""
+    url = hub.ask(
+        "creating the repository",
+        address,
+        lambda: hub.api.create_repo(address.repo_id, private=private, exist_ok=True),
+    )
+    if url.repo_type not in (None, "model"):
+        raise HubError(f"{address.repo_id} is the name of a {url.repo_type}, so no model can have it")
+    address = replace(address, repo_id=url.repo_id)
+    if private is not None:
+        info = hub.ask("looking up who sees the repository", address, lambda: hub.api.model_info(address.repo_id))
+        if bool(info.private) != private:
+            is_now, wanted = ("public", "private") if private else ("private", "public")
+            raise VisibilityError(
+                f"{address.repo_id} is there already and is {is_now}, but {wanted} was asked for; nothing was pushed: "
+                f"change it at {hub.api.endpoint}/{address.repo_id}/settings, or push to another repository"
+            )
+    return address
+
+
+def require_branch(hub: Hub, address: Address) -> str:
+    """Create the branch unless it is there."""
+    try:
+        return hub.resolve(address)
+    except RevisionMissingError:
+        hub.ask(
+            "creating the branch",
+            address,
+            lambda: hub.api.create_branch(address.repo_id, branch=address.revision, exist_ok=True),
+        )
+        return hub.resolve(address)
+
+
+def stale_weights(files: Iterable[str], there: Iterable[str]) -> list[str]:
+    """List weights of an earlier push that a loader would prefer to, or mix up with, the new ones."""
+
+    def are_weights(path: str) -> bool:
+        return "/" not in path and (fnmatchcase(path, WEIGHTS) or path == INDEX)
+
+    pushed = set(files)
+    if not any(are_weights(path) for path in pushed):
+        return []
+    return sorted(path for path in there if are_weights(path) and path not in pushed)
+
+
+BUNDLE = "bundle"
+NATIVE_REVISION = "native"
+"""The branch that holds the native export."""
+
+
+@dataclass(frozen=True)
+class Exported:
+    """An export, ready to be pushed.
+
+    Args:
+        folder: Where it is.
+        target: What it was exported to.
+        auto_class: The Auto class that loads it.
+        difference: How far its outputs are from the checkpoint's, None where that was not measured.
+    """
+
+    folder: Path
+    target: str
+    auto_class: str
+    difference: float | None
+
+    def for_card(self) -> Mapping[str, Any]:
+        """Tell a model card what was verified."""
+        if self.difference is None:
+            return {"target": self.target, "verified": "no", "difference": "not measured"}
+        verified = "yes, without the zoo, on random padded batches"
+        return {"target": self.target, "verified": verified, "difference": f"{self.difference:.1e} in float32"}
+
+
+def export_checkpoint(folder: Path, out: Path, target: str | None) -> Exported:
+    """Export a checkpoint."""
+    from zoo.converters import export
+
+    report = export(folder, out, target)
+    difference = None if report.difference is None else float(report.difference.float32)
+    return Exported(out, report.target, report.auto_class, difference)
+
+
+ATTRIBUTES = ".gitattributes"
+"""What every repository has, and keeps."""
 
 
 @dataclass(frozen=True)

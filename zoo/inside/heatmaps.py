@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from zoo.converters.extras import require
+from zoo.converters.errors import require
 
 from .attending import AttentionMap
 

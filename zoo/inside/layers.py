@@ -18,7 +18,7 @@ from zoo.analysis.measuring.flops import without_values
 from zoo.base.printed import Note, Part, Printed, Table, Title
 from zoo.building.builder import skeleton
 from zoo.building.loading import saved_class, saved_config
-from zoo.converters.extras import require
+from zoo.converters.errors import require
 from zoo.fast.switches import fast_paths
 from zoo.models.borrowing import borrowed_by
 from zoo.training.generation.generating import position_limit

@@ -9,7 +9,7 @@ from contextlib import suppress
 import click
 
 from zoo.base.errors import ZooError
-from zoo.converters.extras import require
+from zoo.converters.errors import require
 
 
 @click.command("python -m zoo.serving")

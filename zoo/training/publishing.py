@@ -15,7 +15,7 @@ def check_push(repo_id: str | None) -> None:
         return
     from zoo.hub.addresses import parse_address
     from zoo.hub.client import Hub
-    from zoo.hub.destination import require_repository
+    from zoo.hub.pushing import require_repository
 
     require_repository(Hub(), parse_address(repo_id), private=None)
 

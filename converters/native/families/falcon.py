@@ -9,9 +9,9 @@ from zoo.models import ZooConfig
 from ...symmetries.base import State
 from ...transforms import split_groups
 from ..base import native_format
+from ..common import share_norms
 from ..declared import Field, same
 from ..decoders import GPT2_HEADS, PROJECTIONS, ROPE
-from ..folding import share_norms
 from .gpt_neox import FEED_FORWARD, ParallelOrNot
 from .llama import SAME_BIASES
 

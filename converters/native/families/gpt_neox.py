@@ -9,9 +9,9 @@ from zoo.models import ZooConfig
 from ...symmetries.base import State
 from ...transforms import split_groups
 from ..base import native_format
+from ..common import share_norms
 from ..declared import Keys, same, without
 from ..decoders import GPT2_HEADS, PARTIAL_ROPE, PROJECTIONS, DecoderFormat
-from ..folding import share_norms
 from .llama import ATTENTION_BIAS, PRE_NORMS, SAME_OUT_BIAS, SIZES
 
 NORMS = ("input_layernorm", "post_attention_layernorm")

@@ -10,9 +10,9 @@ from zoo.models.attention import attention_scaling
 from ...errors import NoCounterpartError
 from ...symmetries.base import State
 from ..base import native_format
+from ..common import changed_exactly
 from ..declared import Field, choice, without
 from ..decoders import ROPE, WINDOWS_BY_LAYER, whole_heads
-from ..folding import changed_exactly
 from .experts import LOCAL_EXPERTS, NORMALISED, ExpertsLike
 from .llama import ATTENTION, PRE_NORMS, SAME_OUT_BIAS, Llama, LlamaLike
 

@@ -5,9 +5,32 @@ from __future__ import annotations
 from typing import Any
 
 from ..base import native_format
-from ..declared import Field, same, without
-from ..decoders import WINDOWS_BY_LAYER, DecoderFormat
-from .llama import SAME_BIASES, Llama, LlamaLike, any_attention_bias
+from ..declared import Field, biasless, same, without
+from ..decoders import (
+    NOPE_BY_LAYER,
+    PARTIAL_ROPE,
+    ROPE,
+    ROPE_BY_LAYER,
+    WINDOWS_BY_LAYER,
+    DecoderFormat,
+    sliding_window,
+    whole_text,
+)
+from .llama import (
+    ATTENTION,
+    ATTENTION_BIAS,
+    GATED,
+    NO_BIASES,
+    PRE_NORMS,
+    QK_NORMS,
+    SAME_BIASES,
+    SAME_OUT_BIAS,
+    SIZES,
+    Llama,
+    LlamaLike,
+    any_attention_bias,
+)
+from .phi import JOINED_GATE
 
 INTERLEAVED = {"position": "rotary-interleaved"}
 
@@ -98,3 +121,121 @@ class SmolLm3(LlamaLike):
     }
     always = Llama.always
     follows = {"use_sliding_window": lambda config: config.sliding_window is not None}
+
+
+@native_format
+class Glm(LlamaLike):
+    """GLM-4-9B (GLM team 2024)."""
+
+    name = "glm"
+    fields = {**LlamaLike.fields, **same("attention_bias"), "rope_parameters": PARTIAL_ROPE}
+    always = {**LlamaLike.always, "position": "rotary-interleaved"}
+    layer = {**ATTENTION, **JOINED_GATE, **PRE_NORMS}
+
+
+@native_format
+class Glm4(Glm):
+    """GLM-4-0414: norms on both sides of the sublayers."""
+
+    name = "glm4"
+    variant = "sandwich-norm"
+    always = {**Glm.always, "norm_placement": "sandwich"}
+    layer = {
+        **Glm.layer,
+        "self_attn_residual.norm_branch": "post_self_attn_layernorm",
+        "mlp_residual.norm_branch": "post_mlp_layernorm",
+    }
+
+
+LAMBDAS = ("lambda_q1", "lambda_k1", "lambda_q2", "lambda_k2")
+
+
+@native_format
+class DiffLlama(LlamaLike):
+    """DiffLlama (Ye et al. 2024, as Llama's layers)."""
+
+    name = "diffllama"
+    variant = "diff-transformer"
+    fields = {**without(LlamaLike.fields, "attention_dropout"), **ATTENTION_BIAS}
+    always = {**LlamaLike.always, **SAME_OUT_BIAS, "attention": "differential", "attention_dropout": 0.0}
+    parameters = {f"self_attn.{name}": f"self_attn.{name}" for name in LAMBDAS}
+
+
+BRANCH_NORMS = {
+    "self_attn_residual.norm_branch": "post_attention_layernorm",
+    "mlp_residual.norm_branch": "post_feedforward_layernorm",
+}
+
+
+@native_format
+class Olmo2(LlamaLike):
+    """OLMo 2 (OLMo team 2024)."""
+
+    name = "olmo2"
+    variant = "olmo2-style"
+    fields = {**LlamaLike.fields, **ATTENTION_BIAS}
+    always = {**LlamaLike.always, **SAME_OUT_BIAS, "norm_placement": "res-post", "qk_norm": "full"}
+    layer = {**ATTENTION, **QK_NORMS, **GATED, **BRANCH_NORMS}
+
+
+@native_format
+class Olmo3(Olmo2):
+    """OLMo 3 (OLMo team 2025): as OLMo 2, with windows layer by layer, without which wavelengths may be scaled."""
+
+    name = "olmo3"
+    variant = "olmo3-style"
+    fields = {**Olmo2.fields, **WINDOWS_BY_LAYER, **ROPE_BY_LAYER}
+
+
+@native_format
+class Cohere(DecoderFormat):
+    """Command R (Cohere 2024)."""
+
+    name = "cohere"
+    variant = "gptj-style"
+    fields = {**SIZES, **same("layer_norm_eps", "logit_scale"), **ATTENTION_BIAS, "rope_parameters": ROPE}
+    always = {
+        **NO_BIASES,
+        **SAME_OUT_BIAS,
+        "position": "rotary-interleaved",
+        "feed_forward": "gated",
+        "parallel_residual": True,
+    }
+    only = {"use_qk_norm": False}
+    body = {"embed_tokens": "embed_tokens", **biasless({"norm": "norm"})}
+    layer = {**ATTENTION, **GATED, **biasless({"residual.norm_in": "input_layernorm"})}
+    biased_norms = False
+
+
+@native_format
+class Cohere2(Cohere):
+    """Command R7B (Cohere 2024): windows layer by layer; the layers without have no positions."""
+
+    name = "cohere2"
+    fields = {
+        **Cohere.fields,
+        **WINDOWS_BY_LAYER,
+        "nope_layers": NOPE_BY_LAYER,
+    }
+    only = {}
+
+
+@native_format
+class Exaone4(LlamaLike):
+    """EXAONE 4 (LG AI Research 2025): where some layers have a window, the others have no positions."""
+
+    name = "exaone4"
+    variant = "olmo2-style"
+    fields = {
+        **LlamaLike.fields,
+        **WINDOWS_BY_LAYER,
+        "sliding_window": Field("sliding_window", sliding_window),
+        "nope_layers": Field(
+            "layer_types",
+            lambda native: None if native.sliding_window is None else whole_text(native.layer_types),
+            lambda config: config.types_of_layers(),
+            has=lambda config: None if config.sliding_window is None else whole_text(config.types_of_layers()),
+        ),
+    }
+    always = {**LlamaLike.always, "norm_placement": "res-post", "qk_norm": "head"}
+    layer = {**ATTENTION, **QK_NORMS, **GATED, **BRANCH_NORMS}

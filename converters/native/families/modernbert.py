@@ -1,12 +1,17 @@
-"""ModernBERT: local and global layers without biases, the first without a norm before attention."""
+"""Rotary encoders: ModernBERT with local and global layers, NomicBERT, EuroBERT."""
 
 from __future__ import annotations
+
+from typing import Any
+
+from zoo.registry import Task
 
 from ...transforms import split
 from ..base import native_format
 from ..declared import Field, same
-from ..decoders import PROJECTIONS, ROPE_BY_LAYER
-from ..encoders import EncoderFormat
+from ..decoders import HEAD_DIM, PROJECTIONS, ROPE, ROPE_BY_LAYER
+from ..encoders import BERT_FIELDS, POST_NORM, EncoderFormat
+from .llama import ATTENTION, GATED, NO_BIASES, Llama
 
 
 @native_format
@@ -65,3 +70,53 @@ class ModernBert(EncoderFormat):
         "masked-lm": {"transform.dense": "head.dense", "transform.norm": "head.norm", "lm_head": "decoder"},
     }
     reasons = {"norm": "its norms have no biases", "residual": "no norm stands before its first attention"}
+
+
+@native_format
+class NomicBert(EncoderFormat):
+    """Nomic Embed (Nussbaum et al. 2024). Its head for masked words has a bias where its other layers have none."""
+
+    name = "nomic_bert"
+    variant = "roformer-style"
+    prefix = "nomic_bert."
+    fields = {**BERT_FIELDS, "head_dim": HEAD_DIM, "rope_parameters": ROPE}
+    always = {**POST_NORM, **NO_BIASES, "position": "rotary", "feed_forward": "gated"}
+    body = {
+        "embed_tokens": "embeddings.word_embeddings",
+        "token_types.weight": "embeddings.token_type_embeddings.weight",
+        "embedding_norm": "embeddings.LayerNorm",
+    }
+    layer = {
+        **ATTENTION,
+        **GATED,
+        "self_attn_residual.norm_out": "post_attention_layernorm",
+        "mlp_residual.norm_out": "post_mlp_layernorm",
+    }
+    heads = {
+        "feature-extraction": {},
+        "sequence-classification": {"pooler.dense": "nomic_bert.pooler.dense", "classifier": "classifier"},
+        "token-classification": {"classifier": "classifier"},
+    }
+
+
+@native_format
+class EuroBert(EncoderFormat):
+    """EuroBERT (Boizard et al. 2025)."""
+
+    name = "eurobert"
+    variant = "roberta-prelayernorm-style"
+    fields = Llama.fields
+    always = {**Llama.always, "norm_placement": "pre", "final_norm": True}
+    body = Llama.body
+    layer = Llama.layer
+    heads = {
+        "feature-extraction": {},
+        "masked-lm": {"lm_head": "lm_head"},
+        "token-classification": {"classifier": "classifier"},
+    }
+    mlm_transform = False
+
+    def has(self, task: str) -> dict[str, Any]:
+        """What settings the class has; one of them is for all biases. Arguments as in the base class."""
+        own = {"lm_head_bias": lambda config: config.mlp_bias}
+        return super().has(task) | (own if task == Task.MASKED_LM else {})

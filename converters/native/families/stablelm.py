@@ -9,9 +9,9 @@ from zoo.models import ZooConfig
 from ...symmetries.base import State, change
 from ...transforms import split_groups
 from ..base import native_format
+from ..common import changed_exactly
 from ..declared import choice, same, without
 from ..decoders import ONE_WINDOW, PARTIAL_ROPE, PROJECTIONS, ROPE, DecoderFormat
-from ..folding import changed_exactly
 from .gpt_neox import FEED_FORWARD, ParallelOrNot
 from .llama import ATTENTION, ATTENTION_BIAS, GATED, NO_BIASES, PRE_NORMS, SAME_BIASES, SAME_OUT_BIAS, SIZES
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from zoo.base.errors import ZooError
 from zoo.base.printed import Note, Page, Part, as_html
-from zoo.converters.extras import require
+from zoo.converters.errors import require
 from zoo.registry import VARIANTS
 
 from . import views

@@ -19,7 +19,7 @@ from transformers.utils.logging import get_logger
 from zoo.base.errors import InputError, InvalidChoiceError, ZooError
 from zoo.base.folders import scratch_folder
 from zoo.converters.errors import ExportError
-from zoo.converters.samples import neutral_generation, sample_inputs
+from zoo.converters.verification import neutral_generation, sample_inputs
 from zoo.fast.generation import CachedGenerationMixin
 from zoo.models import ZooPreTrainedModel
 from zoo.registry import ENGINES
