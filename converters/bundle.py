@@ -86,12 +86,7 @@ TARGETS.register(BundleTarget.name, BundleTarget())
 
 
 def write_bundle(model: ZooPreTrainedModel, folder: Path) -> None:
-    """Write weights, configuration and code.
-
-    Args:
-        model: Any model of the zoo.
-        folder: An empty folder.
-    """
+    """Write weights, configuration and code."""
     config = model.config
     model.save_pretrained(folder)
     if model.can_generate():
@@ -132,11 +127,7 @@ def auto_map(config: ZooConfig) -> dict[str, str]:
 
 
 def bundle_files(config: ZooConfig) -> dict[str, str]:
-    """The code that a model needs.
-
-    Returns:
-        Source by file name.
-    """
+    """The code that a model needs, by file name."""
     variant = VARIANTS.get(config.variant)
     builder = variant.builder
     own = dict.fromkeys(("zoo", builder.__module__.partition(".")[0]))
@@ -237,13 +228,7 @@ def with_registrations(text: str, statements: str) -> str:
 
 
 def entry(config: ZooConfig, names: dict[str, str], filling: list[tuple[str, str]]) -> str:
-    """Write the module that `auto_map` names.
-
-    Args:
-        config: The model's configuration.
-        names: Short names of all modules.
-        filling: Modules that fill tables of others when they are imported, and a name in each.
-    """
+    """Write the module that `auto_map` names."""
     builder = VARIANTS.get(config.variant).builder
     needed = {(head.__module__, head.__name__) for head in (*heads_of(config).values(), BODIES[config.stack])}
     needed |= {(builder.__module__, builder.__name__), *filling}

@@ -122,12 +122,7 @@ TASKS = (
 
 
 def register(name: str, **facts: Any) -> Callable[[Callable[[Any], Any]], Callable[[Any], Any]]:
-    """Register a builder as a variant.
-
-    Args:
-        name: The variant's name.
-        facts: What else is said of it.
-    """
+    """Register a builder as a variant."""
 
     def add(builder: Callable[[Any], Any]) -> Callable[[Any], Any]:
         VARIANTS.register(name, Variant(name, builder, facts))

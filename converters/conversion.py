@@ -128,18 +128,7 @@ def parameters_on_meta(plan: Plan) -> dict[str, Tensor]:
 
 
 def load(plan: Plan, tensors: dict[str, Tensor], dtype: torch.dtype) -> ZooPreTrainedModel:
-    """Build a planned model around converted tensors.
-
-    Args:
-        tensors: By the names of the model's parameters; they become the parameters.
-        dtype: Type of the parameters.
-
-    Returns:
-        The model, in evaluation mode.
-
-    Raises:
-        ConversionError: When a parameter gets no tensor or a tensor no parameter.
-    """
+    """Build a planned model around converted tensors."""
     model, report = plan.model_class.from_pretrained(
         None, config=plan.config, state_dict=tensors, dtype=dtype, output_loading_info=True
     )

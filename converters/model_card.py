@@ -19,15 +19,7 @@ if TYPE_CHECKING:
 def write_card(
     folder: Path, report: ExportReport, model: ZooPreTrainedModel, target: Target, options: ExportOptions
 ) -> None:
-    """Write README.md.
-
-    Args:
-        folder: Where the export is.
-        report: What it did.
-        model: The original.
-        target: What it was exported to.
-        options: How; the card keeps what the records in the folder of the original know.
-    """
+    """Write README.md."""
     config = model.config
     quirks = f" with the quirks {', '.join(config.quirks)}" if config.quirks else ""
     exact = not target.rounding(options)
@@ -58,15 +50,7 @@ def write_card(
 def recorded(
     model: ZooPreTrainedModel, target: Target, source: Path | None, *, exact: bool
 ) -> tuple[ModelCardData, list[str]]:
-    """Collect what the records of the original know.
-
-    Args:
-        source: Folder of the original, None for a model in memory.
-        exact: Whether weights are stored as they are, so that the scores are the export's own.
-
-    Returns:
-        Metadata for the Hub, and the card's sections on training data, scores and limits.
-    """
+    """Metadata for the Hub, and sections on training data, scores and limits, by the records of the original."""
     from huggingface_hub import ModelCardData
 
     from zoo.hub.cards import as_text, auto_class_of, eval_result

@@ -149,14 +149,7 @@ def read_sizes(tensors: Mapping[str, Tensor]) -> tuple[type[ZooPreTrainedModel],
 
 
 def ask(module: nn.Module | None) -> dict[str, Any]:
-    """Ask a live module what its state_dict does not say.
-
-    Args:
-        module: One of torch.nn's modules, or another.
-
-    Returns:
-        Fields of the configuration; none of what is not there.
-    """
+    """Ask a live module what its state_dict does not say."""
     try:
         stack: Any = getattr(module, "encoder", module)
         layer = stack.layers[0]

@@ -12,13 +12,7 @@ from functools import cache, cached_property
 
 
 def write_module(shaker: Shaker, module: str, names: dict[str, str]) -> str:
-    """Write what is kept of a module.
-
-    Args:
-        shaker: Knows what.
-        module: The module's full name.
-        names: Short names of all modules.
-    """
+    """Write what is kept of a module."""
     source = shaker.module(module)
     statements = {id(s): s for name in shaker.kept[module] for s in source.definitions[name]}
     statements |= {id(effect): effect for effect in shaker.kept_effects.get(module, [])}
@@ -237,11 +231,7 @@ class Shaker:
         return next(filter(None, (self.resolve(source, name) for source in found.everything_of)), None)
 
     def keep(self, module: str, name: str) -> None:
-        """Keep a definition and everything that it needs.
-
-        Args:
-            module: The module that it is defined in.
-        """
+        """Keep a definition and everything that it needs."""
         pending = [(module, name)]
         while pending:
             where, what = pending.pop()

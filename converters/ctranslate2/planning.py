@@ -90,11 +90,7 @@ def rotated(config: ZooConfig) -> int:
 
 
 def obstacles(config: ZooConfig) -> list[str]:
-    """Find what keeps a model from fitting, beside its settings.
-
-    Args:
-        config: The settings at the end of the route.
-    """
+    """Find what keeps a model from fitting, beside its settings."""
     rope = getattr(config, "rope_parameters", None) or {}
     found = []
     if config.position in ROTARY and rope.get("rope_type", "default") != "default":

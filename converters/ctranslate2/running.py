@@ -92,16 +92,7 @@ class CTranslate2Model(WritingModel):
     def decode(
         self, prompts: list[list[str]], settings: GenerationConfig, width: int
     ) -> list[tuple[list[list[int]], list[float]]]:
-        """Let the engine decode.
-
-        Args:
-            prompts: Tokens.
-            settings: How.
-            width: Length of the padded prompts, which counts for `max_length`.
-
-        Returns:
-            For every prompt its outputs as ids, their ends included, and their scores.
-        """
+        """Let the engine decode: for every prompt its outputs as ids, ends included, and their scores."""
         causal = not self.config.is_encoder_decoder
         asked = options_of(settings)
         most = settings.max_new_tokens

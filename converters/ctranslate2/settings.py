@@ -49,11 +49,7 @@ NEUTRAL = {"typical_p": 1.0, "encoder_repetition_penalty": 1.0, "num_beam_groups
 
 
 def foreign_settings(settings: GenerationConfig) -> list[str]:
-    """Find what CTranslate2 cannot follow.
-
-    Returns:
-        Names of fields, and combinations of them.
-    """
+    """Find what CTranslate2 cannot follow."""
     changed = settings.to_diff_dict().items()
     # Zero is off, but for ids of tokens.
     given = {name for name, value in changed if value or (value == 0 and value is not False and name.endswith("_id"))}

@@ -215,15 +215,7 @@ def _integer(value: int) -> Any:
 def write_ctranslate2(
     model: ZooPreTrainedModel, folder: Path, route: Route, dtype: str = "float32", tokenizers: Path | None = None
 ) -> None:
-    """Write weights, vocabularies and configuration.
-
-    Args:
-        model: A model of the zoo.
-        folder: An empty folder.
-        route: The way to settings that CTranslate2 has, without obstacles.
-        dtype: How weights are stored, one of the target's `dtypes`.
-        tokenizers: A folder with the tokenizers whose tokens name the ids.
-    """
+    """Write weights, vocabularies and configuration."""
     config = route.config
     # Quantisation scales weights in place, also those that are still the model's own.
     copies = dtype != "float32"

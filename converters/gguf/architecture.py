@@ -65,11 +65,7 @@ class Architecture:
     differs: Callable[[ZooConfig], list[str]] = field(default=lambda config: [])
 
     def obstacles(self, config: ZooConfig) -> list[str]:
-        """Find what the class has and llama.cpp lacks.
-
-        Args:
-            config: Settings that the class expresses.
-        """
+        """Find what the class has and llama.cpp lacks."""
         given = {name: setting(config, name) for name in self.only}
         found = [
             f"{name}={given[name]!r}, it has {value!r}" for name, value in self.only.items() if given[name] != value
@@ -89,11 +85,7 @@ class Architecture:
         return found + self.differs(config) + scaled_rotation(config)
 
     def numbers(self, config: ZooConfig) -> dict[str, Any]:
-        """Everything that it reads of the settings.
-
-        Returns:
-            Values by what follows `add_` in the names of GGUFWriter's methods.
-        """
+        """Everything that it reads of the settings, by what follows `add_` in the names of GGUFWriter's methods."""
         eps = "layer_norm_eps" if config.norm == "layernorm" else "layer_norm_rms_eps"
         found = {
             "context_length": config.max_position_embeddings,

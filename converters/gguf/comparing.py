@@ -131,11 +131,7 @@ def draw(model: ZooPreTrainedModel, source: Path | None, *, writes: bool, seed: 
 
 @torch.no_grad()
 def own_text(model: ZooPreTrainedModel, start: int, length: int, seed: int) -> list[int]:
-    """Let a model write by its own probabilities.
-
-    Returns:
-        As many ids as asked for, no special ones among them but for the first.
-    """
+    """Let a model write by its own probabilities."""
     config: ZooConfig = model.config
     pad, first = config.pad_token_id or 0, start if config.bos_token_id is None else config.bos_token_id
     # An end would end the text.

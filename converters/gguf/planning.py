@@ -57,12 +57,7 @@ class GgufPlan(TargetPlan):
 
 
 def plan_gguf(target: str, model: ZooPreTrainedModel) -> GgufPlan:
-    """Find the first architecture that computes what a model does, or else the one that lacks least.
-
-    Args:
-        target: The target's name.
-        model: Any model of the zoo.
-    """
+    """Find the first architecture that computes what a model does, or else the one that lacks least."""
     config, task, state = model.config, task_of(model), weights_of(model)
     if task != Task.CAUSAL_LM:
         none = Obstacle(f"it has no head for {task}", Reason.ENGINE)

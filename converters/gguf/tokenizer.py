@@ -139,14 +139,7 @@ def pre_tokenizer(saved: Mapping[str, Any]) -> str | None:
 def described(
     saved: Mapping[str, Any], vocabulary: Mapping[str, int], fields: dict[str, Any], specials: Mapping[str, int]
 ) -> TokenizerMetadata:
-    """Put tokens and special tokens together.
-
-    Args:
-        saved: A `tokenizer.json`.
-        vocabulary: Its tokens.
-        fields: What is particular to its kind.
-        specials: Ids by their role.
-    """
+    """Put tokens and special tokens together."""
     added = {token["id"]: token for token in saved.get("added_tokens", [])}
     named = {number: token for token, number in vocabulary.items()}
     named |= {number: token["content"] for number, token in added.items()}

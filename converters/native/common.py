@@ -28,11 +28,7 @@ NO_POOLER = "`pooler_output` means nothing: the model has no pooler."
 
 
 def plain_needs(task: str) -> dict[str, Any]:
-    """What the plain Transformer of most classes has; formats change and add to it.
-
-    Args:
-        task: What its head is for.
-    """
+    """What the plain Transformer of most classes has; formats change and add to it."""
     needs: dict[str, Any] = {
         "feed_forward": "mlp",
         "mlp_inner_norm": False,

@@ -121,16 +121,7 @@ def observe(native: PreTrainedModel, config: ZooConfig, task: str, output: str) 
 
 
 def sample(config: ZooConfig, task: str, seed: int = 0) -> dict[str, Tensor]:
-    """Draw a batch.
-
-    Args:
-        config: The settings of the model.
-        task: What its head is for.
-        seed: Of the random numbers.
-
-    Returns:
-        Arguments of a call.
-    """
+    """Draw a batch."""
     generator = torch.Generator().manual_seed(seed)
     # Beyond, the native model rotates a row by the length of the longest one.
     changes = POSITIONS.get(config.position).changes_after(config)

@@ -153,14 +153,7 @@ class DeclaredFormat(NativeFormat):
         return self.has(task)
 
     def has(self, task: str) -> dict[str, Any]:
-        """What settings the class has, whatever the model's are.
-
-        Args:
-            task: What the head is for.
-
-        Returns:
-            As [`Needs`][], without the fields that are free.
-        """
+        """What settings the class has, whatever the model's are."""
         has = {**plain_needs(task), **self.always}
         for name, field in self.fields.items():
             if isinstance(field, Field) and field.has is not None:

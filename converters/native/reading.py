@@ -31,11 +31,7 @@ from .files import find, folder_of, is_checkpoint, read_weights
 
 
 def read_native_config(folder: Path) -> PreTrainedConfig:
-    """Read the configuration of a checkpoint of transformers.
-
-    Raises:
-        ConversionError: When there is none.
-    """
+    """Read the configuration of a checkpoint of transformers."""
     try:
         path = find(folder, CONFIG_NAME)
         if path is not None and not isinstance(read_json(path), dict):
@@ -61,18 +57,7 @@ def open_folder(folder: Path, found: NativeFormat, native: PreTrainedConfig, tas
 def build(
     weights: dict[str, Tensor], name: str, found: NativeFormat, native: PreTrainedConfig, task: str
 ) -> PreTrainedModel:
-    """Build the class for a task around weights, which transformers gives their present names.
-
-    Args:
-        weights: A state_dict of this class, or of one with another head.
-        name: What to call the checkpoint.
-        found: Its format.
-        native: Its configuration.
-        task: What the head is for.
-
-    Raises:
-        ConversionError: When the class has no such head, or weights are missing or misshapen.
-    """
+    """Build the class for a task around weights of any head, which transformers gives their present names."""
     if task not in found.classes:
         raise ConversionError(f"task={task!r} was given, {found.name} has {enumerate_names(found.classes)}")
     model_class: Any = getattr(transformers, class_names(found, native.model_type)[task])

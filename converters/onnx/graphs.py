@@ -77,14 +77,7 @@ def free(length: str, place: int = 1) -> Axes:
 
 
 def graphs_of(model: ZooPreTrainedModel) -> list[Graph]:
-    """Cut a model into graphs.
-
-    Args:
-        model: A model of the zoo in evaluation mode, with eager attention.
-
-    Returns:
-        One graph, or two for an encoder-decoder's language model.
-    """
+    """Cut a model with eager attention into graphs: two of an encoder-decoder's language model, else one."""
     config, task = model.config, task_of(model)
     ids = torch.ones(BATCH, LENGTH, dtype=torch.long)
     target = torch.ones(BATCH, TARGET, dtype=torch.long)

@@ -44,15 +44,7 @@ def write_settings(model: ZooPreTrainedModel, folder: Path) -> None:
 
 
 def write_graph(graph: Graph, folder: Path, variant: str) -> None:
-    """Trace and write one graph.
-
-    Args:
-        folder: Where to.
-        variant: The variant's name, for the message.
-
-    Raises:
-        ExportError: When it cannot be traced.
-    """
+    """Trace and write one graph."""
     try:
         with warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")

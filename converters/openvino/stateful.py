@@ -73,9 +73,6 @@ def check_rows(graph: Any) -> None:
 
     A graph has no assertions: a row is joined to the ids that fits only where all of them are valid. (A reshape
     that has failed once passes when the same is asked again, and an empty row always does.)
-
-    Args:
-        graph: An `openvino.Model`, which is changed.
     """
     import numpy as np
     from openvino import opset13 as ops

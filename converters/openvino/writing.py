@@ -41,14 +41,7 @@ def write_openvino(model: ZooPreTrainedModel, folder: Path, dtype: str) -> None:
 
 
 def read(path: Path, variant: str) -> Any:
-    """Translate a graph of ONNX.
-
-    Args:
-        variant: The variant's name, for the message.
-
-    Raises:
-        ExportError: When OpenVINO lacks an operation.
-    """
+    """Translate a graph of ONNX."""
     import openvino
 
     try:

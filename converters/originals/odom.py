@@ -73,18 +73,7 @@ class Odom(Original):
 
 
 def stack(theirs: str, ours: str, attentions: Mapping[str, str], config: ZooConfig, depth: int) -> Rows:
-    """The rows of one stack.
-
-    Args:
-        theirs: "encoders" or "decoders".
-        ours: Prefix of the zoo's names.
-        attentions: The document's names of a layer's attentions, and the zoo's.
-        config: Says whether layers and heads are shared.
-        depth: Number of layers.
-
-    Returns:
-        Rows of a key map, one a parameter; its left side has a key for every alias.
-    """
+    """The rows of one stack."""
     rows: Rows = []
     heads = range(config.num_attention_heads)
     shared_heads = config.has_quirk("heads-share-weights")

@@ -95,11 +95,7 @@ def phrase(field: str, given: Any, options: tuple[Any, ...]) -> str:
 
 
 def canonical(config: ZooConfig) -> ZooConfig:
-    """Write settings that mean the same in the same way.
-
-    Returns:
-        A copy in which the usual attention scale is "head-dim", and a window that no layer has is None.
-    """
+    """Write the usual attention scale as "head-dim", and a window that no layer has as None."""
     parts = stacks(config).values()
     settings: dict[str, Any] = {}
     for word in ("head-dim", "none"):

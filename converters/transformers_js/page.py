@@ -57,13 +57,7 @@ def about(package: Path) -> Any:
 
 
 def write_page(folder: Path, model: ZooPreTrainedModel, runtime: Path) -> None:
-    """Write the page, and copy what it runs on.
-
-    Args:
-        folder: Where the export is.
-        model: The model that was exported.
-        runtime: The folder of packages.
-    """
+    """Write the page, and copy what it runs on."""
     (folder / RUNTIME).mkdir()
     for package, files in PACKAGES.items():
         for file in files:

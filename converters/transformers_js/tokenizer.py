@@ -40,15 +40,7 @@ def carry(source: Path, folder: Path) -> None:
 
 
 def check(path: Path) -> None:
-    """Refuse a tokenizer that transformers.js has no code for.
-
-    Args:
-        path: Its `tokenizer.json`.
-
-    Raises:
-        ExportError: Naming what it does not know, and what it does.
-        CheckpointError: When the file cannot be read.
-    """
+    """Refuse a tokenizer that transformers.js has no code for."""
     if not path.is_file():
         raise ExportError(
             f"transformers.js reads tokenizers from {TOKENIZER_FILE}, and this one has none; "
@@ -72,11 +64,7 @@ def check(path: Path) -> None:
 
 
 def inside(saved: Any) -> Iterator[dict[str, Any]]:
-    """List a part and the parts inside of it.
-
-    Args:
-        saved: What `tokenizer.json` says of it, None where there is none.
-    """
+    """List a part and the parts inside of it."""
     if saved is None:
         return
     yield saved

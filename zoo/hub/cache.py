@@ -59,12 +59,7 @@ def mark_finished(snapshot: Path, revision: str) -> None:
 
 
 def discard_damaged(snapshot: Path, entry: RepoFile) -> None:
-    """Remove a file that is not what the Hub lists, so that the client downloads it anew.
-
-    Args:
-        snapshot: The commit's folder.
-        entry: The Hub's metadata of the file.
-    """
+    """Remove a file that is not what the Hub lists, so that the client downloads it anew."""
     file = snapshot / entry.path
     if is_intact(entry, file):
         return

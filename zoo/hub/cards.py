@@ -48,11 +48,7 @@ def forward_flops(config: Mapping[str, Any], shapes: Shapes) -> int | None:
 
 
 def describe_axes(config: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Describe what a model is made of.
-
-    Returns:
-        Axes and their values, in the order of the forward pass.
-    """
+    """Describe what a model is made of."""
     if "variant" not in config:
         return [("Model type", str(config.get("model_type", "unknown")))]
     axes = {
@@ -179,16 +175,7 @@ class CardFacts:
 
 
 def write_card(folder: Path, address: Address, facts: CardFacts) -> str:
-    """Write the model card of a checkpoint.
-
-    Args:
-        folder: The checkpoint.
-        address: Where it goes.
-        facts: What the checkpoint does not say.
-
-    Returns:
-        The text of its README, with the metadata that the Hub reads.
-    """
+    """Write the model card of a checkpoint."""
     config = read_object(folder / CONFIG)
     shown = {
         key: value if isinstance(value, (int, float)) else as_text(value) for key, value in config.items() if value
@@ -248,11 +235,7 @@ def auto_class_of(config: Mapping[str, Any]) -> tuple[str | None, str | None]:
 
 
 def variant_facts(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Collect what the registry knows about a checkpoint's variant.
-
-    Returns:
-        Summary, description, paper, source, limits and the quirks that are on; little where the variant is not there.
-    """
+    """What the registry knows about a checkpoint's variant; little where the variant is not there."""
     from zoo.models import ZooConfig
     from zoo.models.capabilities import limits_of
     from zoo.models.parts import deviations_of_parts
@@ -283,11 +266,7 @@ def variant_facts(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def drawing_of(config: Mapping[str, Any]) -> str | None:
-    """Draw a checkpoint's blocks.
-
-    Returns:
-        The drawing as text; None where the variant is not there.
-    """
+    """Draw a checkpoint's blocks as text; None where its variant is not there."""
     if "variant" not in config:
         return None
     from zoo.analysis.drawing import draw, to_text

@@ -57,14 +57,7 @@ def deliver(snapshot: Path, files: Iterable[str], folder: Path, source: str) -> 
 
 
 def finish_delivery(folder: Path) -> None:
-    """Finish what a pull began that was killed, if there is such a thing.
-
-    Args:
-        folder: A folder that a model was pulled into.
-
-    Raises:
-        OutputExistsError: When its journal is damaged.
-    """
+    """Finish what a pull began that was killed, if there is such a thing."""
     stage = folder / STAGE
     journal = stage / JOURNAL
     if not journal.is_file():

@@ -145,14 +145,7 @@ class Download:
     with_pickles: bool = False
 
     def run(self) -> Snapshot:
-        """Download what is missing, verify everything, and only then let the cache's revision move on.
-
-        Returns:
-            What is there then.
-
-        Raises:
-            HubError: When that cannot be done.
-        """
+        """Download what is missing, verify everything, and only then let the cache's revision move on."""
         # The client, asked for a branch, would return an old snapshot when the Hub is down. It is asked for a commit.
         commit = self.hub.resolve(self.address)
         listed = self.hub.files(self.address, commit)

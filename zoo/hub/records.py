@@ -138,11 +138,7 @@ def find_evaluations(folder: Path) -> list[Mapping[str, Any]]:
 
 
 def find_results(folder: Path) -> list[dict[str, Any]]:
-    """Tell how well a checkpoint does: by `zoo evaluate --save`, or else by the end of its training.
-
-    Returns:
-        Evaluation results with the fields of huggingface_hub's `EvalResult`.
-    """
+    """Tell how well a checkpoint does: by `zoo evaluate --save`, or else by the end of its training."""
     evaluated = [
         result
         for entry in find_evaluations(folder)

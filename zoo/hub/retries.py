@@ -104,11 +104,7 @@ def asked_wait(response: Any) -> float:
 
 
 def passes(error: BaseException) -> bool:
-    """Whether asking again may help.
-
-    Returns:
-        True for broken connections, for a Hub that is down or busy, and for answers that cannot be read.
-    """
+    """Whether asking again may help."""
     found = origin(error)
     if isinstance(found, HfHubHTTPError):
         return found.response.status_code in PASSING_STATUS or found.response.status_code >= 500

@@ -54,11 +54,7 @@ def _holds(file: PushedFile, token: bytes) -> bool:
 
 
 def known_patterns(text: str) -> Iterator[str]:
-    """Find secrets by how they look.
-
-    Yields:
-        The kind of each, as detect-secrets calls it.
-    """
+    """Find secrets by how they look."""
     shown_by = warnings.showwarning
     from detect_secrets.core.plugins.util import get_mapping_from_secret_type_to_class
     from detect_secrets.core.scan import scan_line

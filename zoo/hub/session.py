@@ -85,10 +85,6 @@ def limit_body(response: Any, file_size: int | None) -> None:
     """Limit how far an answer is read.
 
     Downloads of other libraries by the same client are not limited.
-
-    Args:
-        response: An answer, of which nothing was read.
-        file_size: The listed size of the file that is downloaded; None where no file is.
     """
     url, spent = response.request.url, _BUDGET.get()
     where = printable(f"{url.host}{url.path}")
