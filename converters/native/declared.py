@@ -111,7 +111,7 @@ class DeclaredFormat(NativeFormat):
     prefix = "model."
     layers: ClassVar[str] = "layers.{n}"
     body: ClassVar[Keys]
-    layer: ClassVar[Keys]
+    layer: ClassVar[Keys] = EMPTY
     parameters: ClassVar[Mapping[str, str]] = EMPTY
     heads: ClassVar[Mapping[str, Keys]]
     unread: ClassVar[tuple[str, ...]] = ()

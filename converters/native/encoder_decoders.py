@@ -11,12 +11,11 @@ from torch import Tensor
 from zoo.models import POSITIONS, ZooConfig
 from zoo.registry import Task
 
-from ..key_map import KeyMap
 from ..symmetries.base import State
 from ..symmetries.route import Needs
 from ..transforms import LEADING_AXIS, SAME, skip_rows
-from .base import NativeFormat, table
-from .common import a_stack, drop, plain_needs, tokens
+from .common import a_stack, drop, tokens
+from .declared import DeclaredFormat, Field, Keys, same
 from .fairseq import fairseq_layer
 
 EPS = 1e-5
@@ -26,7 +25,7 @@ SAME_TABLE = 2e-4
 """How far a stored table of sines may be from ours: exponents rounded in another order, over a thousand positions."""
 
 
-class BartLike(NativeFormat):
+class BartLike(DeclaredFormat):
     """What the family has in common.
 
     Attributes:
@@ -39,95 +38,78 @@ class BartLike(NativeFormat):
     """
 
     stack = "encoder-decoder"
-    prefix = "model."
     placement: ClassVar[str]
     sinusoidal: ClassVar[bool] = False
     offset: ClassVar[int] = 0
     embedding_norm: ClassVar[bool] = False
     output_bias: ClassVar[bool] = True
     tables = tuple(f"model.{stack}.embed_positions.weight" for stack in ("encoder", "decoder"))
+    fields: ClassVar[Mapping[str, str | Field]] = {
+        **same("vocab_size", "decoder_layers", "decoder_attention_heads", "max_position_embeddings", "scale_embedding"),
+        **same("dropout", "attention_dropout", "activation_dropout"),
+        "hidden_size": "d_model",
+        "num_hidden_layers": "encoder_layers",
+        "num_attention_heads": "encoder_attention_heads",
+        "intermediate_size": "encoder_ffn_dim",
+        "decoder_intermediate_size": "decoder_ffn_dim",
+        "hidden_act": "activation_function",
+        "initializer_range": "init_std",
+    }
+    heads: ClassVar[Mapping[str, Keys]] = {
+        "seq2seq-lm": {"lm_head.weight": "lm_head.weight", "lm_head.bias": ("final_logits_bias", LEADING_AXIS)},
+        "feature-extraction": {},
+    }
+    unread = ("model.shared.weight",)
     reasons: ClassVar[Mapping[str, str]] = {
         "embedding_norm": "the norm on its embeddings would take away their mean and their scale",
         "lm_head_transform": "its head is a plain projection",
     }
 
-    def key_map(self, config: ZooConfig, task: str) -> KeyMap:
-        """Lay the keys side by side. Arguments as in the base class."""
-        native, layer = "model.{s}.layers.{n}", "model.{s}.layers.{n}"
-        cross, to_cross = "model.decoder.layers.{n}.encoder_attn", "model.decoder.layers.{n}.cross_attn"
+    def keys_of_body(self, config: ZooConfig) -> Keys:
+        """The keys of both stacks, `{s}` for either. Arguments as in the base class."""
         slot = "norm_in" if self.placement == "pre" else "norm_out"
-        return table(
-            ("model.{s}.embed_tokens.weight",) * 2,
-            (
-                "model.{s}.embed_positions.weight",
-                "model.{s}.position.weight",
-                skip_rows(self.offset) if self.offset else SAME,
-            ),
-            ("model.{s}.layernorm_embedding.{p}", "model.{s}.embedding_norm.{p}"),
-            *fairseq_layer(native, layer, slot),
-            *((f"{cross}.{p}_proj.{{p}}", f"{to_cross}.{p}_proj.{{p}}") for p in "qkv"),
-            (f"{cross}.out_proj.{{p}}", f"{to_cross}.o_proj.{{p}}"),
-            (f"{cross}_layer_norm.{{p}}", f"{to_cross}_residual.{slot}.{{p}}"),
-            ("model.{s}.layer_norm.{p}", "model.{s}.norm.{p}"),
-            ("lm_head.weight", "lm_head.weight"),
-            ("final_logits_bias", "lm_head.bias", LEADING_AXIS),
-            owner=self.name,
-        )
+        cross = {f"cross_attn.{p}_proj": f"encoder_attn.{p}_proj" for p in "qkv"}
+        cross |= {
+            "cross_attn.o_proj": "encoder_attn.out_proj",
+            f"cross_attn_residual.{slot}": "encoder_attn_layer_norm",
+        }
+        return {
+            "{s}.embed_tokens.weight": "{s}.embed_tokens.weight",
+            "{s}.position.weight": ("{s}.embed_positions.weight", skip_rows(self.offset) if self.offset else SAME),
+            "{s}.embedding_norm": "{s}.layernorm_embedding",
+            **{f"{{s}}.layers.{{n}}.{zoo}": f"{{s}}.layers.{{n}}.{key}" for zoo, key in fairseq_layer(slot).items()},
+            **{f"decoder.layers.{{n}}.{zoo}": f"decoder.layers.{{n}}.{key}" for zoo, key in cross.items()},
+            "{s}.norm": "{s}.layer_norm",
+        }
+
+    def has(self, task: str) -> dict[str, Any]:
+        """What settings the class has. Arguments as in the base class."""
+        has = super().has(task) | {
+            "norm_placement": self.placement,
+            "final_norm": self.placement == "pre",
+            "position": "learned",
+            "layer_norm_eps": EPS,
+            "embedding_norm": self.embedding_norm,
+        }
+        has |= {"embedding_norm_eps": EPS} if self.embedding_norm else {}
+        return has | ({"lm_head_bias": self.output_bias} if task == Task.SEQ2SEQ_LM else {})
 
     def read_config(self, native: Any, task: str) -> dict[str, Any]:
         """Express a native configuration in the zoo's settings. Arguments as in the base class."""
         shared = getattr(native, "share_encoder_decoder_embeddings", True)
-        target_size = native.vocab_size if shared else native.decoder_vocab_size
         return {
-            "vocab_size": native.vocab_size,
-            "decoder_vocab_size": target_size,
-            "hidden_size": native.d_model,
-            "num_hidden_layers": native.encoder_layers,
-            "decoder_layers": native.decoder_layers,
-            "num_attention_heads": native.encoder_attention_heads,
-            "decoder_attention_heads": native.decoder_attention_heads,
-            "intermediate_size": native.encoder_ffn_dim,
-            "decoder_intermediate_size": native.decoder_ffn_dim,
-            "hidden_act": native.activation_function,
-            "layer_norm_eps": EPS,
-            "norm_placement": self.placement,
-            "final_norm": self.placement == "pre",
-            "embedding_norm": self.embedding_norm,
-            "position": "learned",
-            "max_position_embeddings": native.max_position_embeddings,
-            "scale_embedding": native.scale_embedding,
-            "lm_head_bias": self.output_bias,
-            "dropout": native.dropout,
-            "attention_dropout": native.attention_dropout,
-            "activation_dropout": native.activation_dropout,
-            "initializer_range": native.init_std,
+            **super().read_config(native, task),
+            "decoder_vocab_size": native.vocab_size if shared else native.decoder_vocab_size,
             "share_encoder_decoder_embeddings": bool(shared and native.tie_word_embeddings),
             "tie_word_embeddings": native.tie_word_embeddings,
+            "lm_head_bias": self.output_bias,
             **tokens(native, decoder_start=True),
         }
 
     def write_config(self, config: ZooConfig, task: str) -> dict[str, Any]:
         """Express settings of the zoo in a native configuration. Arguments as in the base class."""
-        return {
-            "vocab_size": config.vocab_size,
-            "d_model": config.hidden_size,
-            "encoder_layers": config.num_hidden_layers,
-            "decoder_layers": config.decoder_layers,
-            "encoder_attention_heads": config.num_attention_heads,
-            "decoder_attention_heads": config.decoder_attention_heads,
-            "encoder_ffn_dim": config.intermediate_size,
-            "decoder_ffn_dim": config.decoder_intermediate_size,
-            "activation_function": config.hidden_act,
-            "max_position_embeddings": config.max_position_embeddings,
-            "scale_embedding": config.scale_embedding,
-            "dropout": config.dropout,
-            "attention_dropout": config.attention_dropout,
-            "activation_dropout": config.activation_dropout,
-            "init_std": config.initializer_range,
-            "tie_word_embeddings": self.one_embedding(config),
-            "forced_eos_token_id": None,
-            **tokens(config, decoder_start=True),
-        }
+        tied = {"tie_word_embeddings": self.one_embedding(config), "forced_eos_token_id": None}
+        return {**super().write_config(config, task), **tied, **tokens(config, decoder_start=True)}
 
     def one_embedding(self, config: ZooConfig) -> bool:
         """Whether source, target and output share one table, which is all that the class can tie."""
@@ -136,19 +118,8 @@ class BartLike(NativeFormat):
     def needs(self, config: ZooConfig, task: str) -> Needs:
         """Describe what settings these classes have. Arguments as in the base class."""
         computed = self.sinusoidal and config.sinusoidal_theta == 10000.0
-        needs = plain_needs(task) | {
-            "norm_placement": self.placement,
-            "final_norm": self.placement == "pre",
-            "position": ("sinusoidal-halves", "learned") if computed else "learned",
-            "layer_norm_eps": EPS,
-            "embedding_norm": self.embedding_norm,
-        }
-        if self.embedding_norm:
-            needs["embedding_norm_eps"] = EPS
-        del needs["scale_embedding"]
-        if task == Task.SEQ2SEQ_LM:
-            needs["lm_head_bias"] = self.output_bias
-        return needs | self.vocabulary_needs(config)
+        position = {"position": ("sinusoidal-halves", "learned")} if computed else {}
+        return self.has(task) | position | self.vocabulary_needs(config)
 
     def vocabulary_needs(self, config: ZooConfig) -> dict[str, Any]:
         """One vocabulary, as part of `needs`."""
@@ -162,10 +133,6 @@ class BartLike(NativeFormat):
         limit = min(config.vocab_size, config.decoder_vocab_size or config.vocab_size)
         too_large = config.pad_token_id is not None and config.pad_token_id >= limit
         return [f"pad_token_id={config.pad_token_id} is outside of a vocabulary"] if too_large else []
-
-    def meaningless(self, task: str) -> tuple[str, ...]:
-        """The embedding's further name. Arguments as in the base class."""
-        return ("model.shared.weight",)
 
     def infer(self, native: Any, state: State, settings: dict[str, Any]) -> State:
         """Recognise sines and cosines, unless they were trained. Arguments as in the base class."""
@@ -196,8 +163,3 @@ def computed_table(rows: int, width: int) -> Tensor:
     config = ZooConfig(hidden_size=width, num_attention_heads=1, position="sinusoidal-halves")
     part = POSITIONS.get("sinusoidal-halves")(config)
     return part.embed(torch.zeros(1, rows, width), torch.arange(rows)[None])[0]
-
-
-def bart_classes(name: str, head: str = "ForConditionalGeneration") -> dict[str, str]:
-    """Names of the classes of such a family."""
-    return {"seq2seq-lm": f"{name}{head}", "feature-extraction": f"{name}Model"}

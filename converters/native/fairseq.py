@@ -48,13 +48,13 @@ def table_obstacles(state: State, first: int, padding: int | None) -> list[str]:
     return [] if same else ["its positions are not the sines and cosines that this class computes"]
 
 
-def fairseq_layer(native: str, layer: str, slot: str) -> list[tuple[str, str]]:
-    """Lay the keys of self-attention and of the feed-forward network side by side, with their norms."""
-    return [
-        *((f"{native}.self_attn.{p}_proj.{{p}}", f"{layer}.self_attn.{p}_proj.{{p}}") for p in "qkv"),
-        (f"{native}.self_attn.out_proj.{{p}}", f"{layer}.self_attn.o_proj.{{p}}"),
-        (f"{native}.self_attn_layer_norm.{{p}}", f"{layer}.self_attn_residual.{slot}.{{p}}"),
-        (f"{native}.fc1.{{p}}", f"{layer}.mlp.up_proj.{{p}}"),
-        (f"{native}.fc2.{{p}}", f"{layer}.mlp.down_proj.{{p}}"),
-        (f"{native}.final_layer_norm.{{p}}", f"{layer}.mlp_residual.{slot}.{{p}}"),
-    ]
+def fairseq_layer(slot: str) -> dict[str, str]:
+    """The keys of self-attention and of the feed-forward network in a layer, with their norms before or after them."""
+    return {
+        **{f"self_attn.{p}_proj": f"self_attn.{p}_proj" for p in "qkv"},
+        "self_attn.o_proj": "self_attn.out_proj",
+        f"self_attn_residual.{slot}": "self_attn_layer_norm",
+        "mlp.up_proj": "fc1",
+        "mlp.down_proj": "fc2",
+        f"mlp_residual.{slot}": "final_layer_norm",
+    }

@@ -11,7 +11,7 @@ from ...symmetries.base import State
 from ...symmetries.route import Needs
 from ..base import native_format
 from ..common import COUNTS_TOKENS, drop
-from ..encoder_decoders import BartLike, bart_classes
+from ..encoder_decoders import BartLike
 from ..fairseq import fairseq_table, table_obstacles
 
 
@@ -21,9 +21,7 @@ class Marian(BartLike):
 
     name = "marian"
     rank = 10
-    model_types = ("marian",)
     variant = "marian-style"
-    classes = bart_classes("Marian", "MTModel")
     placement = "post"
     sinusoidal = True
 
@@ -50,9 +48,7 @@ class Bart(BartLike):
 
     name = "bart"
     rank = 110
-    model_types = ("bart",)
     variant = "post-norm"
-    classes = bart_classes("Bart")
     placement = "post"
     offset = 2
     embedding_norm = True
@@ -64,9 +60,7 @@ class Pegasus(BartLike):
 
     name = "pegasus"
     rank = 120
-    model_types = ("pegasus",)
     variant = "pegasus-style"
-    classes = bart_classes("Pegasus")
     placement = "pre"
     sinusoidal = True
 
@@ -77,9 +71,7 @@ class Blenderbot(BartLike):
 
     name = "blenderbot"
     rank = 130
-    model_types = ("blenderbot",)
     variant = "pegasus-style"
-    classes = bart_classes("Blenderbot")
     placement = "pre"
 
     def write_config(self, config: ZooConfig, task: str) -> dict[str, Any]:
@@ -93,9 +85,7 @@ class MBart(BartLike):
 
     name = "mbart"
     rank = 140
-    model_types = ("mbart",)
     variant = "pegasus-style"
-    classes = bart_classes("MBart")
     placement = "pre"
     offset = 2
     embedding_norm = True
@@ -106,9 +96,6 @@ class PlBart(Bart):
     """PLBART (Ahmad et al. 2021): BART for code, with scaled embeddings."""
 
     name = "plbart"
-    rank = 1000
-    model_types = ("plbart",)
-    classes = bart_classes("PLBart")
 
 
 @native_format
@@ -116,14 +103,7 @@ class Mvp(Bart):
     """MVP (Tang et al. 2022): BART's code without prompts."""
 
     name = "mvp"
-    rank = 1000
-    model_types = ("mvp",)
-    classes = bart_classes("Mvp")
-
-    def read_config(self, native: Any, task: str) -> dict[str, Any]:
-        """Express a native configuration in the zoo's settings. Arguments as in the base class."""
-        self.refuse(native, use_prompt=False)
-        return super().read_config(native, task)
+    only = {"use_prompt": False}
 
 
 @native_format
@@ -131,9 +111,7 @@ class M2M100(BartLike):
     """M2M-100 and NLLB (Fan et al. 2020): pre-norm, fairseq's sinusoidal positions, which are read as a table."""
 
     name = "m2m_100"
-    model_types = ("m2m_100",)
     variant = "pegasus-style"
-    classes = bart_classes("M2M100")
     placement = "pre"
     output_bias = False
     reasons = {**BartLike.reasons, "lm_head_bias": "its output projection has no bias"}

@@ -14,6 +14,7 @@ from ..base import native_format
 from ..common import COUNTS_TOKENS, TABLE_POSITIONS, decoder_obstacles, without_classifier_bias
 from ..declared import Field, Keys, choice, same
 from ..decoders import DecoderFormat
+from ..fairseq import fairseq_layer
 
 OFFSET = 2
 """Rows at the beginning of the position table that are never read."""
@@ -58,18 +59,10 @@ class Opt(DecoderFormat):
         "position.weight": ("decoder.embed_positions.weight", skip_rows(OFFSET)),
         "norm": "decoder.final_layer_norm",
     }
-    layer = {
-        **{f"self_attn.{p}_proj": f"self_attn.{p}_proj" for p in "qkv"},
-        "self_attn.o_proj": "self_attn.out_proj",
-        "mlp.up_proj": "fc1",
-        "mlp.down_proj": "fc2",
-    }
 
     def keys_of_layer(self, config: ZooConfig) -> Keys:
         """The keys in a layer, of norms before or after the sublayers. Arguments as in the base class."""
-        slot = "norm_in" if config.norm_placement == "pre" else "norm_out"
-        norms = {f"self_attn_residual.{slot}": "self_attn_layer_norm", f"mlp_residual.{slot}": "final_layer_norm"}
-        return {**self.layer, **norms}
+        return fairseq_layer("norm_in" if config.norm_placement == "pre" else "norm_out")
 
     def read_config(self, native: Any, task: str) -> dict[str, Any]:
         """Express a native configuration in the zoo's settings. Arguments as in the base class."""

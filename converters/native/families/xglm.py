@@ -12,19 +12,12 @@ from ..base import native_format
 from ..common import drop
 from ..declared import same
 from ..decoders import GPT2_HEADS, DecoderFormat
-from ..fairseq import OFFSET, fairseq_table, table_obstacles
+from ..fairseq import OFFSET, fairseq_layer, fairseq_table, table_obstacles
 
 EPS = 1e-5
 """The epsilon of their norms, which is no setting."""
 
-LAYER = {
-    **{f"self_attn.{p}_proj": f"self_attn.{p}_proj" for p in "qkv"},
-    "self_attn.o_proj": "self_attn.out_proj",
-    "self_attn_residual.norm_in": "self_attn_layer_norm",
-    "mlp_residual.norm_in": "final_layer_norm",
-    "mlp.up_proj": "fc1",
-    "mlp.down_proj": "fc2",
-}
+LAYER = fairseq_layer("norm_in")
 
 
 @native_format

@@ -49,7 +49,6 @@ class Xlm(EncoderFormat):
         "embedding_norm": "layer_norm_emb",
         **{f"layers.{{n}}.{zoo}": native for zoo, native in LAYER.items()},
     }
-    layer = {}
     heads = {
         "feature-extraction": {},
         "masked-lm": {"lm_head": "pred_layer.proj"},
