@@ -1,4 +1,8 @@
-"""Whether files are what the Hub says they are. The client itself compares sizes only."""
+"""Whether files are what the Hub lists. The client's downloads compare sizes only.
+
+Its `verify_repo_checksums` asks for another list, and after a download: `tests/hub/test_integrity.py` needs each file
+compared with the list that was taken first.
+"""
 
 from __future__ import annotations
 
