@@ -1,7 +1,7 @@
 """One commit, once: whatever happens to the Hub's answer, the files are there completely or not at all.
 
-The client's `create_commit(parent_commit=)` makes it. `tests/hub/test_faults.py` needs the look for a commit of which the
-answer was lost.
+The client's `create_commit(parent_commit=)` makes it. `tests/hub/test_faults.py` needs the look for one
+of which the answer was lost.
 """
 
 from __future__ import annotations
