@@ -5,8 +5,9 @@ Importing this package is cheap: torch and transformers are imported when a name
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from zoo.base.lazy import lazy_names
 
 if TYPE_CHECKING:
     from .conversion import convert, convert_back
@@ -18,22 +19,22 @@ if TYPE_CHECKING:
     from .target import TARGETS, EngineTarget, ExportOptions, Target, TargetPlan
 
 _HOMES = {
-    "CONVERTERS": "converter",
-    "Converter": "converter",
-    "EngineTarget": "target",
-    "ExportOptions": "target",
-    "ExportReport": "exporting",
-    "KeyMap": "key_map",
-    "Plan": "converter",
-    "TARGETS": "target",
-    "Target": "target",
-    "TargetPlan": "target",
-    "convert": "conversion",
-    "convert_back": "conversion",
-    "export": "exporting",
-    "plan_engines": "planning",
-    "plan_export": "planning",
-    "sniff": "prefixes",
+    "CONVERTERS": ".converter",
+    "Converter": ".converter",
+    "EngineTarget": ".target",
+    "ExportOptions": ".target",
+    "ExportReport": ".exporting",
+    "KeyMap": ".key_map",
+    "Plan": ".converter",
+    "TARGETS": ".target",
+    "Target": ".target",
+    "TargetPlan": ".target",
+    "convert": ".conversion",
+    "convert_back": ".conversion",
+    "export": ".exporting",
+    "plan_engines": ".planning",
+    "plan_export": ".planning",
+    "sniff": ".prefixes",
 }
 
 __all__ = [
@@ -55,14 +56,5 @@ __all__ = [
     "sniff",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'zoo.converters' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"zoo.converters.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+if not TYPE_CHECKING:
+    __getattr__ = lazy_names(__name__, _HOMES)

@@ -18,7 +18,7 @@ import zoo
 from zoo.base.errors import ConfigError, UnsupportedOperationError, UnwritableError
 from zoo.cli.main import cli
 from zoo.converters.errors import ExportError, MissingExtraError, VerificationError
-from zoo.converters.gguf import comparing, rounding
+from zoo.converters.gguf import comparing, writing
 from zoo.converters.gguf.architecture import SMALL_NORMS, TABLED
 from zoo.converters.gguf.architectures import ARCHITECTURES
 from zoo.converters.gguf.planning import UNWRITTEN, plan_gguf
@@ -195,8 +195,8 @@ def test_k_quants_are_written_by_llama_cpp_itself(tmp_path):
     import gguf
 
     values = torch.randn(3, 512, generator=torch.Generator().manual_seed(0)).numpy()
-    kinds = [gguf.GGMLQuantizationType[name] for name in rounding.NARROWER]
-    rounded = [gguf.quants.dequantize(rounding.quantize(values, kind), kind) for kind in kinds]
+    kinds = [gguf.GGMLQuantizationType[name] for name in writing.NARROWER]
+    rounded = [gguf.quants.dequantize(writing.quantize(values, kind), kind) for kind in kinds]
     errors = [float(abs(found - values).mean()) for found in rounded]
     assert errors == sorted(errors) and errors[0] < 0.02 and errors[-1] < 0.3
 
@@ -212,9 +212,9 @@ def test_k_quants_are_written_by_llama_cpp_itself(tmp_path):
     ):
         zoo.export(tiny("llama-style"), tmp_path / "none", "gguf", dtype="q4_k")
     with pytest.MonkeyPatch.context() as other:
-        other.setattr(rounding.ctypes, "CDLL", lambda library: object())
+        other.setattr(writing.ctypes, "CDLL", lambda library: object())
         with pytest.raises(ExportError, match="q2_k is written by llama.cpp alone, .*; valid there: f32"):
-            rounding.quantize(values, kinds[-1])
+            writing.quantize(values, kinds[-1])
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 

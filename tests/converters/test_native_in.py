@@ -33,7 +33,7 @@ from zoo.converters.errors import (
     NotFiniteWarning,
     UnknownConverterError,
 )
-from zoo.converters.native import growing
+from zoo.converters.native import comparing
 from zoo.converters.native.base import UnknownNativeError
 from zoo.converters.native.families.llama import Llama
 from zoo.converters.native.families.opt import Opt
@@ -355,7 +355,7 @@ def test_a_model_that_generates_otherwise_is_refused(case, monkeypatch):
 
 def test_lengths_that_a_large_model_is_not_compared_at_are_named(monkeypatch):
     native = native_model("Mistral", "ForCausalLM", {**LLAMA, "sliding_window": 7})
-    monkeypatch.setattr(growing, "LARGEST", 5 * native.num_parameters())
+    monkeypatch.setattr(comparing, "LARGEST", 5 * native.num_parameters())
     with pytest.warns(NotComparedWarning, match="not compared with the native one beyond 6 tokens, .* window"):
         zoo.convert(native)
 
