@@ -11,7 +11,7 @@ import pytest
 
 from zoo.analysis.drawing import draw, to_svg, to_svg_beside
 from zoo.analysis.drawing.boxes import BADGES
-from zoo.analysis.drawing.look import FILLS
+from zoo.analysis.drawing.svg import FILLS
 
 SVG = "{http://www.w3.org/2000/svg}"
 PICTURES = (

@@ -11,8 +11,8 @@ from torch import Tensor
 import zoo
 from zoo.fast import variable_length
 from zoo.fast.switches import fast_paths
+from zoo.testing.backends import attend_by_sequence
 from zoo.testing.fast_paths import rows_of_layers
-from zoo.testing.flash import attend_by_sequence
 from zoo.testing.subjects import randomize
 
 SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48, "vocab_size": 60}

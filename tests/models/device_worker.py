@@ -29,10 +29,9 @@ from zoo.analysis.scaling.simulating import Precision, step_memory
 from zoo.fast import variable_length
 from zoo.fast.switches import fast_paths
 from zoo.models.embedding import TokenEmbedding
-from zoo.testing.device import pretended_device
-from zoo.testing.far_tensors import FarTensor
+from zoo.testing.backends import attend_by_sequence, written_out_flash
+from zoo.testing.device import FarTensor, pretended_device
 from zoo.testing.fast_paths import rows_of_layers
-from zoo.testing.flash import attend_by_sequence, written_out_flash
 from zoo.testing.subjects import new_subject
 from zoo.training import memory_check as room
 from zoo.training.arguments import training_arguments

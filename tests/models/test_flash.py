@@ -15,8 +15,8 @@ from zoo.base.errors import SequenceTooLongError, UnsupportedBackendError
 from zoo.fast.unpadding import UnpaddedMask
 from zoo.models import ZooPreTrainedModel
 from zoo.models.capabilities import FLASH
+from zoo.testing.backends import written_out_flash
 from zoo.testing.fast_paths import rows_of_layers
-from zoo.testing.flash import written_out_flash
 from zoo.testing.subjects import randomize
 
 SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48, "vocab_size": 60}

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
+from unittest import mock
 
 import torch
-from torch import Tensor
+import transformers.modeling_flash_attention_utils as flash
+from torch import Tensor, nn
 
 from zoo.base.errors import UnsupportedBackendError
 from zoo.building.builder import build
@@ -14,8 +18,6 @@ from zoo.building.builder import build
 from .attending import padded
 from .cases import check
 from .comparing import assert_equal
-from .flash import NAME as FLASH
-from .flash import written_out_flash
 from .subjects import BATCH_SIZE, TARGET_LENGTH, Subject
 
 DOCUMENTS = ((4, 3), (TARGET_LENGTH,), (2, 4, 1))
@@ -88,3 +90,164 @@ def _flash_inputs(subject: Subject) -> Iterator[tuple[str, dict[str, Any], Tenso
         positions = torch.stack([torch.cat([torch.arange(length) for length in row]) for row in DOCUMENTS])
         yield "packed", {**inputs, "position_ids": positions[:BATCH_SIZE]}, everywhere.bool()
         yield "single packed", {**subject.inputs(1), **uncached, "position_ids": positions[:1]}, everywhere[:1].bool()
+
+
+FLASH = "flash_attention_2"
+
+
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    dropout_p: float = 0.0,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_size: Sequence[int] = (-1, -1),
+    softcap: float = 0.0,
+    **kwargs: Any,
+) -> Tensor:
+    """Do what `flash_attn_func` documents: queries are the last ones of the keys, and both ends of a window count.
+
+    Args:
+        query: *Shape:* (batch_size, query_len, num_heads, head_dim)
+        key: *Shape:* (batch_size, key_len, num_key_value_heads, head_dim)
+        value: *Shape:* as key.
+        dropout_p: Has to be zero.
+        softmax_scale: Multiplies the scores.
+        causal: Whether a query sees only keys up to its own position.
+        window_size: Number of keys before and after its own position that a query sees, -1 for all.
+        softcap: Bound on the scores, 0 for none.
+        kwargs: `deterministic` and what else does not change results.
+
+    Returns:
+        *Shape:* as query.
+    """
+    assert dropout_p == 0
+    behind = torch.arange(key.shape[1], device=query.device) - key.shape[1]
+    own = torch.arange(query.shape[1], device=query.device) - query.shape[1]
+    hidden = out_of_sight(behind - own[:, None], causal, window_size)
+    return mix(query, key, value, hidden, softmax_scale, softcap)
+
+
+def out_of_sight(distance: Tensor, causal: bool, window_size: Sequence[int]) -> Tensor:
+    """Describe which keys a query does not see.
+
+    Args:
+        distance: Position of a key minus that of the query. *Shape:* (query_len, key_len)
+
+    Returns:
+        True for those. *Shape:* (query_len, key_len)
+    """
+    before, behind = window_size
+    hidden = torch.zeros_like(distance, dtype=torch.bool)
+    if before >= 0:
+        hidden |= distance < -before
+    if causal or behind >= 0:
+        hidden |= distance > (0 if causal else behind)
+    return hidden
+
+
+def mix(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    hidden: Tensor,
+    softmax_scale: float | None,
+    softcap: float,
+) -> Tensor:
+    """Mix values by scores.
+
+    Args:
+        query: *Shape:* (batch_size, query_len, num_heads, head_dim)
+        key: *Shape:* (batch_size, key_len, num_key_value_heads, head_dim)
+        value: *Shape:* as key.
+        hidden: True for what is not seen. *Shape:* (query_len, key_len)
+        softmax_scale: Multiplies the scores, 1 / sqrt(head_dim) if not given.
+        softcap: Bound on the scores, 0 for none.
+
+    Returns:
+        *Shape:* as query.
+    """
+    groups = query.shape[2] // key.shape[2]
+    if groups > 1:
+        key, value = (states[..., None, :].expand(-1, -1, -1, groups, -1).flatten(2, 3) for states in (key, value))
+    scores = torch.einsum("bqhd,bkhd->bhqk", query, key) * (softmax_scale or query.shape[-1] ** -0.5)
+    if softcap:
+        scores = softcap * torch.tanh(scores / softcap)
+    weights = scores.masked_fill(hidden, -math.inf).softmax(-1).nan_to_num()
+    return torch.einsum("bhqk,bkhd->bqhd", weights, value)
+
+
+def attend_by_sequence(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    cu_seqlens_q: Tensor,
+    cu_seqlens_k: Tensor,
+    max_seqlen_q: int | None = None,
+    max_seqlen_k: int | None = None,
+    dropout_p: float = 0.0,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_size: Sequence[int] = (-1, -1),
+    softcap: float = 0.0,
+    deterministic: bool = False,
+) -> Tensor:
+    """Do what `flash_attn_varlen_func` documents: sequences of any length, end to end.
+
+    Args:
+        query: *Shape:* (num_tokens, num_heads, head_dim)
+        key: *Shape:* (num_key_tokens, num_key_value_heads, head_dim)
+        value: *Shape:* as key.
+        cu_seqlens_q: Where sequences of queries begin, and the last one ends. *Shape:* (batch_size + 1,)
+        cu_seqlens_k: The same of keys. *Shape:* (batch_size + 1,)
+        max_seqlen_q: Not needed here.
+        max_seqlen_k: Not needed here.
+        dropout_p: As all that follows for [`attend`][].
+        softmax_scale: Multiplies the scores.
+        causal: Whether a query sees only keys up to its own position.
+        window_size: Number of keys before and after its own position that a query sees.
+        softcap: Bound on the scores.
+        deterministic: Changes no result.
+
+    Returns:
+        *Shape:* as query.
+    """
+    assert dropout_p == 0
+    # Nothing is asked of the device, as kernels ask nothing: every token finds its sequence by itself.
+    queries, keys = (
+        torch.searchsorted(ends, torch.arange(len(states), dtype=ends.dtype, device=ends.device), right=True)
+        for ends, states in ((cu_seqlens_q, query), (cu_seqlens_k, key))
+    )
+    own = torch.arange(len(query), device=query.device) - cu_seqlens_q[queries]
+    behind = torch.arange(len(key), device=key.device) - cu_seqlens_k[keys]
+    hidden = out_of_sight(behind - own[:, None], causal, window_size) | (queries[:, None] != keys)
+    return mix(query[None], key[None], value[None], hidden, softmax_scale, softcap)[0]
+
+
+@contextmanager
+def written_out_flash(*models: nn.Module) -> Iterator[None]:
+    """Let models run on FlashAttention for a while, written out.
+
+    Args:
+        models: Models to select FlashAttention in, without a check of what they support.
+
+    Yields:
+        Nothing.
+    """
+
+    def load(*args: Any, **kwargs: Any) -> Any:
+        processed = flash._lazy_define_process_function(attend_by_sequence)
+        return (attend, attend_by_sequence, None, flash._pad_input, flash._unpad_input), (processed, dict)
+
+    modules: list[Any] = [module for model in models for module in model.modules() if hasattr(module, "config")]
+    configs = {id(module.config): module.config for module in modules}
+    before = {key: config._attn_implementation for key, config in configs.items()}
+    with mock.patch.object(flash, "lazy_import_flash_attention", load):
+        try:
+            for config in configs.values():
+                config._attn_implementation_internal = FLASH
+            yield
+        finally:
+            for key, config in configs.items():
+                config._attn_implementation_internal = before[key]

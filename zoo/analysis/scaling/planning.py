@@ -4,17 +4,134 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from zoo.base.errors import ConfigError
-from zoo.registry import VARIANTS, parse_name
+from zoo.registry import VARIANTS, Task, parse_name
 
-from .commands import DATA, slurm_script, train_command
 from .devices import Device, find_device
-from .roofline import Roofline, roofline
-from .strategies import BFLOAT16, NODE, Memory, Share, Strategy, flops_of, hollow, share_of
+from .strategies import BFLOAT16, FLOAT32, NODE, Memory, Share, Strategy, flops_of, hollow, share_of
+
+DATA = {
+    Task.CAUSAL_LM: "language-modeling:block_size={seq_len}",
+    Task.MASKED_LM: "masked-language-modeling:block_size={seq_len}",
+    Task.SEQ2SEQ_LM: "translation:max_length={seq_len}",
+    Task.SEQUENCE_CLASSIFICATION: "text-classification:max_length={seq_len}",
+    Task.TOKEN_CLASSIFICATION: "token-classification:max_length={seq_len}",
+}
+"""Training task of each task of models."""
+
+HOST, PORT = '"$HOST"', 29500
+"""The first machine of several, and where its processes meet."""
+
+SLURM = """\
+#!/bin/bash
+#SBATCH --nodes={nodes}
+#SBATCH --ntasks-per-node=1
+#SBATCH --gpus-per-node={node}
+export HOST=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+srun {command}
+"""
+
+
+def train_command(
+    name: str, task: str, seq_len: int, share: Share, *, devices: int, sequences: int, batches: int, optim: str
+) -> str:
+    """Write the command for the processes of one machine."""
+    arguments = ["train", name, "--task", DATA[Task(task)].format(seq_len=seq_len), "--data", "DATA"]
+    arguments += ["--per-device-train-batch-size", str(sequences), "--gradient-accumulation-steps", str(batches)]
+    arguments += ["--optim", optim]
+    if share.checkpointing:
+        arguments += ["--training", "gradient_checkpointing=True"]
+    program = ["-m", "zoo", *arguments]
+    if share.strategy == Strategy.ONE:
+        return shlex.join(["zoo", *arguments])
+    nodes = -(-devices // NODE)
+    if share.strategy == Strategy.DDP:
+        processes = ["--nproc_per_node", str(min(devices, NODE))]
+        if nodes == 1:
+            return shlex.join(["torchrun", "--standalone", *processes, *program])
+        meeting = f"--rdzv_backend c10d --rdzv_endpoint {HOST}:{PORT}"
+        return f"torchrun --nnodes {nodes} {shlex.join(processes)} {meeting} {shlex.join(program)}"
+    launch = ["accelerate", "launch", "--num_processes", str(devices), "--mixed_precision", "bf16", "--dynamo_backend"]
+    launch += ["no", "--use_fsdp", "--fsdp_version", "2", "--fsdp_auto_wrap_policy", "TRANSFORMER_BASED_WRAP"]
+    launch += ["--num_machines", str(nodes)]
+    if share.strategy == Strategy.TENSOR_PARALLEL:
+        launch += ["--use_parallelism_config", "--parallelism_config_tp_size", str(share.slices)]
+        launch += ["--parallelism_config_dp_shard_size", str(share.shards)]
+        program = ["train.py"]
+    if nodes == 1:
+        return shlex.join([*launch, *program])
+    meeting = f"--rdzv_backend c10d --main_process_ip {HOST} --main_process_port {PORT}"
+    return f"{shlex.join(launch)} {meeting} {shlex.join(program)}"
+
+
+def slurm_script(command: str, devices: int) -> str | None:
+    """Write the script that runs a command on several machines."""
+    return SLURM.format(nodes=devices // NODE, node=NODE, command=command) if devices > NODE else None
+
+
+@dataclass(frozen=True)
+class Roofline:
+    """The least seconds that an update takes on a device, by what it waits for. The largest is the bound.
+
+    Attributes:
+        compute: Matrix products at the peak of the device.
+        memory: Weights, gradients, states and activations, each read and written as often as it must be.
+        link: Gradients, weights or activations that go to other devices.
+    """
+
+    compute: float
+    memory: float
+    link: float
+
+    @property
+    def seconds(self) -> float:
+        """The least seconds of an update, if everything happens at the same time."""
+        return max(self.compute, self.memory, self.link)
+
+    @property
+    def bound(self) -> str:
+        """Bottleneck: compute, memory or link."""
+        return max(("compute", self.compute), ("memory", self.memory), ("link", self.link), key=lambda one: one[1])[0]
+
+
+def roofline(
+    share: Share, device: Device, devices: int, *, sequences: int, batches: int, flops: float, hidden_bytes: int
+) -> Roofline:
+    """Bound the time of an update."""
+    weights = share.num_parameters
+    shard = weights / share.shards * FLOAT32
+    products = 3 * weights * BFLOAT16 + 2 * share.step.body.each * sequences
+    update = 2 * shard * (1 + share.states) + shard
+    return Roofline(
+        compute=batches * sequences * flops / share.slices / device.flops,
+        memory=(batches * products + update) / device.bandwidth,
+        link=sent(share, device, devices, batches=batches, hidden_bytes=hidden_bytes * sequences),
+    )
+
+
+def sent(share: Share, device: Device, devices: int, *, batches: int, hidden_bytes: int) -> float:
+    """The least seconds for what goes to other devices. Arguments as for [`roofline`][].
+
+    Returns:
+        Seconds, at the speed of the slowest link that is used.
+    """
+    if share.strategy == Strategy.ONE:
+        return 0.0
+    speed = device.network if devices > NODE else device.link
+    groups = devices // share.slices
+    others = (groups - 1) / groups
+    if share.strategy == Strategy.DDP:  # once an update: gradients there and back
+        return 2 * others * share.num_parameters * FLOAT32 / speed
+    # Every batch: weights for the forward and the backward pass, and their gradients.
+    shards = batches * 3 * others * share.num_parameters * BFLOAT16 / speed
+    slices = batches * 2 * (share.slices - 1) / share.slices * hidden_bytes / device.link
+    return max(shards, slices)
+
 
 USABLE = 0.9
 """The share of a device's memory that a plan fills: CUDA's context, workspaces and gaps take the rest."""
