@@ -125,11 +125,7 @@ def tasks_of(a: str, b: str, task: str | None = None) -> tuple[str, str]:
 
 
 def settings(configs: tuple[ZooConfig, ZooConfig], tasks: tuple[str, str]) -> Iterator[tuple[str, Any, Any]]:
-    """Pair the settings of two configurations.
-
-    Yields:
-        A field that plays a part in either, and both values.
-    """
+    """Pair the settings of two configurations."""
     values = [{**plain(config), **extras(config)} for config in configs]
     for axis in dict.fromkeys((*values[0], *values[1])):
         if axis in IDENTITY or not any(is_read(axis, task) for task in tasks):
@@ -178,11 +174,7 @@ def is_read(axis: str, task: str) -> bool:
 
 
 def code(configs: tuple[ZooConfig, ZooConfig], tasks: tuple[str, str]) -> Iterator[Difference]:
-    """Compare the parts of two variants that are not settings but classes and functions.
-
-    Yields:
-        Every field of the blueprints, with the names of the two definitions; "usual" for the library's own.
-    """
+    """Compare the parts of two variants that are not settings but classes and functions."""
     blueprints = [transformer_of(config) for config in configs]
     stacks = [config.stack for config in configs]
     for field in dataclasses.fields(Transformer):

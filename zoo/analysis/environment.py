@@ -43,11 +43,7 @@ def version_line() -> str:
 
 
 def environment() -> dict[str, dict[str, str | None]]:
-    """Collect versions, plugins and devices. Errors are part of the report and do not end it.
-
-    Returns:
-        Sections of facts by name: "versions", "system", "devices", "plugins" and "warnings".
-    """
+    """Collect versions, plugins and devices. Errors are part of the report and do not end it."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         sections: dict[str, dict[str, str | None]] = {
@@ -110,11 +106,7 @@ def circumstances(device: str | None = None) -> dict[str, Any]:
 
 
 def devices() -> dict[str, str | None]:
-    """Devices of torch.
-
-    Returns:
-        A line about the CPU and about every accelerator.
-    """
+    """Devices of torch."""
     try:
         import torch
 
@@ -130,11 +122,7 @@ def devices() -> dict[str, str | None]:
 
 
 def plugins() -> dict[str, str | None]:
-    """Installed plugins.
-
-    Returns:
-        The distribution, version and value of each, by the name of its entry point.
-    """
+    """Installed plugins."""
     try:
         number = len(VARIANTS)  # loads them, so that what is wrong with one is told
     except Exception as error:

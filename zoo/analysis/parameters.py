@@ -109,16 +109,7 @@ class ModuleRow:
 
 
 def count_by_parameter(name: str, task: str | None = None, **overrides: Any) -> ParameterTable:
-    """List the parameters of a variant.
-
-    Args:
-        name: Its name, possibly with settings.
-        task: Task of the model, by default the variant's first task.
-        overrides: Fields of the configuration that differ from the variant's defaults.
-
-    Raises:
-        ZooError: When a name, task, quirk or field is unknown, or values contradict each other.
-    """
+    """List the parameters of a variant."""
     model = skeleton(name, task, **overrides)
     embeddings = ids_of_embeddings(model)
     first: dict[int, str] = {}
@@ -167,14 +158,7 @@ def ids_of_embeddings(model: nn.Module) -> set[int]:
 
 
 def by_module(table: ParameterTable, *, fold: bool = True) -> list[ModuleRow]:
-    """Put the parameters of each module into a row.
-
-    Args:
-        fold: Whether modules that are alike in all layers share a row.
-
-    Returns:
-        The rows, in the order of the model.
-    """
+    """Put the parameters of each module into a row."""
     modules: dict[str, list[ParameterRow]] = {}
     for row in table.rows:
         modules.setdefault(row.name.rpartition(".")[0], []).append(row)

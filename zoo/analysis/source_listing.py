@@ -135,14 +135,7 @@ def side_by_side(functions: list[Function]) -> list[Function]:
 
 
 def called(model: ZooPreTrainedModel) -> list[CodeType]:
-    """Run a model once, and note which functions of its own it calls.
-
-    Args:
-        model: A model of the zoo.
-
-    Returns:
-        The code of functions in `READABLE` and in the files of a plugin's modules, in the order of their first calls.
-    """
+    """Run a model once, and note which functions of its own it calls."""
     foreign = {type(module).__module__ for module in model.modules()}
     plugins = {name for name in foreign if not name.startswith(("torch.", "transformers.", "zoo."))}
     found: dict[CodeType, None] = {}
@@ -178,11 +171,7 @@ def is_function(code: CodeType) -> bool:
 
 @cache
 def definitions(source: str) -> dict[int, tuple[ast.FunctionDef, str | None]]:
-    """Find the functions in a file.
-
-    Returns:
-        Each with its class, as it is written, by the line where it begins.
-    """
+    """Find the functions in a file."""
     tree = ast.parse(source)
 
     def walk(node: ast.AST, owner: str | None) -> Iterator[tuple[int, tuple[ast.FunctionDef, str | None]]]:
@@ -199,14 +188,7 @@ def definitions(source: str) -> dict[int, tuple[ast.FunctionDef, str | None]]:
 
 
 def function_of(code: CodeType) -> Function:
-    """Read a function's source.
-
-    Returns:
-        The function with a docstring of one sentence.
-
-    Raises:
-        InputError: When its source is not there, as after `python -c`, or another one by now.
-    """
+    """Read a function's source."""
     source = "".join(linecache.getlines(code.co_filename))  # of a notebook's cell, too
     node, owner = definitions(source).get(code.co_firstlineno, (None, None))
     if node is None or node.name != code.co_name:

@@ -179,11 +179,7 @@ def build(
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Draw reproducible numbers for a while, on the device where tensors are made, and no other's generator touched.
-
-    Yields:
-        Nothing. The generators go on afterwards as if nothing had been drawn.
-    """
+    """Draw reproducible numbers for a while, on the device where tensors are made, and no other's generator touched."""
     device = torch.get_default_device()
     if device.type in ("cpu", "meta"):
         with torch.random.fork_rng(devices=[]):
@@ -215,13 +211,6 @@ def count_parameters(name: str, task: str | None = None, **overrides: Any) -> in
 
 @find_facts_with
 def find_facts(name: str) -> Facts:
-    """Find the facts of a card that need a model.
-
-    Args:
-        name: A variant's name, possibly with settings.
-
-    Returns:
-        The facts of its default build.
-    """
+    """Find the facts of a card that need a model."""
     settings = config(name)
     return Facts(count_parameters(name), limits_of(settings), deviations_of_parts(vars(settings)))

@@ -25,12 +25,7 @@ else:
 
 
 def spell_out(function: Callable[..., Any], keywords: type[Any]) -> None:
-    """Let `inspect.signature` list the keyword arguments that a function takes by `**`, for completion in notebooks.
-
-    Args:
-        function: The function; its last parameter is `**NAME: Unpack[keywords]`.
-        keywords: A class of [`Keywords`][].
-    """
+    """Let `inspect.signature` list the keyword arguments that a function takes by `**`, for completion in notebooks."""
     signature = inspect.signature(function)
     *named, others = signature.parameters.values()
     known = {name for one in reversed(keywords.__mro__) for name in getattr(one, "__annotations__", ())}

@@ -138,14 +138,7 @@ def changed_sizes(config: ZooConfig, options: Mapping[str, Any]) -> dict[str, in
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """Read a checkpoint's configuration.
-
-    Returns:
-        The contents of its config.json.
-
-    Raises:
-        CheckpointError: When there is none, or it is not one of the zoo's.
-    """
+    """Read a checkpoint's configuration."""
     if not folder.is_dir():
         raise CheckpointError(f"{folder} is not a folder; a checkpoint is a folder that save_pretrained wrote")
     file = folder / CONFIG_NAME

@@ -75,11 +75,7 @@ def describe_setting(name: str) -> SettingCard:
 
 
 def values_of(name: str) -> dict[str, str]:
-    """List the words that a setting takes.
-
-    Returns:
-        A line for each; empty where it takes no words.
-    """
+    """List the words that a setting takes."""
     values: dict[str, str] = {}
     if name in PART_FIELDS:
         values = {part: PART_FIELDS[name].summary(part) for part in PART_FIELDS[name]}

@@ -185,11 +185,7 @@ def unallocated(name: str, task: str | None) -> PreTrainedModel:
 
 
 def shapes_of(model: PreTrainedModel, batch_size: int, seq_len: int) -> dict[str, tuple[Shape | None, Shape | None]]:
-    """Run a model on tensors without values, and note what passes through its modules.
-
-    Returns:
-        The input's and the output's shape by the module's path.
-    """
+    """Run a model on tensors without values, and note what passes through its modules."""
     torchinfo = require("inside", "torchinfo")
     with FakeTensorMode(), fast_paths(unpadding="never"):
         hollow = without_values(model)

@@ -227,14 +227,7 @@ def attend_by_sequence(
 
 @contextmanager
 def written_out_flash(*models: nn.Module) -> Iterator[None]:
-    """Let models run on FlashAttention for a while, written out.
-
-    Args:
-        models: Models to select FlashAttention in, without a check of what they support.
-
-    Yields:
-        Nothing.
-    """
+    """Let models run on FlashAttention for a while, written out."""
 
     def load(*args: Any, **kwargs: Any) -> Any:
         processed = flash._lazy_define_process_function(attend_by_sequence)

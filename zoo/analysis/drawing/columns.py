@@ -56,11 +56,7 @@ class Column:
         self.edge = abs(self.lane) + (64 if skips else 14)
 
     def draw(self, start: str) -> None:
-        """Draw all of it.
-
-        Args:
-            start: Input of the stack, in words.
-        """
+        """Draw all of it."""
         self.canvas.text((0, self.y), start, "soft", size=12)
         self.y -= 14
         for step in self.block.before:
@@ -150,13 +146,7 @@ class Column:
         return lines
 
     def frame(self, bottom: float, repeats: int, remarks: list[Line]) -> None:
-        """Draw the frame around a layer, as a pile of cards where layers have weights of their own.
-
-        Args:
-            bottom: Where it begins.
-            repeats: How often the layer is applied.
-            remarks: Text below it.
-        """
+        """Draw the frame around a layer, as a pile of cards where layers have weights of their own."""
         far, near = self.edge, self.reach + 24
         center = (self.side * (far - near) / 2, (bottom + self.y) / 2)
         size = (far + near, bottom - self.y)

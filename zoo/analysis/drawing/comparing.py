@@ -70,11 +70,7 @@ def located(drawing: Drawing) -> Iterator[tuple[Place, tuple[Step, str]]]:
 
 
 def roles(item: Step | Residual) -> Iterator[tuple[Step, str]]:
-    """Go through the steps of a part of a layer.
-
-    Yields:
-        Each step and its place in the residual connection.
-    """
+    """Go through the steps of a part of a layer."""
     if isinstance(item, Step):
         yield item, "stream"
         return

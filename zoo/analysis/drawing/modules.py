@@ -21,11 +21,7 @@ def does_something(module: nn.Module) -> bool:
 
 
 def signature(module: nn.Module) -> tuple[Any, ...]:
-    """Sum up a module, so that two equal sums mean two equal modules.
-
-    Returns:
-        Its classes, shapes and plain attributes, without its number among the layers.
-    """
+    """Sum up a module, so that two equal sums mean two equal modules."""
     plain = (bool, int, float, str, type(None))
     return tuple(
         (

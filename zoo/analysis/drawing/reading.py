@@ -65,12 +65,7 @@ class Reader:
         return Drawing(name, task, blocks, tuple(self.head()), tuple(self.rules()))
 
     def block(self, stack: ZooStack, name: str, prefix: str) -> Block:
-        """Draw one stack.
-
-        Args:
-            name: Title.
-            prefix: Its path in the model, with a dot at the end.
-        """
+        """Draw one stack."""
         config = stack.config
         self._signatures[f"{prefix}layers"] = config.share_layers
         remarks: list[str] = []
@@ -93,12 +88,7 @@ class Reader:
         )
 
     def layers(self, stack: ZooStack, prefix: str, remarks: list[str]) -> tuple[Layer, ...]:
-        """Draw a layer of every kind.
-
-        Args:
-            prefix: Its path in the model, with a dot at the end.
-            remarks: Receives a remark where a layer could not be run.
-        """
+        """Draw a layer of every kind."""
         kinds: dict[Any, list[int]] = {}
         for number, layer in enumerate(stack.layers):
             kinds.setdefault(signature(layer), []).append(number)
@@ -137,12 +127,7 @@ class Reader:
                 yield self.step(call.module, f"{path}.{name_in(layer, call.module)}", "stream", config)
 
     def residual(self, call: Call, layer: nn.Module, path: str, config: ZooConfig) -> Residual:
-        """Draw a residual connection.
-
-        Args:
-            call: The call of it.
-            config: The configuration of the stack.
-        """
+        """Draw a residual connection."""
         slots: dict[str, tuple[Step, ...]] = {}
         sublayers: list[tuple[Step, Any]] = []
         for inner in call.inner:
@@ -162,11 +147,7 @@ class Reader:
         return Residual(tuple(skip), (*before, *inside, *behind), slots.get("norm_out", ()))
 
     def head(self) -> Iterator[Step]:
-        """Draw the steps after the body.
-
-        Yields:
-            Its steps.
-        """
+        """Draw the steps after the body."""
         config = self.model.config
         if isinstance(self.model, ZooForSequenceClassification):
             pooler = self.body.transformer.pooler

@@ -187,11 +187,7 @@ def remember(canvas: Canvas, encoder: tuple[Column, float], decoder: tuple[Colum
 
 
 def lend(columns: list[tuple[Column, float]]) -> None:
-    """Link the steps that share weights by dotted lines, along the side where no skip connection runs.
-
-    Args:
-        columns: The stacks, and where their streams are.
-    """
+    """Link the steps that share weights by dotted lines, along the side where no skip connection runs."""
     for column, _ in columns:
         free = -column.side
         reach = 0
@@ -246,16 +242,7 @@ def footnotes(canvas: Canvas, drawing: Drawing, marks: Marks) -> None:
 
 
 def document(canvas: Canvas, title: str, description: str) -> str:
-    """Make a document of a picture.
-
-    Args:
-        canvas: The picture.
-        title: Title.
-        description: Description in words.
-
-    Returns:
-        SVG that needs nothing from elsewhere.
-    """
+    """Make a document of a picture."""
     bounds = canvas.bounds
     x, y = bounds.left - MARGIN, bounds.top - MARGIN
     width, height = bounds.right - x + MARGIN, bounds.bottom - y + MARGIN

@@ -88,11 +88,7 @@ def wrapped(text: str, width: int | None, indent: str = "") -> list[str]:
 
 
 def block_rows(block: Block) -> Iterator[Row]:
-    """Draw a stack.
-
-    Yields:
-        Its rows.
-    """
+    """Draw a stack."""
     for step in block.before:
         yield Row(f"  {step.label}", "  │", step)
     skips = [step.label for item in block.items if isinstance(item, Residual) for step in item.skip]
@@ -112,15 +108,7 @@ def block_rows(block: Block) -> Iterator[Row]:
 
 
 def residual_rows(residual: Residual, arm: int) -> Iterator[Row]:
-    """Draw a residual connection.
-
-    Args:
-        residual: The residual connection.
-        arm: How far the branch is from the stream.
-
-    Yields:
-        Its rows.
-    """
+    """Draw a residual connection."""
     gap = " " * (arm - 1)
     yield Row(f"│ ├{'─' * (arm - 1)}╮")
     skip = list(residual.skip)

@@ -33,18 +33,7 @@ class Call:
 
 
 def trace(layer: nn.Module, config: ZooConfig, position: Position, earlier: EarlierLayers) -> list[Call]:
-    """Run a layer and note which of its parts it calls.
-
-    Args:
-        layer: A layer on the meta device.
-        config: The configuration of its stack.
-        position: The position encoding of its stack.
-        earlier: State of the earlier layers, to which it adds its own.
-
-    Returns:
-        The calls of the layer's own modules, and inside of residual connections those of their slots. Identities are
-        left out.
-    """
+    """Run a layer and note which of its parts it calls."""
     root = Call(layer)
     open_calls = [root]
 

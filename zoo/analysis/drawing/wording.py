@@ -50,15 +50,7 @@ SCALES: dict[str | float, str] = {
 
 
 def label_and_detail(module: nn.Module, config: ZooConfig) -> tuple[str, str]:
-    """Name a module and what else is to know about it.
-
-    Args:
-        module: A part of a model.
-        config: The configuration of its stack.
-
-    Returns:
-        For instance "feed-forward" and "512 → 2048 → 512, gelu".
-    """
+    """Name a module and what else is to know about it."""
     if isinstance(module, Attention):
         kind = "cross" if module.is_cross else "causal self" if module.is_causal else "self"
         return f"{kind}-attention", attention_detail(module)
@@ -93,11 +85,7 @@ def kind_of(module: nn.Module) -> Kind:
 
 
 def attention_detail(module: Attention) -> str:
-    """Describe what distinguishes an attention sublayer.
-
-    Returns:
-        A few words.
-    """
+    """Describe what distinguishes an attention sublayer."""
     config: ZooConfig = module.config
     heads, key_value_heads = config.num_attention_heads, config.num_key_value_heads
     words = ["reads the encoder's output"] if module.is_cross else []

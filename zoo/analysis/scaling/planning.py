@@ -115,11 +115,7 @@ def roofline(
 
 
 def sent(share: Share, device: Device, devices: int, *, batches: int, hidden_bytes: int) -> float:
-    """The least seconds for what goes to other devices. Arguments as for [`roofline`][].
-
-    Returns:
-        Seconds, at the speed of the slowest link that is used.
-    """
+    """The least seconds for what goes to other devices. Arguments as for [`roofline`][]."""
     if share.strategy == Strategy.ONE:
         return 0.0
     speed = device.network if devices > NODE else device.link
@@ -288,14 +284,7 @@ def plan(
 
 
 def fitting(name: str, task: str, seq_len: int, devices: int, available: int, optim: str) -> Share:
-    """Find the fastest strategy with which a sequence fits on a device. Arguments as for [`plan`][].
-
-    Returns:
-        Work of a device in a step.
-
-    Raises:
-        ConfigError: When nothing fits, with what comes nearest.
-    """
+    """Find the fastest strategy with which a sequence fits on a device. Arguments as for [`plan`][]."""
     least: list[int] = []
     reasons: list[str] = []
     for strategy, checkpointing in candidates(devices):

@@ -119,11 +119,7 @@ def batch_memory(
 def simulated_training(
     model: ZooPreTrainedModel, precision: Precision, *, checkpointing: bool
 ) -> Iterator[ZooPreTrainedModel]:
-    """Copy a model without its values, ready to be trained. Arguments as for [`step_memory`][].
-
-    Yields:
-        The copy, with gradients, for as long as tensors without values are made.
-    """
+    """Copy a model without its values, ready to be trained. Arguments as for [`step_memory`][]."""
     with (
         FakeTensorMode(),
         GroupedProducts(),

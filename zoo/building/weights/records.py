@@ -61,11 +61,7 @@ def read_scores(folder: Path) -> dict[str, RecordedScore]:
 
 
 def scores_of(evaluation: Mapping[str, Any]) -> dict[str, RecordedScore]:
-    """Collect the numbers of an evaluation.
-
-    Returns:
-        Its scores and its loss, by key.
-    """
+    """Collect the numbers of an evaluation."""
     scores = {
         key: RecordedScore(
             score["name"],
@@ -110,11 +106,7 @@ def shared_files(folder: Path, weights: Weights) -> dict[str, Path]:
 
 
 def check_files(folder: Path, weights: Weights) -> None:
-    """Require the files of weights to be what they were when these were made.
-
-    Raises:
-        CheckpointError: When a file is missing, or holds something else.
-    """
+    """Require the files of weights to be what they were when these were made."""
     missing = [name for name in weights.files if not (folder / name).is_file()]
     if missing or not weights.files:
         what = enumerate_names(missing) if missing else f"a record that can be read ({RECORD_FILE})"

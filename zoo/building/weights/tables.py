@@ -45,11 +45,7 @@ def scores_text(weights: Weights) -> str:
 
 
 def facts(weights: Weights) -> list[tuple[str, str]]:
-    """List what is known about weights.
-
-    Returns:
-        Names and texts, without what is not known.
-    """
+    """List what is known about weights."""
     rows = {
         "variant": weights.variant,
         "task": weights.task,
@@ -70,11 +66,7 @@ def facts(weights: Weights) -> list[tuple[str, str]]:
 
 
 def to_markdown(found: Iterable[Weights]) -> str:
-    """Write the tables of the documentation.
-
-    Returns:
-        A table of those whose files are here, and one of those on the Hub.
-    """
+    """Write the tables of the documentation."""
     listed = list(found)
     here = [
         (f"`{one.name}`", one.summary, in_words(one.num_parameters, ""), scores_text(one), in_words(one.size, "B"))
