@@ -125,7 +125,7 @@ def tasks_of(a: str, b: str, task: str | None = None) -> tuple[str, str]:
 
 
 def settings(configs: tuple[ZooConfig, ZooConfig], tasks: tuple[str, str]) -> Iterator[tuple[str, Any, Any]]:
-    """Pair the settings of two configurations."""
+    """Pair the settings of two configurations: each field that plays a part in either, with both values."""
     values = [{**plain(config), **extras(config)} for config in configs]
     for axis in dict.fromkeys((*values[0], *values[1])):
         if axis in IDENTITY or not any(is_read(axis, task) for task in tasks):
@@ -174,7 +174,7 @@ def is_read(axis: str, task: str) -> bool:
 
 
 def code(configs: tuple[ZooConfig, ZooConfig], tasks: tuple[str, str]) -> Iterator[Difference]:
-    """Compare the parts of two variants that are not settings but classes and functions."""
+    """Pair the names of classes and functions of two variants' blueprints; "usual" for the library's own."""
     blueprints = [transformer_of(config) for config in configs]
     stacks = [config.stack for config in configs]
     for field in dataclasses.fields(Transformer):

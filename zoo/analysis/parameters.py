@@ -158,7 +158,7 @@ def ids_of_embeddings(model: nn.Module) -> set[int]:
 
 
 def by_module(table: ParameterTable, *, fold: bool = True) -> list[ModuleRow]:
-    """Put the parameters of each module into a row."""
+    """Put the parameters of each module into a row; `fold` joins those that are alike in all layers."""
     modules: dict[str, list[ParameterRow]] = {}
     for row in table.rows:
         modules.setdefault(row.name.rpartition(".")[0], []).append(row)

@@ -33,7 +33,7 @@ class Call:
 
 
 def trace(layer: nn.Module, config: ZooConfig, position: Position, earlier: EarlierLayers) -> list[Call]:
-    """Run a layer and note which of its parts it calls."""
+    """List the calls of a meta-device layer's own modules, and of the slots of residuals, without identities."""
     root = Call(layer)
     open_calls = [root]
 
