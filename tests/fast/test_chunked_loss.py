@@ -21,15 +21,17 @@ def head():
 
 
 @pytest.mark.parametrize("chunk_size", [1, 7, 23, 100])
-@pytest.mark.parametrize("label_smoothing", [0.0, 0.3])
-def test_chunks_add_up(head, chunk_size, label_smoothing):
+@pytest.mark.parametrize(("label_smoothing", "z_loss"), [(0.0, 0.0), (0.3, 0.0), (0.0, 0.2), (0.3, 0.2)])
+def test_chunks_add_up(head, chunk_size, label_smoothing, z_loss):
     hidden_states = torch.randn(1, TOKENS, WIDTH, requires_grad=True)
     labels = torch.randint(VOCABULARY, (1, TOKENS))
     labels[0, ::4] = -100
     parameters = list(head.parameters())
-    loss = chunked_loss(hidden_states, labels, head, parameters, chunk_size, label_smoothing)
+    loss = chunked_loss(hidden_states, labels, head, parameters, chunk_size, label_smoothing, z_loss)
     found = torch.autograd.grad(3 * loss, (hidden_states, *parameters))
-    plain = F.cross_entropy(head(hidden_states)[0], labels[0], reduction="sum", label_smoothing=label_smoothing)
+    logits, learned = head(hidden_states)[0], labels[0] >= 0
+    plain = F.cross_entropy(logits, labels[0], reduction="sum", label_smoothing=label_smoothing)
+    plain = plain + z_loss * logits[learned].exp().sum(dim=-1).log().square().sum()
     expected = torch.autograd.grad(3 * plain, (hidden_states, *parameters))
     torch.testing.assert_close(loss, plain)
     torch.testing.assert_close(found, expected)
@@ -57,12 +59,13 @@ def test_pytorchs_own_is_as_exact_in_float32_and_less_in_bfloat16():
 def test_a_head_smooths_labels_with_logits_and_without(task, items):
     model = zoo.build("pre-norm@tiny", task, vocab_size=20, seed=0).eval()
     labels = torch.arange(3, 15)[None].masked_fill(torch.arange(12) % 5 == 4, -100)
-    options = {"loss_smoothing": 0.2, "num_items_in_batch": items}
+    options = {"loss_smoothing": 0.2, "z_loss": 0.1, "num_items_in_batch": items}
     plain = model(input_ids=torch.arange(3, 15)[None], labels=labels, **options)
     logits, targets = plain.logits[0], labels[0]
     if task == "causal-lm":
         logits, targets = logits[:-1], targets[1:]
     expected = F.cross_entropy(logits, targets, reduction="sum", label_smoothing=0.2)
+    expected = expected + 0.1 * logits[targets >= 0].logsumexp(dim=-1).square().sum()
     torch.testing.assert_close(plain.loss, expected / (items or targets.ne(-100).sum()))
     for mode in ("never", "always", "auto"):
         with fast_paths(chunked_loss=mode):
