@@ -282,3 +282,19 @@ def test_scratch_folders_of_another_user_are_not_opened(tmp_path: Path, monkeypa
     (tmp_path / "precious").write_text("text")
     finish_earlier(tmp_path / "zoo", owner=os.getuid() + 1)
     assert (tmp_path / "precious").read_text() == "text" and (tmp_path / ".zoo.theirs").is_dir()
+
+
+def test_a_folder_that_its_process_removes_meanwhile_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".out.theirs").mkdir()
+    (tmp_path / ".out.theirs" / "lock").touch()
+
+    class Late(FileLock):
+        def acquire(self, *args: Any, **kwargs: Any) -> Any:
+            shutil.rmtree(tmp_path / ".out.theirs", ignore_errors=True)
+            return super().acquire(*args, **kwargs)
+
+    monkeypatch.setattr("zoo.base.folders.FileLock", Late)
+    finish_earlier(tmp_path / "out")
+    assert not list(tmp_path.iterdir())

@@ -63,6 +63,19 @@ def test_logits_are_made_where_somebody_looks(tmp_path, monkeypatch):
     assert made[-1], "a projection whose weights are elsewhere was called from outside of its module"
 
 
+def test_gradients_are_clipped_as_transformers_clips_them(tmp_path):
+    trainer = trainer_of("causal-lm", tmp_path, max_grad_norm=0.1)
+    trainer.compute_loss(trainer.model, batch("causal-lm")).backward()
+    before = {name: weight.grad.clone() for name, weight in trainer.model.named_parameters()}
+    norm = trainer._clip_grad_norm(trainer.model)
+    clipped = {name: weight.grad.clone() for name, weight in trainer.model.named_parameters()}
+    for name, weight in trainer.model.named_parameters():
+        weight.grad = before[name]
+    torch.testing.assert_close(norm, Trainer._clip_grad_norm(trainer, trainer.model), rtol=0, atol=0)
+    for name, weight in trainer.model.named_parameters():
+        torch.testing.assert_close(clipped[name], weight.grad, rtol=0, atol=0)
+
+
 @pytest.mark.parametrize(
     ("arguments", "advice"),
     [

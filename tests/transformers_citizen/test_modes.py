@@ -54,3 +54,11 @@ def test_experts_are_claimed_where_there_are_some() -> None:
     assert zoo.build("mixtral-style@tiny")._can_set_experts_implementation()
     assert not zoo.build("llama-style@tiny")._can_set_experts_implementation()
     assert not zoo.models.ZooModel._can_set_experts_implementation()
+
+
+def test_a_mode_that_one_part_lacks_is_set_in_all() -> None:
+    model = zoo.build("pre-norm@tiny", "causal-lm", vocab_size=20).train()
+    assert model.train() is model
+    part = model.model.layers[0].mlp.eval()
+    assert model.train().training and part.training and all(one.training for one in model.modules())
+    assert not any(one.training for one in model.eval().modules())

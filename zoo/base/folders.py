@@ -252,8 +252,8 @@ def finish_earlier(folder: Path, owner: int | None = None) -> None:
                 if (workshop / READY).is_dir():
                     move_into(folder, workshop / READY)
                 clear(workshop)
-        except Timeout:
-            continue  # its process is alive
+        except (Timeout, FileNotFoundError):
+            continue  # its process is alive, or has just removed it
         if sys.platform == "win32":  # a lock that is held cannot be removed there, nor one that somebody else holds
             with suppress(OSError):
                 (workshop / LOCK).unlink()

@@ -129,6 +129,8 @@ class ZooPreTrainedModel(AttentionBackends):
     def train(self, mode: bool = True) -> "Self":
         """Set training or evaluation mode. Arguments and result as in the base class."""
         self.chose_mode = self.chose_mode or mode
+        if all(module.training is mode for module in self.modules()):  # as in every step of transformers' trainer
+            return self
         return super().train(mode)
 
     def warn_in_eval_mode(self, loss: Tensor) -> Tensor:

@@ -9,6 +9,8 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from zoo.models import normalize_weights
 from zoo.models.feed_forwards import balance_experts
+from zoo.models.feed_forwards.routing import SigmoidRouter
+from zoo.models.unit import UnitWeights
 
 
 class AfterSteps(TrainerCallback):
@@ -17,11 +19,21 @@ class AfterSteps(TrainerCallback):
     `zoo train` has it; transformers' own trainer takes it among its callbacks.
     """
 
+    def __init__(self) -> None:
+        self.is_needed = True
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, model: nn.Module, **kwargs: Any
+    ) -> None:
+        """Find out whether the model has such parts."""
+        self.is_needed = any(isinstance(module, (SigmoidRouter, UnitWeights)) for module in model.modules())
+
     def on_optimizer_step(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, model: nn.Module, **kwargs: Any
     ) -> None:
         """Do both. transformers calls it after the optimiser's step."""
-        after_step(model)
+        if self.is_needed:
+            after_step(model)
 
 
 def after_step(model: nn.Module) -> None:

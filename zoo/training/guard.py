@@ -56,6 +56,8 @@ class LossGuard:
 
     def see(self, loss: Tensor, step: int) -> None:
         """Look at a loss."""
+        if loss.device.type == "cpu" and math.isfinite(loss.item()):
+            return
         first_bad = ~loss.isfinite() & (self.step < 0)
         self.step = torch.where(first_bad, step, self.step)
         self.loss = torch.where(first_bad, loss.float(), self.loss)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate.utils import DynamoBackend
+from accelerate.utils import DistributedType, DynamoBackend
 from torch import Tensor, nn
 from torch.utils.data import Sampler
 from transformers import PreTrainedModel, SchedulerType
@@ -142,6 +142,12 @@ class ZooTrainer(EvaluatingTrainer):
         mask = inputs.get("attention_mask")
         read = torch.as_tensor(inputs["input_ids"].numel()) if mask is None else mask.sum()
         return read + inputs["labels"].ne(IGNORED).sum() if self._writes else read
+
+    def _clip_grad_norm(self, model: nn.Module) -> Any:
+        """Clip gradients, on a single device without what accelerate looks at. Arguments as in the base class."""
+        if self.accelerator.distributed_type != DistributedType.NO or self.accelerator.scaler is not None:
+            return super()._clip_grad_norm(model)
+        return nn.utils.clip_grad_norm_(model.parameters(), self.args.max_grad_norm)
 
     def floating_point_ops(self, inputs: dict[str, Any]) -> int:
         """Estimate the work of a batch; the base class counts all parameters anew each time. Arguments as there."""

@@ -134,15 +134,20 @@ class BlockCollator:
         Returns:
             The same, *Shape:* (batch_size, seq_len), and an `attention_mask` where a block was filled up.
         """
-        ids = [torch.as_tensor(block["input_ids"]) for block in blocks]
-        labels = [torch.as_tensor(block["labels"]) for block in blocks]
         batch = {
-            "input_ids": pad_sequence(ids, batch_first=True, padding_value=self.pad_token_id),
-            "labels": pad_sequence(labels, batch_first=True, padding_value=IGNORED),
+            "input_ids": in_rows([block["input_ids"] for block in blocks], self.pad_token_id),
+            "labels": in_rows([block["labels"] for block in blocks], IGNORED),
         }
-        if len({len(block) for block in ids}) > 1:
-            ones = [torch.ones_like(block) for block in ids]
-            batch["attention_mask"] = pad_sequence(ones, batch_first=True)
+        lengths = [len(block["input_ids"]) for block in blocks]
+        if len(set(lengths)) > 1:
+            batch["attention_mask"] = (torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]).long()
         if self.shifted:
             batch["shift_labels"] = batch["labels"]
         return batch
+
+
+def in_rows(blocks: Sequence[Any], padding: int) -> Tensor:
+    """Put ids of blocks into the rows of a tensor, filled up where their lengths differ."""
+    if len({len(block) for block in blocks}) == 1:
+        return torch.from_numpy(np.stack(blocks))
+    return pad_sequence([torch.as_tensor(block) for block in blocks], batch_first=True, padding_value=padding)
