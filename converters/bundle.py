@@ -47,7 +47,7 @@ from transformers import AutoTokenizer
 tokenizer = AutoTokenizer.from_pretrained("{PLACE}", trust_remote_code=False)
 ```
 """
-"""How a card tells to load the tokenizer: `AutoTokenizer` asks for every folder with code for `AutoConfig`."""
+"""Code of a card that loads the tokenizer: `AutoTokenizer` asks for every folder with code for `AutoConfig`."""
 
 
 class BundleTarget(Target):
@@ -108,7 +108,7 @@ def write_bundle(model: ZooPreTrainedModel, folder: Path) -> None:
 
 
 def heads_of(config: ZooConfig) -> dict[str, type[ZooPreTrainedModel]]:
-    """The classes that a configuration's stack can stand under."""
+    """Classes for the stack of a configuration."""
     tasks = {
         "encoder": (Task.MASKED_LM, Task.SEQUENCE_CLASSIFICATION, Task.TOKEN_CLASSIFICATION),
         "decoder": (Task.CAUSAL_LM, Task.SEQUENCE_CLASSIFICATION, Task.TOKEN_CLASSIFICATION),

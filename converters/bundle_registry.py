@@ -26,7 +26,7 @@ class Registry(Generic[T]):
     """A table of named things of one kind.
 
     Args:
-        kind: What the things are, for messages.
+        kind: Kind of the things, for messages.
         options: Ignored; the library's own registry knows more.
     """
 
@@ -88,7 +88,7 @@ class Quirk:
     """A defect of an original implementation.
 
     Args:
-        description: What it does.
+        description: Its effect.
         overrides: Settings that it changes.
     """
 
@@ -102,7 +102,7 @@ class Variant:
 
     Args:
         builder: Builds it from a configuration.
-        facts: What else its author says of it.
+        facts: Further facts of its author.
     """
 
     name: str

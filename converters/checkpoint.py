@@ -20,10 +20,10 @@ from zoo.base.errors import enumerate_names
 from .errors import ConversionError, NotFiniteWarning, UnsafeFileError
 
 Source = nn.Module | Mapping[str, Tensor] | str | os.PathLike[str]
-"""What a conversion starts from."""
+"""Sources of a conversion."""
 
 NESTED = ("state_dict", "model_state_dict", "model")
-"""Entries under which training scripts usually keep the state_dict beside an optimizer's."""
+"""Entries of the state_dict in checkpoints of training scripts, next to an optimizer's."""
 
 WRAPPERS = ("module.", "_orig_mod.")
 """Prefixes that DataParallel and torch.compile put before every key."""
@@ -36,8 +36,8 @@ class Checkpoint:
     Args:
         tensors: The state_dict.
         module: The live module they came from, if one was given.
-        name: What to call it in messages.
-        owned: Whether nobody else holds the tensors, so that they need not be copied.
+        name: Name in messages.
+        owned: Whether the tensors have no other owner, so that they need not be copied.
     """
 
     tensors: Mapping[str, Tensor]

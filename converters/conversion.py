@@ -40,9 +40,9 @@ def convert(source: Source, origin: str | None = None, *, prefix: str = "", **hi
             state_dict; a folder or a repository of transformers' own classes. Nothing in a file is executed.
         origin: The name of the format ("vanilla", "d2l", "nlpt", "odom", "explicando", ...); by default it is
             recognised by the keys.
-        prefix: What the keys to be converted begin with, where there are others ("transformer."). A prefix that all
+        prefix: Prefix of the keys to be converted, where there are others ("transformer."). A prefix that all
             keys have is left out.
-        hints: Fields of the configuration that the checkpoint does not say, like `num_attention_heads`; `quirks`, the
+        hints: Fields of the configuration that the checkpoint does not hold, like `num_attention_heads`; `quirks`, the
             defects to keep, by default all; `keep_dead=True` to keep weights that the original never uses, so that the
             way back gives every key bit for bit. For transformers' own classes only `task`, by default what the
             checkpoint's class is for.
@@ -100,7 +100,7 @@ def convert_back(model: ZooPreTrainedModel, origin: str | None = None) -> dict[s
         they were kept.
 
     Raises:
-        NotConvertibleError: When the other implementation computes something else; the message says what.
+        NotConvertibleError: When the other implementation computes something else; the message names it.
     """
     if origin is None:
         variants = {CONVERTERS.get(name).variant: name for name in CONVERTERS if CONVERTERS.get(name).variant}

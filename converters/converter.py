@@ -1,4 +1,4 @@
-"""What a converter is, and the table of all of them."""
+"""Base class of converters, and their registry."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Plan:
     Args:
         model_class: The model's class.
         config: Its complete configuration.
-        key_map: The checkpoint's keys beside the model's parameters.
+        key_map: The checkpoint's keys and the model's parameters.
     """
 
     model_class: type[ZooPreTrainedModel]
@@ -43,7 +43,7 @@ class Converter(ABC):
 
     @abstractmethod
     def recognises(self, keys: Collection[str]) -> bool:
-        """Tell whether a checkpoint is in this format.
+        """Whether a checkpoint is in this format.
 
         Args:
             keys: The checkpoint's keys.
@@ -58,7 +58,7 @@ class Converter(ABC):
 
         Args:
             checkpoint: In this format.
-            hints: What the checkpoint does not say.
+            hints: Fields that the checkpoint does not hold.
 
         Raises:
             ConversionError: When hints are missing, or keys that sizes are read from.

@@ -1,4 +1,4 @@
-"""Models that run in another engine than torch, behind the interface of a model of transformers."""
+"""Models that run in another engine than torch, with the interface of a model of transformers."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class EngineModel(PreTrainedModel):
 
 
 class Said(NamedTuple):
-    """A text whose loss is wanted.
+    """A text to score.
 
     Args:
         prompt: Ids before it, or what an encoder-decoder reads.
@@ -125,10 +125,10 @@ def continued(ids: list[int], following: list[int]) -> Said:
 
 
 class WritingModel(EngineModel, GenerationMixin):
-    """An export whose engine returns tokens, and log-probabilities of given ones, but no logits.
+    """An export in an engine that returns tokens, and log-probabilities of given ones, but no logits.
 
     Attributes:
-        engine_name: What the engine calls itself.
+        engine_name: The engine's own name.
     """
 
     engine_name: ClassVar[str]
@@ -152,10 +152,10 @@ class WritingModel(EngineModel, GenerationMixin):
         Args:
             input_ids: *Shape:* (batch_size, seq_len)
             attention_mask: *Shape:* (batch_size, seq_len)
-            labels: What an encoder-decoder says, or the tokens of a decoder themselves; -100 does not count.
+            labels: Target of an encoder-decoder, or the tokens of a decoder themselves; -100 does not count.
                 *Shape:* (batch_size, seq_len)
-            shift_labels: What follows the tokens of a decoder, in place of `labels`. *Shape:* (batch_size, seq_len)
-            kwargs: What a trainer tells every model.
+            shift_labels: Next tokens of a decoder, in place of `labels`. *Shape:* (batch_size, seq_len)
+            kwargs: Arguments that a trainer gives every model.
 
         Raises:
             UnsupportedOperationError: Without labels, as there are no logits; with labels for an encoder; and where
@@ -212,7 +212,7 @@ class WritingModel(EngineModel, GenerationMixin):
         raise NotImplementedError
 
     def score(self, texts: list[Said]) -> list[list[float]]:
-        """Let the engine compute the log-probability of every id that is said."""
+        """Let the engine compute the log-probability of every target id."""
         raise NotImplementedError
 
     def write(self, input_ids: Tensor, mask: Tensor, settings: GenerationConfig) -> list[list[Written]]:
@@ -224,7 +224,7 @@ class WritingModel(EngineModel, GenerationMixin):
             settings: How.
 
         Returns:
-            What it has written for every prompt.
+            Its output for every prompt.
         """
         raise NotImplementedError
 
@@ -246,7 +246,7 @@ class WritingModel(EngineModel, GenerationMixin):
             attention_mask: *Shape:* (batch_size, seq_len)
             generation_config: How, by default the model's own configuration.
             streamer: Gets the tokens of a single sequence, all at the end.
-            labels: What a trainer passes along; read by nobody.
+            labels: Given by a trainer; not read.
             synced_gpus: Likewise.
             options: Fields of the configuration.
 

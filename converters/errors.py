@@ -30,7 +30,7 @@ class UnknownConverterError(UnknownNameError, ConversionError):
 
 
 class UnknownFormatError(ConversionError):
-    """Nobody recognises the keys of a checkpoint."""
+    """No converter recognises the keys of a checkpoint."""
 
 
 class UnsafeFileError(ConversionError, CheckpointError):
@@ -38,7 +38,7 @@ class UnsafeFileError(ConversionError, CheckpointError):
 
 
 class MissingHintError(ConversionError, ConfigError):
-    """A checkpoint does not say everything that a model needs.
+    """A checkpoint does not hold everything that a model needs.
 
     Args:
         converter: The converter's name.
@@ -61,7 +61,7 @@ class CheckpointKeysError(ConversionError, KeyError):
     Args:
         given: The shapes that were found, by key.
         expected: The shapes that there should be, by key.
-        owner: What the keys belong to, e.g. "vanilla".
+        owner: Owner of the keys, e.g. "vanilla".
 
     Attributes:
         unknown: Keys that nothing reads.
@@ -91,7 +91,7 @@ class NotConvertibleError(ConversionError):
 
     Args:
         owner: The other implementation.
-        differences: What it would need, a phrase each.
+        differences: Required changes, a phrase each.
     """
 
     def __init__(self, owner: str, differences: Iterable[str]) -> None:
@@ -104,7 +104,7 @@ class NoCounterpartError(NotConvertibleError):
 
     Args:
         name: Its model type.
-        lacks: What the zoo lacks, a phrase each.
+        lacks: Features that the zoo lacks, a phrase each.
     """
 
     def __init__(self, name: str, lacks: Iterable[str]) -> None:
@@ -121,7 +121,7 @@ class NotComparedWarning(ZooWarning):
 
 
 class LostInputWarning(ZooWarning):
-    """A checkpoint tells inputs apart that the model of the zoo does not."""
+    """A checkpoint distinguishes inputs that the model of the zoo does not."""
 
 
 class DifferentOutputsError(ConversionError):
@@ -130,7 +130,7 @@ class DifferentOutputsError(ConversionError):
     Args:
         name: The native class.
         difference: The largest difference of outputs.
-        allowed: What rounding would explain.
+        allowed: Largest difference that rounding explains.
         side: Of which inputs.
     """
 
@@ -155,7 +155,7 @@ class MissingExtraError(ConversionError, ImportError):
 
     Args:
         extra: The extra that brings it.
-        module: What is missing.
+        module: The missing module.
     """
 
     def __init__(self, extra: str, module: str) -> None:

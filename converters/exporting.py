@@ -28,7 +28,7 @@ from .weights import longest, task_of, without_further_tokens
 
 @dataclass(frozen=True)
 class ExportReport:
-    """What an export did.
+    """Result of an export.
 
     Args:
         target: The target's name.
@@ -36,7 +36,7 @@ class ExportReport:
         auto_class: The Auto class that loads it.
         folder: Where it is.
         transforms: The symmetries that were applied, each with what it did.
-        notes: What users should know.
+        notes: Remarks for users.
         output: Where the class returns what the model computes.
         difference: How far it is from the original, None where that was not measured.
         files: The files of the folder.
@@ -89,7 +89,7 @@ def export(
 
     The export is loaded where the zoo cannot be imported (or in its engine) and compared with the model: outputs on
     random padded inputs, and tokens of greedy decoding and of beam search. What was measured stands in the model card.
-    Where something fails, nothing is left behind.
+    A failed export leaves nothing.
 
     Args:
         model: A model; or the folder or repository of a saved one, of the zoo or of a class of transformers that can be
@@ -99,13 +99,13 @@ def export(
             "onnx", "ctranslate2", ...; by default the first exact model type.
         page: Whether to add a page that runs the model in a browser, where the target has one ("transformers.js").
         dtype: For targets that can round weights how they are stored ("float32", "int8", ...), by default as they are.
-            Only what is stored as it is has to be equal; of others the card says how far they are.
+            Only weights that are stored as they are have to be equal; for others the card gives the difference.
         force: Whether a saved model in the folder may be replaced.
         fresh_process: Whether the comparison runs in a process of its own; without, it is quicker and weaker.
 
     Raises:
         UnknownNameError: When there is no such target.
-        ExportError: When the target is not exact; the message says why, and what else would work.
+        ExportError: When the target is not exact; the message names the reason and other targets.
         VerificationError: When the export does not compute what the model does.
     """
     folder = Path(out)

@@ -1,4 +1,4 @@
-"""Key maps: a checkpoint's keys beside the zoo's, read from left to right or from right to left."""
+"""Key maps: a checkpoint's keys and the zoo's, read from left to right or from right to left."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ class KeyMap:
         return found | dead
 
     def is_dead(self, key: str) -> bool:
-        """Tell whether a left key's value is one that nothing reads.
+        """Whether a left key's value is one that nothing reads.
 
         Args:
             key: A key of the other implementation.
@@ -212,7 +212,7 @@ class KeyMap:
         return any(True for row in self.dead for _ in row.left.match(key))
 
     def is_ignored(self, key: str) -> bool:
-        """Tell whether a left key may be there or not.
+        """Whether a left key is optional.
 
         Args:
             key: A key of the other implementation.
@@ -223,7 +223,7 @@ class KeyMap:
         return any(pattern.match(key) for pattern in self.ignored)
 
     def is_added(self, key: str) -> bool:
-        """Tell whether the other implementation has nothing for a right key.
+        """Whether the other implementation has nothing for a right key.
 
         Args:
             key: A key of the zoo.
@@ -234,7 +234,7 @@ class KeyMap:
         return any(pattern.match(key) for pattern in self.added)
 
     def expected(self, parameters: Mapping[str, Tensor]) -> dict[str, Shape]:
-        """What the other implementation's checkpoint of a model holds.
+        """The other implementation's checkpoint of a model.
 
         Args:
             parameters: The zoo's, by their keys; meta tensors will do.

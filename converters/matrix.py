@@ -42,7 +42,7 @@ class MatrixRow:
 
     Args:
         variant: The variant's name.
-        task: What its head is for.
+        task: Task of its head.
         target: The first class of transformers that expresses it, None if there is none.
         transforms: The symmetries that lead there.
         others: Further classes that express it.
@@ -78,7 +78,7 @@ class MatrixRow:
 
 @cache
 def measured() -> Mapping[tuple[str, str, str], float]:
-    """What was measured: differences by variant, task and target."""
+    """Measured differences by variant, task and target."""
     with MEASURED.open(encoding="utf-8", newline="") as file:
         rows = csv.DictReader(file, delimiter="\t")
         return {(row["variant"], row["task"], row["target"]): float(row["difference"]) for row in rows}
@@ -90,7 +90,7 @@ def other_targets() -> dict[str, str]:
 
 
 def title(target: Target) -> str:
-    """What a column is called: as the engine calls itself, if there is one."""
+    """Heading of a column: the engine's own name, if there is one."""
     return target.engine if isinstance(target, EngineTarget) else target.name
 
 

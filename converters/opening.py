@@ -1,4 +1,4 @@
-"""Opens the folder of a checkpoint as a model of the zoo, whoever wrote it."""
+"""Opens the folder of any checkpoint as a model of the zoo."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from zoo.models import ZooPreTrainedModel
 from zoo.models.configuration import MODEL_TYPE
 
 OPTIONS = ("dtype", "attn_implementation")
-"""What a converted model is loaded with; a saved one takes all that `from_pretrained` does."""
+"""Arguments for a converted model; a saved one takes all that `from_pretrained` does."""
 
 DTYPES = ("float64", "float32", "bfloat16", "float16")
 

@@ -60,8 +60,8 @@ def plan_target(
         native: The class's format.
         config: The model's settings.
         state: Its weights, named as under a head.
-        task: What its head is for.
-        found: What its variant computes beyond its settings, found out if not given.
+        task: Task of its head.
+        found: Computations of its variant beyond its settings, found out if not given.
     """
     class_name = native.classes.get(task)
     stack = [] if native.stack == config.stack else native.obstacles(config, state, task)

@@ -1,4 +1,4 @@
-"""Finds out whether a variant computes what its settings say, and no more.
+"""Finds out whether a variant computes exactly what its settings describe.
 
 Exports translate settings. A variant's own code may compute something else (a quirk, a plugin's layer): then a small
 model of it differs from the plain Transformer with the same settings and weights.
@@ -20,7 +20,7 @@ from .symmetries.base import settled
 from .weights import under_all_names
 
 PLAIN = "pre-norm"
-"""A variant whose code adds nothing to its settings."""
+"""A variant with no code beyond its settings."""
 
 HEAD_DIM = 8
 VOCABULARY = 13
@@ -29,10 +29,10 @@ LENGTH = 6
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """What a variant computes beyond its settings.
+    """Computations of a variant beyond its settings.
 
     Args:
-        own: A phrase for each such thing, none where the settings say everything.
+        own: A phrase for each, none where the settings describe everything.
         needs_masks: Whether it masks tokens although no mask was given, which no class of transformers does.
     """
 
@@ -45,7 +45,7 @@ def arithmetic_of(config: ZooConfig, task: str) -> Arithmetic:
 
     Args:
         config: A model's settings.
-        task: What its head is for.
+        task: Task of its head.
     """
     if config.classifier_positions is not None and task == Task.SEQUENCE_CLASSIFICATION:
         return Arithmetic((f"its classifier labels {config.classifier_positions} positions of one vector",), False)
@@ -137,7 +137,7 @@ def shrunk_rope(rope: dict[str, Any], head_dim: int) -> dict[str, Any]:
 
 
 def scrambled(model: ZooPreTrainedModel) -> ZooPreTrainedModel:
-    """Give every parameter random values, so that none hides behind a zero or a one."""
+    """Give every parameter random values, so that no error is multiplied by zero or one."""
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.copy_(torch.randn_like(parameter) * 0.3 + 0.1)
@@ -155,7 +155,7 @@ def random_inputs(config: ZooConfig) -> dict[str, Tensor]:
 
 
 def outputs(model: ZooPreTrainedModel, given: dict[str, Tensor]) -> Tensor:
-    """What a model computes for real tokens."""
+    """Outputs of a model for real tokens."""
     result = model(**given)
     found = result.logits if hasattr(result, "logits") else result.last_hidden_state
     if found.ndim == 3 and "decoder_input_ids" not in given:

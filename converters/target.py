@@ -1,4 +1,4 @@
-"""What a model can be exported to: one small class a target, which says whether, how, and checks what came out."""
+"""Export targets: one small class each, which plans, writes and checks an export."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class TargetPlan:
         class_name: The class of transformers or of the zoo, None where there is none for the model's task.
         route: How settings and weights change, None where they stay or there is no class.
         obstacles: Why not, a phrase each, best an [`Obstacle`][]; the export is exact where there are none.
-        notes: What users of the export should know.
+        notes: Remarks for users of the export.
     """
 
     target: str
@@ -129,7 +129,7 @@ class TargetPlan:
 
 @dataclass(frozen=True)
 class ExportOptions:
-    """What a target may be told beside the model.
+    """Options of a target.
 
     Args:
         dtype: How weights are stored, one of the target's `dtypes`; None for its first.
@@ -148,14 +148,14 @@ class Target(ABC):
     """A form that models are exported to.
 
     Attributes:
-        name: What users call it: `zoo export --as NAME`.
-        summary: What it is, a phrase for the documentation.
-        library: What a model card says that loads it.
+        name: Name for users: `zoo export --as NAME`.
+        summary: Description, a phrase for the documentation.
+        library: The library that loads it, for the model card.
         dtypes: How weights may be stored, first how they are by default; empty where they stay as they are.
-        by_trial: Whether only exporting tells if it works.
+        by_trial: Whether only exporting shows if it works.
         pages: Whether it can add a page that runs the model in a browser.
-        compared_on: What the outputs are compared on.
-        caveats: What its engine gets wrong, or does otherwise unless it is told, with the version.
+        compared_on: Inputs of the comparison.
+        caveats: Known errors and unexpected defaults of its engine, with the version.
     """
 
     name: str
@@ -178,8 +178,8 @@ class Target(ABC):
         Args:
             model: A model of the zoo.
             folder: An empty folder.
-            plan: What `plan` returned, without obstacles.
-            options: What was asked for beside that.
+            plan: The result of `plan`, without obstacles.
+            options: The given options.
 
         Raises:
             ExportError: When it cannot be written after all.
@@ -236,7 +236,7 @@ class Target(ABC):
 
         Args:
             auto_class: The Auto class.
-            arguments: What it has to be given beside the folder.
+            arguments: Further arguments of the loading function.
 
         Returns:
             A block of code.
@@ -253,7 +253,7 @@ class Target(ABC):
         """Describe where the comparison ran.
 
         Args:
-            own: What the zoo is called there.
+            own: The zoo's name there.
 
         Returns:
             For instance "loaded without the zoo".
@@ -276,7 +276,7 @@ class EngineTarget(Target):
     """A form that an engine of its own runs, which the zoo can load again.
 
     Attributes:
-        engine: What the engine calls itself.
+        engine: The engine's own name.
         extra: The extra that brings it.
         module: The module that runs exports, which the extra brings.
         marks: The files by any of which its exports are known.
@@ -289,7 +289,7 @@ class EngineTarget(Target):
 
     @abstractmethod
     def open(self, folder: Path) -> PreTrainedModel:
-        """Load what `write` wrote, as a model behind the interface of transformers."""
+        """Load an export of `write` as a model with the interface of transformers."""
 
     def is_in(self, folder: Path) -> bool:
         """Whether a folder holds such an export."""
@@ -331,7 +331,7 @@ class EngineTarget(Target):
 
 
 TARGETS: Registry[Target] = Registry("target", built_in="zoo.converters.targets", definition=type)
-"""What models can be exported to beside classes of transformers, by name. Plugins may add some."""
+"""Export targets other than classes of transformers, by name. Plugins may add some."""
 
 
 def check_dtype(target: Target | None, dtype: str | None) -> None:

@@ -30,7 +30,7 @@ BODIES: dict[type[ZooPreTrainedModel], str] = {
     ZooDecoder: "decoder",
 }
 ACTIVATIONS = {F.relu: "relu", F.gelu: "gelu"}
-"""What a layer's `activation` may be, beside a module."""
+"""Values of a layer's `activation` other than modules."""
 
 NEEDS: dict[str, tuple[Any, ...]] = {
     "norm_placement": ("pre", "post"),
@@ -52,11 +52,11 @@ NEEDS: dict[str, tuple[Any, ...]] = {
     "mlp_inner_norm": (False,),
     "attention": ("multi-head",),
 }
-"""What all of its models have, by field."""
+"""Common settings of all of its models, by field."""
 
 
 class TorchNN(Converter):
-    """torch.nn's three classes, whose keys are the same whatever a project calls the module around them."""
+    """torch.nn's three classes, with the same keys in any project's module around them."""
 
     name = "torch-nn"
     unsaid: ClassVar[Mapping[str, str]] = {
@@ -66,7 +66,7 @@ class TorchNN(Converter):
     }
 
     def recognises(self, keys: Collection[str]) -> bool:
-        """Tell whether PyTorch's attention stands in the first layer. Arguments as in the base class."""
+        """Whether the first layer has PyTorch's attention. Arguments as in the base class."""
         prefixes = ("", "encoder.", "decoder.")
         return any(f"{prefix}layers.0.self_attn.in_proj_weight" in keys for prefix in prefixes)
 
@@ -115,7 +115,7 @@ def norms_have_biases(tensors: Mapping[str, Tensor]) -> bool:
 
 
 def read_sizes(tensors: Mapping[str, Tensor]) -> tuple[type[ZooPreTrainedModel], dict[str, Any]]:
-    """Infer what keys and shapes say.
+    """Infer fields from keys and shapes.
 
     Returns:
         The class of the zoo, and fields of its configuration.
@@ -149,7 +149,7 @@ def read_sizes(tensors: Mapping[str, Tensor]) -> tuple[type[ZooPreTrainedModel],
 
 
 def ask(module: nn.Module | None) -> dict[str, Any]:
-    """Ask a live module what its state_dict does not say."""
+    """Read fields of a live module that its state_dict does not hold."""
     try:
         stack: Any = getattr(module, "encoder", module)
         layer = stack.layers[0]

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 Tensors = tuple[Tensor, ...]
-"""What a transform takes and returns."""
+"""Types that a transform takes and returns."""
 
 
 @dataclass(frozen=True)
@@ -21,9 +21,9 @@ class Transform:
     """A change of tensors that can be undone.
 
     Args:
-        name: What it does, a verb for messages: "cannot transpose x: ...".
+        name: A verb for messages: "cannot transpose x: ...".
         forward: The change.
-        backward: What undoes it.
+        backward: Its inverse.
     """
 
     name: str
@@ -118,7 +118,7 @@ def pairs_to_halves(num_heads: int, rotary_dim: int) -> Transform:
     """Bring rotary queries or keys from neighbouring pairs (GPT-J) to half-split ones (Llama).
 
     Args:
-        num_heads: Number of heads of the projection, whose rows are permuted head by head.
+        num_heads: Number of heads of the projection; its rows are permuted head by head.
         rotary_dim: How many leading columns of a head are rotated.
 
     Returns:

@@ -95,7 +95,7 @@ class Module:
         name: Its full name.
         is_package: Whether it is the `__init__` of a package.
         source: Its text.
-        own: Full names of the packages whose modules are taken along.
+        own: Full names of the packages with modules to include.
     """
 
     name: str
@@ -179,7 +179,7 @@ class Module:
 
 
 parsed = cache(Module)
-"""Parses a module once for all models whose code is taken out of it; again where its text is another one."""
+"""Parses a module once for all models that include its code; again where its text has changed."""
 
 
 def defined(statement: ast.stmt) -> list[str]:
@@ -201,8 +201,8 @@ class Shaker:
     """Follows names from definition to definition.
 
     Args:
-        own: Packages whose modules are taken along.
-        replaced: Modules that others stand in for: whatever is imported from them is not followed.
+        own: Packages with modules to include.
+        replaced: Modules that others replace: imports from them are not followed.
     """
 
     def __init__(self, own: Iterable[str], replaced: Iterable[str]) -> None:
@@ -252,13 +252,13 @@ class Shaker:
             pending += self.pending_effects(where, what)
 
     def effects_on(self, module: str, name: str) -> list[ast.Expr]:
-        """Statements beside a definition that fill it: `NAME.update(...)`, but not registrations."""
+        """Statements that fill a definition in its own module: `NAME.update(...)`, but not registrations."""
         found = [effect for effect in self.module(module).effects if receiver(effect) == (name, "update")]
         self.kept_effects.setdefault(module, []).extend(found)
         return found
 
     def pending_effects(self, module: str, name: str) -> list[Definition]:
-        """What fills a definition from other modules."""
+        """Statements of other modules that fill a definition."""
         needed: list[Definition] = []
         for other in list(self.modules.values()):
             if other.name == module or other.name in self.replaced:

@@ -36,7 +36,7 @@ def sample_inputs(model: ZooPreTrainedModel, seed: int = 0, *, longest: int = 9)
 
     Args:
         seed: Of the random numbers.
-        longest: Length of the longest sequence, where the model reads so many tokens.
+        longest: Length of the longest sequence, if the model reads that many tokens.
 
     Returns:
         Arguments of a call, by the name of the batch; those of "generate..." are for generation.
@@ -110,10 +110,10 @@ LARGEST_IN_DOUBLE = 500_000_000
 """Up to how many parameters a model is compared in float64 as well."""
 
 EXACT = 2e-5
-"""What may remain in float64, beside the largest output: many classes compute norms and rotations in float32 there."""
+"""Tolerance in float64, relative to the largest output: many classes compute norms and rotations in float32 there."""
 
 ROUNDING = 2e-5
-"""What may remain in float32, beside the largest output; or else [`NOISE`][] times the model's own rounding error."""
+"""Tolerance in float32, relative to the largest output; or else [`NOISE`][] times the model's own rounding error."""
 
 NOISE = 30
 """How much more than the model's own distance from float64 rounding may make of it."""
@@ -121,7 +121,7 @@ NOISE = 30
 
 @dataclass(frozen=True)
 class Perplexities:
-    """What rounded weights cost, on a text that the original wrote by its own probabilities.
+    """Cost of rounded weights, on a text that the original wrote by its own probabilities.
 
     Args:
         original: The original's perplexity.
@@ -145,7 +145,7 @@ class Difference:
         batches: How many batches were compared.
         greedy: Whether greedy decoding gave the same tokens, None where nothing can be generated.
         beams: The same of beam search.
-        perplexities: What rounding weights cost, None where that was not measured.
+        perplexities: Cost of rounded weights, None where that was not measured.
     """
 
     float32: float
@@ -247,7 +247,7 @@ def questions(
 
 
 def in_dtype(model: ZooPreTrainedModel, dtype: torch.dtype) -> ZooPreTrainedModel:
-    """The same model in another type, with buffers computed anew: casting them would keep what they have lost."""
+    """The same model in another type, with recomputed buffers: casting them would keep their rounding errors."""
     weights = {name: value.to("cpu", dtype, copy=True) for name, value in weights_of(model).items()}
     return model_with(copy.deepcopy(model.config), task_of(model), weights)
 
@@ -307,10 +307,10 @@ def judge(
     """Measure the difference, and refuse one that is not rounding.
 
     Args:
-        ours: What the original computes, by dtype.
-        theirs: What the export computes, by dtype.
+        ours: Outputs of the original, by dtype.
+        theirs: Outputs of the export, by dtype.
         batches: Their inputs.
-        task: What the original is for: what is said of a sequence counts whole, and of tokens where they are real.
+        task: Task of the original: outputs of a sequence count whole, and of tokens where they are real.
         exact: Whether they have to be equal; where weights were rounded, outputs only have to be numbers.
 
     Raises:
@@ -331,7 +331,7 @@ def judge(
     if "float64" in ours:
         finite = [name for name in names if theirs["float64"][name].isfinite().all()]
         # In float64, transformers' eager attention makes NaN of queries that see no key: it takes the softmax in
-        # float32, where the mask's least number is -inf. What such a batch gives is measured in float32 alone.
+        # float32, where the mask's least number is -inf. The output for such a batch is measured in float32 alone.
         float64 = distance(kept_ours["float64"], kept_theirs["float64"], finite) if finite else None
         noise = distance(kept_ours["float32"], kept_ours["float64"], names)
     allowed = explained(float32, largest, lambda: noise) if exact else sys.float_info.max

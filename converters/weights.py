@@ -20,11 +20,11 @@ from zoo.registry import Task
 from .engine import EngineModel
 
 PREFIX = "model."
-"""What names in a body begin with when it stands under a head."""
+"""Prefix of names of a body in a model with a head."""
 
 
 TABLES = ("learned", "sinusoidal")
-"""What the names of position parts begin with that are a table, in the zoo or where they are exported to."""
+"""Prefixes of names of position tables, in the zoo or in the formats that it exports to."""
 
 
 @contextmanager
@@ -56,7 +56,7 @@ def weights_of(model: ZooPreTrainedModel) -> dict[str, Tensor]:
 
 
 def under_all_names(model: nn.Module) -> dict[str, Tensor]:
-    """What a model saves, and the parameters of borrowed modules under the borrower's names as well."""
+    """A model's state_dict, with the parameters of borrowed modules under the borrower's names as well."""
     found: dict[str, Tensor] = model.state_dict(keep_vars=True)
     for path, module in model.named_modules(remove_duplicate=False):
         for name, lent in borrowed_by(module).items():
@@ -99,7 +99,7 @@ def longest(model: ZooPreTrainedModel) -> int | None:
 
 
 def traceable(model: ZooPreTrainedModel) -> ZooPreTrainedModel:
-    """The same model in float32 on eager attention, whose operators every runtime has."""
+    """The same model in float32 on eager attention, with operators that every runtime has."""
     weights = {name: value.to("cpu", torch.float32) for name, value in weights_of(model).items()}
     traced = model_with(copy.deepcopy(model.config), task_of(model), weights)
     traced.set_attn_implementation("eager")

@@ -30,8 +30,8 @@ class Sample:
     """Random inputs.
 
     Args:
-        prompts: What the model reads.
-        targets: What an encoder-decoder is made to say.
+        prompts: Inputs.
+        targets: Target outputs of an encoder-decoder.
     """
 
     prompts: list[list[int]]
@@ -95,7 +95,7 @@ def padded(rows: list[list[int]], pad: int, side: str = "right") -> tuple[Tensor
 
     Args:
         rows: Ids.
-        pad: What to fill up with.
+        pad: Fill value.
         side: Where to.
 
     Returns:
@@ -111,7 +111,7 @@ def padded(rows: list[list[int]], pad: int, side: str = "right") -> tuple[Tensor
 
 @torch.no_grad()
 def outputs(model: ZooPreTrainedModel, sample: Sample) -> list[Tensor]:
-    """What the model computes.
+    """Outputs of the model.
 
     Returns:
         Log-probabilities (of the target's tokens for an encoder-decoder, of all tokens for a decoder), or hidden
@@ -135,7 +135,7 @@ def outputs(model: ZooPreTrainedModel, sample: Sample) -> list[Tensor]:
 
 
 def outputs_there(engine: CTranslate2Model, sample: Sample) -> list[Tensor]:
-    """What the export computes. Arguments and result as for [`outputs`][]."""
+    """Outputs of the export. Arguments and result as for [`outputs`][]."""
     source, target = engine.vocabularies.source, engine.vocabularies.target
     prompts = [[source[number] for number in row] for row in sample.prompts]
     if engine.config.stack == "encoder-decoder":

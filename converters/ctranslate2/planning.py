@@ -1,4 +1,4 @@
-"""What arithmetic CTranslate2 has, and whether a model's is among it."""
+"""CTranslate2's limits: which models it can compute."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TASKS: Mapping[str, str] = {
     Task.CAUSAL_LM: "decoder",
     Task.FEATURE_EXTRACTION: "encoder",
 }
-"""What it can run: the stack by the task. It has no other heads."""
+"""Stack by task. It has no other heads."""
 
 ACTIVATIONS: Mapping[str, str] = {
     "relu": "RELU",
@@ -45,7 +45,7 @@ def needs(config: ZooConfig, task: str) -> dict[str, Any]:
 
     Args:
         config: The settings of a model that might fit.
-        task: What its head is for.
+        task: Task of its head.
 
     Returns:
         Values by field; fields that are not named are free.
@@ -90,7 +90,7 @@ def rotated(config: ZooConfig) -> int:
 
 
 def obstacles(config: ZooConfig) -> list[str]:
-    """Find what keeps a model from fitting, beside its settings."""
+    """Find obstacles other than settings."""
     rope = getattr(config, "rope_parameters", None) or {}
     found = []
     if config.position in ROTARY and rope.get("rope_type", "default") != "default":

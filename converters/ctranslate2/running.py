@@ -1,4 +1,4 @@
-"""Runs an export in CTranslate2, behind the `generate` of a model of transformers."""
+"""Runs an export in CTranslate2, with the `generate` of a model of transformers."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class CTranslate2Model(WritingModel):
             ]
             results = self.engine.score_batch(wholes)
             return [result.log_probs[-len(text.ids) :] for result, text in zip(results, texts, strict=True)]
-        # It reads an end behind every text, whether there is one or not.
+        # It reads an end token after every text, with or without one there.
         end = ends_of(self.config)[0] or 0
         said = [text.ids[:-1] if text.ids[-1] == end else text.ids for text in texts]
         results = self.engine.score_batch(prompts, [[target[number] for number in ids] for ids in said])

@@ -15,7 +15,7 @@ OPTIONS = {
     "num_beams": "beam_size",
     "num_return_sequences": "num_hypotheses",
 }
-"""What is called otherwise there."""
+"""CTranslate2's names of arguments."""
 
 SAMPLING = {"temperature": "sampling_temperature", "top_k": "sampling_topk", "top_p": "sampling_topp"}
 

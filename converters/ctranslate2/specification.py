@@ -23,7 +23,7 @@ from .planning import ABSOLUTE, ACTIVATIONS, ROTARY, rotated
 from .vocabulary import read_vocabularies
 
 SHORTEST_TABLE = 2048
-"""Rows of a table of computed positions, which have no limit in the zoo; longer where the configuration says so."""
+"""Rows of a table of computed positions, which have no limit in the zoo; more if the configuration has more."""
 
 
 def specify(config: ZooConfig, state: State) -> Any:
@@ -239,7 +239,7 @@ def write_ctranslate2(
 
 
 def name_special(spec: Any, config: ZooConfig, tokens: tuple[str, ...]) -> None:
-    """Describe which tokens begin, end, and stand for what is unknown."""
+    """Find the tokens of begin, end, and unknown words."""
     ends = ends_of(config)
     first = next((number for number in (config.bos_token_id, *ends, 0) if number is not None), 0)
     spec.config.bos_token = tokens[first]
@@ -249,7 +249,7 @@ def name_special(spec: Any, config: ZooConfig, tokens: tuple[str, ...]) -> None:
 
 
 def join_configs(path: Path, model: ZooPreTrainedModel) -> None:
-    """Keep the zoo's own settings beside those that CTranslate2 reads."""
+    """Keep the zoo's own settings in the configuration that CTranslate2 reads."""
     saved = json.loads(path.read_text(encoding="utf-8"))
     own = json.loads(model.config.to_json_string(use_diff=False))
     own["architectures"] = [type(model).__name__]

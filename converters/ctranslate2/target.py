@@ -59,7 +59,7 @@ class CTranslate2Target(EngineTarget):
         return CTranslate2Model.open(folder)
 
     def output(self, model: ZooPreTrainedModel, plan: TargetPlan) -> str:
-        """What is compared."""
+        """Compared outputs."""
         return "last_hidden_state" if task_of(model) == Task.FEATURE_EXTRACTION else "log-probabilities"
 
 

@@ -24,7 +24,7 @@ from .weights import Change
 Metadata = Mapping[str, Any]
 
 SMOOTH, TABLED = ROUNDING, 2e-3
-"""How far log-probabilities may be from ours, beside the largest: of GELU, llama.cpp has a table of half precision."""
+"""Largest deviation of log-probabilities, relative to the largest: llama.cpp has a half-precision table of GELU."""
 
 SMALL_NORMS = 2e-4
 """The same where it divides keys by their length, to which the class adds a small number."""
@@ -37,18 +37,18 @@ class Architecture:
     """An architecture of llama.cpp.
 
     Args:
-        name: What llama.cpp calls it.
-        native: The class of transformers whose weights and settings it takes.
+        name: Name in llama.cpp.
+        native: The class of transformers with the weights and settings that it takes.
         activations: Names of the activation that it has.
-        tolerance: How far log-probabilities may be from ours, beside the largest.
-        changes: What becomes of the class's weights.
-        metadata: The numbers that it reads beside those of every architecture.
+        tolerance: Largest deviation of log-probabilities, relative to the largest.
+        changes: Changes of the class's weights.
+        metadata: Numbers that it reads in addition to those of every architecture.
         windows: Whether its layers may have windows: all but the last of every so many.
         positionless: Of its layers, one of so many has no positions; 0 where all have them.
-        output: Whether it always has an output projection beside the embedding.
+        output: Whether it always has an output projection in addition to the embedding.
         only: Settings of the model or of its parts, with the only value that it has.
         other_depths: Numbers of layers by which it takes a model for one that computes something else.
-        differs: What else of a model it lacks, a phrase each.
+        differs: Further properties of a model that it lacks, a phrase each.
     """
 
     name: str
@@ -140,7 +140,7 @@ def window_period(config: ZooConfig) -> int | None:
 
 
 def scaled_rotation(config: ZooConfig) -> list[str]:
-    """Which scalings of rotary positions the file would not say."""
+    """Scalings of rotary positions that the file cannot express."""
     if not config.position.startswith("rotary"):
         return []
     kinds = {rope.get("rope_type", "default") for rope in rope_tables(config.rope_parameters)} - {"default"}

@@ -87,12 +87,12 @@ def check_gguf(
 
 @dataclass(frozen=True)
 class Job:
-    """What is asked of llama.cpp.
+    """A question to llama.cpp.
 
     Args:
         prompts: Ids, some of them longer than any window.
         texts: Prompts as text; none for a model without a tokenizer.
-        text: What the model wrote, of which every token has to be expected; empty for none.
+        text: Output of the model, with every token to be scored; empty for none.
     """
 
     prompts: list[list[int]]
@@ -190,7 +190,7 @@ def finished(command: list[str], environment: dict[str, str]) -> subprocess.Comp
 
 @torch.no_grad()
 def log_probabilities(model: ZooPreTrainedModel, texts: list[list[int]]) -> list[Tensor]:
-    """What a model expects after every token of texts.
+    """The model's predictions after every token of texts.
 
     Returns:
         By text. *Shape:* (seq_len, vocab_size)
@@ -212,10 +212,10 @@ def judge(
 
     Args:
         model: The original.
-        job: What was asked.
-        found: What llama.cpp computed.
+        job: The question.
+        found: Results of llama.cpp.
         source: Where the tokenizer is.
-        tolerance: How far log-probabilities may be from ours, beside the largest; infinite for rounded weights.
+        tolerance: Largest deviation of log-probabilities, relative to the largest; infinite for rounded weights.
 
     Returns:
         The difference of log-probabilities.

@@ -47,7 +47,7 @@ OTHER_TASKS: Mapping[str, Obstacle] = {
 
 @dataclass(frozen=True)
 class GgufPlan(TargetPlan):
-    """A plan that says which architecture of llama.cpp a model is.
+    """A plan with the model's architecture in llama.cpp.
 
     Args:
         architecture: The architecture; where there are obstacles, the nearest.

@@ -1,4 +1,4 @@
-"""Runs a GGUF file in llama.cpp, behind the `generate` of a model of transformers."""
+"""Runs a GGUF file in llama.cpp, with the `generate` of a model of transformers."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ EVERY = 1_000_000
 """More log-probabilities than there are, to ask for all."""
 
 FORCED = 1e4
-"""What is added to a token's logit so that it is taken; the probabilities that the server tells are without it."""
+"""Added to a token's logit to force it; the probabilities that the server reports are without it."""
 
 
 class Server:
@@ -73,21 +73,21 @@ class Server:
 
     def expected(self, ids: Sequence[int], most: int) -> dict[int, float]:
         """The largest log-probabilities after a prompt."""
-        # The server tells them of whole letters only, so it is made to take one.
+        # The server reports probabilities of whole characters only, so it is forced to take one.
         whole = [*ids[:1], *self.tokenize("a")][-1]  # without a tokenizer, every token has a name of whole letters
         forced = {"logit_bias": [[whole, FORCED]], "temperature": 0.0, "n_predict": 1}
         answer = self.complete(ids, n_probs=most, cache_prompt=True, ignore_eos=True, **forced)
         return {top["id"]: top["logprob"] for top in answer["completion_probabilities"][0]["top_logprobs"]}
 
     def log_probability(self, ids: Sequence[int], token: int) -> float:
-        """The log-probability of a token after others, whose keys and values stay where more are asked of one text."""
+        """Log-probability of a token after others; their keys and values are kept for further questions."""
         forced = {"logit_bias": [[token, FORCED]], "temperature": 0.0, "n_predict": 1}
         answer = self.complete(ids, n_probs=1, cache_prompt=True, ignore_eos=True, **forced)
         told = answer.get("completion_probabilities") or [{"id": None}]
         return float(told[0]["logprob"] if told[0]["id"] == token else self.expected(ids, EVERY)[token])
 
     def told(self, answer: dict[str, Any]) -> list[dict[str, Any]]:
-        """The steps of a completion of which probabilities were told, up to the first token that ends no letter."""
+        """Completion steps with log-probabilities, up to the first token that ends inside a UTF-8 character."""
         steps = zip(answer["tokens"], answer.get("completion_probabilities", ()), strict=False)
         return [step for token, step in takewhile(lambda pair: pair[0] == pair[1]["id"], steps)]
 
@@ -122,7 +122,7 @@ def measure(server: Server, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def main(path: str) -> None:
-    """Do what a request file says."""
+    """Run the jobs of a request file."""
     with open(path, encoding="utf-8") as file:
         jobs = json.load(file)["jobs"]
     for job in jobs:

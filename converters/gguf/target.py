@@ -70,7 +70,7 @@ class GgufTarget(EngineTarget):
         return GgufModel.open(folder)
 
     def output(self, model: ZooPreTrainedModel, plan: TargetPlan) -> str:
-        """What is compared."""
+        """Compared outputs."""
         return "log-probabilities"
 
 

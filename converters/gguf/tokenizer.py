@@ -1,4 +1,4 @@
-"""What a GGUF file says of the tokenizer: llama.cpp has code for a few kinds, and no other can be described to it."""
+"""The tokenizer in a GGUF file: llama.cpp has code for a few kinds, and no other can be described to it."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ KINDS = "byte-level BPE as GPT-2's or Llama 3's, and Unigram with Metaspace"
 
 @dataclass(frozen=True)
 class TokenizerMetadata:
-    """What the file says.
+    """Entries of the file about a tokenizer.
 
     Args:
         tokens: By id.
         types: By id, of llama.cpp's.
-        fields: What else there is, by what follows `add_` in the names of GGUFWriter's methods.
+        fields: Further entries, by what follows `add_` in the names of GGUFWriter's methods.
     """
 
     tokens: tuple[str, ...]
@@ -59,7 +59,7 @@ class TokenizerMetadata:
 
 
 def read_tokenizer(folder: Path | None, config: ZooConfig) -> TokenizerMetadata:
-    """Read what a file has to say of a tokenizer."""
+    """Make the entries for a tokenizer."""
     if folder is None or not (folder / TOKENIZER_FILE).is_file():
         return numbered(config)
     try:
@@ -184,7 +184,7 @@ def special_ids(config: ZooConfig) -> dict[str, int]:
 
 
 def numbered(config: ZooConfig) -> TokenizerMetadata:
-    """Name tokens by their numbers, for a model without a tokenizer, whose prompts are ids."""
+    """Name tokens by their numbers, for a model without a tokenizer, with ids as prompts."""
     tokens = tuple(f"<{number}>" for number in range(config.vocab_size))
     fields = {"tokenizer_model": "gpt2", "tokenizer_pre": GPT2, "token_merges": ["< 0"], "add_bos_token": False}
     return TokenizerMetadata(tokens, (NORMAL,) * len(tokens), {**fields, **special_ids(config)})

@@ -1,4 +1,4 @@
-"""What becomes of the weights of classes of transformers in llama.cpp's files."""
+"""Changes of the weights of classes of transformers for llama.cpp's files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Weights: TypeAlias = dict[str, Tensor]
 Change: TypeAlias = Callable[[Weights, ZooConfig], Weights]
 
 TRANSPOSED = (".c_attn.weight", ".c_proj.weight", ".c_fc.weight")
-"""What GPT-2's class stores with inputs before outputs."""
+"""Weights that GPT-2's class stores with inputs before outputs."""
 
 
 def interleaved(state: Weights, config: ZooConfig) -> Weights:
@@ -99,7 +99,7 @@ def delta_projections(state: Weights, config: ZooConfig) -> Weights:
 
 
 def own_name(name: str, tensor: str) -> str:
-    """What llama.cpp calls a tensor of a layer, where that ends with neither `weight` nor `bias`."""
+    """llama.cpp's names of tensors of a layer that end with neither `weight` nor `bias`."""
     return f"blk.{name.split('.')[2]}.{tensor}"
 
 

@@ -24,7 +24,7 @@ from .planning import GgufPlan
 from .tokenizer import TokenizerMetadata
 
 NARROWER = {"Q6_K": "Q8_0", "Q5_K": "Q5_1", "Q4_K": "Q5_0", "Q3_K": "IQ4_NL", "Q2_K": "IQ4_NL"}
-"""What llama.cpp's own tool takes for rows that 256 does not divide, of which K-quants are made: blocks of 32."""
+"""Replacements of K-quants, by llama.cpp's own tool, for rows that 256 does not divide: blocks of 32."""
 
 
 def quantize(data: Any, kind: Any) -> Any:
@@ -32,7 +32,7 @@ def quantize(data: Any, kind: Any) -> Any:
 
     Args:
         data: An array of float32. *Shape:* (..., row)
-        kind: A GGMLQuantizationType whose blocks divide a row.
+        kind: A GGMLQuantizationType with blocks that divide a row.
 
     Returns:
         Bytes. *Shape:* (..., bytes of a row)
@@ -148,7 +148,7 @@ def in_type(tensor: Tensor, name: str, dtype: str, gguf: Any) -> tuple[Any, Any]
 
 
 def file_type(dtype: str) -> str:
-    """What llama.cpp calls files whose matrices are stored in a type."""
+    """llama.cpp's name of files with matrices of a type."""
     if dtype == "f32":
         return "ALL_F32"
     # Of mixtures of K-quants, those that take one type nearly everywhere.

@@ -1,4 +1,4 @@
-"""What the zoo knows of a class of transformers."""
+"""Base class of native formats: a class of transformers as the zoo knows it."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ class UnknownNativeError(UnknownConverterError):
 
 
 class NativeFormat(ABC):
-    """A family of classes of transformers with one configuration: its settings and keys beside those of the zoo.
+    """A family of classes of transformers with one configuration: its settings and keys, and those of the zoo.
 
     Attributes:
-        name: What users call it, which is its model type.
+        name: Name for users, which is its model type.
         rank: Of several classes that fit equally well, that of the lowest rank is taken.
         model_types: Model types of transformers that are read in this format; the first is written.
         variant: The variant that its checkpoints become.
         stack: Which stacks its models have: "encoder", "decoder" or "encoder-decoder".
         classes: The class of transformers for every task.
-        prefix: What the names of a body's weights begin with when it stands under a head.
+        prefix: Prefix of a body's weights in a model with a head.
         computes_in_double: Whether its classes compute anything in float64.
-        reasons: What to say where a model has a setting that the class lacks, by field.
+        reasons: Phrases for settings of a model that the class lacks, by field.
     """
 
     name: ClassVar[str]
@@ -62,7 +62,7 @@ class NativeFormat(ABC):
 
         Args:
             config: The zoo's settings.
-            task: What the head is for.
+            task: Task of the head.
 
         Returns:
             Native keys on the left, the zoo's on the right, both as under a head.
@@ -74,7 +74,7 @@ class NativeFormat(ABC):
 
         Args:
             native: A configuration of transformers.
-            task: What the head is for.
+            task: Task of the head.
 
         Returns:
             Fields of [`ZooConfig`][] that differ from the variant's defaults, or might.
@@ -89,7 +89,7 @@ class NativeFormat(ABC):
 
         Args:
             config: Settings that fulfil `needs`.
-            task: What the head is for.
+            task: Task of the head.
 
         Returns:
             Fields of the native configuration.
@@ -101,18 +101,18 @@ class NativeFormat(ABC):
 
         Args:
             config: The settings of a model that might fit.
-            task: What its head is for.
+            task: Task of the head.
 
         Returns:
             Values by field; fields that are not named are free.
         """
 
     def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:
-        """Find what keeps a model from fitting, beside its settings.
+        """Find obstacles other than settings.
 
         Args:
             state: Its weights.
-            task: What its head is for.
+            task: Task of the head.
         """
         return []
 
@@ -120,7 +120,7 @@ class NativeFormat(ABC):
         """Native weights that are stored twice, or that the zoo has no use for.
 
         Args:
-            task: What the head is for.
+            task: Task of the head.
 
         Returns:
             Their names, as under a head.
@@ -128,12 +128,12 @@ class NativeFormat(ABC):
         return ()
 
     def read_weights(self, native: Any, state: State, task: str) -> State:
-        """Prepare native weights for the key map, and say where the model type is lost.
+        """Prepare native weights for the key map, after the model type is lost.
 
         Args:
             native: The native configuration.
             state: The weights, named as under a head.
-            task: What the head is for.
+            task: Task of the head.
 
         Returns:
             Those that the key map reads.
@@ -154,7 +154,7 @@ class NativeFormat(ABC):
         Args:
             config: The zoo's settings.
             state: The weights, named as under a head.
-            task: What the head is for.
+            task: Task of the head.
 
         Returns:
             Everything that the class loads.
@@ -162,12 +162,12 @@ class NativeFormat(ABC):
         return state
 
     def infer(self, native: Any, state: State, settings: dict[str, Any]) -> State:
-        """Find out settings that only the weights tell: computed position tables, tied embeddings.
+        """Find settings that only the weights show: computed position tables, tied embeddings.
 
         Args:
             native: The native configuration.
             state: The weights.
-            settings: What `read_config` returned; changed here.
+            settings: Result of `read_config`; changed here.
 
         Returns:
             The weights, without those that are computed.
@@ -179,7 +179,7 @@ class NativeFormat(ABC):
 
         Args:
             config: The zoo's settings.
-            task: What the head is for.
+            task: Task of the head.
 
         Returns:
             "logits", "last_hidden_state" or "hidden_states[-2]".
@@ -187,11 +187,11 @@ class NativeFormat(ABC):
         return "last_hidden_state" if task == Task.FEATURE_EXTRACTION else "logits"
 
     def notes(self, config: ZooConfig, task: str) -> list[str]:
-        """What users of an exported model should know.
+        """Remarks for users of an exported model.
 
         Args:
             config: The zoo's settings.
-            task: What the head is for.
+            task: Task of the head.
         """
         return []
 

@@ -1,4 +1,4 @@
-"""Which format and which task a class of transformers stands for."""
+"""Format and task of a class of transformers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ RELATED = {
     "qwen3_5": "convert its language model, which transformers.AutoModelForCausalLM loads by itself",
     "umt5": "every layer has relative positions of its own, where all layers of t5 share one table",
 }
-"""What keeps model types from being converted that are taken for one of those that are."""
+"""Reasons why model types that resemble convertible ones cannot be converted."""
 
 
 def format_of(native: PreTrainedConfig) -> NativeFormat:
@@ -80,7 +80,7 @@ def has_both_stacks(found: NativeFormat, class_name: str) -> bool:
 
 
 def task_of_architecture(found: NativeFormat, native: PreTrainedConfig, name: str) -> str:
-    """The task that a checkpoint says it is for."""
+    """The task of a checkpoint, by its configuration."""
     if not native.architectures:
         raise ConversionError(
             f"the configuration of {name} names no architecture, so its head is not known; give task= (on the command "

@@ -1,4 +1,4 @@
-"""What most native formats have in common."""
+"""Common settings, keys and helpers of most native formats."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ TABLE_POSITIONS = ("learned", "learned-unpadded")
 
 
 COUNTS_TOKENS = "Padding before the tokens takes no positions in this class, in the original it does."
-"""What to know of a class whose positions are "learned-unpadded", where the model's are not."""
+"""Note on a class with "learned-unpadded" positions, for a model with others."""
 
 
 NO_POOLER = "`pooler_output` means nothing: the model has no pooler."
-"""What to know of the body of a class that always has one."""
+"""Note on the body of a class that always has one."""
 
 
 def plain_needs(task: str) -> dict[str, Any]:
-    """What the plain Transformer of most classes has; formats change and add to it."""
+    """Settings of the plain Transformer of most classes; formats change and add to it."""
     needs: dict[str, Any] = {
         "feed_forward": "mlp",
         "mlp_inner_norm": False,
@@ -79,7 +79,7 @@ def labels_out(config: ZooConfig, task: str) -> dict[str, Any]:
 
 
 def tokens(config: Any, *, decoder_start: bool = False) -> dict[str, Any]:
-    """The special ids of a configuration, whose names are the same on both sides."""
+    """The special ids of a configuration, with equal names on both sides."""
     names = ["pad_token_id", "bos_token_id", "eos_token_id"]
     names += ["decoder_start_token_id"] if decoder_start else []
     return {name: getattr(config, name, None) for name in names}
@@ -98,7 +98,7 @@ def absorbs_bias(config: ZooConfig, classifier: Tensor) -> bool:
         classifier: *Shape:* (num_labels, hidden_size)
 
     Returns:
-        True for a layer norm at the end, and a classifier whose rows are independent.
+        True for a layer norm at the end, and a classifier with independent rows.
     """
     ends_with_norm = config.final_norm or config.norm_placement == "post"
     independent = int(torch.linalg.matrix_rank(classifier.double())) == classifier.shape[0]
@@ -116,7 +116,7 @@ def without_classifier_bias(state: State, norm_bias: str) -> State:
 
 
 def decoder_obstacles(config: ZooConfig, state: State, task: str) -> list[str]:
-    """What keeps a decoder's head from being one of transformers', whose sequence classifiers have no bias."""
+    """Obstacles for a decoder's head in transformers, where sequence classifiers have no bias."""
     found = [] if config.stack == "decoder" else [f"it is {a_stack(config)}, this is a decoder"]
     if task == Task.SEQUENCE_CLASSIFICATION:
         bias = state.get("classifier.bias")

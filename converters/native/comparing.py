@@ -29,7 +29,7 @@ LENGTH = 24
 """Tokens of the longest row, where the position table has as many."""
 
 SIDES = ("without padding", "padded on the right", "padded on the left")
-"""What the rows of the batch are."""
+"""Kinds of rows of the batch."""
 
 LARGEST_PIECE = 2**24
 """How many weights of one layer are converted to another type at a time."""
@@ -80,7 +80,7 @@ class ComputeIn(TorchFunctionMode):
 
 @dataclass(frozen=True)
 class Observation:
-    """What a native model computes.
+    """Outputs of a native model.
 
     Args:
         name: Its class.
@@ -106,7 +106,7 @@ def observe(native: PreTrainedModel, config: ZooConfig, task: str, output: str) 
             compute(native, {name: tensor[:1, :1] for name, tensor in inputs.items()}, config, output)
         values = compute(native, inputs, config, output)
         if task == Task.SEQUENCE_CLASSIFICATION and config.classifier_pooling == "cls":
-            # The native heads read the first position, padding if that stands there; the zoo's the first token.
+            # The native heads read the first position, even if it is padding; the zoo's the first token.
             values[-1:] = compute(native, only_tokens(inputs, config), config, output)
         elif (
             config.mixer == "short-conv" and option(config, MIXERS.get(config.mixer), "conv_bias") and values.ndim == 3
@@ -238,7 +238,7 @@ LARGEST = 2e10
 
 @dataclass(frozen=True)
 class Growth:
-    """What a native model computes while a text grows.
+    """Outputs of a native model while a text grows.
 
     Args:
         inputs: The whole text, and what encoders read. *Shape:* (1, length), (1, source_len)

@@ -1,4 +1,4 @@
-"""Native formats as tables: which native field and which native weight stands for which of the zoo's."""
+"""Native formats as tables: fields and weights of a class, and those of the zoo."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class Field:
-    """A native field beside one of the zoo's, where it is more than another name.
+    """A native field and the zoo's, where it is more than another name.
 
     Args:
         name: The native field.
         read: Makes the zoo's value of the native configuration, by default the field's value.
         write: Makes the native value of the zoo's configuration, by default the zoo's value.
-        has: What the class can have, as in [`Needs`][]; any value if not given.
+        has: Values that the class can have, as in [`Needs`][]; any value if not given.
     """
 
     name: str
@@ -88,14 +88,14 @@ def pairs(keys: Keys, zoo_prefix: str, native_prefix: str, config: ZooConfig) ->
 
 
 class DeclaredFormat(NativeFormat):
-    """A native format that is all tables. What its classes are called is known from its model type.
+    """A native format that is all tables. The names of its classes follow from its model type.
 
     Attributes:
         fields: Native fields by the zoo's.
-        always: What the class always has where that differs from [`plain_needs`][], as in [`Needs`][].
-        only: Native fields beside the only value that can be converted.
-        follows: Native fields that follow from the zoo's settings, and say nothing new on the way in.
-        layers: Where the layers stand, `{n}` for a layer's number.
+        always: Settings of the class that differ from [`plain_needs`][], as in [`Needs`][].
+        only: Native fields with the only value that can be converted.
+        follows: Native fields that follow from the zoo's settings, and are not read on the way in.
+        layers: Prefix of the layers, with `{n}` for a layer's number.
         body: The keys outside of the layers, the zoo's after `model.`.
         layer: The keys in a layer.
         parameters: The keys of parameters in a layer that are neither weights nor biases of a module.
@@ -153,7 +153,7 @@ class DeclaredFormat(NativeFormat):
         return self.has(task)
 
     def has(self, task: str) -> dict[str, Any]:
-        """What settings the class has, whatever the model's are."""
+        """Settings of the class, for any model."""
         has = {**plain_needs(task), **self.always}
         for name, field in self.fields.items():
             if isinstance(field, Field) and field.has is not None:

@@ -1,4 +1,4 @@
-"""What the tables of decoders have in common: heads, rotary positions, windows."""
+"""Common tables of decoders: heads, rotary positions, windows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HEADS: Mapping[str, Keys] = {
 """Heads of most decoders."""
 
 PROJECTIONS = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
-"""What many classes store as one weight, by [`split_groups`][] or [`split`][]."""
+"""Weights that many classes store as one, by [`split_groups`][] or [`split`][]."""
 
 GPT2_HEADS: Mapping[str, Keys] = {**HEADS, "token-classification": {"classifier": "classifier"}}
 """The same where the classifier of tokens has another name, as GPT-2's."""
@@ -34,7 +34,7 @@ HEAD_DIM = Field(
 
 
 def whole_heads(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Read the rotary settings of a class that rotates heads as a whole, whatever a default scheme says."""
+    """Read the rotary settings of a class that rotates heads as a whole, for any default scheme."""
     rope = dict(given)
     if rope.get("rope_type", "default") == "default" or rope.get("partial_rotary_factor") == 1.0:
         rope.pop("partial_rotary_factor", None)
@@ -130,7 +130,7 @@ NOPE_BY_LAYER = Field(
     lambda config: config.types_of_layers(),
     has=lambda config: whole_text(config.types_of_layers()),
 )
-"""`nope_layers` of a class whose layers without a window have no positions."""
+"""`nope_layers` of a class without positions in layers without a window."""
 
 CLASSIFIER_DROPOUT = Field(
     "classifier_dropout",
@@ -139,14 +139,14 @@ CLASSIFIER_DROPOUT = Field(
 
 
 class DecoderFormat(DeclaredFormat):
-    """A decoder that is all tables: pre-norm with a final norm, unless the table says something else."""
+    """A decoder that is all tables: pre-norm with a final norm by default."""
 
     stack = "decoder"
     heads = HEADS
     reasons: ClassVar[Mapping[str, str]] = {"lm_head_bias": "its output projection has no bias"}
 
     def has(self, task: str) -> dict[str, Any]:
-        """What settings the class has. Arguments as in the base class."""
+        """Settings of the class. Arguments as in the base class."""
         has = {"norm_placement": "pre", "final_norm": True, **super().has(task)}
         if task == Task.CAUSAL_LM:
             has.setdefault("lm_head_bias", False)
@@ -167,7 +167,7 @@ class DecoderFormat(DeclaredFormat):
         return found
 
     def rotary_obstacles(self, config: ZooConfig) -> list[str]:
-        """What the class cannot rotate."""
+        """Rotary settings that the class cannot express."""
         if getattr(config, "rope_parameters", None) is None:
             return []
         if all(rope.get("partial_rotary_factor", 1.0) == 1.0 for rope in rope_tables(config.rope_parameters)):

@@ -1,4 +1,4 @@
-"""What native encoder-decoders that share BART's code have in common."""
+"""Common settings and keys of native encoder-decoders that share BART's code."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ SAME_TABLE = 2e-4
 
 
 class BartLike(DeclaredFormat):
-    """What the family has in common.
+    """Base of the family.
 
     Attributes:
-        placement: Where norms stand.
+        placement: Placement of norms.
         sinusoidal: Whether its position table is computed at first; what is stored counts.
         offset: Rows at the beginning of the position table that are never read.
         embedding_norm: Whether there is a norm on the embeddings.
@@ -83,7 +83,7 @@ class BartLike(DeclaredFormat):
         }
 
     def has(self, task: str) -> dict[str, Any]:
-        """What settings the class has. Arguments as in the base class."""
+        """Settings of the class. Arguments as in the base class."""
         has = super().has(task) | {
             "norm_placement": self.placement,
             "final_norm": self.placement == "pre",

@@ -1,4 +1,4 @@
-"""What the tables of encoders have in common: settings and heads."""
+"""Common tables of encoders: settings and heads."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ TWO_LAYERS = {"pooler.dense": "classifier.dense", "classifier": "classifier.out_
 
 
 class EncoderFormat(DeclaredFormat):
-    """An encoder that is all tables: post-norm with BERT's heads, unless the table says something else.
+    """An encoder that is all tables: post-norm with BERT's heads by default.
 
     Attributes:
         pooler_act: The activation between pooling and classifier.
@@ -60,7 +60,7 @@ class EncoderFormat(DeclaredFormat):
     mlm_transform: ClassVar[bool] = True
 
     def has(self, task: str) -> dict[str, Any]:
-        """What settings the class has. Arguments as in the base class."""
+        """Settings of the class. Arguments as in the base class."""
         has = super().has(task)
         if task == Task.MASKED_LM:
             has |= {"lm_head_transform": self.mlm_transform, "lm_head_bias": True}

@@ -1,4 +1,4 @@
-"""What classes have of fairseq: keys of their layers, and sinusoidal positions, which are read as tables."""
+"""Keys of layers and sinusoidal positions of classes that come from fairseq; positions are read as tables."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def fairseq_table(rows: int, width: int, first: int, padding: int | None) -> Ten
         rows: How many positions.
         width: The hidden size.
         first: The number of the first position.
-        padding: The number whose row is zero, as the id of padding once counted as a position.
+        padding: The number of the row of zeros, as the id of padding once counted as a position.
 
     Returns:
         *Shape:* (rows, width)
@@ -38,7 +38,7 @@ def fairseq_table(rows: int, width: int, first: int, padding: int | None) -> Ten
 
 
 def table_obstacles(state: State, first: int, padding: int | None) -> list[str]:
-    """What keeps a model's positions from being these."""
+    """Obstacles for a model with other positions than these."""
     tables = [value for name, value in state.items() if name.endswith("position.weight")]
     same = tables and all(
         (table.float() - fairseq_table(table.shape[0], table.shape[1], first, padding).to(table.device)).abs().max()

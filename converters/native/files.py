@@ -94,7 +94,7 @@ def member(folder: Path, name: str, index: Path) -> Path:
 
 
 def require_inside(path: Path, folder: Path) -> Path:
-    """Refuse links that lead out of a folder, but for those of the Hub's cache, whose snapshots link to blobs."""
+    """Refuse links that lead out of a folder, except those of snapshots in the Hub's cache, which link to blobs."""
     real, home = path.resolve(), folder.resolve()
     allowed = [home]
     if home.parent.name == "snapshots":

@@ -137,7 +137,7 @@ def with_head(source: PreTrainedModel, found: NativeFormat, task: str | None) ->
         if task is None:
             raise
     task = task or str(own)
-    # Casting a model to 16 bits rounds what it has computed (rotary frequencies); a loaded one computes that anew.
+    # Casting a model to 16 bits rounds computed buffers (rotary frequencies); a loaded one computes them again.
     is_rounded = source.dtype in (torch.bfloat16, torch.float16)
     if task == own and not is_rounded:
         return source, task
@@ -146,7 +146,7 @@ def with_head(source: PreTrainedModel, found: NativeFormat, task: str | None) ->
 
 
 def require_origin(origin: str | None, found: NativeFormat, name: str) -> None:
-    """Refuse a checkpoint that is in another format than was said."""
+    """Refuse a checkpoint in another format than the given one."""
     if origin is not None and origin != found.name:
         raise ConversionError(f"origin={origin!r} was given, but {name} is {found.name}")
 
@@ -160,7 +160,7 @@ def describe(
         found: The native format.
         native: The native configuration.
         tensors: The native weights, named as under a head.
-        task: What the head is for.
+        task: Task of the head.
 
     Returns:
         The zoo's settings, and those native weights that its model needs.

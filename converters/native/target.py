@@ -24,7 +24,7 @@ class NativeTarget(Target):
     """A checkpoint of one of transformers' own classes.
 
     Args:
-        native: What the zoo knows of the class.
+        native: The class's format.
     """
 
     summary = "a checkpoint of transformers' own class: no zoo, no remote code"

@@ -69,7 +69,7 @@ def set_longest(file: Path, positions: int) -> None:
 
 
 def names_its_class(folder: Path) -> bool:
-    """Whether a tokenizer's own files say how to load it; if not, the model type beside them does."""
+    """Whether a tokenizer's own files define how to load it; if not, the model type does."""
     config = folder / TOKENIZER_CONFIG
     if not ((folder / TOKENIZER_FILE).is_file() and config.is_file()):
         return False

@@ -267,7 +267,7 @@ class GraphForConditionalGeneration(GraphModel, GenerationMixin):
 
 
 class GraphEncoder:
-    """What generation asks for the encoder's output.
+    """Generation's access to the encoder's output.
 
     Args:
         model: The whole model.

@@ -42,8 +42,8 @@ class Whole(nn.Module):
     """A model without a cache.
 
     Args:
-        output: What it returns: "logits" or "last_hidden_state".
-        third: What it reads beside ids and mask: "decoder_input_ids" or "token_type_ids".
+        output: Its output: "logits" or "last_hidden_state".
+        third: Its input after ids and mask: "decoder_input_ids" or "token_type_ids".
     """
 
     def __init__(self, model: ZooPreTrainedModel, output: str, third: str = "") -> None:

@@ -48,7 +48,7 @@ def write_graph(graph: Graph, folder: Path, variant: str) -> None:
     try:
         with warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")
-            # Which tells that torchvision, which no graph of ours needs, is not installed.
+            # It reports that torchvision is not installed, which no graph of ours needs.
             logging.getLogger("torch.onnx").setLevel(logging.ERROR)
             program = torch.onnx.export(
                 graph.module,

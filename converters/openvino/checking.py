@@ -22,7 +22,7 @@ Call = tuple[str, dict[str, Tensor], dict[str, Tensor]]
 
 
 class Recorded(Session):
-    """A graph whose runs are added to a list."""
+    """A graph that appends its runs to a list."""
 
     def __init__(self, name: str, session: Session, calls: list[Call]) -> None:
         self.name, self.session, self.calls = name, session, calls

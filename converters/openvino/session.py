@@ -38,7 +38,7 @@ class EngineCache(Cache):
     """Keys and values that stay in the engine.
 
     Args:
-        request: The inference request whose variables hold them.
+        request: The inference request with variables that hold them.
         rows: Number of sequences.
     """
 
@@ -63,7 +63,7 @@ class EngineCache(Cache):
     reorder_cache = batch_select_indices
 
     def batch_repeat_interleave(self, repeats: int) -> None:
-        """Go on from every sequence so many times."""
+        """Repeat every sequence `times` times."""
         self.order = self.order.repeat_interleave(repeats)
 
     def crop(self, tokens_to_remove: int) -> None:

@@ -1,4 +1,4 @@
-"""What graphs of OpenVINO get beside the arithmetic: a cache inside, options of compiling, and checks of rows."""
+"""Additions to graphs of OpenVINO: a cache inside, options of compiling, and checks of rows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from ..onnx.session import PAST, PRESENT, is_cached
 
 ORDER = "beam_idx"
-"""The input that says which sequence each one goes on from, as Optimum Intel and OpenVINO GenAI call it."""
+"""The input with the sequence that each one continues, as Optimum Intel and OpenVINO GenAI name it."""
 
 
 def keep_cache(graph: Any) -> None:

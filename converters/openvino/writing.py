@@ -57,16 +57,16 @@ def rounded(graph: Any) -> Any:
     import nncf
 
     nncf.set_log_level(logging.ERROR)
-    with contextlib.redirect_stdout(sys.stderr):  # where its progress bar harms nobody
+    with contextlib.redirect_stdout(sys.stderr):  # for its progress bar
         return nncf.compress_weights(graph)
 
 
 def save(graph: Any, path: Path, *, half: bool = False) -> None:
-    """Write a graph, and its weights beside it."""
+    """Write a graph and its weights."""
     import openvino
 
     try:
         openvino.save_model(graph, str(path), compress_to_fp16=half)
     except RuntimeError as error:
-        # It says no more than that its stream failed.
+        # Its message has only the failure of its stream.
         raise UnwritableError(f"{path} cannot be written; is the disk full? ({error})") from error

@@ -8,7 +8,7 @@ from ..transforms import Tensors, Transform, join
 
 
 def one_of(aliases: int) -> Transform:
-    """Take the one tensor that stands under several keys."""
+    """Take the one tensor that several keys hold."""
     return Transform("unite", agree, lambda tensors: tensors * aliases)
 
 
@@ -22,7 +22,7 @@ def agree(tensors: Tensors) -> Tensors:
 
 
 def join_aliases(heads: int, aliases: int) -> Transform:
-    """Concatenate heads, each of which stands under several keys."""
+    """Concatenate heads that several keys hold each."""
     joined, one = join(heads), one_of(aliases)
     return Transform(
         "join",

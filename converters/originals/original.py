@@ -1,4 +1,4 @@
-"""What the converters of the five documents have in common."""
+"""Base of the converters of the five documents."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NOT_COMPUTED = {"use_cache", "initializer", "initializer_range", "quirks", "prov
 
 @dataclass(frozen=True)
 class Layout:
-    """What the keys and shapes of a checkpoint say.
+    """Sizes that follow from the keys and shapes of a checkpoint.
 
     Args:
         model_class: The class of the zoo that computes the same.
@@ -44,7 +44,7 @@ class Original(Converter):
 
     Attributes:
         signatures: Keys of which each belongs to one of the document's modules, and to no other format.
-        unsaid: Fields that no state_dict says, and what the document calls them.
+        unsaid: Fields that no state_dict holds, and their names in the document.
         free: Further fields in which two models of the document may differ.
     """
 
@@ -54,16 +54,16 @@ class Original(Converter):
     free: tuple[str, ...] = ()
 
     def recognises(self, keys: Collection[str]) -> bool:
-        """Tell whether one of the signatures is among the keys. Arguments as in the base class."""
+        """Whether one of the signatures is among the keys. Arguments as in the base class."""
         return any(signature in keys for signature in self.signatures)
 
     @abstractmethod
     def layout(self, tensors: Mapping[str, Tensor]) -> Layout:
-        """Infer what keys and shapes say."""
+        """Infer fields from keys and shapes."""
 
     @abstractmethod
     def ask(self, module: Any) -> dict[str, Any]:
-        """Ask a live module what its state_dict does not say."""
+        """Read fields of a live module that its state_dict does not hold."""
 
     @abstractmethod
     def key_map(self, model_class: type[ZooPreTrainedModel], config: ZooConfig) -> KeyMap:
@@ -88,7 +88,7 @@ class Original(Converter):
         return Plan(layout.model_class, config, self.key_map(layout.model_class, config))
 
     def needed(self, layout: Layout) -> dict[str, str]:
-        """What has to be known beside a checkpoint of this layout."""
+        """Fields that a checkpoint of this layout does not hold."""
         return dict(self.unsaid)
 
     def _ask(self, module: nn.Module | None) -> dict[str, Any]:

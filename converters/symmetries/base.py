@@ -1,4 +1,4 @@
-"""What a symmetry is, and how it picks the weights that it changes."""
+"""Base class of symmetries (reparametrisations that keep the function), with the selection of weights."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ State = dict[str, Tensor]
 """Weights by name."""
 
 LM_TASKS = frozenset({Task.CAUSAL_LM, Task.MASKED_LM, Task.SEQ2SEQ_LM})
-"""Tasks whose head is an output projection."""
+"""Tasks with an output projection as their head."""
 
 QUERY_KEY_VALUE = r"\.(self_attn|cross_attn)\.[qkv]_proj\.weight$"
 QUERY = r"\.(self_attn|cross_attn)\.q_proj\.(weight|bias)$"
@@ -36,7 +36,7 @@ class Symmetry(ABC):
     """A change of one setting that a change of weights makes up for.
 
     Attributes:
-        name: What reports call it.
+        name: Name in reports.
         field: The setting that it changes.
         rank: Settings are changed in this order, as some symmetries rely on what others have done.
         summary: One line for reports.
@@ -57,7 +57,7 @@ class Symmetry(ABC):
 
         Args:
             wanted: The value that `field` shall have.
-            task: What must stay the same: the head's output, or the last hidden states.
+            task: Output that must stay the same: the head's, or the last hidden states.
 
         Returns:
             Every setting that changes, or None where this symmetry does not lead there.
@@ -106,20 +106,20 @@ def symmetry(cls: type[Symmetry]) -> type[Symmetry]:
 
 
 def change(state: State, patterns: str | Iterable[str], function: Callable[[Tensor], Tensor]) -> State:
-    """Change the weights whose names fit, leave the others."""
+    """Change the weights with matching names, leave the others."""
     joined = re.compile("|".join([patterns] if isinstance(patterns, str) else patterns))
     return {name: function(tensor) if joined.search(name) else tensor for name, tensor in state.items()}
 
 
 def layer_readers(cross: bool = True) -> list[str]:
-    """The weights in layers whose columns stand for the channels of the residual stream."""
+    """The weights in layers with columns for the channels of the residual stream."""
     if cross:
         return [QUERY_KEY_VALUE, FEED_FORWARD_IN]
     return [r"\.self_attn\.[qkv]_proj\.weight$", r"\.cross_attn\.q_proj\.weight$", FEED_FORWARD_IN]
 
 
 def head_readers(config: ZooConfig) -> list[str]:
-    """The weights after the last layer whose columns stand for the channels of the residual stream."""
+    """The weights after the last layer with columns for the channels of the residual stream."""
     output = r"^transform\.dense\.weight$" if config.lm_head_transform else r"^lm_head\.weight$"
     classifier = r"^classifier\.weight$" if config.classifier_pooler_act is None else r"^pooler\.dense\.weight$"
     return [output, classifier]
@@ -133,7 +133,7 @@ def stacks(config: ZooConfig) -> Mapping[str, ZooConfig]:
 
 
 def stack_of(name: str, config: ZooConfig) -> ZooConfig:
-    """The configuration of the stack that a weight stands in."""
+    """The configuration of a weight's stack."""
     if config.stack == "encoder-decoder" and name.startswith("model.decoder."):
         return config.decoder_config()
     return config

@@ -34,7 +34,7 @@ COMPUTED_TABLES = ("sinusoidal", "sinusoidal-halves")
 """Positions that are added to embeddings and cannot be scaled, as nothing of them is stored."""
 
 SCALE_FREE_NORMS = ("layernorm", "rmsnorm")
-"""Norms whose output does not depend on the scale of their input, but for their epsilon."""
+"""Norms with an output that does not depend on the scale of the input, but for their epsilon."""
 
 
 @symmetry
@@ -110,7 +110,7 @@ class FoldResidualScale(Symmetry):
     summary = "learned scales on the branches folded into the projections before them"
 
     def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
-        """From any to none, unless a norm stands between projection and scale."""
+        """From any to none, unless there is a norm between projection and scale."""
         between = config.norm_placement in ("sandwich", "res-post") or config.parallel_residual
         return {"residual_scaling": None} if wanted is None and not between else None
 

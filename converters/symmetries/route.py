@@ -13,7 +13,7 @@ from .base import LM_TASKS, SYMMETRIES, State, Step, Symmetry, settled, stacks
 from .structure import UntieOutput
 
 Needs = Mapping[str, Any]
-"""What a class has, by field: a value, a tuple of values (the preferred first), or a function that gives either."""
+"""Settings of a class by field: a value, a tuple of values (the preferred first), or a function that gives either."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Route:
     Args:
         steps: Symmetries, in the order in which they apply.
         config: The settings at the end.
-        obstacles: What no symmetry changes, a phrase each; the route is open where there are none.
+        obstacles: Differences that no symmetry removes, a phrase each; the route is open without any.
     """
 
     steps: tuple[Step, ...]
@@ -42,9 +42,9 @@ def find_route(config: ZooConfig, needs: Needs, task: str, reasons: Mapping[str,
 
     Args:
         config: The model's settings.
-        needs: What the class has.
-        task: What must stay the same: the head's output, or the last hidden states.
-        reasons: What to say where a field cannot be changed, instead of the usual phrase.
+        needs: Settings of the class.
+        task: Output that must stay the same: the head's, or the last hidden states.
+        reasons: Phrases for fields that cannot be changed, instead of the usual one.
 
     Returns:
         The route, open or not.

@@ -56,7 +56,7 @@ class SettingOnly(Symmetry):
 
 @symmetry
 class UntieOutput(SettingOnly):
-    """Store the output projection beside the embedding that it was."""
+    """Store the output projection as a weight of its own instead of the embedding."""
 
     name = "untie-output"
     field = "tie_word_embeddings"

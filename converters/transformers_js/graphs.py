@@ -29,7 +29,7 @@ LENGTH_AXIS = 2
 
 
 class DecodeWhole(Decode):
-    """The decoder where no target position is padding, of which transformers.js says nothing.
+    """The decoder for targets without padding, which transformers.js does not mask.
 
     Args:
         model: An encoder-decoder for seq2seq-lm.
@@ -100,7 +100,7 @@ def merge(memory: ModelProto, decoder: ModelProto) -> ModelProto:
         decoder: Takes them under the names that they have there.
 
     Returns:
-        The decoder with an input that says whether it is given a cache, and those keys and values among the rest of it.
+        The decoder with an input that switches the cache on, and those keys and values among the rest of it.
     """
     from onnx import TensorProto, checker, compose, helper
 
@@ -129,7 +129,7 @@ def merge(memory: ModelProto, decoder: ModelProto) -> ModelProto:
 
 
 SOURCE = "encoder_sequence_length"
-"""What the axis of source positions is called."""
+"""Name of the axis of source positions."""
 
 
 def renamed(value: ValueInfoProto, name: str, length: str) -> Any:

@@ -1,4 +1,4 @@
-"""A page that runs an exported model in a browser, with everything that it needs beside it."""
+"""A page that runs an exported model in a browser, with all files that it needs."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from ..weights import longest, task_of
 NODE_MODULES = "node_modules"
 
 RUNTIME = "runtime"
-"""The folder of transformers.js beside the page."""
+"""The page's folder of transformers.js."""
 
 PACKAGES = {
     "@huggingface/transformers": ("dist/transformers.min.js", "LICENSE"),
     "onnxruntime-web": ("dist/ort-wasm-simd-threaded.asyncify.mjs", "dist/ort-wasm-simd-threaded.asyncify.wasm"),
 }
-"""What is taken of each package of npm."""
+"""Files of each package of npm."""
 
 OLDEST, NEXT = (4, 3), (5,)
 """Versions of transformers.js that pages are written for: from the first, up to the second."""
@@ -52,7 +52,7 @@ def find_runtime() -> Path:
 
 
 def about(package: Path) -> Any:
-    """What a package of npm says of itself."""
+    """A package's own package.json."""
     return read_json(package / "package.json")
 
 

@@ -1,4 +1,4 @@
-"""Which tokenizers transformers.js has code for: it reads `tokenizer.json`, and has most of what can stand there."""
+"""Tokenizers that transformers.js has code for: it reads `tokenizer.json`, and supports most of its contents."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def fold_token_type(skipped_rows: int) -> Transform:
 
 
 class BertLike(EncoderFormat):
-    """What the family has in common.
+    """Base of the family.
 
     Attributes:
         roberta_heads: Whether heads are named, and positions counted, as RoBERTa does.
@@ -84,7 +84,7 @@ class BertLike(EncoderFormat):
         return {**self.body, "position.weight": moved, "token_types.weight": types}
 
     def has(self, task: str) -> dict[str, Any]:
-        """What settings the class has. Arguments as in the base class."""
+        """Settings of the class. Arguments as in the base class."""
         own: dict[str, Any] = {"position": TABLE_POSITIONS} if self.roberta_heads else {}
         own |= {"hidden_act": ROBERTA_HEAD_ACT} if self.roberta_heads and task == Task.MASKED_LM else {}
         return super().has(task) | own
@@ -135,7 +135,7 @@ class BertLike(EncoderFormat):
         return state
 
     def notes(self, config: ZooConfig, task: str) -> list[str]:
-        """What users of an exported model should know. Arguments as in the base class."""
+        """Remarks for users of an exported model. Arguments as in the base class."""
         found = []
         if self.roberta_heads:
             found.append("Positions are counted from the ids: a token equal to pad_token_id takes none.")
@@ -196,7 +196,7 @@ class Ernie(BertLike):
 
 
 class RobertaLike(BertLike):
-    """What RoBERTa's kin has in common."""
+    """Base of RoBERTa and its relatives."""
 
     heads = ROBERTA_HEADS
     roberta_heads = True

@@ -1,4 +1,4 @@
-"""BLOOM and MPT: decoders whose only positions are ALiBi."""
+"""BLOOM and MPT: decoders with ALiBi as their only positions."""
 
 from __future__ import annotations
 

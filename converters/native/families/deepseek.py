@@ -1,4 +1,4 @@
-"""DeepSeek-V3: attention that caches latent vectors, and experts that sigmoids choose behind a few dense layers."""
+"""DeepSeek-V3: attention that caches latent vectors, and experts chosen by sigmoids after a few dense layers."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ SIGMOID_REASONS = {
 }
 WIDTHS = ("kv_lora_rank", "qk_nope_head_dim", "v_head_dim")
 LATENT_NORM_EPS = 1e-6
-"""Of the norms on latent vectors, whatever the configuration says."""
+"""Epsilon of the norms on latent vectors, for any configuration."""
 
 
 class SigmoidLike(ExpertsLike):
-    """What classes have in common whose experts sigmoids choose, and which have a shared one unless they say so."""
+    """Base of classes with experts chosen by sigmoids, and a shared expert by default."""
 
     always = {**ExpertsLike.always, "feed_forward": "moe-sigmoid"}
     only_options = {}
@@ -94,7 +94,7 @@ def latent_norm(native: Any) -> float | None:
 
 
 def rotation(native: Any) -> dict[str, Any]:
-    """Read the rotary settings of keys whose rotated part is rotated as a whole."""
+    """Read the rotary settings of keys with a part that is rotated as a whole."""
     rope = whole_heads(native.rope_parameters)
     if "partial_rotary_factor" in rope:
         given = f"partial_rotary_factor={rope['partial_rotary_factor']} is set with {rope['rope_type']!r} wavelengths"
@@ -103,7 +103,7 @@ def rotation(native: Any) -> dict[str, Any]:
 
 
 def attention_scale(config: Any) -> float | str:
-    """What scores are divided by: the root of the heads' width, less where wavelengths are stretched by YaRN."""
+    """Divisor of the scores: the root of the heads' width, less where wavelengths are stretched by YaRN."""
     rope = getattr(config, "rope_parameters", None) or {}
     stretched = rope.get("rope_type", "default") != "default" and rope.get("mscale_all_dim")
     if not stretched or rope["factor"] <= 1:
@@ -187,7 +187,7 @@ class Glm4MoeLite(DeepseekV3):
 
 
 class LatentLike(DeepseekV3):
-    """What classes with latent attention and without experts have in common."""
+    """Base of classes with latent attention and without experts."""
 
     variant = "llama-style"
     fields = without(DeepseekV3.fields, *SIGMOID_ROUTING)

@@ -1,4 +1,4 @@
-"""Decoders whose feed-forward networks are mixtures of experts that a softmax chooses: Mixtral, Qwen3-MoE, gpt-oss."""
+"""Decoders with mixtures of experts that a softmax chooses: Mixtral, Qwen3-MoE, gpt-oss."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ LOCAL_EXPERTS: Mapping[str, Field] = {
     "num_experts": setting("num_experts", "num_local_experts"),
     "intermediate_size": Field("intermediate_size", write=inner_size),
 }
-"""Experts whose width is the feed-forward networks' own setting."""
+"""Experts with the feed-forward networks' own setting as width."""
 
 
 def leading_dense_layers(native: Any) -> int:
@@ -70,10 +70,10 @@ def kinds_of_networks(config: ZooConfig) -> list[str]:
 
 
 class ExpertsLike(LlamaLike):
-    """What they have in common.
+    """Base of these classes.
 
     Attributes:
-        only_options: Settings of the feed-forward part beside the only value that the class has.
+        only_options: Settings of the feed-forward part with the only value that the class has.
     """
 
     only_options: ClassVar[Mapping[str, Any]] = {"first_k_dense_replace": 0}

@@ -19,7 +19,7 @@ READERS = ("self_attention.query_key_value", "mlp.dense_h_to_4h")
 
 
 def key_heads(native: Any) -> int:
-    """The number of key and value heads, which three settings tell."""
+    """The number of key and value heads, by three settings."""
     if native.new_decoder_architecture or not native.multi_query:
         return int(native.num_kv_heads)
     return 1

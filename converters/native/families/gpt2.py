@@ -24,7 +24,7 @@ JOINED = {
 
 @native_format
 class Gpt2(DecoderFormat):
-    """GPT-2 (Radford et al. 2019), whose linear layers are stored transposed and whose three projections are one."""
+    """GPT-2 (Radford et al. 2019), with linear layers stored transposed and three projections in one."""
 
     name = "gpt2"
     rank = 50

@@ -20,7 +20,7 @@ FEED_FORWARD: Keys = {"mlp.up_proj": "mlp.dense_h_to_4h", "mlp.down_proj": "mlp.
 
 
 class ParallelOrNot(DecoderFormat):
-    """A decoder whose sublayers are parallel behind one norm, or not: its `layer` leaves the norms out."""
+    """A decoder with sublayers that are parallel after one norm, or not: its `layer` leaves the norms out."""
 
     def keys_of_layer(self, config: ZooConfig) -> Keys:
         """One norm where the sublayers are parallel. Arguments as in the base class."""

@@ -1,4 +1,4 @@
-"""GPT-J and CodeGen: sublayers in parallel behind one norm, interleaved rotary positions."""
+"""GPT-J and CodeGen: sublayers in parallel after one norm, interleaved rotary positions."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from .experts import LOCAL_EXPERTS, NORMALISED, ExpertsLike
 from .llama import ATTENTION, PRE_NORMS, SAME_OUT_BIAS, Llama, LlamaLike
 
 ON_THE_STREAM = ("o_proj.weight", "o_proj.bias", "down_proj.weight", "down_proj.bias", "experts.down_proj")
-"""What the names of weights end with that write onto the residual stream, where no norm stands behind them."""
+"""Suffixes of weights that write onto the residual stream, with no norm after them."""
 
 
 def logit_scale(native: Any) -> float:
@@ -45,7 +45,7 @@ def multiplied(state: State, native: Any, embedding: float, residual: float) -> 
 
 
 class Multiplied(Llama):
-    """What these classes have in common."""
+    """Base of these classes."""
 
     fields = {
         **Llama.fields,

@@ -25,7 +25,7 @@ SIZES = ("linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim"
 
 
 def by_layer(kind: str, mixer: str) -> dict[str, Field]:
-    """Which layers have attention, in a class whose layers may all have it."""
+    """Layers with attention, in a class that may have it in all layers."""
     return {
         "mixer": Field(
             "layer_types",
@@ -64,7 +64,7 @@ def mixed_and_gates(config: ZooConfig) -> Transform:
 
 
 def strengths_and_decays(config: ZooConfig) -> Transform:
-    """What makes strengths and decays, which the class has by key head."""
+    """Projection of strengths and decays, which the class has by key head."""
     key_heads, value_heads, _, _ = sizes(config)
     return split_by_group(key_heads, (value_heads // key_heads,) * 2)
 
@@ -175,7 +175,7 @@ class Qwen35Text(Qwen3Next):
 
 
 def feed_forward_size(native: Any) -> int:
-    """Inner width of LFM2's feed-forward network, which its configuration says or describes."""
+    """Inner width of LFM2's feed-forward network, which its configuration holds or describes."""
     width: int = native.intermediate_size
     if not native.block_auto_adjust_ff_dim:
         return width

@@ -69,7 +69,7 @@ class DistilBert(EncoderFormat):
 
 @native_format
 class Electra(EncoderFormat):
-    """ELECTRA (Clark et al. 2020), whose embeddings are projected unless they are as wide as its layers."""
+    """ELECTRA (Clark et al. 2020), with projected embeddings unless they are as wide as its layers."""
 
     name = "electra"
     prefix = "electra."
@@ -94,7 +94,7 @@ class Electra(EncoderFormat):
     pooler_act = "gelu"
 
     def has(self, task: str) -> dict[str, Any]:
-        """What settings the class has; its masked-lm head is always with gelu. Arguments as in the base class."""
+        """Settings of the class; its masked-lm head is always with gelu. Arguments as in the base class."""
         return super().has(task) | ({"hidden_act": "gelu"} if task == Task.MASKED_LM else {})
 
     def read_config(self, native: Any, task: str) -> dict[str, Any]:
@@ -129,7 +129,7 @@ class RoFormer(EncoderFormat):
     }
 
     def has(self, task: str) -> dict[str, Any]:
-        """What settings the class has; its classifier's activation is the layers'. Arguments as in the base class."""
+        """Settings of the class; its classifier's activation is the layers'. Arguments as in the base class."""
         own = {"classifier_pooler_act": lambda config: config.hidden_act}
         return super().has(task) | (own if task == Task.SEQUENCE_CLASSIFICATION else {})
 
@@ -204,6 +204,6 @@ class Albert(EncoderFormat):
         }
 
     def notes(self, config: ZooConfig, task: str) -> list[str]:
-        """What users of an exported model should know. Arguments as in the base class."""
+        """Remarks for users of an exported model. Arguments as in the base class."""
         found = super().notes(config, task)
         return [*found, NO_POOLER] if task == Task.FEATURE_EXTRACTION else found

@@ -39,7 +39,7 @@ SAME_BIASES = {**SAME_OUT_BIAS, "mlp_bias": lambda config: config.attention_bias
 
 
 class LlamaLike(DecoderFormat):
-    """What the family has in common; a table of its own says where one differs."""
+    """Base of the family; differences are in a table of each class."""
 
     variant = "llama-style"
     fields = {
@@ -76,7 +76,7 @@ class Llama(LlamaLike):
 
 @native_format
 class Mistral(LlamaLike):
-    """Mistral (Jiang et al. 2023): one sliding window for all layers, whatever `layer_types` says."""
+    """Mistral (Jiang et al. 2023): one sliding window for all layers, for any `layer_types`."""
 
     name = "mistral"
     rank = 70

@@ -117,6 +117,6 @@ class EuroBert(EncoderFormat):
     mlm_transform = False
 
     def has(self, task: str) -> dict[str, Any]:
-        """What settings the class has; one of them is for all biases. Arguments as in the base class."""
+        """Settings of the class; one of them is for all biases. Arguments as in the base class."""
         own = {"lm_head_bias": lambda config: config.mlp_bias}
         return super().has(task) | (own if task == Task.MASKED_LM else {})

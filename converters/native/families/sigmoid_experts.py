@@ -19,7 +19,7 @@ from .llama import ATTENTION, ATTENTION_BIAS, PRE_NORMS, QK_NORMS, SAME_OUT_BIAS
 
 
 class SigmoidExpertsLike(SigmoidLike):
-    """What they have in common."""
+    """Base of these classes."""
 
     variant = "deepseek-moe"
     fields = {**LlamaLike.fields, **SIGMOID_ROUTING}

@@ -19,7 +19,7 @@ STORED_NORMS = r"norm\.weight$"
 
 
 class NormedLike(DecoderFormat):
-    """What these classes have in common."""
+    """Base of these classes."""
 
     variant = "pre-norm"
     fields = {**SIZES, "layer_norm_eps": "layer_norm_eps", "rope_parameters": ROPE}

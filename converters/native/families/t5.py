@@ -66,7 +66,7 @@ class T5(DeclaredFormat):
         "decoder_intermediate_size": lambda config: config.intermediate_size,
         "share_encoder_decoder_embeddings": True,
     }
-    # This is how T5 says whether outputs are scaled; it does not decide what is tied.
+    # T5's setting of scaled outputs; it does not decide what is tied.
     follows = {"tie_word_embeddings": lambda config: config.logit_scale != 1.0}
     heads = {"seq2seq-lm": {"lm_head.weight": "lm_head.weight"}, "feature-extraction": {}}
     unread = ("shared.weight",)
@@ -95,7 +95,7 @@ class T5(DeclaredFormat):
         return {f"{ours}.weight": f"{theirs.removesuffix('.weight')}.weight" for ours, theirs in keys.items()}
 
     def has(self, task: str) -> dict[str, Any]:
-        """What settings the class has. Arguments as in the base class."""
+        """Settings of the class. Arguments as in the base class."""
         head = {"lm_head_bias": False, "logit_scale": lambda config: (1.0, config.hidden_size**-0.5)}
         return super().has(task) | (head if task == Task.SEQ2SEQ_LM else {})
 
@@ -120,7 +120,7 @@ class T5(DeclaredFormat):
         return found
 
     def infer(self, native: Any, state: State, settings: dict[str, Any]) -> State:
-        """Whether output and embedding are tied, which the settings do not say. Arguments as in the base class."""
+        """Whether output and embedding are tied, which no setting holds. Arguments as in the base class."""
         if "lm_head.weight" in state:
             tied = torch.equal(state["lm_head.weight"], state["decoder.embed_tokens.weight"])
             settings["tie_word_embeddings"] = tied

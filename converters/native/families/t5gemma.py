@@ -17,7 +17,7 @@ from ..common import a_stack, tokens
 from .gemma import Gemma2
 
 STACK = Gemma2()
-"""What each of its stacks is."""
+"""Kinds of its stacks."""
 
 OF_THE_DECODER = {
     "num_hidden_layers": "decoder_layers",
@@ -26,10 +26,10 @@ OF_THE_DECODER = {
     "vocab_size": "decoder_vocab_size",
     "final_logit_softcapping": "final_logit_softcapping",
 }
-"""What the two stacks may differ in, and what the zoo calls it of the decoder."""
+"""Fields that may differ between the two stacks, and the zoo's names of the decoder's."""
 
 OF_BOTH = ("tie_word_embeddings", "initializer_range", "pad_token_id", "bos_token_id", "eos_token_id")
-"""What the configuration says of both stacks, whatever it says of one."""
+"""Settings of both stacks."""
 
 NORMS = {
     "pre_self_attn_layernorm": "self_attn_residual.norm_in",
@@ -135,5 +135,5 @@ class T5Gemma(NativeFormat):
         return found
 
     def notes(self, config: ZooConfig, task: str) -> list[str]:
-        """What users of an exported model should know. Arguments as in the base class."""
+        """Remarks for users of an exported model. Arguments as in the base class."""
         return ["Without an attention_mask it takes every pad_token_id for padding."]

@@ -18,7 +18,7 @@ from .llama import ATTENTION, ATTENTION_BIAS, GATED, PRE_NORMS, QK_NORMS, SAME_O
 
 
 class Weightless(LlamaLike):
-    """What both have in common."""
+    """Base of both."""
 
     def read_weights(self, native: Any, state: State, task: str) -> State:
         """Add ones. Arguments as in the base class."""

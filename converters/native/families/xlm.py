@@ -1,4 +1,4 @@
-"""XLM: a post-norm encoder whose heads are plain projections."""
+"""XLM: a post-norm encoder with plain projections as heads."""
 
 from __future__ import annotations
 
