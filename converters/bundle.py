@@ -18,6 +18,7 @@ from typing import Any
 
 from zoo.models import TASK_CLASSES, ZooConfig, ZooPreTrainedModel
 from zoo.models import parts as registries
+from zoo.models.capabilities import limits_in_vllm
 from zoo.models.parts import PART_FIELDS, named_parts
 from zoo.models.pretrained import BODIES
 from zoo.registry import VARIANTS, Task
@@ -58,7 +59,9 @@ class BundleTarget(Target):
 
     def plan(self, model: ZooPreTrainedModel) -> TargetPlan:
         """State that it always works."""
-        return TargetPlan(self.name, type(model).__name__, None, (), ("It brings its own code.",))
+        served = task_of(model) in (Task.CAUSAL_LM, Task.FEATURE_EXTRACTION) and not model.config.is_encoder_decoder
+        limits = limits_in_vllm(model.config) if served else ()
+        return TargetPlan(self.name, type(model).__name__, None, (), ("It brings its own code.", *limits))
 
     def write(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> None:
         """Write weights, configuration and code."""
@@ -75,7 +78,7 @@ class BundleTarget(Target):
 
     def notes(self, plan: TargetPlan, options: ExportOptions) -> tuple[str, ...]:
         """Describe how it is loaded."""
-        return ("Load it with trust_remote_code=True: it brings its own code.",)
+        return ("Load it with trust_remote_code=True: it brings its own code.", *plan.notes[1:])
 
     def usage(self, auto_class: str) -> str:
         """State that its code has to be trusted, and that its tokenizer needs none."""

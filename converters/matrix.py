@@ -205,7 +205,8 @@ What engines get wrong, or do otherwise unless they are told:
 {caveats}
 - vLLM 0.32 and SGLang serve folders and bundles without an export, and add nothing to scores. Attention that needs
   more, windows in encoders, classifiers, and attention that needs all of its heads in tensor parallelism would come out
-  wrong there, and are refused where the model is built: [what is served](transformers.md#serving).
+  wrong there, and are refused where the model is built, as are head sizes that vLLM lacks on CPUs:
+  [what is served](transformers.md#serving).
 
 Weights are rewritten by exact symmetries of the network:
 

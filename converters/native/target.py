@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zoo.models import TASK_CLASSES
+from zoo.models.capabilities import limits_in_vllm_on_cpu
+from zoo.registry import Task
 
 from ..planning import plan_target
 from ..target import ExportOptions, Target, TargetPlan
@@ -51,6 +53,12 @@ class NativeTarget(Target):
             in_process=not options.fresh_process,
             in_double=self.native.computes_in_double,
         )
+
+    def notes(self, plan: TargetPlan, options: ExportOptions) -> tuple[str, ...]:
+        """Add the head size of a decoder that vLLM lacks on CPUs."""
+        assert plan.route is not None
+        decodes = plan.class_name == self.native.classes.get(Task.CAUSAL_LM)
+        return (*plan.notes, *(limits_in_vllm_on_cpu(plan.route.config) if decodes else ()))
 
     def output(self, model: ZooPreTrainedModel, plan: TargetPlan) -> str:
         """Where the class returns it."""

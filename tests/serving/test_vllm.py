@@ -6,6 +6,7 @@ import inspect
 import subprocess
 import sys
 import types
+from contextlib import nullcontext
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -97,6 +98,18 @@ def test_attention_that_needs_all_heads_is_refused_where_weights_are_sliced(name
         with pytest.raises(UnsupportedBackendError, match="'vllm'.*because of tensor parallelism: .* all heads"):
             zoo.build(name, "causal-lm", attn_implementation="vllm")
         zoo.build("llama-style@tiny", attn_implementation="vllm")
+
+
+@pytest.mark.parametrize("name", ["llama-style@tiny", "bert-style@tiny"])
+def test_a_head_size_that_vllm_lacks_on_cpus_is_refused_there(name, monkeypatch):
+    for is_cpu in (False, True):
+        platform = types.SimpleNamespace(is_cpu=lambda is_cpu=is_cpu: is_cpu)
+        monkeypatch.setitem(sys.modules, "vllm.platforms", types.SimpleNamespace(current_platform=platform))
+        with engines.registered(engines.Engine(None)):
+            zoo.build(name, "feature-extraction", attn_implementation="vllm", head_dim=64)
+            refusal = pytest.raises(UnsupportedBackendError, match="'vllm'.*head_dim=24, .*valid: 32, 64,")
+            with refusal if is_cpu else nullcontext():
+                zoo.build(name, "feature-extraction", attn_implementation="vllm", head_dim=24)
 
 
 def test_only_a_plain_norm_is_called_as_engines_know_one():

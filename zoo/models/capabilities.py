@@ -21,6 +21,9 @@ it."""
 CAPS_SCORES = (*FLASH, "vllm")
 """Backends with their own key-value cache that are known to apply `attn_logit_softcapping`."""
 
+VLLM_CPU_HEAD_SIZES = (32, 64, 80, 96, 112, 128, 160, 192, 224, 256, 512)
+"""Head sizes for which vLLM 0.32 has attention on CPUs."""
+
 
 def backends_of(config: ZooConfig) -> tuple[str, ...]:
     """Attention backends that a configuration's parts support."""
@@ -76,6 +79,8 @@ def what_engines_lack(config: ZooConfig, attn_implementation: str) -> str | None
         return f"sliding_window={config.sliding_window}, which SGLang makes wider by one or forgets"
     if backend in SERVING and not slices_heads(ATTENTIONS.get(config.attention), config) and slices_weights(backend):
         return "tensor parallelism: its attention needs all heads"
+    if backend == "vllm" and runs_on_cpu() and (size := head_size_lacking(config)) is not None:
+        return size
     return None if transformer_of(config).backends == BACKENDS else "a part of the variant's own"
 
 
@@ -85,6 +90,33 @@ def slices_weights(engine: str) -> bool:
     if state is None or not state.model_parallel_is_initialized():
         return False
     return bool(state.get_tensor_model_parallel_world_size() > 1)
+
+
+def runs_on_cpu() -> bool:
+    """Whether vLLM computes on a CPU in this process."""
+    platforms = sys.modules.get("vllm.platforms")
+    return platforms is not None and bool(platforms.current_platform.is_cpu())
+
+
+def head_size_lacking(config: ZooConfig) -> str | None:
+    """Name the head size if vLLM has no attention for it on CPUs."""
+    if config.head_dim in VLLM_CPU_HEAD_SIZES:
+        return None
+    valid = ", ".join(map(str, VLLM_CPU_HEAD_SIZES))
+    return f"head_dim={config.head_dim}, for which vLLM has no attention on CPUs (valid: {valid})"
+
+
+def limits_in_vllm(config: ZooConfig) -> tuple[str, ...]:
+    """Why vLLM does not serve a decoder or encoder, a sentence each."""
+    if (why := what_engines_lack(config, "vllm")) is not None:
+        return (f"vLLM does not serve it, because of {why}.",)
+    return limits_in_vllm_on_cpu(config)
+
+
+def limits_in_vllm_on_cpu(config: ZooConfig) -> tuple[str, ...]:
+    """The sentence on a head size that vLLM lacks there, if it does."""
+    size = head_size_lacking(config)
+    return () if size is None else (f"vLLM does not serve it on a CPU, because of {size}.",)
 
 
 def refuse_engine(config: ZooConfig, attn_implementation: str) -> None:
@@ -124,4 +156,4 @@ def limits_of(config: ZooConfig) -> tuple[str, ...]:
         )
     if config.stack == "decoder" and (why := what_engines_lack(config, backends_of(config)[0])) is not None:
         limits.append(f"Does not generate by continuous batching (generate_batch), because of {why}.")
-    return tuple(limits)
+    return (*limits, *(() if config.stack == "encoder-decoder" else limits_in_vllm_on_cpu(config)))
