@@ -61,11 +61,13 @@ BY_DAY: dict[str, list[Any]] = {
 
 
 def works(task: str, chosen: dict[str, Any]) -> None:
-    """Build a model, train a step, and for a decoder read a text in two pieces."""
+    """Build a model, train a step on a padded batch, and for a decoder read a text in two pieces."""
     model = zoo.build("pre-norm", task, seed=0, **{**SIZES, **chosen})
     ids = token_ids(2, LENGTH, SIZES["vocab_size"], 0)
+    mask = torch.ones_like(ids)
+    mask[0, -2:] = 0
     model.train()
-    loss = model(input_ids=ids, labels=ids).loss
+    loss = model(input_ids=ids, attention_mask=mask, labels=ids).loss
     loss.backward()
     assert loss.isfinite()
     for name, parameter in model.named_parameters():

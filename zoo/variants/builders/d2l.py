@@ -95,12 +95,10 @@ def d2l_initializer(module: nn.Module, config: ZooConfig) -> None:
 
 def d2l_style(config: ZooConfig) -> Transformer:
     """Post-norm encoder-decoder with sinusoidal positions and without attention biases, as the chapter builds it."""
-    backends = ("sdpa", "eager") if config.has_quirk("evaluation-sees-the-future") else BACKENDS
     return Transformer(
         encoder_layer=D2LEncoderLayer,
         decoder_layer=D2LDecoderLayer,
         position=D2LPosition if config.position == "sinusoidal" else None,
         supports_unpadding=TOKEN_BY_TOKEN.issuperset(config.quirks),
-        # Only the eager backend adds a finite number to masked scores, so that a row of them stays a softmax.
-        backends=("eager",) if config.has_quirk("masked-rows-are-uniform") else backends,
+        backends=("sdpa", "eager") if config.has_quirk("evaluation-sees-the-future") else BACKENDS,
     )

@@ -11,7 +11,7 @@ from zoo.base.errors import ConfigError
 from zoo.fast.identity import Identity
 from zoo.models import Attention, DecoderLayer, EncoderLayer, Residual, Transformer, ZooConfig
 from zoo.models.borrowing import Borrower
-from zoo.models.transformer import BACKENDS, given_mask
+from zoo.models.transformer import given_mask
 
 PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj")
 
@@ -29,6 +29,7 @@ class UniformMaskedRows(Attention):
     """Attention in which a query without any visible key attends to all keys alike, whatever it and they are."""
 
     supports_unpadding = False
+    backends = ("eager",)  # the only one that adds a finite number to masked scores: a row of them stays a softmax
 
     def attend(
         self,
@@ -124,6 +125,4 @@ def vanilla(config: ZooConfig) -> Transformer:
         pooler=max_over_padding if config.has_quirk("max-pools-padding") else None,
         attention_mask=mask_from_ids if config.has_quirk("masks-from-token-ids") else given_mask,
         supports_unpadding=TOKEN_BY_TOKEN.issuperset(config.quirks),
-        # Only the eager backend adds a finite number to masked scores, so that a row of them stays a softmax.
-        backends=("eager",) if config.has_quirk("masked-rows-are-uniform") else BACKENDS,
     )
