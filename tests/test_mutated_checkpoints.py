@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from transformers import AutoModel, AutoModelForCausalLM, PreTrainedConfig
@@ -19,6 +20,7 @@ from transformers import AutoModel, AutoModelForCausalLM, PreTrainedConfig
 import zoo
 from zoo.base.errors import CheckpointError, ConfigError, ZooError
 from zoo.base.folders import EVALUATIONS_FILE, RECORD_FILE, RESULT_FILE
+from zoo.cli.main import cli
 from zoo.comparison import Comparison
 from zoo.data.tasks import DataSource, load_tokenizers
 from zoo.data.tokenizers.pairs import train_tokenizers
@@ -126,6 +128,27 @@ def test_every_attribute_that_is_no_setting_is_refused(saved: list[Path]) -> Non
     for name in others:
         with pytest.raises(ConfigError, match="which cannot have that"):
             ZooConfig.from_dict({**config, name: 1})
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *(("model_type", value) for value in ([None], {}, 3, None)),
+        *(("auto_map", value) for value in (3, ["a"], {"AutoConfig": 3}, {"AutoConfig": None})),
+    ],
+)
+def test_what_an_auto_class_trips_over_is_one_error_of_the_zoo(
+    saved: list[Path], tmp_path: Path, field: str, value: Any
+) -> None:
+    """An Auto class reads these before it knows whose configuration it is; some end in its own errors."""
+    folder = changed(saved[0], tmp_path / "model", **{field: value})
+    with pytest.raises(CheckpointError, match=re.escape(repr(value))) as found:
+        zoo.load(folder)
+    for verb in (["export", str(folder), "--plan"], ["evaluate", str(folder)], ["convert", str(folder), "-o", "out"]):
+        result = CliRunner().invoke(cli, verb)
+        (line,) = result.stderr.splitlines()
+        assert result.exit_code == 2 and line.startswith("zoo: error: ")
+        assert verb[0] == "convert" or str(found.value) in line
 
 
 def test_every_number_of_a_configuration_has_a_range() -> None:

@@ -41,6 +41,9 @@ class SavedConfig(PreTrainedConfig):
         for name, value in config_dict.items():
             if (name in FOREIGN and value is not None) or cls.is_its_own(name):
                 raise ConfigError(f"{name}={value!r} was found in a saved configuration, which cannot have that")
+        named = config_dict.get("auto_map") or {}
+        if not (isinstance(named, dict) and all(isinstance(value, (str, list)) for value in named.values())):
+            raise ConfigError(f"auto_map={named!r} was found; it must be an object of names of classes")
         saved = {name: value for name, value in config_dict.items() if name not in FOREIGN}
         own = {field.name for field in fields(cls)} - {field.name for field in fields(PreTrainedConfig)}
         given = {name: kwargs.pop(name) for name in own & kwargs.keys()}
