@@ -18,6 +18,9 @@ from ..verification import ends_of
 from .settings import options_of
 from .vocabulary import saved_vocabularies
 
+WHOLE = {"max_input_length": 0}
+"""Reads texts as they are; by default CTranslate2 cuts them after 1024 tokens."""
+
 
 class CTranslate2Model(WritingModel):
     """An export as a model of transformers that generates and scores.
@@ -81,12 +84,12 @@ class CTranslate2Model(WritingModel):
             wholes = [
                 [*prompt, *(target[number] for number in text.ids)] for prompt, text in zip(prompts, texts, strict=True)
             ]
-            results = self.engine.score_batch(wholes)
+            results = self.engine.score_batch(wholes, **WHOLE)
             return [result.log_probs[-len(text.ids) :] for result, text in zip(results, texts, strict=True)]
         # It reads an end token after every text, with or without one there.
         end = ends_of(self.config)[0] or 0
         said = [text.ids[:-1] if text.ids[-1] == end else text.ids for text in texts]
-        results = self.engine.score_batch(prompts, [[target[number] for number in ids] for ids in said])
+        results = self.engine.score_batch(prompts, [[target[number] for number in ids] for ids in said], **WHOLE)
         return [result.log_probs[: len(text.ids)] for result, text in zip(results, texts, strict=True)]
 
     def decode(
@@ -108,7 +111,9 @@ class CTranslate2Model(WritingModel):
         fewest = settings.min_new_tokens or 0
         if causal:
             return self.continued(prompts, {**asked, "max_length": most, "min_length": fewest})
-        found = self.engine.translate_batch(prompts, max_decoding_length=most, min_decoding_length=fewest, **asked)
+        found = self.engine.translate_batch(
+            prompts, max_decoding_length=most, min_decoding_length=fewest, **WHOLE, **asked
+        )
         return [
             ([[self.numbers[token] for token in tokens] for tokens in result.hypotheses], list(result.scores))
             for result in found

@@ -30,6 +30,7 @@ class CTranslate2Target(EngineTarget):
     caveats = (
         "CTranslate2 4.8's own converter takes a Marian model of the zoo and makes another of it: it starts from a "
         "zero embedding and drops the last token. The zoo describes models to CTranslate2 itself.",
+        "CTranslate2 cuts what it reads after 1024 tokens unless `max_input_length=0` is given, as the zoo does.",
     )
 
     def plan(self, model: ZooPreTrainedModel) -> TargetPlan:

@@ -99,10 +99,10 @@ def _word_tokenizer():
 def test_a_table_comes_out_as_a_table(texts, tmp_path):
     file = tmp_path / "data.csv"
     file.write_text('id,review,stars\n1,"good thing, 3",5\n2,bad thing 2,1\n', encoding="utf-8")
-    for columns in ("review", "1"):
-        asked = ["predict", str(texts / "model"), "-f", str(file), "--columns", columns]
+    for columns in ("review", "1", None):  # by default the first that is no number of the row
+        asked = ["predict", str(texts / "model"), "-f", str(file), *([] if columns is None else ["--columns", columns])]
         rows = list(csv.reader(CliRunner().invoke(cli, asked).stdout.splitlines()))
-        rows = rows if columns == "review" else [rows[0], *rows[2:]]  # by number, the first line is data
+        rows = rows if columns != "1" else [rows[0], *rows[2:]]  # by number, the first line is data
         assert rows[0] == ["text", "prediction", "probability"]
         assert [row[:2] for row in rows[1:]] == [["good thing, 3", "yes"], ["bad thing 2", "no"]]
         assert all(0.5 < float(row[2]) <= 1 for row in rows[1:])

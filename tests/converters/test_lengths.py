@@ -7,10 +7,12 @@ import json
 import pytest
 import torch
 import transformers
+from native_models import scramble
 
 import zoo
 from zoo.base.errors import ZooError
 from zoo.converters import TARGETS
+from zoo.converters.engine import WritingModel
 from zoo.converters.target import EngineTarget
 from zoo.data.tokenizers import train_word
 
@@ -90,7 +92,7 @@ def test_a_length_that_was_set_is_kept(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.thorough
-@pytest.mark.parametrize("variant", ["gpt2-style", "vanilla", "bert-style"])  # positions of marian-style are computed
+@pytest.mark.parametrize("variant", ["gpt2-style", "vanilla", "bert-style"])
 @pytest.mark.parametrize("target", ENGINES)
 def test_engines_end_at_their_last_position_and_refuse_more(target, variant, tmp_path):
     if variant == "bert-style":
@@ -109,3 +111,65 @@ def test_engines_end_at_their_last_position_and_refuse_more(target, variant, tmp
     for ids in (torch.full((1, POSITIONS + 1), 3), torch.zeros(1, 0, dtype=torch.long)):
         with pytest.raises((ZooError, ValueError)):  # of transformers' own generate
             run(ids)
+
+
+def computed(name: str):
+    """An encoder-decoder with positions that are computed, and weights far from their initial values."""
+    name, _, position = name.partition(":position=")
+    more = {"position": position} if position else {}
+    ids = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 19, "decoder_start_token_id": 1}
+    return scramble(zoo.build(name, "seq2seq-lm", **SIZES, **ids, max_position_embeddings=POSITIONS, **more), seed=1)
+
+
+def outcome(model, source, target, *, with_logits):
+    """A greedy output, and logits or the loss."""
+    masks = {"attention_mask": torch.ones_like(source)}
+    said = {"decoder_input_ids": target} if with_logits else {"labels": target}
+    with torch.no_grad():
+        found = model(input_ids=source, **said, **masks)
+    output = model.generate(source, max_new_tokens=target.shape[1], do_sample=False, num_beams=1, **masks)
+    return output, torch.as_tensor(found.logits if with_logits else found.loss)
+
+
+@pytest.mark.slow
+@pytest.mark.thorough
+@pytest.mark.parametrize("target", ENGINES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "marian-style",
+        "t5-style",
+        "pre-norm:position=rotary",
+        *(
+            pytest.param(name, marks=pytest.mark.nightly)
+            for name in ("d2l-style", "universal", "t5gemma-style", "pre-norm:position=none", "rezero:position=alibi")
+        ),
+    ],
+)
+def test_engines_compute_beyond_the_limit_as_the_model_does(target, name, tmp_path):
+    """Positions that are computed have no end: neither the model nor a graph of it refuses a text."""
+    model = computed(name)
+    if not (plan := ENGINES[target].plan(model)).exact:
+        pytest.skip(plan.why_not)
+    zoo.export(model, tmp_path / "out", target, fresh_process=False)
+    running = ENGINES[target].open(tmp_path / "out")
+    for lengths in ((POSITIONS + 1, 4), (4, POSITIONS + 1), (3 * POSITIONS, 3 * POSITIONS)):
+        source, said = (torch.randint(2, 18, (2, length)) for length in lengths)
+        with_logits = not isinstance(running, WritingModel)
+        expected, found = (outcome(each, source, said, with_logits=with_logits) for each in (model, running))
+        assert torch.equal(found[0], expected[0])
+        torch.testing.assert_close(found[1], expected[1], atol=2e-4, rtol=2e-4)
+
+
+@pytest.mark.parametrize("variant", ["marian-style", "gpt2-style"])
+def test_ctranslate2_reads_long_texts_whole(variant, tmp_path):
+    model = endless(variant) if variant == "marian-style" else zoo.build(variant, **SIZES, max_position_embeddings=2048)
+    scramble(model, seed=1)
+    zoo.export(model, tmp_path / "out", "ctranslate2", fresh_process=False)
+    running = ENGINES["ctranslate2"].open(tmp_path / "out")
+    source = torch.full((1, 1500), 3)
+    source[:, :1024] = torch.randint(2, 18, (1, 1024))
+    labels = source if variant == "gpt2-style" else torch.tensor([[4, 5, 6]])
+    expected, found = (outcome(each, source, labels, with_logits=False) for each in (model, running))
+    assert torch.equal(found[0], expected[0])
+    torch.testing.assert_close(found[1], expected[1], atol=2e-4, rtol=2e-4)

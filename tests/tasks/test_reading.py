@@ -9,7 +9,7 @@ import pytest
 from datasets import ClassLabel, Dataset, Features, Value
 
 from zoo.data.tasks import DataError, Kind, UnknownColumnError, find_task, load_splits, read_columns
-from zoo.data.tasks.tables import DataWarning, place_of
+from zoo.data.tasks.tables import DataWarning, chosen_columns, place_of
 
 PAIRS = {"en": ["Hello.", "Good night, Ana."], "pt": ["Olá.", "Boa noite, Ana."]}
 
@@ -151,6 +151,22 @@ def test_the_columns_of_translation_datasets_are_found(tmp_path):
         "translation.pt": "palavra 1",
         "row_number": 2,
     }
+
+
+@pytest.mark.parametrize(
+    ("header", "kinds", "read"),
+    [
+        (("id", "review", "language"), (Kind.TEXT, Kind.LABEL), ["review", "language"]),
+        (("text_id", "label", "review"), (Kind.TEXT, Kind.LABEL), ["review", "label"]),
+        (("", "review"), (Kind.TEXT,), ["review"]),
+        (("Unnamed: 0", "review"), (Kind.TEXT,), ["review"]),
+        (("sentence_idx", "en", "pt"), (Kind.SOURCE, Kind.TEXT), ["en", "pt"]),
+        (("id", "en"), (Kind.SOURCE, Kind.TEXT), ["id", "en"]),  # Indonesian
+        (("id",), (Kind.TEXT,), ["id"]),
+    ],
+)
+def test_columns_that_number_rows_are_not_read(header, kinds, read):
+    assert chosen_columns(header, kinds, None, "a.csv") == read
 
 
 def test_pairs_that_are_too_long_are_left_out_or_cut(write):

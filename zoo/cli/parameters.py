@@ -105,7 +105,7 @@ class Columns(click.ParamType):  # type: ignore[type-arg]
 
 def columns_option(command: Decorated) -> Decorated:
     """Add `--columns`: a decorator."""
-    help = "Names or numbers of the columns; by default those named like what they hold, else the first."
+    help = "Names or numbers of the columns; by default those named like what they hold, else the first but ids."
     return click.option("--columns", type=Columns(), metavar="A,B", help=help)(command)
 
 

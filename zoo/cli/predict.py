@@ -42,7 +42,8 @@ def predict(
     and with labels of positions (classifier_positions) every position's number.
 
     A .csv or .tsv file is read as a table with a header: --columns names the column of the texts, by default one named
-    like a text, else the first. The output is such a table too: text, prediction, probability.
+    like a text, else the first that does not number rows. The output is such a table too: text, prediction,
+    probability.
     """
     suffix = "" if texts or file is None else file.suffix.lower()
     if columns is not None and suffix not in TABLES:

@@ -48,6 +48,9 @@ USUAL_NAMES = {
     Kind.TAGS: ("tags", "labels", "ner_tags", "pos_tags"),
 }
 
+NUMBERS_OF_ROWS = {"id", "ids", "idx", "index", "row", "key", "guid", "uuid", "unnamed"}
+"""Last words in the names of columns that number rows, and are read only if they are given."""
+
 
 class DataWarning(ZooWarning):
     """Data that can be used, and are probably not what was meant."""
@@ -173,9 +176,14 @@ def chosen_columns(
 
 
 def columns_by_name(available: Sequence[str], kinds: Sequence[Kind]) -> list[str]:
-    """Choose a column for every kind: one with a usual name, else one with such a word in its name, else the next."""
+    """Choose a column for every kind: one with a usual name, else one with such a word in its name, else the next.
+
+    Columns that number rows are left out where there are enough others.
+    """
+    others = [name for name in available if name and not {*words_of(name)[-1:]} & NUMBERS_OF_ROWS]
+    available = others if len(others) >= len(kinds) else available
     chosen: dict[Kind, str] = {}
-    for names_of in (lambda name: [name], lambda name: re.findall(r"[^\W\d_]+", name.casefold())):
+    for names_of in (lambda name: [name], words_of):
         for kind in kinds:
             found = [name for usual in kind.usual_names for name in available if usual in names_of(name)]
             free = (name for name in found if name not in chosen.values())
@@ -183,6 +191,11 @@ def columns_by_name(available: Sequence[str], kinds: Sequence[Kind]) -> list[str
                 chosen[kind] = name
     rest = (name for name in available if name not in chosen.values())
     return [chosen[kind] if kind in chosen else next(rest) for kind in kinds]
+
+
+def words_of(name: str) -> list[str]:
+    """Words in the name of a column, in lower case."""
+    return re.findall(r"[^\W\d_]+", name.casefold())
 
 
 def check_number(kinds: Sequence[Kind], columns: Sequence[Column], owner: str | Path) -> None:
