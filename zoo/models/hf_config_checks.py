@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import torch
 from huggingface_hub.errors import StrictDataclassError
+from transformers.configuration_utils import ALLOWED_LAYER_TYPES
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS, RopeParameters
 from transformers.quantizers.auto import AUTO_QUANTIZATION_CONFIG_MAPPING
 
@@ -116,7 +117,7 @@ def validate_rope_parameters(rope_parameters: Any, layer_types: tuple[str, ...] 
         for own in rope_parameters.values():
             validate_rope_parameters(own)
         return
-    if any(isinstance(value, dict) for value in rope_parameters.values()):
+    if any(isinstance(value, dict) or name in ALLOWED_LAYER_TYPES for name, value in rope_parameters.items()):
         raise ConfigError(
             f"rope_parameters={rope_parameters!r} differ between layer types; position='rotary-by-layer' reads that"
         )
