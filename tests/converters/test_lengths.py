@@ -138,11 +138,12 @@ def outcome(model, source, target, *, with_logits):
     "name",
     [
         "marian-style",
-        "t5-style",
-        "pre-norm:position=rotary",
         *(
             pytest.param(name, marks=pytest.mark.nightly)
-            for name in ("d2l-style", "universal", "t5gemma-style", "pre-norm:position=none", "rezero:position=alibi")
+            for name in (
+                *("t5-style", "d2l-style", "universal", "t5gemma-style"),
+                *("pre-norm:position=rotary", "pre-norm:position=none", "rezero:position=alibi"),
+            )
         ),
     ],
 )
