@@ -216,25 +216,6 @@ def test_what_was_taken_for_a_dead_process_begins_again(
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
-def test_a_folder_that_its_process_removes_meanwhile_is_passed_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    theirs = tmp_path / ".out.theirs"
-    (theirs / "new").mkdir(parents=True)
-    (theirs / "lock").touch()
-    opened = os.open
-
-    def too_late(path: Any, *how: Any, **more: Any) -> int:
-        if str(path) == str(theirs / "lock"):
-            shutil.rmtree(theirs, ignore_errors=True)
-        return opened(path, *how, **more)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "open", too_late)
-        finish_earlier(tmp_path / "out")
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_living_process_is_left_alone_and_so_is_what_only_looks_like_one(tmp_path: Path) -> None:
     living, theirs = tmp_path / ".out.living", tmp_path / ".out.backup"
     (living / "new").mkdir(parents=True)
@@ -303,15 +284,19 @@ def test_scratch_folders_of_another_user_are_not_opened(tmp_path: Path, monkeypa
     assert (tmp_path / "precious").read_text() == "text" and (tmp_path / ".zoo.theirs").is_dir()
 
 
+@pytest.mark.parametrize("error", [None, FileNotFoundError, FileExistsError])
 def test_a_folder_that_its_process_removes_meanwhile_is_passed_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[OSError] | None
 ) -> None:
+    """Before the lock is taken, or between two steps of that."""
     (tmp_path / ".out.theirs").mkdir()
     (tmp_path / ".out.theirs" / "lock").touch()
 
     class Late(FileLock):
         def acquire(self, *args: Any, **kwargs: Any) -> Any:
             shutil.rmtree(tmp_path / ".out.theirs", ignore_errors=True)
+            if error is not None:
+                raise error(self.lock_file)
             return super().acquire(*args, **kwargs)
 
     monkeypatch.setattr("zoo.base.folders.FileLock", Late)

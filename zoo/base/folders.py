@@ -247,13 +247,17 @@ def finish_earlier(folder: Path, owner: int | None = None) -> None:
             workshop.rmdir()
         if not (workshop / LOCK).is_file():
             continue  # somebody else's
+        lock = FileLock(workshop / LOCK)
         try:
-            with FileLock(workshop / LOCK, blocking=False):
-                if (workshop / READY).is_dir():
-                    move_into(folder, workshop / READY)
-                clear(workshop)
-        except (Timeout, FileNotFoundError):
+            lock.acquire(blocking=False)
+        except (Timeout, FileNotFoundError, FileExistsError):
             continue  # its process is alive, or has just removed it
+        try:
+            if (workshop / READY).is_dir():
+                move_into(folder, workshop / READY)
+            clear(workshop)
+        finally:
+            lock.release()
         if sys.platform == "win32":  # a lock that is held cannot be removed there, nor one that somebody else holds
             with suppress(OSError):
                 (workshop / LOCK).unlink()
