@@ -71,7 +71,7 @@ def test_every_source_gives_the_ids_of_its_documents(tokenizers, tmp_path, kind)
         (source / "a.txt").write_text(DOCUMENTS[30])
         (source / "ignored.bin").write_bytes(b"\xff")
         documents = [DOCUMENTS[30], *DOCUMENTS[:20]]
-    made = prepare(source, tokenizers, tmp_path / "out", shard_bytes=1500, progress=False)
+    made = prepare(source, tokenizers, tmp_path / "out", shard_bytes=1500, aside=False, progress=False)
     row = made.row(tmp_path / "out")
     assert row[0 : len(row)].tolist() == expected_ids(tokenizers, documents)
     assert made.documents == len(documents) and made.bytes == sum(len(text.encode()) for text in documents)
@@ -83,7 +83,7 @@ def test_every_source_gives_the_ids_of_its_documents(tokenizers, tmp_path, kind)
 
 
 def test_a_shard_is_an_indexed_dataset_of_megatron_and_a_bin_of_nanogpt(tokenizers, tmp_path):
-    prepare(jsonl(tmp_path / "a.jsonl", DOCUMENTS), tokenizers, tmp_path / "out", progress=False)
+    prepare(jsonl(tmp_path / "a.jsonl", DOCUMENTS), tokenizers, tmp_path / "out", aside=False, progress=False)
     raw = (tmp_path / "out/shards/shard-00000.idx").read_bytes()
     assert raw[:9] == b"MMIDIDX\x00\x00"
     version, code, sequences, borders = struct.unpack("<QBQQ", raw[9:34])
@@ -100,7 +100,7 @@ def test_a_shard_is_an_indexed_dataset_of_megatron_and_a_bin_of_nanogpt(tokenize
 def test_a_text_longer_than_a_shard_is_one_document(tokenizers, tmp_path):
     lines = [f"Line {number} of a long text." for number in range(400)]
     (tmp_path / "a.txt").write_text("\n".join(lines))
-    made = prepare(tmp_path / "a.txt", tokenizers, tmp_path / "out", shard_bytes=1000, progress=False)
+    made = prepare(tmp_path / "a.txt", tokenizers, tmp_path / "out", shard_bytes=1000, aside=False, progress=False)
     row = made.row(tmp_path / "out")
     ids = row[0 : len(row)]
     assert made.documents == 1 and len(made.shards) > 5
@@ -119,14 +119,14 @@ def test_every_line_is_in_one_piece(tmp_path, size):
 def test_the_bytes_do_not_depend_on_processes_or_interruptions(tokenizers, tmp_path):
     source = jsonl(tmp_path / "a.jsonl", DOCUMENTS)
     for name, jobs in (("one", 1), ("three", 3)):
-        prepare(source, tokenizers, tmp_path / name, shard_bytes=1000, jobs=jobs, progress=False)
+        prepare(source, tokenizers, tmp_path / name, shard_bytes=1000, jobs=jobs, aside=False, progress=False)
     whole = content(tmp_path / "one")
     assert content(tmp_path / "three") == whole
     for removed in (MANIFEST, "shards/shard-00001.json"):
         (tmp_path / "three" / removed).unlink()
     (tmp_path / "three/shards/shard-00001.bin").write_bytes(b"half")
     (tmp_path / "three/shards/shard-00001.bin.1.partial").write_bytes(b"more than half of it")
-    prepare(source, tokenizers, tmp_path / "three", shard_bytes=1000, progress=False)
+    prepare(source, tokenizers, tmp_path / "three", shard_bytes=1000, aside=False, progress=False)
     assert content(tmp_path / "three") == whole
 
 
@@ -136,7 +136,7 @@ def test_a_killed_preparation_goes_on(tokenizers, tmp_path):
     tokenizers.save(ready)
     command = [sys.executable, "-m", "zoo", "data", "prepare", str(source), "--tokenizer", str(ready), "--jobs", "1"]
     code = f"""
-import sys; import zoo.data.corpora.preparing as p; p.SHARD_BYTES = 1500
+import sys; import zoo.data.corpora.planning as p; p.SHARD_BYTES = 1500
 sys.argv = {["zoo", *command[3:], "-o", str(tmp_path / "killed"), "--quiet"]!r}
 from zoo.cli.main import main; main()
 """
@@ -171,11 +171,13 @@ def test_a_bad_line_is_named_and_stops_or_is_skipped(tokenizers, tmp_path, case,
     source.write_bytes(b"".join([*lines[:40], raw + b"\n", *lines[40:]]))
     out = tmp_path / "out"
     with pytest.raises(DataError, match=f"a.jsonl, line 41: .*{message}"):
-        prepare(source, tokenizers, out, shard_bytes=1000, progress=False)
+        prepare(source, tokenizers, out, shard_bytes=1000, aside=False, progress=False)
     assert not is_prepared(out)
     with pytest.raises(OutputExistsError, match="holds another preparation"):
-        prepare(source, tokenizers, out, shard_bytes=1000, on_error="skip", progress=False)
-    made = prepare(source, tokenizers, tmp_path / "skipped", shard_bytes=1000, on_error="skip", progress=False)
+        prepare(source, tokenizers, out, shard_bytes=1000, on_error="skip", aside=False, progress=False)
+    made = prepare(
+        source, tokenizers, tmp_path / "skipped", shard_bytes=1000, on_error="skip", aside=False, progress=False
+    )
     assert made.documents == 60 and sum(shard.skipped for shard in made.shards) == 1
     assert "line 41" in capfd.readouterr().err
 
@@ -184,7 +186,7 @@ def test_held_out_documents_are_left_out_of_training(tokenizers, tmp_path):
     jsonl(tmp_path / "source/train.jsonl", [*DOCUMENTS, f"{DOCUMENTS[3]}\n"])
     jsonl(tmp_path / "source/validation.jsonl", [DOCUMENTS[3], "Held out alone."])
     jsonl(tmp_path / "source/test.jsonl", ["Of the test."])
-    made = prepare(tmp_path / "source", tokenizers, tmp_path / "out", progress=False)
+    made = prepare(tmp_path / "source", tokenizers, tmp_path / "out", aside=False, progress=False)
     row = made.row(tmp_path / "out")
     assert row[0 : len(row)].tolist() == expected_ids(tokenizers, DOCUMENTS[:3] + DOCUMENTS[4:])
     assert sum(shard.heldout for shard in made.shards) == 2
@@ -194,7 +196,7 @@ def test_held_out_documents_are_left_out_of_training(tokenizers, tmp_path):
 
 @pytest.mark.parametrize("file", ["shards/shard-00000.bin", "shards/shard-00000.idx"])
 def test_a_truncated_shard_is_refused(tokenizers, tmp_path, file):
-    made = prepare(jsonl(tmp_path / "a.jsonl", DOCUMENTS), tokenizers, tmp_path / "out", progress=False)
+    made = prepare(jsonl(tmp_path / "a.jsonl", DOCUMENTS), tokenizers, tmp_path / "out", aside=False, progress=False)
     (tmp_path / "out" / file).write_bytes((tmp_path / "out" / file).read_bytes()[:-2])
     with pytest.raises(DataError, match=r"truncated: .* tokens are recorded; prepare the data again"):
         made.row(tmp_path / "out")
@@ -203,18 +205,18 @@ def test_a_truncated_shard_is_refused(tokenizers, tmp_path, file):
 def test_bad_sources_and_options_are_refused(tokenizers, tmp_path):
     out = tmp_path / "out"
     with pytest.raises(DataError, match="nowhere does not exist"):
-        prepare(tmp_path / "nowhere", tokenizers, out, progress=False)
+        prepare(tmp_path / "nowhere", tokenizers, out, aside=False, progress=False)
     (tmp_path / "picture.png").write_bytes(b"x")
     with pytest.raises(DataError, match=r"no source of text, and holds none; valid: \.txt"):
-        prepare(tmp_path / "picture.png", tokenizers, out, progress=False)
+        prepare(tmp_path / "picture.png", tokenizers, out, aside=False, progress=False)
     with pytest.raises(ConfigError, match="on_error='ignore' is not valid"):
-        prepare(tmp_path / "picture.png", tokenizers, out, on_error="ignore", progress=False)
+        prepare(tmp_path / "picture.png", tokenizers, out, on_error="ignore", aside=False, progress=False)
     source = jsonl(tmp_path / "a.jsonl", DOCUMENTS)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/thesis.tex").write_text("x")
     with pytest.raises(OutputExistsError, match="holds no preparation"):
-        prepare(source, tokenizers, tmp_path / "mine", progress=False)
-    prepare(source, tokenizers, out, progress=False)
+        prepare(source, tokenizers, tmp_path / "mine", aside=False, progress=False)
+    prepare(source, tokenizers, out, aside=False, progress=False)
     manifest = json.loads((out / MANIFEST).read_text())
     for changed, message in (
         ({"format": 9}, "is of format 9"),
@@ -228,10 +230,10 @@ def test_bad_sources_and_options_are_refused(tokenizers, tmp_path):
 
 def test_a_source_that_changed_since_is_refused(tokenizers, tmp_path):
     source = jsonl(tmp_path / "a.jsonl", DOCUMENTS)
-    prepare(source, tokenizers, tmp_path / "out", progress=False)
+    prepare(source, tokenizers, tmp_path / "out", aside=False, progress=False)
     jsonl(source, DOCUMENTS[:30])
     with pytest.raises(OutputExistsError, match="other sources"):
-        prepare(source, tokenizers, tmp_path / "out", progress=False)
+        prepare(source, tokenizers, tmp_path / "out", aside=False, progress=False)
 
 
 def test_an_empty_row_has_no_ids():
@@ -247,7 +249,9 @@ def anonymous_memory() -> int:
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads /proc")
 def test_reading_ten_thousand_batches_takes_no_more_memory(tokenizers, tmp_path):
-    made = prepare(jsonl(tmp_path / "a.jsonl", DOCUMENTS * 100), tokenizers, tmp_path / "out", progress=False)
+    made = prepare(
+        jsonl(tmp_path / "a.jsonl", DOCUMENTS * 100), tokenizers, tmp_path / "out", aside=False, progress=False
+    )
     blocks = TokenBlocks(made.row(tmp_path / "out"), 16)
     sampler = ShuffledBlocks(len(blocks), 8, seed=0)
     before, read = None, 0

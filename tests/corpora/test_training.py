@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from corpora.recorded import run
+from corpora.recorded import SETTINGS, run
 
 from zoo.base.errors import ConfigError, DataError
 from zoo.cli.main import cli
@@ -120,14 +120,50 @@ def test_blocks_of_shards_are_those_of_the_texts(prepared):
     assert [[*block["input_ids"].tolist(), block["labels"][-1]] for block in from_shards] == expected
 
 
+def test_a_tokenizer_that_was_called_with_truncation_is_the_same(prepared):
+    task, tokenizers = find_task("language-modeling"), load_tokenizers(prepared)
+    tokenizers.source("x", truncation=True, padding="max_length", max_length=3)
+    assert len(task.encode(task.load(prepared).train, tokenizers, training=True)) > 1
+
+
 def test_another_tokenizer_and_another_heldout_file_are_refused(prepared, tmp_path):
     task, other = find_task("language-modeling"), train_tokenizers(SENTENCES, kind="character")
     with pytest.raises(DataError, match="was prepared with another tokenizer"):
         task.encode(task.load(prepared).train, other, training=True)
     with pytest.raises(DataError, match="name the held-out texts at preparation"):
         task.load(prepared, heldout=tmp_path / "x.txt")
-    with pytest.raises(DataError, match="nothing can be set aside"):
-        task.set_aside(task.load(prepared).train)
+
+
+def test_the_last_documents_of_shards_are_set_aside_to_choose_a_checkpoint_by(prepared):
+    task, tokenizers = find_task("language-modeling:block_size=16"), load_tokenizers(prepared)
+    whole = task.load(prepared).train
+    parts = [part.row(tokenizers) for part in task.set_aside(whole)]
+    ids = [row[0 : len(row)].tolist() for row in parts]
+    row, end = whole.row(tokenizers), tokenizers.source.eos_token_id
+    assert ids[0] + ids[1] == row[0 : len(row)].tolist() and 0 < len(ids[1]) <= 0.05 * len(row) + 20
+    assert ids[0][-1] == ids[1][-1] == end
+    inner = task.set_aside(task.set_aside(whole).train)
+    assert sum(len(part.row(tokenizers)) for part in inner) == len(ids[0])
+    assert len({part.sha256 for part in (whole, *task.set_aside(whole), *inner)}) == 5
+
+
+@pytest.mark.filterwarnings("ignore:1 example")
+def test_the_best_checkpoint_is_chosen_by_the_end_of_the_shards(prepared, tmp_path):
+    result = train(
+        "gpt2-style",
+        "language-modeling:block_size=16",
+        data=prepared,
+        output_dir=tmp_path / "out",
+        settings=SETTINGS,
+        max_steps=2,
+        eval_strategy="steps",
+        eval_steps=1,
+        save_strategy="steps",
+        save_steps=1,
+        load_best_model_at_end=True,
+        progress=False,
+    )
+    assert result.run.data.selection is not None and result.report.best_step in (1, 2)
 
 
 @pytest.mark.filterwarnings("ignore:1 example")
@@ -151,11 +187,6 @@ def test_warmup_stable_decay_needs_no_number_of_steps(prepared, decay):
     falling = {None: 2, 0.5: 5, 4: 4}[decay]
     assert rates[2] == 0.01 and [rate < 0.01 for rate in rates[2:]] == [n > 8 - falling for n in range(8)]
     assert {"tokens", "grad_norm"} <= set(result.report.history[-1])
-
-
-def test_a_streamed_corpus_is_to_be_prepared():
-    with pytest.raises(DataError, match="`zoo data prepare tinystories .*then --data DIR"):
-        find_task("language-modeling").load("tinystories")
 
 
 def test_a_plan_has_the_tokens_and_updates_of_an_epoch(prepared):

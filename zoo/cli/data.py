@@ -137,15 +137,15 @@ def prepare(
     from zoo.data.corpora.preparing import prepare as prepare_source
     from zoo.data.tasks.prepared import tokenizers_for
 
-    tokenizers = tokenizers_for(source, tokenizer, task, column=column)
+    tokenizers = tokenizers_for(source, tokenizer, task, heldout=heldout, column=column)
     made = prepare_source(
         source, tokenizers, output, heldout=heldout, column=column, on_error=on_error, jobs=jobs, progress=not quiet
     )
     if as_json:
         write_json(asdict(made))
         return
-    skipped, left_out = (sum(getattr(shard, name) for shard in made.shards) for name in ("skipped", "heldout"))
+    skipped = sum(shard.skipped for shard in made.shards)
     write(
         f"{output}: {made.tokens:,} tokens of {made.documents:,} documents ({made.bytes:,} bytes) "
-        f"in {len(made.shards):,} shards; {skipped:,} lines skipped, {left_out:,} held-out documents left out"
+        f"in {len(made.shards):,} shards; {skipped:,} lines skipped, {made.duplicates:,} held-out documents left out"
     )

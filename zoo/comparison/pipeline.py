@@ -117,8 +117,6 @@ def carry_out(
     task = chosen.data_task()
     with loading_bars(shown=progress):
         splits = task.load_from(source)
-    if splits.duplicates:
-        tell(leaks_said(splits))
     plan = make_plan(folder, request.common(splits), request.names, request.all_seeds, request.baseline)
     more = [name for name in plan.names if name not in request.names]
     more += [f"seed {seed}" for seed in plan.seeds if seed not in request.all_seeds]
@@ -128,6 +126,9 @@ def carry_out(
     request = replace(request, sweep=plan.sweep or None)
     task = task.fitted(splits)
     tokenizers = tokenizers_in(folder, task, splits, chosen, begun=find_plan(folder) is not None)
+    splits = task.prepare(splits, tokenizers, progress=progress)
+    if splits.duplicates:
+        tell(leaks_said(splits))
     inputs = SharedInputs(chosen, task, splits, tokenizers, folder)
     maker = JobMaker(inputs, request, request.match_to or plan.baseline, progress, tell)
 

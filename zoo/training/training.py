@@ -155,13 +155,14 @@ def train(
         source = DataSource.of(None if isinstance(data, Splits) else data, heldout, columns, seed)
         with loading_bars(shown=progress):
             splits = without_leaks(data) if isinstance(data, Splits) else data_task.load_from(source)
-        if splits.duplicates:
-            warnings.warn(leaks_said(splits), DataWarning, stacklevel=2)
         data_task = data_task.fitted(splits)
         if isinstance(tokenizer, Tokenizers):
             tokenizers = tokenizer
         else:
             tokenizers = tokenizers_for(data_task, splits.train, chosen, is_given=tokenizer is not None)
+        splits = data_task.prepare(splits, tokenizers, progress=progress)
+        if splits.duplicates:
+            warnings.warn(leaks_said(splits), DataWarning, stacklevel=2)
         selection = None
         if args.load_best_model_at_end or args.early_stopping_patience is not None:  # by what is not reported
             kept_for_training, selection = data_task.set_aside(splits.train, seed=seed)

@@ -51,8 +51,9 @@ def work(job: Job) -> dict[str, Any]:
         importlib.import_module(module)
     recipe = Recipe(**job.recipe)
     task = recipe.data_task()
+    tokenizers = replace(load_tokenizers(job.tokenizer), made_by=recipe.tokenizer)
     with loading_bars(shown=False):
-        splits = task.load_from(job.source)
+        splits = task.prepare(task.load_from(job.source), tokenizers)
     if job.trial:
         splits = task.set_aside(splits.train, seed=DATA_SEED)
     resumed = next(Path(f"{Path(job.folder) / CHECKPOINT}-checkpoints").glob("checkpoint-*"), None) is not None
@@ -65,7 +66,7 @@ def work(job: Job) -> dict[str, Any]:
         recipe.task,
         data=splits,
         recipe=recipe.changed(arguments=own),
-        tokenizer=replace(load_tokenizers(job.tokenizer), made_by=recipe.tokenizer),
+        tokenizer=tokenizers,
         output_dir=Path(job.folder) / CHECKPOINT,
         force=True,
         resume=True,

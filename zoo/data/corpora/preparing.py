@@ -9,27 +9,27 @@ import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zoo.base.errors import ConfigError, DataError, OutputExistsError
 from zoo.base.files import read_json, write_file, written
-from zoo.registry import CORPORA
 
-from .getting import located
+from .getting import data_folder
+from .planning import TextSource, find_source
 from .shard_worker import FAILED, document_hash
 from .shards import FORMAT, Manifest, ShardRecord, id_type, is_prepared, read_manifest
-from .sources import HUB, Piece, files_of, parts_of, plan, streamed
+from .sources import BadLineError, Piece
 
 if TYPE_CHECKING:
     from zoo.data.tokenizers import Tokenizers
 
-SHARD_BYTES, MOST_SHARDS = 1 << 25, 1 << 10
-"""Bytes of text of a shard; more where there would be more shards than this."""
-
 ON_ERROR = ("stop", "skip")
 HELDOUT_FILE, PLAN_FILE, TOKENIZER_FILE, SHARDS = "heldout.jsonl", "plan.json", "tokenizer.json", "shards"
+PREPARED, KEY_DIGITS = "prepared", 16
+"""Folder of all that was prepared without being asked for, and digits of a key in the names of its folders."""
 
 
 def prepare(
@@ -37,94 +37,137 @@ def prepare(
     tokenizers: Tokenizers,
     folder: str | os.PathLike[str],
     *,
-    heldout: str | os.PathLike[str] | None = None,
-    column: str | None = None,
     on_error: str = "stop",
     jobs: int | None = None,
-    shard_bytes: int | None = None,
     progress: bool = True,
+    **found: Any,
 ) -> Manifest:
-    """Write token shards of a source, with the tokenizer, into a folder that `--data` takes."""
+    """Write token shards of a source, with the tokenizer, into a folder that `--data` takes.
+
+    Args:
+        source: A file or folder, the name of a corpus, or "hf:" and a data set's name.
+        tokenizers: The tokenizer.
+        folder: The folder to write.
+        on_error: "stop" or "skip": at a line that is not valid.
+        jobs: Processes, by default one a core.
+        progress: Whether to show a progress bar.
+        found: Options of [`zoo.data.corpora.planning.find_source`][].
+    """
+    check_choice(on_error)
+    return Preparation(find_source(source, **found), tokenizers, on_error).write(Path(folder), jobs, progress=progress)
+
+
+def check_choice(on_error: str) -> None:
+    """Require what can be done at a line that is not valid."""
     if on_error not in ON_ERROR:
         raise ConfigError(f"on_error={on_error!r} is not valid; valid: {' or '.join(ON_ERROR)}")
-    tokenizer, place = tokenizers.source, Path(folder).absolute()
-    if tokenizer.eos_token_id is None:
-        raise ConfigError("the tokenizer has no eos_token, which ends documents")
-    files, units, found = units_of(source, shard_bytes)
-    heldout_pieces = [Piece(str(file)) for file in files_of(Path(located(heldout)))] if heldout is not None else found
-    stamps = {str(file): [(stat := file.stat()).st_size, stat.st_mtime_ns] for file in files}
-    options = {"column": column, "on_error": on_error}
-    backend = tokenizer.backend_tokenizer.to_str()
-    tokenizer_hash = hashlib.sha256(backend.encode()).hexdigest()
-    planned = {
-        "format": FORMAT,
-        "units": [[asdict(piece) for piece in unit] for unit in units],
-        "stamps": stamps,
-        "tokenizer": tokenizer_hash,
-        "end": tokenizer.eos_token_id,
-        "options": options,
-        "heldout": [asdict(piece) for piece in heldout_pieces],
-    }
-    key = hashlib.sha256(json.dumps(planned, sort_keys=True).encode()).hexdigest()
-    with written(place):
-        place.mkdir(parents=True, exist_ok=True)
-        if finished := begin(place, key):
-            return finished
-        tokenizers.save(place)
-        write_file(place / SHARDS / TOKENIZER_FILE, backend)
-        hashes = write_heldout(place, heldout_pieces, column)
-        common = {
-            "stamps": stamps,
-            "tokenizer": str(place / SHARDS / TOKENIZER_FILE),
-            "code": id_type(len(tokenizer)),
-            "end": tokenizer.eos_token_id,
-            "heldout": hashes,
-            **options,
-        }
-        records = encode_all(place, units, common, jobs or os.cpu_count() or 1, progress=progress)
-        manifest = Manifest(key, tokenizer_hash, os.fspath(source), options, records)
-        if not manifest.tokens:
-            raise DataError(f"{os.fspath(source)} holds no text")
-        manifest.write(place)
-    return manifest
 
 
-def units_of(
-    source: str | os.PathLike[str], shard_bytes: int | None
-) -> tuple[list[Path], list[list[Piece]], list[Piece]]:
-    """Find the files of a source, the pieces of each shard, and those that are held out.
+@dataclass(frozen=True)
+class Preparation:
+    """A source that is prepared with a tokenizer.
 
-    Raises:
-        DataError: When there is no such source.
+    Attributes:
+        source: The source.
+        tokenizers: The tokenizer.
+        on_error: "stop" or "skip".
     """
-    name = located(source)
-    if name in CORPORA and not Path(name).exists():
-        corpus = CORPORA.get(name)
-        name = f"{HUB}{corpus.hub}" + (f"@{corpus.revision}" if corpus.revision else "")
-    if name.startswith(HUB):
-        number = streamed(name).num_shards
-        return [], [[Piece(name, shard, number, shard + 1 == number)] for shard in range(number)], []
-    if not Path(name).exists():
-        raise DataError(f"{name} does not exist; give a file, a folder, the name of a corpus, or hf:ORG/NAME")
-    files = files_of(Path(name))
-    train = [file for file in files if split_of(file, Path(name)) in TRAIN]
-    aside = next(
-        (found for split in HELDOUT if (found := [file for file in files if split_of(file, Path(name)) == split])), []
-    )
-    files = [Path(file).absolute() for file in (train or files)]
-    total = sum(file.stat().st_size for file in files)
-    size = shard_bytes if shard_bytes is not None else max(SHARD_BYTES, total // MOST_SHARDS)
-    return files, plan(files, size), [Piece(str(file.absolute())) for file in aside] if train else []
 
+    source: TextSource
+    tokenizers: Tokenizers
+    on_error: str = "stop"
 
-TRAIN = ("train",)
-HELDOUT = ("heldout", "validation", "valid", "dev", "test")
+    def __post_init__(self) -> None:
+        if self.tokenizers.source.eos_token_id is None:
+            raise ConfigError("the tokenizer has no eos_token, which ends documents")
 
+    @cached_property
+    def backend(self) -> str:
+        """The tokenizer."""
+        from zoo.data.tokenizers.encoding import backend_json
 
-def split_of(file: Path, source: Path) -> str:
-    """Split that a file of a folder belongs to: its name without suffixes, or the first folder that it is in."""
-    parts = file.relative_to(source).parts if source.is_dir() else (file.name,)
-    return parts[0].partition(".")[0].lower()
+        return backend_json(self.tokenizers.source)
+
+    @property
+    def tokenizer_hash(self) -> str:
+        """Hash of the tokenizer."""
+        return hashlib.sha256(self.backend.encode()).hexdigest()
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Options that decide what is written."""
+        return {"column": self.source.column, "on_error": self.on_error}
+
+    @cached_property
+    def key(self) -> str:
+        """Hash of source, tokenizer and options."""
+        planned = {
+            "format": FORMAT,
+            **self.source.planned,
+            "tokenizer": self.tokenizer_hash,
+            "end": self.tokenizers.source.eos_token_id,
+            "options": self.options,
+        }
+        return hashlib.sha256(json.dumps(planned, sort_keys=True).encode()).hexdigest()
+
+    def kept(self, *, progress: bool = False) -> Path:
+        """Write it into the folder of all corpora, or find it there.
+
+        Other processes that want the same wait until it is there.
+
+        Returns:
+            The prepared folder.
+        """
+        from filelock import FileLock
+
+        place = data_folder() / PREPARED / self.key[:KEY_DIGITS]
+        with written(place):
+            place.parent.mkdir(parents=True, exist_ok=True)
+            with FileLock(f"{place}.lock"):
+                self.write(place, progress=progress)
+        return place
+
+    def write(self, folder: Path, jobs: int | None = None, *, progress: bool = True) -> Manifest:
+        """Write all that is not there yet into a folder."""
+        place, tokenizer = folder.absolute(), self.tokenizers.source
+        with written(place):
+            place.mkdir(parents=True, exist_ok=True)
+            if finished := begin(place, self.key):
+                return finished
+            hashes, number = write_heldout(place, self.source.heldout_texts(self.skip))
+            self.tokenizers.save(place)
+            write_file(place / SHARDS / TOKENIZER_FILE, self.backend)
+            common = {
+                "stamps": self.source.stamps,
+                "tokenizer": str(place / SHARDS / TOKENIZER_FILE),
+                "code": id_type(len(tokenizer)),
+                "end": tokenizer.eos_token_id,
+                "heldout": hashes,
+                **self.options,
+            }
+            records = encode_all(place, self.source.units, common, jobs or os.cpu_count() or 1, progress=progress)
+            manifest = Manifest(
+                self.key,
+                self.tokenizer_hash,
+                self.source.name,
+                self.options,
+                records,
+                number if self.source.aside else 0,
+            )
+            if not manifest.tokens:
+                aside = (
+                    "; all of it is held out: name texts to evaluate on (--heldout)"
+                    if sum(record.heldout for record in records)
+                    else ""
+                )
+                raise DataError(f"{self.source.name} holds no text to train on{aside}")
+            manifest.write(place)
+        return manifest
+
+    def skip(self, error: BadLineError) -> None:
+        """Do what was asked for at a line of held-out texts that is not valid."""
+        if self.on_error == "stop":
+            raise error
 
 
 def begin(place: Path, key: str) -> Manifest | None:
@@ -155,27 +198,22 @@ def begin(place: Path, key: str) -> Manifest | None:
     return None
 
 
-def write_heldout(place: Path, pieces: Iterable[Piece], column: str | None) -> str | None:
+def write_heldout(place: Path, texts: Iterable[str]) -> tuple[str | None, int]:
     """Copy the held-out documents, and write their hashes.
 
     Returns:
-        The file of hashes, None if nothing is held out.
+        The file of hashes, None if nothing is held out; and the number of documents.
     """
-
-    def refuse(error: DataError) -> None:
-        raise error
-
     hashes, lines = [], []
-    for piece in pieces:
-        for part in parts_of(piece, column, refuse):
-            hashes.append(document_hash(part.text))
-            lines.append(json.dumps({"text": part.text}, ensure_ascii=False) + "\n")
+    for text in texts:
+        hashes.append(document_hash(text))
+        lines.append(json.dumps({"text": text}, ensure_ascii=False) + "\n")
     if not lines:
-        return None
+        return None, 0
     write_file(place / HELDOUT_FILE, "".join(lines))
     file = place / SHARDS / "heldout.hashes"
     file.write_bytes(b"".join(hashes))
-    return str(file)
+    return str(file), len(hashes)
 
 
 def encode_all(

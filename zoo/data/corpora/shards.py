@@ -130,17 +130,22 @@ class TokenRow:
 
     Args:
         shards: Shards, in order.
+        start: The first id of the row among those of the shards.
+        stop: The end, exclusive; None for all.
     """
 
-    def __init__(self, shards: Sequence[Shard]) -> None:
+    def __init__(self, shards: Sequence[Shard], start: int = 0, stop: int | None = None) -> None:
         self.shards = list(shards)
         self.ends = np.cumsum([shard.record.tokens for shard in self.shards], dtype=np.int64).tolist()
+        total = self.ends[-1] if self.ends else 0
+        self.start, self.stop = start, total if stop is None else stop
 
     def __len__(self) -> int:
-        return self.ends[-1] if self.ends else 0
+        return self.stop - self.start
 
     def __getitem__(self, wanted: slice) -> Ids:
         start, stop, _ = wanted.indices(len(self))
+        start, stop = start + self.start, stop + self.start
         parts, number = [], bisect_right(self.ends, start)
         while start < stop:
             before = self.ends[number - 1] if number else 0
@@ -148,6 +153,21 @@ class TokenRow:
             parts.append(self.shards[number].ids[start - before : end - before])
             start, number = end, number + 1
         return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.int32), *parts])
+
+    def part(self, start: int, stop: int | None) -> TokenRow:
+        """A part of the row, as a row."""
+        return TokenRow(self.shards, self.start + start, self.stop if stop is None else self.start + stop)
+
+    def document_end(self, place: int) -> int:
+        """Where the document ends that an id is in; the place itself in the last document."""
+        wanted = place + self.start
+        number = bisect_right(self.ends, wanted)
+        if number == len(self.ends):
+            return place
+        before = self.ends[number - 1] if number else 0
+        ends = before + np.cumsum(self.shards[number].lengths, dtype=np.int64)
+        end = int(ends[np.searchsorted(ends, wanted)])
+        return end - self.start if end < self.stop else place
 
 
 @dataclass(frozen=True)
@@ -160,6 +180,7 @@ class Manifest:
         source: What was prepared, for readers.
         options: Options of the preparation.
         shards: The shards, in order.
+        aside: Documents of the source that are held out of it.
         format: Version of the manifest.
     """
 
@@ -168,6 +189,7 @@ class Manifest:
     source: str
     options: Mapping[str, Any]
     shards: Sequence[ShardRecord]
+    aside: int = 0
     format: int = FORMAT
 
     @property
@@ -189,6 +211,11 @@ class Manifest:
     def bytes(self) -> int:
         """UTF-8 bytes of the text."""
         return sum(shard.bytes for shard in self.shards)
+
+    @property
+    def duplicates(self) -> int:
+        """Number of documents that were left out because they are held out as well."""
+        return sum(shard.heldout for shard in self.shards) - self.aside
 
     def write(self, folder: Path) -> None:
         """Write it, which makes the folder whole."""

@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -79,12 +80,13 @@ def files_of(source: Path) -> list[Path]:
     return found
 
 
-def plan(files: Sequence[Path], size: int) -> list[list[Piece]]:
+def plan(files: Sequence[Path], size: int, end: int | None = None) -> list[list[Piece]]:
     """Divide files into shards of about equal size.
 
     Args:
         files: The files.
         size: Bytes of a shard. A compressed file, and a row group of parquet, is never divided.
+        end: Where a text file ends, by default at its end.
 
     Returns:
         The pieces of each shard.
@@ -92,7 +94,7 @@ def plan(files: Sequence[Path], size: int) -> list[list[Piece]]:
     shards: list[list[Piece]] = [[]]
     room = size
     for file in files:
-        for piece, length in pieces_of(file, size):
+        for piece, length in pieces_of(file, size, end):
             if shards[-1] and length > room:
                 shards.append([])
                 room = size
@@ -101,9 +103,9 @@ def plan(files: Sequence[Path], size: int) -> list[list[Piece]]:
     return shards
 
 
-def pieces_of(file: Path, size: int) -> Iterator[tuple[Piece, int]]:
+def pieces_of(file: Path, size: int, end: int | None = None) -> Iterator[tuple[Piece, int]]:
     """Divide a file, with the bytes of each piece."""
-    total = file.stat().st_size
+    total = file.stat().st_size if end is None else end
     if kind_of(file) == ".parquet":
         from pyarrow.parquet import ParquetFile  # type: ignore[import-untyped]
 
@@ -112,7 +114,7 @@ def pieces_of(file: Path, size: int) -> Iterator[tuple[Piece, int]]:
             for group in range(groups):
                 length = parquet.metadata.row_group(group).total_byte_size
                 yield Piece(str(file), group, group + 1, group + 1 == groups), length
-    elif file.suffix in COMPRESSED or total <= size:
+    elif file.suffix in COMPRESSED or (total <= size and end is None):
         yield Piece(str(file)), total
     else:
         for start in range(0, total, size):
@@ -254,13 +256,39 @@ def hub_rows(piece: Piece, column: str | None, skip: Callable[[BadLineError], No
 
 
 def streamed(name: str) -> Any:
-    """Open a data set of the Hub for streaming: "hf:org/name", "hf:org/name:configuration", "...@revision"."""
-    from datasets import load_dataset
+    """Open a split on the Hub for streaming: "hf:org/name#split", "hf:org/name:configuration@revision#split"."""
+    name, _, split = name.partition("#")
+    with explained(name):
+        return load_dataset(**address_of(name), split=split or "train", streaming=True)
 
+
+def hub_splits(name: str) -> list[str]:
+    """Names of the splits of a data set on the Hub."""
+    with explained(name):
+        return list(load_dataset(**address_of(name), streaming=True))
+
+
+def load_dataset(**given: Any) -> Any:
+    """As in `datasets`, which is imported when it is needed."""
+    from datasets import load_dataset as load
+
+    return load(**given)
+
+
+def address_of(name: str) -> dict[str, str | None]:
+    """Arguments of `load_dataset` for a data set on the Hub."""
     address, _, revision = name.removeprefix(HUB).partition("@")
     repository, _, configuration = address.partition(":")
+    return {"path": repository, "name": configuration or None, "revision": revision or None}
+
+
+@contextmanager
+def explained(name: str) -> Iterator[None]:
+    """Explain in one line why a data set cannot be streamed."""
     try:
-        return load_dataset(repository, configuration or None, revision=revision or None, split="train", streaming=True)
+        yield
     except Exception as error:  # of several libraries
         reason = " ".join(str(error).split())[:200]
-        raise DataError(f"data set {address} cannot be streamed: {type(error).__name__}: {reason}") from error
+        raise DataError(
+            f"data set {name.removeprefix(HUB)} cannot be streamed: {type(error).__name__}: {reason}"
+        ) from error

@@ -1,23 +1,38 @@
-"""Prepared folders as examples of a task: shards to train on, and texts to evaluate on."""
+"""Texts that are read from token shards: prepared folders, and sources that are prepared when they are used."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from datasets import Dataset, DatasetInfo
+from filelock import FileLock
 
-from zoo.base.errors import DataError
-from zoo.data.corpora.preparing import HELDOUT_FILE, units_of
+from zoo.base.errors import ConfigError, DataError
+from zoo.base.files import written
+from zoo.data.corpora import data_folder
+from zoo.data.corpora.planning import SHARD_BYTES, TextSource, find_source
+from zoo.data.corpora.preparing import HELDOUT_FILE, KEY_DIGITS, PREPARED, Preparation
 from zoo.data.corpora.shards import Manifest, TokenRow, read_manifest
-from zoo.data.corpora.sources import Piece, parts_of
+from zoo.data.corpora.sources import COMPRESSED, HUB, KINDS, kind_of
 from zoo.data.tokenizers import Tokenizers, load_tokenizers
+from zoo.data.tokenizers.encoding import backend_json
 
 from .finding import find_task
-from .sources import Splits
+from .libraries import is_saved_dataset
+from .sources import HELDOUT_NAMES, HELDOUT_SHARE, TRAIN_NAMES, Splits, find_file
+from .tables import Column
+
+LARGE = SHARD_BYTES
+"""Bytes of text above which a source is read from shards."""
+MOST_ASIDE = 1 << 20
+"""Most tokens that are set aside to choose a checkpoint by."""
 
 
 class PreparedTexts:
@@ -25,6 +40,8 @@ class PreparedTexts:
 
     Args:
         folder: The folder.
+        start: The first token; that of a document.
+        stop: The end, exclusive; None for all.
 
     Raises:
         DataError: When it is not whole.
@@ -32,8 +49,8 @@ class PreparedTexts:
 
     column_names = ("text",)
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, start: int = 0, stop: int | None = None) -> None:
+        self.folder, self.start, self.stop = folder, start, stop
         self.manifest: Manifest = read_manifest(folder)
         self.info = DatasetInfo(description=str(folder))
 
@@ -46,18 +63,74 @@ class PreparedTexts:
 
     @cached_property
     def sha256(self) -> str:
-        """Hash of all shards."""
-        return hashlib.sha256(json.dumps([shard.sha256 for shard in self.manifest.shards]).encode()).hexdigest()
+        """Hash of all shards, and of the part of them."""
+        part = [self.start, self.stop] if self.start or self.stop is not None else []
+        shards = [shard.sha256 for shard in self.manifest.shards]
+        return hashlib.sha256(json.dumps([*shards, *part]).encode()).hexdigest()
 
     def row(self, tokenizers: Tokenizers) -> TokenRow:
         """Ids of all documents, of which slices are read by memory map."""
-        found = hashlib.sha256(tokenizers.source.backend_tokenizer.to_str().encode()).hexdigest()
+        found = hashlib.sha256(backend_json(tokenizers.source).encode()).hexdigest()
         if found != self.manifest.tokenizer:
             raise DataError(
                 f"{self.folder} was prepared with another tokenizer; leave the tokenizer out (the folder has its own), "
                 "or prepare the data again with this one"
             )
-        return self.manifest.row(self.folder)
+        return self.manifest.row(self.folder).part(self.start, self.stop)
+
+    def set_aside(self) -> Splits:
+        """Divide them: the last tokens choose between models, the others are trained on."""
+        row = self.manifest.row(self.folder).part(self.start, self.stop)
+        border = row.document_end(len(row) - min(int(len(row) * HELDOUT_SHARE), MOST_ASIDE))
+        if not 0 < border < len(row):
+            raise DataError(f"{self.folder} has {len(row)} tokens, too few to set some aside to choose a checkpoint by")
+        border += self.start
+        parts: list[Any] = [
+            PreparedTexts(self.folder, self.start, border),
+            PreparedTexts(self.folder, border, self.stop),
+        ]
+        return Splits(*parts)
+
+
+class SourceTexts:
+    """Documents of a source that are encoded into shards as soon as there is a tokenizer.
+
+    Args:
+        source: The source.
+    """
+
+    column_names = ("text",)
+
+    def __init__(self, source: TextSource) -> None:
+        self.source = source
+
+    @property
+    def sha256(self) -> str:
+        """Hash of the files."""
+        return self.source.sha256
+
+    def prepared(self, tokenizers: Tokenizers, *, progress: bool) -> PreparedTexts:
+        """Encode them, once for each tokenizer."""
+        return PreparedTexts(Preparation(self.source, tokenizers).kept(progress=progress))
+
+    def tokenizers(self, train: Callable[[Any], Tokenizers], options: Mapping[str, Any]) -> Tokenizers:
+        """Train tokenizers on a sample, once for each kind.
+
+        Args:
+            train: Called with the texts.
+            options: What decides the tokenizers, besides the texts.
+        """
+        decides = {**self.source.planned, "tokenizer": dict(options)}
+        key = hashlib.sha256(json.dumps(decides, sort_keys=True, default=str).encode()).hexdigest()[:KEY_DIGITS]
+        place = data_folder() / PREPARED / f"tokenizer-{key}"
+        with written(place):
+            place.parent.mkdir(parents=True, exist_ok=True)
+            with FileLock(f"{place}.lock"):
+                if not place.is_dir():
+                    partial = place.with_suffix(".partial")
+                    train(self.source.sample()).save(partial)
+                    os.replace(partial, place)
+        return load_tokenizers(place)
 
 
 def prepared_splits(folder: Path, heldout: str | Path | None) -> Splits:
@@ -70,29 +143,70 @@ def prepared_splits(folder: Path, heldout: str | Path | None) -> Splits:
     if not file.is_file():
         raise DataError(f"{folder} has no held-out texts; prepare it again with --heldout FILE")
     texts = [json.loads(line)["text"] for line in file.open(encoding="utf-8")]
-    held = Dataset.from_dict({"text": texts, "document": list(range(len(texts)))})
-    return Splits(train, held, duplicates=sum(shard.heldout for shard in train.manifest.shards))
+    return Splits(train, heldout_texts(texts), duplicates=train.manifest.duplicates)
 
 
-SAMPLE_CHARACTERS = 1 << 26
-"""Characters that a tokenizer is trained on, at most."""
+def heldout_texts(texts: Iterable[str]) -> Dataset:
+    """Number held-out documents."""
+    listed = list(texts)
+    return Dataset.from_dict({"text": listed, "document": list(range(len(listed)))})
 
 
-def tokenizers_for(source: str, tokenizer: str, task: str, *, column: str | None = None) -> Tokenizers:
-    """Load or train the tokenizer for a preparation."""
+def needs_shards(data: str) -> bool:
+    """Whether texts are read from shards, as they are many or nothing else reads them.
+
+    Args:
+        data: A path, or "hf:" and a data set's name.
+    """
+    if data.startswith(HUB):
+        return True
+    path = Path(data)
+    if path.is_file():
+        return kind_of(path) in KINDS and (path.suffix in COMPRESSED or path.stat().st_size > LARGE)
+    if not path.is_dir() or is_saved_dataset(path):
+        return False
+    try:
+        files = [find_file(path, names) for names in (TRAIN_NAMES, HELDOUT_NAMES)]
+    except DataError:
+        return any(file.is_file() and kind_of(file) in KINDS for file in path.rglob("*"))
+    return needs_shards(str(files[0]))
+
+
+def source_splits(data: str, heldout: str | Path | None, columns: Iterable[Column] | None) -> Splits:
+    """Find the texts of a source, and read those that are held out."""
+    names = list(columns or ())
+    if len(names) > 1 or any(not isinstance(name, str) for name in names):
+        raise ConfigError(f"columns={names} is not valid for {data}, which is prepared; give the name of one column")
+    source = find_source(data, heldout=heldout, column=str(names[0]) if names else None)
+    held = heldout_texts(source.heldout_texts(stop))
+    if not any(text.strip() for text in held["text"]):
+        raise DataError(f"{data} has nothing to hold out; name texts to evaluate on (--heldout)")
+    return Splits(SourceTexts(source), held)
+
+
+def stop(error: DataError) -> None:
+    """Refuse a line that is not valid."""
+    raise error
+
+
+def prepare_splits(splits: Splits, tokenizers: Tokenizers, *, progress: bool) -> Splits:
+    """Encode a source's texts to train on into shards; others stay as they are."""
+    if not isinstance(splits.train, SourceTexts):
+        return splits
+    train = splits.train.prepared(tokenizers, progress=progress)
+    return replace(splits, train=train, duplicates=train.manifest.duplicates)
+
+
+def tokenizers_for(source: str, tokenizer: str, task: str, **found: Any) -> Tokenizers:
+    """Load or train the tokenizer for a preparation.
+
+    Args:
+        source: The source.
+        tokenizer: A folder, or a kind with options.
+        task: The task that a tokenizer of this kind is trained for.
+        found: Options of [`zoo.data.corpora.planning.find_source`][].
+    """
     if Path(tokenizer).is_dir():
         return load_tokenizers(tokenizer)
-    _, units, _ = units_of(source, None)
-    texts = Dataset.from_dict({"text": list(sampled(units, column))})
+    texts: Any = SourceTexts(find_source(source, **found))
     return find_task(task).train_tokenizers(texts, kind=tokenizer)
-
-
-def sampled(units: Sequence[Sequence[Piece]], column: str | None) -> Iterator[str]:
-    """Beginnings of all shards, of equal length."""
-    for unit in units:
-        left = SAMPLE_CHARACTERS // len(units)
-        for part in (part for piece in unit for part in parts_of(piece, column, lambda error: None)):
-            yield part.text[:left]
-            left -= len(part.text)
-            if left <= 0:
-                break

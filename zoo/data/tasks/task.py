@@ -149,8 +149,8 @@ class DataTask(ABC):
         source = self.shipped if data is None else located(data)
         if isinstance(source, str) and source in CORPORA and not Path(source).exists():
             raise DataError(
-                f"corpus {str(source)!r} is streamed while it is prepared: `zoo data prepare {source} --tokenizer KIND "
-                "--heldout FILE -o DIR`, then --data DIR"
+                f"corpus {str(source)!r} is raw text, which task {self.name!r} does not read; "
+                "language-modeling and masked-language-modeling do"
             )
         if source is None:
             raise DataError(f"task {self.name!r} has no data of its own; give some (--data)")
@@ -194,6 +194,22 @@ class DataTask(ABC):
             Why a model trained on these cannot be evaluated on those, None where it can.
         """
         return None
+
+    def prepare(self, splits: Splits, tokenizers: Tokenizers, *, progress: bool = False) -> Splits:
+        """Encode examples that are too many for memory into files, once.
+
+        Args:
+            splits: What `load_from` returned.
+            tokenizers: What reads them.
+            progress: Whether to show a progress bar.
+
+        Returns:
+            What `encode` takes.
+
+        Raises:
+            DataError: When a line is not valid, or a file changes while it is read.
+        """
+        return splits
 
     @abstractmethod
     def train_tokenizers(self, examples: Dataset, **options: Any) -> Tokenizers:

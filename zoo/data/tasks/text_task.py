@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zoo.base.errors import ConfigError, DataError
-from zoo.data.corpora import located
 from zoo.data.tokenizers import Tokenizers, train_tokenizers
 from zoo.data.tokenizers.encoding import to_ids
 
 from .raw_text import TEXT_SUFFIX, in_parts, read_text
-from .sources import HELDOUT_NAMES, DataSource, Splits, find_file
+from .sources import HELDOUT_NAMES, Splits, find_file
 from .tables import Column, Kind
 from .task import DataTask
 
@@ -65,13 +64,16 @@ class RawTextTask(DataTask):
         seed: int = 0,
     ) -> Splits:
         """Load texts. Arguments as in the base class."""
+        from zoo.data.corpora.planning import resolved
         from zoo.data.corpora.shards import is_prepared
 
-        from .prepared import prepared_splits
+        from .prepared import needs_shards, prepared_splits, source_splits
 
-        data = None if data is None else located(data)
+        data = None if data is None else resolved(data)
         if data is not None and is_prepared(data):
             return prepared_splits(Path(data), heldout)
+        if data is not None and needs_shards(data):
+            return source_splits(data, heldout, columns)
         train_file = Path(data) if data is not None else None
         if train_file is not None and (folder := train_file / f"train{TEXT_SUFFIX}").is_file():
             heldout = heldout if heldout is not None else find_file(folder.parent, HELDOUT_NAMES)
@@ -84,24 +86,18 @@ class RawTextTask(DataTask):
             return Splits(in_parts(text), in_parts(read_text(heldout)))
         return self.divided(text, str(train_file))
 
-    def load_from(self, source: DataSource) -> Splits:
-        """Load texts. Arguments as in the base class; of prepared data, held-out documents are left out already."""
-        from zoo.data.corpora.shards import is_prepared
+    def prepare(self, splits: Splits, tokenizers: Tokenizers, *, progress: bool = False) -> Splits:
+        """Encode texts that are read from shards. Arguments as in the base class."""
+        from .prepared import prepare_splits
 
-        from .prepared import prepared_splits
-
-        if source.data is None or not is_prepared(source.data):
-            return super().load_from(source)
-        return replace(prepared_splits(Path(source.data), source.heldout), source=source)
+        return prepare_splits(splits, tokenizers, progress=progress)
 
     def set_aside(self, examples: Dataset, *, seed: int = 0) -> Splits:
-        """Take the end of a text away, or some of several. Arguments as in the base class."""
+        """Take the end of a text or of shards away, or some of several texts. Arguments as in the base class."""
         from .prepared import PreparedTexts
 
         if isinstance(examples, PreparedTexts):
-            raise DataError(
-                f"{examples.folder} is prepared, so nothing can be set aside of it to choose a checkpoint by"
-            )
+            return examples.set_aside()
         if len(set(examples["document"][:])) > 1:
             return super().set_aside(examples, seed=seed)
         return self.divided("".join(examples["text"][:]), "the text to train on")
@@ -115,6 +111,10 @@ class RawTextTask(DataTask):
 
     def train_tokenizers(self, examples: Dataset, **options: Any) -> Tokenizers:
         """Train the one tokenizer that a language model has. Arguments as in the base class."""
+        from .prepared import SourceTexts
+
+        if isinstance(examples, SourceTexts):
+            return examples.tokenizers(lambda texts: train_tokenizers(texts, **options), options)
         return train_tokenizers(examples["text"], **options)
 
     def row(self, examples: Dataset, tokenizers: Tokenizers, *, least: int, training: bool) -> Ids | TokenRow:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,12 @@ def to_ids(tokenizer: PreTrainedTokenizerFast, texts: Sequence[Any], **options: 
         unknown = sorted({character for text in texts for character in text if character not in known})
         raise DataError(f"the tokenizer has no id for {', '.join(map(repr, unknown)) or error}") from error
     return ids
+
+
+def backend_json(tokenizer: PreTrainedTokenizerFast) -> str:
+    """A tokenizer as JSON, without the truncation and padding of its last call."""
+    written = json.loads(tokenizer.backend_tokenizer.to_str())
+    return json.dumps({**written, "truncation": None, "padding": None}, ensure_ascii=False)
 
 
 def pieces_of(tokenizer: PreTrainedTokenizerFast, tokens: Sequence[str]) -> list[list[int]]:

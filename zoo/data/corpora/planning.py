@@ -1,0 +1,201 @@
+"""What there is to prepare of a source: the pieces of each shard, and the texts that are held out."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from zoo.base.errors import DataError
+from zoo.registry import CORPORA
+
+from .getting import located
+from .sources import COMPRESSED, HUB, BadLineError, Piece, files_of, hub_splits, kind_of, parts_of, plan, streamed
+
+SHARD_BYTES, MOST_SHARDS = 1 << 25, 1 << 10
+"""Bytes of text of a shard; more where there would be more shards than this."""
+
+TRAIN = ("train",)
+HELDOUT = ("heldout", "validation", "valid", "dev", "test")
+
+ASIDE_BYTES, ASIDE_SHARE, ASIDE_SHARDS = 1 << 22, 0.05, 64
+"""Most bytes that are held out of a source without held-out texts, their share, and shards they are taken from."""
+
+SAMPLE_CHARACTERS = 1 << 26
+"""Characters that a tokenizer is trained on, at most."""
+
+Skip = Callable[[BadLineError], None]
+
+
+@dataclass(frozen=True)
+class TextSource:
+    """Texts to prepare.
+
+    Attributes:
+        name: A path, or "hf:" and a data set's name.
+        units: Pieces of each shard.
+        heldout: Pieces that are held out.
+        aside: Bytes of documents at the beginnings of shards that are held out.
+        column: Column or key of the text, None for the usual ones.
+    """
+
+    name: str
+    units: Sequence[Sequence[Piece]]
+    heldout: Sequence[Piece]
+    aside: int = 0
+    column: str | None = None
+
+    @cached_property
+    def files(self) -> list[str]:
+        """Files to train on; none of a data set on the Hub."""
+        found = (piece.file for unit in self.units for piece in unit if not piece.file.startswith(HUB))
+        return list(dict.fromkeys(found))
+
+    @cached_property
+    def stamps(self) -> dict[str, list[int]]:
+        """Size and time of change of the files."""
+        return {file: [(found := os.stat(file)).st_size, found.st_mtime_ns] for file in self.files}
+
+    @property
+    def planned(self) -> dict[str, Any]:
+        """Plain data that decide what is written, together with tokenizer and options."""
+        return {
+            "units": [[asdict(piece) for piece in unit] for unit in self.units],
+            "stamps": self.stamps,
+            "heldout": [asdict(piece) for piece in self.heldout],
+            "aside": self.aside,
+        }
+
+    @cached_property
+    def sha256(self) -> str:
+        """Hash of the content, wherever the files are; of a data set on the Hub, of its name."""
+        digest = hashlib.sha256(f"{len(self.units)} {self.name}".encode() if not self.files else b"")
+        for file in self.files:
+            with open(file, "rb") as stream:
+                while block := stream.read(1 << 20):
+                    digest.update(block)
+        return digest.hexdigest()
+
+    def heldout_texts(self, skip: Skip) -> Iterator[str]:
+        """Documents that are held out."""
+        for piece in self.heldout:
+            yield from (part.text for part in parts_of(piece, self.column, skip))
+        units = self.units[:: -(-len(self.units) // ASIDE_SHARDS)] if self.aside else ()
+        left = self.aside
+        for unit in units:
+            taken = 0
+            for text in self.documents(unit, skip):
+                length = len(text.encode())
+                if taken and taken + length > self.aside // len(units):
+                    break
+                yield text
+                taken += length
+                if taken >= left:
+                    return
+            left -= taken
+
+    def documents(self, unit: Iterable[Piece], skip: Skip) -> Iterator[str]:
+        """Whole documents of a shard that are not longer than a piece."""
+        parts = (part for piece in unit for part in parts_of(piece, self.column, skip))
+        return (part.text for part in parts if part.begins and part.ends)
+
+    def sample(self) -> Iterator[str]:
+        """Beginnings of all shards, of equal length: what a tokenizer is trained on."""
+        for unit in self.units:
+            left = SAMPLE_CHARACTERS // len(self.units)
+            for part in (part for piece in unit for part in parts_of(piece, self.column, lambda error: None)):
+                yield part.text[:left]
+                left -= len(part.text)
+                if left <= 0:
+                    break
+
+
+def find_source(
+    source: str | os.PathLike[str],
+    *,
+    heldout: str | os.PathLike[str] | None = None,
+    column: str | None = None,
+    aside: bool = True,
+    shard_bytes: int | None = None,
+) -> TextSource:
+    """Find the pieces of a source, and those that are held out.
+
+    Args:
+        source: A file or folder, the name of a corpus, or "hf:" and a data set's name.
+        heldout: The same, of texts to evaluate on; by default the source's own.
+        column: Column or key of the text.
+        aside: Whether some texts are held out of a source that has no held-out ones.
+        shard_bytes: Bytes of text of a shard, by default 32 MiB, or a thousandth of the source where that is more.
+
+    Raises:
+        DataError: When there is no such source, or nothing can be held out of it.
+    """
+    name = resolved(source)
+    given = None if heldout is None else [piece for unit in find_source(heldout, aside=False).units for piece in unit]
+    if name.startswith(HUB):
+        splits = hub_splits(name)
+        first = next((split for split in TRAIN if split in splits), splits[0])
+        second = next((split for split in HELDOUT if split in splits and split != first), None)
+        units = [[piece] for piece in hub_pieces(f"{name}#{first}")]
+        held = given if given is not None else hub_pieces(f"{name}#{second}") if second is not None else []
+        return TextSource(name, units, held, ASIDE_BYTES if aside and not held else 0, column)
+    if not Path(name).exists():
+        raise DataError(f"{name} does not exist; give a file, a folder, the name of a corpus, or hf:ORG/NAME")
+    files = files_of(Path(name))
+    by_split = {split: [file for file in files if split_of(file, Path(name)) == split] for split in (*TRAIN, *HELDOUT)}
+    train = by_split["train"]
+    out = next((by_split[split] for split in HELDOUT if by_split[split]), []) if train else []
+    held = given if given is not None else [Piece(str(file.absolute())) for file in out]
+    files = [file.absolute() for file in train or files]
+    total = sum(file.stat().st_size for file in files)
+    size = shard_bytes if shard_bytes is not None else max(SHARD_BYTES, total // MOST_SHARDS)
+    if held or not aside:
+        return TextSource(name, plan(files, size), held, column=column)
+    most = min(ASIDE_BYTES, int(ASIDE_SHARE * total))
+    if any(kind_of(file) != ".txt" for file in files):
+        return TextSource(name, plan(files, size), [], max(most, 1), column)
+    if len(files) > 1:
+        out = files_aside(files, Path(name).absolute(), most)
+        kept = [file for file in files if file not in out]
+        return TextSource(name, plan(kept, size), [Piece(str(file)) for file in out], column=column)
+    (file,) = files
+    if file.suffix in COMPRESSED:
+        raise DataError(
+            f"nothing can be held out of one compressed text, {file}; name texts to evaluate on (--heldout)"
+        )
+    return TextSource(name, plan(files, size, total - most), [Piece(str(file), total - most)], column=column)
+
+
+def resolved(source: str | os.PathLike[str]) -> str:
+    """Path of a source, or "hf:" and its name on the Hub; a corpus is downloaded if it is not here."""
+    name = located(source)
+    if name in CORPORA and not Path(name).exists():
+        corpus = CORPORA.get(name)
+        return f"{HUB}{corpus.hub}" + (f"@{corpus.revision}" if corpus.revision else "")
+    return name
+
+
+def hub_pieces(name: str) -> list[Piece]:
+    """Pieces of a split on the Hub: its shards."""
+    number = streamed(name).num_shards
+    return [Piece(name, shard, number, shard + 1 == number) for shard in range(number)]
+
+
+def split_of(file: Path, source: Path) -> str:
+    """Split that a file of a folder belongs to: its name without suffixes, or the first folder that it is in."""
+    parts = file.relative_to(source).parts if source.is_dir() else (file.name,)
+    return parts[0].partition(".")[0].lower()
+
+
+def files_aside(files: Sequence[Path], folder: Path, most: int) -> list[Path]:
+    """Choose texts to hold out by a hash of their paths in a folder, or the smallest where none is small enough."""
+    out: list[Path] = []
+    for file in sorted(files, key=lambda file: hashlib.sha256(str(file.relative_to(folder)).encode()).digest()):
+        if (size := file.stat().st_size) <= most:
+            out.append(file)
+            most -= size
+    return out or [min(files, key=lambda file: file.stat().st_size)]
