@@ -25,7 +25,7 @@ SETTINGS = {
 }
 
 
-def run(folder: Path, data: Path, processes: int, steps: int, *, accumulation: int = 1, **more: Any) -> list[Any]:
+def run(folder: Path, data: Path | str, processes: int, steps: int, *, accumulation: int = 1, **more: Any) -> list[Any]:
     """Train for some updates.
 
     Returns:
@@ -41,7 +41,7 @@ def run(folder: Path, data: Path, processes: int, steps: int, *, accumulation: i
     ZooTrainer.training_step = training_step  # type: ignore[method-assign]
     try:
         train(
-            "gpt2-style",
+            more.pop("model", "gpt2-style"),
             more.pop("task", "language-modeling:block_size=16"),
             data=data,
             output_dir=folder,
@@ -62,7 +62,7 @@ def run(folder: Path, data: Path, processes: int, steps: int, *, accumulation: i
     return seen
 
 
-def main(folder: Path, data: Path, processes: int, steps: int) -> None:
+def main(folder: Path, data: Path | str, processes: int, steps: int) -> None:
     logging.disable_progress_bar()
     torch.set_num_threads(1)
     seen = run(folder / f"on-{processes}", data, processes, steps)

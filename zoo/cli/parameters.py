@@ -109,6 +109,15 @@ def columns_option(command: Decorated) -> Decorated:
     return click.option("--columns", type=Columns(), metavar="A,B", help=help)(command)
 
 
+def mixture(ctx: click.Context, param: click.Parameter, given: tuple[Path, ...]) -> Path | None:
+    """Join several sources to a mixture."""
+    from zoo.data.tasks.sources import JOIN, shares_of
+
+    if len(given) > 1 and (odd := next((one for one in given if shares_of(str(one)) is None), None)):
+        raise click.BadParameter(f"{odd} has no share; several sources are given as NAME=SHARE", ctx, param)
+    return Path(JOIN.join(map(str, given))) if given else None
+
+
 def data_options(command: Decorated) -> Decorated:
     """Add what says which examples there are and how to train on them, `--data` to `--recipe`: a decorator."""
     path = click.Path(path_type=Path)
@@ -116,8 +125,11 @@ def data_options(command: Decorated) -> Decorated:
         click.option(
             "--data",
             type=path,
-            metavar="PATH|NAME",
-            help="A file or folder of examples, or a corpus (zoo data); by default what ships with the zoo.",
+            multiple=True,
+            callback=mixture,
+            metavar="PATH|NAME[=SHARE]",
+            help="A file or folder of examples, or a corpus (zoo data); by default what ships with the zoo. Texts can "
+            "be mixed by shares of their tokens: --data books=0.7 --data letters=0.3.",
         ),
         click.option("--heldout", type=path, help="The file to evaluate on; by default what --data says."),
         columns_option,

@@ -203,6 +203,10 @@ def show(result: TrainingResult) -> None:
     rows = [
         ("Data", f"{report.train_examples:,} examples, {report.heldout_examples:,} held out; columns: {columns}"),
         *([("Best by", f"{data.selection.examples:,} other examples of the training data")] if data.selection else []),
+        *(
+            (f"Share of {name}", f"{found['share']:.2%} of the tokens, {found['epochs']:.4g} epochs")
+            for name, found in (report.mixture or {}).items()
+        ),
         ("Parameters", f"{report.num_parameters:,}"),
         ("Batch", f"{report.examples_per_update:,} examples an update, on {processes}"),
         ("Steps", f"{report.steps:,} ({report.epochs:.4g} epochs){kept}"),

@@ -17,7 +17,7 @@ from transformers import PreTrainedModel
 from zoo.base.files import read_json
 from zoo.base.folders import RESULT_FILE
 from zoo.data.tasks import DataSource, Splits, Tokenizers
-from zoo.data.tasks.prepared import PreparedTexts, SourceTexts
+from zoo.data.tasks.prepared import ShardedTexts
 from zoo.data.tasks.tables import NUMBERS
 
 from .recipe import Recipe
@@ -184,7 +184,7 @@ def record_run(
 
 def digest_of_examples(examples: Dataset) -> str:
     """Hash examples."""
-    if isinstance(examples, PreparedTexts | SourceTexts):
+    if isinstance(examples, ShardedTexts):
         return examples.sha256
     digest = hashlib.sha256()
     examples = examples.remove_columns([name for name in NUMBERS.values() if name in examples.column_names])

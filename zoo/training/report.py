@@ -44,6 +44,7 @@ class TrainingReport:
         evaluations: What was logged of the held-out loss while training, likewise.
         average: Averaged weights: `kind`, number of `updates`, `heldout_loss` and `scores`; None for none.
         examples_per_update: Batch size of all devices together, over accumulated steps; 0 where it was not noted.
+        mixture: Of a mixture, the share of the blocks and the epochs of each source.
     """
 
     variant: str
@@ -68,6 +69,7 @@ class TrainingReport:
     evaluations: list[dict[str, float]] = field(default_factory=list)
     examples_per_update: int = 0
     average: dict[str, Any] | None = None
+    mixture: dict[str, dict[str, float]] | None = None
 
     @property
     def train_tokens_per_second(self) -> float:

@@ -10,6 +10,8 @@ import numpy.typing as npt
 import torch
 from torch.utils.data import Sampler
 
+from zoo.data.tasks.mixing import MixedBlocks
+
 BATCHES_SORTED_TOGETHER = 50
 
 
@@ -79,16 +81,66 @@ class ShuffledBlocks(Sampler[int]):
         return self.length
 
     def __iter__(self) -> Iterator[int]:
-        keys = (
-            np.random.SeedSequence([self.seed, self.epoch]).generate_state(FEISTEL_ROUNDS, np.uint64).astype(np.uint64)
-        )
+        keys = keys_of(self.seed, self.epoch)
         for start in range(0, self.length, PERMUTED_TOGETHER):
             places = np.arange(start, min(start + PERMUTED_TOGETHER, self.length), dtype=np.uint64)
             yield from permuted(places, self.number, keys).tolist()
 
 
+class MixedOrder(Sampler[int]):
+    """Blocks of several sources in their shares, each source in an order of its own for each of its epochs.
+
+    An epoch of all has as many blocks as there are; sources go on in the next one where they ended.
+
+    Args:
+        blocks: The blocks.
+        together: Blocks of an update, of all processes and accumulated batches.
+        seed: Which order.
+    """
+
+    def __init__(self, blocks: MixedBlocks, together: int, seed: int) -> None:
+        self.blocks = blocks
+        number = len(blocks)
+        self.length = number - number % together if number >= together else number
+        self.seed = seed
+        self.epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose where the order begins; accelerate calls this."""
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __iter__(self) -> Iterator[int]:
+        begin = self.epoch * self.length
+        for start in range(begin, begin + self.length, PERMUTED_TOGETHER):
+            yield from self.numbers(start, min(start + PERMUTED_TOGETHER, begin + self.length)).tolist()
+
+    def numbers(self, start: int, stop: int) -> npt.NDArray[np.int64]:
+        """Numbers of blocks at places of the whole run. *Shape:* (stop - start,)."""
+        blocks, period = self.blocks, len(self.blocks.pattern)
+        sources = blocks.pattern[np.arange(start, stop) % period]
+        drawn = blocks.drawn(start)
+        numbers = np.empty(stop - start, np.int64)
+        for source, size in enumerate(blocks.sizes):
+            ours = np.flatnonzero(sources == source)
+            epochs, places = np.divmod(drawn[source] + np.arange(len(ours)), size)
+            for epoch in np.unique(epochs).tolist():
+                now = epochs == epoch
+                keys = keys_of(self.seed, source, epoch)
+                found = permuted(places[now].astype(np.uint64), size, keys).astype(np.int64)
+                numbers[ours[now]] = epoch * len(blocks) + blocks.ends[source] - size + found
+        return numbers
+
+
 FEISTEL_ROUNDS = 6
 PERMUTED_TOGETHER = 4096
+
+
+def keys_of(*numbers: int) -> npt.NDArray[np.uint64]:
+    """A random number for each round of a permutation that other numbers choose."""
+    return np.random.SeedSequence(numbers).generate_state(FEISTEL_ROUNDS, np.uint64).astype(np.uint64)
 
 
 def permuted(places: npt.NDArray[np.uint64], number: int, keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:

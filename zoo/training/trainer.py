@@ -19,6 +19,7 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from zoo.base.errors import ConfigError, UnwritableError
 from zoo.data.corpora.shards import TokenRow
+from zoo.data.tasks.mixing import MixedBlocks
 from zoo.fast.chunked_loss import IGNORED
 from zoo.fast.matmul import fast_matmul
 from zoo.models.feed_forwards.balance import has_router_loss
@@ -30,7 +31,7 @@ from .checkpoints import rotate, seal
 from .evaluating import EvaluatingTrainer
 from .guard import LossGuard, check_weights, memory_explained
 from .optimizers import build_muon, decayed_parameters, scaled_groups
-from .sampling import LengthGroupedSampler, ShuffledBlocks, have_many_lengths, lengths_of
+from .sampling import LengthGroupedSampler, MixedOrder, ShuffledBlocks, have_many_lengths, lengths_of
 from .saving import explained
 from .totals import RunTotals
 
@@ -120,6 +121,8 @@ class ZooTrainer(EvaluatingTrainer):
     def _get_train_sampler(self, train_dataset: Any = None) -> Sampler[int] | None:
         together = self.args.train_batch_size * self.args.gradient_accumulation_steps * self.args.world_size
         seed = self.args.data_seed if self.args.data_seed is not None else self.args.seed
+        if isinstance(self.train_dataset, MixedBlocks):
+            return MixedOrder(self.train_dataset, together, seed)
         if isinstance(getattr(self.train_dataset, "ids", None), TokenRow):
             return ShuffledBlocks(len(self.train_dataset), together, seed)
         if self.args.train_sampling_strategy != "group_by_length":

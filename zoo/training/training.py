@@ -22,6 +22,7 @@ from zoo.building.keywords import TrainingOptions
 from zoo.data.tasks import DataSource, DataTask, Outputs, Splits, Tokenizers
 from zoo.data.tasks.leaks import leaks_said, without_leaks
 from zoo.data.tasks.libraries import loading_bars
+from zoo.data.tasks.mixing import MixedBlocks
 from zoo.data.tasks.tables import Column, DataWarning
 
 from .arguments import ZooTrainingArguments, training_arguments
@@ -245,6 +246,9 @@ def train(
             average=average,
             examples_per_update=args.train_batch_size * args.gradient_accumulation_steps * args.world_size,
         )
+        if isinstance(trainer.train_dataset, MixedBlocks):
+            blocks = report.steps * report.examples_per_update
+            report = replace(report, mixture=trainer.train_dataset.result(blocks))
         pushed = None
         if output_dir is not None and trainer.is_world_process_zero():
             keep_report(output_dir, report.to_dict())

@@ -41,6 +41,7 @@ class TextSource:
         heldout: Pieces that are held out.
         aside: Bytes of documents at the beginnings of shards that are held out.
         column: Column or key of the text, None for the usual ones.
+        against: Other sources, the held-out texts of which are left out as well.
     """
 
     name: str
@@ -48,6 +49,7 @@ class TextSource:
     heldout: Sequence[Piece]
     aside: int = 0
     column: str | None = None
+    against: tuple[TextSource, ...] = ()
 
     @cached_property
     def files(self) -> list[str]:
@@ -68,6 +70,7 @@ class TextSource:
             "stamps": self.stamps,
             "heldout": [asdict(piece) for piece in self.heldout],
             "aside": self.aside,
+            "against": [other.planned for other in self.against],
         }
 
     @cached_property
@@ -98,15 +101,20 @@ class TextSource:
                     return
             left -= taken
 
+    def foreign_texts(self, skip: Skip) -> Iterator[str]:
+        """Held-out documents of other sources."""
+        for other in self.against:
+            yield from other.heldout_texts(skip)
+
     def documents(self, unit: Iterable[Piece], skip: Skip) -> Iterator[str]:
         """Whole documents of a shard that are not longer than a piece."""
         parts = (part for piece in unit for part in parts_of(piece, self.column, skip))
         return (part.text for part in parts if part.begins and part.ends)
 
-    def sample(self) -> Iterator[str]:
+    def sample(self, share: float = 1.0) -> Iterator[str]:
         """Beginnings of all shards, of equal length: what a tokenizer is trained on."""
         for unit in self.units:
-            left = SAMPLE_CHARACTERS // len(self.units)
+            left = int(SAMPLE_CHARACTERS * share) // len(self.units)
             for part in (part for piece in unit for part in parts_of(piece, self.column, lambda error: None)):
                 yield part.text[:left]
                 left -= len(part.text)

@@ -134,7 +134,9 @@ class Preparation:
             place.mkdir(parents=True, exist_ok=True)
             if finished := begin(place, self.key):
                 return finished
-            hashes, number = write_heldout(place, self.source.heldout_texts(self.skip))
+            hashes, number = write_heldout(
+                place, self.source.heldout_texts(self.skip), self.source.foreign_texts(self.skip)
+            )
             self.tokenizers.save(place)
             write_file(place / SHARDS / TOKENIZER_FILE, self.backend)
             common = {
@@ -198,21 +200,25 @@ def begin(place: Path, key: str) -> Manifest | None:
     return None
 
 
-def write_heldout(place: Path, texts: Iterable[str]) -> tuple[str | None, int]:
+def write_heldout(place: Path, texts: Iterable[str], others: Iterable[str]) -> tuple[str, int]:
     """Copy the held-out documents, and write their hashes.
 
+    Args:
+        place: The prepared folder.
+        texts: The documents.
+        others: Documents that are not copied.
+
     Returns:
-        The file of hashes, None if nothing is held out; and the number of documents.
+        The file of hashes, and the number of documents that were copied.
     """
     hashes, lines = [], []
     for text in texts:
         hashes.append(document_hash(text))
         lines.append(json.dumps({"text": text}, ensure_ascii=False) + "\n")
-    if not lines:
-        return None, 0
-    write_file(place / HELDOUT_FILE, "".join(lines))
+    if lines:
+        write_file(place / HELDOUT_FILE, "".join(lines))
     file = place / SHARDS / "heldout.hashes"
-    file.write_bytes(b"".join(hashes))
+    file.write_bytes(b"".join([*hashes, *map(document_hash, others)]))
     return str(file), len(hashes)
 
 

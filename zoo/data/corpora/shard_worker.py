@@ -88,7 +88,7 @@ def run(job: dict[str, Any]) -> ShardRecord:
 
     Args:
         job: Plain data: `pieces`, `stamps` of their files, `place` without suffix, `tokenizer` (a file), `code`, `end`,
-            `column`, `on_error` and `heldout` (a file of hashes, or None).
+            `column`, `on_error` and `heldout` (a file of hashes).
 
     Raises:
         DataError: When a line is not valid and `on_error` is "stop", or a file changes while it is read.
@@ -96,7 +96,7 @@ def run(job: dict[str, Any]) -> ShardRecord:
     from tokenizers import Tokenizer
 
     place, pieces = Path(job["place"]), [Piece(**piece) for piece in job["pieces"]]
-    raw = Path(job["heldout"]).read_bytes() if job["heldout"] else b""
+    raw = Path(job["heldout"]).read_bytes()
     heldout = {raw[start : start + HASH_BYTES] for start in range(0, len(raw), HASH_BYTES)}
     skipped = left_out = 0
 

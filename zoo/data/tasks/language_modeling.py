@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from zoo.data.tokenizers import Tokenizers, leave_open
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
     from .blocks import BlockCollator, TokenBlocks
+    from .mixing import MixedBlocks
 
 
 @dataclass(frozen=True)
@@ -40,10 +42,13 @@ class LanguageModeling(RawTextTask):
 
     def encode(
         self, examples: Dataset, tokenizers: Tokenizers, *, training: bool = False, seed: int = 0
-    ) -> TokenBlocks:
+    ) -> TokenBlocks | MixedBlocks:
         """Turn texts into blocks. Arguments as in the base class."""
         from .blocks import TokenBlocks
+        from .mixing import MixedTexts
 
+        if isinstance(examples, MixedTexts):
+            return examples.blocks(partial(self.encode, tokenizers=tokenizers, training=training, seed=seed))
         stride = self.stride if training else None
         least = self.block_size + 1 if stride is not None else 2
         ids = self.row(examples, tokenizers, least=least, training=training)

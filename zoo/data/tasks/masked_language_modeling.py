@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from zoo.base.errors import ConfigError
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
     from .blocks import BlockCollator, MaskedBlocks
+    from .mixing import MixedBlocks
 
 MASK = "<mask>"
 
@@ -53,12 +55,15 @@ class MaskedLanguageModeling(RawTextTask):
 
     def encode(
         self, examples: Dataset, tokenizers: Tokenizers, *, training: bool = False, seed: int = 0
-    ) -> MaskedBlocks:
+    ) -> MaskedBlocks | MixedBlocks:
         """Turn texts into masked blocks. Arguments as in the base class."""
         from transformers import DataCollatorForLanguageModeling
 
         from .blocks import MaskedBlocks
+        from .mixing import MixedTexts
 
+        if isinstance(examples, MixedTexts):
+            return examples.blocks(partial(self.encode, tokenizers=tokenizers, training=training, seed=seed))
         tokenizer = tokenizers.source
         if tokenizer.mask_token is None:
             raise ConfigError("the tokenizer has no mask_token, which masked language modelling needs")

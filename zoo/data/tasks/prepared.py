@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -35,8 +35,40 @@ MOST_ASIDE = 1 << 20
 """Most tokens that are set aside to choose a checkpoint by."""
 
 
-class PreparedTexts:
-    """Documents of a prepared folder, in place of the data set of texts that other sources have.
+class ShardedTexts(ABC):
+    """Documents in shards, in place of the data set of texts that smaller sources have."""
+
+    column_names = ("text",)
+
+    @property
+    @abstractmethod
+    def sha256(self) -> str:
+        """Hash of the content."""
+
+    @abstractmethod
+    def prepared(self, tokenizers: Tokenizers, *, progress: bool) -> ShardedTexts:
+        """Encode them, once for each tokenizer."""
+
+    @abstractmethod
+    def set_aside(self) -> Splits:
+        """Divide them: the last tokens choose between models, the others are trained on."""
+
+    @abstractmethod
+    def tokenizers(self, train: Callable[[Any], Tokenizers], options: Mapping[str, Any]) -> Tokenizers:
+        """Train tokenizers on a sample, once for each kind.
+
+        Args:
+            train: Called with the texts.
+            options: What decides the tokenizers, besides the texts.
+        """
+
+    def select(self, rows: Iterable[int]) -> list[dict[str, str]]:
+        """Rows to show: none, as there are no texts."""
+        return []
+
+
+class PreparedTexts(ShardedTexts):
+    """Documents of a prepared folder.
 
     Args:
         folder: The folder.
@@ -47,8 +79,6 @@ class PreparedTexts:
         DataError: When it is not whole.
     """
 
-    column_names = ("text",)
-
     def __init__(self, folder: Path, start: int = 0, stop: int | None = None) -> None:
         self.folder, self.start, self.stop = folder, start, stop
         self.manifest: Manifest = read_manifest(folder)
@@ -57,9 +87,10 @@ class PreparedTexts:
     def __len__(self) -> int:
         return self.manifest.documents
 
-    def select(self, rows: Iterable[int]) -> list[dict[str, str]]:
-        """Rows to show: none, as there are no texts."""
-        return []
+    @property
+    def duplicates(self) -> int:
+        """Number of documents that were left out because they are held out as well."""
+        return self.manifest.duplicates
 
     @cached_property
     def sha256(self) -> str:
@@ -78,8 +109,16 @@ class PreparedTexts:
             )
         return self.manifest.row(self.folder).part(self.start, self.stop)
 
+    def prepared(self, tokenizers: Tokenizers, *, progress: bool) -> PreparedTexts:
+        """Themselves."""
+        return self
+
+    def tokenizers(self, train: Callable[[Any], Tokenizers], options: Mapping[str, Any]) -> Tokenizers:
+        """The tokenizer that they were prepared with."""
+        return load_tokenizers(self.folder)
+
     def set_aside(self) -> Splits:
-        """Divide them: the last tokens choose between models, the others are trained on."""
+        """Divide them. Returns as in the base class."""
         row = self.manifest.row(self.folder).part(self.start, self.stop)
         border = row.document_end(len(row) - min(int(len(row) * HELDOUT_SHARE), MOST_ASIDE))
         if not 0 < border < len(row):
@@ -92,14 +131,12 @@ class PreparedTexts:
         return Splits(*parts)
 
 
-class SourceTexts:
+class SourceTexts(ShardedTexts):
     """Documents of a source that are encoded into shards as soon as there is a tokenizer.
 
     Args:
         source: The source.
     """
-
-    column_names = ("text",)
 
     def __init__(self, source: TextSource) -> None:
         self.source = source
@@ -110,27 +147,40 @@ class SourceTexts:
         return self.source.sha256
 
     def prepared(self, tokenizers: Tokenizers, *, progress: bool) -> PreparedTexts:
-        """Encode them, once for each tokenizer."""
+        """Encode them. Arguments as in the base class."""
         return PreparedTexts(Preparation(self.source, tokenizers).kept(progress=progress))
 
     def tokenizers(self, train: Callable[[Any], Tokenizers], options: Mapping[str, Any]) -> Tokenizers:
-        """Train tokenizers on a sample, once for each kind.
+        """Train tokenizers on a sample. Arguments as in the base class."""
+        return trained_once(train, self.source.sample(), [self.source.planned], options)
 
-        Args:
-            train: Called with the texts.
-            options: What decides the tokenizers, besides the texts.
-        """
-        decides = {**self.source.planned, "tokenizer": dict(options)}
-        key = hashlib.sha256(json.dumps(decides, sort_keys=True, default=str).encode()).hexdigest()[:KEY_DIGITS]
-        place = data_folder() / PREPARED / f"tokenizer-{key}"
-        with written(place):
-            place.parent.mkdir(parents=True, exist_ok=True)
-            with FileLock(f"{place}.lock"):
-                if not place.is_dir():
-                    partial = place.with_suffix(".partial")
-                    train(self.source.sample()).save(partial)
-                    os.replace(partial, place)
-        return load_tokenizers(place)
+    def set_aside(self) -> Splits:
+        """Refuse, as there are no tokens yet."""
+        raise TypeError(f"{self.source.name} is not prepared")
+
+
+def trained_once(
+    train: Callable[[Any], Tokenizers], texts: Iterable[str], sources: Sequence[Any], options: Mapping[str, Any]
+) -> Tokenizers:
+    """Train tokenizers, or find them.
+
+    Args:
+        train: Called with the texts.
+        texts: What to train on.
+        sources: Plain data that decide the texts.
+        options: What decides the tokenizers, besides the texts.
+    """
+    decides = json.dumps([*sources, dict(options)], sort_keys=True, default=str)
+    key = hashlib.sha256(decides.encode()).hexdigest()[:KEY_DIGITS]
+    place = data_folder() / PREPARED / f"tokenizer-{key}"
+    with written(place):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(f"{place}.lock"):
+            if not place.is_dir():
+                partial = place.with_suffix(".partial")
+                train(texts).save(partial)
+                os.replace(partial, place)
+    return load_tokenizers(place)
 
 
 def prepared_splits(folder: Path, heldout: str | Path | None) -> Splits:
@@ -143,7 +193,7 @@ def prepared_splits(folder: Path, heldout: str | Path | None) -> Splits:
     if not file.is_file():
         raise DataError(f"{folder} has no held-out texts; prepare it again with --heldout FILE")
     texts = [json.loads(line)["text"] for line in file.open(encoding="utf-8")]
-    return Splits(train, heldout_texts(texts), duplicates=train.manifest.duplicates)
+    return Splits(train, heldout_texts(texts), duplicates=train.duplicates)
 
 
 def heldout_texts(texts: Iterable[str]) -> Dataset:
@@ -172,29 +222,27 @@ def needs_shards(data: str) -> bool:
     return needs_shards(str(files[0]))
 
 
-def source_splits(data: str, heldout: str | Path | None, columns: Iterable[Column] | None) -> Splits:
+def source_splits(data: str, heldout: str | Path | None, column: str | None) -> Splits:
     """Find the texts of a source, and read those that are held out."""
-    names = list(columns or ())
-    if len(names) > 1 or any(not isinstance(name, str) for name in names):
-        raise ConfigError(f"columns={names} is not valid for {data}, which is prepared; give the name of one column")
-    source = find_source(data, heldout=heldout, column=str(names[0]) if names else None)
+    source = find_source(data, heldout=heldout, column=column)
     held = heldout_texts(source.heldout_texts(stop))
     if not any(text.strip() for text in held["text"]):
         raise DataError(f"{data} has nothing to hold out; name texts to evaluate on (--heldout)")
-    return Splits(SourceTexts(source), held)
+    train: Any = SourceTexts(source)
+    return Splits(train, held)
+
+
+def one_column(columns: Iterable[Column] | None) -> str | None:
+    """The column that texts are in."""
+    names = list(columns or ())
+    if len(names) > 1 or any(not isinstance(name, str) for name in names):
+        raise ConfigError(f"columns={names} is not valid for texts in shards; give the name of one column")
+    return str(names[0]) if names else None
 
 
 def stop(error: DataError) -> None:
     """Refuse a line that is not valid."""
     raise error
-
-
-def prepare_splits(splits: Splits, tokenizers: Tokenizers, *, progress: bool) -> Splits:
-    """Encode a source's texts to train on into shards; others stay as they are."""
-    if not isinstance(splits.train, SourceTexts):
-        return splits
-    train = splits.train.prepared(tokenizers, progress=progress)
-    return replace(splits, train=train, duplicates=train.manifest.duplicates)
 
 
 def tokenizers_for(source: str, tokenizer: str, task: str, **found: Any) -> Tokenizers:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zoo.base.errors import DataError
+from zoo.base.errors import ConfigError, DataError
 
 from .libraries import dataset_splits, is_dataset_name, is_saved_dataset
 from .reading import PAIR, READERS, read_table, table_of
@@ -26,6 +27,9 @@ HELDOUT_NAMES = ("heldout", "validation", "valid", "dev", "test")
 
 JOIN = "+"
 """What stands between the names of corpora that are joined."""
+
+PART = re.compile(r"(.+?)=(\d*\.?\d+)(?:\+|$)")
+"""A source of a mixture and its share."""
 
 HELDOUT_SHARE = 0.05
 MOST_HELDOUT = 1000
@@ -90,14 +94,39 @@ def full_path(data: str | Path | None) -> str | None:
     """Write where data are.
 
     Args:
-        data: A file or folder, or a dataset's name on the Hub.
+        data: A file or folder, a dataset's name on the Hub, or a mixture of these.
 
     Returns:
         A full path, or the name; None for none.
     """
     if data is None:
         return None
+    if (shares := shares_of(str(data))) is not None:
+        return JOIN.join(f"{full_path(name)}={share:g}" for name, share in shares.items())
     return str(Path(data).absolute()) if Path(data).exists() else str(data)
+
+
+def shares_of(data: str) -> dict[str, float] | None:
+    """Read the shares of a mixture.
+
+    Args:
+        data: "NAME=SHARE+NAME=SHARE"; a file or folder of that name comes first.
+
+    Returns:
+        Shares that add up to 1 by the names of sources; None if it is no mixture.
+
+    Raises:
+        ConfigError: When a source is named twice, or has no share.
+    """
+    found = PART.findall(data)
+    if not found or "".join(f"{name}={share}+" for name, share in found) != f"{data}+" or Path(data).exists():
+        return None
+    shares = {name: float(share) for name, share in found}
+    if len(shares) < len(found):
+        raise ConfigError(f"{data!r} names a source twice")
+    if empty := next((name for name, share in shares.items() if not share), None):
+        raise ConfigError(f"{data!r} gives {empty} a share of 0; leave it out")
+    return {name: share / sum(shares.values()) for name, share in shares.items()}
 
 
 def load_splits(

@@ -18,7 +18,7 @@ from zoo.registry import CORPORA, VARIANTS, Registry, parse_name
 from .leaks import without_leaks
 from .predictions import Outputs, Predictions
 from .scores import Score
-from .sources import DataSource, Splits, load_splits, set_aside
+from .sources import DataSource, Splits, load_splits, set_aside, shares_of
 from .tables import Kind
 
 if TYPE_CHECKING:
@@ -146,6 +146,8 @@ class DataTask(ABC):
         Raises:
             DataError: When they cannot be read.
         """
+        if data is not None and shares_of(str(data)) is not None:
+            raise DataError(f"task {self.name!r} takes no mixture ({data}); language modelling does")
         source = self.shipped if data is None else located(data)
         if isinstance(source, str) and source in CORPORA and not Path(source).exists():
             raise DataError(

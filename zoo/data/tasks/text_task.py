@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ from zoo.data.tokenizers import Tokenizers, train_tokenizers
 from zoo.data.tokenizers.encoding import to_ids
 
 from .raw_text import TEXT_SUFFIX, in_parts, read_text
-from .sources import HELDOUT_NAMES, Splits, find_file
+from .sources import HELDOUT_NAMES, Splits, find_file, shares_of
 from .tables import Column, Kind
 from .task import DataTask
 
@@ -67,13 +67,16 @@ class RawTextTask(DataTask):
         from zoo.data.corpora.planning import resolved
         from zoo.data.corpora.shards import is_prepared
 
-        from .prepared import needs_shards, prepared_splits, source_splits
+        from .mixing import mixed_splits
+        from .prepared import needs_shards, one_column, prepared_splits, source_splits
 
+        if data is not None and (shares := shares_of(str(data))) is not None:
+            return mixed_splits(shares, heldout, one_column(columns))
         data = None if data is None else resolved(data)
         if data is not None and is_prepared(data):
             return prepared_splits(Path(data), heldout)
         if data is not None and needs_shards(data):
-            return source_splits(data, heldout, columns)
+            return source_splits(data, heldout, one_column(columns))
         train_file = Path(data) if data is not None else None
         if train_file is not None and (folder := train_file / f"train{TEXT_SUFFIX}").is_file():
             heldout = heldout if heldout is not None else find_file(folder.parent, HELDOUT_NAMES)
@@ -88,15 +91,18 @@ class RawTextTask(DataTask):
 
     def prepare(self, splits: Splits, tokenizers: Tokenizers, *, progress: bool = False) -> Splits:
         """Encode texts that are read from shards. Arguments as in the base class."""
-        from .prepared import prepare_splits
+        from .prepared import ShardedTexts
 
-        return prepare_splits(splits, tokenizers, progress=progress)
+        if not isinstance(splits.train, ShardedTexts):
+            return splits
+        train: Any = splits.train.prepared(tokenizers, progress=progress)
+        return replace(splits, train=train, duplicates=train.duplicates)
 
     def set_aside(self, examples: Dataset, *, seed: int = 0) -> Splits:
         """Take the end of a text or of shards away, or some of several texts. Arguments as in the base class."""
-        from .prepared import PreparedTexts
+        from .prepared import ShardedTexts
 
-        if isinstance(examples, PreparedTexts):
+        if isinstance(examples, ShardedTexts):
             return examples.set_aside()
         if len(set(examples["document"][:])) > 1:
             return super().set_aside(examples, seed=seed)
@@ -111,9 +117,9 @@ class RawTextTask(DataTask):
 
     def train_tokenizers(self, examples: Dataset, **options: Any) -> Tokenizers:
         """Train the one tokenizer that a language model has. Arguments as in the base class."""
-        from .prepared import SourceTexts
+        from .prepared import ShardedTexts
 
-        if isinstance(examples, SourceTexts):
+        if isinstance(examples, ShardedTexts):
             return examples.tokenizers(lambda texts: train_tokenizers(texts, **options), options)
         return train_tokenizers(examples["text"], **options)
 
