@@ -143,6 +143,8 @@ class ZooTrainer(EvaluatingTrainer):
 
     def _tokens(self, inputs: dict[str, Any]) -> Tensor:
         mask = inputs.get("attention_mask")
+        if mask is None and "position_ids" in inputs:  # packed documents, of which padding is one without labels
+            return inputs["labels"].ne(IGNORED).sum()
         read = torch.as_tensor(inputs["input_ids"].numel()) if mask is None else mask.sum()
         return read + inputs["labels"].ne(IGNORED).sum() if self._writes else read
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import struct
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -157,6 +157,17 @@ class TokenRow:
     def part(self, start: int, stop: int | None) -> TokenRow:
         """A part of the row, as a row."""
         return TokenRow(self.shards, self.start + start, self.stop if stop is None else self.start + stop)
+
+    def document_ends(self) -> Iterator[Ids]:
+        """Where documents end, the last one at the row's end; a part for each shard."""
+        before = 0
+        for shard, end in zip(self.shards, self.ends, strict=True):
+            found = before + np.cumsum(shard.lengths, dtype=np.int64)
+            inside = found[(found > self.start) & (found < self.stop)]
+            last = [self.stop] if before < self.stop <= end else []
+            if len(inside) or last:
+                yield np.append(inside, last).astype(np.int64) - self.start
+            before = end
 
     def document_end(self, place: int) -> int:
         """Where the document ends that an id is in; the place itself in the last document."""

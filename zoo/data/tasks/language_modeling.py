@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from zoo.base.errors import ConfigError, InvalidChoiceError
 from zoo.data.tokenizers import Tokenizers, leave_open
 
 from .predictions import Outputs, Predictions
@@ -20,19 +21,35 @@ if TYPE_CHECKING:
 
     from .blocks import BlockCollator, TokenBlocks
     from .mixing import MixedBlocks
+    from .packing import PackedCollator, PackedDocuments
+
+PACKINGS = ("blocks", "documents")
 
 
 @dataclass(frozen=True)
 class LanguageModeling(RawTextTask):
     """Raw text; a model predicts every token from those before it, and the perplexity says how well.
 
-    A .txt file is one text. In the other formats, every row is a document, and an end-of-text token stands between two.
+    A .txt file is one text. In the other formats, every row is a document, and an end-of-text token is between two.
+
+    Attributes:
+        packing: "blocks" cuts all documents as one row of tokens; "documents" packs whole documents into rows of
+            `block_size`, the longest first into the fullest row that has room, and none attends to another.
     """
 
     name = "language-modeling"
     model_tasks = ("causal-lm",)
     main_score = "perplexity"
     scored_by = Outputs.NONE
+
+    packing: str = "blocks"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.packing not in PACKINGS:
+            raise InvalidChoiceError(str(self.packing), PACKINGS, kind="packing")
+        if self.packing == "documents" and self.stride is not None:
+            raise ConfigError(f"stride={self.stride} is for blocks; packed documents do not overlap")
 
     def train_tokenizers(self, examples: Dataset, **options: Any) -> Tokenizers:
         """Train a tokenizer that puts no end behind a text. Arguments as in the base class."""
@@ -42,7 +59,7 @@ class LanguageModeling(RawTextTask):
 
     def encode(
         self, examples: Dataset, tokenizers: Tokenizers, *, training: bool = False, seed: int = 0
-    ) -> TokenBlocks | MixedBlocks:
+    ) -> TokenBlocks | MixedBlocks | PackedDocuments:
         """Turn texts into blocks. Arguments as in the base class."""
         from .blocks import TokenBlocks
         from .mixing import MixedTexts
@@ -52,11 +69,28 @@ class LanguageModeling(RawTextTask):
         stride = self.stride if training else None
         least = self.block_size + 1 if stride is not None else 2
         ids = self.row(examples, tokenizers, least=least, training=training)
+        if self.packing == "documents":
+            return self.packed(examples, ids, tokenizers)
         return TokenBlocks(ids, self.block_size, stride)
 
-    def collator(self, tokenizers: Tokenizers) -> BlockCollator:
+    def packed(self, examples: Any, ids: Any, tokenizers: Tokenizers) -> PackedDocuments:
+        """Pack the documents of a row of ids."""
+        from .packing import PackedDocuments, ends_in, pack, packed_once
+        from .prepared import PreparedTexts
+
+        if isinstance(examples, PreparedTexts):
+            segments = packed_once(ids, self.block_size, examples.folder)
+        else:
+            segments = pack([ends_in(ids, tokenizers.source.eos_token_id)], self.block_size)
+        return PackedDocuments(ids, self.block_size, segments, padding_of(tokenizers))
+
+    def collator(self, tokenizers: Tokenizers) -> BlockCollator | PackedCollator:
         """Make what puts blocks into batches. Arguments as in the base class."""
         from .blocks import BlockCollator
+        from .packing import PackedCollator
+
+        if self.packing == "documents":
+            return PackedCollator()
 
         return BlockCollator(padding_of(tokenizers))
 
@@ -64,11 +98,10 @@ class LanguageModeling(RawTextTask):
         """Perplexity, and bits per byte, in which tokenizers can be compared. Arguments as in the base class."""
         num_bytes = sum(len(text.encode()) for text in examples["text"][:])
         bits = predictions.loss * predictions.num_labels / math.log(2) / num_bytes
+        read = f"block:{self.block_size}" + ("" if self.packing == "blocks" else f"|packing:{self.packing}")
         return {
-            "perplexity": perplexity(predictions.loss, f"tokens:{predictions.num_labels}|block:{self.block_size}"),
-            "bits_per_byte": Score(
-                "Bits/byte", round(bits, 4), f"bytes:{num_bytes}|block:{self.block_size}", higher_is_better=False
-            ),
+            "perplexity": perplexity(predictions.loss, f"tokens:{predictions.num_labels}|{read}"),
+            "bits_per_byte": Score("Bits/byte", round(bits, 4), f"bytes:{num_bytes}|{read}", higher_is_better=False),
         }
 
 

@@ -1,0 +1,119 @@
+"""Packed documents: every token once, none sees another document, and few places are padding."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from corpora.recorded import SETTINGS
+
+import zoo
+from zoo.base.errors import ConfigError, InvalidChoiceError
+from zoo.data.corpora.preparing import prepare
+from zoo.data.tasks import find_task, packing
+from zoo.data.tasks.packing import PackedCollator, PackedDocuments, best_fit, ends_in, pack
+from zoo.data.tokenizers import train_tokenizers
+from zoo.training import train
+
+DOCUMENTS = [f"Story {n} of {n * n} words, {'very ' * (n % 9)}short." for n in range(90)]
+
+
+def random_documents(number: int, longest: int) -> np.ndarray:
+    """Ids from 3 on, with a 2 at the end of each document."""
+    random = np.random.default_rng(0)
+    parts = [[*random.integers(3, 99, random.integers(0, longest)), 2] for _ in range(number)]
+    return np.concatenate(parts)
+
+
+@pytest.mark.parametrize("window", [1, 7, 1 << 16])
+@pytest.mark.parametrize("row_size", [1, 5, 16, 64])
+def test_every_token_is_predicted_once_from_its_own_document(monkeypatch, window, row_size):
+    monkeypatch.setattr(packing, "WINDOW", window)
+    ids = random_documents(60, 40)
+    rows = PackedDocuments(ids, row_size, pack([ends_in(ids, 2)], row_size), 0)
+    seen = []
+    for row in (rows[number] for number in range(len(rows))):
+        assert {len(values) for values in row.values()} == {row_size}
+        starts = [*np.flatnonzero(row["position_ids"] == 0), row_size]
+        for start, stop in itertools.pairwise(starts):
+            inputs, labels = row["input_ids"][start:stop], row["labels"][start:stop]
+            if labels[0] == -100:
+                assert (labels == -100).all() and (inputs == 0).all()
+                continue
+            assert (inputs[1:] == labels[:-1]).all() and 2 not in labels[:-1]
+            seen += labels.tolist()
+    assert sorted(seen) == sorted(ids[1:].tolist())
+
+
+def test_few_places_are_padding():
+    lengths = np.random.default_rng(0).integers(1, 512, 5000)
+    placed, rows = best_fit(lengths, 1024)
+    used = np.bincount(placed, lengths, minlength=rows)
+    assert used.max() <= 1024 and used.mean() > 0.995 * 1024
+
+
+@pytest.mark.parametrize("name", ["gpt2-style@tiny", "llama-style@tiny", "qwen3-next-style@tiny"])
+def test_a_packed_row_has_the_loss_of_its_documents(name):
+    model = zoo.build(name, "causal-lm", dropout=0.0).double().eval()
+    ids = random_documents(6, 9)
+    ends = ends_in(ids, 2)
+    rows = PackedDocuments(ids, 24, pack([ends], 24), 0)
+    batch = PackedCollator()([rows[number] for number in range(len(rows))])
+    packed = model(**batch).loss.item() * int(batch["labels"].ne(-100).sum())
+    alone = 0.0
+    for start, stop in zip([1, *ends], ends, strict=False):
+        piece = torch.from_numpy(ids[start - 1 : stop])[None]
+        alone += model(input_ids=piece[:, :-1], labels=piece[:, 1:], shift_labels=piece[:, 1:]).loss.item() * (
+            stop - start
+        )
+    assert packed == pytest.approx(alone, rel=1e-6)
+
+
+def test_packed_shards_are_those_of_the_texts_and_packed_once(tmp_path, monkeypatch):
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in DOCUMENTS))
+    tokenizers = train_tokenizers(DOCUMENTS, kind="bpe", vocab_size=300)
+    prepare(tmp_path / "a.jsonl", tokenizers, tmp_path / "out", shard_bytes=900, progress=False)
+    task = find_task("language-modeling:block_size=64,packing=documents")
+    texts = task.load(tmp_path / "out").train
+    rows = task.encode(texts, tokenizers, training=True)
+    monkeypatch.setattr(packing, "pack", None)
+    again = task.encode(texts, tokenizers, training=True)
+    monkeypatch.undo()
+    whole = texts.row(tokenizers)
+    ids = whole[0 : len(whole)]
+    expected = PackedDocuments(ids, 64, pack(whole.document_ends(), 64), 0)
+    for made in (rows, again):
+        assert [row["input_ids"].tolist() for row in made] == [row["input_ids"].tolist() for row in expected]
+    parts = [part.row(tokenizers) for part in task.set_aside(texts)]
+    ends = [np.concatenate(list(part.document_ends())).tolist() for part in parts]
+    assert [*ends[0], *(len(parts[0]) + np.array(ends[1]))] == ends_in(ids, tokenizers.source.eos_token_id).tolist()
+
+
+def test_a_model_is_trained_on_packed_documents(tmp_path):
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in DOCUMENTS))
+    result = train(
+        "llama-style",
+        "language-modeling:block_size=64,packing=documents",
+        data=Path(tmp_path / "a.jsonl"),
+        tokenizer="bpe:vocab_size=300",
+        settings=SETTINGS,
+        num_train_epochs=1,
+        progress=False,
+    )
+    score = result.report.scores["perplexity"]
+    assert score.signature.endswith("|block:64|packing:documents")
+    tokenizer = result.tokenizers.source
+    texts = find_task("language-modeling").load(tmp_path / "a.jsonl").train["text"]
+    tokens = sum(len(tokenizer.encode(text, add_special_tokens=False)) + 1 for text in texts)
+    assert result.report.train_tokens == tokens - 2  # the first is no label, and the last text has no end
+
+
+def test_packing_that_is_not_valid_is_refused():
+    with pytest.raises(InvalidChoiceError, match="packing"):
+        find_task("language-modeling:packing=document")
+    with pytest.raises(ConfigError, match="stride=4 is for blocks"):
+        find_task("language-modeling:packing=documents,stride=4")
