@@ -101,8 +101,10 @@ def tiny(name, **settings):
 
 
 @pytest.mark.slow
-def test_every_architecture_computes_the_same(tmp_path):
-    """Log-probabilities of 100 prompts, some longer than any window, and the tokens that llama.cpp takes."""
+@pytest.mark.parametrize("prompts", [16, pytest.param(comparing.PROMPTS, marks=pytest.mark.nightly)])
+def test_every_architecture_computes_the_same(prompts, tmp_path, monkeypatch):
+    """Log-probabilities of prompts, some longer than any window, and the tokens that llama.cpp takes."""
+    monkeypatch.setattr(comparing, "PROMPTS", prompts)
     jobs, built = [], {}
     for case, (name, settings) in CASES.items():
         model = tiny(name, **settings)
