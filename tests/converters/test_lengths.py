@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 
 import pytest
@@ -22,7 +23,24 @@ POSITIONS = 16
 SIZES = dict(hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=48, vocab_size=20)
 ENGINES = {name: target for name in TARGETS if isinstance(target := TARGETS.get(name), EngineTarget)}
 VARIANTS = {"gpt2-style": "causal-lm", "marian-style": "seq2seq-lm", "vanilla": "seq2seq-lm"}
+COMPUTED = (
+    *("marian-style", "t5-style", "d2l-style", "universal", "t5gemma-style"),
+    *("pre-norm:position=rotary", "pre-norm:position=none", "rezero:position=alibi"),
+)
+"""Encoder-decoders with positions that are computed, in every way."""
+
+TRACED = ("onnx", "openvino")
+BY_DAY = {("onnx", "vanilla"), ("openvino", "gpt2-style"), ("openvino", "bert-style"), ("openvino", "marian-style")}
+"""Engines with graphs, which take ten seconds to trace, and what is tried in them each time."""
+
 TEXT = torch.tensor([[3, 4, 5]])
+
+
+def by_day_and_night(variants):
+    """Every engine with every variant; traced ones by day with few."""
+    pairs = itertools.product(ENGINES, variants)
+    at_night = [pytest.mark.nightly]
+    return [pytest.param(*pair, marks=at_night if pair[0] in TRACED and pair not in BY_DAY else ()) for pair in pairs]
 
 
 def endless(variant: str):
@@ -92,8 +110,7 @@ def test_a_length_that_was_set_is_kept(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.thorough
-@pytest.mark.parametrize("variant", ["gpt2-style", "vanilla", "bert-style"])
-@pytest.mark.parametrize("target", ENGINES)
+@pytest.mark.parametrize(("target", "variant"), by_day_and_night(["gpt2-style", "vanilla", "bert-style"]))
 def test_engines_end_at_their_last_position_and_refuse_more(target, variant, tmp_path):
     if variant == "bert-style":
         model = zoo.build(variant, "feature-extraction", **SIZES, max_position_embeddings=POSITIONS, seed=0)
@@ -133,20 +150,7 @@ def outcome(model, source, target, *, with_logits):
 
 @pytest.mark.slow
 @pytest.mark.thorough
-@pytest.mark.parametrize("target", ENGINES)
-@pytest.mark.parametrize(
-    "name",
-    [
-        "marian-style",
-        *(
-            pytest.param(name, marks=pytest.mark.nightly)
-            for name in (
-                *("t5-style", "d2l-style", "universal", "t5gemma-style"),
-                *("pre-norm:position=rotary", "pre-norm:position=none", "rezero:position=alibi"),
-            )
-        ),
-    ],
-)
+@pytest.mark.parametrize(("target", "name"), by_day_and_night(COMPUTED))
 def test_engines_compute_beyond_the_limit_as_the_model_does(target, name, tmp_path):
     """Positions that are computed have no end: neither the model nor a graph of it refuses a text."""
     model = computed(name)
