@@ -9,9 +9,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import zoo
-from zoo.fast import dropout as dropping
+from zoo.fast import modules as dropping
 from zoo.fast.attention_backends import dropping_attention
-from zoo.fast.dropout import Dropout, dropout, noise_like
+from zoo.fast.modules import Dropout, dropout, noise_like
 from zoo.fast.switches import fast_paths
 
 SIZE = 1 << 18

@@ -21,7 +21,7 @@ from zoo.fast import fast_paths
 from zoo.fast.captured_steps import captured_steps_of
 from zoo.models.attention import Attention
 from zoo.models.embedding import TokenEmbedding
-from zoo.models.feed_forward import FeedForward
+from zoo.models.layers import FeedForward
 from zoo.models.residual import Scale
 from zoo.testing.subjects import randomize, token_ids
 

@@ -15,7 +15,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from zoo.building.quantizing import to_int8
 from zoo.fast.guards import own_files
-from zoo.fast.identity import Identity
+from zoo.fast.modules import Identity
 from zoo.fast.switches import fast_paths
 from zoo.models import ZooPreTrainedModel, attention
 from zoo.testing import Subject, new_subject

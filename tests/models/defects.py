@@ -29,7 +29,7 @@ from zoo.models import (
     stack,
 )
 from zoo.models import attention as attention_module
-from zoo.models.context import Context
+from zoo.models.context import Context, EarlierLayers
 from zoo.models.mixers import convolution, delta_net
 from zoo.models.mixers.base import Mixer
 from zoo.testing import basics
@@ -233,7 +233,7 @@ def let_unpadded_sequences_see_everything(model: Any, patch: pytest.MonkeyPatch)
 
 
 def count_padding(model: Any, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Context, "is_token", lambda self, seq_len: None)
+    patch.setattr(stack, "EarlierLayers", lambda token_ids, is_token: EarlierLayers(token_ids))
 
 
 def keep_padding_in_a_state(model: Any, patch: pytest.MonkeyPatch) -> None:

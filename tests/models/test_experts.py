@@ -32,9 +32,9 @@ from zoo.base.errors import ConfigError, ZooError
 from zoo.fast.captured_steps import captured_steps_of
 from zoo.fast.switches import fast_paths
 from zoo.models import FEED_FORWARDS, balance_experts
-from zoo.models.feed_forward import build_feed_forward
 from zoo.models.feed_forwards.balance import load_balancing_loss
 from zoo.models.feed_forwards.routing import SigmoidRouter
+from zoo.models.layers import build_feed_forward
 from zoo.testing import cases, randomize
 
 SIZES: dict[str, Any] = {

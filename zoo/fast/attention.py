@@ -17,7 +17,7 @@ from transformers.utils import logging
 from zoo.base.errors import UnsupportedBackendError
 
 from .attention_backends import dropping_attention, eager_attention, torch_attention
-from .dropout import draws_bits
+from .modules import draws_bits
 from .unpadded_attention import unpadded_attention
 from .unpadding import UnpaddedMask
 from .variable_length import has_kernel, variable_length_attention
@@ -34,11 +34,10 @@ ADDS_BIASES = ("sdpa", "eager", "flex_attention")
 """Backends that are known to add position biases to the scores."""
 
 
-def config_of_call(config: Config, output_attentions: bool | None) -> Config:
-    """Configuration of one call: eager attention if weights are wanted that the backend doesn't return."""
-    wanted = config.output_attentions if output_attentions is None else output_attentions
+def config_with_weights(config: Config) -> Config:
+    """Configuration of a call that wants attention weights: eager attention if the backend doesn't return them."""
     backend = config._attn_implementation
-    if not wanted or backend == "eager" or backend not in BACKENDS:
+    if backend == "eager" or backend not in BACKENDS:
         return config
     if not torch.compiler.is_compiling():
         logger.warning_once(f"{backend} returns no attention weights: calls that ask for them run on eager attention")
@@ -84,8 +83,27 @@ def attention(
     backend = interface or ALL_ATTENTION_FUNCTIONS.get_interface(attn_implementation, eager_attention)
     if query.shape[0] != key.shape[0]:
         kwargs |= {"attn_implementation": attn_implementation, "dropout": dropout, "position_bias": position_bias}
-        kwargs["interface"] = backend
-        return attention_by_source(module, query, key, value, attention_mask, **kwargs)
+        return attention_by_source(module, query, key, value, attention_mask, interface=backend, **kwargs)
+    if position_bias is not None or dropout:
+        refuse_what_is_ignored(attn_implementation, dropout, position_bias)
+    kwargs |= {"dropout": dropout, "position_bias": position_bias, "sliding_window": module.sliding_window}
+    if module.sliding_window is not None:
+        kwargs["sliding_window"] = flash_window(module)
+    if isinstance(attention_mask, UnpaddedMask):
+        backend, attention_mask, kwargs = backend_without_padding(backend, query, value, attention_mask, kwargs)
+    elif backend is sdpa_attention_forward:  # a user-registered sdpa backend is not replaced
+        if dropout and draws_bits(query, dropout):
+            backend = dropping_attention
+        elif query.shape[1:3] == (key.shape[1], 1) and position_bias is None:
+            backend = torch_attention
+    mixed, weights = backend(module, query, key, value, attention_mask, **kwargs)
+    if mixed.ndim != 4:  # backends of serving engines merge the heads
+        mixed = mixed.reshape(query.shape[0], query.shape[2], query.shape[1], -1)
+    return mixed, weights
+
+
+def refuse_what_is_ignored(attn_implementation: str, dropout: float, position_bias: Tensor | None) -> None:
+    """Refuse a position bias or dropout that the backend would ignore."""
     if position_bias is not None and attn_implementation not in ADDS_BIASES:
         raise UnsupportedBackendError(
             f"attention backend {attn_implementation!r} adds no position biases, so results would be wrong without a "
@@ -96,21 +114,16 @@ def attention(
             f"flex_attention cannot drop attention weights, and attention_dropout is {dropout}: build the model "
             "with attention_dropout=0, or train it on sdpa"
         )
-    # Fast implementations replace transformers' sdpa only: a user-registered sdpa backend is not replaced.
-    if isinstance(attention_mask, UnpaddedMask) and backend is flash_attention_forward:
-        kwargs, attention_mask = kwargs | attention_mask.flash_kwargs(), None
-    elif isinstance(attention_mask, UnpaddedMask):
-        plain = query.shape[-1] == value.shape[-1] and not dropout and position_bias is None
-        backend = variable_length_attention if plain and has_kernel(query.device) else unpadded_attention
-    elif backend is sdpa_attention_forward and draws_bits(query, dropout):
-        backend = dropping_attention
-    elif backend is sdpa_attention_forward and query.shape[1:3] == (key.shape[1], 1) and position_bias is None:
-        backend = torch_attention
-    kwargs |= {"dropout": dropout, "position_bias": position_bias, "sliding_window": flash_window(module)}
-    mixed, weights = backend(module, query, key, value, attention_mask, **kwargs)
-    if mixed.ndim != 4:  # backends of serving engines merge the heads
-        mixed = mixed.reshape(query.shape[0], query.shape[2], query.shape[1], -1)
-    return mixed, weights
+
+
+def backend_without_padding(
+    backend: Any, query: Tensor, value: Tensor, mask: UnpaddedMask, options: dict[str, Any]
+) -> tuple[Any, UnpaddedMask | None, dict[str, Any]]:
+    """The function for tokens without padding, its mask and its options."""
+    if backend is flash_attention_forward:
+        return backend, None, options | mask.flash_kwargs()
+    plain = query.shape[-1] == value.shape[-1] and not options["dropout"] and options["position_bias"] is None
+    return variable_length_attention if plain and has_kernel(query.device) else unpadded_attention, mask, options
 
 
 def attention_by_source(
@@ -140,7 +153,6 @@ def attention_by_source(
     return mixed.flatten(0, 1).unsqueeze(1), weights
 
 
-def flash_window(module: nn.Module) -> int | None:
+def flash_window(module: nn.Module) -> int:
     """The sliding window as FlashAttention counts it: with the query's own position, also in both directions."""
-    window = cast("int | None", module.sliding_window)
-    return window if window is None or module.is_causal else window + 1
+    return cast(int, module.sliding_window) + (not module.is_causal)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .dropout import dropout as drop
+from .modules import dropout as drop
 
 
 def eager_attention(
@@ -81,16 +81,9 @@ def torch_attention(
     Returns:
         The mixed values, *Shape:* (batch_size, query_len, num_attention_heads, head_dim), and no weights.
     """
-    mixed = F.scaled_dot_product_attention(
-        query,
-        key,
-        value,
-        attention_mask,
-        dropout,
-        is_causal and attention_mask is None and query.shape[2] > 1,
-        scale=scaling,
-        enable_gqa=query.shape[1] != key.shape[1],
-    )
+    sees_the_past = is_causal and attention_mask is None and query.shape[2] > 1
+    options: dict[str, Any] = {"scale": scaling, "enable_gqa": query.shape[1] != key.shape[1]}
+    mixed = F.scaled_dot_product_attention(query, key, value, attention_mask, dropout, sees_the_past, **options)
     return mixed.transpose(1, 2), None
 
 

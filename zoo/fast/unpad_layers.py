@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import wraps
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -16,12 +15,10 @@ from transformers.masking_utils import find_packed_sequence_indices
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from .chunked_loss import IGNORED
-from .hook_detection import are_untouched
+from .modules import are_untouched
 from .switches import current
 from .unpadding import UnpaddedMask, Unpadding
 from .variable_length import computes
-
-RunLayers = TypeVar("RunLayers", bound=Callable[..., Tensor])
 
 GAIN = 150_000
 """Unpadding pays if it saves more than this per sequence of a layer's token-wise work, in tokens times hidden_size
@@ -32,7 +29,7 @@ SHARE = 0.125
 
 
 class Stack(Protocol):
-    """Attributes of a stack of layers that [`without_padding`][] reads.
+    """What [`run_without_padding`][] reads of a stack of layers.
 
     Attributes:
         layers: The layers to run without padding, with the modules before and after them.
@@ -50,30 +47,26 @@ class Stack(Protocol):
     training: bool
     can_unpad: bool
     built_of: frozenset[type[nn.Module]]
+    run_layers: Callable[..., Tensor]
 
 
-def without_padding(run_layers: RunLayers) -> RunLayers:
-    """Decorator: run the layers on unpadded tokens when that is faster and unobservable.
+def run_without_padding(stack: Stack, config: Any, hidden_states: Tensor, context: Any, **kwargs: Any) -> Tensor:
+    """Run the layers of a stack on unpadded tokens if that is faster and unobservable.
 
-    Padding is kept with a cache, with recorded hidden states, with position ids of packed documents, and if layers have
-    hooks or replaced parts.
+    Padding is kept with recorded hidden states, with position ids of packed documents, and if layers have hooks or
+    replaced parts. A stack that cannot unpad, or has a cache, does not ask.
     """
-
-    @wraps(run_layers)
-    def unpadded(self: Any, config: Any, hidden_states: Tensor, context: Any, **kwargs: Any) -> Tensor:
-        tokens, source = unpaddings(self, config, hidden_states, context, **kwargs)
-        if tokens is None:
-            return run_layers(self, config, hidden_states, context, **kwargs)
-        changes = {"attention_mask": UnpaddedMask(tokens, tokens), "position_ids": tokens.unpad(context.position_ids)}
-        if context.token_ids is not None:
-            changes["token_ids"] = tokens.unpad(context.token_ids)
-        if source is not None:
-            changes["encoder_hidden_states"] = source.unpad(context.encoder_hidden_states)
-            changes["encoder_attention_mask"] = UnpaddedMask(tokens, source)
-        context = replace(context, **changes)
-        return tokens.pad(run_layers(self, config, tokens.unpad(hidden_states), context, **kwargs))
-
-    return cast(RunLayers, unpadded)
+    tokens, source = unpaddings(stack, config, hidden_states, context, **kwargs)
+    if tokens is None:
+        return stack.run_layers(config, hidden_states, context, **kwargs)
+    changes = {"attention_mask": UnpaddedMask(tokens, tokens), "position_ids": tokens.unpad(context.position_ids)}
+    if context.token_ids is not None:
+        changes["token_ids"] = tokens.unpad(context.token_ids)
+    if source is not None:
+        changes["encoder_hidden_states"] = source.unpad(context.encoder_hidden_states)
+        changes["encoder_attention_mask"] = UnpaddedMask(tokens, source)
+    context = replace(context, **changes)
+    return tokens.pad(stack.run_layers(config, tokens.unpad(hidden_states), context, **kwargs))
 
 
 def unpaddings(
@@ -98,7 +91,7 @@ def unpaddings(
     """
     records = stack.config.output_hidden_states if output_hidden_states is None else output_hidden_states
     records = records or output_router_logits or getattr(stack.config, "output_router_logits", False)
-    if context.past_key_values is not None or records or not stack.can_unpad or is_traced():
+    if records or is_traced():
         return None, None
     source = (context.encoder_attention_mask, context.encoder_hidden_states)
     drops = bool(stack.training and config.attention_dropout)
@@ -113,28 +106,26 @@ def unpaddings(
     return (None, None) if documents is not None else (found[0], found[1])
 
 
-def packed_rows(config: PreTrainedConfig, context: Any) -> Any:
+def packed_rows(config: PreTrainedConfig, context: Any) -> UnpaddedMask | None:
     """Separate documents packed into the rows of a batch on FlashAttention, which takes no mask of them.
 
     transformers supports a single row only.
 
     Args:
         config: Gives the attention backend of the call, and whether it is a decoder.
-        context: Inputs of the layers apart from hidden states: the mask, the cache, and position ids, *Shape:*
-            (batch_size or 1, seq_len).
+        context: Inputs of the layers apart from hidden states: no mask, the cache, and position ids that were given,
+            *Shape:* (batch_size or 1, seq_len).
 
     Returns:
-        A mask for attention on the rows; the given one for one row, or one document per row.
+        A mask for attention on the rows; None for one row, or one document per row.
     """
-    mask, position_ids = context.attention_mask, context.given_positions
-    if not config.is_decoder or mask is not None or context.cache is not None or is_traced():
-        return mask
-    if position_ids is None or len(position_ids) == 1:
-        return mask
+    position_ids = context.given_positions
+    if not config.is_decoder or context.cache is not None or len(position_ids) == 1 or is_traced():
+        return None
     if ALL_ATTENTION_FUNCTIONS.get(config._attn_implementation) is not flash_attention_forward:
-        return mask
+        return None
     if (documents := find_packed_sequence_indices(position_ids)) is None:
-        return mask
+        return None
     tokens = Unpadding.of_documents(documents)
     return UnpaddedMask(tokens, tokens)
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from .attention_backends import dropping_attention, torch_attention
-from .dropout import draws_bits
+from .modules import draws_bits
 from .unpadding import UnpaddedMask
 
 SHORT = 48

@@ -17,7 +17,6 @@ from .conditional_generation import ZooForConditionalGeneration
 from .configuration import ZooConfig
 from .embedding import LearnedPosition, Position, TokenEmbedding, TokenTypeEmbedding
 from .encoder_decoder import ZooEncoderDecoder
-from .feed_forward import FeedForward, GatedFeedForward
 from .feed_forwards import (
     ClampedMixtureOfExperts,
     MixtureOfExperts,
@@ -27,7 +26,15 @@ from .feed_forwards import (
     balance_experts,
 )
 from .language_modeling import ZooForCausalLM, ZooForMaskedLM
-from .layers import DecoderLayer, EncoderLayer, ParallelDecoderLayer, ParallelEncoderLayer, TransformerLayer
+from .layers import (
+    DecoderLayer,
+    EncoderLayer,
+    FeedForward,
+    GatedFeedForward,
+    ParallelDecoderLayer,
+    ParallelEncoderLayer,
+    TransformerLayer,
+)
 from .mixers.base import Mixer
 from .mixers.delta_net import GatedDeltaNet
 from .mixers.kimi_delta import KimiDeltaAttention

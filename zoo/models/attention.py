@@ -12,8 +12,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from zoo.fast.attention import BACKENDS, attention
 from zoo.fast.attention_backends import eager_attention
-from zoo.fast.identity import Identity
-from zoo.fast.preallocated_cache import self_attention_cache
+from zoo.fast.modules import Identity
 
 from .choices import AttentionScale, QKNorm
 from .norms import build_norm
@@ -185,7 +184,9 @@ class Attention(nn.Module):
         Returns:
             Two tensors. *Shape:* (batch_size, num_key_value_heads, key_len, head_dim)
         """
-        return (key, value) if past is None else self_attention_cache(past).update(key, value, idx)
+        if past is None:
+            return key, value
+        return (past.self_attention_cache if isinstance(past, EncoderDecoderCache) else past).update(key, value, idx)
 
     def split_heads(self, projected: Tensor, norm: nn.Module | None = None) -> Tensor:
         """Split a projection into heads, and normalize a head or the whole projection if there is a norm.

@@ -9,11 +9,11 @@ from transformers.modeling_outputs import SequenceClassifierOutput, TokenClassif
 from transformers.utils.generic import can_return_tuple
 
 from zoo.base.errors import ConfigError, UnsupportedBackendError
-from zoo.fast.dropout import Dropout
+from zoo.fast.modules import Dropout
 
 from .capabilities import SERVING
 from .configuration import ZooConfig
-from .feed_forward import build_activation
+from .layers import build_activation
 from .norms import build_norm
 from .options import CallOptions
 from .parts import ACTIVATIONS

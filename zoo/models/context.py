@@ -27,7 +27,6 @@ from transformers.masking_utils import (
 from transformers.utils.import_utils import is_tracing
 
 from zoo.base.errors import InputError
-from zoo.fast.preallocated_cache import self_attention_cache
 from zoo.fast.unpad_layers import packed_rows
 from zoo.fast.unpadding import UnpaddedMask, Unpadding
 
@@ -115,16 +114,6 @@ MASKS = {
 """transformers' mask for every pair of causality and layer type; layers of other types have a mixer."""
 
 
-def given_mask(attention_mask: Any, input_ids: Tensor | None, config: ZooConfig) -> Any:
-    """The default padding mask of a stack: the caller's.
-
-    Args:
-        attention_mask: 1 for real tokens, *Shape:* (batch_size, key_len); None; or any other mask.
-        input_ids: *Shape:* (batch_size, seq_len)
-    """
-    return attention_mask
-
-
 @dataclass
 class Context:
     """Inputs of the layers of a stack in one call, apart from hidden states.
@@ -140,6 +129,7 @@ class Context:
         given_positions: Positions, if the caller gave them, from `place` on: computed ones increase by one, so they
             need no search for packed documents (avoids a device sync).
         token_ids: Ids of the tokens, None if their embeddings were given. *Shape:* (batch_size, seq_len)
+        cache: The part of past_key_values for self-attention, from `place` on.
     """
 
     attention_mask: Any
@@ -150,11 +140,7 @@ class Context:
     biases: dict[str | None, Tensor | None] = field(default_factory=dict)
     given_positions: Any = None
     token_ids: Tensor | None = None
-
-    @property
-    def cache(self) -> Cache | None:
-        """The cache of self-attention."""
-        return None if self.past_key_values is None else self_attention_cache(self.past_key_values)
+    cache: Cache | None = None
 
     def place(self, inputs_embeds: Tensor, position: Position) -> None:
         """Continue positions from the cache unless they are given, and refuse positions that cannot be encoded.
@@ -168,10 +154,13 @@ class Context:
             InputError: If the mask omits cached positions, so that their padding is unknown; or if a sequence of this
                 length encodes them differently.
         """
+        past = self.past_key_values
+        self.cache = past.self_attention_cache if isinstance(past, EncoderDecoderCache) else past
         seen = 0 if self.cache is None else self.cache.get_seq_length()
         if not isinstance(seen, Tensor):  # a static cache counts on its device
             length = seen + inputs_embeds.shape[1]
-            position.check(length, self.position_ids)
+            if position.max_length is None or length > position.max_length:
+                position.check(length, self.position_ids)
             if isinstance(mask := self.attention_mask, Tensor) and mask.ndim == 2 and mask.shape[1] < length:
                 raise mask_too_short(mask, length)
             if seen and not is_tracing(inputs_embeds) and position.outgrows_cache(mask, seen, length):
@@ -186,11 +175,6 @@ class Context:
         layers = [] if self.cache is None else self.cache.layers
         grows = all(isinstance(layer, (DynamicLayer, LinearAttentionLayer)) for layer in layers)
         return self.cache is not None and grows and self.cache.get_seq_length() == 0
-
-    def is_token(self, seq_len: int) -> Tensor | None:
-        """1 for tokens, 0 for padding; None if no padding mask is given. *Shape:* (batch_size, seq_len)."""
-        mask = self.attention_mask
-        return mask[:, -seq_len:] if isinstance(mask, Tensor) and mask.ndim == 2 else None
 
     def source(self, config: ZooConfig, hidden_states: Tensor) -> tuple[Tensor | None, Any]:
         """Input of cross attention, and its mask in the backend's form.
@@ -266,7 +250,9 @@ def self_attention_masks(
     Returns:
         A mask for every layer type, None if nothing is masked beyond causality.
     """
-    mask, kinds = packed_rows(config, context), dict.fromkeys(layer_types)
+    mask, kinds = context.attention_mask, dict.fromkeys(layer_types)
+    if mask is None and context.given_positions is not None:
+        mask = packed_rows(config, context)
     if isinstance(mask, (dict, UnpaddedMask)):
         return mask if isinstance(mask, dict) else dict.fromkeys(kinds, mask)
     options: dict[str, Any] = {"past_key_values": context.cache}
@@ -319,11 +305,12 @@ def prepare_cache(past_key_values: Cache, source_len: int = 0) -> Cache:
     the beginning of a source longer than the window of self-attention. A layer with a window of one position, which the
     next query does not see, keeps all of them. Sources computed in inference mode cannot take part in autograd.
     """
-    own = self_attention_cache(past_key_values).layers
+    is_pair = isinstance(past_key_values, EncoderDecoderCache)
+    own = (past_key_values.self_attention_cache if is_pair else past_key_values).layers
     for layer_idx, layer in enumerate(own):
         if isinstance(layer, DynamicSlidingWindowLayer) and layer.sliding_window == 1 and not layer.is_initialized:
             own[layer_idx] = DynamicLayer()
-    if not isinstance(past_key_values, EncoderDecoderCache):
+    if not is_pair:
         return past_key_values
     records = torch.is_grad_enabled() and not torch.compiler.is_compiling()
     sources = past_key_values.cross_attention_cache.layers

@@ -97,6 +97,7 @@ class Position(nn.Module):
     Attributes:
         max_length: Longest sequence that can be encoded, None for no limit.
         has_bias: Whether `bias` returns a tensor.
+        rotates: Whether the class has a `rotation`.
         uses_rope_parameters: Whether the part reads `config.rope_parameters`.
         rope_layer_types: Layer types with their own settings there; empty if all layers have the same.
         counts_padding: Whether padding counts as positions.
@@ -105,16 +106,21 @@ class Position(nn.Module):
 
     max_length: int | None = None
     has_bias: bool = False
+    rotates: ClassVar[bool] = False
     uses_rope_parameters: bool = False
     rope_layer_types: tuple[str, ...] = ()
     counts_padding: bool = True
     default_rope_parameters: ClassVar[dict[str, Any]] = {"rope_type": "default", "rope_theta": 10000.0}
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls.rotates = cls.rotation is not Position.rotation or cls.rotations is not Position.rotations
+
     def __init__(self, config: ZooConfig) -> None:
         super().__init__()
 
     def check(self, length: int, position_ids: Tensor | None = None) -> None:
-        """Refuse positions that the encoding does not support.
+        """Refuse positions that the encoding does not support; called for lengths above `max_length`.
 
         Args:
             length: Number of positions needed, cached ones included.

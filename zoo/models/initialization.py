@@ -14,8 +14,8 @@ from torch import nn
 from transformers import initialization as init
 
 from .attention import Attention
-from .feed_forward import FeedForward
 from .feed_forwards import Experts
+from .layers import FeedForward
 from .mixers.base import Mixer
 from .residual import deepnorm_constants
 

@@ -14,8 +14,8 @@ from zoo.fast.generation import CachedGenerationMixin
 
 from .capabilities import refuse_paging
 from .configuration import ZooConfig
-from .feed_forward import build_activation
 from .feed_forwards.balance import with_router_loss
+from .layers import build_activation
 from .multi_token_prediction import MultiTokenPrediction, prediction_depth
 from .norms import build_norm
 from .options import CallOptions
@@ -101,7 +101,7 @@ class LanguageModel(ZooPreTrainedModel):
         Args:
             hidden_states: *Shape:* (batch_size, seq_len, hidden_size)
             labels: As the forward was given them. *Shape:* (batch_size, seq_len)
-            logits_to_keep: Positions to predict at, see `keep_positions`.
+            logits_to_keep: Positions to predict at, 0 for all, see `keep_positions`.
             skip_logits: Whether the loss alone is wanted, which is then computed a chunk of tokens at a time.
             label_smoothing: Share of the target that is spread over the whole vocabulary.
             z_loss: Weight of the squared log of the softmax's normalizer.
@@ -115,7 +115,9 @@ class LanguageModel(ZooPreTrainedModel):
             options = {"z_loss": z_loss, **kwargs}
             logits, loss = cross_entropy(self, hidden_states, labels, skip_logits, label_smoothing, **options)
             return logits, self.warn_in_eval_mode(loss)
-        scores = self.project(keep_positions(hidden_states, logits_to_keep))
+        if isinstance(logits_to_keep, Tensor) or logits_to_keep:
+            hidden_states = keep_positions(hidden_states, logits_to_keep)
+        scores = self.project(hidden_states)
         if labels is None:
             return scores, None
         loss = self.loss_function(logits=scores, labels=labels, vocab_size=scores.shape[-1], **kwargs)
@@ -123,18 +125,18 @@ class LanguageModel(ZooPreTrainedModel):
 
 
 def keep_positions(hidden_states: Tensor, logits_to_keep: int | Tensor) -> Tensor:
-    """Drop positions without requested logits, before the costly projection.
+    """Keep the positions to predict at, before the costly projection.
 
     Args:
         hidden_states: *Shape:* (batch_size, seq_len, hidden_size)
-        logits_to_keep: How many last positions to keep, 0 for all; or their indices, *Shape:* (num_positions,), also
+        logits_to_keep: How many last positions to keep; or their indices, *Shape:* (num_positions,), also
             per sequence, *Shape:* (batch_size, num_positions); or a boolean mask, *Shape:* (batch_size, seq_len).
 
     Returns:
         *Shape:* (batch_size, num_positions, hidden_size), or (num_kept, hidden_size) for a mask.
     """
     if isinstance(logits_to_keep, int):
-        return hidden_states[:, -logits_to_keep:] if logits_to_keep else hidden_states
+        return hidden_states[:, -logits_to_keep:]
     if logits_to_keep.dtype == torch.bool:
         return hidden_states[logits_to_keep]
     if logits_to_keep.ndim == 1:
@@ -191,7 +193,7 @@ class ZooForCausalLM(LanguageModel, CachedGenerationMixin):
             inputs_embeds: Instead of input_ids. *Shape:* (batch_size, seq_len, hidden_size)
             labels: Token ids, -100 where there is no loss; they are shifted here. *Shape:* (batch_size, seq_len)
             use_cache: Whether to return keys and values; with labels only if asked for.
-            logits_to_keep: Positions to predict at, see `keep_positions`.
+            logits_to_keep: Positions to predict at, 0 for all, see `keep_positions`.
             skip_logits: Whether to compute the loss without the logits, which are then None: they are the largest
                 tensor of a training step.
             loss_smoothing: Label smoothing: the share of the target that the loss spreads over the whole vocabulary.

@@ -1,4 +1,4 @@
-"""The layers that stacks are made of. Every forward reads like the figure of its paper."""
+"""The layers that stacks are made of, and their feed-forward networks. Every forward reads like its paper's figure."""
 
 from __future__ import annotations
 
@@ -7,27 +7,101 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
+from zoo.fast.modules import Dropout, Identity
+
 from .attention import build_attention
-from .feed_forward import build_feed_forward
 from .mixers.base import build_mixer
-from .residual import build_residual, first
+from .norms import build_norm
+from .parts import ACTIVATIONS, FEED_FORWARDS
+from .residual import build_residual
 
 if TYPE_CHECKING:
     from .attention import Attention
     from .configuration import ZooConfig
-    from .context import EarlierLayers
     from .residual import Residual
 
 
-class TransformerLayer(GradientCheckpointingLayer):
-    """Base of all layers: self-attention, cross attention if there is a source, then the feed-forward network.
+class FeedForward(nn.Module):
+    """`down_proj(act(up_proj(x)))`, the position-wise network (Vaswani et al. 2017, section 3.3).
 
-    A layer says how the first and the last join the residual stream: `mix_tokens` and `feed_forward`. The arguments
-    that carry gradients come first and are passed by position, as reentrant gradient checkpointing needs.
+    Args:
+        config: Supplies `hidden_size`, `intermediate_size`, `hidden_act`, `mlp_bias`, `activation_dropout` and
+            `mlp_inner_norm`.
+    """
+
+    def __init__(self, config: ZooConfig) -> None:
+        super().__init__()
+        self.up_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=config.mlp_bias)
+        self.down_proj = nn.Linear(config.intermediate_size, config.hidden_size, bias=config.mlp_bias)
+        self.act_fn = build_activation(config.hidden_act)
+        self.dropout = Dropout(config.activation_dropout)
+        self.norm = build_norm(config, config.intermediate_size) if config.mlp_inner_norm else Identity()
+
+    def forward(self, hidden_states: Tensor) -> Tensor:
+        """Transform every position by itself. *Shape:* (batch_size, seq_len, hidden_size), unchanged."""
+        inner = self.act_fn(self.up_proj(hidden_states))
+        return self.down_proj(self.norm(self.dropout(inner)))
+
+
+class GatedFeedForward(FeedForward):
+    """`down_proj(act(gate_proj(x)) * up_proj(x))` (Shazeer 2020, "GLU Variants Improve Transformer").
+
+    With `hidden_act` silu this is SwiGLU, with gelu GeGLU, with relu ReGLU.
+    """
+
+    def __init__(self, config: ZooConfig) -> None:
+        super().__init__(config)
+        self.gate_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=config.mlp_bias)
+
+    def forward(self, hidden_states: Tensor) -> Tensor:
+        """Transform every position by itself. *Shape:* (batch_size, seq_len, hidden_size), unchanged."""
+        gate, up = self.project(hidden_states)
+        return self.down_proj(self.norm(self.dropout(self.act_fn(gate) * up)))
+
+    def project(self, hidden_states: Tensor) -> tuple[Tensor, Tensor]:
+        """Compute the activated gate and its input.
+
+        Args:
+            hidden_states: *Shape:* (batch_size, seq_len, hidden_size)
+
+        Returns:
+            Both. *Shape:* (batch_size, seq_len, intermediate_size)
+        """
+        return self.gate_proj(hidden_states), self.up_proj(hidden_states)
+
+
+class TransformerLayer(GradientCheckpointingLayer):
+    """Base of all layers, which define their forward with the arguments of [`EncoderLayer`][]'s.
+
+    The arguments that carry gradients come first and are passed by position, as reentrant gradient checkpointing needs.
     """
 
     cross_attn: Attention
     cross_attn_residual: Residual
+    mlp: nn.Module
+
+    def read_source(self, hidden_states: Tensor, states: Tensor, mask: Any, **kwargs: Any) -> Tensor:
+        """Cross attention. Arguments as for the forward, in which the source is second."""
+        return self.cross_attn_residual(hidden_states, self.cross_attn, mask, None, states, **kwargs)
+
+    def counted(self, **kwargs: Any) -> dict[str, Tensor | None]:
+        """In training, arguments of a feed-forward network beside hidden states: `is_token` if it counts tokens."""
+        earlier = kwargs.get("earlier")
+        counts = earlier is not None and getattr(self.mlp, "counts_tokens", False)
+        return {"is_token": earlier.is_token} if counts else {}
+
+
+class EncoderLayer(TransformerLayer):
+    """Self-attention, then the feed-forward network (Vaswani et al. 2017, figure 1, left)."""
+
+    is_causal = False
+
+    def __init__(self, config: ZooConfig, layer_idx: int) -> None:
+        super().__init__()
+        self.self_attn = build_mixer(config, layer_idx, is_causal=self.is_causal)
+        self.self_attn_residual: nn.Module = build_residual(config, layer_idx, opens_layer=True)
+        self.mlp = build_feed_forward(config, layer_idx)
+        self.mlp_residual = build_residual(config, layer_idx)
 
     def forward(
         self,
@@ -53,56 +127,10 @@ class TransformerLayer(GradientCheckpointingLayer):
         Returns:
             *Shape:* as hidden_states.
         """
-        hidden_states = self.mix_tokens(hidden_states, attention_mask, position_bias, **kwargs)
+        hidden_states = self.self_attn_residual(hidden_states, self.self_attn, attention_mask, position_bias, **kwargs)
         if encoder_hidden_states is not None:
-            source = (encoder_attention_mask, None, encoder_hidden_states)
-            hidden_states = self.cross_attn_residual(hidden_states, self.cross_attn, *source, **kwargs)
-        return self.feed_forward(hidden_states, **self.counted(**kwargs))
-
-    def mix_tokens(self, hidden_states: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        """Let tokens see each other: self-attention in its residual connection.
-
-        Args:
-            hidden_states: *Shape:* (batch_size, seq_len, hidden_size)
-            args: The mask and the position bias.
-
-        Returns:
-            *Shape:* as hidden_states.
-        """
-        raise NotImplementedError(f"{type(self).__name__} defines neither mix_tokens nor a forward")
-
-    def feed_forward(self, hidden_states: Tensor, **counted: Tensor | None) -> Tensor:
-        """Transform every token by itself. *Shape:* (batch_size, seq_len, hidden_size), unchanged.
-
-        Args:
-            counted: For a network that counts tokens, and for no other: `is_token`.
-        """
-        return hidden_states
-
-    def counted(self, earlier: EarlierLayers | None = None, **kwargs: Any) -> dict[str, Tensor | None]:
-        """Further arguments of a feed-forward network: `is_token` if it counts tokens."""
-        counts = self.training and getattr(getattr(self, "mlp", None), "counts_tokens", False)
-        return {"is_token": earlier.is_token} if counts and earlier is not None else {}
-
-
-class EncoderLayer(TransformerLayer):
-    """Self-attention, then the feed-forward network (Vaswani et al. 2017, figure 1, left)."""
-
-    is_causal = False
-
-    def __init__(self, config: ZooConfig, layer_idx: int) -> None:
-        super().__init__()
-        self.self_attn = build_mixer(config, layer_idx, is_causal=self.is_causal)
-        self.self_attn_residual: nn.Module = build_residual(config, layer_idx, opens_layer=True)
-        self.mlp = build_feed_forward(config, layer_idx)
-        self.mlp_residual = build_residual(config, layer_idx)
-
-    def mix_tokens(self, hidden_states: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        """Self-attention. Arguments as in the base class."""
-        return self.self_attn_residual(hidden_states, self.self_attn, *args, **kwargs)
-
-    def feed_forward(self, hidden_states: Tensor, **counted: Tensor | None) -> Tensor:
-        """The feed-forward network. *Shape:* (batch_size, seq_len, hidden_size), unchanged."""
+            hidden_states = self.read_source(hidden_states, encoder_hidden_states, encoder_attention_mask, **kwargs)
+        counted = self.counted(**kwargs) if self.training else {}
         return self.mlp_residual(hidden_states, self.mlp, **counted)
 
 
@@ -133,9 +161,20 @@ class ParallelEncoderLayer(TransformerLayer):
         self.mlp = build_feed_forward(config, layer_idx)
         self.residual = build_residual(config, layer_idx, opens_layer=True)
 
-    def mix_tokens(self, hidden_states: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        """Both sublayers; none is left for `feed_forward`. Arguments as in the base class."""
-        return self.residual(hidden_states, self.branches, *args, **kwargs)
+    def forward(
+        self,
+        hidden_states: Tensor,
+        attention_mask: Any = None,
+        position_bias: Tensor | None = None,
+        encoder_hidden_states: Tensor | None = None,
+        encoder_attention_mask: Any = None,
+        **kwargs: Any,
+    ) -> Tensor:
+        """Transform the residual stream. Arguments as for [`EncoderLayer`][]."""
+        hidden_states = self.residual(hidden_states, self.branches, attention_mask, position_bias, **kwargs)
+        if encoder_hidden_states is not None:
+            hidden_states = self.read_source(hidden_states, encoder_hidden_states, encoder_attention_mask, **kwargs)
+        return hidden_states
 
     def branches(self, normed: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         """The sum of both sublayers.
@@ -146,7 +185,9 @@ class ParallelEncoderLayer(TransformerLayer):
         Returns:
             *Shape:* as normed.
         """
-        return first(self.self_attn(normed, *args, **kwargs)) + first(self.mlp(normed, **self.counted(**kwargs)))
+        mixed, _ = self.self_attn(normed, *args, **kwargs)
+        fed = self.mlp(normed, **(self.counted(**kwargs) if self.training else {}))
+        return mixed + (fed[0] if isinstance(fed, tuple) else fed)
 
 
 class ParallelDecoderLayer(ParallelEncoderLayer):
@@ -173,3 +214,16 @@ def encoder_layer(config: ZooConfig, layer_idx: int) -> nn.Module:
 def decoder_layer(config: ZooConfig, layer_idx: int) -> nn.Module:
     """Build a decoder layer with sequential or parallel sublayers, by the configuration."""
     return (ParallelDecoderLayer if config.parallel_residual else DecoderLayer)(config, layer_idx)
+
+
+def build_activation(name: str) -> nn.Module:
+    """Build an activation by its name in [`ACTIVATIONS`][zoo.models.parts.ACTIVATIONS]."""
+    return ACTIVATIONS.get(name)()
+
+
+def build_feed_forward(config: ZooConfig, layer_idx: int | None = None) -> nn.Module:
+    """Build the feed-forward sublayer that the configuration names."""
+    part: Any = FEED_FORWARDS.get(config.feed_forward)
+    same_in_all = layer_idx is None or not hasattr(part, "build")
+    sublayer: nn.Module = part(config) if same_in_all else part.build(config, layer_idx)
+    return sublayer

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from transformers.utils import ModelOutput
 
 from zoo.fast.chunked_loss import IGNORED, cross_entropy
-from zoo.fast.identity import Identity
+from zoo.fast.modules import Identity
 
 from .context import Context, EarlierLayers, position_biases, self_attention_masks
 from .norms import build_norm
@@ -160,9 +160,9 @@ def layer_arguments(
     kind, placed = body.layer_types[step], body.placed_types[step]
     context.place(embeddings, body.position)
     biases = position_biases([placed], body.position, embeddings, None) if body.position.has_bias else {}
-    rotations = body.position.rotations(embeddings, context.position_ids, filter(None, [placed]))
+    rotations = body.position.rotations(embeddings, context.position_ids, [placed]) if placed else {}
     named = {
-        "position_embeddings": rotations[placed] if placed else None,
+        "position_embeddings": rotations.get(placed),
         "position_ids": context.position_ids,
         "step": step,
         "attn_implementation": body.config._attn_implementation,

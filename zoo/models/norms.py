@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import initialization as init
 
-from zoo.fast.layer_norm import QuickLayerNorm
+from zoo.fast.modules import QuickLayerNorm
 
 from .parts import NORMS
 from .precision import at_least_float32

@@ -15,7 +15,7 @@ from .attention import Attention
 from .choices import QKNorm
 from .configuration import ZooConfig
 from .embedding import Position, TokenEmbedding
-from .feed_forward import FeedForward, GatedFeedForward
+from .layers import FeedForward, GatedFeedForward
 from .parts import ATTENTIONS, POSITIONS
 
 

@@ -80,8 +80,8 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "unit": "models.unit:UnitNorm",
     },
     "feed_forward": {
-        "mlp": "models.feed_forward:FeedForward",
-        "gated": "models.feed_forward:GatedFeedForward",
+        "mlp": "models.layers:FeedForward",
+        "gated": "models.layers:GatedFeedForward",
         "moe-clamped": "models.feed_forwards.clamped:ClampedMixtureOfExperts",
         "moe": "models.feed_forwards.mixture:MixtureOfExperts",
         "moe-sigmoid": "models.feed_forwards.mixture:SigmoidMixtureOfExperts",

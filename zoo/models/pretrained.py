@@ -25,7 +25,7 @@ from .configuration import ZooConfig
 from .embedding import ValueEmbedding
 from .parallel import fully_sharded_plan, pipeline_parallel_plan, tensor_parallel_plan
 from .parts import ATTENTIONS, FEED_FORWARDS, INITIALIZERS
-from .transformer import given_mask, transformer_of
+from .transformer import transformer_of
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -66,7 +66,7 @@ class ZooPreTrainedModel(AttentionBackends):
     @property
     def drops_masks(self) -> bool:
         """Whether an attention mask that masks nothing is as good as none."""
-        return transformer_of(self.config).attention_mask is given_mask
+        return transformer_of(self.config).attention_mask is None
 
     @classmethod
     def from_pretrained(

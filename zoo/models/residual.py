@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 from transformers import initialization as init
 
-from zoo.fast.dropout import Dropout
-from zoo.fast.identity import Identity
+from zoo.fast.modules import Dropout, Identity
 
 from .choices import NormPlacement, ResidualScaling
 from .norms import build_norm
@@ -168,13 +167,9 @@ class Residual(nn.Module):
 
     def branch(self, hidden_states: Tensor, sublayer: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """The branch that is added to the stream. Arguments as for `forward`."""
-        branch = first(sublayer(self.norm_in(hidden_states), *args, **kwargs))
+        branch = sublayer(self.norm_in(hidden_states), *args, **kwargs)
+        branch = branch[0] if isinstance(branch, tuple) else branch
         return self.dropout(self.scale(self.norm_branch(branch)))
-
-
-def first(output: Any) -> Tensor:
-    """The output of a sublayer that is added to the residual stream: the only one, or the first of several."""
-    return output[0] if isinstance(output, tuple) else output
 
 
 def build_residual(config: ZooConfig, layer_idx: int = 0, *, opens_layer: bool = False) -> Residual:

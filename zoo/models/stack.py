@@ -10,11 +10,9 @@ from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from zoo.base.errors import ConfigError
-from zoo.fast.attention import config_of_call
-from zoo.fast.dropout import Dropout
-from zoo.fast.hook_detection import kinds_of
-from zoo.fast.identity import Identity
-from zoo.fast.unpad_layers import without_padding
+from zoo.fast.attention import config_with_weights
+from zoo.fast.modules import Dropout, Identity, kinds_of
+from zoo.fast.unpad_layers import run_without_padding
 
 from .attention import Attention
 from .configuration import ZooConfig
@@ -70,8 +68,9 @@ class ZooStack(ZooModel):
         return {name: first[identity] for name, identity in names if first.setdefault(identity, name) != name}
 
     def padding_mask(self, attention_mask: Any, input_ids: Tensor | None) -> Any:
-        """The padding mask to use, by the variant's rule. Arguments as for [`zoo.models.context.given_mask`][]."""
-        return self.transformer.attention_mask(attention_mask, input_ids, self.config)
+        """The padding mask to use, by the variant's rule: the given one if it has none."""
+        rule = self.transformer.attention_mask
+        return attention_mask if rule is None else rule(attention_mask, input_ids, self.config)
 
     def token_embeddings(self, input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:
         """Look ids up unless their embeddings are given.
@@ -104,15 +103,18 @@ class ZooStack(ZooModel):
             SequenceTooLongError: When there are more positions than the encoding can place.
             InputError: When the mask leaves out cached positions.
         """
-        config = config_of_call(self.config, kwargs.get("output_attentions"))
+        wants_weights = kwargs.get("output_attentions")
+        wants_weights = self.config.output_attentions if wants_weights is None else wants_weights
+        config = config_with_weights(self.config) if wants_weights else self.config
         context.place(inputs_embeds, self.position)
         if self.position.has_bias:
             context.biases = position_biases(self.placed_types, self.position, inputs_embeds, context.cache)
         hidden_states = self.dropout(self.embedding_norm(self.position.embed(inputs_embeds, context.position_ids)))
         kwargs["attn_implementation"] = config._attn_implementation
+        if self.can_unpad and context.past_key_values is None:
+            return run_without_padding(self, config, hidden_states, context, **kwargs)
         return self.run_layers(config, hidden_states, context, **kwargs)
 
-    @without_padding
     def run_layers(self, config: ZooConfig, hidden_states: Tensor, context: Context, **kwargs: Any) -> Tensor:
         """Bring the embeddings to the width of the stream, apply every layer, then the final norm.
 
@@ -125,13 +127,17 @@ class ZooStack(ZooModel):
         # Made once for all layers: masks by layer type, what cross attention reads, rotations.
         masks = self_attention_masks(config, hidden_states, context, self.layer_types)
         source = context.source(config, hidden_states) if context.encoder_hidden_states is not None else ()
-        rotations = self.position.rotations(hidden_states, context.position_ids, filter(None, self.placed_types))
+        rotations: Any = {}
+        if self.position.rotates:
+            rotations = self.position.rotations(hidden_states, context.position_ids, filter(None, self.placed_types))
         kwargs |= {"past_key_values": context.past_key_values, "position_ids": context.position_ids}
-        kwargs["earlier"] = EarlierLayers(context.token_ids, context.is_token(hidden_states.shape[1]))
+        mask, seq_len = context.attention_mask, hidden_states.shape[1]
+        is_token = mask[:, -seq_len:] if isinstance(mask, Tensor) and mask.ndim == 2 else None
+        kwargs["earlier"] = EarlierLayers(context.token_ids, is_token)
         hidden_states = self.stream.open(self.embedding_projection(hidden_states))
         layer_types = self.layer_types[: self.config.num_hidden_layers]  # generation lowers it for an early exit
         for step, (layer, kind, placed) in enumerate(zip(cycle(self.layers), layer_types, self.placed_types)):
-            kwargs |= {"step": step, "position_embeddings": rotations[placed] if placed else None}
+            kwargs |= {"step": step, "position_embeddings": rotations.get(placed)}
             hidden_states = layer(hidden_states, masks[kind], context.biases.get(placed), *source, **kwargs)
         return self.norm(self.stream(hidden_states))
 
@@ -271,8 +277,9 @@ class ZooDecoder(ZooStack):
         """
         attention_mask = self.padding_mask(attention_mask, input_ids)
         # Where a cache is given, as generation does, an accelerator would be waited for in vain.
-        looks = use_cache if past_key_values is None else position_ids is not None and position_ids.device.type == "cpu"
-        packs = looks and attention_mask is None and packed_documents(position_ids) is not None
+        packs = attention_mask is None and position_ids is not None
+        packs = packs and (use_cache if past_key_values is None else position_ids.device.type == "cpu")
+        packs = packs and packed_documents(position_ids) is not None
         if past_key_values is not None:
             if packs:
                 raise packed_into_cache()

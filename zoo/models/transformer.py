@@ -14,7 +14,6 @@ from zoo.fast.chunked_loss import IGNORED
 from zoo.registry import VARIANTS
 
 from .choices import Pooling
-from .context import given_mask
 from .embedding import TokenEmbedding
 from .layers import decoder_layer, encoder_layer
 from .parts import ATTENTIONS, PART_FIELDS, POSITIONS
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from .configuration import ZooConfig
     from .embedding import Position
 
-__all__ = ["BACKENDS", "Transformer", "given_mask", "shift_tokens_right", "transformer_of", "vocabulary_size"]
+__all__ = ["BACKENDS", "Transformer", "shift_tokens_right", "transformer_of", "vocabulary_size"]
 
 LayerBuilder = Callable[["ZooConfig", int], nn.Module]
 """Builds one layer from the stack's configuration and the layer's place."""
@@ -94,7 +93,7 @@ class Transformer:
         pooler: Pools for sequence classification; by default by the configuration.
         decoder_inputs: Makes decoder input ids from source ids and labels when none are given; by default the labels
             (or else the source) shifted to the right.
-        attention_mask: Makes the padding mask from the given one and the token ids; by default it is the given one.
+        attention_mask: Makes the padding mask from the given one and the token ids; by default the given one.
         backends: Attention backends that all replaced parts run on.
         supports_unpadding: Whether nothing but attention looks beyond one token or at a token's place in the batch, so
             that padding may be taken out before the layers; by default if neither layers nor masks are replaced.
@@ -108,7 +107,7 @@ class Transformer:
     head: Callable[..., nn.Linear] = nn.Linear
     pooler: Pooler | None = None
     decoder_inputs: DecoderInputs = shift_tokens_right
-    attention_mask: MaskRule = given_mask
+    attention_mask: MaskRule | None = None
     backends: tuple[str, ...] = BACKENDS
     supports_unpadding: bool | None = field(default=None, compare=False)  # says how, not what, is computed
 
@@ -129,7 +128,7 @@ class Transformer:
         if self.supports_unpadding is not None:
             return self.supports_unpadding
         replaceable = (self.encoder_layer, self.decoder_layer, self.attention_mask)
-        return replaceable == (encoder_layer, decoder_layer, given_mask)
+        return replaceable == (encoder_layer, decoder_layer, None)
 
     def build_position(self, config: ZooConfig) -> Position:
         """Build the position encoding of one stack."""

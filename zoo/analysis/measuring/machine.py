@@ -8,9 +8,9 @@ from functools import cache
 import torch
 from torch.nn import functional as F
 
-from zoo.fast.dropout import noise_like
 from zoo.fast.int8 import Int8Linear
 from zoo.fast.matmul import gain
+from zoo.fast.modules import noise_like
 
 SHAPES = {
     "cpu": ((256, 512, 512), (512, 512, 512), (512, 1024, 1024), (1024, 1024, 1024)),

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from transformers import initialization as init
 
 from zoo.base.errors import ConfigError
-from zoo.fast.identity import Identity
+from zoo.fast.modules import Identity
 
 from ..attention import Attention, Mixed
 from ..choices import AttentionScale

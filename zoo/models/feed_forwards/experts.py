@@ -9,10 +9,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import initialization as init
 
-from zoo.fast.dropout import Dropout
 from zoo.fast.experts import experts_function
-from zoo.fast.identity import Identity
-from zoo.models.feed_forward import build_activation
+from zoo.fast.modules import Dropout, Identity
+from zoo.models.layers import build_activation
 from zoo.models.norms import build_norm
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from zoo.base.errors import ConfigError
-from zoo.models.feed_forward import GatedFeedForward
+from zoo.models.layers import GatedFeedForward
 from zoo.models.parts import option
 from zoo.models.ranges import require_at_least
 

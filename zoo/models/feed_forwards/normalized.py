@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from torch import Tensor
 
-from ..feed_forward import GatedFeedForward
+from ..layers import GatedFeedForward
 from ..unit import RescaledWeights, UnitWeights
 
 if TYPE_CHECKING:

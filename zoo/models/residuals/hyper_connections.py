@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from transformers import initialization as init
 
-from zoo.fast.identity import Identity
+from zoo.fast.modules import Identity
 from zoo.models.norms import build_norm
 from zoo.models.parts import option
 from zoo.models.precision import at_least_float32, in_own_precision

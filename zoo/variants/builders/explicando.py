@@ -9,7 +9,7 @@ from torch import Tensor
 
 from zoo.base.errors import InputError
 from zoo.models import Attention, DecoderLayer, TokenEmbedding, Transformer, ZooConfig
-from zoo.models.transformer import given_mask, shift_tokens_right
+from zoo.models.transformer import shift_tokens_right
 
 from .nlpt import no_mask
 
@@ -97,5 +97,5 @@ def explicando(config: ZooConfig) -> Transformer:
         embedding=FrozenEmbedding if config.has_quirk("embedding-never-learns") else TokenEmbedding,
         decoder_inputs=source_ids if config.has_quirk("decoder-reads-the-source") else shift_tokens_right,
         supports_unpadding=not config.quirks,
-        attention_mask=no_mask if config.has_quirk("padding-is-attended") else given_mask,
+        attention_mask=no_mask if config.has_quirk("padding-is-attended") else None,
     )

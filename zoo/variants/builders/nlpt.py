@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from zoo.fast.identity import Identity
+from zoo.fast.modules import Identity
 from zoo.models import Attention, EncoderLayer, Transformer, ZooConfig
-from zoo.models.transformer import BACKENDS, given_mask
+from zoo.models.transformer import BACKENDS
 
 
 class InfinitelyMaskedAttention(Attention):
@@ -42,7 +42,7 @@ class NlptEncoderLayer(EncoderLayer):
 
 
 def no_mask(attention_mask: Any, input_ids: Tensor | None, config: ZooConfig) -> Any:
-    """No padding mask, whatever was given, unless it masks query by query. Arguments as for `given_mask`."""
+    """No padding mask, whatever was given, unless it masks query by query."""
     is_full = isinstance(attention_mask, Tensor) and attention_mask.ndim == 4
     return attention_mask if is_full else None
 
@@ -51,7 +51,7 @@ def nlpt_encoder(config: ZooConfig) -> Transformer:
     """Pre-norm encoder without a final norm, with learned positions and a norm on the embeddings, read at [CLS]."""
     return Transformer(
         encoder_layer=NlptEncoderLayer,
-        attention_mask=no_mask if config.has_quirk("padding-is-attended") else given_mask,
+        attention_mask=no_mask if config.has_quirk("padding-is-attended") else None,
         supports_unpadding=not config.quirks,
         backends=("eager",) if config.has_quirk("masked-rows-are-nan") else BACKENDS,
     )

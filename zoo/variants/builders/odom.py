@@ -17,7 +17,7 @@ from zoo.models import (
     Transformer,
     ZooConfig,
 )
-from zoo.models.transformer import BACKENDS, given_mask, vocabulary_size
+from zoo.models.transformer import BACKENDS, vocabulary_size
 
 from .nlpt import no_mask
 
@@ -139,7 +139,7 @@ def odom_style(config: ZooConfig) -> Transformer:
         embedding=NoVocabulary if works_on_features else TokenEmbedding,
         position=OdomPosition if config.position == "sinusoidal" else None,
         output_size=hidden_size if works_on_features else vocabulary_size,
-        attention_mask=no_mask if config.has_quirk("padding-is-attended") else given_mask,
+        attention_mask=no_mask if config.has_quirk("padding-is-attended") else None,
         supports_unpadding=not config.quirks,
         backends=("eager",) if config.has_quirk("softmax-over-the-batch") else backends,
     )

@@ -8,10 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from zoo.base.errors import ConfigError
-from zoo.fast.identity import Identity
+from zoo.fast.modules import Identity
 from zoo.models import Attention, DecoderLayer, EncoderLayer, Residual, Transformer, ZooConfig
 from zoo.models.borrowing import Borrower
-from zoo.models.transformer import given_mask
 
 PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj")
 
@@ -106,7 +105,7 @@ class VanillaDecoderLayer(DecoderLayer):
 
 
 def mask_from_ids(attention_mask: Any, input_ids: Tensor | None, config: ZooConfig) -> Any:
-    """The given mask, or else every id but `pad_token_id`. Arguments as for [`zoo.models.transformer.given_mask`][]."""
+    """The given mask, or else every id but `pad_token_id`."""
     if attention_mask is None and input_ids is not None and config.pad_token_id is not None:
         return input_ids.ne(config.pad_token_id).long()
     return attention_mask
@@ -123,6 +122,6 @@ def vanilla(config: ZooConfig) -> Transformer:
         encoder_layer=VanillaEncoderLayer,
         decoder_layer=VanillaDecoderLayer,
         pooler=max_over_padding if config.has_quirk("max-pools-padding") else None,
-        attention_mask=mask_from_ids if config.has_quirk("masks-from-token-ids") else given_mask,
+        attention_mask=mask_from_ids if config.has_quirk("masks-from-token-ids") else None,
         supports_unpadding=TOKEN_BY_TOKEN.issuperset(config.quirks),
     )
