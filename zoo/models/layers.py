@@ -18,6 +18,7 @@ from .residual import build_residual
 if TYPE_CHECKING:
     from .attention import Attention
     from .configuration import ZooConfig
+    from .context import EarlierLayers
     from .residual import Residual
 
 
@@ -86,9 +87,9 @@ class TransformerLayer(GradientCheckpointingLayer):
 
     def counted(self, **kwargs: Any) -> dict[str, Tensor | None]:
         """In training, arguments of a feed-forward network beside hidden states: `is_token` if it counts tokens."""
-        earlier = kwargs.get("earlier")
-        counts = earlier is not None and getattr(self.mlp, "counts_tokens", False)
-        return {"is_token": earlier.is_token} if counts else {}
+        earlier: EarlierLayers | None = kwargs.get("earlier")
+        counts = getattr(self.mlp, "counts_tokens", False)
+        return {"is_token": earlier.is_token} if counts and earlier is not None else {}
 
 
 class EncoderLayer(TransformerLayer):

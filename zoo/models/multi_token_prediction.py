@@ -160,7 +160,7 @@ def layer_arguments(
     kind, placed = body.layer_types[step], body.placed_types[step]
     context.place(embeddings, body.position)
     biases = position_biases([placed], body.position, embeddings, None) if body.position.has_bias else {}
-    rotations = body.position.rotations(embeddings, context.position_ids, [placed]) if placed else {}
+    rotations: Any = body.position.rotations(embeddings, context.position_ids, [placed]) if placed else {}
     named = {
         "position_embeddings": rotations.get(placed),
         "position_ids": context.position_ids,

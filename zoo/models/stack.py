@@ -277,9 +277,10 @@ class ZooDecoder(ZooStack):
         """
         attention_mask = self.padding_mask(attention_mask, input_ids)
         # Where a cache is given, as generation does, an accelerator would be waited for in vain.
-        packs = attention_mask is None and position_ids is not None
-        packs = packs and (use_cache if past_key_values is None else position_ids.device.type == "cpu")
-        packs = packs and packed_documents(position_ids) is not None
+        packs = False
+        if attention_mask is None and position_ids is not None:
+            looks = use_cache if past_key_values is None else position_ids.device.type == "cpu"
+            packs = bool(looks) and packed_documents(position_ids) is not None
         if past_key_values is not None:
             if packs:
                 raise packed_into_cache()
