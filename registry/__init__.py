@@ -7,7 +7,7 @@ from .cards import Card, Facts, describe, find_facts_with
 from .corpora import CORPORA, Corpus, CorpusFile, list_corpora, register_corpus
 from .engines import ENGINES
 from .names import VariantSpec, parse_name, parse_value, split_options
-from .origins import Origin
+from .plugins import Origin
 from .table import Registry
 from .tasks import TASKS, Task, require_task
 from .variants import SIZES, VARIANTS, Quirk, Variant, list_variants, register

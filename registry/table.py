@@ -23,8 +23,7 @@ from zoo.base.errors import (
 )
 
 from .names import is_word
-from .origins import Origin, on_failed_load
-from .plugins import PLUGINS, why_missing
+from .plugins import PLUGINS, Origin, on_failed_load, why_missing
 
 T = TypeVar("T")
 

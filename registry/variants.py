@@ -22,7 +22,7 @@ from zoo.base.errors import (
 )
 
 from .names import FAITHFUL, is_word, matching
-from .origins import Origin
+from .plugins import Origin
 from .table import Reference, Registry
 from .tasks import require_task
 

@@ -27,9 +27,8 @@ from zoo.data.tokenizers.pairs import train_tokenizers
 from zoo.hub.folders import check_shards
 from zoo.hub.records import find_results, keep_evaluation
 from zoo.models import ZooModel
-from zoo.models.configuration import ZooConfig
-from zoo.models.ranges import POSITIVE, RANGES
-from zoo.models.saved_configuration import WITHOUT_FIELD
+from zoo.models.configuration import WITHOUT_FIELD, ZooConfig
+from zoo.models.validation import POSITIVE, RANGES
 from zoo.training import Recipe
 from zoo.training.checkpoints import SEAL, damage
 from zoo.training.record import DataRecord, ExamplesRecord, RunRecord, saved_run

@@ -11,7 +11,7 @@ import zoo
 from zoo.base.errors import MissingPluginError
 from zoo.converters.planning import plan_engines, plan_export
 from zoo.models import ACTIVATIONS, ZooConfig
-from zoo.registry.origins import Origin
+from zoo.registry.plugins import Origin
 from zoo.registry.table import _Entry
 
 TINY = {"vocab_size": 23, "num_hidden_layers": 1, "num_attention_heads": 2, "hidden_size": 8, "intermediate_size": 12}

@@ -15,8 +15,7 @@ import zoo.registry.table
 import zoo.registry.variants
 from zoo.base.errors import UnknownVariantError
 from zoo.registry import Registry, Variant
-from zoo.registry.origins import packages_distributions
-from zoo.registry.plugins import PluginLoader
+from zoo.registry.plugins import PluginLoader, packages_distributions
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ from zoo.base.printed import Note, Part, Printed, Table
 from zoo.building.builder import KEPT_BESIDE, skeleton
 from zoo.building.builder import config as configure
 from zoo.models import Transformer, ZooConfig
-from zoo.models.derived_defaults import usual_range
+from zoo.models.configuration import usual_range
 from zoo.models.fields import Fields
 from zoo.models.transformer import transformer_of
 from zoo.registry import VARIANTS, Task, parse_name

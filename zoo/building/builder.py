@@ -17,7 +17,7 @@ from zoo.building.proportions import SIZES, follow
 from zoo.models import TASK_CLASSES, ZooConfig, ZooPreTrainedModel
 from zoo.models.capabilities import limits_of
 from zoo.models.choices import PARAMETRIZATIONS
-from zoo.models.derived_defaults import usual_range
+from zoo.models.configuration import usual_range
 from zoo.models.parametrization import BASE_WIDTH, mup_settings
 from zoo.models.parts import ATTENTIONS, PART_FIELDS, deviations_of_parts
 from zoo.registry import VARIANTS, Facts, Task, Variant, find_facts_with, parse_name

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from zoo.models.fields import Fields
-from zoo.models.ranges import WIDEST
+from zoo.models.validation import WIDEST
 
 SIZES = {
     "follow": "Sizes that are not given follow hidden_size and num_attention_heads, in the variant's proportions.",

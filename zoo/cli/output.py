@@ -17,7 +17,7 @@ from rich.text import Text
 
 from zoo.base.printing import printable
 from zoo.registry import Task
-from zoo.registry.origins import BUILT_IN_DISTRIBUTION
+from zoo.registry.plugins import BUILT_IN_DISTRIBUTION
 
 UNLIMITED = 100_000
 """The width of what is piped: nothing is cut or wrapped there."""

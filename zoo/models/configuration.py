@@ -1,30 +1,49 @@
-"""The configuration of every model of the zoo."""
+"""The configuration of every model of the zoo: its checks, what follows from what, and its views of one stack."""
 
 from __future__ import annotations
 
 import copy
 import dataclasses
 from collections.abc import Iterator, Mapping
+from dataclasses import fields
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from huggingface_hub.dataclasses import strict
+from transformers.configuration_utils import PreTrainedConfig
 
+from zoo.base.errors import CheckpointError, ConfigError
 from zoo.base.printed import Folded, Part, Table, Title, as_html
 
-from .derived_defaults import fill, repeat_pattern, usual_layer_types
+from .choices import NormPlacement
 from .fields import GATED_ACTIVATIONS, Fields
 from .hf_config_checks import in_the_zoos_words, validate_inherited, validate_rope_parameters, validate_rope_tables
-from .parts import POSITIONS
-from .stack_configuration import StackConfig
+from .parts import ATTENTIONS, MIXERS, POSITIONS, named_parts
 from .validation import LAYER_TYPES, validate, validate_options, validate_types
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 MODEL_TYPE = "transformer-zoo"
+
+FOREIGN = ("attn_implementation", "experts_implementation", "transformers_weights")
+"""Keys that transformers never writes into a configuration, but obeys there: to read other weights, to fetch code."""
+
+WITHOUT_FIELD = (
+    *("model_type", "auto_map", "name_or_path", "_name_or_path", "num_labels", "output_attentions"),
+    *("rope_scaling", "torch_dtype", "per_layer_config"),
+)
+"""Keys of saved configurations of transformers that are no fields of the class but set by its properties."""
+
+DEEPEST = 50
+"""Levels of a configuration, which what reads and copies it goes down one by one."""
+
+Kind = TypeVar("Kind")
 
 
 @in_the_zoos_words
 @strict
-class ZooConfig(StackConfig):
+class ZooConfig(Fields, PreTrainedConfig):
     """Configuration of a model of the zoo, in the field names of transformers.
 
     A configuration is complete: a saved one rebuilds its model even if a variant's defaults change later. Use
@@ -95,6 +114,36 @@ class ZooConfig(StackConfig):
         if part.uses_rope_parameters:
             validate_rope_tables(self, part.rope_layer_types)
 
+    @classmethod
+    def get_config_dict(cls, *args: Any, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Read a configuration as transformers does, but for one that is nested too deeply to be read."""
+        try:
+            return super().get_config_dict(*args, **kwargs)
+        except RecursionError as error:
+            raise CheckpointError(f"the configuration of {args[0]} is nested too deeply to be one") from error
+
+    @classmethod
+    def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
+        """Make a configuration of what was saved. Arguments win over it, and are checked as it is."""
+        if depth_of(config_dict) > DEEPEST:
+            raise ConfigError(f"it is nested more than {DEEPEST} levels deep, so it is no configuration")
+        for name, value in config_dict.items():
+            if (name in FOREIGN and value is not None) or cls.is_its_own(name):
+                raise ConfigError(f"{name}={value!r} was found in a saved configuration, which cannot have that")
+        named = config_dict.get("auto_map") or {}
+        if not (isinstance(named, dict) and all(isinstance(value, (str, list)) for value in named.values())):
+            raise ConfigError(f"auto_map={named!r} was found; it must be an object of names of classes")
+        saved = {name: value for name, value in config_dict.items() if name not in FOREIGN}
+        own = {field.name for field in fields(cls)} - {field.name for field in fields(PreTrainedConfig)}
+        given = {name: kwargs.pop(name) for name in own & kwargs.keys()}
+        return super().from_dict({**saved, **given}, **kwargs)
+
+    @classmethod
+    def is_its_own(cls, name: str) -> bool:
+        """Whether a name is a method, a property or a private part of the class, and no setting."""
+        settings = {*(field.name for field in fields(cls)), *WITHOUT_FIELD, *cls.attribute_map}
+        return name not in settings and (name.startswith("_") or hasattr(cls, name))
+
     def to_diff_dict(self) -> dict[str, Any]:
         """The dictionary that `save_pretrained` writes.
 
@@ -126,3 +175,175 @@ class ZooConfig(StackConfig):
             name: The quirk's name, as the variant declares it.
         """
         return name in self.quirks
+
+    @property
+    def stack(self) -> str:
+        """Which stacks the model has: "encoder", "decoder" or "encoder-decoder"."""
+        if self.is_encoder_decoder and not self.is_decoder:
+            return "encoder-decoder"
+        return "decoder" if self.is_decoder else "encoder"
+
+    def window_of_layer(self, layer_idx: int) -> int | None:
+        """The sliding window of one layer."""
+        return self.sliding_window if self.types_of_layers()[layer_idx] == "sliding_attention" else None
+
+    def types_of_layers(self) -> list[str]:
+        """The kind of self-attention mask of every layer, in transformers' words."""
+        types: list[str] | None = getattr(self, "layer_types", None)
+        if types is not None:
+            return types[: self.num_hidden_layers]  # generation lowers the number for an early exit
+        return ["full_attention" if self.sliding_window is None else "sliding_attention"] * self.num_hidden_layers
+
+    def validate_layer_type(self) -> None:
+        """Leave names as they are, which are checked with all settings: transformers 5.17 gives some other ones."""
+
+    @property
+    def mixer_layer_type(self) -> str | None:
+        """The type of the layers without attention, None where all have attention."""
+        return MIXERS.get(self.mixer).layer_type
+
+    @property
+    def kv_sharing_modes(self) -> list[str | None] | None:
+        """Which layers read keys and values that an earlier one keeps, by which transformers makes caches."""
+        return ATTENTIONS.get(self.attention).kv_sharing_modes(self)
+
+    def placed_types_of_layers(self) -> list[str | None]:
+        """Which position terms every layer reads."""
+        types, unplaced = self.types_of_layers(), self.mixer_layer_type
+        return [
+            None if nope or kind == unplaced else kind
+            for kind, nope in zip(types, self.nope_layers or [False] * len(types), strict=False)
+        ]
+
+    @property
+    def embedding_width(self) -> int:
+        """Width of the vectors of tokens, of their types and of learned positions."""
+        return self.embedding_size or self.hidden_size
+
+    def embedding_config(self) -> Self:
+        """The configuration of what embeds tokens."""
+        embeds = copy.copy(self)
+        embeds.hidden_size, embeds.layer_norm_eps = self.embedding_width, self.embedding_norm_eps
+        return embeds
+
+    def decoder_config(self) -> Self:
+        """The configuration of the decoder stack of an encoder-decoder.
+
+        Returns:
+            A copy in which the plain fields describe the decoder.
+        """
+        decoder = copy.deepcopy(self)
+        grouped = self.num_key_value_heads != self.num_attention_heads
+        own_head_dim = self.head_dim * self.num_attention_heads != self.hidden_size
+        decoder.vocab_size = self.vocab_size if self.share_encoder_decoder_embeddings else self.decoder_vocab_size
+        decoder.num_hidden_layers = self.decoder_layers
+        decoder.num_attention_heads = self.decoder_attention_heads
+        decoder.num_key_value_heads = self.num_key_value_heads if grouped else self.decoder_attention_heads
+        decoder.head_dim = self.head_dim if own_head_dim else self.hidden_size // self.decoder_attention_heads
+        decoder.intermediate_size = self.decoder_intermediate_size
+        if self.decoder_pad_token_id is not None:
+            decoder.pad_token_id = self.decoder_pad_token_id
+        if hasattr(self, "layer_types"):
+            decoder.layer_types = repeat_pattern(self.layer_types, self.decoder_layers)
+        if self.nope_layers is not None:
+            decoder.nope_layers = repeat_pattern(self.nope_layers, self.decoder_layers)
+        decoder.is_decoder = decoder.add_cross_attention = True
+        return decoder
+
+    def encoder_decoder_config(self) -> Self:
+        """The configuration of both stacks, also where `is_decoder` makes this one describe the decoder alone."""
+        if not self.is_decoder:
+            return self
+        both = copy.deepcopy(self)
+        both.is_decoder = False
+        return both
+
+    def get_text_config(self, decoder: bool | None = None, encoder: bool | None = None) -> Self:
+        """The configuration that transformers sizes a cache by: the decoder's view of an encoder-decoder."""
+        wants_decoder = bool(decoder) and not encoder
+        return self.decoder_config() if wants_decoder and self.stack == "encoder-decoder" else self
+
+
+def depth_of(value: Any) -> int:
+    """How deeply data is nested, as far as it matters."""
+    level, depth = [value], 0
+    while level and depth <= DEEPEST:
+        nested = (outer.values() if isinstance(outer, dict) else outer for outer in level)
+        level = [
+            inner for values in nested if not isinstance(values, (str, int, float, type(None))) for inner in values
+        ]
+        depth += 1
+    return depth
+
+
+def fill(config: ZooConfig) -> None:
+    """Fill what follows from other fields.
+
+    Args:
+        config: A valid configuration, changed in place.
+    """
+    config.quirks = list(config.quirks or [])
+    config.providers = find_providers(config)
+    if config.num_key_value_heads is None:
+        config.num_key_value_heads = config.num_attention_heads
+    if config.head_dim is None:
+        config.head_dim = config.hidden_size // config.num_attention_heads
+    if config.attention_out_bias is None:
+        config.attention_out_bias = config.attention_bias
+    if config.final_norm is None:
+        config.final_norm = config.norm_placement in (NormPlacement.PRE, NormPlacement.SANDWICH)
+    if config.embedding_norm_eps is None:
+        config.embedding_norm_eps = config.layer_norm_eps
+    if config.classifier_dropout is None:
+        config.classifier_dropout = config.dropout
+    if config.initializer_range is None:
+        config.initializer_range = usual_range(config.hidden_size, config.initializer_width)
+    if config.nope_layers is not None:
+        nope = repeat_pattern(config.nope_layers, config.num_hidden_layers)
+        config.nope_layers = nope if any(nope) else None
+    if config.is_encoder_decoder and not config.is_decoder:
+        fill_decoder(config)
+
+
+def fill_decoder(config: ZooConfig) -> None:
+    """Make a decoder like its encoder where nothing else was said.
+
+    Args:
+        config: The configuration of an encoder-decoder, changed in place.
+    """
+    if config.decoder_vocab_size is None:
+        config.decoder_vocab_size = config.vocab_size
+    if config.decoder_layers is None:
+        config.decoder_layers = config.num_hidden_layers
+    if config.decoder_attention_heads is None:
+        config.decoder_attention_heads = config.num_attention_heads
+    if config.decoder_intermediate_size is None:
+        config.decoder_intermediate_size = config.intermediate_size
+    if config.decoder_start_token_id is None:
+        config.decoder_start_token_id = config.bos_token_id
+
+
+def usual_range(width: int, full_width: int) -> float:
+    """Standard deviation of new weights: 0.02, as in BERT and GPT-2, and larger in narrow models."""
+    return float(0.02 * max(1.0, full_width / width) ** 0.5)
+
+
+def repeat_pattern(pattern: list[Kind], length: int) -> list[Kind]:
+    """Repeat a pattern over the layers."""
+    return [pattern[i % len(pattern)] for i in range(length)]
+
+
+def usual_layer_types(config: ZooConfig) -> list[str] | None:
+    """Default pattern of layer types: None if all are alike; with a mixer, every other layer has attention."""
+    if config.mixer_layer_type is None:
+        return None
+    attention = "full_attention" if config.sliding_window is None else "sliding_attention"
+    return [config.mixer_layer_type, attention]
+
+
+def find_providers(config: ZooConfig) -> dict[str, str]:
+    """Find the distributions that a configuration needs in addition to the zoo."""
+    origins = {field: registry.origin(name) for field, registry, name in named_parts(config)}
+    return {
+        field: origin.distribution for field, origin in origins.items() if not origin.built_in and origin.distribution
+    }

@@ -18,8 +18,8 @@ from zoo.base.errors import ConfigError
 from .attention import attention_scaling
 from .embedding import ValueEmbedding
 from .feed_forwards import Experts
-from .ranges import require_at_least
 from .roles import Role, parameter_roles
+from .validation import require_at_least
 
 if TYPE_CHECKING:
     from .configuration import ZooConfig

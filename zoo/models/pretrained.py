@@ -19,7 +19,7 @@ from zoo.base.errors import CheckpointError, UnsupportedOperationError, ZooWarni
 from zoo.base.manifest import MANIFEST_FILE, recorded, verified
 from zoo.fast.experts import has_values
 
-from .attention_implementation import AttentionBackends
+from .capabilities import AttentionBackends
 from .checkpoint_files import read_errors, refuse_other_sizes, weight_files
 from .configuration import ZooConfig
 from .embedding import ValueEmbedding

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from zoo.models import ZooConfig
-from zoo.models.derived_defaults import repeat_pattern
+from zoo.models.configuration import repeat_pattern
 from zoo.registry import Task
 
 from ...errors import NoCounterpartError

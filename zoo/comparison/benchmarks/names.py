@@ -14,7 +14,7 @@ from zoo.base.errors import UnsupportedTaskError, ZooError
 from zoo.building.settings import describe_setting
 from zoo.data.tasks import DataTask
 from zoo.registry import VARIANTS, list_variants, parse_name
-from zoo.registry.origins import BUILT_IN_DISTRIBUTION
+from zoo.registry.plugins import BUILT_IN_DISTRIBUTION
 
 
 def expand(patterns: Iterable[str], task: DataTask) -> list[str]:

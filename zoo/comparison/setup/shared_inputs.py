@@ -15,7 +15,7 @@ from zoo.building.builder import config, skeleton
 from zoo.data.tasks import DataTask, Splits, Tokenizers, load_tokenizers
 from zoo.models import ZooConfig
 from zoo.models.parts import named_parts
-from zoo.registry.origins import Origin
+from zoo.registry.plugins import Origin
 from zoo.training import Recipe
 from zoo.training.arguments import ZooTrainingArguments, training_arguments
 from zoo.training.inputs import build_for, encode, tokenizers_for

@@ -13,7 +13,7 @@ from zoo.base.errors import ConfigError, InputError
 from ..attention import Attention, Heads
 from ..embedding import ValueEmbedding
 from ..parts import option
-from ..ranges import require_at_least
+from ..validation import require_at_least
 
 if TYPE_CHECKING:
     from transformers.cache_utils import Cache

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from zoo.base.errors import ConfigError
 from zoo.models.layers import GatedFeedForward
 from zoo.models.parts import option
-from zoo.models.ranges import require_at_least
+from zoo.models.validation import require_at_least
 
 from .experts import Experts
 from .routing import Router, SigmoidRouter, SoftmaxRouter

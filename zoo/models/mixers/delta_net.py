@@ -16,7 +16,7 @@ from zoo.base.errors import ConfigError
 from ..norms import RMSNorm
 from ..parts import option
 from ..precision import at_least_float32, in_own_precision
-from ..ranges import require_at_least
+from ..validation import require_at_least
 from .base import Mixer
 from .convolution import CausalConvolution
 from .delta_rule import gated_delta_rule

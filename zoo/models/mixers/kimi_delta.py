@@ -12,7 +12,7 @@ from transformers.cache_utils import LinearAttentionLayer
 from ..norms import RMSNorm
 from ..parts import option
 from ..precision import at_least_float32, in_own_precision
-from ..ranges import require_at_least
+from ..validation import require_at_least
 from .base import Mixer
 from .convolution import CausalConvolution
 from .delta_net import draw_decays, memory_of, of_tokens, unit_heads

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from transformers.cache_utils import LinearAttentionLayer
 
 from ..parts import option
-from ..ranges import require_at_least
+from ..validation import require_at_least
 from .base import Mixer
 from .convolution import CausalConvolution
 

@@ -11,8 +11,8 @@ from torch.nn import functional as F
 from transformers import initialization as init
 
 from zoo.models.parts import option
-from zoo.models.ranges import require_at_least
 from zoo.models.residual import Residual, Stream
+from zoo.models.validation import require_at_least
 
 from .streams import SeveralStreams
 

@@ -13,8 +13,8 @@ from zoo.fast.modules import Identity
 from zoo.models.norms import build_norm
 from zoo.models.parts import option
 from zoo.models.precision import at_least_float32, in_own_precision
-from zoo.models.ranges import require_at_least
 from zoo.models.residual import Residual, Stream
+from zoo.models.validation import require_at_least
 
 from .streams import SeveralStreams
 

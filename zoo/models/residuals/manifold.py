@@ -11,8 +11,8 @@ from transformers import initialization as init
 
 from zoo.models.parts import option
 from zoo.models.precision import at_least_float32, in_own_precision
-from zoo.models.ranges import require_at_least
 from zoo.models.residual import Residual, Stream
+from zoo.models.validation import require_at_least
 
 from .hyper_connections import HyperConnections, Weights
 from .streams import SeveralStreams
