@@ -6,10 +6,9 @@ Imports nothing but the standard library, and knows no model.
 from .cards import Card, Facts, describe, find_facts_with
 from .corpora import CORPORA, Corpus, CorpusFile, list_corpora, register_corpus
 from .engines import ENGINES
-from .names import VariantSpec, parse_name, parse_value, split_options
+from .names import TASKS, Task, VariantSpec, parse_name, parse_value, require_task, split_options
 from .plugins import Origin
 from .table import Registry
-from .tasks import TASKS, Task, require_task
 from .variants import SIZES, VARIANTS, Quirk, Variant, list_variants, register
 from .weights import (
     WEIGHTS,

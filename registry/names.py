@@ -1,4 +1,4 @@
-"""Names that carry settings: `vanilla@small+cross-attention-reuses-self:dropout=0.2,position=rotary`.
+"""Names of tasks, and names with settings: `vanilla@small+cross-attention-reuses-self:dropout=0.2,position=rotary`.
 
     NAME[@PRESET][+QUIRK ...][:KEY=VALUE[,KEY=VALUE ...]]
 
@@ -13,10 +13,11 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from fnmatch import fnmatchcase
 from typing import Any
 
-from zoo.base.errors import NameSyntaxError
+from zoo.base.errors import NameSyntaxError, UnknownTaskError
 
 FAITHFUL = "faithful"
 GRAMMAR = "NAME[@PRESET][+QUIRK ...][:KEY=VALUE[,KEY=VALUE ...]]"
@@ -213,3 +214,40 @@ def _split_at_commas(text: str, whole: str) -> Iterator[str]:
 
 def _first_repeated(words: tuple[str, ...]) -> str | None:
     return next((word for word in words if words.count(word) > 1), None)
+
+
+class Task(str, Enum):
+    """The tasks, named as on the Hugging Face Hub. The task decides the stack and the head of a model."""
+
+    FEATURE_EXTRACTION = "feature-extraction"
+    """Hidden states, no head: `AutoModel`."""
+    MASKED_LM = "masked-lm"
+    """A bidirectional encoder that predicts masked tokens: `AutoModelForMaskedLM`."""
+    SEQUENCE_CLASSIFICATION = "sequence-classification"
+    """One label, or one number, a sequence: `AutoModelForSequenceClassification`."""
+    TOKEN_CLASSIFICATION = "token-classification"
+    """One label a token: `AutoModelForTokenClassification`."""
+    CAUSAL_LM = "causal-lm"
+    """A causal decoder that predicts the next token: `AutoModelForCausalLM`."""
+    SEQ2SEQ_LM = "seq2seq-lm"
+    """An encoder and a causal decoder that reads it, as for translation: `AutoModelForSeq2SeqLM`."""
+
+    __str__ = str.__str__
+
+
+TASKS = tuple(task.value for task in Task)
+"""The names of all tasks."""
+
+
+def require_task(name: str) -> str:
+    """Check the name of a task.
+
+    Returns:
+        The same, as a plain string.
+
+    Raises:
+        UnknownTaskError: When there is no such task.
+    """
+    if name not in TASKS:
+        raise UnknownTaskError(name, TASKS)
+    return Task(name).value

@@ -21,10 +21,9 @@ from zoo.base.errors import (
     UnsupportedTaskError,
 )
 
-from .names import FAITHFUL, is_word, matching
+from .names import FAITHFUL, is_word, matching, require_task
 from .plugins import Origin
 from .table import Reference, Registry
-from .tasks import require_task
 
 Builder = TypeVar("Builder", bound=Callable[..., Any])
 Settings = Mapping[str, Any]

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 
 from zoo.base.errors import RegistrationError, UnknownWeightsError
 
-from .names import is_word, matching
+from .names import is_word, matching, require_task
 from .table import Registry
-from .tasks import require_task
 from .variants import VARIANTS
 
 SMALL = 10

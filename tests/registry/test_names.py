@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from zoo.base.errors import NameSyntaxError
 from zoo.registry import VariantSpec, parse_name, parse_value
-from zoo.registry.tasks import Task
+from zoo.registry.names import Task
 
 LETTERS_AND_DIGITS = string.ascii_letters + string.digits
 words = st.builds(str.__add__, st.sampled_from(LETTERS_AND_DIGITS), st.text(LETTERS_AND_DIGITS + ".-_", max_size=12))

@@ -21,7 +21,7 @@ def tasks(as_json: bool) -> None:
     """
     from zoo.building.settings import first_line, member_docs
     from zoo.data.tasks import TASKS
-    from zoo.registry.tasks import Task
+    from zoo.registry.names import Task
 
     heads = member_docs(Task)
     trained: list[dict[str, Any]] = [
