@@ -244,7 +244,7 @@ class Registry(Generic[T]):
                 f"{self.kind} {name!r} comes from the plugin {provider!r}, {why_missing(provider)}"
             )
         item = self._find(name)
-        entry = self._entry(name)
+        entry = self._entry(item.target) if isinstance(item, _Alias) else item
         for deprecated in dict.fromkeys((item.deprecated, entry.deprecated)):
             if deprecated is not None:
                 warnings.warn(
@@ -265,10 +265,7 @@ class Registry(Generic[T]):
             UnknownNameError: When nothing has this name.
         """
         item = self._find(name)
-        while isinstance(item, _Alias):
-            name = item.target
-            item = self._find(name)
-        return name
+        return self.canonical(item.target) if isinstance(item, _Alias) else name
 
     def origin(self, name: str) -> Origin:
         """Find the origin of a thing.
@@ -339,15 +336,13 @@ class Registry(Generic[T]):
         return self._items.get(name)
 
     def _find(self, name: str) -> _Entry[T] | _Alias:
-        item = self._look_up(name)
-        if item is None:
+        if (item := self._items.get(name) or self._look_up(name)) is None:
             raise self._error(name, self.names(), kind=self.kind)
         return item
 
     def _entry(self, name: str) -> _Entry[T]:
-        item = self._find(self.canonical(name))
-        assert isinstance(item, _Entry)
-        return item
+        item = self._find(name)
+        return self._entry(item.target) if isinstance(item, _Alias) else item
 
     def _add(self, name: str, entry: _Entry[T], aliases: Iterable[str], override: bool) -> None:
         replaced = self._items.get(name)

@@ -60,9 +60,6 @@ class ZooPreTrainedModel(AttentionBackends):
     chose_mode = False
     """Whether it was in training mode since it was built, or a warning of evaluation mode was given."""
 
-    def __init__(self, config: ZooConfig, *args: Any, **kwargs: Any) -> None:
-        super().__init__(config, *args, **kwargs)
-
     @property
     def drops_masks(self) -> bool:
         """Whether an attention mask that masks nothing is as good as none."""

@@ -48,7 +48,8 @@ class ZooStack(ZooModel):
         self.position = self.transformer.build_position(embeds)
         self.embedding_norm = build_norm(embeds) if config.embedding_norm else Identity()
         self.dropout = Dropout(config.dropout)
-        self.embedding_projection = build_embedding_projection(config)
+        width = config.embedding_size
+        self.embedding_projection = Identity() if width is None else nn.Linear(width, config.hidden_size)
         self.layer_types = config.types_of_layers()
         self.placed_types = config.placed_types_of_layers()
         distinct_layers = 1 if config.share_layers else config.num_hidden_layers
@@ -201,7 +202,8 @@ class ZooEncoder(ZooStack):
             SequenceTooLongError: When the input is longer than the position table.
             InputError: When the mask leaves out the prefix.
         """
-        attention_mask = self.padding_mask(attention_mask, input_ids)
+        if self.transformer.attention_mask is not None:
+            attention_mask = self.padding_mask(attention_mask, input_ids)
         inputs_embeds = self.token_embeddings(input_ids, inputs_embeds)
         if self.token_types is not None:
             inputs_embeds = self.token_types(inputs_embeds, token_type_ids)
@@ -275,7 +277,8 @@ class ZooDecoder(ZooStack):
             SequenceTooLongError: When the sequence is longer than the position table.
             InputError: When the mask leaves out cached positions, or documents are packed where a cache is given.
         """
-        attention_mask = self.padding_mask(attention_mask, input_ids)
+        if self.transformer.attention_mask is not None:
+            attention_mask = self.padding_mask(attention_mask, input_ids)
         # Where a cache is given, as generation does, an accelerator would be waited for in vain.
         packs = False
         if attention_mask is None and position_ids is not None:
@@ -292,8 +295,3 @@ class ZooDecoder(ZooStack):
         context = Context(attention_mask, position_ids, past_key_values, *source, token_ids=input_ids)
         hidden_states = self.run(inputs_embeds, context, **kwargs)
         return BaseModelOutputWithPastAndCrossAttentions(hidden_states, past_key_values)
-
-
-def build_embedding_projection(config: ZooConfig) -> nn.Module:
-    """Build the map from the embeddings onto the residual stream, or the identity."""
-    return Identity() if config.embedding_size is None else nn.Linear(config.embedding_size, config.hidden_size)

@@ -203,7 +203,8 @@ def validate_layers(config: ZooConfig, layer_types: list[str] | None) -> None:
 def validate_numbers(config: ZooConfig) -> None:
     """Require numbers to be in the range of their field, and finite."""
     for field, (least, greatest) in RANGES.items():
-        for value in as_list(getattr(config, field)):
+        given = getattr(config, field)
+        for value in given if isinstance(given, (list, tuple)) else [given]:
             if value is not None and not least <= value <= min(greatest, largest(value)):
                 raise ConfigError(f"{field}={value} was given; it must be {range_in_words(least, greatest)}")
     for field in POSITIVE:
@@ -222,11 +223,6 @@ def require_at_least(least: float, **options: float) -> None:
 def largest(value: float) -> float:
     """The largest number of a kind that PyTorch computes with."""
     return LARGEST if isinstance(value, int) else LARGEST_FLOAT
-
-
-def as_list(value: Any) -> list[Any]:
-    """Take a value for a list of one."""
-    return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
 def range_in_words(least: float, greatest: float) -> str:
