@@ -10,11 +10,11 @@ import pytest
 
 SCRIPT = runpy.run_path(str(Path(__file__).parents[1] / "scripts/bench/walks.py"))
 LIMITS = {
-    "forward": (17, 53, 411),
-    "cached step": (18, 54, 444),
-    "build": (32, 121, 842),
-    "load": (34, 128, 959),
-    "convert": (65, 269, 2132),
+    "forward": (10, 32, 306),
+    "cached step": (11, 34, 337),
+    "build": (28, 119, 863),
+    "load": (29, 123, 937),
+    "convert": (56, 250, 2083),
 }
 """Files, functions, and lines of these functions: lower a number when it falls."""
 
