@@ -16,7 +16,7 @@ from zoo.comparison import Run, summarize
 from zoo.comparison.display.findings import sentence, sentences
 from zoo.comparison.display.report import to_html
 from zoo.comparison.display.report.forest import draw_forest
-from zoo.comparison.results.statistics import BETTER, FEWEST_SEEDS, UNKNOWN, WORSE
+from zoo.comparison.results.statistics import BETTER, FEWEST_SEEDS, SAME, UNDECIDED, UNKNOWN, WORSE
 
 scores = st.lists(
     st.lists(st.one_of(st.floats(20, 40), st.sampled_from([30.0, 31.0]), st.none()), min_size=1, max_size=6),
@@ -25,7 +25,18 @@ scores = st.lists(
 )
 
 
-def comparison_of(table: list[list[float | None]]) -> Any:
+designs = st.one_of(
+    st.none(),
+    st.builds(lambda margin, limit: {"margin": margin, "limit": limit}, st.sampled_from([None, 0.5, 8.0]), st.none()),
+    st.builds(
+        lambda margin, limit: {"margin": margin, "limit": limit},
+        st.sampled_from([None, 0.5, 8.0]),
+        st.sampled_from([3, 6, 9]),
+    ),
+)
+
+
+def comparison_of(table: list[list[float | None]], design: Any = None) -> Any:
     """A comparison with given scores, a list a variant; None is a run that failed."""
     seeds = min(map(len, table))
     comparison = made_up({f"v{place}": (30.0, 1.0) for place in range(len(table))}, seeds=seeds)
@@ -37,33 +48,42 @@ def comparison_of(table: list[list[float | None]]) -> Any:
             continue
         run.report["scores"]["bleu"]["value"] = score
         runs.append(run)
-    return replace(comparison, runs=runs)
+    return replace(comparison, runs=runs, design=design)
 
 
-@settings(max_examples=150, deadline=None)
-@given(scores)
-def test_word_sentence_interval_and_picture_agree(table: list[list[float | None]]) -> None:
-    summary = summarize(comparison_of(table))
+@settings(max_examples=300, deadline=None)
+@given(scores, designs)
+def test_word_sentence_interval_and_picture_agree(table: list[list[float | None]], design: Any) -> None:
+    summary = summarize(comparison_of(table, design))
+    margin = summary.design.margin
     told = "\n".join(sentences(summary))
     for row in summary.rows[1:]:
         difference, decided = row.difference, row.verdict in (BETTER, WORSE)
         for word in (BETTER, WORSE):
             assert (f"{row.name} is {word} than v0:" in told) == (row.verdict == word)
+        assert (f"{row.name} is the same as v0 within" in told) == (row.verdict == SAME)
+        assert (f"{row.name} against v0 is undecided" in told) == (row.verdict == UNDECIDED)
         if difference is None:
             assert not decided
             continue
-        assert decided == (difference.adjusted is not None and difference.adjusted < 0.05)
-        if decided:
+        p = difference.decisive
+        assert (decided or row.verdict == SAME) == (p is not None and p < 0.05)
+        if row.verdict == SAME:
+            assert margin is not None and abs(difference.mean) < margin
+        if decided or row.verdict == SAME:
             assert difference.wins + difference.losses >= FEWEST_SEEDS
         if difference.interval is not None and difference.adjusted is not None:
             low, high = difference.interval
             assert low <= difference.mean <= high
-            if abs(difference.adjusted - 0.05) > 1e-6:
+            if margin is not None:
+                assert row.verdict != SAME or -margin < low <= high < margin
+            if abs(difference.adjusted - 0.05) > 1e-6 and row.verdict != SAME:
                 assert decided == (low > 0 or high < 0)
         assert summary.main is not None
-        drawn = draw_forest(summary.main, [row], "v0", 900)
+        drawn = draw_forest(summary.main, [row], "v0", 900, margin)
         assert drawn is not None
         assert ("hollow" in drawn) == (not decided)
+        assert ("margin" in drawn) == (margin is not None)
         assert row.verdict in drawn and row.verdict in (sentence(row, summary.main, "v0", 1) + row.verdict)
 
 

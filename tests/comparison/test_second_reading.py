@@ -35,7 +35,7 @@ def test_two_variants_are_called_the_same_in_one_of_twenty_where_they_are_not():
     assert equivalence_p(one, same_within(one)) == pytest.approx(0.05) and equivalence_p(one, 0.01) > 0.5
     assert equivalence_p(one, same_within(one, tests=5)) == pytest.approx(0.01)
     same = PairedDifference.of(Pairs([0.0, 0.0]))
-    assert (equivalence_p(same, 1.0), same_within(same)) == (1.0, None)
+    assert (equivalence_p(same, 1.0), equivalence_p(same, 0.0), same_within(same)) == (0.25, 1.0, None)
 
 
 def test_other_sentences_are_another_question():

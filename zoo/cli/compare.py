@@ -41,7 +41,12 @@ def click_option(name: str, option: Option, default: Any) -> Callable[[Decorated
         option: How it is spelled.
         default: Its default; one that is None or empty is told by the help.
     """
-    kinds = {"count": click.IntRange(min=1), "path": click.Path(path_type=Path), "settings": Setting(), "number": int}
+    if option.kind == "flag":
+        return click.option(str(option.flag), name, is_flag=True, help=option.about)
+    kinds = {
+        **{"count": click.IntRange(min=1), "path": click.Path(path_type=Path), "settings": Setting()},
+        **{"number": int, "real": float},
+    }
     spellings = [flag for flag in (option.flag, option.short) if flag is not None]
     several = option.kind in ("values", "settings")
     return click.option(

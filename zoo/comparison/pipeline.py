@@ -25,9 +25,13 @@ from .plan import find_plan, make_plan
 from .request.command import command
 from .request.options import documented, options
 from .request.request import Request
+from .request.seeds import next_seed
 from .results.comparison import Comparison
+from .results.statistics import UNDECIDED
+from .results.summary import summarize
 from .run.launchers import LAUNCHERS, check_placing
 from .run.phases import OnRun, Phases
+from .run.record import Run
 from .run.trials import told
 from .setup.job import Job
 from .setup.jobs import JobMaker
@@ -55,6 +59,9 @@ def compare(
     generation: Mapping[str, Any] | None = None,
     seeds: int | str | Iterable[int] = 1,
     seed: int = 0,
+    decide: bool = False,
+    margin: float | None = None,
+    most_seeds: int | None = None,
     budget: str | Mapping[str, float] | None = None,
     match: str = "none",
     match_by: str | None = None,
@@ -137,9 +144,8 @@ def carry_out(
 
     phases = Phases(plan, maker, request.tried, launch, on_run)
     trials = phases.trials()
-    runs = phases.runs(trials)
-    if phases.launched:
-        plan = replace(plan, seconds=plan.seconds + time.perf_counter() - began)
+    best = phases.chosen(trials)
+    runs = phases.runs(plan.names, plan.seeds, trials, best)
     comparison = Comparison(
         task=task.name,
         names=plan.names,
@@ -160,13 +166,45 @@ def carry_out(
         date=date.today().isoformat(),
         match_to=request.match_to,
         data=plan.common["data"],
+        design=request.design,
     )
+    if request.decide:
+        comparison = with_more_seeds(comparison, lambda names, seed: phases.runs(names, [seed], trials, best), tell)
+    if phases.launched:
+        plan = replace(plan, seconds=plan.seconds + time.perf_counter() - began)
+        comparison = replace(comparison, seconds=plan.seconds)
     if not phases.launched and (written := already_written(comparison)) is not None:
         return written
     plan.write(folder)
     comparison.write()
     write_files(comparison)
     return Comparison.read(folder)
+
+
+def with_more_seeds(
+    comparison: Comparison, run: Callable[[Sequence[str], int], list[Run]], tell: Callable[[str], None]
+) -> Comparison:
+    """Add seeds to variants that are undecided, until all are decided or the limit is reached.
+
+    Args:
+        run: Runs variants with a seed.
+        tell: Takes a sentence about each round.
+    """
+    while True:
+        summary = summarize(comparison)
+        undecided = [row.name for row in summary.rows if row.verdict == UNDECIDED]
+        limit = summary.design.limit
+        if not undecided or limit is None or len(comparison.seeds) >= limit:
+            return comparison
+        seed = next_seed(comparison.seeds)
+        tell(f"{len(undecided)} of {len(summary.rows) - 1} variants are undecided: {', '.join(undecided)}; seed {seed}")
+        added = run([comparison.baseline, *undecided], seed)
+        runs = [
+            one
+            for name in comparison.names
+            for one in (*comparison.runs_of(name), *(each for each in added if each.name == name))
+        ]
+        comparison = replace(comparison, runs=runs, seeds=[*comparison.seeds, seed])
 
 
 def already_written(comparison: Comparison) -> Comparison | None:

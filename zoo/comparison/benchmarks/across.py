@@ -224,7 +224,7 @@ def in_words(scores: Mapping[str, Scores], baseline: str, *, better: int, digits
     """Write each variant's scores, and what they say beside the baseline's."""
     written = {}
     for name, (difference, word) in judged(scores, baseline, better).items():
-        p = None if difference is None else difference.adjusted
+        p = None if difference is None else difference.decisive
         written[name] = [
             with_interval([value for value in scores[name].values() if value is not None], digits),
             "" if difference is None else f"{difference.mean:+.{digits}f}",

@@ -40,7 +40,7 @@ def cells(verdicts: Verdicts, standing: Standing) -> list[str]:
     """Write one row."""
     difference = standing.difference
     lost = f" ({standing.lost} lost)" if standing.lost else ""
-    p = None if difference is None else difference.adjusted
+    p = None if difference is None else difference.decisive
     return [
         standing.variant,
         f"{len(standing.rows)}{lost}",

@@ -38,6 +38,6 @@ def difference(summary: ComparisonSummary, row: VariantSummary) -> str:
 
 
 def corrected(row: VariantSummary) -> str:
-    """Write a variant's p-value after Holm's correction: "0.042"."""
-    p = None if row.difference is None else row.difference.adjusted
+    """Write the corrected p-value of the test that decides of a variant: "0.042"."""
+    p = None if row.difference is None else row.difference.decisive
     return NOTHING if p is None else p_value(p).removeprefix("= ")

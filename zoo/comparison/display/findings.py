@@ -4,10 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ..results.design import FIXED, Design
 from ..results.metrics import Metric
-from ..results.power import MOST_SEEDS, same_within, seeds_needed, smallest_difference
+from ..results.power import MOST_SEEDS, detectable, same_within, seeds_needed, smallest_difference
 from ..results.resampled_sentences import sentence_tests
-from ..results.statistics import BETTER, LEVEL, NOISE, UNKNOWN, WORSE, most_coverage, typical_spread
+from ..results.statistics import (
+    BETTER,
+    ERROR,
+    LEVEL,
+    NOISE,
+    SAME,
+    UNDECIDED,
+    UNKNOWN,
+    WORSE,
+    most_coverage,
+    typical_spread,
+)
 from ..results.summary import ComparisonSummary, VariantSummary
 from ..results.units import counted, percent
 from ..results.verdicts import BASELINE, FAILED
@@ -35,7 +47,8 @@ def headline(summary: ComparisonSummary) -> str:
         return f"{baseline} stands alone: give other variants to compare it with."
     if verdicts.count(UNKNOWN) + verdicts.count(FAILED) == len(verdicts):
         return "Fewer than three seeds: nothing can be told from luck; give --seeds 3 or more."
-    parts = [f"{verdicts.count(word)} {word}" for word in (BETTER, WORSE, NOISE, FAILED) if word in verdicts]
+    words = (BETTER, WORSE, SAME, NOISE, UNDECIDED, UNKNOWN, FAILED)
+    parts = [f"{verdicts.count(word)} {word}" for word in words if word in verdicts]
     return f"Of {counted(len(verdicts), 'variant')} beside {baseline}: {', '.join(parts)}."
 
 
@@ -45,7 +58,7 @@ def findings(summary: ComparisonSummary) -> Iterator[tuple[VariantSummary, str]]
         return
     for row in summary.rows:
         if row.verdict != BASELINE:
-            told = sentence(row, summary.main, summary.comparison.baseline, len(summary.differences))
+            told = sentence(row, summary.main, summary.comparison.baseline, len(summary.differences), summary.design)
             qualified = "; ".join(summary.fairness.qualifications[row.name])
             yield row, f"{told} To be read with: {qualified}." if qualified else told
 
@@ -79,12 +92,25 @@ def utilization_told(summary: ComparisonSummary) -> Iterator[str]:
 def tests_told(summary: ComparisonSummary, main: Metric) -> Iterator[str]:
     """Describe what the verdicts rest on."""
     tested = [difference for difference in summary.differences if difference.p is not None]
-    pairs = max(difference.pairs for difference in tested)
+    pairs, design = max(difference.pairs for difference in tested), summary.design
+    how = "" if design.margin is not None or design.limit is not None else " after Holm"
     yield (
         f"Tested by paired t-tests of {main.title} over {pairs} seeds, corrected for "
-        f"{counted(len(tested), 'variant')} after Holm, intervals too: where all variants are alike, at most one such "
+        f"{counted(len(tested), 'variant')}{how}, intervals too: where all variants are alike, at most one such "
         "comparison in twenty finds a difference."
     )
+    if design.margin is not None:
+        yield (
+            f"Differences within ±{main.write(design.margin)}, the margin that was named before, count as the same, by "
+            "two one-sided t-tests; the error of one in twenty covers both kinds of verdict."
+        )
+    if design.limit is not None:
+        seeds = max(len(row.runs) for row in summary.rows)
+        yield (
+            f"Undecided variants got another seed until they were decided, from three seeds to at most {design.limit}; "
+            f"after {counted(seeds - 2, 'round')} {percent(ERROR * design.spent(seeds))} of the error of "
+            f"{percent(ERROR)} is spent, and each round's tests and intervals have the level that the others leave."
+        )
     if any(row.failed for row in summary.rows):
         yield "A run that failed is worse than any that finished: where there is one, signs are tested, not sizes."
     if most_coverage(pairs) < LEVEL:
@@ -97,7 +123,7 @@ def tests_told(summary: ComparisonSummary, main: Metric) -> Iterator[str]:
 def power_told(summary: ComparisonSummary, main: Metric) -> Iterator[str]:
     """Describe what so many seeds find, and how many it takes to find half of it."""
     typical = typical_spread(summary.differences)
-    if typical is None:
+    if typical is None or summary.design.limit is not None:
         return
     deviation, seeds, tests = typical
     found = smallest_difference(deviation, seeds, tests)
@@ -125,7 +151,7 @@ def is_tested(summary: ComparisonSummary) -> bool:
     return any(row.difference is not None and row.difference.p is not None for row in summary.rows)
 
 
-def sentence(row: VariantSummary, main: Metric, baseline: str, tests: int) -> str:
+def sentence(row: VariantSummary, main: Metric, baseline: str, tests: int, design: Design = FIXED) -> str:
     """Say in words how one variant, of so many that are tested, differs in the main metric."""
     difference = row.difference
     if row.verdict == FAILED:
@@ -137,9 +163,16 @@ def sentence(row: VariantSummary, main: Metric, baseline: str, tests: int) -> st
     if difference.adjusted is None:
         return f"{row.name} differs from {baseline} by {distance}; fewer than three seeds test nothing.{failed}"
     ends = "" if difference.interval is None else " to ".join(signed(main.write, end) for end in difference.interval)
-    numbers = f"{distance}, {f'corrected interval {ends}, ' if ends else ''}p {p_value(difference.adjusted)} after Holm"
+    numbers = f"{distance}, {f'corrected interval {ends}, ' if ends else ''}p {p_value(difference.decisive or 0.0)}"
+    numbers += " after Holm" if design == FIXED else f", {counted(difference.pairs, 'seed')}" if design.limit else ""
+    if row.verdict == SAME and design.margin is not None:
+        return f"{row.name} is the same as {baseline} within ±{main.write(design.margin)}: {numbers}.{failed}"
+    if row.verdict == UNDECIDED:
+        least = detectable(difference)
+        seen = "" if least is None else f"; {main.write(least)} would have been found in four of five such comparisons"
+        return f"{row.name} against {baseline} is undecided: {numbers}{seen}.{failed}"
     if row.verdict == NOISE:
-        margin = same_within(difference, tests) if difference.pairs == len(row.runs) else None
+        margin = same_within(difference, tests) if design == FIXED and difference.pairs == len(row.runs) else None
         same = "" if margin is None else f"; the same within ±{main.write(margin)} by two one-sided t-tests"
         return f"{row.name} cannot be told from {baseline}, within noise: {numbers}{same}.{failed}"
     return f"{row.name} is {row.verdict} than {baseline}: {numbers}.{failed}"

@@ -32,7 +32,9 @@ def command(request: Request, names: Sequence[str], seeds: Sequence[int], baseli
     }
     words = ["zoo", "compare", *names]
     for name, option in options().items():
-        if option.flag is not None and option.repeats:
+        if option.kind == "flag" and values[name]:
+            words.append(str(option.flag))
+        elif option.flag is not None and option.repeats:
             words += [word for text in texts(values[name], option.kind) for word in (option.short or option.flag, text)]
     return words
 
@@ -53,5 +55,5 @@ def texts(value: Any, kind: str) -> Iterator[str]:
         yield from (f"{key}={one}" for key, one in value.items())
     elif isinstance(value, Sequence) and not isinstance(value, str):
         yield from map(str, value) if kind == "values" else [",".join(map(str, value))]
-    elif value is not None:
+    elif value is not None and kind != "flag":
         yield str(value)

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from .seeds import MOST_SEEDS
+
 if TYPE_CHECKING:
     from zoo.data.tasks.tables import Column
     from zoo.training import Recipe
@@ -34,8 +36,8 @@ class Option:
         short: A short flag.
         metavar: What stands for its value in the help.
         choices: The values that it can have, if they are few.
-        kind: "text", "number", "count" (above 0), "path", "values" (A=1,2), or "settings" (KEY=VALUE): the last two any
-            number of times.
+        kind: "text", "number", "real", "count" (above 0), "path", "flag", "values" (A=1,2), or "settings" (KEY=VALUE):
+            the last two any number of times.
         is_shared: Whether `zoo train` has the same flag, so that it is defined with that one.
         repeats: Whether it belongs to the command that repeats a comparison; what only says how it is run does not.
     """
@@ -100,6 +102,31 @@ class Options:
             "The first seed, of weights, dropout and the order of data; which examples are held out depends on none.",
             flag="--seed",
             kind="number",
+        ),
+    )
+    decide: bool = field(
+        default=False,
+        metadata=option(
+            "Begin with three seeds, and give undecided variants another one until they are decided, by a test whose "
+            "error is 5 % over all looks and variants.",
+            flag="--decide",
+            kind="flag",
+        ),
+    )
+    margin: float | None = field(
+        default=None,
+        metadata=option(
+            'The largest difference of the score that decides which counts as none: allows the verdict "the same". Of '
+            "perplexity, a difference of the held-out loss.",
+            flag="--margin",
+            metavar="X",
+            kind="real",
+        ),
+    )
+    most_seeds: int | None = field(
+        default=None,
+        metadata=option(
+            f"The seeds at which decide=True ends; by default {MOST_SEEDS}.", flag="--most-seeds", kind="count"
         ),
     )
     budget: str | Mapping[str, float] | None = field(

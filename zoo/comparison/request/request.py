@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,7 +21,7 @@ from ..digests import digest_of_files
 from ..files import plain
 from .budget import LENGTHS, Budget, read_budget
 from .options import Options, options
-from .seeds import DATA_SEED, read_seeds
+from .seeds import DATA_SEED, FEWEST_SEEDS, MOST_LOOKS, MOST_SEEDS, enough_seeds, read_seeds
 from .sweep import Values, read_sweep
 
 
@@ -57,8 +58,15 @@ class Request(Options):
 
     @cached_property
     def all_seeds(self) -> list[int]:
-        """The seeds."""
-        return read_seeds(self.seeds, self.chosen.arguments.get("seed", self.seed))
+        """The seeds, of which there are at least three where seeds are added."""
+        seeds = read_seeds(self.seeds, self.chosen.arguments.get("seed", self.seed))
+        return enough_seeds(seeds) if self.decide else seeds
+
+    @cached_property
+    def design(self) -> dict[str, Any] | None:
+        """How verdicts are reached, as in `Comparison.design`."""
+        limit = (self.most_seeds or MOST_SEEDS) if self.decide else None
+        return None if self.margin is None and limit is None else {"margin": self.margin, "limit": limit}
 
     def check(self) -> None:
         """Refuse what can be refused without any data.
@@ -74,6 +82,7 @@ class Request(Options):
         for name in ("match_by", "match_to"):
             if (given := getattr(self, name)) is not None and self.match == "none":
                 raise ConfigError(f"{name}={given} was given, but nothing is matched; give match=params or =flops")
+        self.check_design()
         for length in LENGTHS:
             if self.spent is not None and length in self.arguments:
                 raise ConfigError(
@@ -93,6 +102,19 @@ class Request(Options):
         firsts = {name: values[0] for name, values in self.tried.items()}
         training_arguments({**self.chosen.arguments, **firsts}, output_dir=self.folder, seed=0)
 
+    def check_design(self) -> None:
+        """Refuse a margin or a limit that means nothing."""
+        if self.margin is not None and not 0 < self.margin < math.inf:
+            raise ConfigError(f"margin={self.margin} was given; valid: a difference above 0, e.g. margin=0.01")
+        if self.most_seeds is not None and not self.decide:
+            raise ConfigError(f"most_seeds={self.most_seeds} was given without decide; give decide as well")
+        limit = self.most_seeds or MOST_SEEDS
+        if self.decide and not max(FEWEST_SEEDS, len(self.all_seeds)) <= limit <= MOST_LOOKS:
+            raise ConfigError(
+                f"most_seeds={limit} was given; valid: {max(FEWEST_SEEDS, len(self.all_seeds))}, with which it begins, "
+                f"to {MOST_LOOKS}"
+            )
+
     def common(self, splits: Splits) -> dict[str, Any]:
         """Describe what all runs on these examples have in common, as plain data."""
         chosen = self.chosen
@@ -111,6 +133,7 @@ class Request(Options):
                 "match_by": self.match_by,
                 "match_to": self.match_to,
                 "sweep": self.tried,
+                **({} if self.design is None else {"design": self.design}),
             }
         )
         return common

@@ -10,6 +10,16 @@ DATA_SEED = 0
 """Which examples are set aside where no file says so: the same ones for every seed of a run."""
 
 
+FEWEST_SEEDS = 3
+"""Seeds from which on a difference is tested."""
+
+MOST_SEEDS = 16
+"""Seeds up to which undecided variants get another one, unless the request says otherwise."""
+
+MOST_LOOKS = 64
+"""The largest such limit: levels of its tests take seconds to compute."""
+
+
 def read_seeds(seeds: int | str | Iterable[int], first: int = 0) -> list[int]:
     """Read which seeds there are to be."""
     if isinstance(seeds, str):
@@ -21,3 +31,16 @@ def read_seeds(seeds: int | str | Iterable[int], first: int = 0) -> list[int]:
     if not listed or len(set(listed)) < len(listed):
         raise ConfigError(f"the seeds {seeds!r} were given; there must be at least one, and each once")
     return listed
+
+
+def enough_seeds(seeds: Iterable[int]) -> list[int]:
+    """Fill seeds up to those with which tests begin."""
+    found = list(seeds)
+    while len(found) < FEWEST_SEEDS:
+        found.append(next_seed(found))
+    return found
+
+
+def next_seed(seeds: Iterable[int]) -> int:
+    """The seed after all others."""
+    return max(seeds) + 1

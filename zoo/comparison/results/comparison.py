@@ -31,6 +31,8 @@ class Comparison(Printed):
             recipe says it.
         match: What was made equal: "none", "params" or "flops".
         match_to: The variant that the others were made equal to; None for the baseline.
+        design: How verdicts are reached: the `margin` within which a difference is none, and the `limit` of seeds up to
+            which undecided variants got another one, each None where there is none; None for neither.
         data: Hashes of the training and the held-out examples; empty where an older version of the zoo recorded it.
         sweep: What was tried before: `values` by argument, the `seed`, how it was `selected` and on how many
             `examples`, and `runs`, each with `name`, `values`, `loss`, `chosen` and `error`; None for no sweep.
@@ -65,6 +67,7 @@ class Comparison(Printed):
     date: str = ""
     match_to: str | None = None
     data: list[str] = field(default_factory=list)
+    design: dict[str, Any] | None = None
 
     def runs_of(self, name: str) -> list[Run]:
         """A variant's runs, in the order of `seeds`."""

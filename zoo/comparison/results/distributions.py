@@ -21,16 +21,20 @@ TABLE = np.linspace(-10, 10, 20_001)
 
 
 def student_within(t: float, freedom: int) -> float:
-    """The probability that Student's t lies between -t and t (Abramowitz and Stegun 1964, 26.7.3 and 26.7.4)."""
-    angle = math.atan(t / math.sqrt(freedom))
-    odd = freedom % 2
-    term = math.cos(angle) if odd else 1.0
-    total = 0.0
+    """The probability that Student's t lies between -t and t."""
+    return min(max(float(students_within(np.float64(t), freedom)), 0.0), 1.0)
+
+
+def students_within(t: Array | np.float64, freedom: int) -> Array:
+    """The same of many t, negative for a negative one (Abramowitz and Stegun 1964, 26.7.3 and 26.7.4)."""
+    angle = np.arctan(t / math.sqrt(freedom))
+    odd, square = freedom % 2, np.cos(angle) ** 2
+    term = np.cos(angle) if odd else np.ones_like(angle)
+    total = np.zeros_like(angle)
     for k in range(freedom // 2):
-        total += term
-        term *= math.cos(angle) ** 2 * (2 * k + 2 - (not odd)) / (2 * k + 3 - (not odd))
-    within = 2 / math.pi * (angle + math.sin(angle) * total) if odd else math.sin(angle) * total
-    return min(max(within, 0.0), 1.0)
+        total = total + term
+        term = term * square * ((2 * k + 2 - (not odd)) / (2 * k + 3 - (not odd)))
+    return 2 / math.pi * (angle + np.sin(angle) * total) if odd else np.sin(angle) * total
 
 
 @cache

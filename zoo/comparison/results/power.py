@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 
-from .distributions import increasing_inverse, power, student_quantile, student_within
-from .statistics import LEVEL, PairedDifference
+from .distributions import increasing_inverse, power, student_quantile
+from .statistics import ERROR, PairedDifference, equivalence_p
+
+__all__ = ["detectable", "equivalence_p", "same_within", "seeds_needed", "smallest_difference"]
 
 USUAL_POWER = 0.8
 """How often a difference is to be found (Cohen 1988)."""
@@ -15,7 +17,7 @@ MOST_SEEDS = 1000
 
 def smallest_difference(deviation: float, seeds: int, tests: int = 1, chance: float = USUAL_POWER) -> float:
     """The smallest true difference that paired t-tests find with a given probability."""
-    critical = student_quantile(1 - (1 - LEVEL) / 2 / tests, seeds - 1)
+    critical = student_quantile(1 - ERROR / 2 / tests, seeds - 1)
     shift = increasing_inverse(lambda shift: power(shift, critical, seeds - 1), chance)
     return shift * deviation / math.sqrt(seeds)
 
@@ -34,18 +36,21 @@ def seeds_needed(deviation: float, difference: float, tests: int = 1, chance: fl
     return high
 
 
-def equivalence_p(difference: PairedDifference, margin: float) -> float:
-    """The p-value of two one-sided paired t-tests (Schuirmann 1987) that a mean difference lies within a margin."""
-    if not difference.deviation:
-        return 1.0
-    distance = (margin - abs(difference.mean)) / difference.deviation * math.sqrt(difference.pairs)
-    tail = (1 - student_within(abs(distance), difference.pairs - 1)) / 2
-    return tail if distance > 0 else 1 - tail
+def detectable(difference: PairedDifference, chance: float = USUAL_POWER) -> float | None:
+    """The smallest true difference that the same seeds would have shown, with a given probability.
+
+    Of tests that are repeated with growing data, the last one alone is counted.
+    """
+    if difference.interval is None or not difference.deviation:
+        return None
+    error_of_mean = difference.deviation / math.sqrt(difference.pairs)
+    critical = (difference.interval[1] - difference.mean) / error_of_mean
+    return increasing_inverse(lambda shift: power(shift, critical, difference.pairs - 1), chance) * error_of_mean
 
 
 def same_within(difference: PairedDifference, tests: int = 1) -> float | None:
     """The smallest margin within which two one-sided t-tests call a variant and the baseline the same."""
     if not difference.deviation:
         return None
-    reach = student_quantile(1 - (1 - LEVEL) / tests, difference.pairs - 1)
+    reach = student_quantile(1 - ERROR / tests, difference.pairs - 1)
     return abs(difference.mean) + reach * difference.deviation / math.sqrt(difference.pairs)

@@ -17,13 +17,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..request.seeds import FEWEST_SEEDS
 from .distributions import student_quantile, student_within
 
 LEVEL = 0.95
-"""Of intervals; and 1 - LEVEL is the error that tests allow over all variants together."""
+"""Of intervals."""
 
-FEWEST_SEEDS = 3
-"""Seeds from which on a difference is tested."""
+ERROR = 0.05
+"""That tests allow over all variants together."""
 
 MOST_ENUMERATED = 6
 """Values of which all resamples are gone through: 6 ** 6 are 46,656."""
@@ -34,8 +35,13 @@ RESAMPLES = 20_000
 ROUNDING = 1e-12
 """The relative error of sums of a few values, at most."""
 
-BETTER, WORSE, NOISE, UNKNOWN = "better", "worse", "within noise", "untested"
-"""What is said of a difference from the baseline."""
+BETTER, WORSE, SAME = "better", "worse", "the same"
+"""Verdicts that decide; "the same" is within a margin that was named before."""
+
+DECIDED = (BETTER, WORSE, SAME)
+
+NOISE, UNDECIDED, UNKNOWN = "within noise", "undecided", "untested"
+"""Verdicts that do not: of a fixed number of seeds, of seeds that are added until a limit, of fewer than three."""
 
 
 @dataclass(frozen=True)
@@ -98,14 +104,17 @@ class PairedDifference:
         mean: Mean difference, variant minus baseline.
         deviation: Sample standard deviation of the differences; None of a single one.
         interval: Student's interval for the mean difference. After correction it has the level at which it excludes
-            zero just where `adjusted` is below 0.05. None where sizes are not tested: with fewer than three seeds,
-            where runs were lost, and where nothing spreads.
+            zero just where `adjusted` is below 0.05; where `sameness` is below 0.05, the level at which it lies within
+            the margin. None where sizes are not tested: with fewer than three seeds, where runs were lost, and where
+            nothing spreads.
         effect: The mean in units of the deviation, Cohen's d_z; None where there is no deviation.
         pairs: Number of seeds.
         p: Of the paired t-test, or of the sign test where runs were lost; None with fewer than three seeds.
-        adjusted: The same after Holm's correction, see [`holm`][].
+        adjusted: The same after correction, see [`compare_all`][].
         wins: Seeds on which the variant is better; the baseline's lost runs count among them.
         losses: Seeds on which it is worse; its own lost runs count among them.
+        sameness: Corrected p-value of two one-sided tests that the true difference is within the margin; None without
+            a margin, and where sizes are not tested.
     """
 
     mean: float
@@ -117,6 +126,7 @@ class PairedDifference:
     adjusted: float | None = None
     wins: int = 0
     losses: int = 0
+    sameness: float | None = None
 
     @classmethod
     def of(cls, paired: Pairs) -> PairedDifference:
@@ -134,29 +144,91 @@ class PairedDifference:
         interval = student_interval(differences) if deviation and not lost else None
         return cls(mean, deviation, interval, effect, pairs, p, wins=wins, losses=losses)
 
-    def corrected(self, adjusted: float) -> PairedDifference:
-        """Set the corrected p-value, and the interval that says the same."""
-        interval = self.interval
-        if interval is not None and self.deviation and self.p is not None:
-            level = 1 - (1 - LEVEL) * (self.p / adjusted if adjusted else 1.0)
-            reach = student_quantile((1 + level) / 2, self.pairs - 1) * self.deviation / math.sqrt(self.pairs)
-            interval = (self.mean - reach, self.mean + reach)
-        return replace(self, adjusted=adjusted, interval=interval)
+    @property
+    def is_by_size(self) -> bool:
+        """Whether sizes are tested, and not signs alone."""
+        return self.interval is not None
+
+    @property
+    def decisive(self) -> float | None:
+        """The corrected p-value of the test that decides; below 0.05 just where there is a verdict."""
+        return self.sameness if self.is_same else self.adjusted
+
+    @property
+    def is_same(self) -> bool:
+        """Whether the true difference is found to be within the margin."""
+        return self.sameness is not None and self.sameness < ERROR
+
+    def corrected(self, adjusted: float, error: float | None = None) -> PairedDifference:
+        """Set the corrected p-value, and the interval that agrees with it.
+
+        Args:
+            adjusted: The p-value.
+            error: The uncorrected p-value that would be just small enough; by default as Holm's correction has it.
+        """
+        if error is None and self.p is not None:
+            error = ERROR * (self.p / adjusted if adjusted else 1.0)
+        return replace(self, adjusted=adjusted, interval=self.interval_at(error or ERROR))
+
+    def interval_at(self, error: float) -> tuple[float, float] | None:
+        """Student's interval that misses the mean with a given probability; None where sizes are not tested."""
+        if self.interval is None or not self.deviation:
+            return None
+        reach = student_quantile(1 - error / 2, self.pairs - 1) * self.deviation / math.sqrt(self.pairs)
+        return self.mean - reach, self.mean + reach
+
+    def against(self, error: float, margin: float | None = None, same_error: float | None = None) -> PairedDifference:
+        """Correct p-values so that they are below `ERROR` just where the uncorrected ones are below a limit.
+
+        Args:
+            error: The limit of the test for a difference.
+            margin: Within which a difference is none.
+            same_error: The limit of each of the two one-sided tests; by default that of the other test.
+        """
+        if self.p is None:
+            return self
+        found = self.corrected(min(1.0, self.p * ERROR / error), error)
+        if margin is None or self.wins + self.losses > self.pairs:  # runs were lost
+            return found
+        allowed = same_error or error
+        found = replace(found, sameness=min(1.0, equivalence_p(self, margin) * ERROR / allowed))
+        return replace(found, interval=self.interval_at(2 * allowed)) if found.is_same else found
 
 
-def verdict(difference: PairedDifference) -> str:
-    """Say in words what a difference means."""
+def equivalence_p(difference: PairedDifference, margin: float) -> float:
+    """The p-value of two one-sided paired t-tests (Schuirmann 1987) that a mean difference lies within a margin.
+
+    Where nothing spreads, it is that of a sign test: at a true difference of the margin, half of all would exceed it.
+    """
+    if not difference.deviation:
+        return 0.5**difference.pairs if abs(difference.mean) < margin else 1.0
+    distance = (margin - abs(difference.mean)) / difference.deviation * math.sqrt(difference.pairs)
+    tail = (1 - student_within(abs(distance), difference.pairs - 1)) / 2
+    return tail if distance > 0 else 1 - tail
+
+
+def verdict(difference: PairedDifference, otherwise: str = NOISE) -> str:
+    """Say in words what a difference means, or else that it is not decided."""
     if difference.adjusted is None:
         return UNKNOWN
-    if difference.adjusted >= 1 - LEVEL:
-        return NOISE
+    if difference.is_same:
+        return SAME
+    if difference.adjusted >= ERROR:
+        return otherwise
     return BETTER if difference.wins > difference.losses else WORSE
 
 
-def compare_all(paired: Sequence[Pairs]) -> list[PairedDifference]:
-    """Test variants against one baseline, corrected for the number of those that could be tested."""
+def compare_all(paired: Sequence[Pairs], margin: float | None = None) -> list[PairedDifference]:
+    """Test variants against one baseline, corrected for the number of those that could be tested.
+
+    Without a margin, Holm's correction. With one, every variant has an equal share of the error, which covers both of
+    its tests: a true difference is either less than the margin or not zero, so only one of them can be wrong.
+    """
     found = [PairedDifference.of(pairs) for pairs in paired]
-    adjusted = iter(holm([difference.p for difference in found if difference.p is not None]))
+    p_values = [difference.p for difference in found if difference.p is not None]
+    if margin is not None:
+        return [one.against(ERROR / max(1, len(p_values)), margin) for one in found]
+    adjusted = iter(holm(p_values))
     return [one if one.p is None else one.corrected(next(adjusted)) for one in found]
 
 

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from ..run.record import Run
 from .comparison import Comparison
+from .design import Design
 from .fairness import FairnessSheet, fairness_sheet
 from .metrics import Metric, metrics_of
 from .statistics import Measurements, PairedDifference
@@ -67,6 +68,11 @@ class ComparisonSummary:
         return fairness_sheet(self.comparison)
 
     @property
+    def design(self) -> Design:
+        """How verdicts are reached."""
+        return Design.of(self.comparison.design)
+
+    @property
     def differences(self) -> list[PairedDifference]:
         """Those that there are."""
         return [row.difference for row in self.rows if row.difference is not None]
@@ -93,7 +99,8 @@ def summarize(comparison: Comparison) -> ComparisonSummary:
     runs = {name: comparison.runs_of(name) for name in comparison.names}
     scores = {name: {run.seed: number_of(main, run) for run in own} for name, own in runs.items()}
     rows = []
-    for name, (difference, word) in judged(scores, comparison.baseline, main.better if main else 1).items():
+    verdicts = judged(scores, comparison.baseline, main.better if main else 1, Design.of(comparison.design))
+    for name, (difference, word) in verdicts.items():
         finished = any(run.report is not None for run in runs[name])
         samples = samples_of(metrics, runs[name])
         rows.append(VariantSummary(name, runs[name], samples, difference, word if finished else FAILED))

@@ -1,10 +1,12 @@
-"""What may be said of variants beside a baseline, by a score that each has once a seed."""
+"""What may be said of variants and a baseline, by a score that each has once a seed."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from ..request.seeds import FEWEST_SEEDS
+from .design import FIXED, Design, decide_in_turn
 from .statistics import UNKNOWN, PairedDifference, Pairs, compare_all, verdict
 
 BASELINE = "baseline"
@@ -14,13 +16,21 @@ Scores = Mapping[int, float | None]
 """A score by seed; None where a run failed or diverged."""
 
 
-def judged(scores: Mapping[str, Scores], baseline: str, better: int) -> dict[str, tuple[PairedDifference | None, str]]:
+def judged(
+    scores: Mapping[str, Scores], baseline: str, better: int, design: Design = FIXED
+) -> dict[str, tuple[PairedDifference | None, str]]:
     """Test every variant against the baseline, corrected for the number of variants."""
     base = scores.get(baseline, {})
     paired = {name: pairs_of(own, base, better) for name, own in scores.items() if name != baseline}
     tested = {name: pairs for name, pairs in paired.items() if pairs.differences}
-    differences = dict(zip(tested, compare_all(list(tested.values())), strict=True))
-    words = {name: verdict(difference) for name, difference in differences.items()} | {baseline: BASELINE}
+    if design.limit is None:
+        differences = dict(zip(tested, compare_all(list(tested.values()), design.margin), strict=True))
+    else:
+        histories = {name: history_of(scores[name], base, better) for name in tested}
+        looked = decide_in_turn(histories, design.limit, design.margin)
+        differences = {name: looked.get(name) or PairedDifference.of(pairs) for name, pairs in tested.items()}
+    words = {name: verdict(difference, design.otherwise) for name, difference in differences.items()}
+    words[baseline] = BASELINE
     return {name: (differences.get(name), words.get(name, UNKNOWN)) for name in scores}
 
 
@@ -35,6 +45,15 @@ def pairs_of(own: Scores, baseline: Scores, better: int) -> Pairs:
     )
 
 
+def history_of(own: Scores, baseline: Scores, better: int) -> Sequence[Pairs]:
+    """The pairs with the first three seeds of which a number is there, with the first four, and so on."""
+    seeds = [seed for seed in own if seed in baseline and (own[seed], baseline[seed]) != (None, None)]
+    return [
+        pairs_of({seed: own[seed] for seed in seeds[:count]}, baseline, better)
+        for count in range(FEWEST_SEEDS, len(seeds) + 1)
+    ]
+
+
 def finite(value: float | None) -> float | None:
-    """A number, None where there is none or it is not finite: whoever has diverged has no score."""
+    """A number, None where there is none or it is not finite: a diverged run has no score."""
     return value if value is not None and math.isfinite(value) else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from zoo.training.overview import overview
 
@@ -49,27 +50,33 @@ class Phases:
         self.do(jobs)
         return {name: [read_run(job) for job in jobs if job.name == name] for name in self.plan.names}
 
-    def runs(self, trials: Mapping[str, Sequence[Run]]) -> list[Run]:
-        """Run every variant with every seed, and what the trials have chosen for it.
-
-        Returns:
-            The runs, variant by variant.
-        """
+    def chosen(self, trials: Mapping[str, Sequence[Run]]) -> dict[str, Run | None]:
+        """Choose by its trials what each variant is run with, and log it."""
         found = {name: best_of(runs) for name, runs in trials.items()}
         for name, best in found.items():
             if best is not None:
                 self.maker.tell(f"{name}: {', '.join(chosen_values(best.settings, self.tried))}")
-        names = [name for name in self.plan.names if not self.tried or found[name] is not None]
+        return found
+
+    def runs(
+        self, names: Sequence[str], seeds: Sequence[int], trials: Mapping[str, Sequence[Run]], chosen: Mapping[str, Any]
+    ) -> list[Run]:
+        """Run variants with every seed, and what the trials have chosen for each.
+
+        Returns:
+            The runs, variant by variant.
+        """
+        trained = [name for name in names if not self.tried or chosen[name] is not None]
         jobs = {
-            (name, seed): self.maker.job(name, seed, getattr(found.get(name), "settings", {}))
-            for seed in self.plan.seeds
-            for name in names
+            (name, seed): self.maker.job(name, seed, getattr(chosen.get(name), "settings", {}))
+            for seed in seeds
+            for name in trained
         }
         self.do(list(jobs.values()))
         return [
-            read_run(jobs[name, seed]) if name in names else without_a_trial(name, seed, trials[name])
-            for name in self.plan.names
-            for seed in self.plan.seeds
+            read_run(jobs[name, seed]) if name in trained else without_a_trial(name, seed, trials[name])
+            for name in names
+            for seed in seeds
         ]
 
     def do(self, jobs: Sequence[Job]) -> None:

@@ -39,7 +39,7 @@ def forest(summary: ComparisonSummary) -> Chart | None:
     if summary.main is None:
         return None
     shown = summary.main, summary.rows, summary.comparison.baseline
-    wide, narrow = (draw_forest(*shown, width) for width in (WIDE, NARROW))
+    wide, narrow = (draw_forest(*shown, width, summary.design.margin) for width in (WIDE, NARROW))
     return None if wide is None or narrow is None else Chart("forest", "Differences", wide, narrow)
 
 

@@ -25,22 +25,24 @@ LONGEST_NAME = 46
 NARROWEST = 600
 
 
-def draw_forest(main: Metric, variants: Sequence[VariantSummary], baseline: str, width: int) -> Markup | None:
-    """Draw how each variant differs from the baseline."""
+def draw_forest(
+    main: Metric, variants: Sequence[VariantSummary], baseline: str, width: int, margin: float | None = None
+) -> Markup | None:
+    """Draw how each variant differs from the baseline, over the band that counts as no difference."""
     rows = [(place, row) for place, row in enumerate(variants) if row.difference is not None]
     if not rows:
         return None
     is_narrow = width < NARROWEST
     names = 30 + LETTER * max(min(LONGEST_NAME, len(row.name)) for _, row in rows)
     height_of_row = 52 if is_narrow else 38
-    ends = [0.0]
+    ends = [0.0] if margin is None else [-margin, margin]
     for _, row in rows:
         ends += interval(row)
     bottom = 14 + height_of_row * len(rows)
     left, right = (12.0, width - 12.0) if is_narrow else (names, float(width - NUMBERS))
     title = f"{main.title}, difference from {baseline}"
     x = Axis(title, *padded(ends, 0.05), left, right, lambda value: short(main, value), 4 if is_narrow else 6)
-    drawn = [*background(x, bottom)]
+    drawn = [*band(x, bottom, margin), *background(x, bottom)]
     for line, (place, row) in enumerate(rows):
         drawn.append(draw_row(main, row, place, x, 14 + height_of_row * line, height_of_row, is_narrow=is_narrow))
     about = f"{len(rows)} differences with their intervals after correction; the table holds the numbers"
@@ -51,6 +53,13 @@ def interval(row: VariantSummary) -> tuple[float, float]:
     """Find the ends of a difference's interval, or twice its mean where there is none."""
     assert row.difference is not None
     return row.difference.interval or (row.difference.mean, row.difference.mean)
+
+
+def band(x: Axis, bottom: float, margin: float | None) -> list[Markup]:
+    """Shade what counts as no difference."""
+    if margin is None:
+        return []
+    return [element("rect", class_="margin", x=x(-margin), y=4, width=x(margin) - x(-margin), height=bottom - 4)]
 
 
 def background(x: Axis, bottom: float) -> list[Markup]:
