@@ -25,7 +25,10 @@ Every claim is judged by itself: of twenty that are false, one may be called tru
 
 - *holds here*: everything that is claimed came out beyond noise.
 - *does not hold here*: the opposite of something came out beyond noise.
-- *cannot be told at this scale*: so many seeds at this size can tell neither.
+- *cannot be told at this scale*: so many seeds at this size can tell neither. What follows is the smallest true
+  difference that four of five such comparisons would have shown; and, where the true difference is the one that was
+  measured, the seeds with which four of five comparisons decide, and the hours of training that are missing, one run
+  at a time on the machine that recorded the rows.
 - *not recorded yet*: nobody has run the benchmark. Speeds count only where the machine had no other work.
 
 A claim is tested at a size that fits a laptop, so *does not hold here* does not refute the paper: the

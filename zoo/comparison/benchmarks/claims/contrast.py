@@ -84,6 +84,20 @@ class Contrast:
         variant, baseline = (scores_of(benchmark, fitting, *side) for side in self.sides)
         return variant, baseline
 
+    def seconds(self, benchmark: Benchmark, rows: Iterable[Row]) -> float:
+        """How long both sides train with one seed, by what was recorded; models that are on both sides count once."""
+        fitting = [row for row in rows if (row.version, row.data) == (benchmark.version, benchmark.data)]
+        trained = {
+            (variant, condition)
+            for variant, conditions, _ in self.sides
+            for condition in conditions or benchmark.conditions
+        }
+        times: dict[tuple[str, str], list[float]] = {}
+        for row in fitting:
+            if (row.variant, row.condition) in trained and "train_seconds" in row.values:
+                times.setdefault((row.variant, row.condition), []).append(row.values["train_seconds"])
+        return math.fsum(math.fsum(one) / len(one) for one in times.values())
+
 
 def scores_of(
     benchmark: Benchmark, rows: Sequence[Row], variant: str, conditions: Sequence[str], score: str

@@ -8,7 +8,7 @@ from typing import Any
 
 from zoo.base.errors import UnknownNameError
 from zoo.comparison.results.metrics import LOSSES
-from zoo.comparison.results.power import equivalence_p
+from zoo.comparison.results.power import detectable, equivalence_p, seeds_needed
 from zoo.comparison.results.statistics import (
     BETTER,
     LEVEL,
@@ -35,6 +35,22 @@ VERDICTS = (HOLDS, FAILS, UNCLEAR, MISSING)
 
 
 @dataclass(frozen=True)
+class Cost:
+    """What it would take to decide a contrast.
+
+    Attributes:
+        seen: The smallest true difference that four of five such comparisons would have shown.
+        seeds: Seeds with which four of five comparisons decide, where the true difference is the one that was measured;
+            None for more than 1,000.
+        hours: Of training of the seeds that are missing, one run at a time; None where that is not known.
+    """
+
+    seen: float
+    seeds: int | None
+    hours: float | None
+
+
+@dataclass(frozen=True)
 class Outcome:
     """What came out of a contrast.
 
@@ -48,6 +64,7 @@ class Outcome:
             a distance from the margin; for "same", that a difference of the margin looks as small. None where nothing
             could be tested.
         lost: How many runs of the variant, and of the baseline, failed or diverged.
+        cost: What it would take to decide; None where it is decided, or no sizes can be tested.
     """
 
     contrast: Contrast
@@ -57,6 +74,7 @@ class Outcome:
     difference: PairedDifference | None = None
     p: float | None = None
     lost: tuple[int, int] = (0, 0)
+    cost: Cost | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Write it as plain data."""
@@ -123,18 +141,22 @@ def judge_claims(found: Sequence[Claim], known: Mapping[str, Benchmark]) -> list
 def judge_claim(claim: Claim, known: Mapping[str, Benchmark], recorded: Mapping[str, Sequence[Row]]) -> Finding:
     """Judge a claim."""
     sides = [one.scores(known[one.benchmark], recorded[one.benchmark]) for one in claim.tests]
-    outcomes = judge_contrasts(claim.tests, sides)
+    seconds = [one.seconds(known[one.benchmark], recorded[one.benchmark]) for one in claim.tests]
+    outcomes = judge_contrasts(claim.tests, sides, seconds)
     verdicts = {outcome.verdict for outcome in outcomes}
     word = next(word for word in (FAILS, MISSING, UNCLEAR, HOLDS) if word in verdicts)
     names = dict.fromkeys(name for one in claim.tests for (name, *_) in one.sides)
     return Finding(claim, word, outcomes, tuple(dict.fromkeys(one for name in names for one in deviations_of(name))))
 
 
-def judge_contrasts(contrasts: Sequence[Contrast], sides: Sequence[tuple[Scores, Scores]]) -> list[Outcome]:
+def judge_contrasts(
+    contrasts: Sequence[Contrast], sides: Sequence[tuple[Scores, Scores]], seconds: Sequence[float] | None = None
+) -> list[Outcome]:
     """Judge contrasts that belong together.
 
     Args:
         sides: The scores of the variant and of the baseline, for each.
+        seconds: How long the training of one more seed takes, for each.
 
     Returns:
         An outcome for each, corrected for the number of those that could be tested.
@@ -147,9 +169,11 @@ def judge_contrasts(contrasts: Sequence[Contrast], sides: Sequence[tuple[Scores,
     decided = dict(zip(tested, compare_all(moved), strict=True))
     outcomes = []
     for number, (contrast, (own, base)) in enumerate(zip(contrasts, sides, strict=True)):
-        word, p = MISSING if not set(own) & set(base) else UNCLEAR, None
+        word, p, cost = MISSING if not set(own) & set(base) else UNCLEAR, None, None
         if number in tested:
             word, p = decide(contrast, pairs[number], differences[number], decided[number], len(tested))
+            if word == UNCLEAR:
+                cost = cost_of(contrast, decided[number], len(tested), None if seconds is None else seconds[number])
         outcomes.append(
             Outcome(
                 contrast,
@@ -159,6 +183,7 @@ def judge_contrasts(contrasts: Sequence[Contrast], sides: Sequence[tuple[Scores,
                 differences.get(number),
                 p,
                 (sum(value is None for value in own.values()), sum(value is None for value in base.values())),
+                cost,
             )
         )
     return outcomes
@@ -186,8 +211,29 @@ def decide(
     # Scores that are counted tie by chance; losses that agree to the last bit come of the same computation.
     if is_loss(contrast) and not any(pairs.differences):
         return HOLDS, None
+    if not plain.deviation:
+        return UNCLEAR, 1.0
     p = min(1.0, tests * equivalence_p(plain, contrast.margin))
     return HOLDS if p < 1 - LEVEL else UNCLEAR, p
+
+
+def cost_of(contrast: Contrast, moved: PairedDifference, tests: int, seconds: float | None) -> Cost | None:
+    """Find what it takes to decide a contrast where the true difference is the one that was measured.
+
+    Args:
+        moved: The differences, moved by the margin of "no lower" and "no higher".
+        tests: How many contrasts are corrected for.
+        seconds: How long the training of one more seed takes.
+    """
+    least = detectable(moved)
+    if least is None or not moved.deviation:
+        return None
+    away = abs(moved.mean)
+    if contrast.expect == "same" and away < contrast.margin:
+        away = contrast.margin - away
+    seeds = seeds_needed(moved.deviation, away, tests) if away else None
+    more = None if seeds is None or seconds is None else max(0, seeds - moved.pairs) * seconds / 3600
+    return Cost(least, seeds, more)
 
 
 def is_loss(contrast: Contrast) -> bool:

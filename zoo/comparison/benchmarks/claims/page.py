@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from zoo.comparison.results.power import MOST_SEEDS
 from zoo.comparison.results.statistics import PairedDifference
 from zoo.comparison.results.units import counted
 
 from ..page import spread, title
 from .calibration import Calibration, Rate, Trial
 from .contrast import Contrast
-from .judging import MISSING, VERDICTS, Finding, Outcome
+from .judging import MISSING, VERDICTS, Cost, Finding, Outcome
 
 EXPECTED = {
     "higher": "higher than",
@@ -42,7 +43,18 @@ def numbers(outcome: Outcome) -> str:
     lost, baseline_lost = outcome.lost
     sides = f"{side(outcome.variant is not None and spread(outcome.variant), lost)} against "
     sides += side(outcome.baseline is not None and spread(outcome.baseline), baseline_lost)
-    return sides if outcome.difference is None else f"{sides}: {tested(outcome.difference, outcome.p)}"
+    if outcome.difference is None:
+        return sides
+    return f"{sides}: {tested(outcome.difference, outcome.p)}{to_decide(outcome.cost)}"
+
+
+def to_decide(cost: Cost | None) -> str:
+    """Write what could have been seen, and what it takes to decide."""
+    if cost is None:
+        return ""
+    hours = "" if cost.hours is None or cost.seeds is None else f", {max(cost.hours, 0.1):.1f} h more"
+    seeds = f"more than {MOST_SEEDS} seeds" if cost.seeds is None else counted(cost.seeds, "seed")
+    return f"; {cost.seen:.2g} would have been seen; a true difference as measured takes {seeds}{hours}"
 
 
 def side(measured: str | bool, lost: int) -> str:
