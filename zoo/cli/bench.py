@@ -70,6 +70,7 @@ def list_benchmarks(as_json: bool) -> None:
 @click.option("--seeds", type=click.IntRange(min=1), help="How many seeds; by default the benchmark's.")
 @click.option("--quick", is_flag=True, help="A version of less than two minutes, which says only that it runs.")
 @click.option("--record", is_flag=True, help="Add the rows to those that ship.")
+@click.option("--decide", is_flag=True, help="Give undecided variants another seed until they are decided.")
 @comparison_options("jobs", "launcher", "launch_with")
 @click.option(
     "--output",
@@ -87,6 +88,7 @@ def run(
     seeds: int | None,
     quick: bool,
     record: bool,
+    decide: bool,
     jobs: int,
     launcher: str,
     launch_with: tuple[tuple[str, Any], ...],
@@ -100,6 +102,7 @@ def run(
     """
     from zoo.comparison.benchmarks import bench as run_benchmark
     from zoo.comparison.benchmarks import find_benchmark
+    from zoo.comparison.benchmarks.running import deciding
 
     rows = run_benchmark(
         name,
@@ -109,6 +112,7 @@ def run(
         seeds=seeds,
         quick=quick,
         record=record,
+        decide=decide,
         output_dir=output,
         jobs=jobs,
         launcher=launcher,
@@ -120,7 +124,8 @@ def run(
         write_json([asdict(row) for row in rows])
     else:
         benchmark = find_benchmark(name)
-        show_rows(benchmark.shortened() if quick else benchmark, rows, recorded=False)
+        benchmark = benchmark.shortened() if quick else benchmark
+        show_rows(deciding(benchmark) if decide else benchmark, rows, recorded=False)
     return 1 if any(row.error for row in rows) else 0
 
 

@@ -53,7 +53,7 @@ def valley(benchmark: Benchmark, rows: Iterable[Row]) -> Reading:
         name: [loss for points in own.values() if (loss := least(points)) is not None] for name, own in runs.items()
     }
     ranked = sorted(runs, key=lambda name: -fmean(widths[name].values()))
-    said = in_words(widths, benchmark.baseline(next(iter(benchmark.conditions))), better=1, digits=2)
+    said = in_words(widths, benchmark, better=1, digits=2)
     return Reading(
         f"The width of the valley: over how many powers of ten the learning rate may vary with a loss that is at most "
         f"{margin:g} above the variant's own best.",
@@ -81,7 +81,7 @@ def power_law(benchmark: Benchmark, rows: Iterable[Row]) -> Reading:
         name: [math.exp(offset + slope * math.log(middle)) for slope, offset in own.values()]
         for name, own in lines.items()
     }
-    said = in_words(slopes, baseline, better=-1, digits=4)
+    said = in_words(slopes, benchmark, better=-1, digits=4)
     ranked = sorted(lines, key=lambda name: fmean(at_middle[name]))
     return Reading(
         f"The loss as a power of the operations of training: its exponent, the loss at {large(middle)}FLOPs, and where "
@@ -109,7 +109,7 @@ def average(benchmark: Benchmark, rows: Iterable[Row]) -> Reading:
     """Average each run's score over the conditions, as tables of several tasks do."""
     means = averages(benchmark, rows)
     better = benchmark.better(benchmark.score)
-    said = in_words(means, benchmark.baseline(next(iter(benchmark.conditions))), better=better, digits=2)
+    said = in_words(means, benchmark, better=better, digits=2)
     finished = {name: [mean for mean in own.values() if mean is not None] for name, own in means.items()}
     ranked = sorted(means, key=lambda name: -better * fmean(finished[name]) if finished[name] else math.inf)
     return Reading(
@@ -220,10 +220,11 @@ def crossing(
     return f"{large(math.exp(logarithm))}FLOPs" if low <= logarithm <= high else ""
 
 
-def in_words(scores: Mapping[str, Scores], baseline: str, *, better: int, digits: int) -> dict[str, list[str]]:
-    """Write each variant's scores, and what they say beside the baseline's."""
+def in_words(scores: Mapping[str, Scores], benchmark: Benchmark, *, better: int, digits: int) -> dict[str, list[str]]:
+    """Write each variant's scores, and how they differ from the baseline's."""
     written = {}
-    for name, (difference, word) in judged(scores, baseline, better).items():
+    baseline, design = benchmark.baseline(next(iter(benchmark.conditions))), replace(benchmark.design, margin=None)
+    for name, (difference, word) in judged(scores, baseline, better, design).items():
         p = None if difference is None else difference.decisive
         written[name] = [
             with_interval([value for value in scores[name].values() if value is not None], digits),

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from zoo.base.errors import ConfigError, UnknownNameError
+from zoo.comparison.request.seeds import FEWEST_SEEDS, MOST_LOOKS
+from zoo.comparison.results.design import Design
 from zoo.comparison.results.metrics import LOSSES
 from zoo.data.corpora import is_here, located
 from zoo.data.tasks import DataTask, find_task
@@ -88,6 +90,10 @@ class Benchmark:
         variants: Names of variants, the baseline first; also patterns, see `zoo.comparison.benchmarks.names`.
         seeds: How many seeds each gets.
         score: The column that decides: a score of the task, or "heldout_loss".
+        margin: The largest difference of `score` that counts as none, for the verdict "the same"; None for no such
+            verdict.
+        most_seeds: The limit up to which `zoo bench run --decide` adds seeds to undecided variants; rows are then read
+            by the test that allows it. None where all variants have `seeds`.
         less_is_better: Scores of the task of which less is better; of losses that is known.
         source: What it follows.
         conditions: Changes to `compare` by name, each of which makes a comparison of its own; also to `variants`.
@@ -110,6 +116,8 @@ class Benchmark:
     seeds: int
     score: str
     less_is_better: Sequence[str] = ()
+    margin: float | None = None
+    most_seeds: int | None = None
     source: str = ""
     conditions: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {"": {}})
     across: Mapping[str, Any] = field(default_factory=dict)
@@ -119,6 +127,11 @@ class Benchmark:
     quick: Mapping[str, Any] = field(default_factory=dict)
     notes: Sequence[str] = ()
     results: Path = Path()
+
+    @property
+    def design(self) -> Design:
+        """How verdicts by `score` are reached."""
+        return Design(self.margin, self.most_seeds)
 
     @property
     def data(self) -> str:
@@ -312,6 +325,15 @@ def check(benchmark: Benchmark, file: Path) -> None:
     """
     if "task" not in benchmark.compare:
         raise ConfigError(f"{file}: compare names no task")
+    if benchmark.margin is not None and not benchmark.margin > 0:
+        raise ConfigError(f"{file}: margin is {benchmark.margin}; valid: a difference of {benchmark.score} above 0")
+    if (
+        benchmark.most_seeds is not None
+        and not max(FEWEST_SEEDS, benchmark.seeds) <= benchmark.most_seeds <= MOST_LOOKS
+    ):
+        raise ConfigError(
+            f"{file}: most_seeds is {benchmark.most_seeds}; valid: {max(FEWEST_SEEDS, benchmark.seeds)} to {MOST_LOOKS}"
+        )
     if benchmark.across and benchmark.across.get("reading") not in ACROSS:
         raise UnknownNameError(str(benchmark.across.get("reading")), ACROSS, kind="reading", owner=str(file))
     is_averaged = bool(benchmark.across) and benchmark.across["reading"] == "average"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from zoo.base.errors import UnknownNameError
@@ -27,7 +27,7 @@ class Standing:
         rows: Its rows, a row a seed.
         samples: Each column over the seeds that have a number.
         difference: How its score differs from the baseline's; None for the baseline, and where one has no number.
-        verdict: "baseline", "failed", "better", "worse", "within noise" or "untested".
+        verdict: "baseline", "failed", or a word of `zoo.comparison.results.statistics`.
     """
 
     variant: str
@@ -125,7 +125,7 @@ def judge(
     baseline = baseline or benchmark.baseline(condition)
     data = data or benchmark.data
     found: dict[str, list[Row]] = {}
-    for row in rows:
+    for row in sorted(rows, key=lambda row: row.seed):
         if (row.version, row.condition, row.data) == (benchmark.version, condition, data):
             found.setdefault(row.variant, []).append(row)
     known = list(dict.fromkeys(column for own in found.values() for row in own for column in row.values))
@@ -136,7 +136,8 @@ def judge(
     better = benchmark.better(score)
     scores = {name: {row.seed: finite(row.values.get(score)) for row in own} for name, own in found.items()}
     standings = []
-    for name, (difference, word) in judged(scores, baseline, better).items():
+    design = benchmark.design if score == benchmark.score else replace(benchmark.design, margin=None)
+    for name, (difference, word) in judged(scores, baseline, better, design).items():
         finished = any(value is not None for value in scores[name].values())
         standings.append(Standing(name, found[name], samples_of(found[name]), difference, word if finished else FAILED))
 

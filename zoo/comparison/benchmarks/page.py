@@ -111,9 +111,11 @@ def told(verdicts: Verdicts) -> str:
     """
     words: Mapping[str, list[str]] = {
         word: [f"`{one.variant}`" for one in verdicts.standings if one.verdict == word]
-        for word in ("better", "worse", "within noise", "untested")
+        for word in ("better", "worse", "the same", "within noise", "undecided", "untested")
     }
     said = {
+        "the same": f"The same within {verdicts.benchmark.margin or 0.0:g}",
+        "undecided": f"Undecided, of at most {verdicts.benchmark.most_seeds} seeds",
         "better": "Ahead of the baseline beyond noise",
         "worse": "Behind it beyond noise",
         "within noise": "Cannot be told from it",

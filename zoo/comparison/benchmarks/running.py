@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,14 @@ from zoo.analysis.environment import circumstances
 from zoo.base.errors import ConfigError, InputError, UnknownNameError
 from zoo.base.files import check_writable
 from zoo.comparison import Comparison, Run, compare
+from zoo.comparison.digests import content_hash
+from zoo.comparison.request.seeds import FEWEST_SEEDS, MOST_SEEDS
+from zoo.comparison.request.sweep import read_sweep
+from zoo.comparison.results.statistics import UNDECIDED
 from zoo.comparison.run.launchers import check_placing
 
 from .definition import Benchmark, find_benchmark
-from .judging import columns_of_run
+from .judging import columns_of_run, judge
 from .names import expand
 from .rows import Row, name_of_data, read_rows, record
 from .transfer import transfer_scores
@@ -73,11 +78,48 @@ class Session:
             there |= {row.key: row for row in rows if row.key not in there}
         self.rows += [there[key] for name in names for key in keys[name]]
 
+    def decide(self, condition: str, names: Sequence[str]) -> None:
+        """Give undecided variants, and the baseline, another seed until all are decided or have all seeds."""
+        limit = self.benchmark.most_seeds or 0
+        while True:
+            rows = {row.key: row for row in (*(read_rows(self.file) if self.file else ()), *self.rows)}
+            verdicts = judge(self.benchmark, rows.values(), condition, data=self.called)
+            undecided = {
+                one.variant: [seed for seed in range(limit) if self.key(condition, one.variant, seed) not in rows]
+                for one in verdicts.standings
+                if one.verdict == UNDECIDED and one.variant in names
+            }
+            wanted = {(name, seeds[0]) for name, seeds in undecided.items() if seeds}
+            if not wanted:
+                return
+            self.tell(f"{len(wanted)} of {len(names) - 1} variants are undecided: {', '.join(sorted(undecided))}")
+            wanted |= {(names[0], seed) for _, seed in wanted if self.key(condition, names[0], seed) not in rows}
+            chosen = {one.variant: self.swept(condition, one.rows[0]) for one in verdicts.standings}
+            for seed, values in sorted({(seed, json.dumps(chosen[name])) for name, seed in wanted}):
+                alike = [name for name, one in sorted(wanted) if (one, json.dumps(chosen[name])) == (seed, values)]
+                added = self.compared(condition, alike, [seed], baseline=names[0], chosen=json.loads(values))
+                if self.file:
+                    record(self.file, added)
+                self.rows += added
+
+    def swept(self, condition: str, row: Row) -> dict[str, Any]:
+        """What a sweep has chosen for a variant, by one of its rows."""
+        sweep = read_sweep(self.benchmark.arguments(condition).get("sweep"))
+        return {name: row.settings[name] for name in sweep if name in row.settings}
+
     def key(self, condition: str, name: str, seed: int) -> tuple[int, str, str, int, str]:
         """What a row is found by."""
         return Row(self.benchmark.version, condition, name, seed, self.called).key
 
-    def compared(self, condition: str, names: Sequence[str], seeds: Sequence[int], *, baseline: str) -> list[Row]:
+    def compared(
+        self,
+        condition: str,
+        names: Sequence[str],
+        seeds: Sequence[int],
+        *,
+        baseline: str,
+        chosen: Mapping[str, Any] | None = None,
+    ) -> list[Row]:
         """Compare variants.
 
         Args:
@@ -85,6 +127,7 @@ class Session:
             names: The variants.
             baseline: What they are made equal to, whether it is among them or was recorded before. Without its own runs
                 nothing can go on.
+            chosen: What a sweep has chosen for all of these variants; None where it is still to choose.
 
         Returns:
             A row a run; where a variant is refused, rows that say why, beside those of the others.
@@ -94,6 +137,11 @@ class Session:
         """
         arguments = self.benchmark.arguments(condition)
         task, training, data = arguments.pop("task"), arguments.pop("arguments", {}), arguments.pop("data", None)
+        folder = self.folder / (condition or "all")
+        if chosen is not None:
+            arguments.pop("sweep", None)
+            training = {**training, **chosen}
+            folder = self.folder / "added" / (condition or "all") / content_hash([names, seeds, chosen])[:8]
         if arguments.get("match", "none") != "none":
             arguments.setdefault("match_to", baseline)
         try:
@@ -102,7 +150,7 @@ class Session:
                 task,
                 data=self.data if self.data is not None else data,
                 seeds=seeds,
-                output_dir=self.folder / (condition or "all"),
+                output_dir=folder,
                 progress=self.progress,
                 on_run=lambda number, total, label: self.tell(f"[{number}/{total}] {label}"),
                 **self.placing,
@@ -111,7 +159,8 @@ class Session:
             )
         except (ConfigError, InputError) as error:  # others are about folders and data, and no result of a variant
             if len(names) > 1:
-                return [row for name in names for row in self.compared(condition, [name], seeds, baseline=baseline)]
+                alone = (self.compared(condition, [name], seeds, baseline=baseline, chosen=chosen) for name in names)
+                return [row for rows in alone for row in rows]
             (name,) = names
             if name == baseline:
                 raise
@@ -166,6 +215,7 @@ def bench(
     seeds: int | None = None,
     quick: bool = False,
     record: bool = False,
+    decide: bool = False,
     output_dir: str | Path | None = None,
     jobs: int = 1,
     launcher: str = "local",
@@ -184,6 +234,8 @@ def bench(
         seeds: How many seeds; by default the benchmark's.
         quick: Whether to run the version that takes less than two minutes and says nothing but that it runs.
         record: Whether to write the rows into the benchmark's CSV file; those that are there are not made again.
+        decide: Whether to give undecided variants another seed until they are decided; to be recorded, that takes a
+            benchmark that has `most_seeds`.
         output_dir: Where models and results go; by default "outputs/bench/NAME".
         jobs: Runs at a time.
         launcher: Where runs happen: "local", "ray" or "submitit". Each row says on which machine.
@@ -201,7 +253,14 @@ def bench(
     found = find_benchmark(benchmark) if isinstance(benchmark, str) else benchmark
     if quick and record:
         raise ConfigError("quick and record were given; what the short version gives is no result")
+    if decide and record and found.most_seeds is None:
+        raise ConfigError(
+            f"decide and record were given, but benchmark {found.name!r} has {found.seeds} seeds for all variants; a "
+            "benchmark with most_seeds in its definition can be recorded so"
+        )
     chosen = found.shortened() if quick else found
+    if decide:
+        chosen = deciding(chosen)
     text = chosen.find_text(data)
     check_placing(launcher, jobs, launch_with or {})
     if record:
@@ -222,8 +281,16 @@ def bench(
     for condition in wanted:
         chosen.arguments(condition)  # refuses unknown ones before anything is run
     for condition in wanted:
-        session.run(condition, names_to_run(chosen, variants, condition), list(range(seeds or chosen.seeds)))
+        names = names_to_run(chosen, variants, condition)
+        session.run(condition, names, list(range(max(seeds or chosen.seeds, FEWEST_SEEDS if decide else 1))))
+        if decide:
+            session.decide(condition, names)
     return session.rows
+
+
+def deciding(benchmark: Benchmark) -> Benchmark:
+    """The same benchmark with a limit of seeds, where it has none."""
+    return replace(benchmark, most_seeds=benchmark.most_seeds or MOST_SEEDS)
 
 
 def names_to_run(benchmark: Benchmark, variants: str | Iterable[str] | None, condition: str) -> list[str]:
