@@ -32,7 +32,7 @@ from .results.summary import summarize
 from .run.launchers import LAUNCHERS, check_placing
 from .run.phases import OnRun, Phases
 from .run.record import Run
-from .run.trials import told
+from .run.search import recorded
 from .setup.job import Job
 from .setup.jobs import JobMaker
 from .setup.shared_inputs import SharedInputs, tokenizers_in
@@ -143,9 +143,8 @@ def carry_out(
         LAUNCHERS[request.launcher](waiting, request.jobs, request.launch_with or {}, announce)
 
     phases = Phases(plan, maker, request.tried, launch, on_run)
-    trials = phases.trials()
-    best = phases.chosen(trials)
-    runs = phases.runs(plan.names, plan.seeds, trials, best)
+    choices = phases.choices()
+    runs = phases.runs(plan.names, plan.seeds, choices)
     comparison = Comparison(
         task=task.name,
         names=plan.names,
@@ -153,7 +152,7 @@ def carry_out(
         seeds=plan.seeds,
         budget=None if request.spent is None else {request.spent.kind: request.spent.amount},
         match=request.match,
-        sweep=told(trials, request.tried, plan.seeds[0]) if request.tried else None,
+        sweep=recorded(choices, request.tried, plan.seeds[0]) if request.tried else None,
         main_score=task.main_score,
         recipe=asdict(chosen),
         environment=environment(),
@@ -169,7 +168,7 @@ def carry_out(
         design=request.design,
     )
     if request.decide:
-        comparison = with_more_seeds(comparison, lambda names, seed: phases.runs(names, [seed], trials, best), tell)
+        comparison = with_more_seeds(comparison, lambda names, seed: phases.runs(names, [seed], choices), tell)
     if phases.launched:
         plan = replace(plan, seconds=plan.seconds + time.perf_counter() - began)
         comparison = replace(comparison, seconds=plan.seconds)

@@ -15,7 +15,7 @@ from zoo.base.files import check_writable
 from zoo.comparison import Comparison, Run, compare
 from zoo.comparison.digests import content_hash
 from zoo.comparison.request.seeds import FEWEST_SEEDS, MOST_SEEDS
-from zoo.comparison.request.sweep import read_sweep
+from zoo.comparison.request.sweep import model_fields, read_sweep
 from zoo.comparison.results.statistics import UNDECIDED
 from zoo.comparison.run.launchers import check_placing
 
@@ -140,7 +140,8 @@ class Session:
         folder = self.folder / (condition or "all")
         if chosen is not None:
             arguments.pop("sweep", None)
-            training = {**training, **chosen}
+            arguments["settings"] = {**arguments.get("settings", {}), **model_fields(chosen)}
+            training = {**training, **{name: one for name, one in chosen.items() if name not in model_fields(chosen)}}
             folder = self.folder / "added" / (condition or "all") / content_hash([names, seeds, chosen])[:8]
         if arguments.get("match", "none") != "none":
             arguments.setdefault("match_to", baseline)

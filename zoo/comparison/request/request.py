@@ -12,6 +12,7 @@ from typing import Any
 from zoo.base.errors import ConfigError, InvalidChoiceError
 from zoo.building.builder import config
 from zoo.data.tasks import DataSource, Splits
+from zoo.registry import parse_name
 from zoo.training import Recipe
 from zoo.training.arguments import check_numbers, training_arguments
 from zoo.training.inputs import full_recipe
@@ -22,7 +23,7 @@ from ..files import plain
 from .budget import LENGTHS, Budget, read_budget
 from .options import Options, options
 from .seeds import DATA_SEED, FEWEST_SEEDS, MOST_LOOKS, MOST_SEEDS, enough_seeds, read_seeds
-from .sweep import Values, read_sweep
+from .sweep import Values, model_fields, read_sweep
 
 
 @dataclass(frozen=True)
@@ -95,11 +96,20 @@ class Request(Options):
         for name in (*self.names, *filter(None, [self.match_to])):
             task.check_variant(name)
             self.chosen.check_name(name)
-            config(name, task.model_task, **self.chosen.model_settings(name))
-        for name, values in [("seed", self.all_seeds), *self.tried.items()]:
+            settings = self.chosen.model_settings(name)
+            config(name, task.model_task, **settings)
+            for field, values in model_fields(self.tried).items():
+                if field in parse_name(name).overrides:
+                    raise ConfigError(
+                        f"{name!r} has a value of {field}, which is to be swept as well; give one of both"
+                    )
+                for value in values:
+                    config(name, task.model_task, **{**settings, field: value})
+        arguments = {name: values for name, values in self.tried.items() if name not in model_fields(self.tried)}
+        for name, values in [("seed", self.all_seeds), *arguments.items()]:
             for value in values:
                 check_numbers({name: value})
-        firsts = {name: values[0] for name, values in self.tried.items()}
+        firsts = {name: values[0] for name, values in arguments.items()}
         training_arguments({**self.chosen.arguments, **firsts}, output_dir=self.folder, seed=0)
 
     def check_design(self) -> None:

@@ -7,10 +7,14 @@ from itertools import product
 from typing import Any
 
 from zoo.base.errors import ConfigError
+from zoo.building.keywords import TrainingOptions
+from zoo.models import ZooConfig
 from zoo.registry import parse_value
 
 SHORT_NAMES = {"lr": "learning_rate"}
 Values = dict[str, list[Any]]
+
+TRAINING_FIELDS = frozenset(TrainingOptions.__annotations__)
 
 
 def read_sweep(given: str | Iterable[str] | Mapping[str, Sequence[Any]] | None) -> Values:
@@ -46,9 +50,31 @@ def write_values(name: str, values: Sequence[Any]) -> str:
 
 
 def at_the_edge(value: Any, tried: Sequence[Any]) -> bool:
-    """Whether a value is the least or the greatest number that was tried, so that a better one may lie beyond."""
-    numbers = [other for other in tried if isinstance(other, (int, float))]
-    return len(numbers) > 1 and value in (min(numbers), max(numbers))
+    """Whether no number that was tried is less, or none is greater, so that a better one may lie beyond."""
+    numbers = [other for other in tried if is_number(other)]
+    return len(set(numbers)) > 1 and is_number(value) and not min(numbers) < value < max(numbers)
+
+
+def is_number(value: Any) -> bool:
+    """Whether it is a number, and no truth value."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def beyond(value: float, tried: Sequence[float]) -> float | None:
+    """The next value beyond an edge, as far as its neighbour is; None where numbers are not all above zero."""
+    ordered = sorted(set(tried), reverse=value == max(tried))
+    if min(ordered) <= 0:
+        return None
+    further = float(f"{value * value / ordered[1]:.3g}")
+    if all(isinstance(one, int) for one in tried):
+        return None if round(further) in ordered or further < 1 else round(further)
+    return further
+
+
+def model_fields(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of swept values that are fields of a model's configuration, such as initializer_range."""
+    known = ZooConfig.__dataclass_fields__
+    return {name: value for name, value in values.items() if name in known and name not in TRAINING_FIELDS}
 
 
 def combinations(values: Values) -> list[dict[str, Any]]:

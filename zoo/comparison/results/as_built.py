@@ -10,6 +10,7 @@ from zoo.models import ZooConfig
 from zoo.registry import parse_name
 from zoo.training import Recipe
 
+from ..request.sweep import model_fields
 from .comparison import Comparison
 
 
@@ -43,6 +44,11 @@ def as_built(comparison: Comparison, name: str, recipe: Recipe | None, *, matche
     if recipe is not None and "vocab_size" in recipe.tokenizer:
         usual = {**usual, "vocab_size": recipe.tokenizer["vocab_size"]}
     chosen = matched_sizes(comparison, name) if matched else {}
+    if comparison.sweep is not None:
+        swept = {
+            key: value for key, value in settings_of(comparison, name).items() if key in comparison.sweep["values"]
+        }
+        chosen = {**chosen, **model_fields(swept)}
     return str(replace(spec, overrides={**usual, **spec.overrides, **chosen}))
 
 

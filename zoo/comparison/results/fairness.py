@@ -85,6 +85,7 @@ def facts(comparison: Comparison, name: str) -> Iterator[tuple[str, str]]:
     if comparison.sweep is not None:
         chosen = flat(settings_of(comparison, name))
         yield "Chosen by the sweep", said({key: chosen[key] for key in comparison.sweep["values"] if key in chosen})
+        yield "Tried by the sweep", valley(comparison, name) or "nothing"
     yield "Sizes changed by matching", "; ".join(changed_sizes(comparison, name)) or "none"
     try:
         built = built_name(comparison, name)
@@ -102,7 +103,7 @@ def facts(comparison: Comparison, name: str) -> Iterator[tuple[str, str]]:
 def qualifications(comparison: Comparison, name: str) -> Iterator[str]:
     """Phrases that belong to the verdict of one variant."""
     chosen = flat(settings_of(comparison, name))
-    for argument, tried in (comparison.sweep or {"values": {}})["values"].items():
+    for argument, tried in values_tried(comparison, name).items():
         if len(tried) > 2 and at_the_edge(chosen.get(argument), tried):
             yield f"its best {argument}, {chosen[argument]:g}, is at the edge of what was tried"
     yield from changed_sizes(comparison, name)
@@ -119,6 +120,28 @@ def qualifications(comparison: Comparison, name: str) -> Iterator[str]:
     if comparison.recipe.get("arguments", {}).get("weight_decay") and rest[0] != rest[1]:
         yield f"weight decay is not equal: its {enumerated(rest[0] ^ rest[1])} decay in one of the two alone"
     yield from (f"deviation from its paper: {one.rstrip('.')}" for one in deviations)
+
+
+def values_tried(comparison: Comparison, name: str) -> dict[str, list[Any]]:
+    """The values that a sweep has tried for a variant, further ones included, by argument."""
+    if comparison.sweep is None:
+        return {}
+    own = [run["values"] for run in comparison.sweep["runs"] if run["name"] == name]
+    return {
+        argument: list(dict.fromkeys(one[argument] for one in own)) or values
+        for argument, values in comparison.sweep["values"].items()
+    }
+
+
+def valley(comparison: Comparison, name: str) -> str:
+    """Write a variant's trials with their losses, those of the longest training: "0.001: 2.310, 0.003: 2.250"."""
+    own = [run for run in (comparison.sweep or {"runs": []})["runs"] if run["name"] == name]
+    longest = {tuple(run["values"].items()): run for run in own}  # later ones are longer
+    return "; ".join(
+        f"{said(run['values'])}: {'failed' if run['loss'] is None else format(run['loss'], '.4f')} "
+        f"({run.get('share', 1.0):.2g} of a run)"
+        for run in longest.values()
+    )
 
 
 def changed_sizes(comparison: Comparison, name: str) -> list[str]:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from zoo.training.overview import overview
 
 from ..plan import ComparisonPlan
-from ..request.sweep import Values, combinations
+from ..request.sweep import Values
 from ..setup.job import Job
 from ..setup.jobs import JobMaker
 from .outcome import finished, read_run
 from .record import Run
-from .trials import best_of, chosen_values, without_a_trial
+from .search import Choice, chosen_values, search
+from .trials import without_a_trial
 
 OnRun = Callable[[int, int, str], None]
 Launch = Callable[[Sequence[Job], Callable[[Job], None]], None]
@@ -41,40 +41,48 @@ class Phases:
     on_run: OnRun | None
     launched: bool = False
 
-    def trials(self) -> dict[str, list[Run]]:
-        """Try values for every variant; none without a sweep."""
+    def choices(self) -> dict[str, Choice]:
+        """Choose values for every variant by trials; none without a sweep."""
         if not self.tried:
             return {}
-        seed, values = self.plan.seeds[0], combinations(self.tried)
-        jobs = [self.maker.job(name, seed, each, trial=True) for name in self.plan.names for each in values]
-        self.do(jobs)
-        return {name: [read_run(job) for job in jobs if job.name == name] for name in self.plan.names}
+        seed, found = self.plan.seeds[0], {}
+        searches = {name: search(self.tried) for name in self.plan.names}
+        asked = {name: next(one) for name, one in searches.items()}
+        while asked:
+            jobs = {
+                name: [self.maker.job(name, seed, one, trial=True, share=share) for one in values]
+                for name, (values, share) in asked.items()
+            }
+            self.do([job for own in jobs.values() for job in own])
+            for name, own in jobs.items():
+                try:
+                    asked[name] = searches[name].send([read_run(job) for job in own])
+                except StopIteration as end:
+                    found[name] = end.value
+                    del asked[name]
+        for name, choice in found.items():
+            if choice.values is not None:
+                self.maker.tell(f"{name}: {', '.join(chosen_values(choice))}")
+        return {name: found[name] for name in self.plan.names}
 
-    def chosen(self, trials: Mapping[str, Sequence[Run]]) -> dict[str, Run | None]:
-        """Choose by its trials what each variant is run with, and log it."""
-        found = {name: best_of(runs) for name, runs in trials.items()}
-        for name, best in found.items():
-            if best is not None:
-                self.maker.tell(f"{name}: {', '.join(chosen_values(best.settings, self.tried))}")
-        return found
-
-    def runs(
-        self, names: Sequence[str], seeds: Sequence[int], trials: Mapping[str, Sequence[Run]], chosen: Mapping[str, Any]
-    ) -> list[Run]:
-        """Run variants with every seed, and what the trials have chosen for each.
+    def runs(self, names: Sequence[str], seeds: Sequence[int], choices: Mapping[str, Choice]) -> list[Run]:
+        """Run variants with every seed, and what was chosen for each.
 
         Returns:
             The runs, variant by variant.
         """
-        trained = [name for name in names if not self.tried or chosen[name] is not None]
+        chosen = {name: choices[name].values if name in choices else {} for name in names}
         jobs = {
-            (name, seed): self.maker.job(name, seed, getattr(chosen.get(name), "settings", {}))
+            (name, seed): self.maker.job(name, seed, values)
             for seed in seeds
-            for name in trained
+            for name, values in chosen.items()
+            if values is not None
         }
         self.do(list(jobs.values()))
         return [
-            read_run(jobs[name, seed]) if name in trained else without_a_trial(name, seed, trials[name])
+            read_run(jobs[name, seed])
+            if (name, seed) in jobs
+            else without_a_trial(name, seed, [one.run for one in choices[name].trials])
             for name in names
             for seed in seeds
         ]

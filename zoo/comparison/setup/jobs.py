@@ -14,8 +14,9 @@ from zoo.registry import parse_name
 from ..files import TOKENIZER, plain
 from ..request.budget import LENGTHS
 from ..request.request import Request
+from ..request.sweep import model_fields
 from .job import Job
-from .matching import Match, Sizes, match
+from .matching import Match, Sizes, match, with_settings
 from .shared_inputs import SharedInputs, modules_of
 from .workload import share_of_warmup, spend
 
@@ -89,17 +90,21 @@ class JobMaker:
         is_given = "warmup_steps" in self.request.arguments
         return {**self.lengths[name], **({} if is_given else share_of_warmup(self.inputs.arguments, work))}
 
-    def job(self, name: str, seed: int, values: Mapping[str, Any], *, trial: bool = False) -> Job:
+    def job(self, name: str, seed: int, values: Mapping[str, Any], *, trial: bool = False, share: float = 1.0) -> Job:
         """Make a run.
 
         Args:
             name: The variant's name.
-            values: What a sweep has chosen, or what it tries.
+            values: What a sweep has chosen, or what it tries: training arguments and fields of the configuration.
             trial: Whether it is a sweep's.
+            share: The share of a run for which it is trained.
         """
         inputs, source, budget = self.inputs, self.request.source, self.request.spent
-        found, length = self.matched(name), self.length(name)
-        seconds = budget.amount if budget is not None and budget.kind == "seconds" else None
+        matched, length = self.matched(name), self.length(name)
+        found = replace(matched, name=with_settings(matched.name, model_fields(values)))
+        seconds = share * budget.amount if budget is not None and budget.kind == "seconds" else None
+        if share < 1 and seconds is None:
+            length = self.shortened(length, share)
         kept = {
             key: value
             for key, value in inputs.recipe.arguments.items()
@@ -108,7 +113,7 @@ class JobMaker:
         settings = inputs.recipe.model_settings(found.name)  # a size that matching has put into the name is said there
         steps = length.get("max_steps", inputs.work.steps) if seconds is None else None
         recipe = plain(asdict(inputs.recipe)) | {
-            "arguments": {**logging(kept, steps), **kept, **length, **values},
+            "arguments": {**logging(kept, steps), **kept, **length, **without(values, model_fields(values))},
             "model": {key: value for key, value in settings.items() if key not in parse_name(found.name).overrides},
         }
         modules = modules_of(inputs.config(found.name))
@@ -133,6 +138,12 @@ class JobMaker:
             progress=self.progress,
         )
 
+    def shortened(self, length: Mapping[str, Any], share: float) -> dict[str, Any]:
+        """Training arguments of a share of a run, warm-up included."""
+        work = self.inputs.work
+        steps = max(1, round(share * length.get("max_steps", work.steps)))
+        return {**share_of_warmup(self.inputs.arguments, work), **length, "max_steps": steps}
+
     def ready(self, jobs: Sequence[Job]) -> list[Job]:
         """Refuse variants that cannot be trained on the examples, and count operations once for all runs."""
         for variant in {job.variant: None for job in jobs if job.variant not in self.checked}:
@@ -151,6 +162,11 @@ def logging(arguments: Mapping[str, Any], steps: int | None) -> dict[str, Any]:
     if steps is None or any(name.startswith("logging_") for name in arguments):
         return {}
     return {"logging_steps": max(1, steps // CURVE_POINTS)}
+
+
+def without(values: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out of values those of other names."""
+    return {name: value for name, value in values.items() if name not in others}
 
 
 def folder_name(name: str) -> str:

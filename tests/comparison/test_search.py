@@ -1,0 +1,104 @@
+"""A sweep widens at edges, costs at most three runs, and chooses by trials near the best."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from synthetic_comparison import made_up
+
+from zoo.base.errors import ConfigError
+from zoo.comparison import Run
+from zoo.comparison.request.request import Request
+from zoo.comparison.request.sweep import at_the_edge, beyond
+from zoo.comparison.results.as_built import as_built
+from zoo.comparison.results.fairness import fairness_sheet
+from zoo.comparison.run.search import Choice, chosen_values, lowest_point, recorded, search
+
+Loss = Callable[[Mapping[str, Any]], float]
+
+
+def searched(tried: dict[str, list[Any]], loss: Loss) -> Choice:
+    """Search where the losses are known."""
+    going = search(tried)
+    values, _ = next(going)
+    while True:
+        reports = [{"heldout_loss": loss(one), "heldout_examples": 5} for one in values]
+        try:
+            values, _ = going.send([Run("v", "", report=report) for report in reports])
+        except StopIteration as end:
+            return end.value
+
+
+def valley(lowest: float) -> Loss:
+    return lambda values: (math.log10(values["learning_rate"]) - math.log10(lowest)) ** 2
+
+
+@pytest.mark.parametrize("lowest", [1e-4, 3e-4, 1.2e-3, 3e-3, 6e-3, 2e-2, 8e-2])
+def test_the_bottom_of_a_valley_is_found_beyond_what_was_given(lowest: float) -> None:
+    choice = searched({"learning_rate": [1e-3, 3e-3, 1e-2]}, valley(lowest))
+    assert choice.values is not None and choice.values["learning_rate"] == pytest.approx(lowest, rel=0.05)
+    assert "edge" not in " ".join(chosen_values(choice))
+    assert sum(one.share for one in choice.trials) <= 3
+
+
+def test_widening_ends_and_an_edge_is_marked() -> None:
+    choice = searched({"learning_rate": [1e-3, 2e-3]}, lambda values: -values["learning_rate"])
+    assert choice.tried("learning_rate")[:4] == [1e-3, 2e-3, 4e-3, 8e-3] and choice.values == {"learning_rate": 8e-3}
+    assert "at the edge of what was tried" in chosen_values(choice)[0]
+    sweep = recorded({"b": choice}, {"learning_rate": [1e-3, 2e-3]}, 0)
+    made = made_up({"a": (30.0, 1.0), "b": (36.0, 1.0)}, seeds=3)
+    runs = [replace(run, settings=dict(choice.values or {})) if run.name == "b" else run for run in made.runs]
+    sheet = fairness_sheet(replace(made, runs=runs, sweep=sweep))
+    assert "its best learning_rate, 0.008, is at the edge of what was tried" in sheet.qualifications["b"]
+    assert "learning_rate 0.004: -0.0040 (0.5 of a run)" in sheet.variants["b"]["Tried by the sweep"]
+
+
+@given(
+    st.lists(st.floats(1e-4, 1e-1), min_size=1, max_size=6, unique=True),
+    st.lists(st.sampled_from([0.01, 0.1, 0.0]), min_size=0, max_size=3, unique=True),
+    st.randoms(use_true_random=False),
+)
+def test_no_sweep_costs_more_than_three_runs(rates: list[float], decays: list[float], luck: Any) -> None:
+    tried = {"learning_rate": rates, **({"weight_decay": decays} if decays else {})}
+    choice = searched(tried, lambda values: luck.choice([luck.random(), math.inf, math.nan]))
+    assert sum(one.share for one in choice.trials) <= 3 + 1e-9
+    assert (choice.values is None) == all(one.loss == math.inf for one in choice.trials)
+
+
+def test_all_trials_failing_is_no_choice() -> None:
+    choice = searched({"learning_rate": [1e-3, 3e-3]}, lambda values: math.nan)
+    assert choice.values is None and choice.best is None and chosen_values(choice) == []
+
+
+def test_words_and_truth_values_have_no_edge() -> None:
+    choice = searched({"optim": ["adamw_torch", "muon"]}, lambda values: len(values["optim"]))
+    assert choice.values == {"optim": "muon"} and set(choice.tried("optim")) == {"adamw_torch", "muon"}
+    assert not at_the_edge(True, [True, False]) and beyond(0.0, [0.0, 0.1]) is None and beyond(1, [1, 2]) is None
+    assert (beyond(10, [1, 10]), beyond(0.1, [0.1, 0.2])) == (100, 0.05)
+
+
+def test_the_lowest_point_is_that_of_the_parabola() -> None:
+    rates = [1e-3, 2e-3, 8e-3]
+    losses = [3 + 0.7 * (math.log(rate) - math.log(2.9e-3)) ** 2 for rate in rates]
+    assert lowest_point(rates, losses) == pytest.approx(2.9e-3, rel=0.02)
+    assert lowest_point(rates, [1.0, 1.0, 1.0]) == 2e-3
+
+
+def test_fields_of_the_configuration_can_be_swept() -> None:
+    names = ["pre-norm", "post-norm"]
+    request = Request(names=names, task="copy", sweep="initializer_range=0.02,0.08")
+    request.check()
+    with pytest.raises(ConfigError, match="initializer_range"):
+        replace(request, names=["pre-norm:initializer_range=0.1"]).check()
+    with pytest.raises(Exception, match="initializer_range"):
+        replace(request, sweep="initializer_range=-1,0.08").check()
+    made = made_up({"pre-norm": (30.0, 1.0)}, seeds=1)
+    sweep = {"values": {"initializer_range": [0.02, 0.08]}, "seed": 0, "runs": []}
+    runs = [replace(run, settings={"initializer_range": 0.08}) for run in made.runs]
+    assert "initializer_range=0.08" in as_built(replace(made, runs=runs, sweep=sweep), "pre-norm", None)
