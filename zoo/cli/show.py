@@ -26,8 +26,15 @@ if TYPE_CHECKING:
 @click.option(
     "--drawing/--no-drawing", "draws", default=True, help="Leave the drawing out, for which torch is imported."
 )
+@click.option(
+    "--signals",
+    is_flag=True,
+    help="Print how large the residual stream of a new model is, and what every sublayer adds to it.",
+)
 @json_option
-def show(name: str, task: str | None, svg: Path | None, wants_code: bool, draws: bool, as_json: bool) -> None:
+def show(
+    name: str, task: str | None, svg: Path | None, wants_code: bool, draws: bool, signals: bool, as_json: bool
+) -> None:
     """Show what a variant is, with a drawing of its block.
 
     In the drawing the residual stream runs down the left side; branches leave it to the right and join it again. Where
@@ -40,6 +47,9 @@ def show(name: str, task: str | None, svg: Path | None, wants_code: bool, draws:
         return
     if wants_code:
         show_source(name, task, as_json=as_json)
+        return
+    if signals:
+        show_signals(name, task, as_json=as_json)
         return
     if svg is not None:
         from zoo.analysis.drawing import draw, to_svg
@@ -86,6 +96,24 @@ def show(name: str, task: str | None, svg: Path | None, wants_code: bool, draws:
         write(heading("Limits"), *(indented(Text(limit)) for limit in card.limits))
     if card.deviations:
         write(heading("Deviations from the paper"), *(indented(Text(one)) for one in card.deviations))
+
+
+def show_signals(name: str, task: str | None, *, as_json: bool) -> None:
+    """Write the signal sizes of a new model."""
+    from dataclasses import asdict
+
+    from zoo.analysis.measuring.signals import measure_signals
+
+    found = measure_signals(name, task)
+    if as_json:
+        write_json([{**asdict(one), "share": one.share} for one in found])
+        return
+    rows = [(one.path, f"{one.stream:.3g}", f"{one.branch:.3g}", f"{one.share:.3g}") for one in found]
+    write(
+        table(
+            ("Connection", "Stream", "Branch", "Branch / stream"), rows, right=("Stream", "Branch", "Branch / stream")
+        )
+    )
 
 
 def result_rows(name: str) -> list[tuple[str, str, str, str]]:

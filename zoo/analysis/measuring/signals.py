@@ -1,0 +1,94 @@
+"""Signal sizes of a new model: the residual stream, and what every sublayer adds to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from zoo.building.builder import build
+from zoo.models.residual import Residual, first
+
+LENGTH, BATCH_SIZE = 32, 4
+"""Of the batch of random tokens that is read."""
+
+
+@dataclass(frozen=True)
+class Signal:
+    """What one residual connection reads and adds.
+
+    Attributes:
+        path: Its name in the model.
+        stream: Root mean square of the stream that it reads.
+        branch: Root mean square of what it adds, after its norm, scale and dropout.
+    """
+
+    path: str
+    stream: float
+    branch: float
+
+    @property
+    def share(self) -> float:
+        """The size of the branch relative to the stream."""
+        return self.branch / self.stream
+
+
+def measure_signals(name: str, task: str | None = None, **settings: Any) -> list[Signal]:
+    """Measure the signals of a new model on random tokens, in the order of its forward.
+
+    Args:
+        name: A variant's name, with settings.
+        task: What it is built for; by default its first task.
+        settings: Further settings.
+
+    Returns:
+        A signal for each residual connection; of one that is applied several times, the first.
+    """
+    model = build(name, task, seed=0, **settings).eval()
+    config = model.config
+    ids = torch.randint(3, config.vocab_size, (BATCH_SIZE, LENGTH), generator=torch.Generator().manual_seed(0))
+    if config.max_position_embeddings:
+        ids = ids[:, : config.max_position_embeddings]
+    with recorded(model) as signals, torch.no_grad():
+        model(input_ids=ids, **({"decoder_input_ids": ids} if config.is_encoder_decoder else {}))
+    return list({signal.path: signal for signal in reversed(signals)}.values())[::-1]
+
+
+@contextmanager
+def recorded(model: PreTrainedModel) -> Iterator[list[Signal]]:
+    """Collect the signals of every residual connection that a forward passes."""
+    found: list[Signal] = []
+    hooked = [(path, module) for path, module in model.named_modules() if isinstance(module, Residual)]
+    handles = [module.register_forward_pre_hook(recorder(path, module, found)) for path, module in hooked]
+    try:
+        yield found
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def recorder(path: str, module: Residual, found: list[Signal]) -> Callable[[Any, tuple[Any, ...]], tuple[Any, ...]]:
+    """A hook that notes the stream, and the branch as it is when it has passed the connection's modules."""
+
+    def before(_: Any, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+        stream, sublayer, *others = arguments
+
+        def noting(*inputs: Any, **named: Any) -> Any:
+            output = sublayer(*inputs, **named)
+            branch = module.dropout(module.scale(module.norm_branch(first(output))))
+            found.append(Signal(path, size(stream), size(branch)))
+            return output
+
+        return (stream, noting, *others)
+
+    return before
+
+
+def size(values: Tensor) -> float:
+    """The root mean square of values."""
+    return float(values.detach().float().square().mean().sqrt())
