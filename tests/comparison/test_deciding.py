@@ -13,7 +13,9 @@ from synthetic_comparison import made_up, made_up_run
 import zoo
 from zoo.base.errors import ConfigError, OutputExistsError
 from zoo.comparison import summarize
+from zoo.comparison.display.documents import to_latex, to_markdown
 from zoo.comparison.display.findings import sentences
+from zoo.comparison.display.report import to_html
 from zoo.comparison.pipeline import with_more_seeds
 from zoo.comparison.request.request import Request
 from zoo.comparison.results.boundaries import increment, levels, spent
@@ -115,6 +117,9 @@ def test_seeds_are_added_to_undecided_variants_and_the_baseline_alone():
     assert "near against a is undecided" in told and "would have been found" in told
     assert "at most 6; after 4 rounds 5.0 % of the error of 5.0 % is spent" in told
     assert with_more_seeds(comparison, None, None) is comparison  # at the limit
+    counts = f"{len(seeds['far'])} to 6 seeds"
+    assert all(counts in page for page in (to_markdown(summary), to_latex(summary), to_html(summary)))
+    assert "up to 6 seeds (Lan and DeMets)" in to_latex(summary)
 
 
 def test_a_margin_ends_it_where_nothing_differs():

@@ -15,6 +15,7 @@ from ..results.summary import ComparisonSummary, summarize
 from ..results.units import counted
 from .cells import table
 from .findings import sentences
+from .formatting import span
 from .records import to_csv
 from .report import to_html
 
@@ -74,7 +75,8 @@ def to_markdown(summary: ComparisonSummary) -> str:
     ]
     words = [f"- {markdown(sentence)}" for sentence in sentences(summary)]
     command = printable(shlex.join(summary.comparison.command))  # a path may have the end of the block in it
-    numbers = (counted(len(summary.rows), "variant"), counted(len(summary.comparison.seeds), "seed"))
+    seeds = span([len(row.runs) for row in summary.rows])
+    numbers = (counted(len(summary.rows), "variant"), f"{seeds} seed{'' if seeds == '1' else 's'}")
     title = f"# {markdown(summary.comparison.task)}: {', '.join(numbers)}"
     sheet = [*fairness_lines(summary), ""]
     return "\n".join([title, "", *lines, "", *words, "", *sheet, "```console", f"$ {command}", "```", ""])
@@ -104,10 +106,16 @@ def to_latex(summary: ComparisonSummary, columns: Sequence[str] | None = None) -
     shown = [metrics[name] for name in columns or usual if name in metrics]
     header, *rows = ([for_latex(cell) for cell in row] for row in table(summary, shown))
     baseline = summary.comparison.baseline
-    number = len(summary.comparison.seeds)
+    number, correction = len(summary.comparison.seeds), "after Holm's correction"
+    if summary.design.limit is not None:
+        correction = (
+            f"that are repeated with up to {summary.design.limit} seeds (Lan and DeMets), corrected for all looks"
+        )
+    elif summary.design.margin is not None:
+        correction = "after Bonferroni's correction"
     caption = (
-        f"Mean $\\pm$ standard deviation over {number} seeds; differences from {for_latex(baseline)} by paired "
-        "$t$-tests after Holm's correction."
+        f"Mean $\\pm$ standard deviation over {span([len(row.runs) for row in summary.rows])} seeds; differences from "
+        f"{for_latex(baseline)} by paired $t$-tests {correction}."
         if number > 1
         else f"One seed; differences from {for_latex(baseline)} are not tested."
     )

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ..results.statistics import Measurements
 from ..results.units import Writer
 
 NOTHING = "–"
 """Stands where there is no number."""
+
+
+def span(numbers: Sequence[int]) -> str:
+    """Write how many there are where that differs: "3", "3 to 8"."""
+    least, most = min(numbers), max(numbers)
+    return str(most) if least == most else f"{least} to {most}"
 
 
 def signed(write: Writer, value: float) -> str:

@@ -23,7 +23,7 @@ from ...results.summary import ComparisonSummary, VariantSummary
 from ...results.units import counted, duration, large
 from ..cells import corrected, difference
 from ..findings import basis, findings, headline
-from ..formatting import NOTHING, spread_beside
+from ..formatting import NOTHING, span, spread_beside
 from ..records import to_csv
 from .architecture import architectures_of
 from .charts import curve_charts, first_cost, forest, scatter_charts
@@ -80,6 +80,7 @@ def context(summary: ComparisonSummary) -> dict[str, Any]:
         "markers": MARKERS,
         "dashes": DASHES,
         "nothing": NOTHING,
+        "span": span([len(row.runs) for row in summary.rows]),
         "coverage": most_coverage(len(comparison.seeds)),
         "version": comparison.environment.get("versions", {}).get("transformer-zoo"),
     }
