@@ -12,6 +12,7 @@ import pytest
 import torch
 from native_models import GPT2, native_model
 from safetensors.torch import load_file, save_file
+from transformers import PreTrainedModel
 
 import zoo
 from zoo.base.errors import (
@@ -23,6 +24,7 @@ from zoo.base.errors import (
     ZooError,
 )
 from zoo.converters.errors import ConversionError
+from zoo.models import ZooForCausalLM
 
 TASKS = {
     "causal-lm": "ZooForCausalLM",
@@ -234,3 +236,22 @@ def test_a_missing_plugin_is_named(folder: Path, field: str) -> None:
     edit_config(folder, **{field: "from-afar", "providers": {field: "zoo-from-afar"}})
     with pytest.raises(MissingPluginError, match="pip install zoo-from-afar"):
         zoo.load(folder)
+
+
+def test_a_model_is_built_once_and_compared_before_its_weights_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zoo.build("gpt2-style@tiny", vocab_size=20).save_pretrained(tmp_path / "model")
+    built = []
+    plain = ZooForCausalLM.__init__
+    monkeypatch.setattr(ZooForCausalLM, "__init__", lambda self, config: (built.append(1), plain(self, config))[1])
+    zoo.load(tmp_path / "model")
+    assert len(built) == 1
+    config = json.loads((tmp_path / "model/config.json").read_text())
+    (tmp_path / "model/config.json").write_text(json.dumps({**config, "intermediate_size": 136}))
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            PreTrainedModel, "_load_pretrained_model", lambda *args, **kwargs: pytest.fail("weights are read")
+        )
+        with pytest.raises(CheckpointError, match="mlp"):
+            zoo.load(tmp_path / "model")

@@ -6,6 +6,7 @@ import dataclasses
 import re
 import warnings
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from zoo.base.errors import (
 from zoo.base.files import read_json
 from zoo.building.fingerprints import check_fingerprint, recorded_fingerprint
 from zoo.models import TASK_CLASSES, ZooConfig, ZooForCausalLM, ZooPreTrainedModel
-from zoo.models.checkpoint_files import check_described, saved_shapes
+from zoo.models.checkpoint_files import check_described, checked_before_reading, saved_shapes
 from zoo.models.configuration import MODEL_TYPE
 
 TYPE_CHECKING = False  # for jedi
@@ -91,18 +92,26 @@ def load(folder: Path, task: str | None = None, **kwargs: Any) -> ZooPreTrainedM
         ZooError: When the configuration is not valid.
     """
     config = saved_config(folder)
-    check_weights(folder, config)
+    shapes = saved_shapes(folder)
     saved_as = saved_class(folder, config)
     model_class = saved_as if task is None else class_of_task(task)
     recorded = recorded_fingerprint(folder)
     as_saved = model_class is saved_as and not kwargs
+    has_names = not hasattr(config, "quantization_config")  # whose weights have other names and shapes
+    if has_names and not config.share_layers and config.num_hidden_layers > len(shapes):  # they take long to build
+        raise CheckpointError(f"{folder} lacks weights: there are {len(shapes)} for {config.num_hidden_layers} layers")
+    if has_names and not as_saved:
+        check_weights(folder, config, shapes)
     kwargs = {"verify": True, **kwargs}
     if recorded and not as_saved:
         check_fingerprint(saved_as.from_pretrained(folder, verify=True).eval(), recorded, folder)
     sizes = changed_sizes(config, kwargs)
     options = {"ignore_mismatched_sizes": bool(sizes), **kwargs, "output_loading_info": True}
+    given = {"config": config} if as_saved else {}
+    checking = checked_before_reading(folder, shapes) if as_saved and has_names else nullcontext()
     try:
-        model, loaded = model_class.from_pretrained(folder, **options)
+        with checking as expected:
+            model, loaded = model_class.from_pretrained(folder, **given, **options)
     except TypeError as error:
         unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
         if unknown is None or unknown[1] not in kwargs:
@@ -116,6 +125,8 @@ def load(folder: Path, task: str | None = None, **kwargs: Any) -> ZooPreTrainedM
         raise CheckpointError(
             f"{folder} has weights of other sizes than {asked} asks for; what may be changed is {', '.join(SIZES)}"
         ) from error
+    if expected is not None and not expected.is_checked:  # by a transformers that loads in another way
+        check_described(model, shapes, folder)
     if recorded and as_saved:
         check_fingerprint(model.eval(), recorded, folder)
     new = sorted({*loaded["missing_keys"], *(name for name, *_ in loaded["mismatched_keys"])})
@@ -170,13 +181,8 @@ def saved_config(folder: Path) -> ZooConfig:
         raise CheckpointError(f"{folder / CONFIG_NAME}: {error}") from error
 
 
-def check_weights(folder: Path, config: ZooConfig) -> None:
-    """Require weights that are whole, and those that the configuration describes."""
-    shapes = saved_shapes(folder)
-    if hasattr(config, "quantization_config"):  # whose weights have other names and shapes
-        return
-    if not config.share_layers and config.num_hidden_layers > len(shapes):  # which would take long to build
-        raise CheckpointError(f"{folder} lacks weights: there are {len(shapes)} for {config.num_hidden_layers} layers")
+def check_weights(folder: Path, config: ZooConfig, shapes: dict[str, tuple[int, ...]]) -> None:
+    """Require the weights that the configuration describes."""
     with torch.device("meta"), init.no_init_weights():  # drawing numbers that nobody sees takes half of the time
         model = saved_class(folder, config)(config)
     model.tie_weights(recompute_mapping=False)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +65,44 @@ def saved_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
         except (SafetensorError, OSError) as error:
             raise CheckpointError(f"{file} is truncated or damaged: {error}") from error
     return shapes
+
+
+@dataclass
+class Expected:
+    """Weights that a checkpoint has, which the model of a `from_pretrained` must be described by.
+
+    Attributes:
+        folder: The checkpoint's folder.
+        shapes: Its weights.
+        is_checked: Whether a model was compared with them.
+    """
+
+    folder: Path
+    shapes: dict[str, tuple[int, ...]]
+    is_checked: bool = False
+
+
+EXPECTED: ContextVar[Expected | None] = ContextVar("EXPECTED", default=None)
+
+
+@contextmanager
+def checked_before_reading(folder: Path, shapes: dict[str, tuple[int, ...]]) -> Iterator[Expected]:
+    """Let `from_pretrained` compare the model that it has built, before it reads weights, by `check_described`."""
+    expected = Expected(folder, shapes)
+    token = EXPECTED.set(expected)
+    try:
+        yield expected
+    finally:
+        EXPECTED.reset(token)
+
+
+def check_expected(model: PreTrainedModel) -> None:
+    """Compare a model that has no weights yet with those of its checkpoint, where that was asked for."""
+    expected = EXPECTED.get()
+    if expected is not None:
+        model.tie_weights(recompute_mapping=False)
+        check_described(model, expected.shapes, expected.folder)
+        expected.is_checked = True
 
 
 def check_described(model: PreTrainedModel, shapes: dict[str, tuple[int, ...]], folder: Path) -> None:

@@ -127,8 +127,9 @@ class ZooConfig(Fields, PreTrainedConfig):
         """Make a configuration of what was saved. Arguments win over it, and are checked as it is."""
         if depth_of(config_dict) > DEEPEST:
             raise ConfigError(f"it is nested more than {DEEPEST} levels deep, so it is no configuration")
+        settings = {*(field.name for field in dataclasses.fields(cls)), *WITHOUT_FIELD, *cls.attribute_map}
         for name, value in config_dict.items():
-            if (name in FOREIGN and value is not None) or cls.is_its_own(name):
+            if (name in FOREIGN and value is not None) or (name not in settings and cls.is_its_own(name)):
                 raise ConfigError(f"{name}={value!r} was found in a saved configuration, which cannot have that")
         named = config_dict.get("auto_map") or {}
         if not (isinstance(named, dict) and all(isinstance(value, (str, list)) for value in named.values())):
@@ -140,9 +141,8 @@ class ZooConfig(Fields, PreTrainedConfig):
 
     @classmethod
     def is_its_own(cls, name: str) -> bool:
-        """Whether a name is a method, a property or a private part of the class, and no setting."""
-        settings = {*(field.name for field in fields(cls)), *WITHOUT_FIELD, *cls.attribute_map}
-        return name not in settings and (name.startswith("_") or hasattr(cls, name))
+        """Whether a name that is no setting is a method, a property or a private part of the class."""
+        return name.startswith("_") or hasattr(cls, name)
 
     def to_diff_dict(self) -> dict[str, Any]:
         """The dictionary that `save_pretrained` writes.

@@ -20,7 +20,7 @@ from zoo.base.manifest import MANIFEST_FILE, recorded, verified
 from zoo.fast.experts import has_values
 
 from .capabilities import AttentionBackends
-from .checkpoint_files import read_errors, refuse_other_sizes, weight_files
+from .checkpoint_files import check_expected, read_errors, refuse_other_sizes, weight_files
 from .configuration import ZooConfig
 from .embedding import ValueEmbedding
 from .parallel import fully_sharded_plan, pipeline_parallel_plan, tensor_parallel_plan
@@ -95,6 +95,12 @@ class ZooPreTrainedModel(AttentionBackends):
                 if verify is not False:
                     stack.enter_context(verified(folder, strict=bool(verify)))
             return super().from_pretrained(*args, use_safetensors=True, **kwargs)
+
+    @staticmethod
+    def _load_pretrained_model(model: PreTrainedModel, *args: Any, **kwargs: Any) -> Any:
+        """Compare the model with the weights of its checkpoint before they are read. Arguments as in the base class."""
+        check_expected(model)
+        return PreTrainedModel._load_pretrained_model(model, *args, **kwargs)
 
     @staticmethod
     def _finalize_model_loading(model: PreTrainedModel, load_config: Any, loading_info: Any) -> Any:
