@@ -127,7 +127,7 @@ class ZooConfig(Fields, PreTrainedConfig):
         """Make a configuration of what was saved. Arguments win over it, and are checked as it is."""
         if depth_of(config_dict) > DEEPEST:
             raise ConfigError(f"it is nested more than {DEEPEST} levels deep, so it is no configuration")
-        settings = {*(field.name for field in dataclasses.fields(cls)), *WITHOUT_FIELD, *cls.attribute_map}
+        settings = {*(field.name for field in fields(cls)), *WITHOUT_FIELD, *cls.attribute_map}
         for name, value in config_dict.items():
             if (name in FOREIGN and value is not None) or (name not in settings and cls.is_its_own(name)):
                 raise ConfigError(f"{name}={value!r} was found in a saved configuration, which cannot have that")
