@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from zoo.comparison import compare
     from zoo.converters import convert, export
     from zoo.analysis.diff import diff
+    from zoo.analysis.eject import eject
     from zoo.building.dispatch import build, load
     from zoo.training.evaluate import evaluate
     from zoo.training.generation import accelerate, generate
@@ -86,6 +87,7 @@ _HOMES = {
     "convert": "zoo.converters",
     "describe": "zoo.registry",
     "diff": "zoo.analysis.diff",
+    "eject": "zoo.analysis.eject",
     "evaluate": "zoo.training.evaluate",
     "export": "zoo.converters",
     "generate": "zoo.training.generation",
@@ -115,6 +117,7 @@ __all__ = [
     "convert",
     "describe",
     "diff",
+    "eject",
     "evaluate",
     "export",
     "generate",

@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from rich.syntax import Syntax
+from rich.text import Text
 
-from .output import heading, indented, table, value_text, write, write_json, write_picture
+from .output import heading, indented, is_read, table, value_text, write, write_json, write_picture
 from .parameters import VariantName, json_option, svg_option, task_option
 
 if TYPE_CHECKING:
@@ -26,14 +28,20 @@ HEADINGS = {
 @click.argument("b", type=VariantName(), metavar="B")
 @task_option("What both are for; by default the first task of A that B can do, too.")
 @svg_option("Draw both side by side into this SVG file, with what differs marked, instead of printing it.")
+@click.option("--code", "wants_code", is_flag=True, help="Compare them line by line, as the files of zoo eject.")
 @json_option
-def diff(a: str, b: str, task: str | None, svg: Path | None, as_json: bool) -> None:
+def diff(a: str, b: str, task: str | None, svg: Path | None, wants_code: bool, as_json: bool) -> None:
     """Show in what two variants differ, and nothing else.
 
     A and B may carry settings: `zoo diff vanilla vanilla+faithful`, `zoo diff pre-norm pre-norm:position=rotary`.
     """
     import dataclasses
 
+    if wants_code:
+        if svg is not None:
+            raise click.UsageError("give --code or --svg, not both.")
+        show_code_difference(a, b, task, as_json=as_json)
+        return
     from zoo.analysis.diff import diff as find_differences
 
     if svg is not None:
@@ -53,6 +61,21 @@ def diff(a: str, b: str, task: str | None, svg: Path | None, as_json: bool) -> N
         rows = [(found.axis, *values(found)) for found in differences if found.kind == kind]
         if rows:
             write(heading(title), indented(table(("", a, b), rows)))
+
+
+def show_code_difference(a: str, b: str, task: str | None, *, as_json: bool) -> None:
+    """Write the difference of two variants as code."""
+    import dataclasses
+
+    from zoo.analysis.eject import code_difference
+
+    difference = code_difference(a, b, task)
+    if as_json:
+        write_json(dataclasses.asdict(difference))
+    elif not difference.text:
+        click.echo(f"{a} and {b} do not differ.")
+    else:
+        write(Syntax(difference.text, "diff", background_color="default") if is_read() else Text(difference.text))
 
 
 def values(difference: Difference) -> tuple[str, str]:

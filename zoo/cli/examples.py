@@ -12,6 +12,7 @@ EXAMPLES = {
     "weights make": ("zoo weights make vanilla.en-pt", "zoo weights make vanilla.language -o out"),
     "weights verify": ("zoo weights verify --quick", "zoo weights verify vanilla.en-pt"),
     "diff": ("zoo diff vanilla vanilla+faithful", "zoo diff pre-norm post-norm --svg difference.svg"),
+    "eject": ("zoo eject llama-style -o model.py", "zoo eject vanilla.en-pt -o model.py"),
     "params": ("zoo params llama-style@base", "zoo params vanilla:hidden_size=128 --every-layer"),
     "summary": ("zoo summary llama-style@base", "zoo summary vanilla --batch-size 2 --seq-len 16"),
     "attention": (

@@ -1,0 +1,133 @@
+"""Removal of what folding leaves without use: variables, attributes, counters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import libcst as cst
+from libcst import matchers as m
+
+from .folding import code
+from .program import Substitution, names
+
+SHORT, LONGEST = 45, 90
+"""Columns of a return into which a variable is put, before and after."""
+
+
+def cleaned(definitions: dict[str, cst.CSTNode], model: str) -> dict[str, cst.CSTNode]:
+    """Definitions without assignments that nothing reads.
+
+    Args:
+        model: Name of the class that functions know as `model`.
+    """
+    owners = {name: names(node).owners for name, node in definitions.items()}
+    outside = {attribute for found in owners.values() for owner, attribute in found if owner not in ("self", "model")}
+    of_model = {attribute for found in owners.values() for owner, attribute in found if owner == "model"}
+    done: dict[str, cst.CSTNode] = {}
+    for name, node in definitions.items():
+        read = outside | {attribute for owner, attribute in owners[name] if owner == "self"}
+        read |= of_model if name == model else set()
+        done[name] = node.visit(Cleaner(read)) if isinstance(node, (cst.ClassDef, cst.FunctionDef)) else node  # type: ignore[assignment]
+    return done
+
+
+class Cleaner(cst.CSTTransformer):
+    """Remove what is not read.
+
+    Args:
+        read: Attributes that are read anywhere.
+    """
+
+    def __init__(self, read: set[str]) -> None:
+        super().__init__()
+        self.read = read
+
+    def leave_FunctionDef(self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef) -> cst.FunctionDef:
+        found = names(updated_node.body)
+        aliases = {
+            name: assign.value
+            for name, assign in assigned(updated_node.body).items()
+            if found.written.count(name) == 1 and is_alias(assign.value, updated_node, found.written)
+        }
+        unread = {name for name in found.written if name not in found.read} | aliases.keys()
+        body = updated_node.body.visit(Unread(unread, self.read))
+        assert isinstance(body, cst.BaseSuite)
+        body = body.visit(Substitution(dict(aliases)))
+        assert isinstance(body, cst.IndentedBlock)
+        return updated_node.with_changes(body=body.with_changes(body=joined(body.body)))
+
+
+class Unread(cst.CSTTransformer):
+    """Remove assignments of variables and attributes that nothing reads."""
+
+    def __init__(self, variables: set[str], attributes: set[str]) -> None:
+        super().__init__()
+        self.variables, self.attributes = variables, attributes
+
+    def leave_SimpleStatementLine(
+        self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
+    ) -> cst.SimpleStatementLine | cst.RemovalSentinel:
+        assign = updated_node.body[0]
+        if isinstance(assign, cst.Assign) and len(assign.targets) == 1:
+            target: Any = assign.targets[0].target
+            if isinstance(target, cst.Name) and (target.value in self.variables or code(assign.value) == target.value):
+                return cst.RemoveFromParent()
+            if m.matches(target, m.Attribute(m.Name("self"))) and target.attr.value not in self.attributes:
+                return cst.RemoveFromParent()
+        return updated_node
+
+    def leave_CompFor(self, original_node: cst.CompFor, updated_node: cst.CompFor) -> cst.CompFor:
+        if isinstance(original_node.target, cst.Name) and original_node.target.value in self.variables:
+            return updated_node.with_changes(target=cst.Name("_"))
+        return updated_node
+
+    def leave_IndentedBlock(
+        self, original_node: cst.IndentedBlock, updated_node: cst.IndentedBlock
+    ) -> cst.IndentedBlock:
+        kept = [one for one in updated_node.body if not (isinstance(one, (cst.If, cst.For)) and not one.body.body)]
+        return updated_node.with_changes(body=kept)
+
+    def leave_For(self, original_node: cst.For, updated_node: cst.For) -> cst.For:
+        """Count no turns where nothing reads their number."""
+        counts = m.matches(updated_node, m.For(target=m.Tuple(), iter=m.Call(m.Name("enumerate"))))
+        if counts and code(updated_node.target.elements[0].value) in self.variables:  # type: ignore[attr-defined]
+            target = updated_node.target.elements[1].value  # type: ignore[attr-defined]
+            return updated_node.with_changes(target=target, iter=updated_node.iter.args[0].value)  # type: ignore[attr-defined]
+        return updated_node
+
+
+def joined(statements: Sequence[Any]) -> list[Any]:
+    """Statements in which a variable that the last one returns is put into the return."""
+    kept = list(statements)
+    if len(kept) < 2 or not all(isinstance(one, cst.SimpleStatementLine) for one in kept[-2:]):
+        return kept
+    first, last = kept[-2:]
+    assign, returned = first.body[0], last.body[0]
+    if not isinstance(assign, cst.Assign) or not isinstance(returned, cst.Return) or last.leading_lines:
+        return kept
+    if len(code(last)) > SHORT:
+        return kept
+    name, value = code(assign.targets[0].target), assign.value
+    if not isinstance(assign.targets[0].target, cst.Name) or names(last).read.count(name) != 1:
+        return kept
+    if code(last) != f"return {name}" and f"({name})" not in code(last):
+        value = value.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
+    if isinstance(value, cst.Call):
+        value = assign.value
+    statement = last.visit(Substitution({name: value})).with_changes(leading_lines=first.leading_lines)
+    return kept if len(code(statement)) > LONGEST else [*kept[:-2], statement]
+
+
+def assigned(body: cst.BaseSuite) -> dict[str, cst.Assign]:
+    """Assignments to one variable, by its name."""
+    return {
+        code(one.targets[0].target): one for one in names(body).assigns if isinstance(one.targets[0].target, cst.Name)
+    }
+
+
+def is_alias(value: cst.BaseExpression, function: cst.FunctionDef, written: list[str]) -> bool:
+    """Whether an expression is another name of a parameter or of a module."""
+    if isinstance(value, cst.Name):
+        return any(value.value == param.name.value for param in function.params.params) and value.value not in written
+    return m.matches(value, m.Attribute(m.Name("self") | m.Name("config")))

@@ -1,0 +1,185 @@
+"""`zoo.eject`: any model as one readable file that computes the same; and the differences of two such files."""
+
+from __future__ import annotations
+
+import difflib
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from zoo.base.errors import ConfigError, InputError, OutputExistsError
+from zoo.base.files import write_file
+from zoo.base.printed import Note, Part, Printed, Source, Title
+from zoo.building.builder import config as configure
+from zoo.building.dispatch import build, load
+from zoo.building.fingerprints import fingerprint
+from zoo.models import TASK_CLASSES, ZooPreTrainedModel
+from zoo.registry import describe, is_weights_name
+
+from ..diff import tasks_of
+from .proof import prove
+from .settings import decoder_changes, plain_config, refuse_unwritten
+from .writing import file_of
+
+if TYPE_CHECKING:
+    from zoo.building.literals import TaskName, VariantName, WeightsName
+
+SIZES = (
+    "vocab_size",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "intermediate_size",
+    "max_position_embeddings",
+)
+"""Settings that are not what two variants differ in."""
+
+__all__ = ["CodeDifference", "Ejected", "code_difference", "eject"]
+
+
+@dataclass(frozen=True)
+class Ejected(Printed):
+    """A model as one file.
+
+    Attributes:
+        name: The model, as it was given.
+        task: What it is for.
+        text: The file.
+        differences: The largest differences of outputs from the model's, by dtype, in parts of the largest output.
+        file: Where it was written, None if nowhere.
+    """
+
+    name: str
+    task: str
+    text: str
+    differences: dict[str, float]
+    file: Path | None = None
+
+    def shown(self) -> Iterator[Part]:
+        """The file."""
+        yield Source(self.text)
+
+
+@dataclass(frozen=True)
+class CodeDifference(Printed):
+    """The difference of two ejected files.
+
+    Attributes:
+        names: Both models.
+        text: A unified diff.
+        changed: Lines that are changed, added or removed.
+    """
+
+    names: tuple[str, str]
+    text: str
+    changed: int
+
+    def shown(self) -> Iterator[Part]:
+        """The diff, under its size."""
+        yield Title(" and ".join(self.names), "as one file each")
+        yield Note(f"{self.changed} lines are changed, added or removed.")
+        yield Source(self.text)
+
+
+def eject(
+    model: VariantName | WeightsName | str | Path | ZooPreTrainedModel,
+    output: str | Path | None = None,
+    *,
+    task: TaskName | str | None = None,
+    force: bool = False,
+) -> Ejected:
+    """Write a model as one file of PyTorch that reads from top to bottom and imports neither the zoo nor transformers.
+
+    The file holds what the model's configuration uses and nothing else: its sizes, its modules, the task's loss,
+    generation with a cache, `load(folder)` for the weights that the zoo saves, initial values, and a training loop
+    (`python model.py --train text.txt`). It is run in another process without the zoo and compared with the model
+    before it is written: outputs in float32 and float64, gradients of a training step, greedy tokens.
+
+    Args:
+        model: A variant's name, possibly with settings; that of weights; a folder or repository; or a model.
+        output: The file to write, None for none.
+        task: What the model is for, by default the variant's first task, or the saved head's.
+        force: Whether to replace a file.
+
+    Returns:
+        The text, and how exact it is.
+
+    Raises:
+        UnsupportedOperationError: If a part has no plain form, or something differs, with its name.
+        OutputExistsError: If the file exists.
+    """
+    place = None if output is None else Path(output)
+    if place is not None and place.exists() and not force:
+        raise OutputExistsError(f"{str(place)!r} exists; give another file, or force=True (--force) to replace it")
+    built, is_new = (model, False) if isinstance(model, ZooPreTrainedModel) else opened(model, task)
+    name = type(built).__name__ if isinstance(model, ZooPreTrainedModel) else str(model)
+    of_task = task_of(built)
+    text = text_of(built.config, of_task, name)
+    with tempfile.TemporaryDirectory() as folder:
+        trial = Path(folder, "model.py")
+        trial.write_text(text, encoding="utf-8")
+        differences = prove(trial, built, of_task, is_new=is_new)
+    text += ending(built, differences)
+    if place is not None:
+        write_file(place, text)
+    return Ejected(name, of_task, text, differences, place)
+
+
+def code_difference(a: VariantName | str, b: VariantName | str, task: TaskName | str | None = None) -> CodeDifference:
+    """Compare two variants as the files that [`zoo.eject`][] writes, the second with the sizes of the first.
+
+    Args:
+        a: A variant's name, possibly with settings.
+        b: Another one's; its own sizes are kept where it carries settings.
+        task: What both are for; by default the first task of A that B has, too.
+
+    Returns:
+        A unified diff.
+    """
+    tasks = tasks_of(a, b, task)
+    config = configure(a, tasks[0])
+    sizes = {} if ":" in b or "@" in b else {name: getattr(config, name) for name in SIZES}
+    try:
+        other = configure(b, tasks[1], **sizes)
+    except ConfigError:  # parts of it need other sizes
+        other = configure(b, tasks[1])
+    before, after = text_of(config, tasks[0], a).splitlines(), text_of(other, tasks[1], b).splitlines()
+    diff = "\n".join(difflib.unified_diff(before, after, a, b, lineterm=""))
+    matcher = difflib.SequenceMatcher(None, before, after)
+    places = [codes[1:] for codes in matcher.get_opcodes() if codes[0] != "equal"]
+    return CodeDifference((a, b), diff, sum(max(end - start, to - begin) for start, end, begin, to in places))
+
+
+def opened(model: str | Path, task: str | None) -> tuple[Any, bool]:
+    """A model by its name or place, and whether its weights are new ones."""
+    if Path(model).is_dir() or (isinstance(model, str) and "/" in model and ":" not in model):
+        return load(model, task), False
+    named = is_weights_name(str(model)) or str(model).startswith("hf-hub:")
+    return build(str(model), task, seed=None if named else 0), not named
+
+
+def task_of(model: ZooPreTrainedModel) -> str:
+    """The task that a model's class is for."""
+    for task, (_, model_class) in TASK_CLASSES.items():
+        if type(model) is model_class:
+            return str(task)
+    return "feature-extraction"
+
+
+def text_of(config: Any, task: str, name: str) -> str:
+    """The file of a model without the lines at its end."""
+    if config.stack == "encoder-decoder" and task not in ("seq2seq-lm", "feature-extraction"):
+        raise InputError(f"an encoder-decoder was given for {task}; eject it for seq2seq-lm or feature-extraction")
+    refuse_unwritten(config)
+    card = describe(config.variant)
+    summary = f"{name}: {card.summary}\n\nFrom {card.source}.\n"
+    return file_of(plain_config(config, task), summary, decoder_changes(config))
+
+
+def ending(model: ZooPreTrainedModel, differences: dict[str, float]) -> str:
+    """The lines that end a file: how exact it is."""
+    exact = ", ".join(f"{value:.0e} in {dtype}" for dtype, value in differences.items())
+    logits = ", ".join(f"{value:.4f}" for value in fingerprint(model.float().eval())[:4])
+    return f"\n# Proved when written: outputs differ from the zoo's by at most {exact}.\n# Fingerprint: {logits}, ...\n"

@@ -1,0 +1,175 @@
+"""Proof that an ejected file computes what its model does: outputs, gradients of a training step, greedy tokens."""
+
+from __future__ import annotations
+
+import copy
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from zoo.base.errors import UnsupportedOperationError
+from zoo.models import ZooPreTrainedModel
+
+from . import running
+
+TOLERANCES = {torch.float32: 1e-6, torch.float64: 1e-12}
+"""How far outputs may be apart, in parts of the largest one, or of 1 if all are smaller."""
+
+GRADIENTS = 1e-5
+"""The same of gradients and the loss, which transformers computes in float32."""
+
+LENGTHS = (12, 9)
+"""Tokens of the two sequences, before padding."""
+
+
+def prove(file: Path, model: ZooPreTrainedModel, task: str, *, is_new: bool) -> dict[str, float]:
+    """Compare an ejected file, run in a process without the zoo, with its model.
+
+    Args:
+        task: Name of the task.
+        is_new: Whether the weights are no trained ones: then norms and biases are drawn as well.
+
+    Returns:
+        The largest differences of outputs, by dtype.
+
+    Raises:
+        UnsupportedOperationError: If anything differs, with its name.
+    """
+    model = without_dropout(model)
+    if is_new:
+        randomise(model)
+    inputs, labels, padded = inputs_of(model, task)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        model.save_pretrained(folder)
+        (folder / "inputs").mkdir()
+        writes = task in ("causal-lm", "seq2seq-lm")
+        given = {"ids": inputs["input_ids"]} | ({"attention_mask": inputs["attention_mask"]} if padded else {})
+        if "decoder_input_ids" in inputs:
+            given["decoder_ids"] = inputs["decoder_input_ids"]
+        save_file(given | ({} if labels is None else {"labels": labels}), folder / "inputs" / "inputs.safetensors")
+        (folder / "inputs" / "how.json").write_text(json.dumps({"writes": writes}), encoding="utf-8")
+        command = [sys.executable, "-I", running.__file__, str(file), str(folder)]
+        run = subprocess.run(command, capture_output=True, text=True, check=False)
+        if run.returncode:
+            raise UnsupportedOperationError(f"{file} does not run: {run.stderr.strip().splitlines()[-1]}")
+        found = load_file(folder / "inputs" / "found.safetensors")
+    return compared(found, expected(model, inputs, labels, writes), inputs["attention_mask"])
+
+
+def without_dropout(model: ZooPreTrainedModel) -> ZooPreTrainedModel:
+    """A copy of a model that drops nothing in training."""
+    config = copy.deepcopy(model.config)
+    for name in ("dropout", "attention_dropout", "activation_dropout", "classifier_dropout"):
+        setattr(config, name, 0.0)
+    other = type(model)(config)
+    other.load_state_dict(model.state_dict())
+    return other.eval()
+
+
+@torch.no_grad()
+def randomise(model: ZooPreTrainedModel) -> None:
+    """Move every parameter, so that none is zero or one."""
+    generator = torch.Generator().manual_seed(0)
+    for weight in model.parameters():
+        weight += torch.randn(weight.shape, generator=generator) * 0.05
+
+
+def inputs_of(model: ZooPreTrainedModel, task: str) -> tuple[dict[str, Tensor], Tensor | None, bool]:
+    """Inputs and labels, and whether the shorter sequence is padded."""
+    config, generator = model.config, torch.Generator().manual_seed(1)
+
+    def drawn(limit: int, *shape: int) -> Tensor:
+        return torch.randint(min(3, limit - 1), limit, shape, generator=generator)
+
+    ids, mask = drawn(config.vocab_size, 2, LENGTHS[0]), torch.ones(2, LENGTHS[0], dtype=torch.long)
+    padded = task != "causal-lm"
+    if padded:
+        mask[1, LENGTHS[1] :] = 0
+        ids[1, LENGTHS[1] :] = config.pad_token_id or 0
+    inputs = {"input_ids": ids, "attention_mask": mask}
+    if config.is_encoder_decoder:
+        inputs["decoder_input_ids"] = drawn(config.decoder_vocab_size, 2, LENGTHS[1])
+    labels: Tensor | None = drawn(config.vocab_size, 2, LENGTHS[0])
+    if task == "causal-lm":
+        labels = ids.clone()
+    elif task == "seq2seq-lm":
+        labels = drawn(config.decoder_vocab_size, 2, LENGTHS[1])
+    elif task == "sequence-classification":
+        labels = torch.tensor([0, config.num_labels - 1])
+    elif task == "token-classification":
+        labels = torch.randint(config.num_labels, (2, LENGTHS[0]), generator=generator)
+    elif task == "feature-extraction":
+        labels = None
+    return inputs, labels, padded
+
+
+def expected(
+    model: ZooPreTrainedModel, inputs: dict[str, Tensor], labels: Tensor | None, writes: bool
+) -> dict[str, Tensor]:
+    """What the zoo's model computes, under the names that the other process uses."""
+    found: dict[str, Tensor] = {}
+    for dtype in TOLERANCES:
+        model.to(dtype).eval()
+        with torch.no_grad():
+            output = model(**inputs, use_cache=False) if writes else model(**inputs)
+        found[f"outputs {dtype}"] = output["logits"] if "logits" in output else output["last_hidden_state"]
+    if labels is not None:
+        given = {name: tensor for name, tensor in inputs.items() if name != "decoder_input_ids"}
+        loss = model.train()(**given, labels=labels)["loss"]
+        loss.backward()
+        found["loss"] = loss.detach()
+        found |= running.gradients(model)
+    if writes:
+        never_ends: Any = {"eos_token_id": None, "max_new_tokens": running.TOKENS, "do_sample": False}
+        model.generation_config.eos_token_id = None
+        if "decoder_input_ids" in inputs:
+            never_ends["attention_mask"] = inputs["attention_mask"]
+        found["tokens"] = model.eval().generate(inputs["input_ids"], **never_ends)
+    return found
+
+
+def compared(found: dict[str, Tensor], wanted: dict[str, Tensor], mask: Tensor) -> dict[str, float]:
+    """The largest differences of outputs, by dtype.
+
+    Args:
+        mask: 1 for real tokens; what is computed for padding does not count.
+    """
+    differences, rounding = {}, 0.0
+    for name, value in wanted.items():
+        other = found.get(name)
+        if other is None or other.shape != value.shape:
+            raise differs(name, None if other is None else tuple(other.shape), tuple(value.shape))
+        if name == "tokens":
+            if not torch.equal(other, value):
+                raise differs("greedy tokens with the cache", other.tolist(), value.tolist())
+            continue
+        if name.startswith("outputs") and value.ndim == 3 and value.shape[1] == mask.shape[1]:
+            other, value = other * mask[..., None], value * mask[..., None]
+        scale = max(1.0, value.abs().max().item()) if name.startswith("outputs") else value.abs().max().item() + 1e-3
+        difference = (other.double() - value.double()).abs().max().item() / scale
+        if name == f"outputs {torch.float32}":
+            # Rounding may grow in the layers: then the file is to be as near to float64 as the model is.
+            rounding = (value.double() - wanted[f"outputs {torch.float64}"]).abs().max().item() / scale
+        dtype = next((one for one in TOLERANCES if name == f"outputs {one}"), None)
+        tolerance = GRADIENTS if dtype is None else TOLERANCES[dtype]
+        if not difference <= (max(tolerance, 3 * rounding) if dtype is torch.float32 else tolerance):
+            raise differs(name, other.flatten()[:3].tolist(), value.flatten()[:3].tolist())
+        if dtype is not None:
+            differences[str(dtype).removeprefix("torch.")] = difference
+    return differences
+
+
+def differs(name: str, found: Any, wanted: Any) -> UnsupportedOperationError:
+    """The error of a file that computes something else."""
+    return UnsupportedOperationError(
+        f"nothing was written: {name} of the file would be {found}, where the model has {wanted}; its plain form is "
+        "wrong"
+    )

@@ -1,0 +1,403 @@
+"""The plain code of one model: what its settings leave of the plain code of all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import libcst as cst
+from libcst import matchers as m
+
+from zoo.base.errors import UnsupportedOperationError
+
+from .cleaning import cleaned
+from .folding import PRESENT, UNKNOWN, Folder, code, evaluate, is_literal
+from .program import Substitution, functions, methods, names, read_plain
+
+Key = tuple[str, str]
+"""A function: the name of its class, or its own; and its own."""
+
+
+class Program:
+    """Definitions, and what is known of parameters and attributes in them.
+
+    Args:
+        config: Settings.
+        entry: The class of the model, and the functions after it.
+        given: Known values of parameters of the model's forward.
+    """
+
+    def __init__(self, config: SimpleNamespace, entry: list[str], given: Mapping[str, Any]) -> None:
+        self.config, self.entry, self.given = config, entry, given
+        self.definitions = dict(read_plain())
+        self.params: dict[tuple[str, str, str], Any] = {}
+        self.always: set[tuple[str, str, str]] = set()
+
+    def specialised(self) -> dict[str, cst.CSTNode]:
+        """Fold until nothing changes; definitions in the order of use."""
+        before = ""
+        while before != (now := "".join(code(node) for node in self.definitions.values())):
+            before = now
+            self.definitions = {name: self.definitions[name] for name in self.in_order()}
+            self.propagate()
+            self.rewrite(self.fold)
+            self.rewrite(self.inline)
+            self.definitions = {name: with_methods_inlined(node) for name, node in self.definitions.items()}
+            self.remove_parameters()
+            self.definitions = cleaned(self.definitions, self.entry[0])
+        self.refuse_missing()
+        return self.definitions
+
+    def in_order(self) -> list[str]:
+        """Names of definitions, each after those that it uses, as a forward comes to them."""
+        done: dict[str, None] = {}
+
+        def visit(name: str, above: tuple[str, ...] = ()) -> None:
+            if name in done or name in above:
+                return
+            found = names(self.definitions[name])
+            for other in found.read:
+                if other in self.definitions and other != name:
+                    visit(other, (*above, name))
+            done[name] = None
+
+        for name in self.entry:
+            visit(name)
+        return list(done)
+
+    def rewrite(self, change: Any) -> None:
+        """Change every function of every definition."""
+        changed: dict[str, cst.CSTNode] = {}
+        for name, node in self.definitions.items():
+            if isinstance(node, cst.FunctionDef):
+                changed[name] = change((name, name), node)
+            elif isinstance(node, cst.ClassDef):
+                body = [
+                    change((name, one.name.value), one) if isinstance(one, cst.FunctionDef) else one
+                    for one in node.body.body
+                ]
+                changed[name] = node.with_changes(body=node.body.with_changes(body=body))
+            else:
+                changed[name] = node
+        self.definitions = changed
+
+    def values(self, key: Key, node: cst.FunctionDef) -> dict[str, Any]:
+        """What is known by name inside a function."""
+        view = SimpleNamespace(config=self.config, **self.attributes(key[0]))
+        known: dict[str, Any] = {"config": self.config, "self": view, "model": SimpleNamespace(config=self.config)}
+        written = names(node.body).written
+        for name in parameters(node):
+            if name not in known and name not in written:
+                known[name] = self.params.get((*key, name), UNKNOWN)
+        for assign in names(node.body).assigns:
+            name = code(assign.targets[0].target)
+            if (
+                isinstance(assign.targets[0].target, cst.Name)
+                and written.count(name) == 1
+                and name not in parameters(node)
+            ):
+                known[name] = simple(evaluate(assign.value, known))
+        return known
+
+    def attributes(self, owner: str) -> dict[str, Any]:
+        """Attributes of a class that are words, switches or None."""
+        init = methods(self.definitions[owner]).get("__init__")
+        if init is None or isinstance(self.definitions[owner], cst.FunctionDef):
+            return {}
+        known = {"config": self.config}
+        known |= {name: self.params.get((owner, "__init__", name), UNKNOWN) for name in parameters(init)}
+        known["config"] = self.config
+        found = {}
+        for assign in names(init).assigns:
+            target = assign.targets[0].target
+            if not isinstance(target, cst.Attribute) or code(target.value) != "self":
+                continue
+            value = evaluate(assign.value, known)
+            if is_literal(value):
+                found[target.attr.value] = value
+        return found
+
+    def fold(self, key: Key, node: cst.FunctionDef) -> cst.FunctionDef:
+        """Decide the branches of one function."""
+        return node.with_changes(body=node.body.visit(Folder(self.values(key, node))))
+
+    def candidates(self, key: Key, node: cst.FunctionDef, function: cst.BaseExpression) -> list[Key]:
+        """The functions that a called expression may be."""
+        if isinstance(function, cst.Name):
+            name = function.value
+            if name == "self":
+                return [(key[0], "forward")]
+            if name in ("model", "Model"):
+                return [(self.entry[0], "forward" if name == "model" else "__init__")]
+            if name in self.definitions:
+                return [(name, name if isinstance(self.definitions[name], cst.FunctionDef) else "__init__")]
+            attributes = sorted(sources(node.body, name))
+            return [(one, "forward") for attribute in attributes for one in self.owned(key[0], attribute)]
+        if not isinstance(function, cst.Attribute):
+            return []
+        name = function.attr.value
+        if m.matches(function.value, m.Name("self")):
+            if name in methods(self.definitions[key[0]]):
+                return [(key[0], name)]
+            return [(one, "forward") for one in self.owned(key[0], name)]
+        if isinstance(function.value, cst.Attribute) and m.matches(function.value.value, m.Name("self")):
+            inside = self.owned(key[0], function.value.attr.value)
+            found = [(one, name) for one in inside if name in methods(self.definitions[one])]
+            for one in inside:
+                if name not in methods(self.definitions[one]):
+                    found += [(other, "forward") for other in self.owned(one, name)]
+            return found
+        return []
+
+    def owned(self, owner: str, attribute: str) -> list[str]:
+        """Plain classes of which an attribute of a class may be an instance."""
+        found: list[str] = []
+        for method in methods(self.definitions[owner]).values():
+            for assign in names(method).assigns:
+                if code(assign.targets[0].target) != f"self.{attribute}":
+                    continue
+                called = [code(call.func) for call in names(assign.value).calls]
+                found += [name for name in called if isinstance(self.definitions.get(name), cst.ClassDef)]
+        return list(dict.fromkeys(found))
+
+    def calls(self) -> Iterator[tuple[Key, cst.FunctionDef, cst.Call, list[Key]]]:
+        """Every call of a plain function: where it is, and what it may call."""
+        for owner, name, node in functions(self.definitions):
+            for call in names(node.body).calls:
+                found = self.candidates((owner, name), node, call.func)
+                found = [
+                    one for one in found if one[0] in self.definitions and one[1] in methods(self.definitions[one[0]])
+                ]
+                if found:
+                    yield (owner, name), node, call, found
+
+    def propagate(self) -> None:
+        """Find what parameters are at every call."""
+        seen: dict[tuple[str, str, str], list[Any]] = {}
+        omitted: set[tuple[str, str, str]] = set()
+        for key, node, call, found in self.calls():
+            known = self.values(key, node)
+            for one in found:
+                function = methods(self.definitions[one[0]])[one[1]]
+                given = bound(function, call)
+                for name, default in parameters(function).items():
+                    if name == "config":
+                        continue
+                    arg = given.get(name)
+                    if arg is None:
+                        omitted.add((*one, name))
+                    if arg is None and default is None:
+                        raise AssertionError(f"{code(call)} in {key} lacks {name} of {one}")
+                    value = evaluate(arg.value if arg is not None else default, known)  # type: ignore[arg-type]
+                    seen.setdefault((*one, name), []).append(simple(value))
+        forward = methods(self.definitions[self.entry[0]])["forward"]
+        for name, default in parameters(forward).items():
+            outside = self.given.get(name, PRESENT if default is None else UNKNOWN)
+            seen.setdefault((self.entry[0], "forward", name), []).append(outside)
+        self.params = {place: joined(values) for place, values in seen.items()}
+        self.always = seen.keys() - omitted
+
+    def inline(self, key: Key, node: cst.FunctionDef) -> cst.FunctionDef:
+        """Put the one expression that a function returns in the place of its calls."""
+        program, known = self, self.values(key, node)
+
+        class Inliner(cst.CSTTransformer):
+            def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
+                found = program.definitions.get(code(original_node.func))
+                if not isinstance(found, cst.FunctionDef) or found.name.value in program.entry:
+                    return updated_node
+                expression = program.returned(found, original_node, known)
+                if expression is None:
+                    return updated_node
+                given = {name: arg.value for name, arg in bound(found, updated_node).items()}
+                read = names(expression).read
+                if any(read.count(name) > 1 and names(given[name]).calls for name in given):
+                    return updated_node
+                changed = expression.visit(Substitution(given))
+                assert isinstance(changed, cst.BaseExpression)
+                return changed
+
+        return node.with_changes(body=node.body.visit(Inliner()))
+
+    def returned(self, found: cst.FunctionDef, call: cst.Call, known: Mapping[str, Any]) -> cst.BaseExpression | None:
+        """What a call returns, if its arguments leave one expression of the function."""
+        given = bound(found, call)
+        values: dict[str, Any] = {"config": self.config}
+        for name, default in parameters(found).items():
+            arg = given[name].value if name in given else default
+            if name != "config" and arg is not None:
+                values[name] = simple(evaluate(arg, known))
+        body = found.body.visit(Folder(values))
+        assert isinstance(body, cst.IndentedBlock)
+        statements: list[Any] = [one for one in body.body if not is_docstring(one)]
+        returns = m.extract(
+            statements[0], m.SimpleStatementLine(body=[m.Return(m.SaveMatchedNode(m.DoNotCare(), "value"))])
+        )
+        if returns is None or len(statements) != 1 or statements[0].leading_lines:
+            return None
+        value = returns["value"]
+        return value if isinstance(value, cst.BaseExpression) else None
+
+    def remove_parameters(self) -> None:
+        """Drop parameters that are constant or that nothing reads, and what is given for them."""
+        removable: set[tuple[str, str, str]] = set()
+        for owner, name, node in functions(self.definitions):
+            body = names(node.body)
+            for param in parameters(node):
+                known = (owner, name, param) in self.params or (param == "config" and owner not in self.entry)
+                if known and param not in body.read and param not in body.written:
+                    removable.add((owner, name, param))
+        places = list(self.calls())
+        while True:
+            held: set[tuple[str, str, str]] = set()
+            for _, _, call, found in places:
+                for arg in call.args:
+                    fed = {(*one, name) for one in found for name, given in self.given_by(one, call) if given is arg}
+                    if fed & removable and (fed - removable or len(fed) < len(found)):
+                        held |= fed & removable
+            if not held:
+                break
+            removable -= held
+        dropped = {
+            id(given)
+            for _, _, call, found in places
+            for one in found
+            for name, given in self.given_by(one, call)
+            if (*one, name) in removable
+        }
+
+        class Remover(cst.CSTTransformer):
+            def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.Call:
+                kept = [
+                    updated
+                    for arg, updated in zip(original_node.args, updated_node.args, strict=True)
+                    if id(arg) not in dropped
+                ]
+                if len(kept) == len(updated_node.args):
+                    return updated_node
+                if kept:
+                    kept[-1] = kept[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
+                return updated_node.with_changes(args=kept)
+
+        def change(key: Key, node: cst.FunctionDef) -> cst.FunctionDef:
+            node = node.with_changes(body=node.body.visit(Remover()))
+            params: list[cst.Param] = []
+            for one in node.params.params:
+                if (*key, one.name.value) not in removable:
+                    last = params[-1].default if params else None
+                    params.append(one if last is not None else self.required(key, one))
+            if params:
+                params[-1] = params[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
+            return node.with_changes(params=node.params.with_changes(params=params))
+
+        self.rewrite(change)
+
+    def required(self, key: Key, param: cst.Param) -> cst.Param:
+        """A parameter without its default where each call gives a value."""
+        place = (*key, param.name.value)
+        if place not in self.always or key[0] in self.entry or param.annotation is None:
+            return param
+        annotation = param.annotation
+        if self.params.get(place) is PRESENT and code(annotation.annotation).endswith(" | None"):
+            text = code(annotation.annotation).removesuffix(" | None")
+            annotation = annotation.with_changes(annotation=cst.parse_expression(text))
+        return param.with_changes(default=None, equal=cst.MaybeSentinel.DEFAULT, annotation=annotation)
+
+    def given_by(self, key: Key, call: cst.Call) -> list[tuple[str, cst.Arg]]:
+        """Arguments of a call by the names of a function's parameters."""
+        return list(bound(methods(self.definitions[key[0]])[key[1]], call).items())
+
+    def refuse_missing(self) -> None:
+        """Refuse settings of which the code that is left has no plain form."""
+        for node in self.definitions.values():
+            for one in m.findall(node, m.Raise(exc=m.Call(m.Name("NoPlainForm")))):
+                raise self.refusal(one)
+
+    def refusal(self, node: cst.CSTNode) -> UnsupportedOperationError:
+        """The error of a setting without a plain form."""
+        (text,) = m.findall(node, m.SimpleString())
+        assert isinstance(text, cst.SimpleString)
+        name = str(text.evaluated_value)
+        return no_plain_form(name, getattr(self.config, name, None))
+
+
+def no_plain_form(name: str, value: Any) -> UnsupportedOperationError:
+    """The error of a setting without a plain form."""
+    return UnsupportedOperationError(
+        f"{name}={value!r} has no plain form yet, of which a file could be written; `zoo show --code` prints the code "
+        "that the model runs"
+    )
+
+
+def parameters(node: cst.FunctionDef) -> dict[str, cst.BaseExpression | None]:
+    """Parameters and their defaults, without `self`."""
+    return {one.name.value: one.default for one in node.params.params if one.name.value != "self"}
+
+
+def bound(function: cst.FunctionDef, call: cst.Call) -> dict[str, cst.Arg]:
+    """Arguments of a call by the names of parameters."""
+    order = list(parameters(function))
+    given = dict(zip(order, (arg for arg in call.args if arg.keyword is None), strict=False))
+    return given | {arg.keyword.value: arg for arg in call.args if arg.keyword is not None}
+
+
+def sources(body: cst.CSTNode, name: str, above: tuple[str, ...] = ()) -> set[str]:
+    """Attributes that a variable of a function is taken from."""
+    found: set[str] = set()
+    given = [(one.targets[0].target, one.value) for one in names(body).assigns]
+    given += [(one.target, one.iter) for one in names(body).loops]
+    for target, value in given:
+        if name in names(target).read and name not in above:
+            inner = names(value)
+            found.update(inner.attributes)
+            for other in inner.read:
+                found |= sources(body, other, (*above, name))
+    return found
+
+
+def simple(value: Any) -> Any:
+    """A value that is written out, or whether it is there at all."""
+    return value if value is UNKNOWN or value is PRESENT or is_literal(value) else PRESENT
+
+
+def with_methods_inlined(node: cst.CSTNode) -> cst.CSTNode:
+    """A class with the statements of a method in the place of its only call, with arguments called as parameters."""
+    if not isinstance(node, cst.ClassDef):
+        return node
+    for name, method in methods(node).items():
+        called = [call for call in names(node).calls if code(call.func) == f"self.{name}"]
+        statements = [one for one in method.body.body if not is_docstring(one)]
+        last: Any = statements[-1].body[0] if isinstance(statements[-1], cst.SimpleStatementLine) else None
+        once = len(called) == 1 and isinstance(last, cst.Return) and name != "forward"
+        if not once or [code(arg.value) for arg in called[0].args] != list(parameters(method)):
+            continue
+
+        class Splicer(cst.CSTTransformer):
+            def leave_SimpleStatementLine(
+                self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
+            ) -> Any:
+                assign = updated_node.body[0]
+                if isinstance(assign, cst.Assign) and code(assign.value).startswith(f"self.{name}("):  # noqa: B023
+                    result = cst.SimpleStatementLine([assign.with_changes(value=last.value)])  # noqa: B023
+                    return cst.FlattenSentinel([*statements[:-1], result])  # noqa: B023
+                return updated_node
+
+        body = [one for one in node.body.body if one is not method]
+        changed = node.with_changes(body=node.body.with_changes(body=body)).visit(Splicer())
+        assert isinstance(changed, cst.ClassDef)
+        return changed
+    return node
+
+
+def joined(values: list[Any]) -> Any:
+    """What is known of a parameter that has one of several values."""
+    first = values[0]
+    if all(value is first or (type(value) is type(first) and value == first) for value in values):
+        return first
+    return UNKNOWN if any(value is UNKNOWN or value is None for value in values) else PRESENT
+
+
+def is_docstring(node: cst.CSTNode) -> bool:
+    """Whether a statement is a string."""
+    return m.matches(node, m.SimpleStatementLine(body=[m.Expr(m.SimpleString())]))

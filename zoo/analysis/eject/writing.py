@@ -1,0 +1,147 @@
+"""One file out of the plain code of a model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import libcst as cst
+from libcst import matchers as m
+
+from ..plain.config import Config
+from .folding import code
+from .program import names
+from .specialising import Program
+
+MODELS = {
+    "causal-lm": "CausalLM",
+    "seq2seq-lm": "Seq2SeqLM",
+    "masked-lm": "MaskedLM",
+    "sequence-classification": "SequenceClassifier",
+    "token-classification": "TokenClassifier",
+}
+"""The plain class of each task."""
+
+IMPORTS = {
+    "argparse": "import argparse",
+    "math": "import math",
+    "Callable": "from collections.abc import Callable",
+    "dataclass": "from dataclasses import dataclass",
+    "replace": "from dataclasses import dataclass, replace",
+    "Path": "from pathlib import Path",
+    "torch": "import torch",
+    "load_file": "from safetensors.torch import load_file, save_file",
+    "Tensor": "from torch import Tensor, nn",
+    "F": "from torch.nn import functional as F",
+}
+"""What a file may import, by the name that needs it, in order."""
+
+WIDTH = 120
+"""Columns of a line."""
+
+STANDARD = ("import argparse", "import math", "from collections", "from dataclasses", "from pathlib")
+
+
+def file_of(config: Config, summary: str, decoder: dict[str, Any]) -> str:
+    """Write the file of a model.
+
+    Args:
+        config: Its settings.
+        summary: The docstring.
+        decoder: Settings that are others in the decoder of an encoder-decoder.
+    """
+    model = MODELS.get(config.task, {"decoder": "Decoder", "encoder": "Encoder"}.get(config.stack, "EncoderDecoder"))
+    scripts = ["load", "train", "main"] if config.task in MODELS else ["load"]
+    given: dict[str, Any] = {"attention_mask": None} if config.task == "causal-lm" else {}
+    if config.task not in MODELS:
+        given = {"cache": None, "start": 0, "memory": None, "memory_mask": None}
+    program = Program(config, [model, *scripts], given)
+    definitions = program.specialised()
+    body = "\n\n\n".join(
+        text_of(node) for node in definitions.values() if isinstance(node, (cst.ClassDef, cst.FunctionDef))
+    )
+    types = [code(node) for node in definitions.values() if not isinstance(node, (cst.ClassDef, cst.FunctionDef))]
+    changes = "".join(f", {name}={value!r}" for name, value in decoder.items())
+    body = body.replace("config.of_decoder()", f"replace(config{changes})" if decoder else "config")
+    body = body.replace("Model", model)
+    if "FeedForward" not in definitions:
+        body = body.replace("GatedFeedForward", "FeedForward")  # one name for the one network of a file
+    main = '\n\n\nif __name__ == "__main__":\n    main()\n' if "main" in scripts else "\n"
+    fields = settings(body, config)
+    text = "\n".join([*types, "", "", ""]) if types else ""
+    whole = f"{fields}\n\n\n{text}{body}{main}"
+    return f'"""{summary}"""\n\n{imports(whole)}\n\n\n{whole}'
+
+
+def text_of(node: cst.CSTNode) -> str:
+    """Source of a definition, without empty lines around it."""
+    return code(node.visit(Signatures())).strip("\n")  # type: ignore[arg-type]
+
+
+class Signatures(cst.CSTTransformer):
+    """Write parameters as the formatter does: on one line, or else on one of their own, or else on one each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.depth = 0
+
+    def visit_ClassDef(self, node: cst.ClassDef) -> None:
+        self.depth += 4
+
+    def leave_FunctionDef(self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef) -> cst.FunctionDef:
+        params = [
+            one.with_changes(
+                comma=cst.Comma(whitespace_after=cst.SimpleWhitespace(" ")),
+                whitespace_after_param=cst.SimpleWhitespace(""),
+            )
+            for one in updated_node.params.params
+        ]
+        if params:
+            params[-1] = params[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
+        plain = updated_node.with_changes(
+            params=updated_node.params.with_changes(params=params), whitespace_before_params=cst.SimpleWhitespace("")
+        )
+        bare = plain.with_changes(body=cst.SimpleStatementSuite([cst.Pass()]), decorators=[], leading_lines=[])
+        if self.depth + len(code(bare).removesuffix(" pass")) <= WIDTH:
+            return plain
+        inner = cst.ParenthesizedWhitespace(indent=True, last_line=cst.SimpleWhitespace("    "))
+        outer = cst.ParenthesizedWhitespace(indent=True)
+        if self.depth + 4 + len(code(plain.params)) > WIDTH:
+            params = [one.with_changes(comma=cst.Comma(whitespace_after=inner)) for one in params]
+            params[-1] = params[-1].with_changes(comma=cst.Comma(whitespace_after=outer))
+        else:
+            params[-1] = params[-1].with_changes(whitespace_after_param=outer)
+        return plain.with_changes(params=plain.params.with_changes(params=params), whitespace_before_params=inner)
+
+
+def settings(body: str, config: Config) -> str:
+    """The dataclass of the settings that are read."""
+    read: dict[str, None] = {}
+    for node in m.findall(cst.parse_module(body), m.Attribute()):
+        assert isinstance(node, cst.Attribute)
+        if code(node.value) in ("config", "self.config", "model.config"):
+            read[node.attr.value] = None
+    order = [name for name in vars(config) if name in read]
+    lines = [f"    {name}: {annotation(getattr(config, name))} = {written(getattr(config, name))}" for name in order]
+    return "@dataclass\nclass Config:\n" + "\n".join(lines)
+
+
+def annotation(value: Any) -> str:
+    """The type of a setting."""
+    return f"tuple[{type(value[0]).__name__}, ...]" if isinstance(value, (list, tuple)) else type(value).__name__
+
+
+def written(value: Any) -> str:
+    """A setting as it is written in code."""
+    if isinstance(value, (list, tuple)):
+        return f"({', '.join(written(one) for one in value)},)"
+    return f'"{value}"' if isinstance(value, str) else repr(value)
+
+
+def imports(body: str) -> str:
+    """The imports that a file needs."""
+    read = set(names(cst.parse_module(body)).read)
+    needed = [line for name, line in IMPORTS.items() if name in read]
+    if IMPORTS["replace"] in needed:
+        needed.remove(IMPORTS["dataclass"])
+    standard = [line for line in needed if line.startswith(STANDARD)]
+    return "\n".join(standard) + "\n\n" + "\n".join(line for line in needed if line not in standard)

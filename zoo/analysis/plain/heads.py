@@ -1,0 +1,250 @@
+"""Whole models: a body, what it predicts, the loss, and how it writes."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from .attention import Cache
+from .config import Config, NoPlainForm
+from .feed_forward import activate
+from .initialization import initialize
+from .norms import build_norm
+from .stacks import Decoder, Encoder, EncoderDecoder
+
+
+def bounded(logits: Tensor, config: Config) -> Tensor:
+    """Logits, scaled and bounded as the configuration has it."""
+    if config.logit_scale != 1.0:
+        logits = logits * config.logit_scale
+    if config.final_logit_softcapping is not None:
+        logits = torch.tanh(logits / config.final_logit_softcapping) * config.final_logit_softcapping
+    return logits
+
+
+def chosen(logits: Tensor, temperature: float) -> Tensor:
+    """The likeliest token at temperature 0, or else one that is drawn. *Shape:* (batch, vocab_size) -> (batch, 1)."""
+    if temperature == 0:
+        return logits.argmax(dim=-1, keepdim=True)
+    return torch.multinomial((logits / temperature).softmax(dim=-1), num_samples=1)
+
+
+class CausalLM(nn.Module):
+    """A decoder that predicts the next token."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        self.model = Decoder(config)
+        self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=config.lm_head_bias)
+        initialize(self, config)
+        if config.tie_word_embeddings:
+            self.lm_head.weight = self.model.embed_tokens.weight
+
+    def forward(
+        self,
+        ids: Tensor,
+        labels: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        cache: list[Cache] | None = None,
+        start: int = 0,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Logits of the next tokens, and the loss. *Shape:* ids and labels (batch, length); mask 1 for real tokens."""
+        logits = bounded(self.lm_head(self.model(ids, attention_mask, cache, start)), self.config)
+        if labels is None:
+            return logits, None
+        return logits, F.cross_entropy(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
+
+    @torch.no_grad()
+    def generate(self, ids: Tensor, max_new_tokens: int, temperature: float = 0.0) -> Tensor:
+        """Continue token ids. *Shape:* (batch, length) -> (batch, length + max_new_tokens)."""
+        if "masks-from-token-ids" in self.config.quirks:
+            for _ in range(max_new_tokens):
+                ids = torch.cat([ids, chosen(self(ids)[0][:, -1], temperature)], dim=1)
+            return ids
+        cache: list[Cache] = [{} for _ in range(self.config.num_hidden_layers)]
+        new = ids
+        for _ in range(max_new_tokens):
+            logits, _ = self(new, cache=cache, start=ids.shape[1] - new.shape[1])
+            new = chosen(logits[:, -1], temperature)
+            ids = torch.cat([ids, new], dim=1)
+        return ids
+
+
+class Seq2SeqLM(nn.Module):
+    """An encoder-decoder that predicts the next token of a target."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        self.model = EncoderDecoder(config)
+        self.lm_head = nn.Linear(config.hidden_size, config.decoder_vocab_size, bias=config.lm_head_bias)
+        initialize(self, config)
+        if config.tie_word_embeddings:
+            self.lm_head.weight = self.model.decoder.embed_tokens.weight
+
+    def forward(
+        self,
+        ids: Tensor,
+        labels: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        decoder_ids: Tensor | None = None,
+        cache: list[Cache] | None = None,
+        start: int = 0,
+        memory: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor | None, Tensor]:
+        """Logits of the target, the loss, the encoder's output. *Shape:* (batch, source), (batch, target)."""
+        if decoder_ids is None:
+            # The target after the token that begins it.
+            assert labels is not None
+            decoder_ids = labels.roll(1, dims=-1).masked_fill(labels.roll(1, dims=-1) == -100, self.config.pad_token_id)
+            decoder_ids[:, 0] = self.config.decoder_start_token_id
+        x, memory = self.model(ids, decoder_ids, attention_mask, cache, start, memory)
+        logits = bounded(self.lm_head(x), self.config)
+        if labels is None:
+            return logits, None, memory
+        return logits, F.cross_entropy(logits.flatten(0, 1), labels.flatten()), memory
+
+    @torch.no_grad()
+    def generate(
+        self, ids: Tensor, max_new_tokens: int, temperature: float = 0.0, attention_mask: Tensor | None = None
+    ) -> Tensor:
+        """Write a target. *Shape:* (batch, source) -> (batch, 1 + max_new_tokens)."""
+        target = torch.full_like(ids[:, :1], self.config.decoder_start_token_id)
+        if "masks-from-token-ids" in self.config.quirks:
+            for _ in range(max_new_tokens):
+                logits, _, _ = self(ids, None, attention_mask, target)
+                target = torch.cat([target, chosen(logits[:, -1], temperature)], dim=1)
+            return target
+        cache: list[Cache] = [{} for _ in range(self.config.decoder_layers)]
+        new, memory = target, None
+        for _ in range(max_new_tokens):
+            start = target.shape[1] - new.shape[1]
+            logits, _, memory = self(ids, None, attention_mask, new, cache, start, memory)
+            new = chosen(logits[:, -1], temperature)
+            target = torch.cat([target, new], dim=1)
+        return target
+
+
+class PredictionTransform(nn.Module):
+    """A dense layer in front of the output projection (Devlin et al. 2018, BERT)."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        width = config.hidden_size if config.embedding_size is None else config.embedding_size
+        self.dense = nn.Linear(config.hidden_size, width, bias=config.mlp_bias)
+        self.norm = build_norm(config, width, config.layer_norm_eps)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.norm(activate(self.dense(x), self.config.hidden_act))
+
+
+class MaskedLM(nn.Module):
+    """An encoder that predicts masked tokens (Devlin et al. 2018, BERT, section 3.1)."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        self.model = Encoder(config)
+        if config.lm_head_transform:
+            self.transform = PredictionTransform(config)
+        if config.lm_head_transform and config.embedding_size is not None:
+            self.lm_head = nn.Linear(config.embedding_size, config.vocab_size, bias=config.lm_head_bias)
+        else:
+            self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=config.lm_head_bias)
+        initialize(self, config)
+        if config.tie_word_embeddings:
+            self.lm_head.weight = self.model.embed_tokens.weight
+
+    def forward(
+        self, ids: Tensor, labels: Tensor | None = None, attention_mask: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """Logits of all tokens, and the loss where labels are not -100. *Shape:* ids and labels (batch, length)."""
+        x = self.model(ids, attention_mask)
+        if self.config.lm_head_transform:
+            x = self.transform(x)
+        logits = bounded(self.lm_head(x), self.config)
+        if labels is None:
+            return logits, None
+        return logits, F.cross_entropy(logits.flatten(0, 1), labels.flatten())
+
+
+def pooled(x: Tensor, attention_mask: Tensor | None, config: Config) -> Tensor:
+    """One vector for each sequence. *Shape:* (batch, length, hidden_size) -> (batch, hidden_size)."""
+    if "max-pools-padding" in config.quirks:
+        # The original's defect: the maximum is taken over padding as well.
+        return x.amax(dim=1)
+    mask = torch.ones_like(x[..., 0]) if attention_mask is None else attention_mask.to(x.dtype)
+    if config.classifier_pooling == "cls":
+        return x[torch.arange(len(x)), mask.argmax(dim=1)]
+    if config.classifier_pooling == "last":
+        last = (mask * torch.arange(x.shape[1], device=x.device)).argmax(dim=1)
+        return x[torch.arange(len(x)), last]
+    if config.classifier_pooling == "mean":
+        return (x * mask[..., None]).sum(dim=1) / mask.sum(dim=1, keepdim=True).clamp(min=1)
+    if config.classifier_pooling == "max":
+        return x.masked_fill(mask[..., None] == 0, torch.finfo(x.dtype).min).amax(dim=1)
+    raise NoPlainForm("classifier_pooling")
+
+
+class Pooler(nn.Module):
+    """A dense layer between pooling and classifier (BERT)."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return activate(self.dense(x), self.config.classifier_pooler_act)
+
+
+class SequenceClassifier(nn.Module):
+    """A stack, a pooling and a projection onto classes."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        self.model = Decoder(config) if config.is_decoder else Encoder(config)
+        if config.classifier_pooler_act is not None:
+            self.pooler = Pooler(config)
+        self.classifier = nn.Linear(config.hidden_size, config.num_labels, bias=config.classifier_bias)
+        initialize(self, config)
+
+    def forward(
+        self, ids: Tensor, labels: Tensor | None = None, attention_mask: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """Logits of classes, and the loss. *Shape:* ids (batch, length), labels (batch,), logits (batch, labels)."""
+        if "masks-from-token-ids" in self.config.quirks and attention_mask is None:
+            # As in the encoder.
+            attention_mask = ids != self.config.pad_token_id
+        x = pooled(self.model(ids, attention_mask), attention_mask, self.config)
+        if self.config.classifier_pooler_act is not None:
+            x = self.pooler(x)
+        if self.config.classifier_dropout:
+            x = F.dropout(x, self.config.classifier_dropout, self.training)
+        logits = self.classifier(x)
+        return logits, None if labels is None else F.cross_entropy(logits, labels)
+
+
+class TokenClassifier(nn.Module):
+    """A stack and a projection of each token onto classes."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        self.model = Decoder(config) if config.is_decoder else Encoder(config)
+        self.classifier = nn.Linear(config.hidden_size, config.num_labels, bias=config.classifier_bias)
+        initialize(self, config)
+
+    def forward(
+        self, ids: Tensor, labels: Tensor | None = None, attention_mask: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """Logits of classes, and the loss where labels are not -100. *Shape:* ids and labels (batch, length)."""
+        x = self.model(ids, attention_mask)
+        if self.config.classifier_dropout:
+            x = F.dropout(x, self.config.classifier_dropout, self.training)
+        logits = self.classifier(x)
+        return logits, None if labels is None else F.cross_entropy(logits.flatten(0, 1), labels.flatten())

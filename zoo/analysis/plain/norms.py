@@ -1,0 +1,57 @@
+"""Normalisations."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from .config import Config, NoPlainForm
+
+
+class RMSNorm(nn.Module):
+    """Division by the root mean square, without a mean and a bias (Zhang and Sennrich 2019, equation 4)."""
+
+    def __init__(self, width: int, eps: float) -> None:
+        super().__init__()
+        self.weight, self.eps = nn.Parameter(torch.ones(width)), eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.weight * x * torch.rsqrt(x.square().mean(dim=-1, keepdim=True) + self.eps)
+
+
+class ZeroCenteredRMSNorm(nn.Module):
+    """RMSNorm with weights that are differences from one, so that weight decay draws factors to one (Gemma)."""
+
+    def __init__(self, width: int, eps: float) -> None:
+        super().__init__()
+        self.weight, self.eps = nn.Parameter(torch.zeros(width)), eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (1 + self.weight) * x * torch.rsqrt(x.square().mean(dim=-1, keepdim=True) + self.eps)
+
+
+class DynamicTanh(nn.Module):
+    """Dynamic tanh in the place of a norm: weight * tanh(alpha * x) + bias (Zhu et al. 2025, equation 1)."""
+
+    def __init__(self, width: int, alpha: float) -> None:
+        super().__init__()
+        self.alpha = nn.Parameter(torch.full((1,), alpha))
+        self.weight, self.bias = nn.Parameter(torch.ones(width)), nn.Parameter(torch.zeros(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.weight * torch.tanh(self.alpha * x) + self.bias
+
+
+def build_norm(config: Config, width: int, eps: float) -> nn.Module:
+    """The norm that the configuration names."""
+    if config.norm == "layernorm":
+        return nn.LayerNorm(width, eps=eps)
+    if config.norm == "layernorm-no-bias":
+        return nn.LayerNorm(width, eps=eps, bias=False)
+    if config.norm == "rmsnorm":
+        return RMSNorm(width, eps)
+    if config.norm == "zero-centered-rmsnorm":
+        return ZeroCenteredRMSNorm(width, eps)
+    if config.norm == "dyt":
+        return DynamicTanh(width, config.dyt_alpha)
+    raise NoPlainForm("norm")

@@ -1,0 +1,73 @@
+"""The residual connection around a sublayer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from .config import Config, NoPlainForm
+from .norms import build_norm
+
+
+class LearnedScale(nn.Module):
+    """Multiplication by learned weights."""
+
+    def __init__(self, width: int, initial: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.full((width,), initial))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.weight
+
+
+class Residual(nn.Module):
+    """The residual connection around a sublayer."""
+
+    def __init__(self, config: Config, norms_branch: bool = False, drops_skip: bool = False) -> None:
+        super().__init__()
+        self.config = config
+        self.drops_skip = drops_skip
+        if config.residual != "plain":
+            raise NoPlainForm("residual")
+        if config.norm_placement in ("pre", "sandwich"):
+            self.norm_in = build_norm(config, config.hidden_size, config.layer_norm_eps)
+        if config.norm_placement in ("sandwich", "res-post") or norms_branch:
+            self.norm_branch = build_norm(config, config.hidden_size, config.layer_norm_eps)
+        if config.norm_placement in ("post", "deepnorm"):
+            self.norm_out = build_norm(config, config.hidden_size, config.layer_norm_eps)
+        if config.residual_scaling == "layer-scale":
+            self.scale = LearnedScale(config.hidden_size, config.layer_scale_init)
+        elif config.residual_scaling == "rezero":
+            self.scale = LearnedScale(1, 0.0)
+
+    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        """Add what the sublayer computes to the stream. *Shape:* (batch, length, hidden_size), unchanged."""
+        if self.config.norm_placement in ("pre", "sandwich"):  # noqa: SIM108 - the comment is about one branch
+            # Pre-norm: the stream itself is never normalised (Xiong et al. 2020, figure 1 (b)).
+            branch = sublayer(self.norm_in(x))
+        else:
+            branch = sublayer(x)
+        if self.config.norm_placement in ("sandwich", "res-post"):
+            # The branch is normalised before it joins the stream.
+            branch = self.norm_branch(branch)
+        if self.config.residual_scaling == "layer-scale":
+            # One weight per channel, small at first (Touvron et al. 2021, CaiT, section 2).
+            branch = self.scale(branch)
+        elif self.config.residual_scaling == "rezero":
+            # One weight, zero at first (Bachlechner et al. 2020, ReZero, section 3).
+            branch = self.scale(branch)
+        if self.drops_skip:
+            # The original's defect: dropout falls on the stream instead of on the branch.
+            x = F.dropout(x, self.config.dropout, self.training)
+        elif self.config.dropout:
+            branch = F.dropout(branch, self.config.dropout, self.training)
+        if self.config.norm_placement == "post":
+            # Post-norm: the sum is normalised (Vaswani et al. 2017, section 3.1).
+            return self.norm_out(x + branch)
+        if self.config.norm_placement == "deepnorm":
+            # The stream is scaled up before the sum (Wang et al. 2022, DeepNet, figure 2).
+            return self.norm_out(x * self.config.deepnorm_alpha + branch)
+        return x + branch

@@ -1,0 +1,63 @@
+"""Reading weights, and training on the bytes of a text."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from .config import Config
+
+Model: TypeAlias = Any
+"""The class of the model in an ejected file."""
+
+
+def load(folder: str) -> Model:
+    """Read the weights of a folder that the zoo saved."""
+    model, weights = Model(Config()), dict[str, Tensor]()
+    for file in Path(folder).glob("*.safetensors"):
+        weights |= load_file(file)
+    # Tied weights are saved once.
+    assert weights.keys() == dict(model.named_parameters()).keys() | dict(model.named_buffers()).keys()
+    model.load_state_dict(weights, strict=False)
+    return model
+
+
+def train(model: Model, text: Tensor, steps: int = 100) -> None:
+    """Train on pieces of a text."""
+    optimizer = torch.optim.AdamW(model.train().parameters(), lr=1e-3)
+    for step in range(1, steps + 1):
+        ids = torch.stack([text[i : i + 64] for i in torch.randint(len(text) - 64, (16,))])
+        if model.config.task == "causal-lm":
+            loss = model(ids, labels=ids)[1]
+        elif model.config.task == "seq2seq-lm":
+            # It learns to write the text backwards.
+            loss = model(ids, labels=ids.flip(1))[1]
+        elif model.config.task == "masked-lm":
+            hidden = torch.rand(ids.shape) < 0.15
+            loss = model(ids.masked_fill(hidden, 0), labels=ids.masked_fill(~hidden, -100))[1]
+        elif model.config.task == "sequence-classification":
+            # It learns the class of the first byte.
+            loss = model(ids, labels=ids[:, 0] % model.config.num_labels)[1]
+        else:
+            loss = model(ids, labels=ids % model.config.num_labels)[1]
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        print(f"step {step}: loss {loss.item():.3f}")
+
+
+def main() -> None:
+    """Train on the bytes of a text: `--train text.txt --load folder --save weights.safetensors`."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    for option in ("--train", "--load", "--save"):
+        parser.add_argument(option, required=option == "--train")
+    args = parser.parse_args()
+    model = load(args.load) if args.load else Model(Config())
+    train(model, torch.tensor(list(Path(args.train).read_bytes())) % model.config.vocab_size)
+    if args.save:
+        save_file(dict(model.named_parameters()) | dict(model.named_buffers()), args.save)

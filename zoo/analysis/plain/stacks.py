@@ -1,0 +1,184 @@
+"""Stacks: embeddings, layers, final norm; the encoder, the decoder and both."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from .attention import Cache
+from .config import Config, NoPlainForm
+from .layers import DecoderLayer, EncoderLayer
+from .norms import build_norm
+from .positions import RelativeBuckets, alibi, rotary, sinusoids
+
+
+class Stack(nn.Module):
+    """What encoder and decoder have in common: embeddings and the final norm."""
+
+    position: Any
+    layers: nn.ModuleList
+
+    def __init__(self, config: Config, is_causal: bool) -> None:
+        super().__init__()
+        self.config = config
+        width = config.hidden_size if config.embedding_size is None else config.embedding_size
+        self.embed_tokens = nn.Embedding(config.vocab_size, width)
+        if config.position == "learned":
+            self.position = nn.Embedding(config.max_position_embeddings, width)
+        elif config.position == "t5":
+            self.position = RelativeBuckets(config, is_causal=is_causal)
+        elif config.position in ("learned-unpadded", "rotary-by-layer"):
+            raise NoPlainForm("position")
+        if config.embedding_norm:
+            same = config.embedding_norm_eps == config.layer_norm_eps
+            eps = config.layer_norm_eps if same else config.embedding_norm_eps
+            self.embedding_norm = build_norm(config, width, eps)
+        if config.embedding_size is not None:
+            self.embedding_projection = nn.Linear(config.embedding_size, config.hidden_size)
+
+    def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
+        """Look tokens up and add their positions. *Shape:* (batch, length) -> (batch, length, hidden_size)."""
+        x = self.embed_tokens(ids)
+        if self.config.scale_embedding:
+            x = x * x.shape[-1] ** 0.5
+        if self.config.position == "learned":
+            x = x + self.position(positions)
+        elif self.config.position in ("sinusoidal", "sinusoidal-halves"):
+            x = x + sinusoids(positions, self.config).to(x.dtype)
+        if self.config.embedding_norm:
+            x = self.embedding_norm(x)
+        if self.config.dropout:
+            x = F.dropout(x, self.config.dropout, self.training)
+        if self.config.embedding_size is not None:
+            # Embeddings are narrower than the stream (Lan et al. 2019, ALBERT, section 3.1).
+            x = self.embedding_projection(x)
+        return x
+
+
+class Encoder(Stack):
+    """Layers that see the whole input."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config, is_causal=False)
+        if config.share_layers:
+            self.layers = nn.ModuleList([EncoderLayer(config, 0)])
+        else:
+            self.layers = nn.ModuleList(EncoderLayer(config, index) for index in range(config.num_hidden_layers))
+        if config.final_norm:
+            self.norm = build_norm(config, config.hidden_size, config.layer_norm_eps)
+
+    def forward(self, ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        """Hidden states. *Shape:* (batch, length) -> (batch, length, hidden_size); the mask is 1 for real tokens."""
+        if "masks-from-token-ids" in self.config.quirks and attention_mask is None:
+            # The original's defect: without a mask, each token that is the padding's is masked.
+            attention_mask = ids != self.config.pad_token_id
+        positions = torch.arange(ids.shape[1], device=ids.device)
+        mask = (torch.ones_like(ids) if attention_mask is None else attention_mask)[:, None, None].bool()
+        if self.config.all_layers_have_windows or self.config.some_layers_have_windows:
+            # A token sees those that are near it (Beltagy et al. 2020, Longformer, section 3.1).
+            near = (positions - positions[:, None]).abs() <= self.config.sliding_window
+        if self.config.all_layers_have_windows:
+            mask = mask & near
+        if self.config.position == "t5":
+            bias = self.position.bias(positions, positions)
+        elif self.config.position == "alibi":
+            bias = alibi(positions, positions, self.config)
+        else:
+            bias = None
+        rotation = rotary(positions, self.config) if self.config.is_rotary else None
+        x = self.embed(ids, positions)
+        layers = [self.layers[0]] * self.config.num_hidden_layers if self.config.share_layers else self.layers
+        for index, layer in enumerate(layers):
+            if self.config.some_layers_have_windows:
+                has_window = self.config.layer_types[index] == "sliding_attention"
+                x = layer(x, mask & near if has_window else mask, bias, rotation)
+            else:
+                x = layer(x, mask, bias, rotation)
+        return self.norm(x) if self.config.final_norm else x
+
+
+class Decoder(Stack):
+    """Layers in which each token sees itself and earlier ones."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config, is_causal=True)
+        if config.share_layers:
+            self.layers = nn.ModuleList([DecoderLayer(config, 0)])
+        else:
+            self.layers = nn.ModuleList(DecoderLayer(config, index) for index in range(config.num_hidden_layers))
+        if config.final_norm:
+            self.norm = build_norm(config, config.hidden_size, config.layer_norm_eps)
+
+    def forward(
+        self,
+        ids: Tensor,
+        attention_mask: Tensor | None = None,
+        cache: list[Cache] | None = None,
+        start: int = 0,
+        memory: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+    ) -> Tensor:
+        """Hidden states; `start` tokens are cached already. *Shape:* (batch, length) -> (batch, length, width)."""
+        if "masks-from-token-ids" in self.config.quirks and attention_mask is None:
+            # The original's defect: without a mask, each token that is the padding's is masked.
+            attention_mask = ids != self.config.pad_token_id
+        keys = torch.arange(start + ids.shape[1], device=ids.device)
+        positions = keys[start:]
+        mask = keys <= positions[:, None]
+        if self.config.all_layers_have_windows or self.config.some_layers_have_windows:
+            # A token sees those that are near it (Beltagy et al. 2020, Longformer, section 3.1).
+            near = positions[:, None] - keys < self.config.sliding_window
+        if self.config.all_layers_have_windows:
+            mask = mask & near
+        if attention_mask is not None:
+            mask = mask & attention_mask[:, None, None].bool()
+        if self.config.position == "t5":
+            bias = self.position.bias(positions, keys)
+        elif self.config.position == "alibi":
+            bias = alibi(positions, keys, self.config)
+        else:
+            bias = None
+        rotation = rotary(positions, self.config) if self.config.is_rotary else None
+        x = self.embed(ids, positions)
+        layers = [self.layers[0]] * self.config.num_hidden_layers if self.config.share_layers else self.layers
+        for index, layer in enumerate(layers):
+            past = None if cache is None else cache[index]
+            if self.config.some_layers_have_windows:
+                has_window = self.config.layer_types[index] == "sliding_attention"
+                x = layer(x, mask & near if has_window else mask, bias, rotation, past, memory, memory_mask)
+            else:
+                x = layer(x, mask, bias, rotation, past, memory, memory_mask)
+        return self.norm(x) if self.config.final_norm else x
+
+
+class EncoderDecoder(nn.Module):
+    """An encoder, and a decoder that reads its output (Vaswani et al. 2017, figure 1)."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        self.encoder = Encoder(config)
+        self.decoder = Decoder(config.of_decoder())
+        if config.share_encoder_decoder_embeddings:
+            self.decoder.embed_tokens = self.encoder.embed_tokens
+
+    def forward(
+        self,
+        ids: Tensor,
+        decoder_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        cache: list[Cache] | None = None,
+        start: int = 0,
+        memory: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Hidden states of the target, and of the source unless they are given as `memory`."""
+        if "masks-from-token-ids" in self.config.quirks and attention_mask is None:
+            # As in the encoder.
+            attention_mask = ids != self.config.pad_token_id
+        if memory is None:
+            memory = self.encoder(ids, attention_mask)
+        memory_mask = (torch.ones_like(ids) if attention_mask is None else attention_mask)[:, None, None].bool()
+        return self.decoder(decoder_ids, None, cache, start, memory, memory_mask), memory
