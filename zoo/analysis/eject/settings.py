@@ -15,14 +15,15 @@ from .specialising import no_plain_form
 if TYPE_CHECKING:
     from zoo.models import ZooConfig
 
-WORDS = {"dyt_alpha", "rope_theta"}
 UNWRITTEN: dict[str, Any] = {
-    "nope_layers": None,
     "classifier_positions": None,
     "type_vocab_size": None,
     "keep_dead": False,
     "encoder_attention_bias": False,
     "num_nextn_predict_layers": 0,
+    "output_router_logits": False,
+    "latent_norm_eps": None,
+    "n_group": 1,
 }
 """Settings without a plain form, unless they have these values."""
 
@@ -61,11 +62,20 @@ def plain_config(config: ZooConfig, task: str) -> Config:
         "some_layers_have_windows": any(windows) and not all(windows),
         "is_rotary": values["position"].startswith("rotary"),
         "add_cross_attention": config.stack == "encoder-decoder",
-        "rope_theta": rope.get("rope_theta"),
+        "rope_theta": rope.get("rope_theta", rope.get("full_attention", {}).get("rope_theta")),
+        "rope_local_theta": rope.get("sliding_attention", {}).get("rope_theta"),
         "rotary_dim": int(config.head_dim * rope.get("partial_rotary_factor", 1.0)),
         "deepnorm_alpha": alpha,
         "deepnorm_beta": beta,
     }
+    if values.get("moe_intermediate_size", 0) is None:
+        values["moe_intermediate_size"] = config.intermediate_size
+    if values.get("shared_expert_intermediate_size", 0) is None:
+        values["shared_expert_intermediate_size"] = values["moe_intermediate_size"]
+    for name in ("linear_num_key_heads", "linear_num_value_heads", "linear_num_heads"):
+        values[name] = values.get(name) or config.num_attention_heads
+    for name in ("linear_key_head_dim", "linear_value_head_dim", "linear_head_dim"):
+        values[name] = values.get(name) or config.head_dim
     return Config(**values)
 
 
@@ -90,9 +100,10 @@ def refuse_unwritten(config: ZooConfig) -> None:
     for quirk in config.quirks:
         if f'"{quirk}"' not in source and quirk not in BY_SETTINGS:
             raise no_plain_form("quirks", quirk)
-    rope_type = (getattr(config, "rope_parameters", None) or {}).get("rope_type", "default")
-    if rope_type != "default":
-        raise no_plain_form("rope_type", rope_type)
+    rope = getattr(config, "rope_parameters", None) or {}
+    for one in (rope, *(part for part in rope.values() if isinstance(part, dict))):
+        if one.get("rope_type", "default") != "default":
+            raise no_plain_form("rope_type", one["rope_type"])
     builder = VARIANTS.get(config.variant).builder
     if builder.__module__.startswith("zoo.variants.builders") and config.variant not in BUILDERS:
         raise no_plain_form("variant", config.variant)
@@ -101,5 +112,5 @@ def refuse_unwritten(config: ZooConfig) -> None:
 BY_SETTINGS = {"torch-initialization", "masked-rows-are-uniform"}
 """Quirks that are other settings."""
 
-BUILDERS = {"vanilla"}
+BUILDERS = {"vanilla", "d2l-style", "nlpt-encoder", "odom-style", "explicando", "normformer", "universal"}
 """Variants with code of their own that the plain code has."""

@@ -97,8 +97,14 @@ class Program:
                 and written.count(name) == 1
                 and name not in parameters(node)
             ):
-                known[name] = simple(evaluate(assign.value, known))
+                known[name] = UNKNOWN if self.may_be_none(assign.value) else simple(evaluate(assign.value, known))
         return known
+
+    def may_be_none(self, value: cst.BaseExpression) -> bool:
+        """Whether an expression calls a plain function that declares to return anything."""
+        found = self.definitions.get(code(value.func)) if isinstance(value, cst.Call) else None
+        returns = found.returns if isinstance(found, cst.FunctionDef) else None
+        return returns is not None and code(returns.annotation) == "Any"
 
     def attributes(self, owner: str) -> dict[str, Any]:
         """Attributes of a class that are words, switches or None."""
@@ -166,11 +172,18 @@ class Program:
         for owner, name, node in functions(self.definitions):
             for call in names(node.body).calls:
                 found = self.candidates((owner, name), node, call.func)
-                found = [
-                    one for one in found if one[0] in self.definitions and one[1] in methods(self.definitions[one[0]])
-                ]
+                found = [one for one in found if self.fits(one, call)]
                 if found:
                     yield (owner, name), node, call, found
+
+    def fits(self, key: Key, call: cst.Call) -> bool:
+        """Whether a function can be called with these arguments."""
+        function = methods(self.definitions[key[0]]).get(key[1])
+        if function is None:
+            return False
+        params, given = parameters(function), bound(function, call)
+        required = [name for name, default in params.items() if default is None]
+        return len(given) == len(call.args) and set(required) <= given.keys() <= params.keys()
 
     def propagate(self) -> None:
         """Find what parameters are at every call."""
@@ -187,8 +200,6 @@ class Program:
                     arg = given.get(name)
                     if arg is None:
                         omitted.add((*one, name))
-                    if arg is None and default is None:
-                        raise AssertionError(f"{code(call)} in {key} lacks {name} of {one}")
                     value = evaluate(arg.value if arg is not None else default, known)  # type: ignore[arg-type]
                     seen.setdefault((*one, name), []).append(simple(value))
         forward = methods(self.definitions[self.entry[0]])["forward"]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from .config import Config, NoPlainForm
 from .norms import build_norm
 from .positions import rotate
+from .residual import LearnedScale
 
 Cache = dict[str, Tensor]
 
@@ -18,7 +22,7 @@ class Attention(nn.Module):
     def __init__(self, config: Config, layer_idx: int) -> None:
         super().__init__()
         self.config = config
-        if config.attention not in ("multi-head", "masked-rows-uniform"):
+        if config.attention not in ("multi-head", "masked-rows-uniform", "gated", "sinks", "differential", "exclusive"):
             raise NoPlainForm("attention")
         query_width = config.num_attention_heads * config.head_dim
         key_width = config.num_key_value_heads * config.head_dim
@@ -26,6 +30,18 @@ class Attention(nn.Module):
         self.k_proj = nn.Linear(config.hidden_size, key_width, bias=config.attention_bias)
         self.v_proj = nn.Linear(config.hidden_size, key_width, bias=config.attention_bias)
         self.o_proj = nn.Linear(query_width, config.hidden_size, bias=config.attention_out_bias)
+        if config.variant == "normformer":
+            self.head_scale = LearnedScale(config.num_attention_heads, 1.0)
+        if config.attention == "gated":
+            self.gate_proj = nn.Linear(config.hidden_size, query_width, bias=config.attention_bias)
+        if config.attention == "sinks":
+            self.sinks = nn.Parameter(torch.zeros(config.num_attention_heads))
+        if config.attention == "differential":
+            self.lambda_init = 0.8 - 0.6 * math.exp(-0.3 * layer_idx)
+            self.lambda_q1 = nn.Parameter(torch.randn(config.head_dim) * 0.1)
+            self.lambda_k1 = nn.Parameter(torch.randn(config.head_dim) * 0.1)
+            self.lambda_q2 = nn.Parameter(torch.randn(config.head_dim) * 0.1)
+            self.lambda_k2 = nn.Parameter(torch.randn(config.head_dim) * 0.1)
         if config.qk_norm == "head":
             self.q_norm = build_norm(config, config.head_dim, config.layer_norm_eps)
             self.k_norm = build_norm(config, config.head_dim, config.layer_norm_eps)
@@ -51,6 +67,8 @@ class Attention(nn.Module):
         if self.config.qk_norm == "head":
             # Queries and keys have one length, so that scores stay small (Henry et al. 2020, section 3).
             query, key = self.q_norm(query), self.k_norm(key)
+        if self.config.attention == "exclusive":
+            own = F.normalize(value, dim=-1) if memory is None else None
         if rotation is not None:
             query, key = rotate(query, rotation, self.config), rotate(key, rotation, self.config)
         if cache is not None:
@@ -58,6 +76,9 @@ class Attention(nn.Module):
             if cache:
                 key, value = torch.cat([cache["key"], key], dim=2), torch.cat([cache["value"], value], dim=2)
             cache["key"], cache["value"] = key, value
+        if self.config.attention == "differential":
+            # Both heads of a pair mix the values of both, head i and head i + n / 2.
+            value = torch.cat([half.repeat(1, 2, 1, 1) for half in value.chunk(2, dim=1)], dim=-1)
         if self.config.num_key_value_heads < self.config.num_attention_heads:
             # Several queries share a key and a value (Ainslie et al. 2023, GQA, section 2.2).
             groups = query.shape[1] // key.shape[1]
@@ -82,10 +103,100 @@ class Attention(nn.Module):
         if self.config.attention == "masked-rows-uniform":
             # The original's defect: a query that sees no key gives all of them the same weight.
             scores = scores.masked_fill(~mask, -1e9)
+        elif "masked-rows-are-nan" in self.config.quirks:
+            # The original's defect: a query that sees no key becomes NaN.
+            scores = scores.masked_fill(~mask, -math.inf)
         else:
             scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+        if self.config.attention == "sinks":
+            # Each head may attend to nothing: a learned logit has a share of the softmax (gpt-oss, section 2).
+            sinks = self.sinks[:, None, None].expand(*scores.shape[:-1], 1)
+            scores = torch.cat([scores, sinks], dim=-1)
         weights = scores.softmax(dim=-1)
+        if self.config.attention == "sinks":
+            weights = weights[..., :-1]
         if self.config.attention_dropout:
-            weights = nn.functional.dropout(weights, self.config.attention_dropout, self.training)
-        x = (weights @ value).transpose(1, 2).flatten(-2)
-        return self.o_proj(x)
+            weights = F.dropout(weights, self.config.attention_dropout, self.training)
+        mixed = weights @ value
+        if self.config.attention == "exclusive" and own is not None:
+            # The output has no component along the token's own value (Zhai 2026, section 3).
+            own = own.repeat_interleave(mixed.shape[1] // own.shape[1], dim=1)
+            mixed = mixed - (mixed * own).sum(dim=-1, keepdim=True) * own
+        if self.config.attention == "differential":
+            # The second head of a pair is subtracted, with a learned factor (Ye et al. 2024, equations 1 and 2).
+            minus = (self.lambda_q2 * self.lambda_k2).sum().exp()
+            factor = (self.lambda_q1 * self.lambda_k1).sum().exp() - minus + self.lambda_init
+            first, second = mixed.chunk(2, dim=1)
+            mixed = first - factor * second
+            mixed = F.rms_norm(mixed, mixed.shape[-1:], eps=self.config.layer_norm_eps) * (1 - self.lambda_init)
+        if self.config.variant == "normformer":
+            # A learned factor for each head (Shleifer et al. 2021, NormFormer, equation 3).
+            mixed = mixed * self.head_scale.weight[:, None, None]
+        mixed = mixed.transpose(1, 2).flatten(-2)
+        if self.config.attention == "gated":
+            # A gate for every channel of the heads' outputs (Qiu et al. 2025, section 2.2).
+            mixed = mixed * torch.sigmoid(self.gate_proj(x))
+        return self.o_proj(mixed)
+
+
+class LatentAttention(nn.Module):
+    """Keys and values are computed from one small vector a token, which is cached (DeepSeek-V2, section 2.1)."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        head_width = config.qk_nope_head_dim + config.head_dim
+        if config.q_lora_rank:
+            self.q_a_proj = nn.Linear(config.hidden_size, config.q_lora_rank, bias=config.attention_bias)
+            self.q_a_norm = build_norm(config, config.q_lora_rank, config.layer_norm_eps)
+            self.q_proj = nn.Linear(config.q_lora_rank, config.num_attention_heads * head_width, bias=False)
+        else:
+            self.q_proj = nn.Linear(config.hidden_size, config.num_attention_heads * head_width, bias=False)
+        key_width = config.kv_lora_rank + config.head_dim
+        self.kv_a_proj = nn.Linear(config.hidden_size, key_width, bias=config.attention_bias)
+        self.kv_a_norm = build_norm(config, config.kv_lora_rank, config.layer_norm_eps)
+        value_width = config.num_attention_heads * config.v_head_dim
+        both = config.num_attention_heads * config.qk_nope_head_dim + value_width
+        self.kv_b_proj = nn.Linear(config.kv_lora_rank, both, bias=False)
+        self.o_proj = nn.Linear(value_width, config.hidden_size, bias=config.attention_out_bias)
+
+    def forward(
+        self,
+        x: Tensor,
+        mask: Tensor,
+        bias: Tensor | None = None,
+        rotation: tuple[Tensor, Tensor] | None = None,
+        cache: Cache | None = None,
+    ) -> Tensor:
+        """Mix the values of visible keys. *Shape:* x (batch, length, hidden_size), mask (..., 1, length, keys)."""
+        config = self.config
+        query = self.q_proj(self.q_a_norm(self.q_a_proj(x))) if config.q_lora_rank else self.q_proj(x)
+        query = query.unflatten(-1, (config.num_attention_heads, -1)).transpose(1, 2)
+        latent, turning = self.kv_a_proj(x).split([config.kv_lora_rank, config.head_dim], dim=-1)
+        latent, turning = self.kv_a_norm(latent), turning[:, None]
+        if rotation is not None:
+            # A part of queries and keys carries the position; of keys, all heads share it.
+            plain, turned = query.split([config.qk_nope_head_dim, config.head_dim], dim=-1)
+            query = torch.cat([plain, rotate(turned, rotation, config)], dim=-1)
+            turning = rotate(turning, rotation, config)
+        if cache is not None:
+            # Latent vectors of earlier tokens and their rotated part, which generation does not compute again.
+            if cache:
+                latent, turning = torch.cat([cache["latent"], latent], 1), torch.cat([cache["key"], turning], 2)
+            cache["latent"], cache["key"] = latent, turning
+        both = self.kv_b_proj(latent).unflatten(-1, (config.num_attention_heads, -1)).transpose(1, 2)
+        key, value = both.split([config.qk_nope_head_dim, config.v_head_dim], dim=-1)
+        key = torch.cat([key, turning.expand(-1, config.num_attention_heads, -1, -1)], dim=-1)
+        scores = query @ key.transpose(-1, -2) * (config.qk_nope_head_dim + config.head_dim) ** -0.5
+        if bias is not None:
+            scores = scores + bias.to(scores.dtype)
+        scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+        mixed = scores.softmax(dim=-1) @ value
+        return self.o_proj(mixed.transpose(1, 2).flatten(-2))
+
+
+def build_attention(config: Config, layer_idx: int) -> nn.Module:
+    """The attention that the configuration names."""
+    if config.attention == "latent":
+        return LatentAttention(config)
+    return Attention(config, layer_idx)

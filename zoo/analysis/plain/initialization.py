@@ -23,8 +23,12 @@ def initialize(model: nn.Module, config: Config) -> None:
             continue
         if name.endswith(".bias"):
             nn.init.zeros_(weight)
-        if weight.ndim < 2:
+        if config.attention == "sinks" and name.endswith("sinks"):
+            nn.init.normal_(weight, std=config.initializer_range)
+        if weight.ndim < 2 or (config.mixer != "attention" and "conv" in name):
             continue
+        if config.feed_forward.startswith("moe") and config.initializer != "normal":
+            raise NoPlainForm("initializer")
         if config.initializer in ("normal", "depth-scaled"):
             nn.init.normal_(weight, std=config.initializer_range)
             if config.initializer == "depth-scaled" and name.endswith(("o_proj.weight", "down_proj.weight")):
@@ -33,7 +37,7 @@ def initialize(model: nn.Module, config: Config) -> None:
         elif config.initializer in ("xavier-uniform", "deepnorm"):
             if "embed_tokens" in name and config.scale_embedding:
                 nn.init.normal_(weight, std=config.hidden_size**-0.5)
-            elif "embed_tokens" in name or "position" in name:
+            elif "embed_tokens" in name or "position" in name or "step" in name:
                 nn.init.normal_(weight, std=config.initializer_range)
             elif config.initializer == "deepnorm" and not name.endswith(
                 ("q_proj.weight", "k_proj.weight", "head.weight")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from .attention import Attention, Cache
-from .config import Config, NoPlainForm
+from .attention import Cache, build_attention
+from .config import Config
 from .feed_forward import build_feed_forward
+from .mixers import build_mixer
 from .residual import Residual
 
 
@@ -16,14 +17,21 @@ class EncoderLayer(nn.Module):
     def __init__(self, config: Config, layer_idx: int) -> None:
         super().__init__()
         self.config = config
-        if config.mixer != "attention":
-            raise NoPlainForm("mixer")
-        self.self_attn = Attention(config, layer_idx)
+        if config.variant == "universal":
+            # A vector for each time that the layer is applied (Dehghani et al. 2019, section 2.1).
+            self.step_embedding = nn.Embedding(config.num_hidden_layers, config.hidden_size)
+        self.self_attn = build_attention(config, layer_idx)
         if config.parallel_residual:
-            self.residual = Residual(config)
+            self.residual = Residual(config, is_first=config.residual == "no-first-norm" and layer_idx == 0)
         else:
-            self.self_attn_residual = Residual(config, drops_skip="dropout-on-the-skip" in config.quirks)
-        self.mlp = build_feed_forward(config)
+            self.self_attn_residual = Residual(
+                config,
+                norms_branch=config.variant == "normformer",
+                drops_skip="dropout-on-the-skip" in config.quirks,
+                drops=config.variant != "nlpt-encoder",
+                is_first=config.residual == "no-first-norm" and layer_idx == 0,
+            )
+        self.mlp = build_feed_forward(config, layer_idx)
         if not config.parallel_residual:
             self.mlp_residual = Residual(config, drops_skip="dropout-on-the-skip" in config.quirks)
 
@@ -43,19 +51,29 @@ class DecoderLayer(nn.Module):
     def __init__(self, config: Config, layer_idx: int) -> None:
         super().__init__()
         self.config = config
-        if config.mixer != "attention":
-            raise NoPlainForm("mixer")
-        self.self_attn = Attention(config, layer_idx)
-        if config.parallel_residual:
-            self.residual = Residual(config)
+        if config.variant == "universal":
+            # A vector for each time that the layer is applied (Dehghani et al. 2019, section 2.1).
+            self.step_embedding = nn.Embedding(config.num_hidden_layers, config.hidden_size)
+        if config.mixer == "attention":
+            self.self_attn = build_attention(config, layer_idx)
         else:
-            self.self_attn_residual = Residual(config)
+            # Some layers have attention, the others a memory that does not grow.
+            self.has_attention = config.layer_types[layer_idx] == "full_attention"
+            self.self_attn = build_attention(config, layer_idx) if self.has_attention else build_mixer(config)
+        if config.parallel_residual:
+            self.residual = Residual(config, is_first=config.residual == "no-first-norm" and layer_idx == 0)
+        else:
+            self.self_attn_residual = Residual(
+                config,
+                norms_branch=config.variant == "normformer",
+                is_first=config.residual == "no-first-norm" and layer_idx == 0,
+            )
         if config.add_cross_attention:
             if "cross-attention-reuses-self" not in config.quirks:
-                self.cross_attn = Attention(config, layer_idx)
+                self.cross_attn = build_attention(config, layer_idx)
             if "feed-forward-reuses-cross-norm" not in config.quirks:
-                self.cross_attn_residual = Residual(config)
-        self.mlp = build_feed_forward(config)
+                self.cross_attn_residual = Residual(config, norms_branch=config.variant == "normformer")
+        self.mlp = build_feed_forward(config, layer_idx)
         if not config.parallel_residual:
             self.mlp_residual = Residual(config)
 
@@ -72,6 +90,8 @@ class DecoderLayer(nn.Module):
         if self.config.parallel_residual:
             # Both sublayers read one norm and are summed (Wang and Komatsuzaki 2021, GPT-J).
             x = self.residual(x, lambda h: self.self_attn(h, mask, bias, rotation, cache) + self.mlp(h))
+        elif self.config.mixer != "attention" and not self.has_attention:
+            x = self.self_attn_residual(x, lambda h: self.self_attn(h, cache=cache))
         else:
             x = self.self_attn_residual(x, lambda h: self.self_attn(h, mask, bias, rotation, cache))
         if self.config.add_cross_attention:

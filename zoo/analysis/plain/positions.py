@@ -19,11 +19,11 @@ def sinusoids(positions: Tensor, config: Config) -> Tensor:
     return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)[:, : config.hidden_size]
 
 
-def rotary(positions: Tensor, config: Config) -> tuple[Tensor, Tensor]:
+def rotary(positions: Tensor, theta: float, config: Config) -> tuple[Tensor, Tensor]:
     """Cosines and sines of angles by position (Su et al. 2021, RoFormer, equation 15). *Shape:* (length, pairs)."""
     width = config.rotary_dim if config.rotary_dim < config.head_dim else config.head_dim
     exponents = torch.arange(0, width, 2, device=positions.device) / width
-    angles = positions[:, None].float() * config.rope_theta**-exponents
+    angles = positions[:, None].float() * theta**-exponents
     return angles.cos(), angles.sin()
 
 

@@ -26,13 +26,23 @@ class LearnedScale(nn.Module):
 class Residual(nn.Module):
     """The residual connection around a sublayer."""
 
-    def __init__(self, config: Config, norms_branch: bool = False, drops_skip: bool = False) -> None:
+    def __init__(
+        self,
+        config: Config,
+        norms_branch: bool = False,
+        drops_skip: bool = False,
+        drops: bool = True,
+        is_first: bool = False,
+    ) -> None:
         super().__init__()
         self.config = config
+        self.norms_branch = norms_branch
         self.drops_skip = drops_skip
-        if config.residual != "plain":
+        self.drops = drops
+        self.is_first = is_first
+        if config.residual not in ("plain", "no-first-norm"):
             raise NoPlainForm("residual")
-        if config.norm_placement in ("pre", "sandwich"):
+        if config.norm_placement in ("pre", "sandwich") and not is_first:
             self.norm_in = build_norm(config, config.hidden_size, config.layer_norm_eps)
         if config.norm_placement in ("sandwich", "res-post") or norms_branch:
             self.norm_branch = build_norm(config, config.hidden_size, config.layer_norm_eps)
@@ -45,12 +55,12 @@ class Residual(nn.Module):
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         """Add what the sublayer computes to the stream. *Shape:* (batch, length, hidden_size), unchanged."""
-        if self.config.norm_placement in ("pre", "sandwich"):  # noqa: SIM108 - the comment is about one branch
+        if self.config.norm_placement in ("pre", "sandwich"):
             # Pre-norm: the stream itself is never normalised (Xiong et al. 2020, figure 1 (b)).
-            branch = sublayer(self.norm_in(x))
+            branch = sublayer(x if self.is_first else self.norm_in(x))
         else:
             branch = sublayer(x)
-        if self.config.norm_placement in ("sandwich", "res-post"):
+        if self.config.norm_placement in ("sandwich", "res-post") or self.norms_branch:
             # The branch is normalised before it joins the stream.
             branch = self.norm_branch(branch)
         if self.config.residual_scaling == "layer-scale":
@@ -62,7 +72,7 @@ class Residual(nn.Module):
         if self.drops_skip:
             # The original's defect: dropout falls on the stream instead of on the branch.
             x = F.dropout(x, self.config.dropout, self.training)
-        elif self.config.dropout:
+        elif self.config.dropout and self.drops:
             branch = F.dropout(branch, self.config.dropout, self.training)
         if self.config.norm_placement == "post":
             # Post-norm: the sum is normalised (Vaswani et al. 2017, section 3.1).

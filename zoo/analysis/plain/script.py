@@ -22,7 +22,7 @@ def load(folder: str) -> Model:
     for file in Path(folder).glob("*.safetensors"):
         weights |= load_file(file)
     # Tied weights are saved once.
-    assert weights.keys() == dict(model.named_parameters()).keys() | dict(model.named_buffers()).keys()
+    assert weights.keys() == dict(model.named_parameters()).keys()
     model.load_state_dict(weights, strict=False)
     return model
 
@@ -60,4 +60,4 @@ def main() -> None:
     model = load(args.load) if args.load else Model(Config())
     train(model, torch.tensor(list(Path(args.train).read_bytes())) % model.config.vocab_size)
     if args.save:
-        save_file(dict(model.named_parameters()) | dict(model.named_buffers()), args.save)
+        save_file(dict(model.named_parameters()), args.save)

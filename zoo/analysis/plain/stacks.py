@@ -15,6 +15,29 @@ from .norms import build_norm
 from .positions import RelativeBuckets, alibi, rotary, sinusoids
 
 
+def seen(mask: Tensor, near: Any, index: int, config: Config) -> Tensor:
+    """The mask of one layer: some layers see near tokens alone."""
+    if config.some_layers_have_windows:
+        return mask & near if config.layer_types[index] == "sliding_attention" else mask
+    return mask
+
+
+def rotation_of(rotation: Any, local: Any, index: int, config: Config) -> Any:
+    """The rotation of one layer: short wavelengths where it sees near tokens alone, none where it has no positions."""
+    if config.position == "rotary-by-layer":
+        return local if config.layer_types[index] == "sliding_attention" else rotation
+    if config.nope_layers is not None:
+        return None if config.nope_layers[index] else rotation
+    return rotation
+
+
+def entered(x: Tensor, layer: Any, index: int, config: Config) -> Tensor:
+    """The input of one layer: one that is applied again and again learns a vector for each time."""
+    if config.variant == "universal":
+        return x + layer.step_embedding.weight[index]
+    return x
+
+
 class Stack(nn.Module):
     """What encoder and decoder have in common: embeddings and the final norm."""
 
@@ -24,13 +47,15 @@ class Stack(nn.Module):
     def __init__(self, config: Config, is_causal: bool) -> None:
         super().__init__()
         self.config = config
+        if config.nope_layers is not None and config.position in ("alibi", "t5"):
+            raise NoPlainForm("nope_layers")
         width = config.hidden_size if config.embedding_size is None else config.embedding_size
         self.embed_tokens = nn.Embedding(config.vocab_size, width)
         if config.position == "learned":
             self.position = nn.Embedding(config.max_position_embeddings, width)
         elif config.position == "t5":
             self.position = RelativeBuckets(config, is_causal=is_causal)
-        elif config.position in ("learned-unpadded", "rotary-by-layer"):
+        elif config.position == "learned-unpadded":
             raise NoPlainForm("position")
         if config.embedding_norm:
             same = config.embedding_norm_eps == config.layer_norm_eps
@@ -76,10 +101,15 @@ class Encoder(Stack):
             # The original's defect: without a mask, each token that is the padding's is masked.
             attention_mask = ids != self.config.pad_token_id
         positions = torch.arange(ids.shape[1], device=ids.device)
+        if "padding-is-attended" in self.config.quirks:
+            # The original's defect: padding takes part in attention like any other token.
+            attention_mask = None
         mask = (torch.ones_like(ids) if attention_mask is None else attention_mask)[:, None, None].bool()
         if self.config.all_layers_have_windows or self.config.some_layers_have_windows:
             # A token sees those that are near it (Beltagy et al. 2020, Longformer, section 3.1).
             near = (positions - positions[:, None]).abs() <= self.config.sliding_window
+        else:
+            near = None
         if self.config.all_layers_have_windows:
             mask = mask & near
         if self.config.position == "t5":
@@ -88,15 +118,14 @@ class Encoder(Stack):
             bias = alibi(positions, positions, self.config)
         else:
             bias = None
-        rotation = rotary(positions, self.config) if self.config.is_rotary else None
+        rotation = rotary(positions, self.config.rope_theta, self.config) if self.config.is_rotary else None
+        local = rotary(positions, self.config.rope_local_theta, self.config) if self.config.is_rotary else None
         x = self.embed(ids, positions)
         layers = [self.layers[0]] * self.config.num_hidden_layers if self.config.share_layers else self.layers
         for index, layer in enumerate(layers):
-            if self.config.some_layers_have_windows:
-                has_window = self.config.layer_types[index] == "sliding_attention"
-                x = layer(x, mask & near if has_window else mask, bias, rotation)
-            else:
-                x = layer(x, mask, bias, rotation)
+            turned = rotation_of(rotation, local, index, self.config)
+            x = entered(x, layer, index, self.config)
+            x = layer(x, seen(mask, near, index, self.config), bias, turned)
         return self.norm(x) if self.config.final_norm else x
 
 
@@ -131,6 +160,8 @@ class Decoder(Stack):
         if self.config.all_layers_have_windows or self.config.some_layers_have_windows:
             # A token sees those that are near it (Beltagy et al. 2020, Longformer, section 3.1).
             near = positions[:, None] - keys < self.config.sliding_window
+        else:
+            near = None
         if self.config.all_layers_have_windows:
             mask = mask & near
         if attention_mask is not None:
@@ -141,16 +172,15 @@ class Decoder(Stack):
             bias = alibi(positions, keys, self.config)
         else:
             bias = None
-        rotation = rotary(positions, self.config) if self.config.is_rotary else None
+        rotation = rotary(positions, self.config.rope_theta, self.config) if self.config.is_rotary else None
+        local = rotary(positions, self.config.rope_local_theta, self.config) if self.config.is_rotary else None
         x = self.embed(ids, positions)
         layers = [self.layers[0]] * self.config.num_hidden_layers if self.config.share_layers else self.layers
         for index, layer in enumerate(layers):
             past = None if cache is None else cache[index]
-            if self.config.some_layers_have_windows:
-                has_window = self.config.layer_types[index] == "sliding_attention"
-                x = layer(x, mask & near if has_window else mask, bias, rotation, past, memory, memory_mask)
-            else:
-                x = layer(x, mask, bias, rotation, past, memory, memory_mask)
+            turned = rotation_of(rotation, local, index, self.config)
+            x = entered(x, layer, index, self.config)
+            x = layer(x, seen(mask, near, index, self.config), bias, turned, past, memory, memory_mask)
         return self.norm(x) if self.config.final_norm else x
 
 

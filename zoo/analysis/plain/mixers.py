@@ -1,0 +1,146 @@
+"""What mixes tokens in layers without attention: its memory does not grow with the text."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from .attention import Cache
+from .config import Config
+from .norms import RMSNorm
+
+
+def convolve(conv: nn.Conv1d, x: Tensor, cache: Cache | None) -> Tensor:
+    """Filter each channel over a token and those just before it. *Shape:* (batch, length, channels), unchanged."""
+    before = conv.kernel_size[0] - 1
+    x = torch.cat([cache["before"], x], dim=1) if cache else F.pad(x, (0, 0, before, 0))
+    if cache is not None:
+        cache["before"] = x[:, -before:]
+    return conv(x.transpose(1, 2)).transpose(1, 2)
+
+
+class ShortConvolution(nn.Module):
+    """A convolution over a few tokens, between two gates (Liquid AI 2025, LFM2, section 2)."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        width, length = config.hidden_size, config.conv_L_cache
+        self.in_proj = nn.Linear(width, 3 * width, bias=config.conv_bias)
+        self.conv = nn.Conv1d(width, width, length, groups=width, bias=config.conv_bias)
+        self.out_proj = nn.Linear(width, width, bias=config.conv_bias)
+
+    def forward(self, x: Tensor, cache: Cache | None = None) -> Tensor:
+        """Mix each token with those before it. *Shape:* (batch, length, hidden_size), unchanged."""
+        before, after, values = self.in_proj(x).chunk(3, dim=-1)
+        return self.out_proj(after * convolve(self.conv, before * values, cache))
+
+
+class GatedDeltaNet(nn.Module):
+    """A matrix for memory that forgets, and replaces what it knew of a key (Yang et al. 2024, Gated Delta Networks)."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        keys = config.linear_num_key_heads * config.linear_key_head_dim
+        values, heads = config.linear_num_value_heads * config.linear_value_head_dim, config.linear_num_value_heads
+        width, length = 2 * keys + values, config.linear_conv_kernel_dim
+        self.in_proj_qkv = nn.Linear(config.hidden_size, width, bias=False)
+        self.in_proj_z = nn.Linear(config.hidden_size, values, bias=False)
+        self.in_proj_b = nn.Linear(config.hidden_size, heads, bias=False)
+        self.in_proj_a = nn.Linear(config.hidden_size, heads, bias=False)
+        self.conv1d = nn.Conv1d(width, width, length, groups=width, bias=False)
+        self.A_log = nn.Parameter(torch.empty(heads).uniform_(1.0, 16.0).log())
+        # The inverse of softplus, of steps between 0.001 and 0.1 (Gu and Dao 2023, section 3.6).
+        step = torch.empty(heads).uniform_(math.log(0.001), math.log(0.1)).exp()
+        self.dt_bias = nn.Parameter(step + torch.log(-torch.expm1(-step)))
+        self.norm = RMSNorm(config.linear_value_head_dim, config.layer_norm_eps)
+        self.out_proj = nn.Linear(values, config.hidden_size, bias=False)
+
+    def forward(self, x: Tensor, cache: Cache | None = None) -> Tensor:
+        """Mix each token with those before it. *Shape:* (batch, length, hidden_size), unchanged."""
+        config = self.config
+        keys = config.linear_num_key_heads * config.linear_key_head_dim
+        values = config.linear_num_value_heads * config.linear_value_head_dim
+        memory = cache["memory"] if cache else None
+        mixed = F.silu(convolve(self.conv1d, self.in_proj_qkv(x), cache))
+        query, key, value = mixed.split([keys, keys, values], dim=-1)
+        query, key = (y.unflatten(-1, (config.linear_num_key_heads, -1)) for y in (query, key))
+        query, key = (y * torch.rsqrt(y.square().sum(dim=-1, keepdim=True) + 1e-6) for y in (query, key))
+        repeats = config.linear_num_value_heads // config.linear_num_key_heads
+        query, key = query.repeat_interleave(repeats, dim=2), key.repeat_interleave(repeats, dim=2)
+        value = value.unflatten(-1, (config.linear_num_value_heads, -1))
+        strength = self.in_proj_b(x).sigmoid()
+        if config.linear_allow_neg_eigval:
+            strength = 2 * strength
+        decay = (-self.A_log.exp() * F.softplus(self.in_proj_a(x) + self.dt_bias)).exp()
+        if memory is None:
+            memory = torch.zeros_like(key[:, 0, :, :, None] * value[:, 0, :, None])
+        read = []
+        for place in range(x.shape[1]):
+            # S = a S + b k (v - (a S)^T k)^T, and o = S^T q (equation 10).
+            q, k, v = query[:, place, :, None], key[:, place, :, None], value[:, place, :, None]
+            memory = memory * decay[:, place, :, None, None]
+            memory = memory + strength[:, place, :, None, None] * k.mT @ (v - k @ memory)
+            read.append((q @ memory).squeeze(2) * config.linear_key_head_dim**-0.5)
+        if cache is not None:
+            cache["memory"] = memory
+        z = self.in_proj_z(x).unflatten(-1, (config.linear_num_value_heads, -1))
+        return self.out_proj((self.norm(torch.stack(read, dim=1)) * F.silu(z)).flatten(2))
+
+
+class KimiDeltaAttention(nn.Module):
+    """The delta rule with a rate of forgetting for each channel (Kimi Team 2025, Kimi Linear, section 3)."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        heads, width = config.linear_num_heads, config.linear_num_heads * config.linear_head_dim
+        self.in_proj_qkv = nn.Linear(config.hidden_size, 3 * width, bias=False)
+        self.in_proj_b = nn.Linear(config.hidden_size, heads, bias=False)
+        self.f_a_proj = nn.Linear(config.hidden_size, config.linear_head_dim, bias=False)
+        self.f_b_proj = nn.Linear(config.linear_head_dim, width, bias=False)
+        self.g_a_proj = nn.Linear(config.hidden_size, config.linear_head_dim, bias=False)
+        self.g_b_proj = nn.Linear(config.linear_head_dim, width, bias=False)
+        self.conv1d = nn.Conv1d(3 * width, 3 * width, config.linear_conv_kernel_dim, groups=3 * width, bias=False)
+        self.A_log = nn.Parameter(torch.empty(heads).uniform_(1.0, 16.0).log())
+        # The inverse of softplus, of steps between 0.001 and 0.1 (Gu and Dao 2023, section 3.6).
+        step = torch.empty(width).uniform_(math.log(0.001), math.log(0.1)).exp()
+        self.dt_bias = nn.Parameter(step + torch.log(-torch.expm1(-step)))
+        self.norm = RMSNorm(config.linear_head_dim, config.layer_norm_eps)
+        self.out_proj = nn.Linear(width, config.hidden_size, bias=False)
+
+    def forward(self, x: Tensor, cache: Cache | None = None) -> Tensor:
+        """Mix each token with those before it. *Shape:* (batch, length, hidden_size), unchanged."""
+        heads = self.config.linear_num_heads
+        memory = cache["memory"] if cache else None
+        mixed = F.silu(convolve(self.conv1d, self.in_proj_qkv(x), cache))
+        query, key, value = (y.unflatten(-1, (heads, -1)) for y in mixed.chunk(3, dim=-1))
+        query, key = (y * torch.rsqrt(y.square().sum(dim=-1, keepdim=True) + 1e-6) for y in (query, key))
+        strength = self.in_proj_b(x).sigmoid()
+        decay = F.softplus(self.f_b_proj(self.f_a_proj(x)) + self.dt_bias).unflatten(-1, (heads, -1))
+        decay = (-self.A_log.exp()[:, None] * decay).exp()
+        if memory is None:
+            memory = torch.zeros_like(key[:, 0, :, :, None] * value[:, 0, :, None])
+        read = []
+        for place in range(x.shape[1]):
+            # As the gated delta rule, but each channel of the memory forgets by itself.
+            q, k, v = query[:, place, :, None], key[:, place, :, None], value[:, place, :, None]
+            memory = memory * decay[:, place, :, :, None]
+            memory = memory + strength[:, place, :, None, None] * k.mT @ (v - k @ memory)
+            read.append((q @ memory).squeeze(2) * self.config.linear_head_dim**-0.5)
+        if cache is not None:
+            cache["memory"] = memory
+        gate = self.g_b_proj(self.g_a_proj(x)).sigmoid().unflatten(-1, (heads, -1))
+        return self.out_proj((self.norm(torch.stack(read, dim=1)) * gate).flatten(2))
+
+
+def build_mixer(config: Config) -> nn.Module:
+    """What layers without attention have in its place."""
+    if config.mixer == "short-conv":
+        return ShortConvolution(config)
+    if config.mixer == "kimi-delta-attention":
+        return KimiDeltaAttention(config)
+    return GatedDeltaNet(config)
