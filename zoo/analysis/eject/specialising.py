@@ -287,9 +287,12 @@ class Program:
                 ]
                 if len(kept) == len(updated_node.args):
                     return updated_node
+                space = cst.SimpleWhitespace("")
+                comma = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
+                kept = [arg.with_changes(comma=comma, whitespace_after_arg=space) for arg in kept]
                 if kept:
                     kept[-1] = kept[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
-                return updated_node.with_changes(args=kept)
+                return updated_node.with_changes(args=kept, whitespace_before_args=space)
 
         def change(key: Key, node: cst.FunctionDef) -> cst.FunctionDef:
             node = node.with_changes(body=node.body.visit(Remover()))

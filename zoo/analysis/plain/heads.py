@@ -95,16 +95,14 @@ class Seq2SeqLM(nn.Module):
         memory: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None, Tensor]:
         """Logits of the target, the loss, the encoder's output. *Shape:* (batch, source), (batch, target)."""
-        if decoder_ids is None:
+        if decoder_ids is None and labels is not None:
             # The target after the token that begins it.
-            assert labels is not None
             decoder_ids = labels.roll(1, dims=-1).masked_fill(labels.roll(1, dims=-1) == -100, self.config.pad_token_id)
             decoder_ids[:, 0] = self.config.decoder_start_token_id
         x, memory = self.model(ids, decoder_ids, attention_mask, cache, start, memory)
         logits = bounded(self.lm_head(x), self.config)
-        if labels is None:
-            return logits, None, memory
-        return logits, F.cross_entropy(logits.flatten(0, 1), labels.flatten()), memory
+        loss = None if labels is None else F.cross_entropy(logits.flatten(0, 1), labels.flatten())
+        return logits, loss, memory
 
     @torch.no_grad()
     def generate(
@@ -120,8 +118,7 @@ class Seq2SeqLM(nn.Module):
         cache: list[Cache] = [{} for _ in range(self.config.decoder_layers)]
         new, memory = target, None
         for _ in range(max_new_tokens):
-            start = target.shape[1] - new.shape[1]
-            logits, _, memory = self(ids, None, attention_mask, new, cache, start, memory)
+            logits, _, memory = self(ids, None, attention_mask, new, cache, target.shape[1] - new.shape[1], memory)
             new = chosen(logits[:, -1], temperature)
             target = torch.cat([target, new], dim=1)
         return target

@@ -177,10 +177,11 @@ class Decoder(Stack):
         x = self.embed(ids, positions)
         layers = [self.layers[0]] * self.config.num_hidden_layers if self.config.share_layers else self.layers
         for index, layer in enumerate(layers):
-            past = None if cache is None else cache[index]
             turned = rotation_of(rotation, local, index, self.config)
             x = entered(x, layer, index, self.config)
-            x = layer(x, seen(mask, near, index, self.config), bias, turned, past, memory, memory_mask)
+            x = layer(
+                x, seen(mask, near, index, self.config), bias, turned, cache and cache[index], memory, memory_mask
+            )
         return self.norm(x) if self.config.final_norm else x
 
 
@@ -208,7 +209,6 @@ class EncoderDecoder(nn.Module):
         if "masks-from-token-ids" in self.config.quirks and attention_mask is None:
             # As in the encoder.
             attention_mask = ids != self.config.pad_token_id
-        if memory is None:
-            memory = self.encoder(ids, attention_mask)
+        memory = self.encoder(ids, attention_mask) if memory is None else memory
         memory_mask = (torch.ones_like(ids) if attention_mask is None else attention_mask)[:, None, None].bool()
         return self.decoder(decoder_ids, None, cache, start, memory, memory_mask), memory
