@@ -112,5 +112,5 @@ def refuse_unwritten(config: ZooConfig) -> None:
 BY_SETTINGS = {"torch-initialization", "masked-rows-are-uniform"}
 """Quirks that are other settings."""
 
-BUILDERS = {"vanilla", "d2l-style", "nlpt-encoder", "odom-style", "explicando", "normformer", "universal"}
+BUILDERS = {"vanilla", "d2l-style", "nlpt-encoder", "odom-style", "explicando", "ngpt", "normformer", "universal"}
 """Variants with code of their own that the plain code has."""

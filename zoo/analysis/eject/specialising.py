@@ -221,7 +221,8 @@ class Program:
                 expression = program.returned(found, original_node, known)
                 if expression is None:
                     return updated_node
-                given = {name: arg.value for name, arg in bound(found, updated_node).items()}
+                given: dict[str, Any] = {name: value for name, value in parameters(found).items() if value is not None}
+                given |= {name: arg.value for name, arg in bound(found, updated_node).items()}
                 read = names(expression).read
                 if any(read.count(name) > 1 and names(given[name]).calls for name in given):
                     return updated_node

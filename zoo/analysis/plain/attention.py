@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .config import Config, NoPlainForm
-from .norms import build_norm
+from .norms import Factors, build_norm
 from .positions import rotate
 from .residual import LearnedScale
 
@@ -22,7 +22,7 @@ class Attention(nn.Module):
     def __init__(self, config: Config, layer_idx: int) -> None:
         super().__init__()
         self.config = config
-        if config.attention not in ("multi-head", "masked-rows-uniform", "gated", "sinks", "differential", "exclusive"):
+        if config.attention in ("kv-sharing", "value-embeddings"):
             raise NoPlainForm("attention")
         query_width = config.num_attention_heads * config.head_dim
         key_width = config.num_key_value_heads * config.head_dim
@@ -36,6 +36,14 @@ class Attention(nn.Module):
             self.gate_proj = nn.Linear(config.hidden_size, query_width, bias=config.attention_bias)
         if config.attention == "sinks":
             self.sinks = nn.Parameter(torch.zeros(config.num_attention_heads))
+        if config.attention == "value-residual":
+            if config.add_cross_attention:
+                raise NoPlainForm("attention")
+            self.mixes = layer_idx > 0
+            if self.mixes:
+                self.value_lambdas = nn.Parameter(torch.full((2,), 0.5))
+        if config.attention == "normalized":
+            self.qk_scales = Factors(query_width, 1.0, config.hidden_size**-0.5)
         if config.attention == "differential":
             self.lambda_init = 0.8 - 0.6 * math.exp(-0.3 * layer_idx)
             self.lambda_q1 = nn.Parameter(torch.randn(config.head_dim) * 0.1)
@@ -57,6 +65,7 @@ class Attention(nn.Module):
         rotation: tuple[Tensor, Tensor] | None = None,
         cache: Cache | None = None,
         memory: Tensor | None = None,
+        earlier: Cache | None = None,
     ) -> Tensor:
         """Mix the values of visible keys. *Shape:* x (batch, length, hidden_size), mask (..., 1, length, keys)."""
         source = x if memory is None else memory
@@ -67,10 +76,19 @@ class Attention(nn.Module):
         if self.config.qk_norm == "head":
             # Queries and keys have one length, so that scores stay small (Henry et al. 2020, section 3).
             query, key = self.q_norm(query), self.k_norm(key)
+        if self.config.attention == "value-residual" and earlier is not None:
+            if self.mixes:
+                # Values are mixed with those of the first layer (Zhou et al. 2024, section 3, Learnable-ResFormer).
+                value = self.value_lambdas[0] * earlier["value"] + self.value_lambdas[1] * value
+            else:
+                earlier["value"] = value
         if self.config.attention == "exclusive":
             own = F.normalize(value, dim=-1) if memory is None else None
         if rotation is not None:
             query, key = rotate(query, rotation, self.config), rotate(key, rotation, self.config)
+        if self.config.attention == "normalized":
+            # Learned factors of queries and keys, both put on queries (nGPT, equations 15 and 16).
+            query = query * self.qk_scales().square().view(query.shape[1], 1, -1)
         if cache is not None:
             # Keys and values of earlier tokens, which generation does not compute again.
             if cache:
@@ -83,7 +101,10 @@ class Attention(nn.Module):
             # Several queries share a key and a value (Ainslie et al. 2023, GQA, section 2.2).
             groups = query.shape[1] // key.shape[1]
             key, value = key.repeat_interleave(groups, dim=1), value.repeat_interleave(groups, dim=1)
-        if self.config.attention_scale == "head-dim":
+        if self.config.attention == "normalized" and self.config.attention_scale == "head-dim":
+            # Cosines are small, so scores are scaled up (nGPT, section 2.3.2).
+            scores = query @ key.transpose(-1, -2) * self.config.head_dim**0.5
+        elif self.config.attention_scale == "head-dim":
             scores = query @ key.transpose(-1, -2) * self.config.head_dim**-0.5
         elif self.config.attention_scale == "hidden-size" and "scores-scaled-by-model-width" in self.config.quirks:
             # The original's defect: the root of the model's width, where the paper has that of a head's.
@@ -167,6 +188,7 @@ class LatentAttention(nn.Module):
         bias: Tensor | None = None,
         rotation: tuple[Tensor, Tensor] | None = None,
         cache: Cache | None = None,
+        earlier: Cache | None = None,
     ) -> Tensor:
         """Mix the values of visible keys. *Shape:* x (batch, length, hidden_size), mask (..., 1, length, keys)."""
         config = self.config

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .config import Config, NoPlainForm
-from .norms import build_norm
+from .norms import Factors, build_norm
 
 
 def activate(x: Tensor, name: str) -> Tensor:
@@ -57,11 +57,19 @@ class GatedFeedForward(nn.Module):
         self.gate_proj = nn.Linear(config.hidden_size, width, bias=config.mlp_bias)
         self.up_proj = nn.Linear(config.hidden_size, width, bias=config.mlp_bias)
         self.down_proj = nn.Linear(width, config.hidden_size, bias=config.mlp_bias)
+        if config.feed_forward == "normalized":
+            self.gate_scales = Factors(width, 1.0, 1.0)
+            self.up_scales = Factors(width, 1.0, 1.0)
         if config.mlp_inner_norm:
             self.norm = build_norm(config, width, config.layer_norm_eps)
 
     def forward(self, x: Tensor) -> Tensor:
-        x = activate(self.gate_proj(x), self.config.hidden_act) * self.up_proj(x)
+        if self.config.feed_forward == "normalized":
+            # Both have learned factors (nGPT, section 2.4).
+            gate = self.gate_proj(x) * (self.gate_scales() * self.config.hidden_size**0.5)
+            x = activate(gate, self.config.hidden_act) * (self.up_proj(x) * self.up_scales())
+        else:
+            x = activate(self.gate_proj(x), self.config.hidden_act) * self.up_proj(x)
         if self.config.activation_dropout:
             x = F.dropout(x, self.config.activation_dropout, self.training)
         if self.config.mlp_inner_norm:
@@ -170,7 +178,7 @@ def build_feed_forward(config: Config, layer_idx: int) -> nn.Module:
     """The feed-forward network that the configuration names."""
     if config.feed_forward == "mlp":
         return FeedForward(config)
-    if config.feed_forward == "gated":
+    if config.feed_forward in ("gated", "normalized"):
         return GatedFeedForward(config, config.intermediate_size)
     if config.feed_forward not in ("moe", "moe-sigmoid", "moe-shared", "moe-clamped"):
         raise NoPlainForm("feed_forward")

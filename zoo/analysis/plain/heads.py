@@ -30,6 +30,24 @@ def chosen(logits: Tensor, temperature: float) -> Tensor:
     return torch.multinomial((logits / temperature).softmax(dim=-1), num_samples=1)
 
 
+class UnitHead(nn.Linear):
+    """Cosines of hidden states and token vectors, times a learned factor for each token (nGPT, section 2.1)."""
+
+    def __init__(self, width: int, vocab_size: int) -> None:
+        super().__init__(width, vocab_size, bias=False)
+        self.scales = nn.Parameter(torch.full((vocab_size,), width**-0.5))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(x, self.weight) * (self.scales / self.in_features**-0.5)
+
+
+def build_head(config: Config) -> nn.Module:
+    """The output projection of a decoder."""
+    if config.variant == "ngpt":
+        return UnitHead(config.hidden_size, config.vocab_size)
+    return nn.Linear(config.hidden_size, config.vocab_size, bias=config.lm_head_bias)
+
+
 class CausalLM(nn.Module):
     """A decoder that predicts the next token."""
 
@@ -37,7 +55,7 @@ class CausalLM(nn.Module):
         super().__init__()
         self.config = config
         self.model = Decoder(config)
-        self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=config.lm_head_bias)
+        self.lm_head = build_head(config)
         initialize(self, config)
         if config.tie_word_embeddings:
             self.lm_head.weight = self.model.embed_tokens.weight

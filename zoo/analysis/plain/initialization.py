@@ -11,6 +11,15 @@ from .config import Config, NoPlainForm
 
 
 @torch.no_grad()
+def normalize(model: nn.Module) -> None:
+    """Divide weight vectors by their lengths, after each step of an optimizer as well (nGPT, section 2.6)."""
+    for name, weight in model.named_parameters():
+        if weight.ndim == 2:
+            outward = name.endswith(("o_proj.weight", "down_proj.weight"))
+            weight.copy_(nn.functional.normalize(weight, dim=0 if outward else -1))
+
+
+@torch.no_grad()
 def initialize(model: nn.Module, config: Config) -> None:
     """Draw the weights of projections and tables; norms have ones already."""
     for name, weight in model.named_parameters():
@@ -25,6 +34,8 @@ def initialize(model: nn.Module, config: Config) -> None:
             nn.init.zeros_(weight)
         if config.attention == "sinks" and name.endswith("sinks"):
             nn.init.normal_(weight, std=config.initializer_range)
+        if config.residual == "hyper-connections" and "residual.weights" in name:
+            continue
         if weight.ndim < 2 or (config.mixer != "attention" and "conv" in name):
             continue
         if config.feed_forward.startswith("moe") and config.initializer != "normal":
@@ -50,3 +61,5 @@ def initialize(model: nn.Module, config: Config) -> None:
             raise NoPlainForm("initializer")
         if config.position == "t5" and name.endswith("position.weight"):
             nn.init.normal_(weight, std=config.hidden_size**-0.5)
+    if config.variant == "ngpt":
+        normalize(model)

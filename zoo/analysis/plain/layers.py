@@ -8,7 +8,7 @@ from .attention import Cache, build_attention
 from .config import Config
 from .feed_forward import build_feed_forward
 from .mixers import build_mixer
-from .residual import Residual
+from .residual import build_residual
 
 
 class EncoderLayer(nn.Module):
@@ -20,28 +20,37 @@ class EncoderLayer(nn.Module):
         if config.variant == "universal":
             # A vector for each time that the layer is applied (Dehghani et al. 2019, section 2.1).
             self.step_embedding = nn.Embedding(config.num_hidden_layers, config.hidden_size)
+        is_first = config.residual == "no-first-norm" and layer_idx == 0
+        norms_branch = config.variant == "normformer"
+        drops_skip = "dropout-on-the-skip" in config.quirks
         self.self_attn = build_attention(config, layer_idx)
         if config.parallel_residual:
-            self.residual = Residual(config, is_first=config.residual == "no-first-norm" and layer_idx == 0)
+            self.residual = build_residual(config, 2 * layer_idx, is_first=is_first)
         else:
-            self.self_attn_residual = Residual(
+            self.self_attn_residual = build_residual(
                 config,
-                norms_branch=config.variant == "normformer",
-                drops_skip="dropout-on-the-skip" in config.quirks,
+                2 * layer_idx,
+                norms_branch=norms_branch,
+                drops_skip=drops_skip,
                 drops=config.variant != "nlpt-encoder",
-                is_first=config.residual == "no-first-norm" and layer_idx == 0,
+                is_first=is_first,
             )
         self.mlp = build_feed_forward(config, layer_idx)
         if not config.parallel_residual:
-            self.mlp_residual = Residual(config, drops_skip="dropout-on-the-skip" in config.quirks)
+            self.mlp_residual = build_residual(config, 2 * layer_idx + 1, drops_skip=drops_skip)
 
     def forward(
-        self, x: Tensor, mask: Tensor, bias: Tensor | None = None, rotation: tuple[Tensor, Tensor] | None = None
+        self,
+        x: Tensor,
+        mask: Tensor,
+        bias: Tensor | None = None,
+        rotation: tuple[Tensor, Tensor] | None = None,
+        earlier: Cache | None = None,
     ) -> Tensor:
         if self.config.parallel_residual:
             # Both sublayers read one norm and are summed (Wang and Komatsuzaki 2021, GPT-J).
-            return self.residual(x, lambda h: self.self_attn(h, mask, bias, rotation) + self.mlp(h))
-        x = self.self_attn_residual(x, lambda h: self.self_attn(h, mask, bias, rotation))
+            return self.residual(x, lambda h: self.self_attn(h, mask, bias, rotation, earlier=earlier) + self.mlp(h))
+        x = self.self_attn_residual(x, lambda h: self.self_attn(h, mask, bias, rotation, earlier=earlier))
         return self.mlp_residual(x, self.mlp)
 
 
@@ -54,6 +63,8 @@ class DecoderLayer(nn.Module):
         if config.variant == "universal":
             # A vector for each time that the layer is applied (Dehghani et al. 2019, section 2.1).
             self.step_embedding = nn.Embedding(config.num_hidden_layers, config.hidden_size)
+        is_first = config.residual == "no-first-norm" and layer_idx == 0
+        norms_branch = config.variant == "normformer"
         if config.mixer == "attention":
             self.self_attn = build_attention(config, layer_idx)
         else:
@@ -61,21 +72,22 @@ class DecoderLayer(nn.Module):
             self.has_attention = config.layer_types[layer_idx] == "full_attention"
             self.self_attn = build_attention(config, layer_idx) if self.has_attention else build_mixer(config)
         if config.parallel_residual:
-            self.residual = Residual(config, is_first=config.residual == "no-first-norm" and layer_idx == 0)
+            self.residual = build_residual(config, 2 * layer_idx, is_first=is_first)
         else:
-            self.self_attn_residual = Residual(
+            self.self_attn_residual = build_residual(
                 config,
-                norms_branch=config.variant == "normformer",
-                is_first=config.residual == "no-first-norm" and layer_idx == 0,
+                2 * layer_idx,
+                norms_branch=norms_branch,
+                is_first=is_first,
             )
         if config.add_cross_attention:
             if "cross-attention-reuses-self" not in config.quirks:
                 self.cross_attn = build_attention(config, layer_idx)
             if "feed-forward-reuses-cross-norm" not in config.quirks:
-                self.cross_attn_residual = Residual(config, norms_branch=config.variant == "normformer")
+                self.cross_attn_residual = build_residual(config, 2 * layer_idx + 1, norms_branch=norms_branch)
         self.mlp = build_feed_forward(config, layer_idx)
         if not config.parallel_residual:
-            self.mlp_residual = Residual(config)
+            self.mlp_residual = build_residual(config, 2 * layer_idx + 1)
 
     def forward(
         self,
@@ -86,14 +98,17 @@ class DecoderLayer(nn.Module):
         cache: Cache | None = None,
         memory: Tensor | None = None,
         memory_mask: Tensor | None = None,
+        earlier: Cache | None = None,
     ) -> Tensor:
         if self.config.parallel_residual:
             # Both sublayers read one norm and are summed (Wang and Komatsuzaki 2021, GPT-J).
-            x = self.residual(x, lambda h: self.self_attn(h, mask, bias, rotation, cache) + self.mlp(h))
+            x = self.residual(
+                x, lambda h: self.self_attn(h, mask, bias, rotation, cache, earlier=earlier) + self.mlp(h)
+            )
         elif self.config.mixer != "attention" and not self.has_attention:
             x = self.self_attn_residual(x, lambda h: self.self_attn(h, cache=cache))
         else:
-            x = self.self_attn_residual(x, lambda h: self.self_attn(h, mask, bias, rotation, cache))
+            x = self.self_attn_residual(x, lambda h: self.self_attn(h, mask, bias, rotation, cache, earlier=earlier))
         if self.config.add_cross_attention:
             if "cross-attention-reuses-self" in self.config.quirks:  # noqa: SIM108 - the comment is about one branch
                 # The original's defect: cross attention runs with the weights of self-attention.

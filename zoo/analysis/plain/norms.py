@@ -42,6 +42,25 @@ class DynamicTanh(nn.Module):
         return self.weight * torch.tanh(self.alpha * x) + self.bias
 
 
+class UnitNorm(nn.Module):
+    """Division by the length, without weights (Loshchilov et al. 2024, nGPT, section 2.2)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.normalize(x, dim=-1)
+
+
+class Factors(nn.Module):
+    """Learned factors that are scaled, so that their learning rate is their own (nGPT, section 2.5)."""
+
+    def __init__(self, width: int, initial: float, scale: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.full((width,), scale))
+        self.factor = initial / scale
+
+    def forward(self) -> Tensor:
+        return self.weight * self.factor
+
+
 def build_norm(config: Config, width: int, eps: float) -> nn.Module:
     """The norm that the configuration names."""
     if config.norm == "layernorm":
@@ -54,4 +73,6 @@ def build_norm(config: Config, width: int, eps: float) -> nn.Module:
         return ZeroCenteredRMSNorm(width, eps)
     if config.norm == "dyt":
         return DynamicTanh(width, config.dyt_alpha)
+    if config.norm == "unit":
+        return UnitNorm()
     raise NoPlainForm("norm")

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .config import Config, NoPlainForm
-from .norms import build_norm
+from .norms import Factors, build_norm
 
 
 class LearnedScale(nn.Module):
@@ -40,8 +40,6 @@ class Residual(nn.Module):
         self.drops_skip = drops_skip
         self.drops = drops
         self.is_first = is_first
-        if config.residual not in ("plain", "no-first-norm"):
-            raise NoPlainForm("residual")
         if config.norm_placement in ("pre", "sandwich") and not is_first:
             self.norm_in = build_norm(config, config.hidden_size, config.layer_norm_eps)
         if config.norm_placement in ("sandwich", "res-post") or norms_branch:
@@ -81,3 +79,80 @@ class Residual(nn.Module):
             # The stream is scaled up before the sum (Wang et al. 2022, DeepNet, figure 2).
             return self.norm_out(x * self.config.deepnorm_alpha + branch)
         return x + branch
+
+
+class NormalizedResidual(nn.Module):
+    """A learned step on the hypersphere towards what the sublayer computes (nGPT, equations 10 and 11)."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        if config.norm_placement != "post" or config.residual_scaling is not None:
+            raise NoPlainForm("norm_placement")
+        self.norm_branch = build_norm(config, config.hidden_size, config.layer_norm_eps)
+        self.norm_out = build_norm(config, config.hidden_size, config.layer_norm_eps)
+        self.rates = Factors(config.hidden_size, 0.05, config.hidden_size**-0.5)
+
+    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        """Move the stream. *Shape:* (batch, length, hidden_size), unchanged."""
+        branch = self.norm_branch(sublayer(x))
+        if self.config.dropout:
+            branch = F.dropout(branch, self.config.dropout, self.training)
+        return self.norm_out(x + self.rates().abs() * (branch - x))
+
+
+class ConnectionWeights(nn.Module):
+    """How streams are read, written and mixed, in part computed of the token (Zhu et al. 2024, equations 10 to 13)."""
+
+    def __init__(self, config: Config, stream: int) -> None:
+        super().__init__()
+        self.read = nn.Parameter(torch.eye(config.num_streams)[stream].clone())
+        self.write = nn.Parameter(torch.ones(config.num_streams))
+        self.mix = nn.Parameter(torch.eye(config.num_streams))
+        self.weight = nn.Parameter(torch.zeros(2 + config.num_streams, config.hidden_size))
+        self.scale = nn.Parameter(torch.full((2,), 0.01))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """*Shape:* (batch, length, streams, hidden_size) -> twice (..., streams), and (..., streams, streams)."""
+        read, write, mix = torch.tanh(x @ self.weight.T).split((1, 1, x.shape[-2]), dim=-1)
+        read, write = self.scale[0] * read.squeeze(-1), self.scale[1] * write.squeeze(-1)
+        return read + self.read, write + self.write, self.scale[0] * mix + self.mix
+
+
+class HyperConnections(nn.Module):
+    """Several streams, which sublayers read, write and mix (Zhu et al. 2024, Hyper-Connections, section 2)."""
+
+    def __init__(self, config: Config, stream: int) -> None:
+        super().__init__()
+        self.config = config
+        if config.norm_placement != "pre" or config.residual_scaling is not None:
+            raise NoPlainForm("norm_placement")
+        self.norm_streams = build_norm(config, config.hidden_size, config.layer_norm_eps)
+        self.weights = ConnectionWeights(config, stream)
+        self.norm_in = build_norm(config, config.hidden_size, config.layer_norm_eps)
+
+    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        """Write to the streams. *Shape:* (batch, length, streams, hidden_size), unchanged."""
+        read, write, mix = self.weights(self.norm_streams(x))
+        branch = sublayer(self.norm_in((read[..., None, :] @ x).squeeze(-2)))
+        if self.config.dropout:
+            branch = F.dropout(branch, self.config.dropout, self.training)
+        return mix.mT @ x + write[..., None] * branch[..., None, :]
+
+
+def build_residual(
+    config: Config,
+    place: int,
+    norms_branch: bool = False,
+    drops_skip: bool = False,
+    drops: bool = True,
+    is_first: bool = False,
+) -> nn.Module:
+    """The residual connection that the configuration names."""
+    if config.residual == "hyper-connections":
+        return HyperConnections(config, place % config.num_streams)
+    if config.residual == "normalized":
+        return NormalizedResidual(config)
+    if config.residual not in ("plain", "no-first-norm"):
+        raise NoPlainForm("residual")
+    return Residual(config, norms_branch=norms_branch, drops_skip=drops_skip, drops=drops, is_first=is_first)

@@ -11,6 +11,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from .config import Config
+from .initialization import normalize
 
 Model: TypeAlias = Any
 """The class of the model in an ejected file."""
@@ -48,6 +49,8 @@ def train(model: Model, text: Tensor, steps: int = 100) -> None:
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
+        if model.config.variant == "ngpt":
+            normalize(model)
         print(f"step {step}: loss {loss.item():.3f}")
 
 

@@ -121,11 +121,17 @@ class Encoder(Stack):
         rotation = rotary(positions, self.config.rope_theta, self.config) if self.config.is_rotary else None
         local = rotary(positions, self.config.rope_local_theta, self.config) if self.config.is_rotary else None
         x = self.embed(ids, positions)
+        if self.config.residual == "hyper-connections":
+            # Several streams, which begin alike and are summed in the end.
+            x = x[:, :, None].expand(-1, -1, self.config.num_streams, -1)
+        earlier = dict[str, Tensor]() if self.config.attention == "value-residual" else None
         layers = [self.layers[0]] * self.config.num_hidden_layers if self.config.share_layers else self.layers
         for index, layer in enumerate(layers):
             turned = rotation_of(rotation, local, index, self.config)
             x = entered(x, layer, index, self.config)
-            x = layer(x, seen(mask, near, index, self.config), bias, turned)
+            x = layer(x, seen(mask, near, index, self.config), bias, turned, earlier)
+        if self.config.residual == "hyper-connections":
+            x = x.sum(dim=2)
         return self.norm(x) if self.config.final_norm else x
 
 
@@ -175,13 +181,20 @@ class Decoder(Stack):
         rotation = rotary(positions, self.config.rope_theta, self.config) if self.config.is_rotary else None
         local = rotary(positions, self.config.rope_local_theta, self.config) if self.config.is_rotary else None
         x = self.embed(ids, positions)
+        if self.config.residual == "hyper-connections":
+            # Several streams, which begin alike and are summed in the end.
+            x = x[:, :, None].expand(-1, -1, self.config.num_streams, -1)
+        earlier = dict[str, Tensor]() if self.config.attention == "value-residual" else None
+        config = self.config
         layers = [self.layers[0]] * self.config.num_hidden_layers if self.config.share_layers else self.layers
         for index, layer in enumerate(layers):
-            turned = rotation_of(rotation, local, index, self.config)
-            x = entered(x, layer, index, self.config)
+            turned = rotation_of(rotation, local, index, config)
+            x = entered(x, layer, index, config)
             x = layer(
-                x, seen(mask, near, index, self.config), bias, turned, cache and cache[index], memory, memory_mask
+                x, seen(mask, near, index, config), bias, turned, cache and cache[index], memory, memory_mask, earlier
             )
+        if self.config.residual == "hyper-connections":
+            x = x.sum(dim=2)
         return self.norm(x) if self.config.final_norm else x
 
 
