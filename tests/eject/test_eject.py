@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import random
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -14,30 +16,40 @@ from safetensors.torch import load_file
 import zoo
 from zoo.analysis.eject import code_difference, eject
 from zoo.analysis.eject.ejecting import text_of
-from zoo.analysis.eject.proof import prove
-from zoo.base.errors import OutputExistsError, UnsupportedOperationError
+from zoo.analysis.eject.proof import prove, randomise
+from zoo.base.errors import OutputExistsError, UnsupportedOperationError, ZooError
+from zoo.base.files import replace_part
 from zoo.building.builder import config as configure
 from zoo.models import NORMS, RMSNorm
-from zoo.registry import describe
+from zoo.models.parts import ATTENTIONS, FEED_FORWARDS, POSITIONS, RESIDUALS
+from zoo.registry import describe, list_variants
+
+ROOT = Path(__file__).parents[2]
+MIXED = {
+    "position": POSITIONS,
+    "norm": NORMS,
+    "feed_forward": FEED_FORWARDS,
+    "attention": ATTENTIONS,
+    "residual": RESIDUALS,
+}
+"""Parts that are drawn."""
 
 BY_DAY = [("gpt2-style", "causal-lm"), ("vanilla+faithful", "seq2seq-lm")]
-BY_NIGHT = [
-    ("t5-style", "seq2seq-lm"),
-    ("bert-style", "masked-lm"),
-    ("llama-style", "sequence-classification"),
-    ("deepseek-v3-style", "causal-lm"),
-    ("gemma3-style", "causal-lm"),
-    ("gpt-oss-style", "causal-lm"),
-    ("mixtral-style", "causal-lm"),
-    ("qwen3-next-style", "causal-lm"),
-    ("llama-style", "causal-lm"),
-    ("pre-norm", "causal-lm"),
-    ("post-norm", "token-classification"),
-    ("vanilla", "seq2seq-lm"),
-    ("vanilla+faithful", "sequence-classification"),
-    ("attention-is-all-you-need", "feature-extraction"),
-]
 
+REFUSED = {
+    "attention-residuals": "residual='attention-residuals'",
+    "gated-hyper-connections": "residual='gated-hyper-connections'",
+    "manifold-hyper-connections": "residual='manifold-hyper-connections'",
+    "multi-token-prediction": "num_nextn_predict_layers=1",
+}
+"""Variants without a plain form, and what their refusals name."""
+
+BY_NIGHT = [
+    (name, task)
+    for name in (*list_variants(), "vanilla+faithful")
+    for task in describe(name.partition("+")[0]).tasks
+    if name not in REFUSED and (name, task) not in BY_DAY
+]
 
 LINES = {
     "gpt2-style": 160,
@@ -80,6 +92,43 @@ def test_a_file_computes_what_its_model_does(name, task):
     assert ejected.differences["float64"] < 1e-12
     assert "import zoo" not in ejected.text and "transformers import" not in ejected.text
     assert "# Proved when written" in ejected.text
+
+
+@pytest.mark.parametrize(("name", "what"), REFUSED.items())
+def test_a_variant_without_a_plain_form_is_refused_by_name(name, what):
+    with pytest.raises(UnsupportedOperationError, match=f"^{what} has no plain form"):
+        source(f"{name}@tiny")
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", range(40))
+def test_random_mixes_of_parts_compute_the_same_or_are_refused_by_name(seed):
+    """A mix that cannot be built is drawn again; a refusal names a setting and never a difference."""
+    draw = random.Random(seed)
+    while True:
+        drawn = {field: draw.choice([*registry.names()]) for field, registry in MIXED.items()}
+        drawn["norm_placement"] = draw.choice(["pre", "post", "sandwich", "res-post", "none"])
+        try:
+            model = zoo.build("pre-norm@tiny", draw.choice(describe("pre-norm").tasks), seed=0, **drawn)
+        except ZooError:
+            continue
+        break
+    randomise(model)
+    try:
+        ejected = eject(model)
+    except UnsupportedOperationError as error:
+        assert "has no plain form" in str(error), drawn
+        return
+    assert ejected.differences["float64"] < 1e-12, drawn
+
+
+def test_the_page_shows_the_files_as_they_are():
+    ejected = runpy.run_path(str(ROOT / "scripts/site/ejected.py"))
+    page = (ROOT / "docs/eject.md").read_text(encoding="utf-8")
+    found = ejected["parts"](page)
+    assert len(found) == 3
+    for command, text in found.items():
+        assert replace_part(page, command, text) == page, "run python scripts/site/ejected.py"
 
 
 @pytest.mark.parametrize(("name", "most"), LINES.items())
