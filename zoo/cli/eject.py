@@ -6,7 +6,6 @@ from pathlib import Path
 
 import click
 
-from .importing import without_collecting
 from .output import for_stdout, write_json
 from .parameters import json_option, task_option
 
@@ -25,8 +24,8 @@ def eject(model: str, output: Path | None, task: str | None, force: bool, as_jso
     The file imports neither the zoo nor transformers, and has only what this model uses. It is run without the zoo and
     compared with the model before it is written: outputs, gradients and generated tokens. Without -o it is printed.
     """
-    with without_collecting():
-        from zoo.analysis.eject import eject as write_model
+    from zoo.analysis.eject import eject as write_model
+
     ejected = write_model(model, output, task=task, force=force)
     if as_json:
         write_json({"file": output, "task": ejected.task, "differences": ejected.differences, "text": ejected.text})
