@@ -127,7 +127,8 @@ def assigned(body: cst.BaseSuite) -> dict[str, cst.Assign]:
 
 
 def is_alias(value: cst.BaseExpression, function: cst.FunctionDef, written: list[str]) -> bool:
-    """Whether an expression is another name of a parameter or of a module."""
+    """Whether an expression is another name of a parameter, of a module, or of a variable that is written once."""
     if isinstance(value, cst.Name):
-        return any(value.value == param.name.value for param in function.params.params) and value.value not in written
+        is_parameter = any(value.value == param.name.value for param in function.params.params)
+        return written.count(value.value) == (0 if is_parameter else 1)
     return m.matches(value, m.Attribute(m.Name("self") | m.Name("config")))

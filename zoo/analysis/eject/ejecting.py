@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import tempfile
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -174,7 +175,7 @@ def text_of(config: Any, task: str, name: str) -> str:
         raise InputError(f"an encoder-decoder was given for {task}; eject it for seq2seq-lm or feature-extraction")
     refuse_unwritten(config)
     card = describe(config.variant)
-    summary = f"{name}: {card.summary}\n\nFrom {card.source}.\n"
+    summary = f"{name}, from {card.source}.\n\n{textwrap.fill(card.summary, 120)}\n"
     return file_of(plain_config(config, task), summary, decoder_changes(config))
 
 

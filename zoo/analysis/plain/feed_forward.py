@@ -30,13 +30,13 @@ def activate(x: Tensor, name: str) -> Tensor:
 class FeedForward(nn.Module):
     """The position-wise network (Vaswani et al. 2017, section 3.3)."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, width: int) -> None:
         super().__init__()
         self.config = config
-        self.up_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=config.mlp_bias)
-        self.down_proj = nn.Linear(config.intermediate_size, config.hidden_size, bias=config.mlp_bias)
+        self.up_proj = nn.Linear(config.hidden_size, width, bias=config.mlp_bias)
+        self.down_proj = nn.Linear(width, config.hidden_size, bias=config.mlp_bias)
         if config.mlp_inner_norm:
-            self.norm = build_norm(config, config.intermediate_size, config.layer_norm_eps)
+            self.norm = build_norm(config, width, config.layer_norm_eps)
 
     def forward(self, x: Tensor) -> Tensor:
         x = activate(self.up_proj(x), self.config.hidden_act)
@@ -177,7 +177,7 @@ class MixtureOfExperts(nn.Module):
 def build_feed_forward(config: Config, layer_idx: int) -> nn.Module:
     """The feed-forward network that the configuration names."""
     if config.feed_forward == "mlp":
-        return FeedForward(config)
+        return FeedForward(config, config.intermediate_size)
     if config.feed_forward in ("gated", "normalized"):
         return GatedFeedForward(config, config.intermediate_size)
     if config.feed_forward not in ("moe", "moe-sigmoid", "moe-shared", "moe-clamped"):
