@@ -142,17 +142,7 @@ def train(
     checkpoints = f"{Path(output_dir).absolute()}-checkpoints" if output_dir is not None else os.curdir
     args = training_arguments(chosen.arguments, output_dir=checkpoints, seed=seed, progress=progress)
     saves = args.save_strategy != "no"
-    kept = nullcontext(checkpoints) if saves and output_dir is not None else scratch_folder()
-    keeps_nothing = output_dir is None or args.process_index != 0
-    alone = nullcontext() if keeps_nothing else held_alone(Path(output_dir or ""), "training into")
-    with alone, kept as place:
-        args.output_dir = str(place)
-        if args.process_index == 0:
-            if output_dir is not None:
-                check_output(Path(output_dir), force=force or (resume and is_unscored(output_dir)))
-            check_push(push)
-            if saves and not resume:
-                clear_checkpoints(args.output_dir, force=force)
+    with places_taken(output_dir, checkpoints, args, push, force=force, resume=resume):
         source = DataSource.of(None if isinstance(data, Splits) else data, heldout, columns, seed)
         with loading_bars(shown=progress):
             splits = without_leaks(data) if isinstance(data, Splits) else data_task.load_from(source)
@@ -179,13 +169,7 @@ def train(
             model = build_for(data_task, model, tokenizers, chosen, seed=args.seed)
         idle = check_data(model, run.variant, data_task, encoded, data_task.collator(tokenizers), args)
         marks = marks_of(args, data_task, splits.train, encoded.train)
-        if marks and output_dir is None:
-            raise ConfigError("checkpoint_at is given without output_dir, beside which the models are kept")
-        if args.process_index == 0 and output_dir is not None:
-            places = [folder_of(output_dir, mark) for mark in marks]
-            places += [Path(f"{Path(output_dir)}-average")] if args.average is not None else []
-            for further in places:
-                check_output(further, force=force or resume)
+        check_further_outputs(output_dir, marks, args, force=force or resume)
         chosen_by = encoded.heldout if selection is None else data_task.encode(selection, tokenizers)
         check_examples(model, chosen_by, "training")
         if args.ddp_find_unused_parameters is None:
@@ -220,31 +204,17 @@ def train(
                     trainer, data_task, tokenizers, splits, run, place_of_average, scored=scored, force=force
                 )
             evaluation_seconds = time.perf_counter() - began
-        history = [entry for entry in trainer.state.log_history if "loss" in entry]
-        trained = trainer.trained_model()
-        report = TrainingReport(
-            variant=run.variant,
+        report = report_of(
+            trainer,
+            run,
+            args,
             task=data_task.name,
-            seed=args.seed,
-            device=args.device.type,
-            num_devices=args.world_size,
-            num_parameters=trained.num_parameters(),
-            train_examples=len(trainer.train_dataset),
-            heldout_examples=len(trainer.eval_dataset),
-            steps=trainer.state.global_step,
-            best_step=trainer.state.best_global_step if args.load_best_model_at_end else None,
-            epochs=float(trainer.state.epoch or 0),
-            train_tokens=trainer.total_tokens(),
             train_seconds=train_seconds,
-            train_loss=history[-1]["loss"] if history else trainer.mean_loss(),
             heldout_loss=predictions.loss,
             scores=scores,
             evaluation_seconds=evaluation_seconds,
             peak_memory=memory,
-            history=history,
-            evaluations=[entry for entry in trainer.state.log_history if "eval_loss" in entry],
             average=average,
-            examples_per_update=args.train_batch_size * args.gradient_accumulation_steps * args.world_size,
         )
         if isinstance(trainer.train_dataset, MixedBlocks):
             blocks = report.steps * report.examples_per_update
@@ -256,10 +226,75 @@ def train(
             if resume:
                 remove_checkpoints(checkpoints)
         trainer.accelerator.wait_for_everyone()
-    return TrainingResult(trained, tokenizers, list(predictions.outputs), report, run, pushed)
+    return TrainingResult(trainer.trained_model(), tokenizers, list(predictions.outputs), report, run, pushed)
 
 
 spell_out(train, TrainingOptions)
+
+
+@contextmanager
+def places_taken(
+    output_dir: str | Path | None,
+    checkpoints: str,
+    args: ZooTrainingArguments,
+    push: str | None,
+    *,
+    force: bool,
+    resume: bool,
+) -> Iterator[None]:
+    """Hold the folder of a run alone, and give the trainer one for checkpoints: a scratch folder if none are kept."""
+    saves = args.save_strategy != "no"
+    kept = nullcontext(checkpoints) if saves and output_dir is not None else scratch_folder()
+    keeps_nothing = output_dir is None or args.process_index != 0
+    alone = nullcontext() if keeps_nothing else held_alone(Path(output_dir or ""), "training into")
+    with alone, kept as place:
+        args.output_dir = str(place)
+        if args.process_index == 0:
+            if output_dir is not None:
+                check_output(Path(output_dir), force=force or (resume and is_unscored(output_dir)))
+            check_push(push)
+            if saves and not resume:
+                clear_checkpoints(args.output_dir, force=force)
+        yield
+
+
+def check_further_outputs(
+    output_dir: str | Path | None, marks: Mapping[str, float], args: ZooTrainingArguments, *, force: bool
+) -> None:
+    """Refuse folders of models at marks, and of averages, that hold something else."""
+    if marks and output_dir is None:
+        raise ConfigError("checkpoint_at is given without output_dir, beside which the models are kept")
+    if args.process_index == 0 and output_dir is not None:
+        places = [folder_of(output_dir, mark) for mark in marks]
+        places += [Path(f"{Path(output_dir)}-average")] if args.average is not None else []
+        for further in places:
+            check_output(further, force=force)
+
+
+def report_of(
+    trainer: ZooTrainer, run: RunRecord, args: ZooTrainingArguments, *, task: str, **measured: Any
+) -> TrainingReport:
+    """Collect the numbers of a run: what the trainer has counted, and what was measured besides."""
+    history = [entry for entry in trainer.state.log_history if "loss" in entry]
+    return TrainingReport(
+        variant=run.variant,
+        task=task,
+        seed=args.seed,
+        device=args.device.type,
+        num_devices=args.world_size,
+        num_parameters=trainer.trained_model().num_parameters(),
+        train_examples=len(trainer.train_dataset),
+        heldout_examples=len(trainer.eval_dataset),
+        steps=trainer.state.global_step,
+        best_step=trainer.state.best_global_step if args.load_best_model_at_end else None,
+        epochs=float(trainer.state.epoch or 0),
+        train_tokens=trainer.total_tokens(),
+        train_loss=history[-1]["loss"] if history else trainer.mean_loss(),
+        history=history,
+        evaluations=[entry for entry in trainer.state.log_history if "eval_loss" in entry],
+        examples_per_update=args.train_batch_size * args.gradient_accumulation_steps * args.world_size,
+        **measured,
+    )
 
 
 def to_stderr(text: str) -> None:
