@@ -39,11 +39,10 @@ from zoo.converters import ExportOptions
 from zoo.converters.errors import ExportError, MissingExtraError
 from zoo.converters.exporting import choose
 from zoo.data.tokenizers import load_tokenizers
-from zoo.training.evaluate import evaluate
+from zoo.training.evaluate import evaluate, examples_of_run
 from zoo.training.generation import ENGINES, ExportEngine, generate
 from zoo.training.generation.engines import TORCH, TORCH_INT8
 from zoo.training.record import saved_run
-from zoo.training.validation_split import examples_of_run
 
 MODELS = ("gpt2-style.char-en", "vanilla.en-pt")
 REFERENCE = "torch"

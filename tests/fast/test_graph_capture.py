@@ -8,8 +8,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from zoo.fast.graph_capture import SHORTEST, CapturedGraph, capture, compile_graph
-from zoo.fast.graph_passes import keeps_order
+from zoo.fast.graph_capture import SHORTEST, CapturedGraph, capture, compile_graph, keeps_order
 
 SCALE = torch.nn.Parameter(torch.tensor([2.0, -1.0, 0.5]))
 

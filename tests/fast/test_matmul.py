@@ -13,7 +13,7 @@ import zoo
 from zoo.fast import matmul
 from zoo.fast.matmul import EXACT, Trial, fast_matmul, try_matmul
 from zoo.fast.switches import fast_paths
-from zoo.training.determinism import determinism
+from zoo.training.training import determinism
 
 
 def precision(*, device: str = "cpu") -> str:

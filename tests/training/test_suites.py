@@ -16,7 +16,7 @@ from zoo.base.errors import ConfigError, DataError, UnknownNameError
 from zoo.cli.main import cli
 from zoo.data.tokenizers.kinds import TOKENIZERS
 from zoo.training.suites import SUITES, MinimalPair, PairScore, SuiteResult, evaluate_suite
-from zoo.training.suites.sentence_scores import METHODS, sentence_scores
+from zoo.training.suites.minimal_pairs import METHODS, sentence_scores
 
 TEXTS = ["The cats sleep here.", "The cat sleeps.", "Cats", "The dogs that saw the cat sleep here."]
 SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32, "dropout": 0.0}

@@ -13,13 +13,14 @@ from typing import Any
 from datasets import Dataset
 from transformers import PreTrainedModel, PrinterCallback, ProgressCallback
 
-from zoo.base.errors import ConfigError, ZooWarning
+from zoo.base.errors import ConfigError, ZooError, ZooWarning
 from zoo.base.folders import scratch_folder
 from zoo.building.loading import class_of_task
 from zoo.building.weights import locate
 from zoo.converters.engine import EngineModel
 from zoo.converters.weights import task_of
-from zoo.data.tasks import Score, full_path, split_name
+from zoo.data.corpora import located
+from zoo.data.tasks import DataTask, Score, full_path, split_name
 from zoo.data.tasks.labels import LabelsTask
 from zoo.data.tasks.libraries import loading_bars
 from zoo.data.tasks.tables import Column
@@ -31,9 +32,56 @@ from zoo.training.generation.checkpoint import TokenizerSource
 from zoo.training.predicting import check_generation, predict
 from zoo.training.progress import LossProgress
 from zoo.training.recipe import Recipe, recipe_for
-from zoo.training.record import RunRecord, read_result, saved_run
+from zoo.training.record import RunRecord, digest_of_examples, read_result, saved_run
 from zoo.training.trainer import ZooTrainer
-from zoo.training.validation_split import columns_of, examples_of_run, file_name, named_examples
+
+OWN_DATA = "the zoo's own corpus"
+"""What examples are called that ship with a task, or that it makes."""
+
+
+def examples_of_run(run: RunRecord | None, task: DataTask, model: str) -> tuple[Dataset, str]:
+    """Load the held-out examples of a model's training."""
+    shipped = f"; those that ship with the zoo are in {task.shipped}" if task.shipped is not None else ""
+    how = f"name the examples to evaluate on: --data FILE|FOLDER or --heldout FILE{shipped}"
+    if task.makes_examples and (run is None or run.recipe.task != task.name):
+        return task.load().heldout, OWN_DATA  # whoever names the task has named them
+    if run is None:
+        raise ConfigError(f"nothing says on which data {model} was trained; {how}")
+    if run.recipe.task != task.name:
+        raise ConfigError(f"{model} was trained on {run.recipe.task}, and not on {task.name}; {how}")
+    source = run.data.source
+    if source is None:
+        raise ConfigError(f"{model} was trained on examples that were given as objects, and are not here; {how}")
+    place, whose = source.heldout or source.data, f"the held-out examples of {model}'s training"
+    try:
+        examples = task.load_from(source).heldout
+    except ZooError as error:
+        raise ConfigError(
+            f"the held-out examples of {model}'s training cannot be read again: {error}; {how}"
+        ) from error
+    if digest_of_examples(examples) != run.data.heldout.sha256:
+        raise ConfigError(f"{whose} are not what they were: {place or OWN_DATA} has changed; {how}")
+    return examples, file_name(place)
+
+
+def named_examples(
+    task: DataTask, data: str | Path | None, heldout: str | Path | None, columns: Sequence[Column] | None
+) -> Dataset:
+    """Load examples that were named."""
+    data = None if data is None else located(data)
+    whole = heldout if heldout is not None else data if data is not None and Path(data).is_file() else None
+    return task.load(data if data is not None else heldout, heldout=whole, columns=columns).heldout
+
+
+def columns_of(run: RunRecord | None) -> Sequence[Column] | None:
+    """Find which columns a run was told to read."""
+    return None if run is None or run.data.source is None else run.data.source.columns
+
+
+def file_name(place: str | None) -> str:
+    """Write what data are called."""
+    return OWN_DATA if place is None else Path(place).name if Path(place).is_absolute() else place
+
 
 USUAL_TASKS = {
     "seq2seq-lm": "translation",

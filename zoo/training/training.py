@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
 from transformers import EarlyStoppingCallback, PreTrainedModel, PrinterCallback, ProgressCallback, TrainerCallback
 
 from zoo.base.errors import ConfigError, ZooError
@@ -24,11 +25,11 @@ from zoo.data.tasks.leaks import leaks_said, without_leaks
 from zoo.data.tasks.libraries import loading_bars
 from zoo.data.tasks.mixing import MixedBlocks
 from zoo.data.tasks.tables import Column, DataWarning
+from zoo.fast.switches import current, fast_paths
 
 from .arguments import ZooTrainingArguments, training_arguments
 from .averaging import keep_average
 from .checkpoints import clear_checkpoints, going_on_from, remove_checkpoints, remove_except
-from .determinism import determinism
 from .inputs import build_for, encode, full_recipe, num_parameters, tokenizers_for
 from .memory_check import check_room
 from .overview import overview
@@ -46,6 +47,22 @@ from .trainer import ZooTrainer
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+
+@contextmanager
+def determinism(*, wanted: bool) -> Iterator[None]:
+    """Let no clock decide how a run computes, and leave the process as it was when it ends."""
+    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    flags = torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark
+    matmul = "never" if wanted and current().onednn_matmul == "auto" else current().onednn_matmul
+    try:
+        with fast_paths(onednn_matmul=matmul):
+            yield
+    finally:
+        if wanted:
+            torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+            torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = flags
+
 
 KEEPING_CHECKPOINTS: dict[str, Any] = {"save_strategy": "epoch", "save_total_limit": 2}
 """Training arguments of a run that can be resumed, unless it says otherwise."""
