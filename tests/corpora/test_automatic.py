@@ -17,8 +17,8 @@ from zoo.data.tasks import find_task, prepared
 from zoo.data.tasks.prepared import SourceTexts, needs_shards
 from zoo.data.tokenizers import train_tokenizers
 from zoo.training import train
+from zoo.training.evaluate import examples_of_run
 from zoo.training.record import saved_run
-from zoo.training.validation_split import examples_of_run
 
 DOCUMENTS = [f"Story {n} of {n * n} words, {'very ' * (n % 5)}short.\nIt ends." for n in range(120)]
 
