@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from zoo.building.builder import build
-from zoo.models.residual import Residual, first
+from zoo.models.residual import Residual
 
 LENGTH, BATCH_SIZE = 32, 4
 """Of the batch of random tokens that is read."""
@@ -80,7 +80,8 @@ def recorder(path: str, module: Residual, found: list[Signal]) -> Callable[[Any,
 
         def noting(*inputs: Any, **named: Any) -> Any:
             output = sublayer(*inputs, **named)
-            branch = module.dropout(module.scale(module.norm_branch(first(output))))
+            branch = output[0] if isinstance(output, tuple) else output
+            branch = module.dropout(module.scale(module.norm_branch(branch)))
             found.append(Signal(path, size(stream), size(branch)))
             return output
 
