@@ -12,6 +12,7 @@ from .native.base import NATIVE, NativeFormat
 from .probe import Arithmetic, arithmetic_of
 from .symmetries import find_route
 from .symmetries.base import State
+from .symmetries.route import plain_needs
 from .target import TARGETS, Reason, TargetPlan, because
 from .weights import further_tokens_left_out, task_of, weights_of
 
@@ -70,7 +71,7 @@ def plan_target(
         return TargetPlan(native.name, class_name, None, tuple(because(Reason.ENGINE, reasons)))
     found = arithmetic_of(config, task) if found is None else found
     obstacles = because(Reason.ENGINE, found.own)
-    route = find_route(config, native.needs(config, task), task, native.reasons)
+    route = find_route(config, {**plain_needs(task), **native.needs(config, task)}, task, native.reasons)
     obstacles += because(Reason.SETTING, [*route.obstacles, *native.obstacles(route.config, state, task)])
     notes = [*native.notes(route.config, task), *further_tokens_left_out(config, task)]
     if not obstacles and found.needs_masks:

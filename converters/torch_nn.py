@@ -15,6 +15,7 @@ from torch.nn import functional as F
 
 from zoo.building.builder import config as make_config
 from zoo.models import ZooConfig, ZooDecoder, ZooEncoder, ZooEncoderDecoder, ZooPreTrainedModel
+from zoo.models.fields import ANY
 from zoo.registry import Task
 
 from .checkpoint import Checkpoint
@@ -22,6 +23,7 @@ from .converter import CONVERTERS, Converter, Plan
 from .errors import CheckpointKeysError, MissingHintError, NotConvertibleError
 from .key_map import KeyMap
 from .originals.original import Shapes, count
+from .symmetries.route import Needs, admissible, plain_needs
 from .transforms import split, zero_bias
 
 BODIES: dict[type[ZooPreTrainedModel], str] = {
@@ -32,27 +34,14 @@ BODIES: dict[type[ZooPreTrainedModel], str] = {
 ACTIVATIONS = {F.relu: "relu", F.gelu: "gelu"}
 """Values of a layer's `activation` other than modules."""
 
-NEEDS: dict[str, tuple[Any, ...]] = {
+NEEDS: Needs = {
+    **plain_needs(Task.FEATURE_EXTRACTION),
+    **dict.fromkeys(("attention_bias", "attention_out_bias", "mlp_bias", "final_norm", "scale_embedding"), ANY),
+    "type_vocab_size": ANY,
     "norm_placement": ("pre", "post"),
-    "norm": ("layernorm",),
-    "position": ("none",),
-    "feed_forward": ("mlp",),
-    "embedding_size": (None,),
-    "embedding_norm": (False,),
-    "attention_scale": ("head-dim",),
-    "qk_norm": (None,),
-    "sliding_window": (None,),
-    "attn_logit_softcapping": (None,),
-    "mixer": ("attention",),
-    "residual": ("plain",),
-    "residual_scaling": (None,),
-    "parallel_residual": (False,),
-    "share_layers": (False,),
-    "nope_layers": (None,),
-    "mlp_inner_norm": (False,),
-    "attention": ("multi-head",),
+    "position": "none",
 }
-"""Common settings of all of its models, by field."""
+"""Settings that its models express, by field; those of embeddings are not read."""
 
 
 class TorchNN(Converter):
@@ -85,7 +74,8 @@ class TorchNN(Converter):
             "is_decoder": model_class is ZooDecoder,
             "add_cross_attention": model_class is ZooDecoder,
         }
-        plain = {name: values[0] for name, values in NEEDS.items() if len(values) == 1}
+        plain = {name: need for name, need in NEEDS.items() if need is not ANY and not isinstance(need, tuple)}
+        plain = {name: need for name, need in plain.items() if not callable(need)}
         settings = {**plain, "pad_token_id": None, "bos_token_id": None, "eos_token_id": None, "vocab_size": 1, **hints}
         variant = f"{settings['norm_placement']}-norm"
         config = make_config(variant, Task.FEATURE_EXTRACTION, **stack, **settings)
@@ -93,10 +83,11 @@ class TorchNN(Converter):
 
     def plan_back(self, model_class: type[ZooPreTrainedModel], config: ZooConfig) -> KeyMap:
         """Plan the way out. Arguments and errors as in the base class."""
+        needs = {field: admissible(need, config) for field, need in NEEDS.items()}
         wrong = [
             f"{field} is {getattr(config, field)!r}, it has {' or '.join(map(repr, values))}"
-            for field, values in NEEDS.items()
-            if getattr(config, field) not in values
+            for field, values in needs.items()
+            if ANY not in values and getattr(config, field) not in values
         ]
         if config.attention_out_bias != config.attention_bias or config.mlp_bias != config.attention_bias:
             wrong.append("some layers have biases and others do not")

@@ -28,7 +28,7 @@ from zoo.hub.folders import check_shards
 from zoo.hub.records import find_results, keep_evaluation
 from zoo.models import ZooModel
 from zoo.models.configuration import WITHOUT_FIELD, ZooConfig
-from zoo.models.validation import POSITIVE, RANGES
+from zoo.models.fields import SETTINGS
 from zoo.training import Recipe
 from zoo.training.checkpoints import SEAL, damage
 from zoo.training.record import DataRecord, ExamplesRecord, RunRecord, saved_run
@@ -153,7 +153,7 @@ def test_what_an_auto_class_trips_over_is_one_error_of_the_zoo(
 def test_every_number_of_a_configuration_has_a_range() -> None:
     own = ZooConfig.__dataclass_fields__.keys() - PreTrainedConfig.__dataclass_fields__.keys()
     numbers = {name for name in own if re.search("int|float", str(ZooConfig.__dataclass_fields__[name].type))}
-    assert numbers <= {*RANGES, *POSITIVE}
+    assert numbers <= {name for name, one in SETTINGS.items() if one.least is not None or one.positive}
 
 
 @pytest.mark.parametrize("name", ["a" * 5000 + ".safetensors", "é" * 200, 3, None, "../model.safetensors", "a/b", ""])

@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from zoo.models import ZooConfig, ZooPreTrainedModel
+from zoo.models.fields import ANY
 from zoo.registry import Task
 
 from ..native.common import TABLE_POSITIONS
 from ..probe import arithmetic_of
 from ..symmetries import Route, find_route
 from ..symmetries.base import LM_TASKS
+from ..symmetries.route import plain_needs
 from ..target import Obstacle, Reason, because
 from ..weights import task_of
 from .settings import foreign_settings
@@ -36,6 +38,13 @@ ACTIVATIONS: Mapping[str, str] = {
 }
 """Its activations, by transformers' names."""
 
+FREE = (
+    *("attention_bias", "attention_out_bias", "attention_scale", "head_dim", "mlp_bias", "embedding_norm"),
+    *("scale_embedding", "sinusoidal_theta", "relative_attention_num_buckets", "relative_attention_max_distance"),
+    *("type_vocab_size", "final_norm"),
+)
+"""Settings of which it expresses every value."""
+
 ABSOLUTE = (*TABLE_POSITIONS, "sinusoidal", "sinusoidal-halves", "none")
 ROTARY = ("rotary", "rotary-interleaved")
 
@@ -53,33 +62,20 @@ def needs(config: ZooConfig, task: str) -> dict[str, Any]:
     placements = ("pre", "post") if config.stack == "encoder-decoder" else ("pre", "post", "sandwich")
     positions = (*ABSOLUTE, *ROTARY, "alibi" if config.stack == "decoder" else "t5")
     found: dict[str, Any] = {
-        "embedding_size": None,
-        "attention": "multi-head",
+        **dict.fromkeys(FREE, ANY),
         "feed_forward": ("mlp", "gated"),
-        "mlp_inner_norm": False,
         "hidden_act": tuple(ACTIVATIONS),
-        "attn_logit_softcapping": None,
-        "sliding_window": None,
         "norm": ("layernorm", "rmsnorm"),
         "norm_placement": placements,
         "qk_norm": (None, "head") if config.norm == "rmsnorm" and config.stack != "encoder-decoder" else None,
-        "mixer": "attention",
-        "residual": "plain",
-        "residual_scaling": None,
-        "share_layers": False,
-        "nope_layers": None,
         "position": positions,
     }
-    if config.embedding_norm:
-        found["embedding_norm_eps"] = lambda config: config.layer_norm_eps
-    if config.stack != "decoder":
-        found |= {"parallel_residual": False, "num_key_value_heads": lambda config: config.num_attention_heads}
-    elif config.parallel_residual:
-        found |= {"norm": "layernorm", "norm_placement": "pre"}
+    if config.stack == "decoder":
+        found |= {"num_key_value_heads": ANY, "parallel_residual": ANY}
+        found |= {"norm": "layernorm", "norm_placement": "pre"} if config.parallel_residual else {}
     if task in LM_TASKS:
-        found["lm_head_transform"] = False
-        if config.lm_head_bias:
-            found["logit_scale"] = 1.0  # it scales before the bias is added
+        found |= dict.fromkeys(("lm_head_bias", "final_logit_softcapping"), ANY)
+        found["logit_scale"] = 1.0 if config.lm_head_bias else ANY  # it scales before the bias is added
     return found
 
 
@@ -119,7 +115,7 @@ def plan_ctranslate2(model: ZooPreTrainedModel) -> tuple[Route | None, tuple[str
         return None, (Obstacle(f"it has no head for {task}", Reason.ENGINE),), ()
     if TASKS[Task(task)] != config.stack:
         return None, (Obstacle(f"it runs no {config.stack} for {task}", Reason.ENGINE),), ()
-    route = find_route(config, needs(config, task), task)
+    route = find_route(config, {**plain_needs(task), **needs(config, task)}, task)
     arithmetic = arithmetic_of(config, task)
     found = because(Reason.ENGINE, arithmetic.own)
     found += because(Reason.SETTING, [*route.obstacles, *obstacles(route.config)])

@@ -14,8 +14,11 @@ from typing import Any
 from torch import Tensor
 
 from zoo.models import ZooConfig
+from zoo.models.fields import ANY, SETTINGS
 from zoo.models.parts import PART_FIELDS
+from zoo.registry import Task
 
+from ..native.base import NATIVE
 from ..native.decoders import rope_tables, rotated_columns
 from ..symmetries.base import State
 from ..verification import ROUNDING
@@ -30,6 +33,12 @@ SMALL_NORMS = 2e-4
 """The same where it divides keys by their length, to which the class adds a small number."""
 
 SILU = ("silu", "swish")
+
+EXPRESSED = frozenset(
+    {"attention_bias", "attention_scale", "attn_logit_softcapping", "final_logit_softcapping", "head_dim", "mixer"}
+    | {"mlp_bias", "nope_layers", "num_key_value_heads", "parallel_residual", "position", "qk_norm", "sliding_window"}
+)
+"""Settings of the classes that files express; of others, the plain value alone."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +81,10 @@ class Architecture:
         ]
         if config.hidden_act not in self.activations:
             found.append(f"hidden_act={config.hidden_act!r}, it has {self.activations[0]!r}")
+        for name in sorted({*getattr(NATIVE.get(self.native), "fields", ())} & SETTINGS.keys() - EXPRESSED):
+            value, plain = getattr(config, name), SETTINGS[name].plain_value(config)
+            if SETTINGS[name].is_computed(Task.CAUSAL_LM) and plain is not ANY and value != plain:
+                found.append(f"{name}={value!r}, it has {plain!r}")
         depth = config.num_hidden_layers
         every = window_period(config)
         if every != 1 and not (self.windows and every):

@@ -13,7 +13,7 @@ from zoo.models import ZooConfig
 from zoo.registry import Task
 
 from ..errors import LostInputWarning
-from ..symmetries.base import LM_TASKS, State
+from ..symmetries.base import State
 
 TABLE_POSITIONS = ("learned", "learned-unpadded")
 """Position parts that are a table of trained vectors."""
@@ -25,40 +25,6 @@ COUNTS_TOKENS = "Padding before the tokens takes no positions in this class, in 
 
 NO_POOLER = "`pooler_output` means nothing: the model has no pooler."
 """Note on the body of a class that always has one."""
-
-
-def plain_needs(task: str) -> dict[str, Any]:
-    """Settings of the plain Transformer of most classes; formats change and add to it."""
-    needs: dict[str, Any] = {
-        "feed_forward": "mlp",
-        "mlp_inner_norm": False,
-        "mlp_bias": True,
-        "attention": "multi-head",
-        "attention_scale": "head-dim",
-        "attention_bias": True,
-        "attention_out_bias": True,
-        "attn_logit_softcapping": None,
-        "qk_norm": None,
-        "sliding_window": None,
-        "head_dim": lambda config: config.hidden_size // config.num_attention_heads,
-        "num_key_value_heads": lambda config: config.num_attention_heads,
-        "embedding_size": None,
-        "type_vocab_size": None,
-        "norm": "layernorm",
-        "embedding_norm": False,
-        "mixer": "attention",
-        "residual": "plain",
-        "residual_scaling": None,
-        "parallel_residual": False,
-        "share_layers": False,
-        "nope_layers": None,
-        "scale_embedding": False,
-    }
-    if task in LM_TASKS:
-        needs |= {"lm_head_transform": False, "logit_scale": 1.0, "final_logit_softcapping": None}
-    if task == Task.TOKEN_CLASSIFICATION:
-        needs["classifier_bias"] = True
-    return needs
 
 
 def drop(state: State, *names: str) -> State:

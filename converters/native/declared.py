@@ -9,14 +9,15 @@ from types import MappingProxyType, SimpleNamespace
 from typing import Any, ClassVar
 
 from zoo.models import ZooConfig
+from zoo.models.fields import ANY
 
 from ..key_map import KeyMap
 from ..symmetries.base import State
-from ..symmetries.route import Needs, admissible
+from ..symmetries.route import Needs, admissible, plain_needs
 from ..transforms import SAME, Transform, zero_bias
 from .base import NativeFormat, Pair, table
 from .classes import AUTO_CLASSES
-from .common import a_stack, labels_in, labels_out, plain_needs, tokens
+from .common import a_stack, labels_in, labels_out, tokens
 
 Keys = Mapping[Any, Any]
 """The zoo's modules, or weights, beside native ones: a name, or names and a transform (or what makes one of the zoo's
@@ -156,10 +157,7 @@ class DeclaredFormat(NativeFormat):
         """Settings of the class, for any model."""
         has = {**plain_needs(task), **self.always}
         for name, field in self.fields.items():
-            if isinstance(field, Field) and field.has is not None:
-                has[name] = field.has
-            else:
-                has.pop(name, None)
+            has[name] = field.has if isinstance(field, Field) and field.has is not None else ANY
         return has
 
     def read_config(self, native: Any, task: str) -> dict[str, Any]:
@@ -171,7 +169,8 @@ class DeclaredFormat(NativeFormat):
             settings[name] = found.read(native) if found.read else getattr(native, found.name)
         needs = {name: need for name, need in self.has(task).items() if name not in settings}
         for name, need in sorted(needs.items(), key=lambda item: callable(item[1])):  # those that follow come last
-            settings[name] = admissible(need, SimpleNamespace(**settings))[0]  # type: ignore[arg-type]
+            value = admissible(need, SimpleNamespace(**settings))[0]  # type: ignore[arg-type]
+            settings |= {} if value is ANY else {name: value}
         return {**settings, **tokens(native), **labels_in(native, task)}
 
     def write_config(self, config: ZooConfig, task: str) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from zoo.models import ZooConfig
+from zoo.models.fields import ANY
 from zoo.models.validation import LAYER_TYPES
 from zoo.registry import Task
 
@@ -147,11 +148,11 @@ class DecoderFormat(DeclaredFormat):
 
     def has(self, task: str) -> dict[str, Any]:
         """Settings of the class. Arguments as in the base class."""
-        has = {"norm_placement": "pre", "final_norm": True, **super().has(task)}
-        if task == Task.CAUSAL_LM:
-            has.setdefault("lm_head_bias", False)
+        has = super().has(task)
+        if "final_norm" not in {*self.always, *self.fields}:
+            has["final_norm"] = True
         if task == Task.SEQUENCE_CLASSIFICATION:
-            has |= {"classifier_pooling": "last", "classifier_pooler_act": None}
+            has |= {"classifier_pooling": "last", "classifier_pooler_act": None, "classifier_bias": ANY}
         return has
 
     def read_config(self, native: Any, task: str) -> dict[str, Any]:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from zoo.models import ZooConfig
 from zoo.models.attention import attention_scaling
+from zoo.models.fields import ANY, SETTINGS
 
 from .base import LM_TASKS, SYMMETRIES, State, Step, Symmetry, settled, stacks
 from .structure import UntieOutput
 
 Needs = Mapping[str, Any]
-"""Settings of a class by field: a value, a tuple of values (the preferred first), or a function that gives either."""
+"""Settings that a class expresses, by field: a value, a tuple of values (the preferred first), a function of the
+configuration that gives either, or `ANY`. Of a field that is not named it expresses the plain value alone."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +55,12 @@ def find_route(config: ZooConfig, needs: Needs, task: str, reasons: Mapping[str,
     current = canonical(config)
     steps: list[Step] = []
     obstacles: list[str] = []
-    ranks = {found.field: found.rank for found in map(SYMMETRIES.get, SYMMETRIES)}
+    ranks = {name: math.inf for name, one in SETTINGS.items() if one.read_with}
+    ranks |= {found.field: found.rank for found in map(SYMMETRIES.get, SYMMETRIES)}
     for field in sorted(needs, key=lambda field: ranks.get(field, 0)):
         options = admissible(needs[field], current)
+        if ANY in options:
+            continue
         given = getattr(current, field)
         if any(given == option and isinstance(given, bool) == isinstance(option, bool) for option in options):
             continue
@@ -66,6 +72,16 @@ def find_route(config: ZooConfig, needs: Needs, task: str, reasons: Mapping[str,
         last = taken[-1]
         current = settled(last.config, last.symmetry.settings(last.config, last.wanted, task) or {})
     return Route(tuple(steps), current, tuple(obstacles))
+
+
+def plain_needs(task: str) -> dict[str, Any]:
+    """The settings of a plain Transformer, which every class expresses.
+
+    Args:
+        task: Task of the head.
+    """
+    needs = {name: one.need for name, one in SETTINGS.items() if one.is_computed(task)}
+    return {name: need for name, need in needs.items() if need is not ANY}
 
 
 def first_step(config: ZooConfig, field: str, options: tuple[Any, ...], task: str) -> list[Step]:

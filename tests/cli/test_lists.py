@@ -9,12 +9,12 @@ import pytest
 from click.testing import CliRunner
 
 from zoo.base import synonyms
-from zoo.building.settings import BESIDE_FIELDS, setting_cards
+from zoo.building.settings import setting_cards
 from zoo.cli.main import cli
 from zoo.cli.parameters import data_options
 from zoo.data.tasks import TASKS, TOKENIZERS
 from zoo.models import ZooConfig
-from zoo.models.fields import Fields
+from zoo.models.fields import BESIDE_FIELDS, Fields
 from zoo.models.parts import PART_FIELDS
 from zoo.registry import Task
 from zoo.training.arguments import ZooTrainingArguments
@@ -55,7 +55,7 @@ def test_other_libraries_names_lead_to_the_fields(given, meant):
 def test_synonyms_lead_to_fields_and_stand_for_one_each():
     others = [other for names in synonyms.FIELDS.values() for other in names]
     assert len(others) == len(set(others)) and not set(others) & {card.name for card in setting_cards()}
-    assert set(synonyms.FIELDS) - {"num_labels"} <= {card.name for card in setting_cards()}
+    assert set(synonyms.FIELDS) <= {card.name for card in setting_cards()}
 
 
 def test_synonyms_of_training_lead_to_arguments_and_tasks():

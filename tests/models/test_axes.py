@@ -13,7 +13,7 @@ from transformers import PreTrainedConfig
 import zoo
 from zoo.models import FEED_FORWARDS, INITIALIZERS, MIXERS, NORMS, POSITIONS, RESIDUALS, ZooConfig, ZooPreTrainedModel
 from zoo.models.choices import AttentionScale, NormPlacement, Pooling, QKNorm, ResidualScaling
-from zoo.models.fields import Fields
+from zoo.models.fields import SETTINGS, Fields
 from zoo.testing import randomize, token_ids
 
 BASE: dict[str, Any] = {
@@ -189,6 +189,9 @@ def test_every_value_of_a_setting_makes_another_model(
     field: str, task: str, common: dict[str, Any], values: list[Any]
 ) -> None:
     prints = [fingerprint(task, {**common, field: value}) for value in values]
+    if field in SETTINGS:
+        same_shapes = all(other[0] == prints[0][0] for other in prints)
+        assert SETTINGS[field].changes in (("numbers", "shapes") if same_shapes else ("shapes",))
     for first in range(len(values)):
         for second in range(first):
             assert differ(prints[first], prints[second]), f"{field}={values[first]!r} equals {field}={values[second]!r}"
@@ -213,6 +216,12 @@ def test_every_initialisation_gives_other_weights(field: str, common: dict[str, 
         for second in range(first):
             same = [torch.equal(states[first][name], states[second][name]) for name in states[first]]
             assert not all(same), f"{field}={values[first]!r} equals {field}={values[second]!r}"
+
+
+def test_every_effect_is_declared() -> None:
+    trained = {row[0] for row in (*TRAINED, *INITIAL)}
+    assert {name for name, one in SETTINGS.items() if one.changes == "training"} == trained
+    assert {name for name, one in SETTINGS.items() if one.changes == "nothing"} <= OF_THE_MODEL.keys()
 
 
 def test_every_field_of_the_configuration_is_covered() -> None:

@@ -11,8 +11,7 @@ from zoo.base.printed import Note, Part, Printed, Table
 from zoo.building.builder import KEPT_BESIDE, skeleton
 from zoo.building.builder import config as configure
 from zoo.models import Transformer, ZooConfig
-from zoo.models.configuration import usual_range
-from zoo.models.fields import Fields
+from zoo.models.fields import SETTINGS
 from zoo.models.transformer import transformer_of
 from zoo.registry import VARIANTS, Task, parse_name
 
@@ -22,25 +21,8 @@ if TYPE_CHECKING:
 IDENTITY = frozenset({"variant", "quirks", "provider", "providers", "is_decoder", "is_encoder_decoder"})
 """Fields that identify a model and do not describe its architecture."""
 
-FOLLOWERS = {
-    "decoder_vocab_size": "vocab_size",
-    "decoder_layers": "num_hidden_layers",
-    "decoder_attention_heads": "num_attention_heads",
-    "decoder_intermediate_size": "intermediate_size",
-    "decoder_start_token_id": "bos_token_id",
-    "num_key_value_heads": "num_attention_heads",
-    "attention_out_bias": "attention_bias",
-    "embedding_norm_eps": "layer_norm_eps",
-    "classifier_dropout": "dropout",
-}
-"""Fields that are like another one unless they are given: no axes of their own while they are."""
-
-READ_BY_CLASSIFIERS = frozenset(
-    {"classifier_pooling", "classifier_pooler_act", "classifier_positions", "classifier_bias", "classifier_dropout"}
-)
-READ_BY_LANGUAGE_MODELS = frozenset(
-    {"tie_word_embeddings", "lm_head_bias", "lm_head_transform", "logit_scale", "final_logit_softcapping"}
-)
+NOT_IMPLIED = frozenset({"final_norm"})
+"""Fields that are axes even while they follow from others."""
 
 RULES_OF_STACK = {"encoder_layer": ("encoder", "encoder-decoder"), "decoder_layer": ("decoder", "encoder-decoder")}
 """Fields of a blueprint that only some stacks read."""
@@ -128,31 +110,17 @@ def settings(configs: tuple[ZooConfig, ZooConfig], tasks: tuple[str, str]) -> It
     """Pair the settings of two configurations: each field that plays a part in either, with both values."""
     values = [{**plain(config), **extras(config)} for config in configs]
     for axis in dict.fromkeys((*values[0], *values[1])):
-        if axis in IDENTITY or not any(is_read(axis, task) for task in tasks):
+        one = SETTINGS.get(axis)
+        if axis in IDENTITY or (one is not None and not any(map(one.is_read, tasks))):
             continue
-        leader = FOLLOWERS.get(axis)
-        if leader is not None and all(value.get(axis) in (value.get(leader), None) for value in values):
-            continue
-        if axis == "head_dim" and all(follows_width(config) for config in configs):
-            continue
-        if axis == "initializer_range" and all(has_usual_range(config) for config in configs):
+        if one is not None and axis not in NOT_IMPLIED and all(one.follows(getattr(c, axis), c) for c in configs):
             continue
         yield axis, values[0].get(axis), values[1].get(axis)
 
 
-def follows_width(config: ZooConfig) -> bool:
-    """Whether heads are as wide as the model's width and their number make them."""
-    return bool(config.head_dim == config.hidden_size // config.num_attention_heads)
-
-
-def has_usual_range(config: ZooConfig) -> bool:
-    """Whether the size of initial weights follows the width."""
-    return bool(config.initializer_range == usual_range(config.hidden_size, config.initializer_width))
-
-
 def plain(config: ZooConfig) -> dict[str, Any]:
     """The fields that every configuration has."""
-    return {name: getattr(config, name) for name in Fields.__annotations__ if hasattr(config, name)}
+    return {name: getattr(config, name) for name in SETTINGS if hasattr(config, name)}
 
 
 def extras(config: ZooConfig) -> dict[str, Any]:
@@ -161,16 +129,6 @@ def extras(config: ZooConfig) -> dict[str, Any]:
     own = {*VARIANTS.get(config.variant).defaults, *KEPT_BESIDE}
     values = ((name, getattr(config, name, None)) for name in sorted(own - names))
     return {name: value for name, value in values if value is not None and value is not False}
-
-
-def is_read(axis: str, task: str) -> bool:
-    """Whether a setting plays a part in a task."""
-    if axis in READ_BY_CLASSIFIERS:
-        pooling = axis != "classifier_dropout"
-        return task == Task.SEQUENCE_CLASSIFICATION or (task == Task.TOKEN_CLASSIFICATION and not pooling)
-    if axis in READ_BY_LANGUAGE_MODELS:
-        return task in (Task.MASKED_LM, Task.CAUSAL_LM, Task.SEQ2SEQ_LM)
-    return True
 
 
 def code(configs: tuple[ZooConfig, ZooConfig], tasks: tuple[str, str]) -> Iterator[Difference]:

@@ -17,7 +17,7 @@ from zoo.building.proportions import SIZES, follow
 from zoo.models import TASK_CLASSES, ZooConfig, ZooPreTrainedModel
 from zoo.models.capabilities import limits_of
 from zoo.models.choices import PARAMETRIZATIONS
-from zoo.models.configuration import usual_range
+from zoo.models.fields import BESIDE_FIELDS, usual_range
 from zoo.models.parametrization import BASE_WIDTH, mup_settings
 from zoo.models.parts import ATTENTIONS, PART_FIELDS, deviations_of_parts
 from zoo.registry import VARIANTS, Facts, Task, Variant, find_facts_with, parse_name
@@ -38,7 +38,7 @@ OWN_STACK = {
 KEPT_BESIDE = ("layer_types", "rope_parameters", "num_nextn_predict_layers", "mtp_loss_weight")
 """Keys of any configuration that are not fields of every one."""
 
-PASSED_ON = frozenset({*KEPT_BESIDE, "num_labels", "parametrization", "mup_base_width", "sizes"})
+PASSED_ON = frozenset(BESIDE_FIELDS)
 """Settings that are not fields of the configuration but that it understands."""
 
 

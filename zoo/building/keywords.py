@@ -18,21 +18,21 @@ class Settings(Keywords, total=False):
     vocab_size: int
     """Number of token ids; of the source, if there is a decoder with its own."""
     decoder_vocab_size: int | None
-    """Number of target token ids, `vocab_size` if not given."""
+    """Number of target token ids."""
     type_vocab_size: int | None
-    """Number of token types of an encoder (BERT's first and second sentence), None for no such embedding."""
+    """Number of token types of an encoder (BERT's first and second sentence), None for none."""
     hidden_size: int
     """Width of the residual stream."""
     embedding_size: int | None
-    """Width of the embeddings, which are then mapped onto `hidden_size` (ALBERT); None for no map."""
+    """Width of the embeddings before a map onto `hidden_size` (ALBERT), None for no map."""
     num_hidden_layers: int
     """Depth of the encoder, or of the only stack."""
     decoder_layers: int | None
-    """Depth of the decoder of an encoder-decoder, `num_hidden_layers` if not given."""
+    """Depth of the decoder of an encoder-decoder."""
     num_attention_heads: int
     """Number of query heads."""
     decoder_attention_heads: int | None
-    """The same in the decoder of an encoder-decoder, `num_attention_heads` if not given."""
+    """Number of query heads in the decoder of an encoder-decoder."""
     num_key_value_heads: int | None
     """Number of key and value heads, `num_attention_heads` if not given; 1 is multi-query."""
     head_dim: int | None
@@ -40,14 +40,13 @@ class Settings(Keywords, total=False):
     intermediate_size: int
     """Inner width of the feed-forward network."""
     decoder_intermediate_size: int | None
-    """The same in the decoder of an encoder-decoder, `intermediate_size` if not given."""
+    """Inner width in the decoder of an encoder-decoder."""
     hidden_act: str
-    """Activation in the feed-forward network, a name of transformers' `ACT2FN` or a plugin's."""
+    """Activation in the feed-forward network."""
     feed_forward: Literal[
         "gated", "mlp", "moe", "moe-clamped", "moe-shared", "moe-sigmoid", "normalized", "swiglu", "geglu", "reglu"
     ]
-    """Feed-forward part: "mlp", "gated", "moe", "moe-shared", "moe-sigmoid", "moe-clamped", "normalized", or "swiglu",
-    "geglu", "reglu" for gated with that activation."""
+    """Feed-forward part; "swiglu", "geglu" and "reglu" are "gated" with that activation."""
     mlp_bias: bool
     """Whether the feed-forward projections have biases, and the dense layer of `lm_head_transform`."""
     mlp_inner_norm: bool
@@ -65,27 +64,25 @@ class Settings(Keywords, total=False):
         "value-embeddings",
         "value-residual",
     ]
-    """Attention part: "multi-head", "gated", "exclusive", "sinks", "differential", "latent", "value-residual",
-    "value-embeddings", "kv-sharing", "normalized", or a plugin's."""
+    """Attention part."""
     mixer: Literal["attention", "gated-delta-net", "kimi-delta-attention", "short-conv"]
-    """Token mixer of layers without attention, which `layer_types` names: "attention" for no such layers,
-    "gated-delta-net", "kimi-delta-attention", "short-conv", or a plugin's."""
+    """Token mixer of layers without attention, which `layer_types` names; "attention" for no such layers."""
     attention_bias: bool
     """Whether query, key and value projections have biases."""
     attention_out_bias: bool | None
     """Whether the output projection has one, `attention_bias` if not given."""
+    qk_norm: Literal["head", "full", "none"] | None
+    """Norm on queries and keys, None for none."""
     attention_scale: Literal["head-dim", "hidden-size", "none"] | float
-    """Divisor of the scores: a word of `AttentionScale`, or a number."""
+    """Divisor of the scores: a word, or a number."""
     attn_logit_softcapping: float | None
     """Bound on the scores, None for none."""
-    qk_norm: Literal["head", "full", "none"] | None
-    """Norm on queries and keys: "head", "full" or None."""
     sliding_window: int | None
     """Number of positions back that a key may be, None for all."""
     norm: Literal["dyt", "layernorm", "layernorm-no-bias", "rmsnorm", "unit", "zero-centered-rmsnorm"]
-    """Norm part: "layernorm", "layernorm-no-bias", "rmsnorm", "zero-centered-rmsnorm", "dyt", "unit"."""
+    """Norm part."""
     norm_placement: Literal["post", "pre", "sandwich", "res-post", "deepnorm", "none"]
-    """Position of the norms around a sublayer, a word of `NormPlacement`."""
+    """Position of the norms around a sublayer."""
     layer_norm_eps: float
     """Epsilon of every norm."""
     embedding_norm_eps: float | None
@@ -106,10 +103,9 @@ class Settings(Keywords, total=False):
         "normalized",
         "plain",
     ]
-    """Residual part: "plain", "lambdas", "hyper-connections", "manifold-hyper-connections", "gated-hyper-connections",
-    "attention-residuals", "no-first-norm", "normalized"."""
+    """Residual part."""
     residual_scaling: Literal["layer-scale", "rezero", "none"] | None
-    """Learned weights in residual connections, a word of `ResidualScaling`, or None."""
+    """Learned weights in residual connections, None for none."""
     layer_scale_init: float
     """Initial value of LayerScale's weights."""
     parallel_residual: bool
@@ -128,8 +124,7 @@ class Settings(Keywords, total=False):
         "sinusoidal-halves",
         "t5",
     ]
-    """Position part: "learned", "learned-unpadded", "sinusoidal", "sinusoidal-halves", "rotary", "rotary-interleaved",
-    "rotary-by-layer", "alibi", "t5", "none"."""
+    """Position part."""
     nope_layers: Sequence[bool] | None
     """True for layers without positions (NoPE): neither a rotation of queries and keys nor a term on their scores. One
     for every layer, or a pattern repeated over the layers; None if all have positions."""
@@ -157,7 +152,7 @@ class Settings(Keywords, total=False):
     final_logit_softcapping: float | None
     """Bound on the logits, None for none."""
     classifier_pooling: Literal["cls", "mean", "max", "last"]
-    """Pooling of token vectors to one vector for a classifier, a word of `Pooling`."""
+    """Pooling of token vectors to one vector for a classifier."""
     classifier_pooler_act: str | None
     """Activation of a dense layer between pooling and classifier, None for no such layer."""
     classifier_positions: int | None
@@ -174,7 +169,7 @@ class Settings(Keywords, total=False):
     classifier_dropout: float | None
     """Probability of dropping an element before a classifier, `dropout` if not given."""
     initializer: Literal["d2l", "deepnorm", "depth-scaled", "mup", "normal", "torch", "xavier-uniform"]
-    """Initialisation part: "normal", "depth-scaled", "xavier-uniform", "deepnorm", "torch"."""
+    """Initialisation part."""
     initializer_range: float | None
     """Standard deviation of normal initialisation; by default 0.02, times sqrt(initializer_width / hidden_size) in
     narrower models."""
@@ -251,6 +246,7 @@ class Settings(Keywords, total=False):
     mtp_loss_weight: float
     """What their loss counts beside that of the next token, 0.3 if not given."""
     num_labels: int
+    """Number of labels of a classifier."""
     num_nextn_predict_layers: int
     """How many tokens behind the next one a causal language model learns to predict, by a layer each that runs in
     training only (multi-token prediction); none if not given."""

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from zoo.models.fields import Fields
-from zoo.models.validation import WIDEST
+from zoo.models.fields import WIDEST, Fields
 
 SIZES = {
     "follow": "Sizes that are not given follow hidden_size and num_attention_heads, in the variant's proportions.",

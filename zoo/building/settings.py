@@ -1,11 +1,10 @@
-"""What can be set, and to what, read from the configuration's docstring, its enumerations and the registries."""
+"""Settings with their values, read from the declarations of fields, enumerations and registries."""
 
 from __future__ import annotations
 
 import ast
 import dataclasses
 import inspect
-import re
 import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,23 +14,10 @@ from typing import Any
 
 from zoo.base.errors import UnknownOverrideError
 from zoo.building.proportions import SIZES
-from zoo.models.choices import PARAMETRIZATIONS, AttentionScale
-from zoo.models.fields import GATED_ACTIVATIONS, Fields
+from zoo.models.choices import PARAMETRIZATIONS
+from zoo.models.fields import BESIDE_FIELDS, GATED_ACTIVATIONS, SETTINGS, Fields
 from zoo.models.parts import MIXERS, PART_FIELDS
-from zoo.models.validation import CHOICES, LAYER_TYPES, OPTIONAL
-
-BESIDE_FIELDS = {
-    "layer_types": "The kind of every layer, or a pattern repeated over them; all sliding if only a window is given, "
-    "every other the mixer's if only that is.",
-    "rope_parameters": "`rope_theta`, `rope_type` and what that type reads, as in transformers; for rotary positions.",
-    "parametrization": "How initial weights, scales and learning rates depend on the width.",
-    "mup_base_width": "The hidden size at which parametrization=mup is the standard one, 256 if not given.",
-    "sizes": "Whether sizes that are not given follow hidden_size and num_attention_heads, follow if not given.",
-    "num_nextn_predict_layers": "How many tokens behind the next one a causal language model learns to predict, by a "
-    "layer each that runs in training only (multi-token prediction); none if not given.",
-    "mtp_loss_weight": "What their loss counts beside that of the next token, 0.3 if not given.",
-}
-"""Settings that every configuration understands and that are no fields of it."""
+from zoo.models.validation import LAYER_TYPES
 
 
 @dataclass(frozen=True)
@@ -60,10 +46,8 @@ class SettingCard:
 
 def setting_cards() -> list[SettingCard]:
     """Describe every setting that every variant takes."""
-    described = described_arguments(Fields.__doc__ or "") | BESIDE_FIELDS
-    defaults = {one.name: one.default for one in dataclasses.fields(Fields)}
-    own = [name for name in described if name in defaults and name != "providers"]
-    return [SettingCard(name, described[name], defaults.get(name)) for name in (*own, *BESIDE_FIELDS)]
+    known = {**SETTINGS, **BESIDE_FIELDS}
+    return [SettingCard(name, one.help, one.default) for name, one in known.items() if name != "providers"]
 
 
 def describe_setting(name: str) -> SettingCard:
@@ -79,10 +63,9 @@ def values_of(name: str) -> dict[str, str]:
     values: dict[str, str] = {}
     if name in PART_FIELDS:
         values = {part: PART_FIELDS[name].summary(part) for part in PART_FIELDS[name]}
-    elif name in CHOICES:
-        values = member_docs(CHOICES[name]) | ({"none": "None of these."} if name in OPTIONAL else {})
-    elif name == "attention_scale":
-        values = member_docs(AttentionScale) | {"NUMBER": "This number."}
+    elif name in SETTINGS and (choices := SETTINGS[name].choices) is not None:
+        values = member_docs(choices) | ({"none": "None of these."} if SETTINGS[name].default is None else {})
+        values |= {"NUMBER": "This number."} if "float" in Fields.__annotations__[name] else {}
     elif name == "parametrization":
         values = dict(PARAMETRIZATIONS)
     elif name == "sizes":
@@ -113,10 +96,3 @@ def member_docs(kind: type[Enum]) -> dict[str, str]:
             case ast.Assign(targets=[ast.Name(id=member)]), ast.Expr(value=ast.Constant(value=str(text))):
                 docs[str(kind[member].value)] = " ".join(text.split())
     return docs
-
-
-def described_arguments(docstring: str) -> dict[str, str]:
-    """Read what a docstring says of arguments."""
-    section = inspect.cleandoc(docstring).partition("\nArgs:\n")[2].partition("\n\n")[0]
-    entries = re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", section, flags=re.MULTILINE)
-    return {name: " ".join(text.split()) for name, text in entries}

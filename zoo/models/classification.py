@@ -64,6 +64,7 @@ class SequencePooler(nn.Module):
     def __init__(self, config: ZooConfig) -> None:
         super().__init__()
         self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+        assert config.classifier_pooler_act is not None
         self.act_fn = build_activation(config.classifier_pooler_act)
         self.drawn_as = ("dense layer", f"{config.hidden_size} → {config.hidden_size}, {config.classifier_pooler_act}")
 

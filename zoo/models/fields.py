@@ -1,9 +1,19 @@
-"""The settings of every model: names, defaults and descriptions. Imports neither torch nor transformers."""
+"""The settings of every model: type, default, range, description, rule that fills it, effect and wording of each.
+
+Everything else about a setting is derived from here: validation, filling, keywords of editors, `zoo settings`, cards,
+drawings and what an export target needs. Imports neither torch nor transformers.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import Enum
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
+
+from .choices import AttentionScale, NormPlacement, Pooling, QKNorm, ResidualScaling
 
 if TYPE_CHECKING:
     # Optional for callers, always set for readers: __post_init__ fills them.
@@ -22,178 +32,340 @@ else:
 GATED_ACTIVATIONS = {"swiglu": "silu", "geglu": "gelu", "reglu": "relu"}
 """Names of gated feed-forwards that imply their activation, accepted for `feed_forward`."""
 
+ANY: Any = ...
+"""Need of an export target that expresses every value of a setting."""
+
+LANGUAGE_MODELS = ("causal-lm", "masked-lm", "seq2seq-lm")
+SEQUENCE_CLASSIFIERS = ("sequence-classification",)
+CLASSIFIERS = (*SEQUENCE_CLASSIFIERS, "token-classification")
+
+LARGEST = 2**31 - 1
+"""The largest number of ids or positions."""
+
+LARGEST_FLOAT = float.fromhex("0x1.fffffep+127")
+"""The largest number of float32."""
+
+# Sets of facts that settings share. The limits are far beyond any model that was built, so that a slip is reported
+# before memory or time run out.
+ELSEWHERE = {"place": ""}
+DRAWN = {"drawn": True}
+NUMBERS = {"changes": "numbers"}
+TRAINING = {"changes": "training", **ELSEWHERE}
+NOTHING = {"changes": "nothing", **ELSEWHERE}
+WIDEST = 2**20
+WIDTH = {"least": 1, "greatest": WIDEST, **ELSEWHERE}
+COUNT = {"least": 1, "greatest": 10_000, **ELSEWHERE}
+IDS = {"least": 1, "greatest": LARGEST, **ELSEWHERE}
+TOKEN = {"least": -1, "greatest": LARGEST}  # transformers' configurations have -1 where there is no such token
+PROBABILITY = {"least": 0, "greatest": 1}
+FINITE = {"least": 0, "greatest": LARGEST_FLOAT}
+ANY_NUMBER = {"least": -LARGEST_FLOAT, "greatest": LARGEST_FLOAT}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """One setting.
+
+    Args:
+        default: Value in a plain configuration; a variant may have another one.
+        help: Description.
+        least: Smallest number, of the elements if it is a list; None for no range.
+        greatest: Largest number.
+        positive: Whether a number has to be positive and finite.
+        choices: Words that it takes; None if it takes no words, or names a part.
+        usual: What fills it where it is None: another setting, or a function of the configuration.
+        decoder_of: Setting that fills it in encoder-decoders alone.
+        changes: Its effect: "shapes" (of weights, and numbers), "numbers", "training" (and new weights) or "nothing".
+        heads: Tasks with a head that reads it; all if empty.
+        read_with: Another setting, and its values with which this one is read; always if None.
+        plain: Value that every export target expresses, by default `usual` or `default`; or `ANY`. A target that
+            expresses others names the setting.
+        place: Row of a card and step of a drawing that state it: "attention", "feed_forward", "embeddings", "residual",
+            "positions", "output", "stack", "other"; empty where both have words of their own for it.
+        words: Phrase of cards and drawings where the value is not `plain`, with `{value}`; by value, "" for the others;
+            by default the name.
+        drawn: Whether a drawing shows it by other means, such as a step of its own.
+    """
+
+    default: Any = None
+    help: str
+    least: float | None = None
+    greatest: float = LARGEST_FLOAT
+    positive: bool = False
+    choices: type[Enum] | None = None
+    usual: str | Callable[[Any], Any] | None = None
+    decoder_of: str | None = None
+    changes: str = "shapes"
+    heads: tuple[str, ...] = ()
+    read_with: tuple[str, tuple[Any, ...]] | None = None
+    plain: Any = None
+    place: str = "other"
+    words: str | Mapping[str, str] | None = None
+    drawn: bool = False
+
+    def usual_value(self, config: Any) -> Any:
+        """Value that follows from other settings, None where none does."""
+        rule = self.usual or self.decoder_of
+        return rule(config) if callable(rule) else rule and getattr(config, rule, None)
+
+    def follows(self, value: Any, config: Any) -> bool:
+        """Whether a value is what fills it, or none yet."""
+        return bool(self.usual or self.decoder_of) and value in (self.usual_value(config), None)
+
+    def plain_value(self, config: Any) -> Any:
+        """Value of a plain Transformer with the other settings of a configuration."""
+        if self.decoder_of or (self.read_with and getattr(config, self.read_with[0], None) not in self.read_with[1]):
+            return ANY
+        if self.plain is None and self.usual is not None:
+            return self.usual_value(config)
+        return self.default if self.plain is None else self.plain
+
+    @property
+    def need(self) -> Any:
+        """The plain value, or a function of a configuration where it depends on other settings."""
+        return self.plain_value if self.usual or self.read_with else self.plain_value(None)
+
+    def is_read(self, task: str) -> bool:
+        """Whether models for a task read it."""
+        return not self.heads or task in self.heads
+
+    def is_computed(self, task: str) -> bool:
+        """Whether it decides what a model for a task computes."""
+        return self.changes in ("shapes", "numbers") and self.is_read(task)
+
+    def phrase(self, name: str, value: Any) -> str:
+        """Phrase for a value that is not plain."""
+        words = self.words
+        if isinstance(words, Mapping):
+            words = words.get(str(value), words[""])
+        words = f"{name.replace('_', ' ')}{'' if isinstance(value, bool) else ' {value}'}" if words is None else words
+        return words.format(value=f"{value:g}" if isinstance(value, float) else value)
+
+
+def setting(default: Any, help: str, *shared: Mapping[str, Any], **facts: Any) -> Any:
+    """Declare a field by its own facts and shared sets of them. Arguments as for [`Setting`][]."""
+    known = {name: value for some in (*shared, facts) for name, value in some.items()}
+    return dataclasses.field(default=default, metadata={"setting": Setting(default=default, help=help, **known)})
+
+
+def usual_range(width: int, full_width: int) -> float:
+    """Standard deviation of new weights: 0.02, as in BERT and GPT-2, and larger in narrow models."""
+    return float(0.02 * max(1.0, full_width / width) ** 0.5)
+
+
+def ends_without_norm(config: Any) -> bool:
+    """Whether the last layer's output has no norm yet."""
+    return config.norm_placement in (NormPlacement.PRE, NormPlacement.SANDWICH)
+
 
 @dataclass(init=False, repr=False, eq=False, kw_only=True)
 class Fields:
-    """The fields of [`ZooConfig`][zoo.models.ZooConfig], in the names of transformers.
+    """The fields of [`ZooConfig`][zoo.models.ZooConfig], in the names of transformers."""
+
+    # fmt: off
+    variant: str = setting("pre-norm", "Name of the variant in the registry.", NOTHING)
+    quirks: FilledNames = setting(None, "Defects of an original implementation that are switched on.", NOTHING)
+    providers: FilledProviders = setting(None,
+        "Distributions of a plugin's variant and parts by field, filled in to name what a checkpoint lacks.", NOTHING)
+
+    vocab_size: int = setting(32000, "Number of token ids; of the source, if there is a decoder with its own.", IDS,
+        plain=ANY)
+    decoder_vocab_size: FilledInt = setting(None, "Number of target token ids.", IDS, decoder_of="vocab_size")
+    type_vocab_size: int | None = setting(None,
+        "Number of token types of an encoder (BERT's first and second sentence), None for none.", IDS, DRAWN,
+        place="embeddings", words="{value} token types")
+    hidden_size: int = setting(512, "Width of the residual stream.", WIDTH, plain=ANY)
+    embedding_size: int | None = setting(None,
+        "Width of the embeddings before a map onto `hidden_size` (ALBERT), None for no map.", WIDTH, DRAWN,
+        place="embeddings", words="{value} wide and projected")
+    num_hidden_layers: int = setting(6, "Depth of the encoder, or of the only stack.", COUNT, plain=ANY)
+    decoder_layers: FilledInt = setting(None, "Depth of the decoder of an encoder-decoder.", COUNT,
+        decoder_of="num_hidden_layers")
+    num_attention_heads: int = setting(8, "Number of query heads.", NUMBERS, COUNT, plain=ANY)
+    decoder_attention_heads: FilledInt = setting(None, "Number of query heads in the decoder of an encoder-decoder.",
+        NUMBERS, COUNT, decoder_of="num_attention_heads")
+    num_key_value_heads: FilledInt = setting(None,
+        "Number of key and value heads, `num_attention_heads` if not given; 1 is multi-query.", COUNT,
+        usual="num_attention_heads", place="attention", words="{value} for keys and values")
+    head_dim: FilledInt = setting(None, "Width of a head, `hidden_size / num_attention_heads` if not given.", WIDTH,
+        usual=lambda config: config.hidden_size // config.num_attention_heads)
+    intermediate_size: int = setting(2048, "Inner width of the feed-forward network.", WIDTH, plain=ANY)
+    decoder_intermediate_size: FilledInt = setting(None, "Inner width in the decoder of an encoder-decoder.", WIDTH,
+        decoder_of="intermediate_size")
+
+    hidden_act: str = setting("gelu", "Activation in the feed-forward network.", NUMBERS, ELSEWHERE, plain=ANY)
+    feed_forward: str = setting("mlp",
+        'Feed-forward part; "swiglu", "geglu" and "reglu" are "gated" with that activation.', ELSEWHERE)
+    mlp_bias: bool = setting(True,
+        "Whether the feed-forward projections have biases, and the dense layer of `lm_head_transform`.",
+        place="feed_forward", words="no biases")
+    mlp_inner_norm: bool = setting(False,
+        "Whether there is a norm on the inner width, after the activation (NormFormer).", place="feed_forward",
+        words="norm inside")
+
+    attention: str = setting("multi-head", "Attention part.", ELSEWHERE)
+    mixer: str = setting("attention",
+        'Token mixer of layers without attention, which `layer_types` names; "attention" for no such layers.', DRAWN,
+        place="attention", words="in some layers {value} instead")
+    attention_bias: bool = setting(True, "Whether query, key and value projections have biases.", ELSEWHERE)
+    attention_out_bias: FilledBool = setting(None,
+        "Whether the output projection has one, `attention_bias` if not given.", ELSEWHERE, usual="attention_bias",
+        plain=True)
+    qk_norm: str | None = setting(None, "Norm on queries and keys, None for none.", choices=QKNorm, place="attention",
+        words={"head": "qk-norm per head", "": "qk-norm"})
+    attention_scale: str | float = setting("head-dim", "Divisor of the scores: a word, or a number.", NUMBERS,
+        positive=True, choices=AttentionScale, place="attention",
+        words={"hidden-size": "scores / sqrt(hidden size)", "none": "unscaled scores", "": "scores / {value}"})
+    attn_logit_softcapping: float | None = setting(None, "Bound on the scores, None for none.", NUMBERS, positive=True,
+        place="attention", words="scores capped at {value}")
+    sliding_window: int | None = setting(None, "Number of positions back that a key may be, None for all.", NUMBERS,
+        IDS, DRAWN, place="attention", words="window {value}")
+
+    norm: str = setting("layernorm", "Norm part.", ELSEWHERE)
+    norm_placement: str = setting("pre", "Position of the norms around a sublayer.", NUMBERS, ELSEWHERE,
+        choices=NormPlacement)
+    layer_norm_eps: float = setting(1e-5, "Epsilon of every norm.", NUMBERS, FINITE, ELSEWHERE, plain=ANY)
+    embedding_norm_eps: FilledFloat = setting(None,
+        "Epsilon of the norm on the embeddings, `layer_norm_eps` if not given.", NUMBERS, FINITE, ELSEWHERE,
+        usual="layer_norm_eps", read_with=("embedding_norm", (True,)))
+    dyt_alpha: float = setting(0.5, "Initial steepness of dynamic tanh.", TRAINING, ANY_NUMBER)
+    final_norm: FilledBool = setting(None,
+        "Whether a norm follows the last layer; by default only if the layers end without one (pre and sandwich).",
+        ELSEWHERE, usual=ends_without_norm)
+    embedding_norm: bool = setting(False, "Whether a norm follows the embeddings.", DRAWN, place="embeddings",
+        words="normed")
+    residual: str = setting("plain", "Residual part.", DRAWN, place="residual", words="{value}")
+    residual_scaling: str | None = setting(None, "Learned weights in residual connections, None for none.", DRAWN,
+        choices=ResidualScaling, place="residual", words="{value}")
+    layer_scale_init: float = setting(1e-4, "Initial value of LayerScale's weights.", TRAINING, ANY_NUMBER)
+    parallel_residual: bool = setting(False, "Whether attention and feed-forward read the same input and are summed.",
+        DRAWN, place="residual", words="parallel")
+    share_layers: bool = setting(False, "Whether all layers share one layer's weights.", DRAWN, place="stack",
+        words="all layers sharing one set of weights")
+
+    position: str = setting("learned", "Position part.", ELSEWHERE)
+    nope_layers: list[bool] | None = setting(None,
+        "True for layers without positions (NoPE): neither a rotation of queries and keys nor a term on their scores. "
+        "One for every layer, or a pattern repeated over the layers; None if all have positions.", NUMBERS, DRAWN,
+        place="positions", words="in some layers none")
+    max_position_embeddings: int = setting(512, "Rows of a learned table; a nominal length for the other parts.", IDS,
+        plain=ANY)
+    sinusoidal_theta: float = setting(10000.0, "Base of the sinusoidal wavelengths.", NUMBERS, ELSEWHERE, positive=True,
+        read_with=("position", ("sinusoidal", "sinusoidal-halves")))
+    relative_attention_num_buckets: int = setting(32, "Number of T5's buckets.", COUNT, read_with=("position", ("t5",)))
+    relative_attention_max_distance: int = setting(128, "Distance from which T5's last bucket holds everything.",
+        NUMBERS, IDS, read_with=("position", ("t5",)))
+
+    scale_embedding: bool = setting(False,
+        "Whether token embeddings are multiplied by the root of their width, sqrt(hidden_size).", NUMBERS, DRAWN,
+        place="embeddings", words="scaled by the square root of the width")
+    tie_word_embeddings: bool = setting(False, "Whether the output projection is the (target) embedding.", ELSEWHERE,
+        heads=LANGUAGE_MODELS, plain=ANY)
+    share_encoder_decoder_embeddings: bool = setting(False, "Whether source and target embeddings are shared.",
+        ELSEWHERE, plain=ANY)
+    lm_head_bias: bool = setting(False, "Whether the output projection has a bias.", DRAWN, heads=LANGUAGE_MODELS,
+        place="output", words="bias")
+    lm_head_transform: bool = setting(False,
+        "Whether masked language modelling transforms its input first (BERT: dense, act, norm), to the width of the "
+        "embeddings.",
+        DRAWN, heads=LANGUAGE_MODELS, place="output", words="transformed first")
+    logit_scale: float = setting(1.0, "Factor on the logits.", NUMBERS, ANY_NUMBER, DRAWN, heads=LANGUAGE_MODELS,
+        place="output", words="× {value}")
+    final_logit_softcapping: float | None = setting(None, "Bound on the logits, None for none.", NUMBERS, DRAWN,
+        heads=LANGUAGE_MODELS, positive=True, place="output", words="capped at {value}")
+    classifier_pooling: str = setting("mean", "Pooling of token vectors to one vector for a classifier.", NUMBERS,
+        ELSEWHERE, heads=SEQUENCE_CLASSIFIERS, choices=Pooling)
+    classifier_pooler_act: str | None = setting(None,
+        "Activation of a dense layer between pooling and classifier, None for no such layer.", ELSEWHERE,
+        heads=SEQUENCE_CLASSIFIERS)
+    classifier_positions: int | None = setting(None,
+        "Number of positions that a classifier of sequences labels from the one vector (MAD's compression), by two "
+        "dense layers in place of the pooler's; None for one label per sequence.", IDS, heads=SEQUENCE_CLASSIFIERS)
+    classifier_bias: bool = setting(True, "Whether the classifier has a bias.", ELSEWHERE, heads=CLASSIFIERS)
+
+    dropout: float = setting(0.1, "Probability of dropping an element of the embeddings and of each residual branch.",
+        TRAINING, PROBABILITY)
+    attention_dropout: float = setting(0.0, "Probability of dropping an attention weight.", TRAINING, PROBABILITY)
+    activation_dropout: float = setting(0.0, "Probability of dropping an element after the feed-forward activation.",
+        TRAINING, PROBABILITY)
+    classifier_dropout: FilledFloat = setting(None,
+        "Probability of dropping an element before a classifier, `dropout` if not given.", TRAINING, PROBABILITY,
+        heads=CLASSIFIERS, usual="dropout")
+
+    initializer: str = setting("normal", "Initialisation part.", TRAINING)
+    initializer_range: FilledFloat = setting(None,
+        "Standard deviation of normal initialisation; by default 0.02, times sqrt(initializer_width / hidden_size) in "
+        "narrower models.",
+        TRAINING, FINITE, usual=lambda config: usual_range(config.hidden_size, config.initializer_width))
+    initializer_width: int = setting(768,
+        "Width from which on the default of `initializer_range` is 0.02; 1 for 0.02 at every width.", TRAINING, WIDTH)
+
+    is_decoder: bool = setting(False, "Whether the only stack is causal.", NOTHING)
+    is_encoder_decoder: bool = setting(False, "Whether there is an encoder and a decoder.", NOTHING)
+    add_cross_attention: bool = setting(False,
+        "Whether a decoder's layers have cross attention; set by the encoder-decoder itself.", NOTHING)
+    use_cache: bool = setting(True, "Whether decoders return their keys and values.", NOTHING)
+    pad_token_id: int | None = setting(0, "Id of padding.", NOTHING, TOKEN)
+    decoder_pad_token_id: int | None = setting(None, "The same of the target, `pad_token_id` if None.", NOTHING, TOKEN)
+    bos_token_id: int | None = setting(1, "Id that begins a sequence.", NOTHING, TOKEN)
+    eos_token_id: int | list[int] | None = setting(2, "Id that ends a sequence.", NOTHING, TOKEN)
+    decoder_start_token_id: int | None = setting(None, "Id that begins a target, `bos_token_id` if not given.", NOTHING,
+        TOKEN, decoder_of="bos_token_id")
+    # fmt: on
+
+
+SETTINGS: Mapping[str, Setting] = MappingProxyType(
+    {field.name: field.metadata["setting"] for field in dataclasses.fields(Fields)}
+)
+"""All fields by name."""
+
+BESIDE_FIELDS: Mapping[str, Setting] = MappingProxyType(
+    {
+        "layer_types": Setting(
+            help="The kind of every layer, or a pattern repeated over them; all sliding if only a window is given, "
+            "every other the mixer's if only that is.",
+        ),
+        "rope_parameters": Setting(
+            help="`rope_theta`, `rope_type` and what that type reads, as in transformers; for rotary positions.",
+        ),
+        "parametrization": Setting(
+            help="How initial weights, scales and learning rates depend on the width.", changes="training"
+        ),
+        "mup_base_width": Setting(
+            help="The hidden size at which parametrization=mup is the standard one, 256 if not given.",
+            changes="training",
+        ),
+        "sizes": Setting(
+            help="Whether sizes that are not given follow hidden_size and num_attention_heads, follow if not given.",
+        ),
+        "num_nextn_predict_layers": Setting(
+            help="How many tokens behind the next one a causal language model learns to predict, by a layer each that "
+            "runs in training only (multi-token prediction); none if not given.",
+            changes="training",
+        ),
+        "mtp_loss_weight": Setting(
+            help="What their loss counts beside that of the next token, 0.3 if not given.", changes="training"
+        ),
+        "num_labels": Setting(help="Number of labels of a classifier.", heads=CLASSIFIERS),
+    }
+)
+"""Settings that every configuration understands and that are no fields of it."""
+
+
+def stated(config: Any, place: str, *, drawing: bool = False) -> list[str]:
+    """Phrases for the settings of one place that are not those of a plain Transformer.
 
     Args:
-        variant: Name of the variant in the registry.
-        quirks: Defects of an original implementation that are switched on.
-        providers: Distributions of the variant and parts that are not built in, by field: filled in here, so that
-            loading a checkpoint without one of them can name what to install.
-        vocab_size: Number of token ids; of the source, if there is a decoder with its own.
-        decoder_vocab_size: Number of target token ids, `vocab_size` if not given.
-        type_vocab_size: Number of token types of an encoder (BERT's first and second sentence), None for no such
-            embedding.
-        hidden_size: Width of the residual stream.
-        embedding_size: Width of the embeddings, which are then mapped onto `hidden_size` (ALBERT); None for no map.
-        num_hidden_layers: Depth of the encoder, or of the only stack.
-        decoder_layers: Depth of the decoder of an encoder-decoder, `num_hidden_layers` if not given.
-        num_attention_heads: Number of query heads.
-        decoder_attention_heads: The same in the decoder of an encoder-decoder, `num_attention_heads` if not given.
-        num_key_value_heads: Number of key and value heads, `num_attention_heads` if not given; 1 is multi-query.
-        head_dim: Width of a head, `hidden_size / num_attention_heads` if not given.
-        intermediate_size: Inner width of the feed-forward network.
-        decoder_intermediate_size: The same in the decoder of an encoder-decoder, `intermediate_size` if not given.
-        hidden_act: Activation in the feed-forward network, a name of transformers' `ACT2FN` or a plugin's.
-        feed_forward: Feed-forward part: "mlp", "gated", "moe", "moe-shared", "moe-sigmoid", "moe-clamped",
-            "normalized", or "swiglu", "geglu", "reglu" for gated with that activation.
-        mlp_bias: Whether the feed-forward projections have biases, and the dense layer of `lm_head_transform`.
-        mlp_inner_norm: Whether there is a norm on the inner width, after the activation (NormFormer).
-        attention: Attention part: "multi-head", "gated", "exclusive", "sinks", "differential", "latent",
-            "value-residual", "value-embeddings", "kv-sharing", "normalized", or a plugin's.
-        mixer: Token mixer of layers without attention, which `layer_types` names: "attention" for no such layers,
-            "gated-delta-net", "kimi-delta-attention", "short-conv", or a plugin's.
-        attention_bias: Whether query, key and value projections have biases.
-        attention_out_bias: Whether the output projection has one, `attention_bias` if not given.
-        attention_scale: Divisor of the scores: a word of `AttentionScale`, or a number.
-        attn_logit_softcapping: Bound on the scores, None for none.
-        qk_norm: Norm on queries and keys: "head", "full" or None.
-        sliding_window: Number of positions back that a key may be, None for all.
-        norm: Norm part: "layernorm", "layernorm-no-bias", "rmsnorm", "zero-centered-rmsnorm", "dyt", "unit".
-        norm_placement: Position of the norms around a sublayer, a word of `NormPlacement`.
-        layer_norm_eps: Epsilon of every norm.
-        embedding_norm_eps: Epsilon of the norm on the embeddings, `layer_norm_eps` if not given.
-        dyt_alpha: Initial steepness of dynamic tanh.
-        final_norm: Whether a norm follows the last layer; by default only if the layers end without one (pre and
-            sandwich).
-        embedding_norm: Whether a norm follows the embeddings.
-        residual: Residual part: "plain", "lambdas", "hyper-connections", "manifold-hyper-connections",
-            "gated-hyper-connections", "attention-residuals", "no-first-norm", "normalized".
-        residual_scaling: Learned weights in residual connections, a word of `ResidualScaling`, or None.
-        layer_scale_init: Initial value of LayerScale's weights.
-        parallel_residual: Whether attention and feed-forward read the same input and are summed.
-        share_layers: Whether all layers share one layer's weights.
-        position: Position part: "learned", "learned-unpadded", "sinusoidal", "sinusoidal-halves", "rotary",
-            "rotary-interleaved", "rotary-by-layer", "alibi", "t5", "none".
-        nope_layers: True for layers without positions (NoPE): neither a rotation of queries and keys nor a term on
-            their scores. One for every layer, or a pattern repeated over the layers; None if all have positions.
-        max_position_embeddings: Rows of a learned table; a nominal length for the other parts.
-        sinusoidal_theta: Base of the sinusoidal wavelengths.
-        relative_attention_num_buckets: Number of T5's buckets.
-        relative_attention_max_distance: Distance from which T5's last bucket holds everything.
-        scale_embedding: Whether token embeddings are multiplied by the root of their width, sqrt(hidden_size).
-        tie_word_embeddings: Whether the output projection is the (target) embedding.
-        share_encoder_decoder_embeddings: Whether source and target embeddings are shared.
-        lm_head_bias: Whether the output projection has a bias.
-        lm_head_transform: Whether masked language modelling transforms its input first (BERT: dense, act, norm), to the
-            width of the embeddings.
-        logit_scale: Factor on the logits.
-        final_logit_softcapping: Bound on the logits, None for none.
-        classifier_pooling: Pooling of token vectors to one vector for a classifier, a word of `Pooling`.
-        classifier_pooler_act: Activation of a dense layer between pooling and classifier, None for no such layer.
-        classifier_positions: Number of positions that a classifier of sequences labels from the one vector (MAD's
-            compression), by two dense layers in place of the pooler's; None for one label per sequence.
-        classifier_bias: Whether the classifier has a bias.
-        dropout: Probability of dropping an element of the embeddings and of each residual branch.
-        attention_dropout: Probability of dropping an attention weight.
-        activation_dropout: Probability of dropping an element after the feed-forward activation.
-        classifier_dropout: Probability of dropping an element before a classifier, `dropout` if not given.
-        initializer: Initialisation part: "normal", "depth-scaled", "xavier-uniform", "deepnorm", "torch".
-        initializer_range: Standard deviation of normal initialisation; by default 0.02, times
-            sqrt(initializer_width / hidden_size) in narrower models.
-        initializer_width: Width from which on the default of `initializer_range` is 0.02; 1 for 0.02 at every width.
-        is_decoder: Whether the only stack is causal.
-        is_encoder_decoder: Whether there is an encoder and a decoder.
-        add_cross_attention: Whether a decoder's layers have cross attention; set by the encoder-decoder itself.
-        use_cache: Whether decoders return their keys and values.
-        pad_token_id: Id of padding.
-        decoder_pad_token_id: The same of the target, `pad_token_id` if None.
-        bos_token_id: Id that begins a sequence.
-        eos_token_id: Id that ends a sequence.
-        decoder_start_token_id: Id that begins a target, `bos_token_id` if not given.
+        config: A configuration, or what has its fields as attributes.
+        place: As in [`Setting`][].
+        drawing: Whether a drawing states them, which has other means for some.
     """
-
-    variant: str = "pre-norm"
-    quirks: FilledNames = None
-    providers: FilledProviders = None
-
-    vocab_size: int = 32000
-    decoder_vocab_size: FilledInt = None
-    type_vocab_size: int | None = None
-    hidden_size: int = 512
-    embedding_size: int | None = None
-    num_hidden_layers: int = 6
-    decoder_layers: FilledInt = None
-    num_attention_heads: int = 8
-    decoder_attention_heads: FilledInt = None
-    num_key_value_heads: FilledInt = None
-    head_dim: FilledInt = None
-    intermediate_size: int = 2048
-    decoder_intermediate_size: FilledInt = None
-
-    hidden_act: str = "gelu"
-    feed_forward: str = "mlp"
-    mlp_bias: bool = True
-    mlp_inner_norm: bool = False
-
-    attention: str = "multi-head"
-    mixer: str = "attention"
-    attention_bias: bool = True
-    attention_out_bias: FilledBool = None
-    attention_scale: str | float = "head-dim"
-    attn_logit_softcapping: float | None = None
-    qk_norm: str | None = None
-    sliding_window: int | None = None
-
-    norm: str = "layernorm"
-    norm_placement: str = "pre"
-    layer_norm_eps: float = 1e-5
-    embedding_norm_eps: FilledFloat = None
-    dyt_alpha: float = 0.5
-    final_norm: FilledBool = None
-    embedding_norm: bool = False
-    residual: str = "plain"
-    residual_scaling: str | None = None
-    layer_scale_init: float = 1e-4
-    parallel_residual: bool = False
-    share_layers: bool = False
-
-    position: str = "learned"
-    nope_layers: list[bool] | None = None
-    max_position_embeddings: int = 512
-    sinusoidal_theta: float = 10000.0
-    relative_attention_num_buckets: int = 32
-    relative_attention_max_distance: int = 128
-
-    scale_embedding: bool = False
-    tie_word_embeddings: bool = False
-    share_encoder_decoder_embeddings: bool = False
-    lm_head_bias: bool = False
-    lm_head_transform: bool = False
-    logit_scale: float = 1.0
-    final_logit_softcapping: float | None = None
-    classifier_pooling: str = "mean"
-    classifier_pooler_act: str | None = None
-    classifier_positions: int | None = None
-    classifier_bias: bool = True
-
-    dropout: float = 0.1
-    attention_dropout: float = 0.0
-    activation_dropout: float = 0.0
-    classifier_dropout: FilledFloat = None
-
-    initializer: str = "normal"
-    initializer_range: FilledFloat = None
-    initializer_width: int = 768
-
-    is_decoder: bool = False
-    is_encoder_decoder: bool = False
-    add_cross_attention: bool = False
-    use_cache: bool = True
-    pad_token_id: int | None = 0
-    decoder_pad_token_id: int | None = None
-    bos_token_id: int | None = 1
-    eos_token_id: int | list[int] | None = 2
-    decoder_start_token_id: int | None = None
+    found = []
+    for name, one in SETTINGS.items():
+        value = getattr(config, name, False if isinstance(one.default, bool) else None)
+        if one.place != place or value is None or (drawing and one.drawn):
+            continue
+        plain = one.plain_value(config)
+        if plain is not ANY and value != plain:
+            found.append(one.phrase(name, value))
+    return found

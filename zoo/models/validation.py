@@ -4,24 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from zoo.base.errors import ConfigError, InvalidChoiceError, enumerate_names
 
-from .choices import AttentionScale, NormPlacement, Pooling, QKNorm, ResidualScaling
+from .fields import LARGEST, LARGEST_FLOAT, SETTINGS
 from .parts import ATTENTIONS, MIXERS, PART_FIELDS, named_parts
 
 if TYPE_CHECKING:
     from .configuration import ZooConfig
+    from .fields import Setting
 
-CHOICES: dict[str, type[Enum]] = {
-    "norm_placement": NormPlacement,
-    "classifier_pooling": Pooling,
-    "qk_norm": QKNorm,
-    "residual_scaling": ResidualScaling,
-}
-OPTIONAL = {"qk_norm", "residual_scaling"}
 LAYER_TYPES = ("full_attention", "sliding_attention")
 TYPES: dict[str, tuple[type, ...]] = {
     "None": (type(None),),
@@ -43,52 +36,28 @@ TYPES: dict[str, tuple[type, ...]] = {
 ELEMENTS = {"list[str]": str, "list[int]": int, "list[bool]": bool, "FilledNames": str, "FilledProviders": str}
 """Type of the items of a list, or of the keys of a dictionary."""
 
-# Far larger than any existing model, so that a typing error is reported before memory or time run out.
-WIDEST = 2**20
-"""The widest vector."""
-MOST = 10_000
-"""The most layers, heads or buckets."""
-LARGEST = 2**31 - 1
-"""The largest number of ids or positions."""
-
-LARGEST_FLOAT = float.fromhex("0x1.fffffep+127")
-"""The largest number of float32."""
-
-RANGES: dict[str, tuple[float, float]] = {
-    **dict.fromkeys(("vocab_size", "decoder_vocab_size", "max_position_embeddings", "sliding_window"), (1, LARGEST)),
-    **dict.fromkeys(("hidden_size", "embedding_size", "head_dim", "initializer_width"), (1, WIDEST)),
-    **dict.fromkeys(("intermediate_size", "decoder_intermediate_size"), (1, WIDEST)),
-    **dict.fromkeys(("num_hidden_layers", "decoder_layers"), (1, MOST)),
-    **dict.fromkeys(("num_attention_heads", "decoder_attention_heads", "num_key_value_heads"), (1, MOST)),
-    "relative_attention_num_buckets": (1, MOST),
-    **dict.fromkeys(("relative_attention_max_distance", "classifier_positions", "type_vocab_size"), (1, LARGEST)),
-    **dict.fromkeys(("dropout", "attention_dropout", "activation_dropout", "classifier_dropout"), (0, 1)),
-    **dict.fromkeys(("layer_norm_eps", "embedding_norm_eps", "initializer_range"), (0, LARGEST_FLOAT)),
-    **dict.fromkeys(("dyt_alpha", "layer_scale_init", "logit_scale"), (-LARGEST_FLOAT, LARGEST_FLOAT)),
-    # transformers' own configurations have -1 where there is no such token.
-    **dict.fromkeys(("pad_token_id", "decoder_pad_token_id", "bos_token_id"), (-1, LARGEST)),
-    **dict.fromkeys(("eos_token_id", "decoder_start_token_id"), (-1, LARGEST)),
-}
-"""The least and the greatest value of a field; where it is a list, of what is in it."""
-
-POSITIVE = ("attention_scale", "attn_logit_softcapping", "final_logit_softcapping", "sinusoidal_theta")
-"""Fields that something is divided by."""
-
 
 def validate(config: ZooConfig, layer_types: list[str] | None) -> None:
     """Check a configuration as it was given."""
-    validate_numbers(config)
-    for field, choice in CHOICES.items():
-        value = getattr(config, field)
-        if not (value is None and field in OPTIONAL):
-            require_choice(field, value, [member.value for member in choice])
+    for field, one in SETTINGS.items():
+        validate_number(field, getattr(config, field), one)
+        if one.choices is not None and isinstance(value := getattr(config, field), str):
+            require_choice(field, value, [member.value for member in one.choices])
     for field, registry, name in named_parts(config):
         registry.get(name, provider=(config.providers or {}).get(field))
-    if isinstance(config.attention_scale, str):
-        require_choice("attention_scale", config.attention_scale, [member.value for member in AttentionScale])
     validate_heads(config)
     validate_embeddings(config)
     validate_layers(config, layer_types)
+
+
+def validate_number(field: str, value: Any, one: Setting) -> None:
+    """Require numbers to be in the range of their field, and finite."""
+    least = one.least
+    for number in as_list(value):
+        if least is not None and number is not None and not least <= number <= min(one.greatest, largest(number)):
+            raise ConfigError(f"{field}={number} was given; it must be {range_in_words(least, one.greatest)}")
+    if one.positive and isinstance(value, (int, float)) and not 0 < value <= largest(value):
+        raise ConfigError(f"{field}={value} was given; it must be positive and finite")
 
 
 def validate_types(config: ZooConfig) -> None:
@@ -200,19 +169,6 @@ def validate_layers(config: ZooConfig, layer_types: list[str] | None) -> None:
         raise ConfigError("layer_types names sliding_attention layers, but sliding_window is None; give their window")
 
 
-def validate_numbers(config: ZooConfig) -> None:
-    """Require numbers to be in the range of their field, and finite."""
-    for field, (least, greatest) in RANGES.items():
-        given = getattr(config, field)
-        for value in given if isinstance(given, (list, tuple)) else [given]:
-            if value is not None and not least <= value <= min(greatest, largest(value)):
-                raise ConfigError(f"{field}={value} was given; it must be {range_in_words(least, greatest)}")
-    for field in POSITIVE:
-        value = getattr(config, field)
-        if isinstance(value, (int, float)) and not 0 < value <= largest(value):
-            raise ConfigError(f"{field}={value} was given; it must be positive and finite")
-
-
 def require_at_least(least: float, **options: float) -> None:
     """Require settings of a part to be finite and not too small."""
     for name, value in options.items():
@@ -223,6 +179,11 @@ def require_at_least(least: float, **options: float) -> None:
 def largest(value: float) -> float:
     """The largest number of a kind that PyTorch computes with."""
     return LARGEST if isinstance(value, int) else LARGEST_FLOAT
+
+
+def as_list(value: Any) -> list[Any]:
+    """Take a value for a list of one."""
+    return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
 def range_in_words(least: float, greatest: float) -> str:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from zoo.building.builder import build, config
 from zoo.models import ZooConfig, ZooPreTrainedModel
-from zoo.models.configuration import usual_range
+from zoo.models.fields import usual_range
 from zoo.registry import parse_name
 
 SOURCE_VOCABULARY = 37

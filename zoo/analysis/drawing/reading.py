@@ -12,6 +12,7 @@ from zoo.models import Transformer, ZooConfig, ZooEncoderDecoder, ZooPreTrainedM
 from zoo.models.borrowing import borrowed_by
 from zoo.models.classification import ZooForSequenceClassification
 from zoo.models.context import EarlierLayers
+from zoo.models.fields import stated
 from zoo.models.residual import Residual as ResidualModule
 from zoo.models.stack import ZooStack
 
@@ -28,6 +29,9 @@ RULES = {
     "backends": "attention backends",
 }
 """Fields of a blueprint that are no modules, and how a drawing names them."""
+
+BY_NO_STEP = ("embeddings", "residual", "positions", "output", "stack", "other")
+"""Places whose settings are steps of their own, or listed below the drawing."""
 
 ROLES = {"norm_out": "after", **dict.fromkeys(("norm_in", "norm_branch", "scale", "dropout"), "branch")}
 """Places of the slots of a residual connection; others are on the skip connection."""
@@ -168,6 +172,10 @@ class Reader:
     def rules(self) -> Iterator[Step]:
         """List what the variant does that is no module."""
         last = self.body.decoder if isinstance(self.body, ZooEncoderDecoder) else self.body
+        for place in BY_NO_STEP:
+            for phrase in stated(self.model.config, place, drawing=True):
+                self._signatures[phrase] = True
+                yield Step("setting", phrase, place, kind="rule")
         for field, label in RULES.items():
             rule = getattr(last.transformer, field)
             self._signatures[field] = getattr(rule, "__qualname__", rule)

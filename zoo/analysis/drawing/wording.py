@@ -10,7 +10,6 @@ from torch import nn
 from zoo.models import (
     ATTENTIONS,
     Attention,
-    AttentionScale,
     DynamicTanh,
     FeedForward,
     GatedFeedForward,
@@ -23,6 +22,7 @@ from zoo.models import (
     UnitNorm,
     ZooConfig,
 )
+from zoo.models.fields import stated
 from zoo.models.pretrained import ZooPreTrainedModel
 from zoo.models.residual import LearnedScale, Scale
 
@@ -41,12 +41,6 @@ KINDS: dict[Kind, tuple[type, ...]] = {
 
 EVERY_LAYER = "in every layer"
 """Where positions act that act inside of attention, if there are no layers without them."""
-
-SCALES: dict[str | float, str] = {
-    AttentionScale.HIDDEN_SIZE: "scores / sqrt(hidden size)",
-    AttentionScale.NONE: "unscaled scores",
-}
-"""Divisors of the scores that differ from the paper's, in words."""
 
 
 def label_and_detail(module: nn.Module, config: ZooConfig) -> tuple[str, str]:
@@ -87,20 +81,11 @@ def kind_of(module: nn.Module) -> Kind:
 def attention_detail(module: Attention) -> str:
     """Describe what distinguishes an attention sublayer."""
     config: ZooConfig = module.config
-    heads, key_value_heads = config.num_attention_heads, config.num_key_value_heads
     words = ["reads the encoder's output"] if module.is_cross else []
     named = ATTENTIONS.get(config.attention)
     if named is not Attention and isinstance(module, named) and not module.attends_as_usual:
         words.append(config.attention)
-    words.append(f"{heads} heads of {module.head_dim}")
-    if key_value_heads != heads:
-        words.append(f"{key_value_heads} for keys and values")
-    if config.qk_norm is not None:
-        words.append(f"qk-norm per {config.qk_norm}" if config.qk_norm == "head" else "qk-norm")
-    if config.attention_scale != AttentionScale.HEAD_DIM:
-        words.append(SCALES.get(config.attention_scale) or f"scores / {config.attention_scale}")
-    if config.attn_logit_softcapping is not None:
-        words.append(f"scores capped at {config.attn_logit_softcapping:g}")
+    words += [f"{config.num_attention_heads} heads of {module.head_dim}", *stated(config, "attention", drawing=True)]
     if module.sliding_window is not None:
         words.append(f"window {module.sliding_window}")
     if module.dropout:
@@ -121,12 +106,9 @@ def feed_forward_words(module: FeedForward, config: ZooConfig) -> tuple[str, str
     """Label and details of a feed-forward sublayer."""
     inner = module.up_proj.out_features
     words = [f"{module.up_proj.in_features} → {inner} → {module.down_proj.out_features}", config.hidden_act]
-    if not isinstance(module.norm, nn.Identity):
-        words.append(f"{type(module.norm).__name__} inside")
     if module.dropout.p:
         words.append(f"dropout {module.dropout.p:g}")
-    if not config.mlp_bias:
-        words.append("no biases")
+    words += stated(config, "feed_forward", drawing=True)
     return "gated feed-forward" if isinstance(module, GatedFeedForward) else "feed-forward", ", ".join(words)
 
 
