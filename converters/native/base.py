@@ -128,7 +128,7 @@ class NativeFormat(ABC):
         return ()
 
     def read_weights(self, native: Any, state: State, task: str) -> State:
-        """Prepare native weights for the key map, after the model type is lost.
+        """Prepare native weights for the key map, with a warning if exports will have another model type.
 
         Args:
             native: The native configuration.
