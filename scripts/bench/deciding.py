@@ -34,6 +34,7 @@ MARGINS = {"errors": 1.0, "runs": 2.0}
 OPEN, DIFFERS, ALIKE = 0, 1, 2
 Array = NDArray[np.float64]
 Words = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 SIGNS = np.array([[sign_p(wins, losses) for losses in range(MOST_SEEDS + 1)] for wins in range(MOST_SEEDS + 1)])
 
 
@@ -101,7 +102,9 @@ def decide(scores: Array, margin: float | None, shifts: Array | float = 0.0) -> 
     return words, seeds
 
 
-def looked(differences: Array, one_lost: Array, own_lost: Array, margin: float | None) -> tuple[Array, ...]:
+def looked(
+    differences: Array, one_lost: Flags, own_lost: Flags, margin: float | None
+) -> tuple[Array, Array, Array, Array, Array]:
     """P-values of a difference and of sameness, whether they are of signs, and how many differences there are."""
     there = ~np.isnan(differences)
     number = there.sum(-1)

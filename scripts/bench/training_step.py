@@ -55,7 +55,13 @@ def of_trainer(text: Path, steps: int) -> tuple[float, float]:
         Seconds of a step, and of the run without its steps.
     """
     clock, began = Clock(), time.process_time()
-    given = {"data": text, "settings": SIZES, "recipe": "nanogpt-cpu", "callbacks": [clock], "scored": False}
+    given: dict[str, Any] = {
+        "data": text,
+        "settings": SIZES,
+        "recipe": "nanogpt-cpu",
+        "callbacks": [clock],
+        "scored": False,
+    }
     train("gpt2-style", max_steps=steps, progress=False, use_cpu=True, **given)
     whole = time.process_time() - began
     step = statistics.median(after - before for before, after in zip(clock.ends, clock.ends[1:], strict=False))
