@@ -17,9 +17,10 @@ import pyarrow.parquet
 import pytest
 
 from zoo.base.errors import ConfigError, DataError, OutputExistsError
-from zoo.data.corpora.preparing import prepare
+from zoo.data.corpora.planning import find_source
+from zoo.data.corpora.preparing import Preparation, prepare
 from zoo.data.corpora.shards import MANIFEST, TokenRow, is_prepared, read_manifest
-from zoo.data.corpora.sources import Piece, lines_of, plan
+from zoo.data.corpora.sources import Piece, lines_of, parts_of, plan
 from zoo.data.tasks.blocks import TokenBlocks
 from zoo.data.tokenizers import Tokenizers, load_tokenizers, train_tokenizers
 from zoo.training.sampling import ShuffledBlocks
@@ -194,6 +195,28 @@ def test_held_out_documents_are_left_out_of_training(tokenizers, tmp_path):
     assert [json.loads(line)["text"] for line in lines] == [DOCUMENTS[3], "Held out alone."]
 
 
+def test_near_duplicates_of_held_out_documents_are_left_out_if_asked(tokenizers, tmp_path):
+    pytest.importorskip("datasketch")
+    held = " ".join(f"word{n}" for n in range(200))
+    near, far = held.replace("word7 ", "seven "), " ".join(f"word{n}" for n in range(0, 400, 2))
+    jsonl(tmp_path / "source/train.jsonl", [*DOCUMENTS, near, held, far])
+    jsonl(tmp_path / "source/validation.jsonl", [held])
+    made = {
+        similarity: prepare(
+            tmp_path / "source", tokenizers, tmp_path / f"{similarity}", near_duplicates=similarity, progress=False
+        )
+        for similarity in (None, 0.8, 0.98)
+    }
+    assert {key: (one.documents, one.shards[0].near, one.duplicates) for key, one in made.items()} == {
+        None: (62, 0, 1),
+        0.8: (61, 1, 1),
+        0.98: (62, 0, 1),
+    }
+    for similarity in (0, 1.5):
+        with pytest.raises(ConfigError, match="near_duplicates=.* is not valid; it is between 0.1 and 0.98"):
+            prepare(tmp_path / "source", tokenizers, tmp_path / "bad", near_duplicates=similarity, progress=False)
+
+
 @pytest.mark.parametrize("file", ["shards/shard-00000.bin", "shards/shard-00000.idx"])
 def test_a_truncated_shard_is_refused(tokenizers, tmp_path, file):
     made = prepare(jsonl(tmp_path / "a.jsonl", DOCUMENTS), tokenizers, tmp_path / "out", aside=False, progress=False)
@@ -234,6 +257,48 @@ def test_a_source_that_changed_since_is_refused(tokenizers, tmp_path):
     jsonl(source, DOCUMENTS[:30])
     with pytest.raises(OutputExistsError, match="other sources"):
         prepare(source, tokenizers, tmp_path / "out", aside=False, progress=False)
+
+
+def test_a_source_that_changes_while_it_is_read_is_refused(tokenizers, tmp_path, monkeypatch):
+    source = jsonl(tmp_path / "a.jsonl", DOCUMENTS)
+    found = find_source(source, aside=False)
+    assert found.stamps  # read before the change
+    jsonl(source, DOCUMENTS[:30])
+    with pytest.raises(DataError, match=r"a.jsonl changed while it was prepared; prepare again when"):
+        Preparation(found, tokenizers).write(tmp_path / "out", progress=False)
+    assert not is_prepared(tmp_path / "out")
+
+
+LIMITED = """
+import resource, sys
+from zoo.cli.main import main
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 14, 1 << 14))
+sys.argv = ["zoo", *sys.argv[1:]]
+main()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="has no limit of a file's size")
+def test_a_disk_that_fills_is_named_in_one_line_and_the_preparation_goes_on_later(tmp_path):
+    source = jsonl(tmp_path / "a.jsonl", DOCUMENTS * 30)
+    train_tokenizers(["a", "b"], kind="character").save(tmp_path / "tokenizer")
+    words = ["data", "prepare", str(source), "--tokenizer", str(tmp_path / "tokenizer"), "-o", str(tmp_path / "out")]
+    failed = subprocess.run([sys.executable, "-c", LIMITED, *words], capture_output=True, text=True, check=False)
+    assert failed.returncode == 1 and "Traceback" not in failed.stderr
+    assert failed.stderr.splitlines()[-1].startswith("zoo: error: ") and "shards cannot be written: " in failed.stderr
+    assert not is_prepared(tmp_path / "out")
+    done = subprocess.run([sys.executable, "-m", "zoo", *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    made = read_manifest(tmp_path / "out")
+    assert len(made.row(tmp_path / "out")) == made.tokens > 1 << 13
+
+
+def test_a_line_without_an_end_is_refused(tokenizers, tmp_path, monkeypatch):
+    monkeypatch.setattr("zoo.data.corpora.sources.LONGEST_LINE", 1000)
+    (tmp_path / "a.txt").write_text("short\n" + "x" * 1001)
+    with pytest.raises(DataError, match=r"a.txt, line 2: longer than 1,000 bytes"):
+        list(parts_of(Piece(str(tmp_path / "a.txt")), None, lambda error: None))
 
 
 def test_an_empty_row_has_no_ids():

@@ -77,6 +77,11 @@ def training_flags(command: Callable[..., Any]) -> Callable[..., Any]:
 )
 @data_options
 @click.option(
+    "--streaming",
+    is_flag=True,
+    help="Encode texts while they are trained on, without shards on the disk; needs --max-steps.",
+)
+@click.option(
     "--init",
     metavar="NAME|DIR|REPO",
     help="Start from these weights (zoo weights) of the same variant, with their tokenizer and settings.",
@@ -115,6 +120,7 @@ def train(
     columns: list[str | int] | None,
     tokenizer: str | None,
     recipe: str | None,
+    streaming: bool,
     init: str | None,
     training: tuple[tuple[str, Any], ...],
     settings: tuple[tuple[str, Any], ...],
@@ -143,6 +149,10 @@ def train(
     arguments = arguments_for([*flagged, *training], run_training)
     if isinstance(arguments.get("report_to"), str):
         arguments["report_to"] = [tracker.strip() for tracker in arguments["report_to"].split(",")]
+    if streaming:
+        if task is None and recipe is not None:
+            raise click.UsageError("--streaming needs --task")
+        task = f"{task or 'language-modeling'}{',' if ':' in (task or '') else ':'}streaming=true"
     result = run_training(
         name,
         task,

@@ -16,6 +16,7 @@ from transformers import PreTrainedModel
 
 from zoo.base.errors import ConfigError, InputError, SequenceTooLongError, TokenIdError
 from zoo.data.tasks import DataTask, Splits
+from zoo.data.tasks.streaming import StreamedRow
 from zoo.data.tasks.tables import place_of
 from zoo.models import ZooPreTrainedModel
 from zoo.models.embedding import Position
@@ -174,6 +175,8 @@ def check_data(
         if not len(dataset):
             raise PreflightError(f"there are no {split} examples")
         check_examples(model, dataset, split)
+    if isinstance(getattr(encoded.train, "ids", None), StreamedRow) and args.max_steps <= 0:
+        raise ConfigError("streamed texts have no end: give max_steps, the number of updates")
     check_sharding(model, args)
     check_kernels(model, args)
     if args.device.type != "cpu":

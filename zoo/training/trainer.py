@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from accelerate.utils import DistributedType, DynamoBackend
 from torch import Tensor, nn
-from torch.utils.data import Sampler
+from torch.utils.data import Sampler, SequentialSampler
 from transformers import PreTrainedModel, SchedulerType
 from transformers.trainer_callback import ExportableState
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
@@ -20,6 +20,7 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from zoo.base.errors import ConfigError, UnwritableError
 from zoo.data.corpora.shards import TokenRow
 from zoo.data.tasks.mixing import MixedBlocks
+from zoo.data.tasks.streaming import StreamedRow
 from zoo.fast.chunked_loss import IGNORED
 from zoo.fast.matmul import fast_matmul
 from zoo.models.feed_forwards.balance import has_router_loss
@@ -123,6 +124,8 @@ class ZooTrainer(EvaluatingTrainer):
         seed = self.args.data_seed if self.args.data_seed is not None else self.args.seed
         if isinstance(self.train_dataset, MixedBlocks):
             return MixedOrder(self.train_dataset, together, seed)
+        if isinstance(getattr(self.train_dataset, "ids", None), StreamedRow):
+            return SequentialSampler(self.train_dataset)
         if isinstance(getattr(self.train_dataset, "ids", None), TokenRow):
             return ShuffledBlocks(len(self.train_dataset), together, seed)
         if self.args.train_sampling_strategy != "group_by_length":

@@ -10,6 +10,7 @@ import numpy as np
 from datasets import Dataset
 
 from zoo.base.errors import ConfigError
+from zoo.data.tasks.streaming import StreamedRow
 from zoo.training.arguments import ZooTrainingArguments
 from zoo.training.clocks import ENDLESS
 from zoo.training.preflight import measure
@@ -37,6 +38,8 @@ class Workload:
 
 def workload(encoded: Any, args: ZooTrainingArguments, *, writes: bool) -> Workload:
     """Count what an update works on."""
+    if isinstance(getattr(encoded, "ids", None), StreamedRow):
+        raise ConfigError("a comparison reads shards, which are encoded once for all of its runs: leave streaming out")
     batches = math.ceil(len(encoded) / (args.train_batch_size * args.world_size))
     steps_per_epoch = max(1, math.ceil(batches / args.gradient_accumulation_steps))
     source = measure(encoded, "input_ids")[0] if isinstance(encoded, Dataset) else np.array(encoded.lengths)

@@ -18,6 +18,7 @@ from zoo.base.errors import ConfigError, DataError, OutputExistsError
 from zoo.base.files import read_json, write_file, written
 
 from .getting import data_folder
+from .near_duplicates import datasketch
 from .planning import TextSource, find_source
 from .shard_worker import FAILED, document_hash
 from .shards import FORMAT, Manifest, ShardRecord, id_type, is_prepared, read_manifest
@@ -38,6 +39,7 @@ def prepare(
     folder: str | os.PathLike[str],
     *,
     on_error: str = "stop",
+    near_duplicates: float | None = None,
     jobs: int | None = None,
     progress: bool = True,
     **found: Any,
@@ -49,12 +51,16 @@ def prepare(
         tokenizers: The tokenizer.
         folder: The folder to write.
         on_error: "stop" or "skip": at a line that is not valid.
+        near_duplicates: Similarity from which near duplicates of held-out documents are left out, None for no check.
         jobs: Processes, by default one a core.
         progress: Whether to show a progress bar.
         found: Options of [`zoo.data.corpora.planning.find_source`][].
     """
     check_choice(on_error)
-    return Preparation(find_source(source, **found), tokenizers, on_error).write(Path(folder), jobs, progress=progress)
+    if near_duplicates is not None:
+        datasketch(near_duplicates)
+    preparation = Preparation(find_source(source, **found), tokenizers, on_error, near_duplicates)
+    return preparation.write(Path(folder), jobs, progress=progress)
 
 
 def check_choice(on_error: str) -> None:
@@ -71,11 +77,13 @@ class Preparation:
         source: The source.
         tokenizers: The tokenizer.
         on_error: "stop" or "skip".
+        near_duplicates: Similarity from which near duplicates of held-out documents are left out.
     """
 
     source: TextSource
     tokenizers: Tokenizers
     on_error: str = "stop"
+    near_duplicates: float | None = None
 
     def __post_init__(self) -> None:
         if self.tokenizers.source.eos_token_id is None:
@@ -96,7 +104,8 @@ class Preparation:
     @property
     def options(self) -> dict[str, Any]:
         """Options that decide what is written."""
-        return {"column": self.source.column, "on_error": self.on_error}
+        near = {} if self.near_duplicates is None else {"near_duplicates": self.near_duplicates}
+        return {"column": self.source.column, "on_error": self.on_error, **near}
 
     @cached_property
     def key(self) -> str:
@@ -145,6 +154,7 @@ class Preparation:
                 "code": id_type(len(tokenizer)),
                 "end": tokenizer.eos_token_id,
                 "heldout": hashes,
+                "heldout_texts": str(place / HELDOUT_FILE) if number else None,
                 **self.options,
             }
             records = encode_all(place, self.source.units, common, jobs or os.cpu_count() or 1, progress=progress)

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -88,7 +88,7 @@ def run(job: dict[str, Any]) -> ShardRecord:
 
     Args:
         job: Plain data: `pieces`, `stamps` of their files, `place` without suffix, `tokenizer` (a file), `code`, `end`,
-            `column`, `on_error` and `heldout` (a file of hashes).
+            `column`, `on_error`, and `heldout` (a file of hashes).
 
     Raises:
         DataError: When a line is not valid and `on_error` is "stop", or a file changes while it is read.
@@ -98,7 +98,13 @@ def run(job: dict[str, Any]) -> ShardRecord:
     place, pieces = Path(job["place"]), [Piece(**piece) for piece in job["pieces"]]
     raw = Path(job["heldout"]).read_bytes()
     heldout = {raw[start : start + HASH_BYTES] for start in range(0, len(raw), HASH_BYTES)}
-    skipped = left_out = 0
+    near: Container[str] = ()
+    if (similarity := job.get("near_duplicates")) is not None and job["heldout_texts"] is not None:
+        from .near_duplicates import NearDuplicates
+
+        lines = Path(job["heldout_texts"]).read_text(encoding="utf-8").splitlines()
+        near = NearDuplicates((json.loads(line)["text"] for line in lines), similarity)
+    skipped = left_out = nearly = 0
 
     def skip(error: BadLineError) -> None:
         nonlocal skipped
@@ -115,6 +121,8 @@ def run(job: dict[str, Any]) -> ShardRecord:
         for part in documents(pieces, job["column"], skip):
             if heldout and part.begins and part.ends and document_hash(part.text) in heldout:
                 left_out += 1
+            elif part.begins and part.ends and part.text in near:
+                nearly += 1
             else:
                 writer.add(part)
         writer.flush()
@@ -124,7 +132,7 @@ def run(job: dict[str, Any]) -> ShardRecord:
     os.replace(partial_index, place.with_suffix(".idx"))
     os.replace(partial, place.with_suffix(".bin"))
     counts = (writer.tokens, writer.documents, writer.bytes)
-    return ShardRecord(place.name, *counts, hashes, skipped, left_out, writer.words)
+    return ShardRecord(place.name, *counts, hashes, skipped, left_out, writer.words, nearly)
 
 
 def documents(pieces: list[Piece], column: str | None, skip: Any) -> Iterator[Part]:

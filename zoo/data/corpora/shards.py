@@ -48,6 +48,7 @@ class ShardRecord:
         skipped: Lines and files that could not be read and were left out, as asked.
         heldout: Documents that were left out because they are held out.
         words: Words of the text, by spaces; 0 where they were not counted.
+        near: Documents that were left out because they nearly equal held-out ones.
     """
 
     name: str
@@ -58,6 +59,7 @@ class ShardRecord:
     skipped: int = 0
     heldout: int = 0
     words: int = 0
+    near: int = 0
 
 
 def id_type(vocab_size: int) -> int:

@@ -58,6 +58,10 @@ LONGEST_PART = 1 << 23
 """Bytes of a text that are held at once."""
 
 
+LONGEST_LINE = 1 << 27
+"""Bytes of the longest line."""
+
+
 class BadLineError(DataError):
     """A line or row that is not valid."""
 
@@ -166,7 +170,10 @@ def lines_of(piece: Piece) -> Iterator[tuple[int, bytes]]:
             stream.seek(piece.start - 1)
             place = piece.start - 1 + len(stream.readline())
         number = 0
-        while (piece.stop is None or place < piece.stop) and (raw := stream.readline()):
+        while (piece.stop is None or place < piece.stop) and (raw := stream.readline(LONGEST_LINE + 1)):
+            if len(raw) > LONGEST_LINE:
+                where = f"{piece.file}, line {line_number(piece, number)}"
+                raise DataError(f"{where}: longer than {LONGEST_LINE:,} bytes, which are held at once")
             yield number, raw
             place, number = place + len(raw), number + 1
 

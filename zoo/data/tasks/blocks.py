@@ -18,7 +18,12 @@ from zoo.fast.chunked_loss import IGNORED
 if TYPE_CHECKING:
     from zoo.data.corpora.shards import TokenRow
 
+    from .streaming import StreamedRow
+
 Ids = npt.NDArray[Any]
+
+ENDLESS = 1 << 50
+"""Number of ids of a row that is streamed, which has no end."""
 
 
 class TokenBlocks(Dataset[Any]):
@@ -34,7 +39,7 @@ class TokenBlocks(Dataset[Any]):
         stride: How far apart blocks begin, by default `block_size`.
     """
 
-    def __init__(self, ids: Ids | TokenRow, block_size: int, stride: int | None = None) -> None:
+    def __init__(self, ids: Ids | TokenRow | StreamedRow, block_size: int, stride: int | None = None) -> None:
         self.ids = ids
         self.block_size = block_size
         self.stride = stride if stride is not None else block_size
@@ -71,7 +76,12 @@ class MaskedBlocks(Dataset[Any]):
     """
 
     def __init__(
-        self, ids: Ids | TokenRow, block_size: int, stride: int, collator: DataCollatorForLanguageModeling, seed: int
+        self,
+        ids: Ids | TokenRow | StreamedRow,
+        block_size: int,
+        stride: int,
+        collator: DataCollatorForLanguageModeling,
+        seed: int,
     ) -> None:
         self.ids = ids
         self.block_size = block_size
@@ -103,7 +113,9 @@ class MaskedBlocks(Dataset[Any]):
 
 
 def block_lengths(starts: range, block_size: int, end: int) -> Ids:
-    """Number of ids of blocks in a row that ends somewhere: all but the last ones are whole."""
+    """Number of ids of blocks in a row that ends somewhere: all but the last ones are whole; of a streamed row, one."""
+    if end >= ENDLESS - 1:
+        return np.full(1, block_size, np.int32)
     lengths = np.full(len(starts), block_size, np.int32)
     for number in range(len(starts) - 1, -1, -1):
         if starts[number] + block_size <= end:

@@ -48,8 +48,9 @@ class LanguageModeling(RawTextTask):
         super().__post_init__()
         if self.packing not in PACKINGS:
             raise InvalidChoiceError(str(self.packing), PACKINGS, kind="packing")
-        if self.packing == "documents" and self.stride is not None:
-            raise ConfigError(f"stride={self.stride} is for blocks; packed documents do not overlap")
+        if self.packing == "documents" and (self.stride is not None or self.streaming):
+            given = "streaming" if self.streaming else f"stride={self.stride}"
+            raise ConfigError(f"{given} is for blocks, not for packed documents")
 
     def train_tokenizers(self, examples: Dataset, **options: Any) -> Tokenizers:
         """Train a tokenizer that puts no end behind a text. Arguments as in the base class."""
@@ -68,7 +69,7 @@ class LanguageModeling(RawTextTask):
             return examples.blocks(partial(self.encode, tokenizers=tokenizers, training=training, seed=seed))
         stride = self.stride if training else None
         least = self.block_size + 1 if stride is not None else 2
-        ids = self.row(examples, tokenizers, least=least, training=training)
+        ids = self.row(examples, tokenizers, least=least, training=training, seed=seed)
         if self.packing == "documents":
             return self.packed(examples, ids, tokenizers)
         return TokenBlocks(ids, self.block_size, stride)

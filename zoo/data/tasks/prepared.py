@@ -45,6 +45,16 @@ class ShardedTexts(ABC):
     def sha256(self) -> str:
         """Hash of the content."""
 
+    @property
+    def duplicates(self) -> int:
+        """Number of documents that were left out because they are held out as well, as far as that is known."""
+        return 0
+
+    @property
+    def words(self) -> int:
+        """Number of words; 0 where they are not counted."""
+        return 0
+
     @abstractmethod
     def prepared(self, tokenizers: Tokenizers, *, progress: bool) -> ShardedTexts:
         """Encode them, once for each tokenizer."""
@@ -91,6 +101,11 @@ class PreparedTexts(ShardedTexts):
     def duplicates(self) -> int:
         """Number of documents that were left out because they are held out as well."""
         return self.manifest.duplicates
+
+    @property
+    def words(self) -> int:
+        """Number of words, those of texts that are set aside included."""
+        return self.manifest.words
 
     @cached_property
     def sha256(self) -> str:
@@ -222,13 +237,25 @@ def needs_shards(data: str) -> bool:
     return needs_shards(str(files[0]))
 
 
-def source_splits(data: str, heldout: str | Path | None, column: str | None) -> Splits:
-    """Find the texts of a source, and read those that are held out."""
+def source_splits(
+    data: str,
+    heldout: str | Path | None,
+    column: str | None,
+    made: Callable[[TextSource], ShardedTexts] = SourceTexts,
+) -> Splits:
+    """Find the texts of a source, and read those that are held out.
+
+    Args:
+        data: A path, or "hf:" and a data set's name.
+        heldout: The texts to evaluate on; by default the source's own.
+        column: Column or key of the text.
+        made: What stands for the texts to train on.
+    """
     source = find_source(data, heldout=heldout, column=column)
     held = heldout_texts(source.heldout_texts(stop))
     if not any(text.strip() for text in held["text"]):
         raise DataError(f"{data} has nothing to hold out; name texts to evaluate on (--heldout)")
-    train: Any = SourceTexts(source)
+    train: Any = made(source)
     return Splits(train, held)
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from zoo.data.corpora.shards import TokenRow
 
     from .blocks import Ids
+    from .streaming import StreamedRow
 
 TEXTS_AT_ONCE = 64
 """Texts that are tokenized together."""
@@ -38,6 +39,8 @@ class RawTextTask(DataTask):
         block_size: Number of tokens that a model reads at once.
         stride: How far apart the blocks to train on begin, by default as far as they are long; 1 for blocks that begin
             anywhere.
+        streaming: Whether texts are encoded while they are trained on, without shards on the disk.
+        shuffle_buffer: Documents that wait to be streamed; a random one is next.
         train_fraction: Which part of a text, from its beginning, is trained on where no held-out file is given.
     """
 
@@ -46,12 +49,14 @@ class RawTextTask(DataTask):
     block_size: int = 128
     stride: int | None = None
     train_fraction: float = 0.9
+    streaming: bool = False
+    shuffle_buffer: int = 10_000
 
     def __post_init__(self) -> None:
-        for option in ("block_size", "stride"):
+        for option, unit in (("block_size", "tokens"), ("stride", "tokens"), ("shuffle_buffer", "documents")):
             value = getattr(self, option)
             if value is not None and (not isinstance(value, int) or value < 1):
-                raise ConfigError(f"{option}={value!r} is not valid; it is a number of tokens, at least 1")
+                raise ConfigError(f"{option}={value!r} is not valid; it is a number of {unit}, at least 1")
         if not 0 < self.train_fraction < 1:
             raise ConfigError(f"train_fraction={self.train_fraction!r} is not valid; it lies between 0 and 1")
 
@@ -70,6 +75,8 @@ class RawTextTask(DataTask):
         from .mixing import mixed_splits
         from .prepared import needs_shards, one_column, prepared_splits, source_splits
 
+        if self.streaming:
+            return self.streamed(data, heldout, one_column(columns))
         if data is not None and (shares := shares_of(str(data))) is not None:
             return mixed_splits(shares, heldout, one_column(columns))
         data = None if data is None else resolved(data)
@@ -88,6 +95,19 @@ class RawTextTask(DataTask):
         if heldout is not None:
             return Splits(in_parts(text), in_parts(read_text(heldout)))
         return self.divided(text, str(train_file))
+
+    def streamed(self, data: str | Path | None, heldout: str | Path | None, column: str | None) -> Splits:
+        """Find texts to stream."""
+        from zoo.data.corpora.planning import resolved
+        from zoo.data.corpora.shards import is_prepared
+
+        from .prepared import source_splits
+        from .streaming import StreamedTexts
+
+        if data is None or shares_of(str(data)) is not None or is_prepared(data):
+            given = "no data" if data is None else f"{data}, which is prepared or a mixture,"
+            raise DataError(f"{given} cannot be streamed; give a file, a folder, the name of a corpus, or hf:ORG/NAME")
+        return source_splits(resolved(data), heldout, column, StreamedTexts)
 
     def prepare(self, splits: Splits, tokenizers: Tokenizers, *, progress: bool = False) -> Splits:
         """Encode texts that are read from shards. Arguments as in the base class."""
@@ -123,13 +143,16 @@ class RawTextTask(DataTask):
             return examples.tokenizers(lambda texts: train_tokenizers(texts, **options), options)
         return train_tokenizers(examples["text"], **options)
 
-    def row(self, examples: Dataset, tokenizers: Tokenizers, *, least: int, training: bool) -> Ids | TokenRow:
+    def row(
+        self, examples: Dataset, tokenizers: Tokenizers, *, least: int, training: bool, seed: int = 0
+    ) -> Ids | TokenRow | StreamedRow:
         """Turn texts into one row of ids, with the end of a text between two documents.
 
         Args:
             examples: The columns `text` and `document`.
             least: How many ids are needed.
             training: Whether they are to be trained on.
+            seed: The order of streamed texts.
 
         Returns:
             *Shape:* (num_tokens,)
@@ -140,9 +163,12 @@ class RawTextTask(DataTask):
         import numpy as np
 
         from .prepared import PreparedTexts
+        from .streaming import StreamedRow, StreamedTexts
 
         if isinstance(examples, PreparedTexts):
             return examples.row(tokenizers)
+        if isinstance(examples, StreamedTexts):
+            return StreamedRow(examples.source, tokenizers, self.shuffle_buffer, seed)
         ids = np.concatenate([np.empty(0, np.int32), *parts_of_row(examples, tokenizers)])
         if len(ids) < least:
             use = "train" if training else "evaluate"
@@ -151,10 +177,10 @@ class RawTextTask(DataTask):
 
     def count_words(self, examples: Any) -> int:
         """Count words by spaces. Arguments as in the base class."""
-        from .prepared import PreparedTexts
+        from .prepared import ShardedTexts
 
-        if isinstance(examples, PreparedTexts):
-            return examples.manifest.words
+        if isinstance(examples, ShardedTexts):
+            return examples.words
         return sum(len(text.split()) for text in examples["text"])
 
     def model_settings(self, tokenizers: Tokenizers) -> dict[str, Any]:

@@ -1,0 +1,127 @@
+"""Texts that are encoded while they are trained on: one order, exact resumption, nothing on the disk."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from corpora.recorded import SETTINGS, run
+from corpora.test_mixing import by_update
+
+from zoo import compare
+from zoo.base.errors import ConfigError, DataError
+from zoo.data.corpora import planning
+from zoo.data.corpora.planning import find_source
+from zoo.data.tasks import find_task
+from zoo.data.tasks.streaming import StreamedRow
+from zoo.data.tokenizers import Tokenizers, train_tokenizers
+from zoo.training import train
+
+DOCUMENTS = [f"Story {n} of {n * n} words, {'very ' * (n % 5)}short." for n in range(150)]
+OPTIONS = {
+    "tokenizer": "bpe:vocab_size=300",
+    "task": "language-modeling:block_size=16,streaming=true,shuffle_buffer=20",
+}
+
+
+@pytest.fixture(autouse=True)
+def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+    """A data set with the files that one on the Hub has, of several shards."""
+    monkeypatch.setattr(planning, "ASIDE_BYTES", 250)
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "datasets"))
+    folder = tmp_path / "stories"
+    folder.mkdir()
+    for shard in range(3):
+        lines = [json.dumps({"text": text}) + "\n" for text in DOCUMENTS[shard::3]]
+        (folder / f"train-0000{shard}-of-00003.jsonl").write_text("".join(lines))
+    return f"hf:{folder}"
+
+
+@pytest.fixture(scope="module")
+def tokenizers() -> Tokenizers:
+    return train_tokenizers(DOCUMENTS, kind="bpe", vocab_size=300)
+
+
+def test_a_streamed_row_is_the_same_however_it_is_read(hub, tokenizers):
+    source = find_source(hub)
+    row = StreamedRow(source, tokenizers, 20, seed=0)
+    whole = [row[start : start + 50].tolist() for start in range(0, 8000, 50)]
+    ids = [token for part in whole for token in part]
+    skipping = StreamedRow(source, tokenizers, 20, seed=0)
+    for start, stop in ((30, 47), (46, 90), (4000, 4100), (4099, 4099), (7, 9), (7990, 8000)):
+        assert skipping[start:stop].tolist() == ids[start:stop]
+    assert pickle.loads(pickle.dumps(skipping))[100:200].tolist() == ids[100:200]
+    others = [StreamedRow(source, tokenizers, *given)[0:500].tolist() for given in ((20, 1), (1, 0), (150, 0))]
+    assert len({tuple(other) for other in [ids[:500], *others]}) == 4
+
+
+def test_an_epoch_has_each_document_once_and_none_that_is_held_out(hub, tokenizers):
+    source = find_source(hub)
+    row, end = StreamedRow(source, tokenizers, 20, seed=0), tokenizers.source.eos_token_id
+    held = list(source.heldout_texts(lambda error: None))
+    texts, start = [], 0
+    while len(texts) < 2 * (len(DOCUMENTS) - len(held)):
+        ids = row[start : start + 200].tolist()
+        if end not in ids:
+            break
+        texts.append(tokenizers.source.decode(ids[: ids.index(end)]))
+        start += ids.index(end) + 1
+    half = len(texts) // 2
+    assert sorted([*texts[:half], *held]) == sorted([*texts[half:], *held]) == sorted(DOCUMENTS)
+    assert texts[:half] != texts[half:] and held
+
+
+def test_a_streamed_run_reads_the_same_in_each_update_and_goes_on_exactly(hub, tmp_path, monkeypatch, data_home):
+    with monkeypatch.context() as killed_before_it_removes_checkpoints:
+        killed_before_it_removes_checkpoints.setattr("zoo.training.training.remove_checkpoints", lambda folder: None)
+        whole = by_update(run(tmp_path / "whole", hub, 1, 4, resume=True, **OPTIONS))
+    assert all(len(blocks) == 8 for blocks in whole.values()) and len(whole) == 4
+    assert by_update(run(tmp_path / "accumulated", hub, 1, 4, accumulation=2, **OPTIONS)) == whole
+    assert by_update(run(tmp_path / "other", hub, 1, 4, seed=1, **OPTIONS)) != whole
+    shutil.rmtree(tmp_path / "whole-checkpoints/checkpoint-4")
+    rest = by_update(run(tmp_path / "whole", hub, 1, 4, resume=True, force=True, **OPTIONS))
+    assert rest == {number: whole[number] for number in (2, 3)}
+    assert Counter(place.name.partition("-")[0] for place in (data_home / "prepared").iterdir()) == {"tokenizer": 2}
+
+
+def test_a_masked_model_is_trained_on_a_stream(hub):
+    result = train(
+        "bert-style",
+        "masked-language-modeling:block_size=16,streaming=true",
+        data=hub,
+        tokenizer="bpe:vocab_size=300",
+        settings=SETTINGS,
+        max_steps=2,
+        per_device_train_batch_size=4,
+        progress=False,
+    )
+    assert result.report.train_examples == 8 and result.report.heldout_loss > 0
+
+
+def test_streams_that_cannot_be_trained_on_are_refused(hub, tmp_path):
+    task = find_task("language-modeling:streaming=true")
+    for data in (None, "a=1+b=1"):
+        with pytest.raises(DataError, match="cannot be streamed; give a file, a folder"):
+            task.load(data)
+    with pytest.raises(DataError, match="nothing can be set aside"):
+        task.set_aside(task.load(hub).train)
+    with pytest.raises(ConfigError, match="streaming is for blocks"):
+        find_task("language-modeling:streaming=true,packing=documents")
+    with pytest.raises(ConfigError, match="shuffle_buffer=0 is not valid; it is a number of documents"):
+        find_task("language-modeling:shuffle_buffer=0")
+    with pytest.raises(ConfigError, match="give max_steps"):
+        train("gpt2-style@tiny", OPTIONS["task"], data=hub, tokenizer=OPTIONS["tokenizer"], progress=False)
+    with pytest.raises(ConfigError, match="leave streaming out"):
+        compare(
+            ["gpt2-style@tiny"],
+            OPTIONS["task"],
+            data=hub,
+            tokenizer=OPTIONS["tokenizer"],
+            output_dir=tmp_path / "out",
+            progress=False,
+            max_steps=1,
+        )

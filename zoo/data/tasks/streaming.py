@@ -1,0 +1,131 @@
+"""Texts that are encoded while they are trained on, without anything on the disk."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from zoo.base.errors import DataError
+from zoo.data.corpora.cutting import cut
+from zoo.data.corpora.planning import TextSource
+from zoo.data.corpora.shard_worker import document_hash
+from zoo.data.corpora.sources import Part, parts_of
+from zoo.data.tokenizers import Tokenizers
+from zoo.data.tokenizers.encoding import backend_json
+
+from .blocks import ENDLESS, Ids
+from .prepared import ShardedTexts, stop, trained_once
+from .sources import Splits
+
+
+class StreamedTexts(ShardedTexts):
+    """Documents of a source that are never written.
+
+    Args:
+        source: The source.
+    """
+
+    def __init__(self, source: TextSource) -> None:
+        self.source = source
+
+    def __len__(self) -> int:
+        return 0
+
+    @property
+    def sha256(self) -> str:
+        """Hash of the files; of a data set on the Hub, of its name."""
+        return self.source.sha256
+
+    def prepared(self, tokenizers: Tokenizers, *, progress: bool) -> StreamedTexts:
+        """Themselves."""
+        return self
+
+    def set_aside(self) -> Splits:
+        """Refuse, as they have no end."""
+        raise DataError(f"{self.source.name} is streamed, so nothing can be set aside of it to choose a checkpoint by")
+
+    def tokenizers(self, train: Callable[[Any], Tokenizers], options: Mapping[str, Any]) -> Tokenizers:
+        """Train tokenizers on a sample. Arguments as in the base class."""
+        return trained_once(train, self.source.sample(), [self.source.planned], options)
+
+
+class StreamedRow:
+    """Ids of documents in a random order, of which slices are read one after the other.
+
+    A slice before the last one is read from the beginning again, and one after it by reading what is between: so every
+    process and every resumed run has the same row. Documents wait in a buffer, from which a random one is taken next.
+
+    Args:
+        source: The source.
+        tokenizers: The tokenizer.
+        buffer: Documents that wait.
+        seed: Which order.
+    """
+
+    def __init__(self, source: TextSource, tokenizers: Tokenizers, buffer: int, seed: int) -> None:
+        self.source, self.buffer, self.seed = source, buffer, seed
+        self.tokenizer, self.end = backend_json(tokenizers.source), tokenizers.source.eos_token_id
+        self.start, self.held = 0, np.empty(0, np.int64)
+        self.stream: Iterator[Ids] | None = None
+
+    def __len__(self) -> int:
+        return ENDLESS
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "stream": None, "start": 0, "held": np.empty(0, np.int64)}
+
+    def __getitem__(self, wanted: slice) -> Ids:
+        start, stop, _ = wanted.indices(ENDLESS)
+        if self.stream is None or start < self.start:
+            self.stream, self.start, self.held = self.ids(), 0, np.empty(0, np.int64)
+        while self.start + len(self.held) < stop:
+            parts, missing = [self.held], stop - self.start - len(self.held)
+            while missing > 0:
+                parts.append(next(self.stream))
+                missing -= len(parts[-1])
+            self.held = np.concatenate(parts)
+            self.drop(min(start, self.start + len(self.held)))
+        self.drop(start)
+        return self.held[: stop - start]
+
+    def drop(self, place: int) -> None:
+        """Forget the ids before a place."""
+        self.held, self.start = self.held[place - self.start :], place
+
+    def ids(self) -> Iterator[Ids]:
+        """Ids of all documents, epoch after epoch."""
+        from tokenizers import Tokenizer
+
+        tokenizer = Tokenizer.from_str(self.tokenizer)
+        heldout = {document_hash(text) for text in self.source.heldout_texts(stop)}
+        epoch = 0
+        while True:
+            found = 0
+            for part in self.shuffled(random.Random(f"{self.seed} {epoch}")):
+                if part.begins and part.ends and document_hash(part.text) in heldout:
+                    continue
+                encoded = tokenizer.encode_batch_fast(list(cut(part.text)), add_special_tokens=False)
+                ends = [[self.end]] if part.ends else []
+                ids = np.concatenate([np.empty(0, np.int64), *(one.ids for one in encoded), *ends]).astype(np.int64)
+                found += len(ids)
+                yield ids
+            if not found:
+                raise DataError(f"{self.source.name} holds no text to train on")
+            epoch += 1
+
+    def shuffled(self, order: random.Random) -> Iterator[Part]:
+        """Documents of all shards, which are shuffled, through the buffer."""
+        waiting: list[Part] = []
+        for unit in order.sample(list(self.source.units), len(self.source.units)):
+            for part in (part for piece in unit for part in parts_of(piece, self.source.column, stop)):
+                if len(waiting) < self.buffer:
+                    waiting.append(part)
+                    continue
+                place = order.randrange(self.buffer)
+                yield waiting[place]
+                waiting[place] = part
+        order.shuffle(waiting)
+        yield from waiting
