@@ -281,7 +281,7 @@ main()
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="has no limit of a file's size")
 def test_a_disk_that_fills_is_named_in_one_line_and_the_preparation_goes_on_later(tmp_path):
-    source = jsonl(tmp_path / "a.jsonl", DOCUMENTS * 30)
+    source = jsonl(tmp_path / "a.jsonl", [f"{number} {text}" for number in range(30) for text in DOCUMENTS])
     train_tokenizers(["a", "b"], kind="character").save(tmp_path / "tokenizer")
     words = ["data", "prepare", str(source), "--tokenizer", str(tmp_path / "tokenizer"), "-o", str(tmp_path / "out")]
     failed = subprocess.run([sys.executable, "-c", LIMITED, *words], capture_output=True, text=True, check=False)
