@@ -1,4 +1,4 @@
-"""Trains on prepared blocks and records what every update reads: `torchrun recorded.py FOLDER DATA PROCESSES STEPS`."""
+"""Records what every update of a run reads: `torchrun recorded.py FOLDER DATA PROCESSES STEPS TASK`."""
 
 from __future__ import annotations
 
@@ -62,14 +62,14 @@ def run(folder: Path, data: Path | str, processes: int, steps: int, *, accumulat
     return seen
 
 
-def main(folder: Path, data: Path | str, processes: int, steps: int) -> None:
+def main(folder: Path, data: str, processes: int, steps: int, task: str) -> None:
     logging.disable_progress_bar()
     torch.set_num_threads(1)
-    seen = run(folder / f"on-{processes}", data, processes, steps)
+    seen = run(folder / f"on-{processes}", data, processes, steps, task=task)
     state = PartialState()
     (folder / f"seen-{processes}-{state.process_index}.json").write_text(json.dumps(seen))
     state.destroy_process_group()
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))
+    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), sys.argv[5])

@@ -34,6 +34,8 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, sentences in (("train", SENTENCES), ("validation", [SENTENCES[0], "A sentence of its own."])):
         lines = [json.dumps({"text": sentence}) for sentence in sentences]
         (folder / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
+    others = [json.dumps({"text": f"Another sentence, number {number}."}) for number in range(40)]
+    (folder.parent / "other.jsonl").write_text("\n".join(others) + "\n")
     out = folder / "prepared"
     words = ["data", "prepare", str(folder), "-o", str(out), "--quiet", "--json"]
     done = CliRunner().invoke(
@@ -61,12 +63,18 @@ def test_the_order_is_that_of_the_seed_whatever_the_accumulation_and_interruptio
 @pytest.mark.slow
 @pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore:1 example")
-def test_every_number_of_processes_reads_the_same_examples_in_each_update(prepared, tmp_path):
-    whole = by_update(run(tmp_path / "whole", prepared, 1, 6))
+@pytest.mark.parametrize("kind", ["prepared", "packed", "mixed", "streamed"])
+def test_every_number_of_processes_reads_the_same_examples_in_each_update(prepared, tmp_path, kind):
+    options = {"packed": ",packing=documents", "streamed": ",streaming=true"}.get(kind, "")
+    task, source = f"language-modeling:block_size=16{options}", prepared.parent / "train.jsonl"
+    data = {"mixed": f"{source}=3+{source.parents[1] / 'other.jsonl'}=1", "streamed": str(source)}.get(
+        kind, str(prepared)
+    )
+    whole = by_update(run(tmp_path / "whole", data, 1, 6, task=task))
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node"]
     for processes in (2, 4):
-        arguments = [str(SCRIPT), str(tmp_path), str(prepared), str(processes), "6"]
+        arguments = [str(SCRIPT), str(tmp_path), data, str(processes), "6", task]
         done = subprocess.run(
             [*command, str(processes), *arguments], capture_output=True, text=True, env=environment, check=False
         )
