@@ -52,4 +52,4 @@ def datasketch(similarity: float) -> Any:
     """
     if not LEAST <= similarity <= MOST:
         raise ConfigError(f"near_duplicates={similarity!r} is not valid; it is between {LEAST} and {MOST}")
-    return require("near-duplicates", "datasketch")
+    return require("duplicates", "datasketch")
