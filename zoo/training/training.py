@@ -293,6 +293,7 @@ def report_of(
 ) -> TrainingReport:
     """Collect the numbers of a run: what the trainer has counted, and what was measured besides."""
     history = [entry for entry in trainer.state.log_history if "loss" in entry]
+    together = args.train_batch_size * args.gradient_accumulation_steps * args.world_size
     return TrainingReport(
         variant=run.variant,
         task=task,
@@ -300,7 +301,7 @@ def report_of(
         device=args.device.type,
         num_devices=args.world_size,
         num_parameters=trainer.trained_model().num_parameters(),
-        train_examples=len(trainer.train_dataset),
+        train_examples=len(trainer.train_dataset) if run.data.train.examples else trainer.state.global_step * together,
         heldout_examples=len(trainer.eval_dataset),
         steps=trainer.state.global_step,
         best_step=trainer.state.best_global_step if args.load_best_model_at_end else None,
@@ -309,7 +310,7 @@ def report_of(
         train_loss=history[-1]["loss"] if history else trainer.mean_loss(),
         history=history,
         evaluations=[entry for entry in trainer.state.log_history if "eval_loss" in entry],
-        examples_per_update=args.train_batch_size * args.gradient_accumulation_steps * args.world_size,
+        examples_per_update=together,
         **measured,
     )
 
