@@ -94,6 +94,7 @@ def test_a_file_computes_what_its_model_does(name, task):
     assert "# Proved when written" in ejected.text
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("name", "what"), REFUSED.items())
 def test_a_variant_without_a_plain_form_is_refused_by_name(name, what):
     with pytest.raises(UnsupportedOperationError, match=f"^{what} has no plain form"):
@@ -122,6 +123,7 @@ def test_random_mixes_of_parts_compute_the_same_or_are_refused_by_name(seed):
     assert ejected.differences["float64"] < 1e-12, drawn
 
 
+@pytest.mark.thorough
 def test_the_page_shows_the_files_as_they_are():
     ejected = runpy.run_path(str(ROOT / "scripts/site/ejected.py"))
     page = (ROOT / "docs/eject.md").read_text(encoding="utf-8")
@@ -131,6 +133,7 @@ def test_the_page_shows_the_files_as_they_are():
         assert replace_part(page, command, text) == page, "run python scripts/site/ejected.py"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("name", "most"), LINES.items())
 def test_files_are_short(name, most):
     text = source(name)
@@ -188,7 +191,7 @@ def test_a_changed_file_trains_and_its_weights_go_back(tmp_path):
         tmp_path / "weights.safetensors",
         Path(zoo.__file__).parent / "data/tasks/data/phrases/train.tsv",
     )
-    eject("gpt2-style@tiny", file)
+    eject("gpt2-style@tiny:vocab_size=256", file)
     changed = file.read_text(encoding="utf-8").replace(
         'F.gelu(self.up_proj(x), approximate="tanh")', "F.relu(self.up_proj(x))"
     )
@@ -196,7 +199,7 @@ def test_a_changed_file_trains_and_its_weights_go_back(tmp_path):
     command = [sys.executable, str(file), "--train", str(text), "--save", str(weights)]
     losses = [float(line.split()[-1]) for line in subprocess.check_output(command, text=True).splitlines()]
     assert len(losses) == 100 and losses[-1] < losses[0] / 2
-    model = zoo.build("gpt2-style@tiny:hidden_act=relu", "causal-lm")
+    model = zoo.build("gpt2-style@tiny:vocab_size=256,hidden_act=relu", "causal-lm")
     missing, unexpected = model.load_state_dict(load_file(weights), strict=False)
     assert (missing, unexpected) == (["lm_head.weight"], [])
     model.tie_weights()
