@@ -58,8 +58,8 @@ class GraphModel(EngineModel):
         Returns:
             *Shape:* (batch_size, key_len)
         """
-        if attention_mask is None and not seen:
-            attention_mask = self.rules.attention_mask(None, input_ids, self.config)
+        if attention_mask is None and not seen and (rule := self.rules.attention_mask) is not None:
+            attention_mask = rule(None, input_ids, self.config)
         if attention_mask is None:
             attention_mask = input_ids.new_ones(input_ids.shape[0], seen + input_ids.shape[1])
         return attention_mask.long()

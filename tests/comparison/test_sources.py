@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import zoo.registry
-from zoo.comparison.sources import digest_of_modules, digest_of_the_zoo, sources_of
+from zoo.comparison.sources import OWN, digest_of_modules, digest_of_the_zoo, sources_of
 
 FILES = {
     "mine/__init__.py": "from .variant import build\n",
@@ -62,6 +62,10 @@ def test_an_installed_plugin_counts_as_far_as_it_is_its_own(package: Path, monke
 
 def test_modules_without_source_are_no_mistake() -> None:
     assert digest_of_modules(["no.such.module"]) == digest_of_modules([]) == digest_of_modules(["math"])
+
+
+def test_the_rooms_that_count_are_there() -> None:
+    assert all((Path(zoo.__file__).parent / name / "__init__.py").is_file() for name in OWN)
 
 
 def test_an_edit_of_the_zoo_counts_where_it_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

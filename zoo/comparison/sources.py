@@ -14,8 +14,8 @@ import zoo.registry
 
 from .digests import digest_of_named
 
-OWN = ("building.py", "evaluating.py", "fast", "generation", "models", "tasks", "training", "variants")
-"""The zoo's files by which a model is built, trained and scored. An edit elsewhere changes no result."""
+OWN = ("building", "data", "fast", "models", "training", "variants")
+"""The rooms that build, train and score a model. An edit elsewhere changes no result."""
 
 STANDARD_LIBRARY = Path(sysconfig.get_path("stdlib")).resolve()
 
