@@ -56,7 +56,7 @@ def test_show_code_prints_the_source_in_reading_order(zoo):
         'register(\n    "gpt2-style"',
         "class ZooForCausalLM",
         "class Residual(",
-        "class TransformerLayer",
+        "class EncoderLayer(",
         "class Attention(",
     ]
     assert [text.index(start) for start in order] == sorted(text.index(start) for start in order)

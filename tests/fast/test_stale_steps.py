@@ -271,7 +271,7 @@ def subjects():
     def build(name: str) -> Any:
         if name not in models:
             variant, task = SUBJECTS[name]
-            model = new_model(variant, task)
+            model = new_model(variant, task, **({"num_key_value_heads": 2} if variant == "llama-style" else {}))
             models[name] = zoo.to_int8(model) if name.startswith("int8") else model
         model = models[name]
         if not captured_steps_of(model).steps:

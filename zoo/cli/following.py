@@ -34,6 +34,7 @@ NEXT = {
     "bench list": "zoo bench show NAME",
     "bench show": "zoo bench run {name} VARIANT",
     "bench run": "zoo bench verify {name}",
+    "eject": "zoo diff NAME NAME --code",
     "convert": "zoo summary {output}",
     "export": "zoo push {output} OWNER/NAME",
     "push": "zoo pull {repo_id}",

@@ -222,7 +222,7 @@ class Fields:
         IDS, DRAWN, place="attention", words="window {value}")
 
     norm: str = setting("layernorm", "Norm part.", ELSEWHERE)
-    norm_placement: str = setting("pre", "Position of the norms around a sublayer.", NUMBERS, ELSEWHERE,
+    norm_placement: str = setting("pre", "Position of the norms around a sublayer.", ELSEWHERE,
         choices=NormPlacement)
     layer_norm_eps: float = setting(1e-5, "Epsilon of every norm.", NUMBERS, FINITE, ELSEWHERE, plain=ANY)
     embedding_norm_eps: FilledFloat = setting(None,

@@ -175,7 +175,7 @@ def text_of(config: Any, task: str, name: str) -> str:
         raise InputError(f"an encoder-decoder was given for {task}; eject it for seq2seq-lm or feature-extraction")
     refuse_unwritten(config)
     card = describe(config.variant)
-    summary = f"{name}, from {card.source}.\n\n{textwrap.fill(card.summary, 120)}\n"
+    summary = f"{textwrap.fill(f'{name}, from {card.source}.', 117)}\n\n{textwrap.fill(card.summary, 120)}\n"
     return file_of(plain_config(config, task), summary, decoder_changes(config))
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import libcst as cst
@@ -42,10 +44,9 @@ def evaluate(node: cst.BaseExpression, values: Mapping[str, Any]) -> Any:
         is_none = isinstance(target.comparator, cst.Name) and target.comparator.value == "None"
         if is_none and evaluate(node.left, values) is PRESENT:
             return isinstance(target.operator, cst.IsNot)
-    try:  # the zoo's own source
-        return eval(code(node), {"__builtins__": BUILTINS}, dict(known))
-    except (NameError, AttributeError, TypeError):
-        pass
+    with suppress(NameError, AttributeError, TypeError), warnings.catch_warnings():
+        warnings.simplefilter("ignore", SyntaxWarning)  # about subscripts of None, in branches that are not taken
+        return eval(code(node), {"__builtins__": BUILTINS}, dict(known))  # the zoo's own source
     never_none = (cst.Call, cst.BinaryOperation, cst.Comparison, cst.Subscript, cst.Dict, cst.List, cst.Integer)
     return PRESENT if isinstance(node, never_none) else UNKNOWN
 

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
+from transformers.utils import logging
 
 from zoo.base.errors import UnsupportedOperationError
 from zoo.models import ZooPreTrainedModel
@@ -48,7 +49,7 @@ def prove(file: Path, model: ZooPreTrainedModel, task: str, *, is_new: bool) -> 
     inputs, labels, padded = inputs_of(model, task)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        model.save_pretrained(folder)
+        save_quietly(model, folder)
         (folder / "inputs").mkdir()
         writes = task in ("causal-lm", "seq2seq-lm")
         given = {"ids": inputs["input_ids"]} | ({"attention_mask": inputs["attention_mask"]} if padded else {})
@@ -165,6 +166,17 @@ def compared(found: dict[str, Tensor], wanted: dict[str, Tensor], mask: Tensor) 
         if dtype is not None:
             differences[str(dtype).removeprefix("torch.")] = difference
     return differences
+
+
+def save_quietly(model: ZooPreTrainedModel, folder: Path) -> None:
+    """Save a model without a progress bar."""
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        model.save_pretrained(folder)
+    finally:
+        if shown:
+            logging.enable_progress_bar()
 
 
 def differs(name: str, found: Any, wanted: Any) -> UnsupportedOperationError:

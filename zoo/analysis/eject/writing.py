@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import Any
 
 import libcst as cst
@@ -121,8 +122,17 @@ def settings(body: str, config: Config) -> str:
         if code(node.value) in ("config", "self.config", "model.config"):
             read[node.attr.value] = None
     order = [name for name in vars(config) if name in read]
-    lines = [f"    {name}: {annotation(getattr(config, name))} = {written(getattr(config, name))}" for name in order]
-    return "@dataclass\nclass Config:\n" + "\n".join(lines)
+    return "@dataclass\nclass Config:\n" + "\n".join(field(name, getattr(config, name)) for name in order)
+
+
+def field(name: str, value: Any) -> str:
+    """A setting with its type, on several lines if it is long."""
+    line = f"    {name}: {annotation(value)} = {written(value)}"
+    if len(line) <= WIDTH:
+        return line
+    indent = " " * 8
+    items = textwrap.fill(written(value)[1:-1], WIDTH, initial_indent=indent, subsequent_indent=indent)
+    return f"    {name}: {annotation(value)} = (\n{items}\n    )"
 
 
 def annotation(value: Any) -> str:

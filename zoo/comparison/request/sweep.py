@@ -8,7 +8,6 @@ from typing import Any
 
 from zoo.base.errors import ConfigError
 from zoo.building.keywords import TrainingOptions
-from zoo.models import ZooConfig
 from zoo.registry import parse_value
 
 SHORT_NAMES = {"lr": "learning_rate"}
@@ -73,7 +72,9 @@ def beyond(value: float, tried: Sequence[float]) -> float | None:
 
 def model_fields(values: Mapping[str, Any]) -> dict[str, Any]:
     """Those of swept values that are fields of a model's configuration, such as initializer_range."""
-    known = ZooConfig.__dataclass_fields__
+    from zoo.models.fields import SETTINGS
+
+    known = SETTINGS
     return {name: value for name, value in values.items() if name in known and name not in TRAINING_FIELDS}
 
 

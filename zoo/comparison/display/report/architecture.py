@@ -57,7 +57,6 @@ def architectures_of(comparison: Comparison) -> list[Architecture]:
     """Compare each variant with the baseline."""
     recipe = recipe_of(comparison)
     task = None if recipe is None else str(recipe.data_task().model_task)
-    baseline = as_built(comparison, comparison.baseline, recipe)
     settings = [flat(settings_of(comparison, name)) for name in comparison.names]
     differing = {key for one in settings for key in one if any(other.get(key) != one[key] for other in settings)}
     found = []
@@ -65,7 +64,7 @@ def architectures_of(comparison: Comparison) -> list[Architecture]:
         axes, unknown, drawing = [], "", Markup()
         try:
             if name != comparison.baseline:
-                own = as_built(comparison, name, recipe)
+                baseline, own = (as_built(comparison, one, recipe) for one in (comparison.baseline, name))
                 axes = [
                     Contrast(one.kind, one.axis, side(one.kind, one.a), side(one.kind, one.b))
                     for one in diff(baseline, own, task)
