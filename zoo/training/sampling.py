@@ -87,7 +87,7 @@ class ShuffledBlocks(Sampler[int]):
             yield from permuted(places, self.number, keys).tolist()
 
 
-class MixedOrder(Sampler[int]):
+class MixedOrder(ShuffledBlocks):
     """Blocks of several sources in their shares, each source in an order of its own for each of its epochs.
 
     An epoch of all has as many blocks as there are; sources go on in the next one where they ended.
@@ -99,18 +99,8 @@ class MixedOrder(Sampler[int]):
     """
 
     def __init__(self, blocks: MixedBlocks, together: int, seed: int) -> None:
+        super().__init__(len(blocks), together, seed)
         self.blocks = blocks
-        number = len(blocks)
-        self.length = number - number % together if number >= together else number
-        self.seed = seed
-        self.epoch = 0
-
-    def set_epoch(self, epoch: int) -> None:
-        """Choose where the order begins; accelerate calls this."""
-        self.epoch = epoch
-
-    def __len__(self) -> int:
-        return self.length
 
     def __iter__(self) -> Iterator[int]:
         begin = self.epoch * self.length
