@@ -107,6 +107,14 @@ def test_evaluate_runs_an_exported_folder(translator, exported, request):
     assert theirs["outputs"] == ours["outputs"]
 
 
+def test_onnx_computes_without_a_mask(exported_decoder):
+    model, folder, _ = exported_decoder
+    ids = torch.randint(3, model.config.vocab_size, (2, 7), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        expected = model(input_ids=ids).logits
+    torch.testing.assert_close(TARGETS.get("onnx").open(folder)(input_ids=ids).logits, expected, rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.slow
 def test_a_causal_model_runs_in_onnx(exported_decoder, tmp_path):
     model, folder, report = exported_decoder

@@ -203,6 +203,6 @@ def test_a_changed_file_trains_and_its_weights_go_back(tmp_path):
     missing, unexpected = model.load_state_dict(load_file(weights), strict=False)
     assert (missing, unexpected) == (["lm_head.weight"], [])
     model.tie_weights()
-    ids = torch.tensor([list(text.read_bytes()[:64])])
+    ids = torch.tensor(list(text.read_bytes()[: 64 * 64])).view(64, 64)
     with torch.no_grad():
-        assert model(ids, labels=ids).loss.item() < losses[0] * 2 / 3  # ids are the beginning of the text alone
+        assert model(ids, labels=ids).loss.item() < losses[0] / 2
