@@ -26,7 +26,7 @@ class Side:
     """The keys on one side of a row: patterns to recognise them by, which are templates to write them with.
 
     Args:
-        templates: Keys in which a backslash and a digit stand for a group.
+        templates: Keys that refer to groups by a backslash and a digit.
         groups: The regular expression of every group.
     """
 
@@ -69,7 +69,7 @@ class Row:
     Args:
         left: Anchored regular expressions of plain text and groups: `^layers\.(\d+)\.norm\.(weight|bias)$`. The groups
             of all of them must be the same.
-        right: Templates, in which `\1` stands for the first group. Each must mention every group.
+        right: Templates, with `\1` for the first group. Each must mention every group.
         transform: Maps the tensors on the left to those on the right.
     """
 
@@ -79,7 +79,7 @@ class Row:
 
     @classmethod
     def of(cls, left: str | tuple[str, ...], right: str | tuple[str, ...], transform: Transform = SAME) -> Row:
-        """Read a row as it is written in a table. Arguments as for the class; a string stands for a tuple of one."""
+        """Read a row as it is written in a table. Arguments as for the class; a string is a tuple of one."""
         patterns = (left,) if isinstance(left, str) else left
         templates = (right,) if isinstance(right, str) else right
         groups = {tuple(GROUP.findall(pattern)) for pattern in patterns}

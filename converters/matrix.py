@@ -168,7 +168,7 @@ This page is printed by `zoo export --matrix --markdown`, which plans exports of
 `torch.save` wrote, which is read with `weights_only=True`), or a folder or a repository with one of transformers' own
 models. Nothing in a file is executed, and nothing outside of a folder is read. What a file does not say is asked for by
 name (`--set num_attention_heads=8`); the format is recognised by the keys unless `--from` names it.
-A prefix that all keys have is left out, and `--prefix` chooses among keys of which only some have it. In Python,
+A prefix that all keys have is left out, and `--prefix` selects the keys that have it, if only some do. In Python,
 `zoo.convert` also takes live modules, and `zoo.converters.convert_back` makes the other implementation's state_dict.
 
 {formats}
@@ -200,7 +200,7 @@ fastest of those that compute the same. CTranslate2 and llama.cpp return no logi
 them, and what they write.
 Extras bring the engines: {extras}; `[nncf]` rounds weights for OpenVINO.
 
-What engines get wrong, or do otherwise unless they are told:
+Known errors and unexpected defaults of engines:
 
 {caveats}
 - vLLM 0.32 and SGLang serve folders and bundles without an export, and add nothing to scores. Attention that needs

@@ -90,7 +90,7 @@ def ends_of(config: ZooConfig | GenerationConfig) -> list[Any]:
 
 
 def draw_tokens(length: int, size: int, special: Collection[int | None], generator: torch.Generator) -> list[int]:
-    """Draw ids below a size, of which none is special."""
+    """Draw ids below a size, without special ones."""
     valid = [number for number in range(size) if number not in special]
     return [valid[place] for place in torch.randint(0, len(valid), (length,), generator=generator).tolist()]
 
@@ -253,7 +253,7 @@ def in_dtype(model: ZooPreTrainedModel, dtype: torch.dtype) -> ZooPreTrainedMode
 
 
 def below(tensors: dict[str, Tensor], name: str) -> dict[str, Tensor]:
-    """Tensors of which the names begin with another, without it."""
+    """Tensors with names that begin with a prefix, without the prefix."""
     return {key.removeprefix(f"{name}."): tensor for key, tensor in tensors.items() if key.startswith(f"{name}.")}
 
 
@@ -290,7 +290,7 @@ def explained(difference: float, scale: float, noise: Callable[[], float], toler
             first tolerance.
         scale: The largest output.
         noise: The original's distance from itself in float64.
-        tolerance: Beside the largest output; infinite for rounded weights.
+        tolerance: Relative to the largest output; infinite for rounded weights.
     """
     allowed = tolerance * max(1.0, scale)
     return allowed if difference <= allowed else max(allowed, NOISE * noise())

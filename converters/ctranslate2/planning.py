@@ -43,7 +43,7 @@ FREE = (
     *("scale_embedding", "sinusoidal_theta", "relative_attention_num_buckets", "relative_attention_max_distance"),
     *("type_vocab_size", "final_norm"),
 )
-"""Settings of which it expresses every value."""
+"""Settings that it expresses with any value."""
 
 ABSOLUTE = (*TABLE_POSITIONS, "sinusoidal", "sinusoidal-halves", "none")
 ROTARY = ("rotary", "rotary-interleaved")

@@ -146,7 +146,7 @@ class BertLike(EncoderFormat):
 
 
 def bert_heads(prefix: str) -> dict[str, Keys]:
-    """Keys of BERT's heads, of which the pooler is in the body."""
+    """Keys of BERT's heads; the pooler is in the body."""
     names = {"transform.dense": "transform.dense", "transform.norm": "transform.LayerNorm", "lm_head": "decoder"}
     return {
         "feature-extraction": {},
