@@ -340,7 +340,7 @@ class Program:
 def no_plain_form(name: str, value: Any) -> UnsupportedOperationError:
     """The error of a setting without a plain form."""
     return UnsupportedOperationError(
-        f"{name}={value!r} has no plain form yet, of which a file could be written; `zoo show --code` prints the code "
+        f"{name}={value!r} has no plain form yet, so no file can be written; `zoo show --code` prints the code "
         "that the model runs"
     )
 
