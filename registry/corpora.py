@@ -18,7 +18,7 @@ class CorpusFile:
 
     Attributes:
         path: Its path below `Corpus.url`, and below the folder that downloads go to.
-        digest: SHA-256 in hexadecimal digits, or "git:" and the id of a git blob (SHA-1 over its header and bytes).
+        digest: SHA-256 in hexadecimal digits.
         size: In bytes, None if unknown.
     """
 

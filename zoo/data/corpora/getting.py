@@ -224,11 +224,10 @@ def check(corpus: Corpus, file: CorpusFile, place: Path, problem: str) -> None:
     Raises:
         DataError: When it differs.
     """
-    kind, _, expected = file.digest.rpartition(":")
-    digest = hashlib.sha1(f"blob {place.stat().st_size}\0".encode()) if kind == "git" else hashlib.sha256()
+    digest = hashlib.sha256()
     with place.open("rb") as stream:
         while block := stream.read(BLOCK):
             digest.update(block)
-    if digest.hexdigest() != expected:
-        found = f"expected {kind or 'sha256'} {expected}, found {digest.hexdigest()}"
+    if digest.hexdigest() != file.digest:
+        found = f"expected sha256 {file.digest}, found {digest.hexdigest()}"
         raise DataError(f"corpus {corpus.name!r}: {place} is damaged ({found}): {problem}")
