@@ -29,6 +29,7 @@ WORDS = {
     "seed": ["--seed", "3"],
     "decide": ["--decide"],
     "margin": ["--margin", "0.25"],
+    "score": ["--score", "blimp:limit=2"],
     "most_seeds": ["--most-seeds", "12"],
     "budget": ["--budget", "tokens=2000"],
     "match": ["--match", "params"],

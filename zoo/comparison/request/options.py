@@ -123,6 +123,15 @@ class Options:
             kind="real",
         ),
     )
+    score: str | None = field(
+        default=None,
+        metadata=option(
+            "A suite that is the score that decides, e.g. blimp, or blimp:limit=100 for 100 pairs of each paradigm; by "
+            "default the task's score.",
+            flag="--score",
+            metavar="SUITE[:OPTION=VALUE,...]",
+        ),
+    )
     most_seeds: int | None = field(
         default=None,
         metadata=option(

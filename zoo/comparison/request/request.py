@@ -17,6 +17,7 @@ from zoo.training import Recipe
 from zoo.training.arguments import check_numbers, training_arguments
 from zoo.training.inputs import full_recipe
 from zoo.training.record import digest_of_examples
+from zoo.training.suites import SuiteRun
 
 from ..digests import digest_of_files
 from ..files import plain
@@ -69,6 +70,11 @@ class Request(Options):
         limit = (self.most_seeds or MOST_SEEDS) if self.decide else None
         return None if self.margin is None and limit is None else {"margin": self.margin, "limit": limit}
 
+    @cached_property
+    def suite(self) -> SuiteRun | None:
+        """The suite that decides."""
+        return None if self.score is None else SuiteRun.parse(self.score)
+
     def check(self) -> None:
         """Refuse what can be refused without any data.
 
@@ -93,6 +99,8 @@ class Request(Options):
             if swept in self.arguments:
                 raise ConfigError(f"{swept} was given, and is to be swept as well; give one of both")
         task = self.chosen.data_task()
+        if self.suite is not None:
+            self.suite.check(task.model_task)
         for name in (*self.names, *filter(None, [self.match_to])):
             task.check_variant(name)
             self.chosen.check_name(name)
@@ -144,6 +152,7 @@ class Request(Options):
                 "match_to": self.match_to,
                 "sweep": self.tried,
                 **({} if self.design is None else {"design": self.design}),
+                **({} if self.suite is None else {"score": self.suite.to_dict()}),
             }
         )
         return common

@@ -12,7 +12,7 @@ PHASES = {
     "prepare": "tokens, the model, and saving it",
     "train": "steps",
     "evaluate": "loss, and what is written, on the held-out examples",
-    "measure": "costs, and answers to compare with",
+    "measure": "the suite that decides, costs, and answers to compare with",
     "reload": "another process, which loads the model and asks it again",
 }
 """The phases of a run in their order, and what is done in each."""

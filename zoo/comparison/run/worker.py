@@ -11,7 +11,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from zoo.training import Recipe, TrainingResult, train
 from zoo.training.arguments import training_arguments
 from zoo.training.clocks import TimeBudget, TimedCheckpoints
 from zoo.training.guard import TrainingError
+from zoo.training.suites import SuiteRun
 
 from ..files import CHECKPOINT, LOCK, RESULT, write_json
 from ..request.seeds import DATA_SEED
@@ -83,6 +84,9 @@ def work(job: Job) -> dict[str, Any]:
         del report[told_by_the_curve]
     written = {"report": report, "curve": curve, "outputs": result.outputs}
     if not job.trial:
+        if job.score is not None:
+            suite = SuiteRun.parse(job.score)
+            report["scores"][suite.name] = asdict(suite.score(result.model, result.tokenizers.target))
         ask(job, task, splits, result)
         written["costs"] = costs_of(job, task, recipe, splits, result)
         watch.end("measure")

@@ -33,6 +33,7 @@ class Job:
         data: As for [`zoo.training.train`][].
         heldout: As for [`zoo.training.train`][].
         columns: As for [`zoo.training.train`][].
+        score: The suite that decides, as for [`zoo.compare`][].
         modules: What to import first: the user's own modules that register the variant or its parts.
         progress: Whether to show progress bars.
     """
@@ -51,6 +52,7 @@ class Job:
     data: str | None = None
     heldout: str | None = None
     columns: list[str | int] | None = None
+    score: str | None = None
     modules: tuple[str, ...] = ()
     progress: bool = True
 

@@ -117,7 +117,10 @@ class JobMaker:
             "model": {key: value for key, value in settings.items() if key not in parse_name(found.name).overrides},
         }
         modules = modules_of(inputs.config(found.name))
-        hashed = inputs.hash_of(found.name, recipe, seed=seed, seconds=seconds, trial=trial)
+        suite = None if self.request.suite is None or trial else self.request.suite.to_dict()
+        hashed = inputs.hash_of(
+            found.name, recipe, seed=seed, seconds=seconds, trial=trial, **({} if suite is None else {"score": suite})
+        )
         place = f"{'trial' if trial else 'seed'}-{seed}-{hashed[:8]}"
         told = {key: value for key, value in length.items() if key == "max_steps" and seconds is None}
         return Job(
@@ -134,6 +137,7 @@ class JobMaker:
             data=source.data,
             heldout=source.heldout,
             columns=None if source.columns is None else list(source.columns),
+            score=self.request.score,
             modules=modules,
             progress=self.progress,
         )

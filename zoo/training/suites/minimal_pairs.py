@@ -60,13 +60,18 @@ def sentence_scores(
 
 def method_of(model: PreTrainedModel, method: str | None) -> str:
     """The method by which a model is scored."""
-    task = task_of(model)
+    valid = methods_for(task_of(model), method)
+    return method or valid[0]
+
+
+def methods_for(task: str, method: str | None = None) -> tuple[str, ...]:
+    """The methods by which models for a task are scored; a given one must be among them."""
     valid = {Task.CAUSAL_LM: METHODS[:1], Task.SEQ2SEQ_LM: METHODS[:1], Task.MASKED_LM: METHODS[1:]}.get(Task(task))
     if valid is None:
         raise ConfigError(f"a model for {task} gives no probabilities of sentences; a language model does")
     if method is not None and method not in valid:
         raise ConfigError(f"method={method!r} was given; a model for {task} is scored by {' or '.join(valid)}")
-    return method or valid[0]
+    return valid
 
 
 def left_to_right(tokenizer: PreTrainedTokenizerFast, sentences: Sequence[str]) -> Iterator[Query]:

@@ -1,0 +1,86 @@
+"""A suite with its options, written as `blimp:limit=100`, as the score of a model."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+from zoo.base.errors import ConfigError, UnknownOverrideError
+from zoo.data.tasks.scores import Score
+from zoo.registry import split_options
+
+from .minimal_pairs import evaluate_suite, methods_for
+from .suite import SUITES, suite_folder
+
+
+@dataclass(frozen=True)
+class SuiteRun:
+    """A suite and how it is run.
+
+    Attributes:
+        name: A name in [`zoo.training.suites.SUITES`][].
+        limit: Number of items per file; None for all.
+        method: As for [`zoo.training.suites.evaluate_suite`][].
+        data: The folder with the suite's files; None for the one that its name stands for.
+    """
+
+    name: str
+    limit: int | None = None
+    method: str | None = None
+    data: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> SuiteRun:
+        """Read a name with options, such as `blimp:limit=100`.
+
+        Raises:
+            UnknownNameError: When there is no such suite.
+            UnknownOverrideError: When a suite has no such option.
+            ConfigError: When `limit` is not a number above 0.
+        """
+        name, options = split_options(text, "suite")
+        SUITES.get(name)
+        for option in options:
+            if option not in (known := ("limit", "method", "data")):
+                raise UnknownOverrideError(option, known, kind="option", owner=f"suite {name!r}")
+        limit = options.get("limit")
+        if limit is not None and (type(limit) is not int or limit < 1):
+            raise ConfigError(f"limit={limit!r} was given; valid: a number of items per file, e.g. {name}:limit=100")
+        return cls(name, **options)
+
+    def check(self, task: str) -> None:
+        """Refuse a suite that models for a task cannot be scored on, and one of which the files are not here.
+
+        Raises:
+            ConfigError: When such models give no probabilities of sentences, or not by this method.
+            DataError: When the files are not there, or broken.
+        """
+        methods_for(task, self.method)
+        _ = self.digest
+
+    @cached_property
+    def digest(self) -> str:
+        """Hash of the items."""
+        items = SUITES.get(self.name).pairs(suite_folder(self.name, self.data), self.limit)
+        found = hashlib.sha256()
+        for item in items:
+            found.update(f"{item}\n".encode())
+        return found.hexdigest()[:16]
+
+    def to_dict(self) -> dict[str, Any]:
+        """All that decides the score, as plain data."""
+        return {**asdict(self), "data": self.digest}
+
+    def score(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> Score:
+        """Score a model."""
+        found = evaluate_suite(
+            model, self.name, data=self.data, tokenizer=tokenizer, method=self.method, limit=self.limit
+        )
+        limit = "" if self.limit is None else f"|limit:{self.limit}"
+        return Score(
+            self.name, found.overall, f"suite:{self.name}|{found.method}|items:{self.digest}{limit}", found.interval
+        )
