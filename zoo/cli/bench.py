@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 class ExistingText(click.Path):
-    """A file, or the name of a corpus, which is downloaded if need be."""
+    """A file or folder, or the name of a corpus, which is downloaded if need be."""
 
     def __init__(self) -> None:
-        super().__init__(path_type=Path, exists=True, dir_okay=False)
+        super().__init__(path_type=Path, exists=True)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Find the file."""
@@ -32,7 +32,10 @@ class ExistingText(click.Path):
 
 
 data_option = click.option(
-    "--data", metavar="FILE|NAME", type=ExistingText(), help="The text or corpus (zoo data), where it does not ship."
+    "--data",
+    metavar="FILE|DIR|NAME",
+    type=ExistingText(),
+    help="The text or corpus (zoo data), where it does not ship.",
 )
 
 

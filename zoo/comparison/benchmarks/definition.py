@@ -34,11 +34,12 @@ ACROSS = ("valley", "power-law", "average")
 
 @dataclass(frozen=True)
 class Text:
-    """A text that users bring themselves, since it does not ship.
+    """A text that does not ship.
 
     Attributes:
-        name: What it is called.
-        sha256: Of its bytes. Rows that were made with another text are kept apart.
+        name: Its name; that of a corpus (`zoo data`) is found without `--data`, once it is downloaded.
+        sha256: Of the file; of a folder, of the list of its files as sha256sum prints it, sorted by path. Rows of
+            another text are kept apart.
         source: Where it comes from.
     """
 
@@ -201,10 +202,10 @@ class Benchmark:
         """Find the text that is trained on.
 
         Args:
-            data: A file, the name of a corpus, or None for the corpus that the benchmark names, if that is here.
+            data: A file or folder, the name of a corpus, or None for the corpus that is named, if it is here.
 
         Returns:
-            The file; None if everything ships or is made.
+            The file or folder; None if everything ships or is made.
 
         Raises:
             ConfigError: When a text is wanted and there is none, or the other way round.

@@ -14,6 +14,7 @@ from typing import Any
 from zoo.base.errors import CheckpointError
 from zoo.base.files import write_file, written
 from zoo.base.folders import locked
+from zoo.base.manifest import sha256_of
 from zoo.comparison.files import LOCK
 
 SHIPPED = "shipped"
@@ -29,7 +30,7 @@ class Row:
         condition: Which of its conditions.
         variant: The variant's name.
         seed: The seed.
-        data: `SHIPPED`, or the SHA-256 of the text that was brought.
+        data: `SHIPPED`, or the SHA-256 of the text that was brought (`name_of_data`).
         settings: What was chosen for the run: sizes by matching, training arguments by a sweep.
         values: Scores and costs, by the names of their columns.
         error: Why there are none; empty where there are.
@@ -79,8 +80,14 @@ FIXED = tuple(one.name for one in fields(Row) if one.name != "values")
 
 
 def name_of_data(data: Path | None) -> str:
-    """What data are called in rows: `SHIPPED`, or the SHA-256 of the text that was brought."""
-    return SHIPPED if data is None else hashlib.sha256(data.read_bytes()).hexdigest()
+    """Name of data in rows: `SHIPPED`, or the SHA-256 of the file, or of a folder's files as sha256sum lists them."""
+    if data is None:
+        return SHIPPED
+    if not data.is_dir():
+        return sha256_of(data)
+    files = {file.relative_to(data).as_posix(): file for file in data.rglob("*") if file.is_file()}
+    lines = [f"{sha256_of(file)}  {name}\n" for name, file in sorted(files.items())]
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 def read_rows(file: Path) -> list[Row]:

@@ -277,7 +277,10 @@ def bench(
         tell=say,
     )
     if found.text is not None and session.called != found.text.sha256:
-        say(f"{text} is not {found.text.name} (SHA-256 {found.text.sha256}); its rows are kept apart, as other data")
+        say(
+            f"{text} (SHA-256 {session.called}) is not {found.text.name} (SHA-256 {found.text.sha256}); "
+            "its rows are kept apart, as other data"
+        )
     wanted = list(conditions) if conditions is not None else list(chosen.conditions)
     for condition in wanted:
         chosen.arguments(condition)  # refuses unknown ones before anything is run
