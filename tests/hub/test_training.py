@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.thorough, pytest.mark.xdist_group("preloaded")]
 
 COMMAND = (
     "train pre-norm@tiny --task copy:train_examples=64,heldout_examples=16 --max_steps 2 --quiet "
-    "--training logging_steps=1 --report_to tensorboard --push org/copies"
+    "--training logging_steps=1 --report_to tensorboard --checkpoint-at 50 --push org/copies"
 )
 
 
@@ -30,5 +30,6 @@ def test_a_run_ends_on_the_hub(hub: LoopbackHub, tmp_path: Path) -> None:
     assert load(pushed["model.safetensors"]).keys() == load((tmp_path / "model/model.safetensors").read_bytes()).keys()
     card = pushed["README.md"].decode()
     assert "model-index" in card and "Exact match" in card
+    assert hub.storage.repo("org/copies")["refs"].keys() == {"main", "chck_50"}
     assert "org/copies" in done.stdout + done.stderr
     assert list((tmp_path / "model-logs").glob("events.out.tfevents.*"))

@@ -31,6 +31,9 @@ RESULT_FILE = "result.json"
 EVALUATIONS_FILE = "evaluations.json"
 """Scores, as `zoo evaluate --save` writes them: one entry for every task and data."""
 
+REVISIONS_SUFFIX = "-revisions"
+"""What the name of the folder of models that were saved during a run adds to that of the trained model."""
+
 RECORD_FILE = "weights.json"
 """The record of weights by name."""
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     "--native", is_flag=False, flag_value="", metavar="[CLASS]", help="Push a native export to the branch 'native' too."
 )
 @click.option("--space", is_flag=True, help="Write a Space of the same name, on which the model can be explored.")
+@click.option("--revisions", is_flag=True, help="Push the models of `zoo train --checkpoint-at` to branches, too.")
 @click.option("--dry-run", is_flag=True, help="List the files and connect to nothing.")
 @click.option("--allow-secrets", is_flag=True, help="Push files although secrets were found in them.")
 @click.option("--token", metavar="TOKEN", help="An access token; better in HF_TOKEN or by `hf auth login`.")
@@ -49,6 +50,7 @@ def push(
     with_code: bool,
     native: str | None,
     space: bool,
+    revisions: bool,
     dry_run: bool,
     allow_secrets: bool,
     token: str | None,
@@ -75,6 +77,7 @@ def push(
         with_code=with_code,
         native=native or native is not None,
         space=space,
+        revisions=revisions,
         dry_run=dry_run,
         allow_secrets=allow_secrets,
         token=token,
@@ -88,6 +91,8 @@ def push(
         click.echo(f"{report.pull_request or report.url} (commit {report.commit})")
         if report.space:
             click.echo(f"{report.space} (Space)")
+        for name, commit in report.revisions.items():
+            click.echo(f"{report.repo_id}@{name} (commit {commit})")
     if report.left_out:
         click.echo(f"Stayed behind, for they belong to no model: {enumerate_names(report.left_out)}", err=True)
 
@@ -109,3 +114,5 @@ def write_files(report: PushReport) -> None:
         if files:
             rows = [(path, f"{size:,}") for path, size in files.items()]
             write(f"Would push to {report.repo_id}, {place}:", table(("File", "Bytes"), rows, right=("Bytes",)))
+    if report.revisions:
+        click.echo(f"Would push models of the run to branches {enumerate_names(report.revisions)}")

@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zoo.base.errors import CheckpointError
-from zoo.base.folders import RESULT_FILE, scratch_folder
+from zoo.base.folders import RESULT_FILE, REVISIONS_SUFFIX, scratch_folder
 
 from .addresses import MAIN, Address, parse_address
 from .cards import CardFacts, write_card
 from .client import Hub, token_in_use
 from .commits import Change
 from .errors import HubError, RepoIdError, RevisionMissingError, VisibilityError
-from .folders import CARD, INDEX, WEIGHTS, PushedFile, files_to_push
+from .folders import CARD, CONFIG, INDEX, WEIGHTS, PushedFile, files_to_push
 from .interruptions import interrupts_heard
-from .records import find_result, find_results, recipe_of, recorded_license, recorded_limits, without_places
+from .records import find_result, find_results, recipe_of, recorded_license, recorded_limits, run_of, without_places
 from .retries import Patience
 from .secret_scan import refuse_secrets
 from .spaces import push_space, space_files
@@ -135,6 +135,7 @@ class PushReport:
         pull_request: The address of the pull request, if one was opened.
         space_files: Path and size of the files of the Space, if one was asked for.
         space: Where to look at the Space.
+        revisions: Branches of models that were saved during training, with their commits; None of a dry run.
     """
 
     repo_id: str
@@ -148,6 +149,7 @@ class PushReport:
     pull_request: str | None = None
     space_files: Mapping[str, int] = field(default_factory=dict)
     space: str | None = None
+    revisions: Mapping[str, str | None] = field(default_factory=dict)
 
 
 def push(
@@ -167,6 +169,7 @@ def push(
     with_code: bool = False,
     native: bool | str = False,
     space: bool = False,
+    revisions: bool = False,
     dry_run: bool = False,
     allow_secrets: bool = False,
     max_shard_size: str | int = "5GB",
@@ -197,6 +200,8 @@ def push(
         with_code: Whether to push the code that loads the model where the zoo is not installed.
         native: Whether to push an export to a class of transformers as well, to the branch "native"; or which class's.
         space: Whether to write a Space of the same name, on which the model can be explored, as well.
+        revisions: Whether to push the models in the folder MODEL-revisions (`zoo train --checkpoint-at`) as well, each
+            in one commit to a branch that has its name, such as "chck_1M". The code goes with them as with the model.
         dry_run: Whether to only list what would be pushed. Nothing is asked of the Hub then.
         allow_secrets: Whether to push files in which an access token or another secret was found.
         max_shard_size: From which size on a model's weights are split.
@@ -216,6 +221,23 @@ def push(
         raise RepoIdError(f"a pull request is opened against {MAIN!r}, but revision={address.revision!r} was given")
     if create_pr and native:
         raise RepoIdError(f"a pull request cannot hold a native export, which goes to the branch {NATIVE_REVISION!r}")
+    of_run = models_of_run(model) if revisions else {}
+    if create_pr and revisions:
+        raise RepoIdError("a pull request cannot hold revisions, which go to branches of their own")
+    push_revisions = partial(
+        _push_revisions,
+        of_run,
+        tags=tags,
+        license=license,
+        recipe=recipe,
+        commit_message=commit_message,
+        overwrite_card=overwrite_card,
+        with_code=with_code,
+        dry_run=dry_run,
+        allow_secrets=allow_secrets,
+        token=token,
+        patience=patience,
+    )
     with interrupts_heard() as done, as_folder(model, tokenizer, max_shard_size) as (folder, workshop):
         files_to_push(folder)  # refuses what is no checkpoint before anything is exported
         code = export_checkpoint(folder, workshop / "bundle", BUNDLE) if with_code else None
@@ -248,7 +270,7 @@ def push(
             refuse_secrets([*files.values(), *foreign_files.values(), message_file], token_in_use(token))
         report = partial(_report, native=foreign_files, left_out=left_out, page=page)
         if dry_run:
-            return report(address, files, dry_run=True)
+            return replace(report(address, files, dry_run=True), revisions=push_revisions(address, []))
         hub = Hub(token, patience)
         address = require_repository(hub, address, private)
         message = commit_message or f"Push {'a model' if isinstance(model, (str, Path)) else type(model).__name__}"
@@ -263,8 +285,50 @@ def push(
             push_native(hub, address, foreign_files, message, landed.commit)
             done.append("its native export was pushed")
         at = push_space(hub, address, page, private) if space else None
+        branches = push_revisions(address, done)
     url = f"{hub.api.endpoint}/{address.repo_id}/tree/{address.revision}"
-    return replace(report(address, files), commit=landed.commit, url=url, pull_request=landed.pull_request, space=at)
+    return replace(
+        report(address, files),
+        commit=landed.commit,
+        url=url,
+        pull_request=landed.pull_request,
+        space=at,
+        revisions=branches,
+    )
+
+
+def models_of_run(model: PreTrainedModel | str | Path) -> dict[str, Path]:
+    """Find the models that were saved while a model was trained.
+
+    Returns:
+        Folders by their names.
+
+    Raises:
+        CheckpointError: When there are none, or one is of another run.
+    """
+    place = Path(f"{Path(model)}{REVISIONS_SUFFIX}") if isinstance(model, (str, Path)) else None
+    found = {} if place is None else {file.parent.name: file.parent for file in sorted(place.glob(f"*/{CONFIG}"))}
+    if not found:
+        raise CheckpointError(
+            f"{place or type(model).__name__} holds no models to push as revisions; `zoo train --checkpoint-at` writes "
+            "them"
+        )
+    run = run_of(find_result(Path(str(model))))
+    for folder in found.values():
+        if run_of(find_result(folder)) != run:
+            raise CheckpointError(f"{folder} was saved in another run than {model}; remove it, or push it alone")
+    return found
+
+
+def _push_revisions(
+    folders: Mapping[str, Path], address: Address, done: list[str], **options: Any
+) -> dict[str, str | None]:
+    """Push each folder to the branch of its name; those that were pushed are added to `done`."""
+    commits = {}
+    for name, folder in folders.items():
+        commits[name] = push(folder, address.repo_id, revision=name, **options).commit
+        done.append(f"{name} was pushed")
+    return commits
 
 
 def push_native(hub: Hub, address: Address, files: Mapping[str, PushedFile], message: str, pushed: str) -> None:

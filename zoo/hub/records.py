@@ -34,6 +34,9 @@ SECTIONS = {
 }
 """What of a recipe a card tells, and how it calls it."""
 
+NUMBERS = ("report", "checkpoint")
+"""Entries of a record with the numbers of a run: at its end, and where a model was saved before."""
+
 NOT_KEPT = ("outputs", "seconds")
 """What of an evaluation is no property of the checkpoint."""
 
@@ -49,9 +52,14 @@ def find_result(folder: Path) -> Mapping[str, Any]:
             result = read_json(file)
         except (OSError, ValueError):
             continue
-        if _mapping(_mapping(result).get("report")):
+        if any(_mapping(_mapping(result).get(numbers)) for numbers in NUMBERS):
             return _mapping(result)
     return {}
+
+
+def run_of(result: Mapping[str, Any]) -> dict[str, Any]:
+    """What a run was, without its numbers."""
+    return {name: value for name, value in result.items() if name not in NUMBERS}
 
 
 def recipe_of(result: Mapping[str, Any]) -> dict[str, str]:

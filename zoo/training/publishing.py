@@ -20,10 +20,10 @@ def check_push(repo_id: str | None) -> None:
     require_repository(Hub(), parse_address(repo_id), private=None)
 
 
-def push_result(folder: str | Path, repo_id: str | None) -> PushReport | None:
-    """Push a trained model, with its recipe and its numbers on the card."""
+def push_result(folder: str | Path, repo_id: str | None, *, revisions: bool) -> PushReport | None:
+    """Push a trained model, with its recipe and its numbers on the card, and those of `checkpoint_at` to branches."""
     if repo_id is None:
         return None
     from zoo.hub import push
 
-    return push(folder, repo_id)
+    return push(folder, repo_id, revisions=revisions)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from zoo.base.errors import ConfigError, InvalidChoiceError, ZooWarning
+from zoo.base.folders import REVISIONS_SUFFIX
 from zoo.data.tasks import DataTask
 
 from .arguments import ZooTrainingArguments
@@ -80,7 +81,7 @@ def marks_of(args: ZooTrainingArguments, task: DataTask, examples: Any, encoded:
 
 def folder_of(output_dir: str | Path, mark: str) -> Path:
     """Where the model of a mark goes, by the name of BabyLM's revisions."""
-    return Path(f"{Path(output_dir)}-revisions", f"chck_{mark}")
+    return Path(f"{Path(output_dir)}{REVISIONS_SUFFIX}", f"chck_{mark}")
 
 
 class Revisions(TrainerCallback):

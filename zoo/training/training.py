@@ -239,7 +239,8 @@ def train(
         pushed = None
         if output_dir is not None and trainer.is_world_process_zero():
             keep_report(output_dir, report.to_dict())
-            pushed = push_result(output_dir, push)
+            reached = any(folder_of(output_dir, mark).is_dir() for mark in marks)
+            pushed = push_result(output_dir, push, revisions=reached)
             if resume:
                 remove_checkpoints(checkpoints)
         trainer.accelerator.wait_for_everyone()

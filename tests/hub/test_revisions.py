@@ -1,0 +1,85 @@
+"""Models that were saved while a model was trained go to branches of one repository."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import zoo
+from zoo.base.errors import CheckpointError
+from zoo.hub.errors import RepoIdError
+
+from .conftest import Worker
+from .loopback import LoopbackHub
+
+SETTINGS = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+MARKS = ("1K", "0.4K")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("run")
+    (folder / "a.txt").write_text("The cat sees the dog. " * 200)
+    zoo.train(
+        "gpt2-style",
+        "language-modeling:block_size=16",
+        data=folder / "a.txt",
+        tokenizer="character",
+        settings=SETTINGS,
+        output_dir=folder / "model",
+        max_steps=20,
+        per_device_train_batch_size=4,
+        checkpoint_at=",".join(MARKS),
+        scored=False,
+        progress=False,
+    )
+    return folder / "model"
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.suffix in (".json", ".safetensors")}
+
+
+def test_each_model_of_a_run_is_a_branch(hub: LoopbackHub, worker: Callable[..., Worker], model: Path) -> None:
+    process = worker()
+    answer = process("push", model, "org/model", revisions=True)
+    assert answer["error"] is None, answer
+    repo = hub.storage.repo("org/model")
+    branches = {f"chck_{mark}": model.parent / "model-revisions" / f"chck_{mark}" for mark in MARKS}
+    assert repo["refs"].keys() == {"main", *branches}
+    assert answer["ok"]["revisions"] == {branch: repo["refs"][branch] for branch in sorted(branches)}
+    weights = {hub.storage.contents("org/model", "main")["model.safetensors"]}
+    for branch, folder in branches.items():
+        there, here = hub.storage.contents("org/model", branch), files(folder)
+        record = json.loads(there.pop("result.json"))
+        assert record["checkpoint"] == json.loads(here.pop("result.json"))["checkpoint"]
+        assert record["checkpoint"]["train_tokens"] > 0
+        assert {
+            name: there[name] for name in ("config.json", "tokenizer.json", "model.safetensors")
+        }.items() <= here.items()
+        weights.add(there["model.safetensors"])
+    assert len(weights) == 3
+    again = process("push", model, "org/model", revisions=True)
+    assert again["ok"]["revisions"] == answer["ok"]["revisions"]
+
+
+def test_models_of_another_run_and_runs_without_models_are_refused(model: Path, tmp_path: Path) -> None:
+    for place in ("model", "model-revisions"):
+        shutil.copytree(model.parent / place, tmp_path / place)
+    assert zoo.push(tmp_path / "model", "org/model", revisions=True, dry_run=True).revisions.keys() == {
+        "chck_0.4K",
+        "chck_1K",
+    }
+    with pytest.raises(RepoIdError, match="a pull request cannot hold revisions"):
+        zoo.push(tmp_path / "model", "org/model", revisions=True, create_pr=True)
+    file = tmp_path / "model-revisions/chck_1K/result.json"
+    file.write_text(file.read_text().replace('"learning_rate"', '"another_rate"'))
+    with pytest.raises(CheckpointError, match="chck_1K was saved in another run"):
+        zoo.push(tmp_path / "model", "org/model", revisions=True)
+    shutil.rmtree(tmp_path / "model-revisions")
+    with pytest.raises(CheckpointError, match="model-revisions holds no models to push as revisions"):
+        zoo.push(tmp_path / "model", "org/model", revisions=True)
