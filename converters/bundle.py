@@ -16,6 +16,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from zoo.base.formats import BUNDLE
 from zoo.models import TASK_CLASSES, ZooConfig, ZooPreTrainedModel
 from zoo.models import parts as registries
 from zoo.models.capabilities import limits_in_vllm
@@ -35,7 +36,7 @@ ENTRY = "modeling"
 REGISTRY = "zoo.registry"
 TABLES = {name: table for name, table in vars(registries).items() if table in PART_FIELDS.values()}
 """The registries of parts, by their names in source code."""
-MANIFEST = "bundle.json"
+MANIFEST = BUNDLE.place
 INSTALLED = ("torch.", "transformers.")
 """Modules that a bundle imports and does not bring: transformers has most activations."""
 
@@ -102,6 +103,7 @@ def write_bundle(model: ZooPreTrainedModel, folder: Path) -> None:
     saved |= {"providers": {}, "auto_map": auto_map(config)}
     path.write_text(json.dumps(saved, indent=2, sort_keys=True) + "\n", encoding="utf-8")
     manifest = {
+        **BUNDLE.stamp,
         "transformer-zoo": version("transformer-zoo"),
         "variant": config.variant,
         "quirks": config.quirks,

@@ -6,6 +6,9 @@ function to call without arguments:
     [project.entry-points."zoo.plugins"]
     my-rope = "my_rope.zoo"
 
+The group is version 1 of the interface; a later version has its number, as in `zoo.plugins.v2`. A plugin that is only
+for newer versions is left out, with what to install.
+
 Plugins are loaded once, when a name is unknown or when everything is listed. The environment variable `ZOO_PLUGINS`
 limits them: `ZOO_PLUGINS=my-rope,other` loads these two, `ZOO_PLUGINS=` loads none.
 """
@@ -29,9 +32,11 @@ from types import ModuleType
 from typing import Any
 
 from zoo.base.errors import PluginWarning, enumerate_names, suggest
+from zoo.base.formats import PLUGINS as INTERFACE
+from zoo.base.formats import this_zoo, upgrade
 from zoo.base.interrupts import interrupts_counted
 
-GROUP = "zoo.plugins"
+GROUP = INTERFACE.place
 SWITCH = "ZOO_PLUGINS"
 
 
@@ -173,6 +178,13 @@ class PluginLoader:
             self._begun = True
             for entry_point in admitted(installed()):
                 _load(entry_point)
+            for entry_point in too_new():
+                warnings.warn(
+                    f"plugin {entry_point.name!r} of {provider_of(entry_point)} is left out: it is of the group "
+                    f"{entry_point.group!r}, and {this_zoo()} reads version {INTERFACE.version}; {upgrade()}",
+                    PluginWarning,
+                    stacklevel=2,
+                )
             self._done = True
         finally:
             self._lock.release()
@@ -181,6 +193,15 @@ class PluginLoader:
 def installed() -> list[EntryPoint]:
     """Find the installed plugins."""
     return sorted(importlib.metadata.entry_points(group=GROUP), key=lambda plugin: (provider_of(plugin), plugin.name))
+
+
+def too_new() -> list[EntryPoint]:
+    """Find plugins that are installed for newer versions of the interface alone."""
+    everything = importlib.metadata.entry_points()
+    known = {plugin.name for plugin in installed()}
+    groups = {group: re.fullmatch(rf"{re.escape(GROUP)}\.v([0-9]+)", group) for group in everything.groups}
+    newer = [group for group, match in groups.items() if match and int(match[1]) > INTERFACE.version]
+    return [plugin for group in sorted(newer) for plugin in everything.select(group=group) if plugin.name not in known]
 
 
 def admitted(plugins: list[EntryPoint]) -> list[EntryPoint]:

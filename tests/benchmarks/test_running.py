@@ -14,7 +14,7 @@ import torch
 from click.testing import CliRunner
 
 from zoo.analysis.environment import circumstances
-from zoo.base.errors import ConfigError, OutputExistsError, UnknownNameError, UnsupportedTaskError, UnwritableError
+from zoo.base.errors import ConfigError, FormatVersionError, UnknownNameError, UnsupportedTaskError, UnwritableError
 from zoo.base.files import write_file
 from zoo.cli.main import cli
 from zoo.comparison import Run
@@ -114,7 +114,7 @@ def test_a_folder_with_another_comparison_is_no_result_of_a_variant(
     write_rows(benchmark.results, [row for row in recorded if "learned" not in row.variant])
     before = benchmark.results.read_bytes()
     write_file(tmp_path / "out" / "short" / "comparison.json", '{"format": 0}')
-    with pytest.raises(OutputExistsError, match="another version of the zoo"):
+    with pytest.raises(FormatVersionError, match="of format 0"):
         bench(benchmark, "pre-norm:position=learned", record=True, output_dir=tmp_path / "out", progress=False)
     assert benchmark.results.read_bytes() == before
 

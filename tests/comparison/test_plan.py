@@ -7,7 +7,7 @@ import math
 import pytest
 from datasets import Dataset
 
-from zoo.base.errors import ConfigError, InvalidChoiceError, OutputExistsError, UnknownNameError
+from zoo.base.errors import ConfigError, FormatVersionError, InvalidChoiceError, OutputExistsError, UnknownNameError
 from zoo.base.folders import locked
 from zoo.comparison.digests import content_hash
 from zoo.comparison.files import LOCK, PLAN, RESULTS, write_json
@@ -118,9 +118,10 @@ def test_what_another_version_has_written_is_refused(tmp_path):
     write_json(tmp_path / RESULTS, {"format": 1})
     with pytest.raises(OutputExistsError, match="another version"):
         find_plan(tmp_path)
-    write_json(tmp_path / PLAN, {"format": math.pi})
-    with pytest.raises(OutputExistsError, match="another version"):
-        find_plan(tmp_path)
+    for written in ({"format": math.pi}, {}):
+        write_json(tmp_path / PLAN, written)
+        with pytest.raises(FormatVersionError, match="of format"):
+            find_plan(tmp_path)
 
 
 def test_content_decides():

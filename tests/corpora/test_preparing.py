@@ -242,7 +242,6 @@ def test_bad_sources_and_options_are_refused(tokenizers, tmp_path):
     prepare(source, tokenizers, out, aside=False, progress=False)
     manifest = json.loads((out / MANIFEST).read_text())
     for changed, message in (
-        ({"format": 9}, "is of format 9"),
         ({"shards": 5}, "is damaged"),
         ({"shards": []}, "no tokens"),
     ):

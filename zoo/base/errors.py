@@ -226,6 +226,10 @@ class CheckpointError(ZooError, OSError):
     """A checkpoint is missing, truncated, or not one of the zoo's."""
 
 
+class FormatVersionError(CheckpointError):
+    """A file has a version of its format that this version of the zoo does not read."""
+
+
 class OtherSizesError(CheckpointError, RuntimeError):
     """Weights of other sizes than the model's."""
 

@@ -19,15 +19,16 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 
-from zoo.base.errors import CheckpointError, ZooWarning, enumerate_names
+from zoo.base.errors import CheckpointError, FormatVersionError, ZooWarning, enumerate_names
 from zoo.base.files import read_json, write_file
+from zoo.base.formats import MANIFEST
 
 try:
     import xxhash
 except ModuleNotFoundError:  # as where a model's code is loaded without the zoo
     xxhash = None  # type: ignore[assignment]
 
-MANIFEST_FILE = ".zoo-manifest.json"
+MANIFEST_FILE = MANIFEST.place
 WEIGHTS = ".safetensors"
 
 
@@ -62,13 +63,17 @@ def read_manifest(folder: Path) -> dict[str, Written]:
         Entries by the file's path in the folder; empty if there is no manifest.
 
     Raises:
-        CheckpointError: When the manifest is damaged.
+        CheckpointError: When the manifest is damaged, or of a newer format.
     """
     file = folder / MANIFEST_FILE
     if not file.is_file():
         return {}
     try:
-        found = {name: Written(**entry) for name, entry in read_json(file)["files"].items()}
+        content = read_json(file)
+        MANIFEST.check(content, file)
+        found = {name: Written(**entry) for name, entry in content["files"].items()}
+    except FormatVersionError:
+        raise
     except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
         raise CheckpointError(f"{file} is damaged; remove it, and the folder loads unchecked") from error
     for name in found:
@@ -93,7 +98,7 @@ def record(folder: Path, names: Iterable[str]) -> None:
     """
     files = {name: entry for name, entry in read_manifest(folder).items() if (folder / name).is_file()}
     files |= {name: describe(folder / name) for name in names}
-    content = {"files": {name: asdict(files[name]) for name in sorted(files)}}
+    content = {**MANIFEST.stamp, "files": {name: asdict(files[name]) for name in sorted(files)}}
     write_file(folder / MANIFEST_FILE, json.dumps(content, indent=2) + "\n")
 
 

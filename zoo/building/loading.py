@@ -28,6 +28,7 @@ from zoo.base.errors import (
     enumerate_names,
 )
 from zoo.base.files import read_json
+from zoo.base.formats import BUNDLE, DISTRIBUTION
 from zoo.building.fingerprints import check_fingerprint, recorded_fingerprint
 from zoo.models import TASK_CLASSES, ZooConfig, ZooForCausalLM, ZooPreTrainedModel
 from zoo.models.checkpoint_files import check_described, checked_before_reading, saved_shapes
@@ -156,17 +157,26 @@ def read_config(folder: Path) -> dict[str, Any]:
     if not file.is_file():
         pulled = "; a pull into it was interrupted, pull it again" if (folder / PULLING).is_dir() else ""
         raise CheckpointError(f"{folder} has no {CONFIG_NAME}, so it is no checkpoint{pulled}")
-    try:
-        saved = read_json(file)
-    except ValueError as error:
-        raise CheckpointError(f"{file} is not valid JSON: {error}") from error
-    model_type = saved.get("model_type") if isinstance(saved, dict) else None
+    saved = read_object(file)
+    model_type = saved.get("model_type")
     if model_type != MODEL_TYPE:
         raise CheckpointError(
             f"{folder} holds a model of type {model_type!r}, zoo.load reads {MODEL_TYPE!r}; "
             "zoo.convert reads other models"
         )
+    if (bundle := folder / BUNDLE.place).is_file():
+        content = read_object(bundle)
+        BUNDLE.check(content, bundle, content.get(DISTRIBUTION))
     return saved
+
+
+def read_object(file: Path) -> dict[str, Any]:
+    """Read a JSON file; empty where it holds no object."""
+    try:
+        content = read_json(file)
+    except ValueError as error:
+        raise CheckpointError(f"{file} is not valid JSON: {error}") from error
+    return content if isinstance(content, dict) else {}
 
 
 def saved_config(folder: Path) -> ZooConfig:

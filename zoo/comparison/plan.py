@@ -7,13 +7,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from zoo.base import formats
 from zoo.base.errors import OutputExistsError, UnknownNameError
 from zoo.training.record import first_difference
 
 from .files import PLAN, RESULTS, plain, read_json_or_none, write_json
-
-FORMAT = 1
-"""Version of comparison.json."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +40,7 @@ class ComparisonPlan:
 
     def write(self, folder: Path) -> None:
         """Write it into the comparison's folder."""
-        write_json(folder / PLAN, {"format": FORMAT, **asdict(self)})
+        write_json(folder / PLAN, {**formats.PLAN.stamp, **asdict(self)})
 
 
 def make_plan(
@@ -68,8 +66,9 @@ def make_plan(
 def find_plan(folder: Path) -> ComparisonPlan | None:
     """Read what a folder's comparison is of; None where there is none."""
     written = read_json_or_none(folder / PLAN)
-    if isinstance(written, dict) and written.pop("format", None) == FORMAT:
-        return ComparisonPlan(**written)
+    if isinstance(written, dict):
+        formats.PLAN.check(written, folder / PLAN)
+        return ComparisonPlan(**{name: value for name, value in written.items() if name != formats.PLAN.key})
     if written is not None or (folder / RESULTS).exists():
         raise OutputExistsError(
             f"{folder} holds a comparison that another version of the zoo has written; choose another folder (-o)"

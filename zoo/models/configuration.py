@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from huggingface_hub.dataclasses import strict
 from transformers.configuration_utils import PreTrainedConfig
 
-from zoo.base.errors import CheckpointError, ConfigError
+from zoo.base.errors import CheckpointError, ConfigError, FormatVersionError, UnknownNameError, enumerate_names
+from zoo.base.formats import CONFIGURATION, WRITTEN_BY, is_newer, upgrade, zoo_version
 from zoo.base.printed import Folded, Part, Table, Title, as_html
 
 from .fields import GATED_ACTIVATIONS, SETTINGS, Fields
@@ -33,6 +34,11 @@ WITHOUT_FIELD = (
     *("rope_scaling", "torch_dtype", "per_layer_config"),
 )
 """Keys of saved configurations of transformers that are no fields of the class but set by its properties."""
+
+FILLED = ("layer_types", "rope_parameters")
+"""Settings that only some configurations have."""
+
+OWN_KEYS = (CONFIGURATION.key, WRITTEN_BY)
 
 DEEPEST = 50
 """Levels of a configuration, which what reads and copies it goes down one by one."""
@@ -86,6 +92,8 @@ class ZooConfig(Fields, PreTrainedConfig):
 
     def __post_init__(self, **kwargs: Any) -> None:
         """Fill derived fields, then validate all once."""
+        CONFIGURATION.check(kwargs, "this", kwargs.pop(WRITTEN_BY, None))
+        kwargs.pop(CONFIGURATION.key, None)
         layer_types = kwargs.pop("layer_types", None)
         rope_parameters = kwargs.pop("rope_parameters", None)
         if kwargs.get("num_labels") is None:
@@ -136,7 +144,19 @@ class ZooConfig(Fields, PreTrainedConfig):
         saved = {name: value for name, value in config_dict.items() if name not in FOREIGN}
         own = {field.name for field in fields(cls)} - {field.name for field in fields(PreTrainedConfig)}
         given = {name: kwargs.pop(name) for name in own & kwargs.keys()}
-        return super().from_dict({**saved, **given}, **kwargs)
+        if not is_newer(written_by := saved.get(WRITTEN_BY)):
+            return super().from_dict({**saved, **given}, **kwargs)
+        CONFIGURATION.check(saved, "the saved configuration", written_by)
+        later = f"written by transformer-zoo {written_by}; {upgrade(written_by)}"
+        try:
+            config = super().from_dict({**saved, **given}, **kwargs)
+        except UnknownNameError as error:
+            raise FormatVersionError(f"{error}; the saved configuration was {later}") from error
+        if unknown := sorted(saved.keys() - settings - known_options(config)):
+            raise FormatVersionError(
+                f"the saved configuration has unknown settings: {enumerate_names(unknown)}; it was {later}"
+            )
+        return config
 
     @classmethod
     def is_its_own(cls, name: str) -> bool:
@@ -147,10 +167,12 @@ class ZooConfig(Fields, PreTrainedConfig):
         """The dictionary that `save_pretrained` writes.
 
         Returns:
-            Every field of this class, whatever its default, and the fields of `PreTrainedConfig` that were set.
+            Every field of this class, whatever its default, the fields of `PreTrainedConfig` that were set, and the
+            version of the format.
         """
         own = {name: value for name, value in self.to_dict().items() if name in Fields.__annotations__}
-        return {**super().to_diff_dict(), **own}
+        written_by = {} if (version := zoo_version()) is None else {WRITTEN_BY: version}
+        return {**super().to_diff_dict(), **own, **CONFIGURATION.stamp, **written_by}
 
     def shown(self) -> Iterator[Part]:
         """Settings that differ from the plain configuration, and the others for a collapsed section."""
@@ -273,6 +295,13 @@ def depth_of(value: Any) -> int:
         ]
         depth += 1
     return depth
+
+
+def known_options(config: ZooConfig) -> set[str]:
+    """Names in a saved configuration that are no fields: transformers' own, and options of its variant and parts."""
+    named = [registry.get(name) for _, registry, name in named_parts(config)]
+    options = {name for one in named for name in (*getattr(one, "options", ()), *getattr(one, "defaults", ()))}
+    return {*PreTrainedConfig().to_dict(), *FILLED, *OWN_KEYS, *options}
 
 
 def fill(config: ZooConfig) -> None:

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from zoo.base.errors import CheckpointError
+from zoo.base.errors import CheckpointError, FormatVersionError
 from zoo.base.files import write_file, written
 from zoo.base.folders import locked
+from zoo.base.formats import ROWS
 from zoo.base.manifest import sha256_of
 from zoo.comparison.files import LOCK
 
@@ -76,7 +77,7 @@ class Row:
 
 
 FIXED = tuple(one.name for one in fields(Row) if one.name != "values")
-"""The columns that every file has; those of scores and costs stand behind them."""
+"""The columns that every file has, before those of scores and costs. A column "format" follows from version 2 on."""
 
 
 def name_of_data(data: Path | None) -> str:
@@ -97,20 +98,25 @@ def read_rows(file: Path) -> list[Row]:
         The rows; none where there is no file.
 
     Raises:
-        CheckpointError: When it is not such a file.
+        CheckpointError: When it is not such a file, or of a newer format.
     """
     if not file.is_file():
         return []
     try:
         text = file.read_text(encoding="utf-8")
-        return [row_of(line) for line in csv.DictReader(io.StringIO(text, newline=""))]
+        lines = list(csv.DictReader(io.StringIO(text, newline="")))
+        for line in lines:
+            ROWS.check({name: int(line[name]) for name in ROWS.stamp if name in line}, file, line["zoo"])
+        return [row_of(line) for line in lines]
+    except FormatVersionError:
+        raise
     except (OSError, ValueError, TypeError, KeyError, csv.Error) as error:
         raise CheckpointError(f"{file} holds no results of a benchmark: {error}") from error
 
 
 def row_of(line: Mapping[str, str]) -> Row:
     """Read a line."""
-    values = {name: float(cell) for name, cell in line.items() if name not in FIXED and cell}
+    values = {name: float(cell) for name, cell in line.items() if name not in (*FIXED, ROWS.key) and cell}
     fixed: dict[str, Any] = {name: line[name] for name in FIXED}
     numbers = {name: int(fixed[name]) for name in ("version", "seed", "threads")}
     return Row(

@@ -7,15 +7,13 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from zoo.base import formats
 from zoo.base.errors import ConfigError
 from zoo.base.files import read_json
 from zoo.base.printed import Part, Printed
 
 from ..files import RESULTS, write_json
 from ..run.record import Run
-
-FORMAT = 2
-"""Version of results.json."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +94,7 @@ class Comparison(Printed):
 
         sheet = {"fairness": fairness_sheet(self).to_dict()}
         return write_json(
-            Path(self.folder) / RESULTS, {"format": FORMAT, **asdict(self), "folder": str(self.folder), **sheet}
+            Path(self.folder) / RESULTS, {**formats.RESULTS.stamp, **asdict(self), "folder": str(self.folder), **sheet}
         )
 
     @classmethod
@@ -104,7 +102,8 @@ class Comparison(Printed):
         """Read what `write` wrote.
 
         Raises:
-            ConfigError: When there is none, or it was written by another version of the zoo.
+            ConfigError: When there is none.
+            FormatVersionError: When it has a version of the format that is not read.
         """
         file = Path(folder) / RESULTS
         try:
@@ -113,8 +112,10 @@ class Comparison(Printed):
             raise ConfigError(
                 f"{folder} holds no finished comparison: {file} cannot be read; give the command that began it again"
             ) from error
-        if not isinstance(written, dict) or written.get("format") != FORMAT:
-            raise ConfigError(f"{file} was written by another version of the zoo; compare anew, in another folder")
+        if not isinstance(written, dict):
+            raise ConfigError(f"{file} holds no results of a comparison; compare anew, in another folder")
+        versions = (written.get("environment") or {}).get("versions") or {}
+        formats.RESULTS.check(written, file, versions.get(formats.DISTRIBUTION))
         known = {one.name for one in fields(cls)}
         values = {name: value for name, value in written.items() if name in known}
         was, here = Path(written["folder"]), Path(folder).absolute()

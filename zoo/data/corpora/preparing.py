@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from zoo.base import formats
 from zoo.base.errors import ConfigError, DataError, OutputExistsError
 from zoo.base.files import read_json, write_file, written
 
@@ -21,7 +22,7 @@ from .getting import data_folder
 from .near_duplicates import datasketch
 from .planning import TextSource, find_source
 from .shard_worker import FAILED, document_hash
-from .shards import FORMAT, Manifest, ShardRecord, id_type, is_prepared, read_manifest
+from .shards import Manifest, ShardRecord, id_type, is_prepared, read_manifest
 from .sources import BadLineError, Piece
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ class Preparation:
     def key(self) -> str:
         """Hash of source, tokenizer and options."""
         planned = {
-            "format": FORMAT,
+            **formats.SHARDS.stamp,
             **self.source.planned,
             "tokenizer": self.tokenizer_hash,
             "end": self.tokenizers.source.eos_token_id,

@@ -19,12 +19,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from zoo.base.errors import DataError
+from zoo.base.errors import DataError, FormatVersionError
 from zoo.base.files import read_json, write_file
+from zoo.base.formats import SHARDS
 
-MANIFEST = "zoo-shards.json"
-FORMAT = 1
-"""Version of the manifest, raised when older versions of the zoo cannot read it."""
+MANIFEST = SHARDS.place
 
 MAGIC = b"MMIDIDX\x00\x00"
 HEADER = struct.Struct("<9sQBQQ")
@@ -203,7 +202,7 @@ class Manifest:
     options: Mapping[str, Any]
     shards: Sequence[ShardRecord]
     aside: int = 0
-    format: int = FORMAT
+    format: int = SHARDS.version
 
     @property
     def tokens(self) -> int:
@@ -248,15 +247,15 @@ def read_manifest(folder: str | Path) -> Manifest:
     """Read the manifest of a prepared folder.
 
     Raises:
-        DataError: When it is damaged, of a newer format, or has no tokens.
+        DataError: When it is damaged, or has no tokens.
+        FormatVersionError: When it is of a newer format.
     """
     place = Path(folder) / MANIFEST
     try:
         fields = read_json(place)
-        if fields["format"] != FORMAT:
-            raise DataError(f"{place} is of format {fields['format']}, and this version of the zoo reads {FORMAT}")
+        SHARDS.check(fields, place)
         made = Manifest(**{**fields, "shards": tuple(ShardRecord(**shard) for shard in fields["shards"])})
-    except DataError:
+    except FormatVersionError:
         raise
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise DataError(f"{place} is damaged: {error}; {AGAIN}") from error
