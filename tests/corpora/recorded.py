@@ -1,11 +1,16 @@
-"""Records what every update of a run reads: `torchrun recorded.py FOLDER DATA PROCESSES STEPS TASK`."""
+"""Records what every update of a run reads: `torchrun recorded.py FOLDER DATA PROCESSES STEPS OPTIONS`."""
 
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import subprocess
 import sys
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from accelerate import PartialState
@@ -22,6 +27,7 @@ SETTINGS = {
     "num_attention_heads": 2,
     "intermediate_size": 32,
     "dropout": 0.0,
+    "attention_dropout": 0.0,
 }
 
 
@@ -62,12 +68,43 @@ def run(folder: Path, data: Path | str, processes: int, steps: int, *, accumulat
     return seen
 
 
-def main(folder: Path, data: str, processes: int, steps: int, task: str) -> None:
+def by_update(seen: list[Any]) -> dict[int, list[Any]]:
+    updates = defaultdict(list)
+    for number, block in seen:
+        updates[number].append(block)
+    return {number: sorted(blocks) for number, blocks in updates.items()}
+
+
+def keeping_checkpoints() -> Any:
+    """Let a run end as if it were killed before it removes its checkpoints."""
+    return patch("zoo.training.training.remove_checkpoints", lambda folder: None)
+
+
+def forget_after(folder: Path, step: int) -> None:
+    """Leave a run as if it had been killed after an update."""
+    for place in Path(f"{folder}-checkpoints").glob("checkpoint-*"):
+        if int(place.name.rpartition("-")[2]) > step:
+            shutil.rmtree(place)
+
+
+def run_on(processes: int, folder: Path, data: Path | str, steps: int, **options: Any) -> dict[int, list[Any]]:
+    """Train on processes of gloo; what `by_update` returns of all of them."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(processes)]
+    arguments = [__file__, str(folder), str(data), str(processes), str(steps), json.dumps(options)]
+    done = subprocess.run([*command, *arguments], capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    files = [Path(f"{folder}-seen-{process}.json") for process in range(processes)]
+    return by_update([one for file in files for one in json.loads(file.read_text())])
+
+
+def main(folder: Path, data: str, processes: int, steps: int, options: str) -> None:
     logging.disable_progress_bar()
     torch.set_num_threads(1)
-    seen = run(folder / f"on-{processes}", data, processes, steps, task=task)
+    with keeping_checkpoints():
+        seen = run(folder, data, processes, steps, **json.loads(options))
     state = PartialState()
-    (folder / f"seen-{processes}-{state.process_index}.json").write_text(json.dumps(seen))
+    Path(f"{folder}-seen-{state.process_index}.json").write_text(json.dumps(seen))
     state.destroy_process_group()
 
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections import Counter, defaultdict
+from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import click
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from corpora.recorded import run
+from corpora.recorded import by_update, run
 
 from zoo.base.errors import ConfigError, DataError
 from zoo.cli.parameters import data_options
@@ -82,13 +81,6 @@ def sources(tmp_path: Path) -> dict[str, Path]:
     return {name: tmp_path / f"{name}.jsonl" for name in SENTENCES}
 
 
-def by_update(seen: list[Any]) -> dict[int, list[Any]]:
-    updates = defaultdict(list)
-    for number, block in seen:
-        updates[number].append(block)
-    return {number: sorted(found) for number, found in updates.items()}
-
-
 @pytest.mark.parametrize("task", ["language-modeling:block_size=16", "masked-language-modeling:block_size=16"])
 def test_a_mixture_is_trained_on_in_one_order_whatever_the_accumulation(sources, tmp_path, task):
     data = f"{sources['fox']}=0.75+{sources['sea']}=0.25"
@@ -141,3 +133,22 @@ def test_data_is_given_several_times_on_the_command_line(tmp_path):
     assert say(command, ["--data", "books"]).output == "'books'\n"
     assert say(command, ["--data", "books=0.7", "--data", "x/y=0.3"]).output == "'books=0.7+x/y=0.3'\n"
     assert "b has no share" in say(command, ["--data", "a=0.7", "--data", "b"]).output
+
+
+@pytest.mark.parametrize("kind", ["text", "mixture", "stream"])
+def test_a_model_is_saved_after_given_numbers_of_words(kind, sources, tmp_path):
+    words = [" ".join(str(7919 * n * place) for place in range(1, 6)) for n in range(150)]  # of many tokens each
+    sources["sea"].write_text("".join(json.dumps({"text": text}) + "\n" for text in words))
+    data = f"{sources['fox']}=0.5+{sources['sea']}=0.5" if kind == "mixture" else str(sources["fox"])
+    task = "language-modeling:block_size=16" + (",streaming=true,shuffle_buffer=9" if kind == "stream" else "")
+    options = {"checkpoint_at": "200", "checkpoint_in": "words", "tokenizer": "bpe:vocab_size=400"}
+    seen = run(tmp_path / "out", data, 1, 12, task=task, **options)
+    place = tmp_path / "out-revisions/chck_200"
+    told, tokenizer = json.loads((place / "result.json").read_text())["checkpoint"], load_tokenizers(place).source
+    texts = [
+        tokenizer.decode(block).replace(tokenizer.eos_token, " ") for number, block in seen if number < told["steps"]
+    ]
+    # Blocks begin and end in words: half of a word each on average.
+    read = sum(len(text.split()) - 1 for text in texts)
+    update = len(texts) // told["steps"] * max(len(text.split()) for text in texts)
+    assert 200 - update / 4 <= read <= 200 + update

@@ -9,8 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from corpora.recorded import SETTINGS, run
-from corpora.test_mixing import by_update
+from corpora.recorded import SETTINGS, by_update, run
 
 from zoo import compare
 from zoo.base.errors import ConfigError, DataError

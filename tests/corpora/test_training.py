@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from collections import defaultdict
+import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
+import torch
 from click.testing import CliRunner
-from corpora.recorded import SETTINGS, run
+from corpora.recorded import SETTINGS, by_update, forget_after, keeping_checkpoints, run, run_on
+from safetensors.torch import load_file
 
 from zoo.base.errors import ConfigError, DataError
 from zoo.cli.main import cli
 from zoo.data.tasks import find_task, load_tokenizers
 from zoo.data.tokenizers import train_tokenizers
 from zoo.training import train
+from zoo.training.record import read_result
 
-SCRIPT = Path(__file__).with_name("recorded.py")
 SENTENCES = [
     f"The {a} {b} number {n} sees the {c}."
     for n in range(40)
@@ -45,13 +43,6 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def by_update(seen: list[Any]) -> dict[int, list[Any]]:
-    updates = defaultdict(list)
-    for number, block in seen:
-        updates[number].append(block)
-    return {number: sorted(blocks) for number, blocks in updates.items()}
-
-
 @pytest.mark.filterwarnings("ignore:1 example")
 def test_the_order_is_that_of_the_seed_whatever_the_accumulation_and_interruptions(prepared, tmp_path):
     whole = by_update(run(tmp_path / "whole", prepared, 1, 6))
@@ -71,29 +62,42 @@ def test_every_number_of_processes_reads_the_same_examples_in_each_update(prepar
         kind, str(prepared)
     )
     whole = by_update(run(tmp_path / "whole", data, 1, 6, task=task))
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node"]
     for processes in (2, 4):
-        arguments = [str(SCRIPT), str(tmp_path), data, str(processes), "6", task]
-        done = subprocess.run(
-            [*command, str(processes), *arguments], capture_output=True, text=True, env=environment, check=False
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        files = tmp_path.glob(f"seen-{processes}-*.json")
-        assert by_update([one for file in files for one in json.loads(file.read_text())]) == whole
+        assert run_on(processes, tmp_path / f"on-{processes}", data, 6, task=task, resume=True) == whole
+    forget_after(tmp_path / "on-4", 4)
+    forget_after(tmp_path / "on-2", 2)
+    again = {"task": task, "resume": True, "force": True}
+    assert run_on(2, tmp_path / "on-4", data, 6, **again) == {number: whole[number] for number in (4, 5)}
+    assert run_on(4, tmp_path / "on-2", data, 6, **again) == {number: whole[number] for number in (2, 3, 4, 5)}
 
 
 @pytest.mark.filterwarnings("ignore:1 example")
-def test_a_resumed_run_reads_the_next_update(prepared, tmp_path, monkeypatch):
-    with monkeypatch.context() as killed_before_it_removes_checkpoints:
-        killed_before_it_removes_checkpoints.setattr("zoo.training.training.remove_checkpoints", lambda folder: None)
+def test_a_resumed_run_reads_the_next_update(prepared, tmp_path):
+    with keeping_checkpoints():
         whole = by_update(run(tmp_path / "whole", prepared, 1, 4, resume=True))
-    checkpoints = tmp_path / "whole-checkpoints"
-    for file in sorted((checkpoints / "checkpoint-4").rglob("*"), reverse=True):
-        file.unlink() if file.is_file() else file.rmdir()
-    (checkpoints / "checkpoint-4").rmdir()
+    forget_after(tmp_path / "whole", 2)
     rest = by_update(run(tmp_path / "whole", prepared, 1, 4, resume=True, force=True))
     assert rest == {number: whole[number] for number in (2, 3)}
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:1 example")
+@pytest.mark.parametrize("average", ["ema", pytest.param("lawa", marks=pytest.mark.nightly)])
+def test_a_run_goes_on_with_the_next_update_and_the_same_average_on_two_processes(prepared, tmp_path, average):
+    options = {"average": average, "average_last": 1.0, "average_decay": 0.5, "resume": True}
+    options |= {"optim": "sgd", "learning_rate": 0.1}  # Adam makes whole steps of rounding
+    with keeping_checkpoints():
+        whole = by_update(run(tmp_path / "whole", prepared, 1, 4, **options))
+    shutil.copytree(tmp_path / "whole-checkpoints", tmp_path / "cut-checkpoints")
+    forget_after(tmp_path / "cut", 2)
+    rest = run_on(2, tmp_path / "cut", prepared, 4, **options)
+    assert rest == {number: whole[number] for number in (2, 3)}
+    ours, theirs = (load_file(tmp_path / f"{name}-average/model.safetensors") for name in ("cut", "whole"))
+    reports = [read_result(tmp_path / name)["report"]["average"] for name in ("cut", "whole")]
+    assert reports[0]["updates"] == reports[1]["updates"] == 4
+    assert reports[0]["heldout_loss"] == pytest.approx(reports[1]["heldout_loss"], abs=1e-5)
+    for name, weight in theirs.items():
+        torch.testing.assert_close(ours[name], weight, rtol=0, atol=1e-5, msg=name)
 
 
 @pytest.mark.parametrize("tokenizer", ["character", "bpe:vocab_size=300"])

@@ -71,6 +71,12 @@ class EvaluatingTrainer(Seq2SeqTrainer):
             self._evaluated += torch.stack([total, tokens])
         return loss, outputs, labels
 
+    def _get_num_items_in_batch(self, batch_samples: list[Any], device: torch.device) -> Tensor | int | None:
+        # Evaluation needs the mean over a process's own labels; the base class divides by those of all processes.
+        if self.accelerator.num_processes > 1 and not self.model.training:
+            return None
+        return super()._get_num_items_in_batch(batch_samples, device)
+
     def _without_repetitions(self, inputs: dict[str, Any]) -> dict[str, Any]:
         """Take the labels off the examples with which accelerate fills up the last batch of several processes."""
         state, processes = self.accelerator.gradient_state, self.accelerator.num_processes

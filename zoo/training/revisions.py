@@ -13,7 +13,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from zoo.base.errors import ConfigError, InvalidChoiceError, ZooWarning
 from zoo.base.folders import REVISIONS_SUFFIX
-from zoo.data.tasks import DataTask
+from zoo.data.tasks import DataTask, Tokenizers
 
 from .arguments import ZooTrainingArguments
 
@@ -50,7 +50,9 @@ def read_marks(given: str | Sequence[str | int]) -> dict[str, int]:
     return dict(sorted(marks.items(), key=lambda mark: mark[1]))
 
 
-def marks_of(args: ZooTrainingArguments, task: DataTask, examples: Any, encoded: Any) -> dict[str, float]:
+def marks_of(
+    args: ZooTrainingArguments, task: DataTask, examples: Any, encoded: Any, tokenizers: Tokenizers
+) -> dict[str, float]:
     """Numbers of tokens at which a run saves the model, by their names.
 
     Args:
@@ -58,6 +60,7 @@ def marks_of(args: ZooTrainingArguments, task: DataTask, examples: Any, encoded:
         task: The task.
         examples: Its texts.
         encoded: The same as ids.
+        tokenizers: What encoded them.
 
     Raises:
         InvalidChoiceError: When there is no such unit.
@@ -70,13 +73,13 @@ def marks_of(args: ZooTrainingArguments, task: DataTask, examples: Any, encoded:
     marks = read_marks(args.checkpoint_at)
     if args.checkpoint_in == "tokens":
         return dict(marks)
-    words = task.count_words(examples)
-    if not words or not hasattr(encoded, "ids"):
+    tokens_per_word = task.tokens_per_word(examples, encoded, tokenizers)
+    if tokens_per_word is None:
         raise ConfigError(
             f"checkpoint_in=words was given, and words are not counted in the data of {task.name}: give numbers of "
             "tokens, or prepare the data again"
         )
-    return {name: number * len(encoded.ids) / words for name, number in marks.items()}
+    return {name: number * tokens_per_word for name, number in marks.items()}
 
 
 def folder_of(output_dir: str | Path, mark: str) -> Path:

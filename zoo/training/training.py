@@ -185,7 +185,7 @@ def train(
         if isinstance(model, str):
             model = build_for(data_task, model, tokenizers, chosen, seed=args.seed)
         idle = check_data(model, run.variant, data_task, encoded, data_task.collator(tokenizers), args)
-        marks = marks_of(args, data_task, splits.train, encoded.train)
+        marks = marks_of(args, data_task, splits.train, encoded.train, tokenizers)
         check_further_outputs(output_dir, marks, args, force=force or resume)
         chosen_by = encoded.heldout if selection is None else data_task.encode(selection, tokenizers)
         check_examples(model, chosen_by, "training")

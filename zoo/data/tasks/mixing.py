@@ -58,6 +58,12 @@ class MixedTexts(ShardedTexts):
         """Number of documents that were left out because they are held out as well."""
         return sum(part.duplicates for part in self.parts.values() if isinstance(part, PreparedTexts))
 
+    def tokens_per_word(self, tokenizers: Tokenizers) -> float | None:
+        """Average of all sources in their shares. Returns as in the base class."""
+        parts = [part.tokens_per_word(tokenizers) for part in self.parts.values()]
+        words = [share / part for share, part in zip(self.shares, parts, strict=True) if part]
+        return 1 / sum(words) if len(words) == len(parts) else None
+
     def prepared(self, tokenizers: Tokenizers, *, progress: bool) -> MixedTexts:
         """Encode all. Arguments as in the base class."""
         made = {name: part.prepared(tokenizers, progress=progress) for name, part in self.parts.items()}

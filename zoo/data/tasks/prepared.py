@@ -50,10 +50,9 @@ class ShardedTexts(ABC):
         """Number of documents that were left out because they are held out as well, as far as that is known."""
         return 0
 
-    @property
-    def words(self) -> int:
-        """Number of words; 0 where they are not counted."""
-        return 0
+    def tokens_per_word(self, tokenizers: Tokenizers) -> float | None:
+        """Average number of tokens of a word, None where words are not counted."""
+        return None
 
     @abstractmethod
     def prepared(self, tokenizers: Tokenizers, *, progress: bool) -> ShardedTexts:
@@ -102,10 +101,9 @@ class PreparedTexts(ShardedTexts):
         """Number of documents that were left out because they are held out as well."""
         return self.manifest.duplicates
 
-    @property
-    def words(self) -> int:
-        """Number of words, those of texts that are set aside included."""
-        return self.manifest.words
+    def tokens_per_word(self, tokenizers: Tokenizers) -> float | None:
+        """Average of all documents, those that are set aside included. Returns as in the base class."""
+        return self.manifest.tokens / self.manifest.words if self.manifest.words else None
 
     @cached_property
     def sha256(self) -> str:

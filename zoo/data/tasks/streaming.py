@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,9 @@ from zoo.data.tokenizers.encoding import backend_json
 from .blocks import ENDLESS, Ids
 from .prepared import ShardedTexts, stop, trained_once
 from .sources import Splits
+
+SAMPLED_SHARDS, SAMPLED_SHARE = 16, 1 / 32
+"""Shards by which tokens of a word are estimated, and the part of a tokenizer's sample, 2 Mi characters."""
 
 
 class StreamedTexts(ShardedTexts):
@@ -38,6 +42,17 @@ class StreamedTexts(ShardedTexts):
     def sha256(self) -> str:
         """Hash of the files; of a data set on the Hub, of its name."""
         return self.source.sha256
+
+    def tokens_per_word(self, tokenizers: Tokenizers) -> float | None:
+        """Average of a sample of the first shards. Returns as in the base class."""
+        from tokenizers import Tokenizer
+
+        beginning = replace(self.source, units=self.source.units[:SAMPLED_SHARDS])
+        texts = [part for text in beginning.sample(SAMPLED_SHARE) for part in cut(text)]
+        tokenizer = Tokenizer.from_str(backend_json(tokenizers.source))
+        words = sum(len(text.split()) for text in texts)
+        tokens = sum(len(one.ids) for one in tokenizer.encode_batch_fast(texts, add_special_tokens=False))
+        return tokens / words if words else None
 
     def prepared(self, tokenizers: Tokenizers, *, progress: bool) -> StreamedTexts:
         """Themselves."""

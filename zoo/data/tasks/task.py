@@ -104,9 +104,17 @@ class DataTask(ABC):
         except TypeError as error:
             raise ConfigError(f"options of task {self.name!r} are not valid: {error}") from error
 
-    def count_words(self, examples: Any) -> int:
-        """Count the words of texts that are read as one row, by spaces; 0 where examples are no such texts."""
-        return 0
+    def tokens_per_word(self, examples: Any, encoded: Any, tokenizers: Tokenizers) -> float | None:
+        """Average number of tokens of a word, which spaces divide, of texts that are read as one row.
+
+        Args:
+            examples: The texts.
+            encoded: The same as ids.
+
+        Returns:
+            The average; None where examples are no such texts.
+        """
+        return None
 
     def fitted(self, splits: Splits) -> Self:
         """Learn from the training examples what the task must know, for instance which labels there are.

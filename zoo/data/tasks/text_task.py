@@ -175,13 +175,14 @@ class RawTextTask(DataTask):
             raise DataError(f"the texts to {use} on have {len(ids)} tokens; at least {least} are needed")
         return ids
 
-    def count_words(self, examples: Any) -> int:
-        """Count words by spaces. Arguments as in the base class."""
+    def tokens_per_word(self, examples: Any, encoded: Any, tokenizers: Tokenizers) -> float | None:
+        """Average number of tokens of a word. Arguments as in the base class."""
         from .prepared import ShardedTexts
 
         if isinstance(examples, ShardedTexts):
-            return examples.words
-        return sum(len(text.split()) for text in examples["text"])
+            return examples.tokens_per_word(tokenizers)
+        words = sum(len(text.split()) for text in examples["text"])
+        return len(encoded.ids) / words if words else None
 
     def model_settings(self, tokenizers: Tokenizers) -> dict[str, Any]:
         """Vocabulary and special tokens. Arguments as in the base class."""
