@@ -10,7 +10,7 @@ import tempfile
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
 from zoo.base.errors import CheckpointError, OutputExistsError, UnwritableError, ZooError
@@ -27,6 +27,13 @@ def read_json(file: Path) -> Any:
         raise ValueError("it is nested too deeply") from None
 
 
+def leaves_its_folder(name: str) -> bool:
+    """Whether a file's name, put after a folder's, leads elsewhere on any system, as `../x` and `C:x` do."""
+    return any(
+        bool(path.drive or path.root) or ".." in path.parts for path in (PurePosixPath(name), PureWindowsPath(name))
+    )
+
+
 def files_in_index(index: Path) -> list[str]:
     """Read which files a checkpoint's weights are in."""
     try:
@@ -39,7 +46,7 @@ def files_in_index(index: Path) -> list[str]:
     if not names:
         raise CheckpointError(f"{index} names no files, so there are no weights")
     for name in names:
-        is_name = isinstance(name, str) and name and Path(name).name == name
+        is_name = isinstance(name, str) and name and PureWindowsPath(name).name == name and not leaves_its_folder(name)
         if not is_name or len(name.encode(errors="replace")) > LONGEST_NAME:
             shown = textwrap.shorten(repr(name), LONGEST_NAME)
             raise CheckpointError(f"{index} names {shown}, which is not a file of its own folder")
@@ -54,7 +61,7 @@ def write_file(file: Path, text: str) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         descriptor, temporary = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
         try:
-            with open(descriptor, "w", encoding="utf-8") as stream:
+            with open(descriptor, "w", encoding="utf-8", newline="\n") as stream:
                 stream.write(text)
             os.chmod(temporary, 0o644)
             os.replace(temporary, file)
@@ -96,7 +103,7 @@ def check_writable(folder: Path) -> None:
     except UnicodeEncodeError:
         raise UnwritableError(f"{str(folder)!r} has a name that is no UTF-8; name another folder") from None
     place = folder.absolute()
-    while not place.exists():
+    while not place.exists() and place != place.parent:  # as of a drive that is not there
         place = place.parent
     if not os.access(place, os.W_OK | os.X_OK):
         reason = os.strerror(errno.EROFS if is_read_only(place) else errno.EACCES)

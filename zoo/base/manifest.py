@@ -17,10 +17,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from zoo.base.errors import CheckpointError, FormatVersionError, ZooWarning, enumerate_names
-from zoo.base.files import read_json, write_file
+from zoo.base.files import leaves_its_folder, read_json, write_file
 from zoo.base.formats import MANIFEST
 
 try:
@@ -77,12 +77,7 @@ def read_manifest(folder: Path) -> dict[str, Written]:
     except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
         raise CheckpointError(f"{file} is damaged; remove it, and the folder loads unchecked") from error
     for name in found:
-        path = PurePosixPath(name)
-        if (
-            path.is_absolute()
-            or ".." in path.parts
-            or not (folder / path).parent.resolve().is_relative_to(folder.resolve())
-        ):
+        if leaves_its_folder(name) or not (folder / name).parent.resolve().is_relative_to(folder.resolve()):
             raise CheckpointError(f"{file} names {name!r}, which is not a file of its own folder; remove it")
     return found
 

@@ -6,12 +6,12 @@ import importlib.metadata
 import re
 import warnings
 from collections.abc import Iterable
-from pathlib import PurePosixPath
 from typing import Any
 
 from huggingface_hub.utils import filter_repo_objects  # type: ignore[attr-defined]
 
 from zoo.base.errors import ZooWarning, enumerate_names
+from zoo.base.files import leaves_its_folder
 
 from .addresses import Address
 from .client import LIBRARY
@@ -49,8 +49,7 @@ PICKLED_WEIGHTS = ("pytorch_model.bin", "pytorch_model.bin.index.json", "pytorch
 def files_to_pull(listed: dict[str, Any], *, with_code: bool, with_pickles: bool = False) -> list[str]:
     """Choose the files that a model needs."""
     for path in listed:
-        parts = PurePosixPath(path)
-        if parts.is_absolute() or ".." in parts.parts or "\\" in path:
+        if leaves_its_folder(path) or "\\" in path:
             raise HubError(f"the Hub lists a file that would leave its folder: {path!r}")
     ignored = NOT_PULLED if with_code else (*NOT_PULLED, CODE)
     wanted = set(filter_repo_objects(listed, ignore_patterns=list(ignored)))

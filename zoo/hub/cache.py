@@ -50,11 +50,11 @@ def mark_finished(snapshot: Path, revision: str) -> None:
     if is_unfinished(snapshot):
         _mark(snapshot).unlink(missing_ok=True)
     reference, commit = snapshot.parents[1] / "refs" / revision, snapshot.name
-    if COMMIT.fullmatch(revision) or (reference.is_file() and reference.read_text() == commit):
+    if COMMIT.fullmatch(revision) or (reference.is_file() and reference.read_text(encoding="utf-8") == commit):
         return
     reference.parent.mkdir(parents=True, exist_ok=True)
     temporary = reference.with_name(f".{reference.name}.{uuid.uuid4().hex}")
-    temporary.write_text(commit)
+    temporary.write_text(commit, encoding="utf-8")
     os.replace(temporary, reference)
 
 

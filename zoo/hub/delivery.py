@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from zoo.base.errors import OutputExistsError, enumerate_names
-from zoo.base.files import read_json
+from zoo.base.files import leaves_its_folder, read_json
 
 from .errors import HubError
 
@@ -41,9 +41,13 @@ def deliver(snapshot: Path, files: Iterable[str], folder: Path, source: str) -> 
         shutil.rmtree(stage, ignore_errors=True)
         for path in files:
             (stage / FILES / path).parent.mkdir(parents=True, exist_ok=True)
+            if os.path.lexists(stage / FILES / path):
+                raise OutputExistsError(
+                    f"{source} has two files {path!r} but for upper and lower case; {folder} holds one"
+                )
             shutil.copyfile(snapshot / path, stage / FILES / path)
         journal = {"source": source, "files": files, "stale": sorted(set(earlier) - set(files))}
-        (stage / RECORD).write_text(json.dumps(journal, indent=2) + "\n")
+        (stage / RECORD).write_text(json.dumps(journal, indent=2) + "\n", encoding="utf-8")
         os.replace(stage / RECORD, stage / JOURNAL)
         finish_delivery(folder)
     except OutputExistsError:
@@ -72,7 +76,7 @@ def finish_delivery(folder: Path) -> None:
         if (stage / FILES / path).exists():
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             os.replace(stage / FILES / path, folder / path)
-    (stage / RECORD).write_text(json.dumps({"source": source, "files": files}, indent=2) + "\n")
+    (stage / RECORD).write_text(json.dumps({"source": source, "files": files}, indent=2) + "\n", encoding="utf-8")
     os.replace(stage / RECORD, folder / RECORD)
     journal.unlink()
 
@@ -85,7 +89,7 @@ def _read(file: Path) -> tuple[str, list[str], list[str]]:
     except (ValueError, AttributeError, TypeError) as error:
         raise OutputExistsError(f"{file} is damaged; choose another folder, or empty this one") from error
     for path in (*files, *stale):
-        if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts:
+        if leaves_its_folder(path):
             raise OutputExistsError(f"{file} names {path!r}, which is not in its folder; choose another folder")
     return str(content.get("source")), files, stale
 
