@@ -127,3 +127,5 @@ def test_a_variant_of_another_kind_is_told_what_it_can_do(task, variant, instead
         find_task(task).check_variant(variant)
     assert caught.value.instead == instead
     assert instead is None or str(caught.value).endswith(f"; it can do {instead}")
+    for supported in caught.value.supported:
+        find_task(supported).check_variant(variant)

@@ -27,6 +27,18 @@ def test_a_name_takes_precedence_over_the_recipe():
     assert "dropout" in recipe.model_settings("pre-norm@tiny")
 
 
+def test_sizes_of_a_recipe_that_do_not_follow_another_width_are_named(tiny, few):
+    recipe = load_recipe("small-language-modeling")
+    assert not recipe.kept_sizes("llama-style") and not recipe.kept_sizes("llama-style:num_hidden_layers=2")
+    assert recipe.kept_sizes("llama-style:hidden_size=80") == {"intermediate_size": 384}
+    assert recipe.changed(model={"hidden_size": 80}).kept_sizes("llama-style") == {"intermediate_size": 384}
+    assert not recipe.changed(model={"hidden_size": 80, "intermediate_size": 320}).kept_sizes("llama-style")
+    lines = []
+    settings = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+    zoo.train("pre-norm", **{**tiny, "settings": settings}, data=few, recipe="small-translation", tell=lines.append)
+    assert "Another hidden_size is given, and sizes of the recipe stay: intermediate_size=256" in lines[0]
+
+
 def test_what_is_said_beside_a_recipe_wins_over_a_preset_and_quirks():
     recipe = load_recipe("translation").changed(model={"hidden_size": 512, "norm_placement": "pre"})
     assert recipe.model_settings("pre-norm@tiny")["hidden_size"] == 512

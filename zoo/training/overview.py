@@ -19,9 +19,13 @@ MOST_BINS = 8
 LONGEST_BAR = 40
 
 
-def overview(task: DataTask, splits: Splits, encoded: Splits) -> str:
-    """Describe what a model is trained on."""
-    return "\n".join([*shown_rows(splits), *shown_labels(task.label_counts(splits.train)), *shown_lengths(encoded)])
+def overview(task: DataTask, splits: Splits, encoded: Splits, kept: Mapping[str, int] | None = None) -> str:
+    """Describe what a model is trained on, and name the sizes of the recipe that do not follow another width."""
+    lines = [*shown_rows(splits), *shown_labels(task.label_counts(splits.train)), *shown_lengths(encoded)]
+    if kept:
+        sizes = ", ".join(f"{size}={value}" for size, value in kept.items())
+        lines.append(f"Another hidden_size is given, and sizes of the recipe stay: {sizes}")
+    return "\n".join(lines)
 
 
 def shown_rows(splits: Splits) -> Iterator[str]:

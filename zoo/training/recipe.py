@@ -11,6 +11,7 @@ from typing import Any
 import yaml  # type: ignore[import-untyped]
 
 from zoo.base.errors import ConfigError, UnknownNameError
+from zoo.building.proportions import OF_HEAD, OF_WIDTH
 from zoo.data.tasks import TASKS, DataTask, find_task, split_name
 from zoo.registry import VARIANTS, parse_name, split_options
 
@@ -124,6 +125,16 @@ class Recipe:
         said = {*spec.overrides, *implied.difference(self.explicit)}
         sizes = {"sizes": "fixed"} if "hidden_size" in self.model else {}
         return {key: value for key, value in {**sizes, **self.model}.items() if key not in said}
+
+    def kept_sizes(self, name: str) -> dict[str, Any]:
+        """Sizes of the recipe that stay although another width is given, in the name or explicitly.
+
+        Args:
+            name: A variant's name, possibly with settings.
+        """
+        given = {*parse_name(name).overrides, *self.explicit}
+        sizes = (size for size in (*OF_WIDTH, *OF_HEAD) if "hidden_size" in given and size not in given)
+        return {size: self.model[size] for size in sizes if size in self.model}
 
 
 def changed_tokenizer(tokenizer: Mapping[str, Any], change: str | Path | Mapping[str, Any] | None) -> Mapping[str, Any]:

@@ -181,7 +181,8 @@ def train(
         check_room(num_parameters(model, data_task, tokenizers, chosen), args, output_dir, saves=saves)
         encoded = encode(data_task, splits, tokenizers, seed=seed)
         if args.process_index == 0 and (tell is not None or progress):
-            (tell or to_stderr)(overview(data_task, splits, encoded))
+            kept = chosen.kept_sizes(model) if isinstance(model, str) else {}
+            (tell or to_stderr)(overview(data_task, splits, encoded, kept))
         if isinstance(model, str):
             model = build_for(data_task, model, tokenizers, chosen, seed=args.seed)
         idle = check_data(model, run.variant, data_task, encoded, data_task.collator(tokenizers), args)

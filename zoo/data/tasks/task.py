@@ -83,7 +83,8 @@ class DataTask(ABC):
         if self.model_task in variant.tasks:
             return
         suiting = [f"{self.name}:{option}" for task, option in self.options_for.items() if task in variant.tasks]
-        raise UnsupportedTaskError(self.model_task, variant.name, variant.tasks, next(iter(suiting), None))
+        trained = [name for name in TASKS if TASKS.get(name).model_task in variant.tasks]
+        raise UnsupportedTaskError(self.name, variant.name, trained, next(iter(suiting), None))
 
     def configured(self, options: Mapping[str, Any]) -> Self:
         """Change options.
