@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import signal
 import struct
 import subprocess
@@ -17,9 +18,11 @@ import pyarrow.parquet
 import pytest
 
 from zoo.base.errors import ConfigError, DataError, OutputExistsError
+from zoo.base.manifest import sha256_of
+from zoo.data.corpora import shards
 from zoo.data.corpora.planning import find_source
 from zoo.data.corpora.preparing import Preparation, prepare
-from zoo.data.corpora.shards import MANIFEST, TokenRow, is_prepared, read_manifest
+from zoo.data.corpora.shards import MANIFEST, VERIFIED, TokenRow, is_prepared, read_manifest
 from zoo.data.corpora.sources import Piece, lines_of, parts_of, plan
 from zoo.data.tasks.blocks import TokenBlocks
 from zoo.data.tokenizers import Tokenizers, load_tokenizers, train_tokenizers
@@ -217,12 +220,64 @@ def test_near_duplicates_of_held_out_documents_are_left_out_if_asked(tokenizers,
             prepare(tmp_path / "source", tokenizers, tmp_path / "bad", near_duplicates=similarity, progress=False)
 
 
-@pytest.mark.parametrize("file", ["shards/shard-00000.bin", "shards/shard-00000.idx"])
-def test_a_truncated_shard_is_refused(tokenizers, tmp_path, file):
-    made = prepare(jsonl(tmp_path / "a.jsonl", DOCUMENTS), tokenizers, tmp_path / "out", aside=False, progress=False)
-    (tmp_path / "out" / file).write_bytes((tmp_path / "out" / file).read_bytes()[:-2])
-    with pytest.raises(DataError, match=r"truncated: .* tokens are recorded; prepare the data again"):
-        made.row(tmp_path / "out")
+def cut_short(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-2])
+
+
+def empty(file: Path) -> None:
+    file.write_bytes(b"")
+
+
+def flip(file: Path) -> None:
+    """Change a bit of the last id or length, and nothing of the size."""
+    content = bytearray(file.read_bytes())
+    content[-4] ^= 1
+    file.write_bytes(content)
+
+
+@pytest.mark.parametrize("suffix", [".bin", ".idx"])
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (cut_short, "is truncated"),
+        (empty, "is truncated|not a whole shard"),
+        (Path.unlink, "not a whole shard: .*No such file"),
+        (flip, "is damaged: its SHA-256 is not the recorded one"),
+    ],
+)
+def test_a_damaged_shard_among_whole_ones_is_named(tokenizers, tmp_path, suffix, damage, message):
+    source, out = jsonl(tmp_path / "a.jsonl", DOCUMENTS), tmp_path / "out"
+    made = prepare(source, tokenizers, out, aside=False, progress=False, shard_bytes=source.stat().st_size // 3)
+    assert len(made.shards) > 2
+    made.row(out)
+    damage(out / f"shards/shard-00001{suffix}")
+    with pytest.raises(DataError, match=f"shard-00001.*({message}).*; remove its folder, and prepare the data again"):
+        read_manifest(out).row(out)
+
+
+def test_shards_are_compared_with_their_hashes_once_and_again_after_a_change(tokenizers, tmp_path, monkeypatch):
+    source, out = jsonl(tmp_path / "a.jsonl", DOCUMENTS), tmp_path / "out"
+    made = prepare(source, tokenizers, out, aside=False, progress=False, shard_bytes=source.stat().st_size // 3)
+    compared: list[str] = []
+
+    def counted(file: Path) -> str:
+        compared.append(file.name)
+        return sha256_of(file)
+
+    monkeypatch.setattr(shards, "sha256_of", counted)
+    made.row(out)
+    assert sorted(compared) == sorted(
+        file.name for file in (out / "shards").glob("shard-*.*") if file.suffix != ".json"
+    )
+    compared.clear()
+    made.row(out)
+    assert compared == []
+    os.utime(out / "shards/shard-00001.bin", ns=(1, 1))
+    made.row(out)
+    assert compared == ["shard-00001.bin"]
+    (out / VERIFIED).write_text("[1]")
+    made.row(out)
+    assert len(compared) == 1 + 2 * len(made.shards)
 
 
 def test_bad_sources_and_options_are_refused(tokenizers, tmp_path):

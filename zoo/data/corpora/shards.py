@@ -11,6 +11,8 @@ import json
 import struct
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -22,6 +24,7 @@ import numpy.typing as npt
 from zoo.base.errors import DataError, FormatVersionError
 from zoo.base.files import read_json, write_file
 from zoo.base.formats import SHARDS
+from zoo.base.manifest import sha256_of
 
 MANIFEST = SHARDS.place
 
@@ -105,7 +108,7 @@ class Shard:
         expected = HEADER.size + 12 * sequences + 8 * documents
         if size != record.tokens * self.type.itemsize or index.stat().st_size != expected:
             raise DataError(f"{self.file} or its .idx is truncated: {record.tokens:,} tokens are recorded; {AGAIN}")
-        self._index, self._sequences = index, sequences
+        self.index, self._sequences = index, sequences
 
     @cached_property
     def ids(self) -> Ids:
@@ -117,13 +120,45 @@ class Shard:
         """Number of ids of each document. *Shape:* (documents,)."""
         if not self._sequences:
             return np.empty(0, np.int32)
-        return np.memmap(self._index, np.int32, "r", HEADER.size, (self._sequences,))
+        return np.memmap(self.index, np.int32, "r", HEADER.size, (self._sequences,))
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name not in ("ids", "lengths")}
 
 
-AGAIN = "prepare the data again"
+AGAIN = "remove its folder, and prepare the data again"
+
+VERIFIED = "verified.json"
+"""File in a prepared folder with the files that were compared with their hashes: size, time of change and hash."""
+
+
+def verify(folder: Path, shards: Sequence[Shard]) -> None:
+    """Compare shards with their hashes, once: again only after a change of size or time.
+
+    Args:
+        folder: The prepared folder.
+        shards: Its shards.
+
+    Raises:
+        DataError: When one differs, with its name.
+    """
+    try:
+        known = dict(read_json(folder / VERIFIED))
+    except (OSError, ValueError, TypeError):
+        known = {}
+    hashes = {
+        file: sha256 for one in shards for file, sha256 in zip((one.file, one.index), one.record.sha256, strict=True)
+    }
+    stamps = {file: (file.stat().st_size, file.stat().st_mtime_ns, hashes[file]) for file in hashes}
+    names = {file: file.relative_to(folder).as_posix() for file in hashes}
+    unknown = [file for file in hashes if known.get(names[file]) != list(stamps[file])]
+    with ThreadPoolExecutor() as pool:
+        for file, found in zip(unknown, pool.map(sha256_of, unknown), strict=True):
+            if found != hashes[file]:
+                raise DataError(f"{file} is damaged: its SHA-256 is not the recorded one; {AGAIN}")
+    if unknown:
+        with suppress(OSError):  # a folder that cannot be written is compared each time
+            write_file(folder / VERIFIED, json.dumps({names[file]: stamps[file] for file in hashes}) + "\n")
 
 
 class TokenRow:
@@ -234,8 +269,10 @@ class Manifest:
         write_file(folder / MANIFEST, json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n")
 
     def row(self, folder: Path) -> TokenRow:
-        """Open the shards, all of which are checked for their sizes."""
-        return TokenRow([Shard(folder, shard) for shard in self.shards])
+        """Open the shards, all of which are checked for their sizes, and the first time for their hashes."""
+        shards = [Shard(folder, shard) for shard in self.shards]
+        verify(folder, shards)
+        return TokenRow(shards)
 
 
 def is_prepared(folder: str | Path) -> bool:
