@@ -20,14 +20,37 @@ import click
 )
 @click.option("--port", type=click.IntRange(1, 65535), help="The port; by default the first free one from 7860 on.")
 @click.option("--open/--no-open", "opens", default=True, show_default=True, help="Open the page in the browser.")
-def explore(models: tuple[str, ...], text: str | None, reports: Path | None, port: int | None, opens: bool) -> None:
+@click.option("--static", is_flag=True, help="Write a page that runs the models in the browser, without a server.")
+@click.option(
+    "-o", "--output", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Folder of the static page."
+)
+@click.option("--webgpu", is_flag=True, help="Add to the static page the engine for GPUs, 6 MB.")
+@click.option("--force", is_flag=True, help="Replace the folder.")
+def explore(
+    models: tuple[str, ...],
+    text: str | None,
+    reports: Path | None,
+    port: int | None,
+    opens: bool,
+    static: bool,
+    output: Path | None,
+    webgpu: bool,
+    force: bool,
+) -> None:
     """Look at models beside each other on a page: what they say, attend to, and would say early.
 
     MODEL is the name of weights (zoo weights), a checkpoint's folder with its tokenizer, or a repository on the Hub; by
     default everything that ships with the zoo can be chosen. The page has their drawings with the shapes of what is
     typed, the quirks of the originals to switch on and off, and any two variants side by side. It is served to this
     machine only, from this machine only, at an address with a token: keep that to yourself.
+
+    With --static it is written into a folder that any file server can serve, and the models run in the browser.
     """
+    if static:
+        write_static(models, output, webgpu=webgpu, force=force)
+        return
+    if output is not None or webgpu or force:
+        raise click.UsageError("--output, --webgpu and --force are options of --static")
     from transformers.utils import logging
 
     from zoo.inside.explorer import build_page, explored, find_reports, launch, shipped_models
@@ -46,3 +69,17 @@ def explore(models: tuple[str, ...], text: str | None, reports: Path | None, por
         webbrowser.open(server.address)
     with suppress(KeyboardInterrupt):
         server.run()
+
+
+def write_static(models: tuple[str, ...], output: Path | None, *, webgpu: bool, force: bool) -> None:
+    """Write the page that needs no server, and print its size."""
+    from transformers.utils import logging
+
+    from zoo.inside.browser import write_site
+
+    if output is None:
+        raise click.UsageError("--static writes a folder: name it with -o DIR")
+    logging.disable_progress_bar()
+    sizes = write_site(output, models, webgpu=webgpu, force=force)
+    total = sum(sizes.values()) / 1e6
+    click.echo(f"{output} ({len(sizes)} files, {total:.1f} MB); `python -m http.server -d {output}` serves it")

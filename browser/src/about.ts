@@ -1,0 +1,56 @@
+// The description of a model, as `zoo explore --static` writes it.
+
+export type Stack = "encoder" | "decoder";
+export type Kind = Stack | "cross";
+export type Task = "seq2seq-lm" | "causal-lm" | "masked-lm" | "sequence-classification" | "token-classification";
+
+/** An entry in the list of models. */
+export interface Entry {
+  name: string;
+  variant: string;
+  task: Task;
+  summary: string;
+  folder: string;
+}
+
+/** One way to compute with the weights: as they were trained, or with a defect of the original on or off. */
+export interface Form {
+  quirks: string[];
+  label: string;
+  description: string;
+  positions: "counted" | "zero";
+  target: "written" | "source";
+  stepwise: boolean;
+  graph: string;
+}
+
+/** A part of the model; sizes of its shape may be the number of tokens of a text. */
+export interface Part {
+  path: string;
+  label: string;
+  detail: string;
+  formula: string;
+  shape: (number | "source" | "target")[];
+  line: number | null;
+  stack: Stack | "head";
+}
+
+export interface About {
+  name: string;
+  variant: string;
+  quirks: string[];
+  task: Task;
+  summary: string;
+  parameters: number;
+  limit: number | null;
+  stacks: Partial<Record<Stack, number>>;
+  heads: Partial<Record<Kind, [layers: number, heads: number]>>;
+  stages: Partial<Record<Stack, string[]>>;
+  ids: Record<"start" | "end" | "pad" | "mask" | "unknown", number | null>;
+  mask: string | null;
+  labels: string[];
+  one_tokenizer: boolean;
+  forms: Form[];
+  weights: { halves: number; singles: number };
+  parts: Part[];
+}

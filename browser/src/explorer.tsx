@@ -1,0 +1,239 @@
+// The explorer: controls, and one or two models on the same text.
+
+import type { ComponentChildren } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import type { Entry, Form } from "./about";
+import { engine } from "./engine";
+import { type Changes, UNCHANGED } from "./model";
+import { loadModel, type Side, useSide } from "./side";
+import { Attention } from "./views/attention";
+import { Differences } from "./views/differences";
+import { Parts } from "./views/parts";
+import { Early, Probabilities } from "./views/predictions";
+import { Text } from "./views/text";
+import { BeamTree } from "./views/tree";
+import { words } from "./words";
+import { LONGEST, type Method, type Reading } from "./writing";
+
+const TEXTS: Record<string, string> = {
+  "masked-lm": "Where is <mask> house?",
+  "causal-lm": "Where is",
+};
+const FIRST_TEXT = "Where is the house?";
+
+interface SideChoice {
+  folder: string;
+  form: string;
+  changes: Changes;
+}
+
+/** Values of the address, so that what is seen can be linked to. */
+function fromAddress(entries: Entry[]): { a: string; b: string; text: string; form: string } {
+  const given = new URLSearchParams(location.search);
+  const folder = (name: string | null) => entries.find((one) => one.name === name)?.folder ?? "";
+  const a = folder(given.get("model")) || entries[0]!.folder;
+  const task = entries.find((one) => one.folder === a)!.task;
+  return { a, b: folder(given.get("with")), text: given.get("text") ?? TEXTS[task] ?? FIRST_TEXT, form: given.get("form") ?? "" };
+}
+
+export function Explorer({ entries }: { entries: Entry[] }) {
+  const w = words();
+  const [start] = useState(() => fromAddress(entries));
+  const [typed, type] = useState(start.text);
+  const [text, setText] = useState(start.text);
+  const [a, setA] = useState<SideChoice>({ folder: start.a, form: start.form, changes: UNCHANGED });
+  const [b, setB] = useState<SideChoice>({ folder: start.b, form: "", changes: UNCHANGED });
+  const [inputs, setInputs] = useState({ padding: 0, shift: 0 });
+  const [method, setMethod] = useState<Method>({ name: "greedy" });
+  const [steps, setSteps] = useState(LONGEST);
+  const [place, choose] = useState(0);
+  const wish = (side: SideChoice) => ({ ...side, text, method, steps, changes: { ...side.changes, ...inputs } });
+  const sides = [useSide(wish(a)), useSide(wish(b))];
+  const shown = sides.filter((_, i) => i === 0 || b.folder);
+  const written = sides[0]!.reading?.written;
+  const writes = sides.some((side) => side.reading?.model.writes);
+  const setModel = (folder: string) => {
+    setA({ folder, form: "", changes: UNCHANGED });
+    const task = entries.find((one) => one.folder === folder)!.task;
+    const example = TEXTS[task] ?? FIRST_TEXT;
+    if (Object.values(TEXTS).includes(text) || text === FIRST_TEXT) {
+      type(example);
+      setText(example);
+    }
+  };
+  const done = Math.min(steps, sides[0]!.reading?.written.tokens.length ?? 0);
+  const each = (view: (reading: Reading, index: number) => ComponentChildren) => <Sides sides={shown} view={view} />;
+  const number = (label: string, value: number, set: (value: number) => void, min: number, max: number, step = 1) => (
+    <label>
+      {label}
+      <input type="number" value={value} min={min} max={max} step={step} onChange={(event) => {
+        const wanted = Number((event.currentTarget as HTMLInputElement).value);
+        set(Math.min(max, Math.max(min, Number.isFinite(wanted) ? wanted : min)));
+      }} />
+    </label>
+  );
+  return (
+    <main>
+      <h1>{w.title}</h1>
+      <p>{w.intro}</p>
+      <form class="controls" onSubmit={(event) => {
+        event.preventDefault();
+        setText(typed);
+        setSteps(LONGEST);
+      }}>
+        <label class="wide">
+          {w.text}
+          <input type="text" value={typed} maxLength={400} onInput={(event) => type((event.currentTarget as HTMLInputElement).value)} />
+        </label>
+        <button>{w.run}</button>
+        <Choice label={w.model} value={a.folder} choose={setModel} options={entries.map((one) => [one.folder, one.name])} />
+        <Choice label={w.other} value={b.folder} choose={(folder) => setB({ folder, form: "", changes: UNCHANGED })}
+          options={[["", w.none], ...entries.map((one): [string, string] => [one.folder, one.name])]} />
+      </form>
+      <form class="controls" onSubmit={(event) => event.preventDefault()}>
+        {writes && (
+          <>
+            <Choice label={w.method} value={method.name} options={[["greedy", w.greedy], ["beams", w.beams], ["sampling", w.sampling]]}
+              choose={(name) => setMethod(name === "beams" ? { name, width: 3 } : name === "sampling" ? { name, temperature: 1, topK: 20, seed: 0 } : { name: "greedy" })} />
+            {method.name === "beams" && number(w.width, method.width, (width) => setMethod({ ...method, width }), 2, 8)}
+            {method.name === "sampling" && (
+              <>
+                {number(w.temperature, method.temperature, (temperature) => setMethod({ ...method, temperature }), 0.1, 3, 0.1)}
+                {number(w.topK, method.topK, (topK) => setMethod({ ...method, topK }), 0, 200)}
+                {number(w.seed, method.seed, (seed) => setMethod({ ...method, seed }), 0, 9999)}
+              </>
+            )}
+            <span class="steps">
+              <button type="button" onClick={() => setSteps(0)}>{w.restart}</button>
+              <button type="button" disabled={done === 0} onClick={() => setSteps(done - 1)}>{w.back}</button>
+              <button type="button" disabled={Boolean(written?.done)} onClick={() => setSteps(Math.min(steps, done) + 1)}>{w.step}</button>
+              <button type="button" disabled={Boolean(written?.done)} onClick={() => setSteps(LONGEST)}>{w.finish}</button>
+            </span>
+          </>
+        )}
+        {number(w.padding, inputs.padding, (padding) => setInputs({ ...inputs, padding }), 0, 16)}
+        {number(w.shift, inputs.shift, (shift) => setInputs({ ...inputs, shift }), 0, 32)}
+      </form>
+      <div class="sides heads-of-sides">
+        {[a, b].slice(0, shown.length).map((side, i) => (
+          <SideHead key={i} side={side} entry={entries.find((one) => one.folder === side.folder)} state={shown[i]!}
+            choose={(form) => (i ? setB : setA)({ ...side, form })} />
+        ))}
+      </div>
+      <section class="first">
+        <h2>{w.output}</h2>
+        {each((reading) => <Text reading={reading} place={within(place, reading)} choose={choose} />)}
+      </section>
+      <section>
+        <h2>{w.attention}</h2>
+        {each((reading, i) => (
+          <Attention reading={reading} id={`side-${i}`} changes={[a, b][i]!.changes} change={(changes) => [setA, setB][i]!({ ...[a, b][i]!, changes })} />
+        ))}
+      </section>
+      <section>
+        <h2>{w.next}</h2>
+        {each((reading) => <Probabilities reading={reading} place={within(place, reading)} />)}
+      </section>
+      {method.name === "beams" && writes && (
+        <section>
+          <h2>{w.tree}</h2>
+          {each(({ written, model }) => written.beams && <BeamTree beams={written.beams} texts={model.target} />)}
+        </section>
+      )}
+      <section>
+        <h2>{w.early}</h2>
+        <p class="note">{w.earlyNote}</p>
+        {each((reading) => <Early reading={reading} place={within(place, reading)} choose={choose} />)}
+      </section>
+      <section>
+        <h2>{w.differ}</h2>
+        <p class="note">{w.differNote}</p>
+        {each((reading) => <Differences reading={reading} />)}
+      </section>
+      <section>
+        <h2>{w.parts}</h2>
+        <p class="note">{w.partsNote}</p>
+        {each((reading) => <Parts reading={reading} />)}
+      </section>
+      <Provider />
+    </main>
+  );
+}
+
+/** A place that the text has. */
+const within = (place: number, reading: Reading) => Math.min(place, reading.targetTokens.length - 1);
+
+/** The same view of every model, or what is wrong with it. */
+export function Sides({ sides, view }: { sides: Side[]; view: (reading: Reading, index: number) => ComponentChildren }) {
+  return (
+    <div class="sides">
+      {sides.map(({ reading, busy }, i) => (
+        <div class="side" key={i} aria-busy={busy}>{reading ? view(reading, i) : null}</div>
+      ))}
+    </div>
+  );
+}
+
+interface ChoiceProps {
+  label: string;
+  value: string;
+  options: [value: string, label: string][];
+  choose: (value: string) => void;
+}
+
+export function Choice({ label, value, options, choose }: ChoiceProps) {
+  return (
+    <label>
+      {label}
+      <select value={value} onChange={(event) => choose((event.currentTarget as HTMLSelectElement).value)}>
+        {options.map(([one, name]) => <option key={one} value={one} selected={one === value}>{name}</option>)}
+      </select>
+    </label>
+  );
+}
+
+interface SideHeadProps {
+  side: SideChoice;
+  entry: Entry | undefined;
+  state: Side;
+  choose: (form: string) => void;
+}
+
+/** Name of a model, the ways to compute with its weights, and what is wrong, if anything is. */
+function SideHead({ side, entry, state, choose }: SideHeadProps) {
+  const w = words();
+  const forms = useForms(side.folder);
+  const form = forms.find((one) => one.label === side.form);
+  return (
+    <div class="side">
+      <h2>{entry?.name}</h2>
+      <p class="note">{entry?.summary}</p>
+      {forms.length > 1 && (
+        <Choice label={w.computes} value={side.form || forms[0]!.label} choose={choose}
+          options={forms.map((one, i) => [one.label, i ? one.label : w.asTrained])} />
+      )}
+      <p class="note form-note">{form?.description}</p>
+      <p class="error" role="alert">{state.error}</p>
+    </div>
+  );
+}
+
+export function useForms(folder: string): Form[] {
+  const [forms, setForms] = useState<Form[]>([]);
+  useEffect(() => {
+    let isLatest = true;
+    setForms([]);
+    if (folder) void loadModel(folder).then((model) => isLatest && setForms(model.about.forms)).catch(() => null);
+    return () => {
+      isLatest = false;
+    };
+  }, [folder]);
+  return forms;
+}
+
+/** Where the models run. */
+function Provider() {
+  const [provider, set] = useState("");
+  useEffect(() => void engine().then((one) => set(one.provider)).catch(() => null), []);
+  return <footer class="note">{words().runsOn} ONNX Runtime Web{provider && `, ${provider}`}.</footer>;
+}

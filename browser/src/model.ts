@@ -1,0 +1,153 @@
+// A model in ONNX Runtime Web, with everything inside among its outputs.
+
+import type { InferenceSession } from "onnxruntime-web";
+import type { About, Entry, Form, Kind, Stack } from "./about";
+import { engine } from "./engine";
+import { Tensor } from "./numbers";
+import { Texts } from "./tokens";
+import { fetchCompressed, fetchFile, type Weights, widen } from "./weights";
+
+/** What is changed about a forward. */
+export interface Changes {
+  /** Heads that are off, as "kind.layer.head". */
+  heads: ReadonlySet<string>;
+  /** Layers that are off, as "stack.layer". */
+  layers: ReadonlySet<string>;
+  /** Padding tokens after the source. */
+  padding: number;
+  /** Added to the positions of the source. */
+  shift: number;
+}
+
+export const UNCHANGED: Changes = { heads: new Set(), layers: new Set(), padding: 0, shift: 0 };
+
+/** Outputs of a forward for several texts at once. */
+export interface Outputs {
+  /** Logits after the embeddings and after every layer. *Shape:* (layers + 1, texts, ...) */
+  logits: Tensor;
+  /** *Shape:* (layers, texts, heads, queries, keys) */
+  attention: Partial<Record<Kind, Tensor>>;
+  /** Norms of what a key's value adds to the output of a head. *Shape:* (layers, texts, heads, keys) */
+  norms: Partial<Record<Kind, Tensor>>;
+  /** The residual stream. *Shape:* (stages, texts, tokens, width) */
+  stages: Partial<Record<Stack, Tensor>>;
+}
+
+export const MODELS = new URL("models/", document.baseURI).href;
+
+export async function listModels(): Promise<Entry[]> {
+  return (await (await fetchFile(`${MODELS}index.json`)).json()).models;
+}
+
+export class Model {
+  private readonly sessions = new Map<string, Promise<InferenceSession>>();
+  private queue: Promise<unknown> = Promise.resolve();
+
+  private constructor(
+    readonly about: About,
+    readonly folder: string,
+    readonly source: Texts,
+    readonly target: Texts,
+    private readonly weights: Weights,
+  ) {}
+
+  static async load(folder: string): Promise<Model> {
+    const place = `${MODELS}${folder}/`;
+    const file = fetchCompressed(`${place}weights.bin`);
+    const about: About = await (await fetchFile(`${place}model.json`)).json();
+    const { end, unknown } = about.ids;
+    const source = await Texts.load(`${place}source.bin`, end, unknown);
+    const target = about.one_tokenizer ? source : await Texts.load(`${place}target.bin`, end, unknown);
+    return new Model(about, folder, source, target, widen(await file, about.weights));
+  }
+
+  get writes(): boolean {
+    return this.about.task === "seq2seq-lm" || this.about.task === "causal-lm";
+  }
+
+  get hasSource(): boolean {
+    return this.about.task === "seq2seq-lm";
+  }
+
+  /** Names of the tensors that the stacks read. */
+  get stacks(): Stack[] {
+    return Object.keys(this.about.stacks) as Stack[];
+  }
+
+  /** Its ejected file. */
+  async code(): Promise<string> {
+    return (await fetchFile(`${MODELS}${this.folder}/model.py`)).text();
+  }
+
+  private session(form: Form): Promise<InferenceSession> {
+    const known = this.sessions.get(form.graph);
+    if (known) return known;
+    const made = (async () => {
+      const graph = await fetchCompressed(`${MODELS}${this.folder}/${form.graph}`);
+      const externalData = (["halves", "singles"] as const)
+        .filter((path) => this.about.weights[path] > 0)
+        .map((path) => ({ path, data: this.weights[path] }));
+      return (await engine()).open(graph, externalData);
+    })();
+    this.sessions.set(form.graph, made);
+    return made;
+  }
+
+  /** Runs the model: `written` are texts of the decoder, of an encoder none. They have one length. */
+  run(form: Form, source: readonly number[], written: readonly number[][], changes: Changes): Promise<Outputs> {
+    // A session runs one thing at a time.
+    const run = this.queue.then(() => this.runNow(form, source, written, changes));
+    this.queue = run.catch(() => null);
+    return run;
+  }
+
+  private async runNow(
+    form: Form, source: readonly number[], written: readonly number[][], changes: Changes,
+  ): Promise<Outputs> {
+    const session = await this.session(form);
+    const { Tensor: Given } = await engine();
+    const feeds: Record<string, InstanceType<typeof Given>> = {};
+    const put = (stack: Stack, rows: readonly number[][], padding: number, shift: number, zero = false) => {
+      const ids = rows.map((row) => [...row, ...Array<number>(padding).fill(this.about.ids.pad ?? 0)]);
+      const dims = [ids.length, ids[0]!.length];
+      const whole = (value: (row: number, place: number) => number) =>
+        new Given("int64", BigInt64Array.from(ids.flatMap((row, i) => row.map((_, j) => BigInt(value(i, j))))), dims);
+      feeds[`${stack}_input_ids`] = whole((row, place) => ids[row]![place]!);
+      feeds[`${stack}_attention_mask`] = whole((row, place) => Number(place < rows[row]!.length));
+      feeds[`${stack}_position_ids`] = whole((_, place) => (zero ? 0 : place + shift));
+    };
+    const { padding, shift } = changes;
+    const rows = written.length ? written : [[]];
+    if (this.hasSource) {
+      put("encoder", rows.map(() => [...source]), padding, shift);
+      put("decoder", rows, form.target === "source" ? padding : 0, 0, form.positions === "zero");
+    } else {
+      put(this.stacks[0]!, rows.map((row) => [...source, ...row]), padding, shift);
+    }
+    const factors = (dims: number[], isOff: (...places: number[]) => boolean) => {
+      const [rows, columns = 1] = dims as [number, number?];
+      const values = Array.from({ length: rows * columns }, (_, i) =>
+        Number(!isOff(Math.floor(i / columns), i % columns)),
+      );
+      return new Given("float32", Float32Array.from(values), dims);
+    };
+    for (const [kind, dims] of Object.entries(this.about.heads)) {
+      feeds[`${kind}_heads`] = factors(dims, (layer, head) => changes.heads.has(`${kind}.${layer}.${head}`));
+    }
+    for (const [stack, layers] of Object.entries(this.about.stacks)) {
+      feeds[`${stack}_layers`] = factors([layers], (layer) => changes.layers.has(`${stack}.${layer}`));
+    }
+    const known = Object.fromEntries(session.inputNames.map((name) => [name, feeds[name]!]));
+    const found = await session.run(known);
+    const tensor = (name: string): Tensor => new Tensor(found[name]!.data as Float32Array, found[name]!.dims);
+    const byName = <K extends string>(names: K[], what: string) =>
+      Object.fromEntries(names.map((name) => [name, tensor(`${name}_${what}`)])) as Partial<Record<K, Tensor>>;
+    const kinds = Object.keys(this.about.heads) as Kind[];
+    return {
+      logits: tensor("logits"),
+      attention: byName(kinds, "attention"),
+      norms: byName(kinds, "norms"),
+      stages: byName(this.stacks, "stages"),
+    };
+  }
+}

@@ -1,0 +1,32 @@
+import { differences, ROUNDING } from "../differences";
+import { words } from "../words";
+import type { Reading } from "../writing";
+
+/** How far the residual stream is from that of the unchanged model, place by place. */
+export function Differences({ reading }: { reading: Reading }) {
+  const w = words();
+  const found = differences(reading);
+  if (!found.length) return <p class="note">{w.same}</p>;
+  const first = found.find((one) => one.stream > ROUNDING);
+  const highest = Math.max(...found.map((one) => (Number.isFinite(one.stream) ? one.stream : 0)), ROUNDING);
+  return (
+    <div class="scroll" tabIndex={0} role="group" aria-label={w.differ}>
+      <table class="differences">
+        <tbody>
+          {found.map((one) => (
+            <tr key={`${one.stack}.${one.stage}`} class={one === first ? "first" : ""}>
+              <th scope="row">
+                {w[one.stack]}: {one.stage.replace(/_residual$/, "").replace(/layers\.(\d+)/, (_, n) => `${w.layer} ${Number(n) + 1}`)}
+              </th>
+              <td>
+                <span class="bar" style={`--share:${Math.min(1, one.stream / highest)}`} aria-hidden="true" />
+              </td>
+              <td class="number">{one.stream < ROUNDING ? "0" : one.stream.toPrecision(3)}</td>
+              <td>{one === first ? `← ${w.first}` : ""}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}

@@ -1,0 +1,82 @@
+import { useEffect, useRef, useState } from "preact/hooks";
+import type { Part } from "../about";
+import { words } from "../words";
+import type { Reading } from "../writing";
+
+/** Parts of the model; the one that is pointed at with formula, shape and line. */
+export function Parts({ reading }: { reading: Reading }) {
+  const w = words();
+  const { model, sourceTokens, targetTokens } = reading;
+  const [path, choose] = useState("");
+  const parts = model.about.parts;
+  const part = parts.find((one) => one.path === path) ?? parts[0]!;
+  const sizes = { source: sourceTokens.length, target: targetTokens.length };
+  const shape = part.shape.map((size) => (typeof size === "number" ? size : sizes[size])).join(" × ");
+  const stacks = [...new Set(parts.map((one) => one.stack))];
+  return (
+    <div class="parts">
+      <div>
+        {stacks.map((stack) => (
+          <div key={stack} role="group" aria-label={stack}>
+            <h3>{stack === "head" ? w.output : w[stack]}</h3>
+            <ul>
+              {parts.filter((one) => one.stack === stack).map((one) => (
+                <li key={one.path}>
+                  <button
+                    type="button"
+                    aria-pressed={one === part}
+                    onPointerEnter={() => choose(one.path)}
+                    onFocus={() => choose(one.path)}
+                    onClick={() => choose(one.path)}
+                  >
+                    {one.label}
+                  </button>
+                </li>
+              ))}
+            </ul>
+          </div>
+        ))}
+      </div>
+      <div class="part" aria-live="polite">
+        <h3>{part.label}</h3>
+        <p><code>{part.path}</code> {part.detail}</p>
+        <dl>
+          <dt>{w.formula}</dt>
+          <dd class="formula">{part.formula || "–"}</dd>
+          <dt>{w.shape}</dt>
+          <dd>{shape || "–"}</dd>
+          <dt>{w.line}</dt>
+          <dd>{part.line ?? w.noLine}</dd>
+        </dl>
+        <Code reading={reading} part={part} />
+      </div>
+    </div>
+  );
+}
+
+/** The ejected file at the line of a part. */
+function Code({ reading, part }: { reading: Reading; part: Part }) {
+  const w = words();
+  const [lines, setLines] = useState<string[]>([]);
+  const [isOpen, open] = useState(false);
+  const marked = useRef<HTMLElement>(null);
+  useEffect(() => setLines([]), [reading.model]);
+  useEffect(() => {
+    if (isOpen && !lines.length) void reading.model.code().then((text) => setLines(text.split("\n")));
+  }, [isOpen, lines, reading.model]);
+  useEffect(() => {
+    const box = marked.current?.parentElement;
+    if (box && marked.current) box.scrollTop = marked.current.offsetTop - box.offsetTop - 40;
+  }, [lines, part]);
+  if (part.line === null) return null;
+  return (
+    <details open={isOpen} onToggle={(event) => open((event.currentTarget as HTMLDetailsElement).open)}>
+      <summary>{w.file}</summary>
+      <pre tabIndex={0} aria-label={w.file}>
+        {lines.map((line, i) =>
+          i + 1 === part.line ? <mark key={i} ref={marked}>{`${line}\n`}</mark> : <span key={i}>{`${line}\n`}</span>,
+        )}
+      </pre>
+    </details>
+  );
+}

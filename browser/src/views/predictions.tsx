@@ -1,0 +1,89 @@
+import { best, softmax } from "../numbers";
+import { words } from "../words";
+import type { Reading } from "../writing";
+
+const SHOWN = 8;
+const percent = (share: number) => `${(100 * share).toFixed(1)} %`;
+
+/** Names of what the logits are about: labels or tokens. */
+const naming = ({ model }: Reading) => (id: number) =>
+  model.about.task === "sequence-classification" ? (model.about.labels[id] ?? `#${id}`) : model.target.name(id);
+
+/** Logits after a layer at a token; of a text as a whole where the model labels it. */
+function logitsAt({ model, outputs }: Reading, layer: number, place: number) {
+  const row = outputs.logits.at(layer, 0);
+  return model.about.task === "sequence-classification" ? row.data : row.at(place).data;
+}
+
+interface Props {
+  reading: Reading;
+  place: number;
+}
+
+/** The most probable next tokens, labels or guesses. */
+export function Probabilities({ reading, place }: Props) {
+  const w = words();
+  const shares = softmax(logitsAt(reading, reading.outputs.logits.dims[0]! - 1, place));
+  const name = naming(reading);
+  return (
+    <div class="probabilities">
+      <p>{reading.model.about.labels.length ? w.label : <>{w.after} <strong>{reading.targetTokens[place]}</strong></>}</p>
+      <ol>
+        {best(shares, SHOWN).map((id) => (
+          <li key={id}>
+            <span class="token">{name(id)}</span>
+            <span class="bar" style={`--share:${shares[id]}`} aria-hidden="true" />
+            <span class="share">{percent(shares[id]!)}</span>
+          </li>
+        ))}
+      </ol>
+    </div>
+  );
+}
+
+interface EarlyProps extends Props {
+  choose: (place: number) => void;
+}
+
+/** The best token after every layer, at every place. */
+export function Early({ reading, place, choose }: EarlyProps) {
+  const w = words();
+  const { outputs, targetTokens, model } = reading;
+  const name = naming(reading);
+  const layers = Array.from({ length: outputs.logits.dims[0]! }, (_, layer) => outputs.logits.dims[0]! - 1 - layer);
+  const places = model.about.task === "sequence-classification" ? [0] : targetTokens.map((_, i) => i);
+  return (
+    <div class="scroll" tabIndex={0} role="group" aria-label={w.early}>
+      <table class="early">
+        <thead>
+          <tr>
+            <td />
+            {places.map((one) => (
+              <th key={one} scope="col" class={one === place ? "chosen" : ""}>
+                {model.about.labels.length ? w.label : (
+                  <button type="button" onClick={() => choose(one)}>{targetTokens[one]}</button>
+                )}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {layers.map((layer) => (
+            <tr key={layer}>
+              <th scope="row">{layer ? `${w.layer} ${layer}` : w.embeddings}</th>
+              {places.map((one) => {
+                const shares = softmax(logitsAt(reading, layer, one));
+                const top = best(shares, 1)[0]!;
+                return (
+                  <td key={one} style={`--share:${shares[top]!.toFixed(3)}`} title={percent(shares[top]!)}>
+                    {name(top)}
+                  </td>
+                );
+              })}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}

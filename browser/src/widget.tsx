@@ -1,0 +1,64 @@
+// A live widget of a lesson: a model on a text, computed in two ways.
+
+import { useState } from "preact/hooks";
+import type { Kind } from "./about";
+import { Choice, Sides, useForms } from "./explorer";
+import { UNCHANGED } from "./model";
+import { useSide } from "./side";
+import { Attention } from "./views/attention";
+import { Differences } from "./views/differences";
+import { Early, Probabilities } from "./views/predictions";
+import { Text } from "./views/text";
+import { words } from "./words";
+import { LONGEST, type Reading } from "./writing";
+
+/** Attributes of a widget's element: data-model, data-text, data-show, data-kind, data-form, data-with, data-padding. */
+export function Widget({ given, id }: { given: DOMStringMap; id: string }) {
+  const w = words();
+  const folder = given.model!;
+  const [typed, type] = useState(given.text ?? "");
+  const [text, setText] = useState(typed);
+  const [form, setForm] = useState(given.form ?? "");
+  const [padding, setPadding] = useState(Number(given.padding ?? 0));
+  const [place, choose] = useState(0);
+  const forms = useForms(folder);
+  const changes = { ...UNCHANGED, padding };
+  const common = { text, method: { name: "greedy" } as const, steps: LONGEST, changes };
+  const one = useSide({ ...common, folder, form });
+  const other = useSide({ ...common, folder: given.with ?? "", form: "" });
+  const sides = given.with ? [one, other] : [one];
+  const views: Record<string, (reading: Reading, i: number) => preact.ComponentChildren> = {
+    attention: (reading, i) => <Attention reading={reading} id={`${id}-${i}`} changes={changes} first={given.kind as Kind} />,
+    early: (reading) => <Early reading={reading} place={place} choose={choose} />,
+    next: (reading) => <Probabilities reading={reading} place={Math.min(place, reading.targetTokens.length - 1)} />,
+    differences: (reading) => <Differences reading={reading} />,
+  };
+  const shown = (given.show ?? "").split(" ").flatMap((name) => views[name] ?? []);
+  const description = forms.find((known) => known.label === form)?.description;
+  return (
+    <form class="controls" onSubmit={(event) => {
+      event.preventDefault();
+      setText(typed);
+    }}>
+      <label class="wide">
+        {w.text}
+        <input type="text" value={typed} maxLength={200} onInput={(event) => type((event.currentTarget as HTMLInputElement).value)} />
+      </label>
+      <button>{w.run}</button>
+      {forms.length > 1 && (
+        <Choice label={w.computes} value={form || forms[0]!.label} choose={setForm}
+          options={forms.map((known, i) => [known.label, i ? known.label : w.asTrained])} />
+      )}
+      {given.padding !== undefined && (
+        <label>
+          {w.padding}
+          <input type="number" min={0} max={16} value={padding} onChange={(event) => setPadding(Math.min(16, Math.max(0, Number((event.currentTarget as HTMLInputElement).value))))} />
+        </label>
+      )}
+      {description && <p class="note wide">{description}</p>}
+      {sides.map((side, i) => side.error && <p key={i} class="error wide" role="alert">{side.error}</p>)}
+      <Sides sides={sides} view={(reading) => <><h3>{reading.model.about.name}</h3><Text reading={reading} place={Math.min(place, reading.targetTokens.length - 1)} choose={choose} /></>} />
+      {shown.map((view, i) => <Sides key={i} sides={sides} view={view} />)}
+    </form>
+  );
+}

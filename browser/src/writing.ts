@@ -1,0 +1,138 @@
+// A text that a model writes, token by token.
+
+import type { Form } from "./about";
+import { Beams, greedy, type Next, type Sampling, sample } from "./decoding";
+import type { Changes, Model, Outputs } from "./model";
+
+export type Method = { name: "greedy" } | { name: "beams"; width: number } | ({ name: "sampling" } & Sampling);
+
+/** Tokens that are written at most, where the model's positions allow it. */
+export const LONGEST = 48;
+
+export interface Written {
+  tokens: number[];
+  done: boolean;
+  beams: Beams | null;
+}
+
+export class Writing {
+  private readonly longest: number;
+  private readonly end: number;
+  private tokens: number[] = [];
+  private beams: Beams | null = null;
+  private steps = 0;
+
+  constructor(
+    private readonly model: Model,
+    private readonly form: Form,
+    private readonly source: readonly number[],
+    private readonly changes: Changes,
+    private readonly method: Method,
+  ) {
+    const { limit, ids } = model.about;
+    const room = (limit ?? Infinity) - (model.hasSource ? 1 : source.length + changes.padding + changes.shift);
+    this.longest = Math.max(0, Math.min(LONGEST, room));
+    this.end = ids.end ?? -1;
+  }
+
+  /** Writes until there are so many tokens, or the text ends. */
+  async upTo(count: number): Promise<Written> {
+    const wanted = Math.min(count, this.longest);
+    return this.method.name === "beams" ? this.search(wanted, this.method.width) : this.choose(wanted);
+  }
+
+  private async choose(wanted: number): Promise<Written> {
+    const ended = () => this.tokens.at(-1) === this.end;
+    while (this.tokens.length < wanted && !ended()) {
+      const [logits] = await this.next([this.tokens]);
+      const { method } = this;
+      this.tokens.push(
+        method.name === "sampling" ? sample(logits!, method, this.tokens.length) : greedy(logits!),
+      );
+    }
+    const tokens = this.tokens.slice(0, wanted);
+    return { tokens, done: tokens.at(-1) === this.end || wanted === this.longest, beams: null };
+  }
+
+  private async search(wanted: number, width: number): Promise<Written> {
+    if (!this.beams || this.steps > wanted) {
+      this.beams = new Beams(width, this.end, this.longest);
+      this.steps = 0;
+    }
+    for (; this.steps < wanted && !this.beams.done; this.steps++) await this.beams.step(this.next);
+    return { tokens: this.beams.text, done: this.beams.done, beams: this.beams };
+  }
+
+  private readonly next: Next = async (texts) => {
+    const read = texts.map((tokens) => decoderIds(this.model, tokens));
+    const { logits } = await this.model.run(this.form, this.source, read, this.changes);
+    const last = logits.at(logits.dims[0]! - 1);
+    // Padding stands behind the text of a language model.
+    const place = last.dims[1]! - 1 - (this.model.hasSource ? 0 : this.changes.padding);
+    return texts.map((_, row) => last.at(row, place).data);
+  };
+}
+
+/** What the decoder has read once these tokens are written. */
+export function decoderIds(model: Model, written: readonly number[]): number[] {
+  const { start, end } = model.about.ids;
+  const open = written.at(-1) === end ? written.slice(0, -1) : written;
+  return model.hasSource ? [start ?? 0, ...open] : [...open];
+}
+
+/** Everything about one text in one model. */
+export interface Reading {
+  model: Model;
+  form: Form;
+  source: number[];
+  written: Written;
+  outputs: Outputs;
+  /** The same without quirk and changes, where there are any. */
+  usual: Outputs | null;
+  sourceTokens: string[];
+  targetTokens: string[];
+}
+
+const NOTHING: Written = { tokens: [], done: true, beams: null };
+
+/** Ids of a text, or an error that says what is wrong with it. */
+export function read(model: Model, text: string, changes: Changes): number[] {
+  const unknown = model.source.unknownIn(text);
+  if (unknown.length) {
+    throw new Error(`${model.about.name} knows no token for ${unknown.map((one) => `“${one}”`).join(", ")}.`);
+  }
+  const { limit, task, mask, ids } = model.about;
+  const source = model.source.encode(text, task === "causal-lm");
+  if (!source.length) {
+    if (ids.start === null) throw new Error("The text is empty.");
+    source.push(ids.start);
+  }
+  const length = source.length + changes.padding + changes.shift + Number(task === "causal-lm");
+  if (limit !== null && length > limit) {
+    throw new Error(`The text needs ${length} positions, and ${model.about.name} has ${limit}.`);
+  }
+  if (task === "masked-lm" && !source.includes(ids.mask!)) {
+    throw new Error(`Write ${mask} where a word is to be guessed.`);
+  }
+  return source;
+}
+
+/** Runs everything: writes, then reads what was written. */
+export async function readAll(
+  model: Model, form: Form, source: number[], changes: Changes, writing: Writing, steps: number,
+): Promise<Reading> {
+  const usualForm = model.about.forms[0]!;
+  const writes = model.writes && form.target === "written";
+  const written = writes ? await writing.upTo(steps) : NOTHING;
+  const target = form.target === "source" ? source : decoderIds(model, written.tokens);
+  const rows = model.writes ? [target] : [];
+  const outputs = await model.run(form, source, rows, changes);
+  const { heads, layers, padding, shift } = changes;
+  const isUsual = form === usualForm && !heads.size && !layers.size && !padding && !shift;
+  const usual = isUsual ? null : await model.run(usualForm, source, rows, { ...changes, heads: new Set(), layers: new Set(), padding: 0, shift: 0 });
+  const sourceTokens = [...source, ...(model.hasSource ? [] : target)].map((id) => model.source.name(id));
+  const padded = [...sourceTokens, ...Array<string>(padding).fill("∅")];
+  const targetTokens = model.hasSource ? target.map((id) => model.target.name(id)) : padded;
+  if (form.target === "source") targetTokens.push(...Array<string>(padding).fill("∅"));
+  return { model, form, source, written, outputs, usual, sourceTokens: padded, targetTokens };
+}

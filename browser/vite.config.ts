@@ -1,0 +1,71 @@
+import { createHash } from "node:crypto";
+import { readdirSync, readFileSync } from "node:fs";
+import { join, relative } from "node:path";
+import { gzipSync } from "node:zlib";
+import { defaultClientConditions, defineConfig, type Plugin } from "vite";
+
+const LESSONS = ["en", "pt"].flatMap((language) =>
+  readdirSync(join("lessons", language)).map((file) => join("lessons", language, file)),
+);
+
+/** ONNX Runtime's own files: for every browser, and the one that also runs on GPUs. Programs are compressed. */
+const ENGINES = { wasm: "ort-wasm-simd-threaded", webgpu: "ort-wasm-simd-threaded.asyncify" };
+
+function engineFiles(): Plugin {
+  return {
+    name: "engine-files",
+    generateBundle() {
+      for (const [name, library] of Object.entries(ENGINES)) {
+        const path = `node_modules/onnxruntime-web/dist/${library}`;
+        const emit = (fileName: string, source: Uint8Array) => this.emitFile({ type: "asset", fileName, source });
+        emit(`engine/${name}/library.mjs`, readFileSync(`${path}.mjs`));
+        // Not called .gz, which some servers would decompress.
+        emit(`engine/${name}/library.bin`, gzipSync(readFileSync(`${path}.wasm`), { level: 9 }));
+      }
+    },
+  };
+}
+
+/** What all pages have in common: a policy by which nothing is loaded from elsewhere, and the colours before the first picture. */
+function shell(): Plugin {
+  const theme = `try { document.documentElement.dataset.theme = localStorage.getItem("theme") ?? ""; } catch {}`;
+  const hash = createHash("sha256").update(theme).digest("base64");
+  const policy = [
+    "default-src 'self'",
+    `script-src 'self' 'wasm-unsafe-eval' 'sha256-${hash}'`,
+    "style-src 'self' 'unsafe-inline'",
+    "img-src 'self' data:",
+    "worker-src 'self'",
+    "base-uri 'self'",
+  ].join("; ");
+  return {
+    name: "shell",
+    transformIndexHtml: {
+      order: "pre",
+      handler: (html, { filename }) => {
+        const root = relative(join(filename, ".."), process.cwd());
+        const head = [
+          `<meta charset="utf-8">`,
+          `<meta name="viewport" content="width=device-width, initial-scale=1">`,
+          `<meta http-equiv="Content-Security-Policy" content="${policy}">`,
+          `<base href="${root ? `${root}/` : "./"}">`,
+          `<link rel="icon" href="data:,">`,
+          `<script>${theme}</script>`,
+        ];
+        return html.replace("<head>", `<head>\n${head.join("\n")}`);
+      },
+    },
+  };
+}
+
+export default defineConfig({
+  base: "./",
+  resolve: { conditions: ["onnxruntime-web-use-extern-wasm", ...defaultClientConditions] },
+  plugins: [shell(), engineFiles()],
+  build: {
+    target: "es2022",
+    modulePreload: { polyfill: false },
+    assetsInlineLimit: 0,
+    rolldownOptions: { input: ["index.html", ...LESSONS] },
+  },
+});

@@ -1,0 +1,209 @@
+"""The explorer in the browser: equal to Python, usable, offline, and silent towards other hosts."""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+import pytest
+import torch
+from browser_page import NODE, PAGE, served
+from chromium import Page
+
+from zoo.inside.attending import attention_weights
+from zoo.inside.browser import write_site
+from zoo.inside.browser.models import STEPWISE
+from zoo.inside.browser.page import SOURCES
+from zoo.inside.explorer import explored, shipped_models
+from zoo.inside.explorer.models import Explored
+from zoo.inside.texts import encode, inputs_of
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser-page")]  # one page serves all
+
+SOME = ("d2l-style.en-pt-faithful", "llama-style.char-en", "nlpt-encoder.language", "nlpt-encoder.mlm-en")
+"""Models of every task, one of them with a quirk of decoding."""
+
+TEXTS = {
+    "seq2seq-lm": ("Where is the house?", "I do not know what she is doing.", "Tom's café, 24/7!"),
+    "causal-lm": ("Where is", "The"),
+    "sequence-classification": ("Where is the house?", "Onde está a casa?"),
+    "masked-lm": ("Where is <mask> house?", "I <mask> not know <mask>."),
+}
+
+TOLERANCE = 1e-4
+MEGABYTE = 1_000_000
+
+IN_PAGE = """(async () => {
+  const pack = ({data, dims}) => {
+    let text = "";
+    for (const byte of new Uint8Array(data.buffer, data.byteOffset, data.byteLength)) text += String.fromCharCode(byte);
+    return {dims, data: btoa(text)};
+  };
+  const {Model, Writing, read, decoderIds, UNCHANGED} = globalThis.zoo;
+  const model = await Model.load(FOLDER);
+  const form = model.about.forms[0], found = [];
+  for (const text of TEXTS) {
+    const source = read(model, text, UNCHANGED);
+    const writing = new Writing(model, form, source, UNCHANGED, {name: "greedy"});
+    const written = model.writes ? (await writing.upTo(48)).tokens : [];
+    const rows = model.writes ? [decoderIds(model, written)] : [];
+    const {logits, attention} = await model.run(form, source, rows, UNCHANGED);
+    const maps = Object.fromEntries(Object.entries(attention).map(([kind, one]) => [kind, pack(one)]));
+    const search = new Writing(model, form, source, UNCHANGED, {name: "beams", width: 3});
+    const beams = model.hasSource ? (await search.upTo(48)).tokens : [];
+    found.push({source, written, beams, logits: pack(logits), attention: maps,
+                text: model.target.decode(written), names: source.map((id) => model.source.name(id))});
+  }
+  return found;
+})()"""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("browser") / "site"
+    write_site(folder, SOME)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def page(site: Path) -> Iterator[Page]:
+    with served(site) as address:
+        page = Page(f"{address}?model=d2l-style.en-pt-faithful")
+        yield page
+        page.close()
+
+
+def wait_for(page: Page, condition: str, seconds: int = 60) -> None:
+    page.evaluate(
+        f"new Promise((done, fail) => {{ const end = Date.now() + {seconds * 1000};"
+        f" const look = () => ({condition}) ? done() : Date.now() > end ? fail('too late') : setTimeout(look, 20);"
+        " look(); })"
+    )
+
+
+def unpacked(tensor: dict[str, Any]) -> np.ndarray:
+    return np.frombuffer(base64.b64decode(tensor["data"]), np.float32).reshape(tensor["dims"])
+
+
+def generated(one: Explored, ids: list[int], **options: Any) -> Any:
+    given = torch.tensor([ids])
+    common = {"do_sample": False, "max_new_tokens": 48, "return_dict_in_generate": True}
+    common |= {"output_logits": True, "output_attentions": True}
+    one.model.set_attn_implementation("eager")
+    return one.model.generate(given, attention_mask=torch.ones_like(given), **{**common, **options})
+
+
+def expected(one: Explored, text: str) -> dict[str, Any]:
+    """Tokens, logits and attention of Python's model; token by token where the model decodes in its own way."""
+    source, config = one.tokenizers.source, one.model.config
+    ids = encode(source, text, end=not config.is_decoder)
+    if not one.model.can_generate():
+        inputs = inputs_of(one.model, one.tokenizers, [text])
+        logits = one.model(**inputs.arguments).logits[0]
+        maps = {kind: weights[:, 0] for kind, weights in attention_weights(one.model, inputs).items()}
+        return {"source": ids, "written": [], "logits": logits, "attention": maps}
+    run = generated(one, ids)
+    start = 1 if config.is_encoder_decoder else len(ids)
+    written = run.sequences[0, start:].tolist()
+    found = {"source": ids, "written": written, "logits": torch.cat(run.logits)}
+    if config.is_encoder_decoder:
+        beams = generated(one, ids, num_beams=3, output_attentions=False, output_logits=False)
+        found["beams"] = [token for token in beams.sequences[0, 1:].tolist() if token != config.pad_token_id]
+    if any(quirk in STEPWISE for quirk in config.quirks):
+        found["attention"] = {
+            "encoder": torch.cat(run.encoder_attentions)[:, None][:, 0],
+            "decoder": rows_of(run.decoder_attentions),
+            "cross": rows_of(run.cross_attentions),
+        }
+        return found
+    open_end = written[:-1] if written[-1] == config.eos_token_id else written
+    given = torch.tensor([ids])
+    arguments = {"input_ids": given, "attention_mask": torch.ones_like(given)}
+    if config.is_encoder_decoder:
+        target = torch.tensor([[config.decoder_start_token_id, *open_end]])
+        arguments |= {"decoder_input_ids": target, "decoder_attention_mask": torch.ones_like(target)}
+        kinds = {"encoder": "encoder_attentions", "decoder": "decoder_attentions", "cross": "cross_attentions"}
+    else:
+        whole = torch.tensor([[*ids, *open_end]])
+        arguments, kinds = {"input_ids": whole, "attention_mask": torch.ones_like(whole)}, {"decoder": "attentions"}
+    outputs = one.model(**arguments, output_attentions=True)
+    found["attention"] = {kind: torch.cat(outputs[name]) for kind, name in kinds.items()}
+    return found
+
+
+def rows_of(steps: Any) -> torch.Tensor:
+    """Attention of single steps as one triangle. *Shape:* (num_layers, num_heads, num_steps, num_keys)"""
+    length = steps[-1][0].shape[-1]
+    layers = range(len(steps[0]))
+    return torch.stack(
+        [
+            torch.cat(
+                [torch.nn.functional.pad(step[layer][0], (0, length - step[layer].shape[-1])) for step in steps], 1
+            )
+            for layer in layers
+        ]
+    )
+
+
+@torch.no_grad()
+def check_parity(page: Page, name: str) -> None:
+    one = explored(name)
+    texts = TEXTS[json.loads(page.evaluate(f"fetch('models/{name}/model.json').then((one) => one.text())"))["task"]]
+    script = IN_PAGE.replace("FOLDER", json.dumps(name)).replace("TEXTS", json.dumps(texts))
+    for text, found in zip(texts, page.evaluate(script), strict=True):
+        python = expected(one, text)
+        assert found["source"] == python["source"], text
+        assert found["written"] == python["written"], text
+        assert found["beams"] == python.get("beams", []), text
+        logits = unpacked(found["logits"])[-1, 0]
+        expected_logits = python["logits"].numpy()
+        np.testing.assert_allclose(
+            logits[-len(expected_logits) :] if logits.ndim > 1 else logits,
+            expected_logits,
+            atol=TOLERANCE,
+            rtol=TOLERANCE,
+        )
+        for kind, weights in python["attention"].items():
+            np.testing.assert_allclose(unpacked(found["attention"][kind])[:, 0], weights.numpy(), atol=TOLERANCE)
+
+
+@PAGE
+@pytest.mark.parametrize("name", SOME)
+def test_the_browser_computes_what_python_does(page: Page, name: str) -> None:
+    check_parity(page, name)
+
+
+@PAGE
+def test_the_page_is_small_and_asks_no_other_host(site: Path, page: Page) -> None:
+    wait_for(page, "document.querySelector('.heads canvas')")
+    sizes = {path: path.stat().st_size for path in site.rglob("*") if path.is_file()}
+    for model in (site / "models").iterdir():
+        assert sum(size for path, size in sizes.items() if model in path.parents) < 4 * MEGABYTE, model
+    assert {urlsplit(request).hostname for request in page.requests if request.startswith("http")} == {"127.0.0.1"}
+    assert page.problems == []
+
+
+@NODE
+def test_the_sources_pass_their_own_tests() -> None:
+    done = subprocess.run(["npm", "test"], cwd=SOURCES, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@PAGE
+@pytest.mark.nightly
+def test_all_shipped_models_fit_and_compute_what_python_does(tmp_path: Path) -> None:
+    sizes = write_site(tmp_path / "site")
+    assert sum(sizes.values()) < 15 * MEGABYTE
+    with served(tmp_path / "site") as address:
+        page = Page(address)
+        try:
+            for name in shipped_models():
+                check_parity(page, name)
+        finally:
+            page.close()

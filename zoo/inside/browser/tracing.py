@@ -1,0 +1,237 @@
+"""A model as one function of tensors, which returns everything inside.
+
+It takes whole texts and no cache: models that fit a web page are small. Its inputs also switch heads and layers off and
+move positions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from zoo.converters.weights import task_of
+from zoo.models import Attention, ZooPreTrainedModel
+from zoo.models.stack import ZooStack
+from zoo.registry import Task
+
+RESIDUAL = "residual"
+"""Ending of the names of a layer's residual connections."""
+
+TOKENS = ("input_ids", "attention_mask", "position_ids")
+"""Inputs of a stack. *Shape:* (batch_size, seq_len) each"""
+
+
+def kinds_of(model: ZooPreTrainedModel) -> tuple[str, ...]:
+    """Kinds of attention, in the order in which the model computes them."""
+    stack = model.config.stack
+    return ("encoder", "decoder", "cross") if stack == "encoder-decoder" else (stack,)
+
+
+def stacks_of(model: ZooPreTrainedModel) -> dict[str, ZooStack]:
+    """The stacks by name, in the order in which they run."""
+    body: Any = model.model
+    if model.config.stack == "encoder-decoder":
+        return {"encoder": body.encoder, "decoder": body.decoder}
+    return {model.config.stack: body}
+
+
+def input_names(model: ZooPreTrainedModel) -> tuple[str, ...]:
+    """Names of the inputs of [`Inspected`][], in their order."""
+    stacks = tuple(stacks_of(model))
+    tokens = [f"{stack}_{name}" for stack in stacks for name in TOKENS]
+    return (*tokens, *(f"{kind}_heads" for kind in kinds_of(model)), *(f"{stack}_layers" for stack in stacks))
+
+
+def output_names(model: ZooPreTrainedModel) -> tuple[str, ...]:
+    """Names of the outputs of [`Inspected`][], in their order."""
+    kinds = [f"{kind}_{what}" for kind in kinds_of(model) for what in ("attention", "norms")]
+    return ("logits", *kinds, *(f"{stack}_stages" for stack in stacks_of(model)))
+
+
+@dataclass
+class Seen:
+    """Tensors of one stack in one call, in the order in which they were computed.
+
+    Attributes:
+        weights: Attention weights by kind. *Shape:* (batch_size, num_heads, num_queries, num_keys) each
+        norms: Norms of what heads move, by kind. *Shape:* (batch_size, num_heads, num_keys) each
+        stages: The residual stream after the embeddings, every sublayer and the final norm, by the module's path.
+            *Shape:* (batch_size, seq_len, hidden_size) each
+        layers: The stream after the embeddings and after every layer. *Shape:* as of the stages.
+    """
+
+    weights: dict[str, list[Tensor]] = field(default_factory=dict)
+    norms: dict[str, list[Tensor]] = field(default_factory=dict)
+    stages: dict[str, Tensor] = field(default_factory=dict)
+    layers: list[Tensor] = field(default_factory=list)
+
+
+class Inspected(nn.Module):
+    """A model with everything inside among its outputs.
+
+    Args:
+        model: A model in evaluation mode, with eager attention.
+
+    Attributes:
+        seen: What the last call recorded, by stack.
+    """
+
+    def __init__(self, model: ZooPreTrainedModel) -> None:
+        super().__init__()
+        self.model = model
+        self.seen: dict[str, Seen] = {}
+
+    def forward(self, *given: Tensor) -> tuple[Tensor, ...]:
+        """Run the model.
+
+        Args:
+            given: As `input_names` lists them: ids, mask and positions of every stack; factors on heads, 0 or 1,
+                *Shape:* (num_layers, num_heads) for every kind of attention; factors on layers, 0 for a layer that is
+                left out, *Shape:* (num_layers,) for every stack.
+
+        Returns:
+            As `output_names` lists them: the logits of the embeddings and of every layer through the model's own final
+            norm and head, *Shape:* (num_layers + 1, batch_size, ...); for every kind of attention the weights, *Shape:*
+            (num_layers, batch_size, num_heads, num_queries, num_keys), and norms, *Shape:* (num_layers, batch_size,
+            num_heads, num_keys); for every stack its stages, *Shape:* (num_stages, batch_size, seq_len, hidden_size).
+        """
+        inputs = dict(zip(input_names(self.model), given, strict=True))
+        heads = {kind: inputs[f"{kind}_heads"] for kind in kinds_of(self.model)}
+        source: dict[str, Tensor] = {}
+        self.seen = {}
+        for name, stack in stacks_of(self.model).items():
+            ids, mask, positions = (inputs[f"{name}_{one}"] for one in TOKENS)
+            options = {} if name == "encoder" else {"use_cache": False, **source}
+            with placed(stack, positions), observed(stack, name, heads, inputs[f"{name}_layers"]) as seen:
+                run = stack(input_ids=ids, attention_mask=mask, **options)
+            seen.stages["norm"] = run.last_hidden_state
+            source = {"encoder_hidden_states": run.last_hidden_state, "encoder_attention_mask": mask}
+            self.seen[name] = seen
+        read = [self.read_out(stack.norm(stack.stream(state)), mask) for state in seen.layers[:-1]]
+        logits = torch.stack([*read, self.read_out(run.last_hidden_state, mask)])
+        recorded = {kind: one for one in self.seen.values() for kind in one.weights}
+        found = [
+            torch.stack(tensors)
+            for kind in kinds_of(self.model)
+            for tensors in (recorded[kind].weights[kind], recorded[kind].norms[kind])
+        ]
+        return logits, *found, *(torch.stack([*one.stages.values()]) for one in self.seen.values())
+
+    def read_out(self, hidden_states: Tensor, mask: Tensor) -> Tensor:
+        """Logits of hidden states, by the model's own head.
+
+        Args:
+            hidden_states: After the final norm. *Shape:* (batch_size, seq_len, hidden_size)
+            mask: 1 for real tokens. *Shape:* (batch_size, seq_len)
+
+        Returns:
+            *Shape:* (batch_size, seq_len, vocab_size), or of a sequence classifier (batch_size, num_labels).
+        """
+        model: Any = self.model
+        if task_of(model) == Task.SEQUENCE_CLASSIFICATION:
+            pooled = model.model.transformer.pool(hidden_states, mask, model.config)
+            return model.classifier(model.pooler(pooled))
+        return (
+            model.project(hidden_states)
+            if model.can_generate() or task_of(model) == Task.MASKED_LM
+            else (model.classifier(hidden_states))
+        )
+
+
+@contextmanager
+def placed(stack: ZooStack, positions: Tensor) -> Iterator[None]:
+    """Let a stack count its tokens so. Positions that are given to it would also separate packed documents."""
+    stack.position.count = lambda *_: positions  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        del stack.position.count
+
+
+@contextmanager
+def observed(stack: ZooStack, name: str, heads: dict[str, Tensor], layers: Tensor) -> Iterator[Seen]:
+    """Record a stack's tensors while it runs, with heads and layers switched off.
+
+    Args:
+        name: "encoder" or "decoder", also the kind of its self-attention.
+        heads: Factors by kind of attention. *Shape:* (num_layers, num_heads)
+        layers: Factors. *Shape:* (num_layers,)
+    """
+    seen = Seen()
+    with ExitStack() as done:
+        for number, layer in enumerate(stack.layers):
+            for path, module in layer.named_modules():
+                if isinstance(module, Attention):
+                    kind = "cross" if module.is_cross else name
+                    done.enter_context(observed_attention(module, kind, heads[kind], seen))
+                elif path.rpartition("_")[2] == RESIDUAL:
+                    done.callback(module.register_forward_hook(stage(seen, f"layers.{number}.{path}")).remove)
+            done.callback(layer.register_forward_hook(switch(seen, layers), with_kwargs=True).remove)
+        yield seen
+
+
+def stage(seen: Seen, path: str) -> Callable[..., None]:
+    """A hook that records the stream that a residual connection returns."""
+
+    def keep(module: nn.Module, given: Any, returned: Tensor) -> None:
+        seen.stages[path] = returned
+
+    return keep
+
+
+def switch(seen: Seen, layers: Tensor) -> Callable[..., Tensor]:
+    """A hook that leaves out a layer of factor 0, and records the stream."""
+
+    def choose(module: nn.Module, given: Any, named: dict[str, Any], returned: Tensor) -> Tensor:
+        before, step = given[0], len(seen.layers)
+        if not seen.layers:
+            seen.stages = {"embeddings": before, **seen.stages}
+            seen.layers.append(before)
+            step = 1
+        after = torch.where(layers[step - 1] > 0, returned, before)
+        last = next(reversed(seen.stages))
+        seen.stages[last] = after if last != "embeddings" else before
+        seen.layers.append(after)
+        return after
+
+    return choose
+
+
+@contextmanager
+def observed_attention(module: Attention, kind: str, heads: Tensor, seen: Seen) -> Iterator[None]:
+    """Record what an attention computes, and multiply its heads by factors."""
+    attend = module.attend
+    weights, norms = seen.weights.setdefault(kind, []), seen.norms.setdefault(kind, [])
+
+    def attend_and_record(
+        query: Tensor, key: Tensor, value: Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[Tensor, Tensor | None]:
+        mixed, found = attend(query, key, value, *args, **kwargs)
+        assert found is not None
+        weights.append(found)
+        norms.append(moved_norms(value.repeat_interleave(query.shape[1] // value.shape[1], dim=1), module.o_proj))
+        return mixed * heads[len(weights) - 1][:, None], found
+
+    module.attend = attend_and_record  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        del module.attend
+
+
+def moved_norms(values: Tensor, projection: nn.Linear) -> Tensor:
+    """Norms of values after the output projection (Kobayashi et al. 2020, Attention is Not Only a Weight, section 3).
+
+    Args:
+        values: *Shape:* (batch_size, num_heads, num_keys, head_dim)
+
+    Returns:
+        *Shape:* (batch_size, num_heads, num_keys)
+    """
+    by_head = projection.weight.t().reshape(values.shape[1], values.shape[3], -1)
+    return torch.einsum("bhkd,hdo->bhko", values, by_head).square().sum(dim=-1).sqrt()
