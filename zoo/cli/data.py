@@ -22,25 +22,41 @@ WIDE = 180
 @json_option
 @click.pass_context
 def data(ctx: click.Context, as_json: bool) -> None:
-    """List corpora by name, download them, and prepare texts for training.
+    """List corpora by name, download and remove them, and prepare texts for training.
 
     The name of a corpus works wherever a verb takes --data: `zoo train gpt2-style --task language-modeling --data
-    tinyshakespeare`. Several are mixed by shares of tokens: `--data books=0.7 --data letters=0.3`. Corpora, and what
-    was prepared of them, are kept in the folder that the environment variable ZOO_DATA names.
+    tinyshakespeare`. Several are mixed by shares of tokens: `--data books=0.7 --data letters=0.3`. Large texts are
+    prepared as token shards when they are first trained on. Corpora, and what was prepared of them, are kept in the
+    folder that the environment variable ZOO_DATA names; `zoo data list --prepared` lists the latter with their sizes.
     """
     if ctx.invoked_subcommand is None:
-        ctx.invoke(list_them, patterns=(), as_json=as_json)
+        ctx.invoke(list_them, patterns=(), prepared=False, as_json=as_json)
 
 
 @data.command("list")
 @click.argument("patterns", nargs=-1, metavar="[PATTERN]...")
+@click.option("--prepared", is_flag=True, help="What was prepared for training, and its size on the disk, instead.")
 @json_option
-def list_them(patterns: tuple[str, ...], as_json: bool) -> None:
+def list_them(patterns: tuple[str, ...], prepared: bool, as_json: bool) -> None:
     """List corpora.
 
     A PATTERN is a name with wildcards ('babylm-*'); one that begins with '!' excludes what it matches.
     """
     from dataclasses import asdict
+
+    from zoo.data.corpora.keeping import kept_prepared
+
+    there = kept_prepared()
+    if prepared:
+        if as_json:
+            write_json([{**asdict(one), "place": str(one.place)} for one in there])
+        else:
+            shown = [
+                (one.name, "" if one.tokens is None else f"{one.tokens:,}", f"{one.bytes:,}", one.source)
+                for one in there
+            ]
+            write(table(("Key", "Tokens", "Bytes", "Source"), shown, right=("Tokens", "Bytes")))
+        return
 
     from zoo.data.corpora import data_folder, is_here
     from zoo.registry import CORPORA, list_corpora
@@ -55,6 +71,9 @@ def list_them(patterns: tuple[str, ...], as_json: bool) -> None:
     write(table(names, [row[: len(names)] for row in rows], right=("Words", "Bytes")))
     if columns is not None:
         write(f"\nKept in {data_folder()}")
+        if there:
+            size = sum(one.bytes for one in there)
+            write(f"Prepared there: {len(there)} folders, {size:,} bytes (zoo data list --prepared)")
 
 
 def row(one: Corpus) -> tuple[str, ...]:
@@ -82,6 +101,23 @@ def get(names: tuple[str, ...], force: bool, quiet: bool) -> None:
         CORPORA.get(name)  # refuses unknown names before anything is downloaded
     for name in names:
         click.echo(str(get_corpus(name, force=force, progress=not quiet)))
+
+
+@data.command("remove")
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option("--prepared", is_flag=True, help="Remove all that was prepared by itself.")
+def remove(names: tuple[str, ...], prepared: bool) -> None:
+    """Remove corpora and prepared data from the folder of all corpora; they are made again when they are needed.
+
+    NAME is that of a corpus, or a key of `zoo data list --prepared`.
+    """
+    from zoo.base.errors import ConfigError
+    from zoo.data.corpora.keeping import remove as remove_kept
+
+    if not names and not prepared:
+        raise ConfigError("name corpora or keys to remove, or give --prepared for all that was prepared")
+    for one in remove_kept(names, prepared=prepared):
+        click.echo(f"{one.place} removed ({one.bytes:,} bytes)")
 
 
 @data.command("prepare")

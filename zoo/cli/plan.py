@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.text import Text
@@ -13,6 +12,7 @@ from .parameters import VariantName, json_option, task_option
 
 if TYPE_CHECKING:
     from zoo.analysis.scaling.planning import Plan
+    from zoo.data.corpora.estimating import DataEstimate
 
 WIDE = 150
 """From how many columns plans are rows, and not columns."""
@@ -44,9 +44,8 @@ class Numbers(click.ParamType):  # type: ignore[type-arg]
 @click.option("--optim", default="adamw_torch_fused", show_default=True, help="The optimiser, as for zoo train.")
 @click.option(
     "--data",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="A prepared folder (zoo data prepare): its tokens, and updates and hours of an epoch.",
+    metavar="DIR|NAME",
+    help="A prepared folder (zoo data prepare), or a corpus (zoo data): its tokens, updates and hours of an epoch.",
 )
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print a table for a document.")
 @json_option
@@ -59,7 +58,7 @@ def plan(
     seq_len: int | None,
     tokens_per_update: int,
     optim: str,
-    data: Path | None,
+    data: str | None,
     as_markdown: bool,
     as_json: bool,
 ) -> None:
@@ -71,11 +70,11 @@ def plan(
     from zoo.analysis.scaling import plan as make_plan
     from zoo.analysis.scaling import tables
 
-    tokens = None
+    found = None
     if data is not None:
-        from zoo.data.corpora.shards import read_manifest
+        from zoo.data.corpora.estimating import estimate
 
-        tokens = read_manifest(data).tokens
+        found = estimate(data)
     plans = [
         make_plan(
             name,
@@ -90,7 +89,7 @@ def plan(
         for number in devices
     ]
     if as_json:
-        write_json([{**plan.to_dict(), **({} if tokens is None else epoch(plan, tokens))} for plan in plans])
+        write_json([{**plan.to_dict(), **({} if found is None else epoch(plan, found))} for plan in plans])
         return
     if as_markdown:
         click.echo(tables.to_markdown(plans), nl=False)
@@ -106,18 +105,31 @@ def plan(
     for made in plans:
         write(heading(f"On {made.devices}"), *([] if made.slurm is None else [indented("For sbatch:")]))
         click.echo(made.slurm or made.command)  # not broken at the edge of the terminal
-        if tokens is not None:
-            found = epoch(made, tokens)
-            write(
-                f"\nAn epoch of {data}: {tokens:,} tokens, {found['epoch_updates']:,.1f} updates, "
-                f"at least {found['epoch_seconds'] / 3600:,.2f} hours"
-            )
+        if found is not None:
+            write(f"\n{described(f'An epoch of {data}', epoch(made, found))}")
 
 
-def epoch(plan: Plan, tokens: int) -> dict[str, float]:
-    """Updates and least seconds of an epoch of so many tokens."""
+def epoch(plan: Plan, data: DataEstimate) -> dict[str, Any]:
+    """Updates of an epoch of data, and least seconds of training, reading and preparing it."""
     return {
-        "epoch_tokens": tokens,
-        "epoch_updates": tokens / plan.tokens_per_update,
-        "epoch_seconds": tokens / plan.tokens_per_second,
+        "epoch_tokens": data.tokens,
+        "epoch_tokens_estimated": data.estimated,
+        "epoch_updates": data.tokens / plan.tokens_per_update,
+        "epoch_seconds": data.tokens / plan.tokens_per_second,
+        "read_seconds": data.read_seconds,
+        "prepare_seconds": data.prepare_seconds,
     }
+
+
+def described(name: str, found: dict[str, Any]) -> str:
+    """Describe an epoch in a sentence."""
+    tokens = f"{found['epoch_tokens']:,} tokens"
+    if found["epoch_tokens_estimated"]:
+        tokens = f"about {found['epoch_tokens']:,} tokens (estimated from its words)"
+    reading = "" if found["read_seconds"] is None else f"; reading it takes {found['read_seconds']:,.1f} s of a core"
+    if found["prepare_seconds"] is not None:
+        reading = f"; preparing it takes about {found['prepare_seconds'] / 60:,.1f} minutes of a core, once"
+    return (
+        f"{name}: {tokens}, {found['epoch_updates']:,.1f} updates, at least "
+        f"{found['epoch_seconds'] / 3600:,.2f} hours{reading}"
+    )

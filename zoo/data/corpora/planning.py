@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from zoo.base.errors import DataError
+from zoo.base.errors import DataError, suggest
 from zoo.registry import CORPORA
 
 from .getting import located
@@ -152,7 +152,10 @@ def find_source(
         held = given if given is not None else hub_pieces(f"{name}#{second}") if second is not None else []
         return TextSource(name, units, held, ASIDE_BYTES if aside and not held else 0, column)
     if not Path(name).exists():
-        raise DataError(f"{name} does not exist; give a file, a folder, the name of a corpus, or hf:ORG/NAME")
+        raise DataError(
+            f"{name} does not exist; give a file, a folder, the name of a corpus, or hf:ORG/NAME"
+            f"{suggest(name, CORPORA.names())}"
+        )
     files = files_of(Path(name))
     by_split = {split: [file for file in files if split_of(file, Path(name)) == split] for split in (*TRAIN, *HELDOUT)}
     train = by_split["train"]

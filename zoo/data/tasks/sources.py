@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zoo.base.errors import ConfigError, DataError
+from zoo.base.errors import ConfigError, DataError, suggest
+from zoo.registry import CORPORA
 
 from .libraries import dataset_splits, is_dataset_name, is_saved_dataset
 from .reading import PAIR, READERS, read_table, table_of
@@ -194,6 +195,7 @@ def load_tables(
         raise DataError(
             f"{data} does not exist; give a file ({', '.join(READERS)}), a folder of such files, a dataset's name, or "
             f"a corpus that ships with the zoo ({', '.join(shipped_corpora())})"
+            f"{suggest(str(data), [*shipped_corpora(), *CORPORA.names()])}"
         )
     splits = dataset_splits(data)
     first = next((splits[name] for name in TRAIN_NAMES if name in splits), next(iter(splits.values())))

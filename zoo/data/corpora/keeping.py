@@ -1,0 +1,101 @@
+"""What is kept in the folder of all corpora: listed with sizes, and removed."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from zoo.base.errors import DataError, UnknownNameError
+from zoo.base.files import written
+from zoo.registry import CORPORA
+
+from .getting import data_folder
+from .preparing import PREPARED
+from .shards import is_prepared, read_manifest
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A folder of `data_folder`.
+
+    Attributes:
+        name: Its name: of a corpus, or the key of what was prepared.
+        source: What was prepared; "" of a corpus.
+        tokens: Tokens of shards, None of all else.
+        bytes: Size on the disk.
+        place: The folder.
+    """
+
+    name: str
+    source: str
+    tokens: int | None
+    bytes: int
+    place: Path
+
+
+def kept_corpora() -> list[Kept]:
+    """List the folders of corpora that are downloaded, in part too."""
+    folders = sorted(place for place in data_folder().glob("*") if place.is_dir() and place.name in CORPORA)
+    return [Kept(place.name, "", None, size_of(place), place) for place in folders]
+
+
+def kept_prepared() -> list[Kept]:
+    """List what was prepared by itself, unfinished preparations too."""
+    return [prepared_at(place) for place in sorted((data_folder() / PREPARED).glob("*")) if place.is_dir()]
+
+
+def prepared_at(place: Path) -> Kept:
+    """Describe a prepared folder."""
+    source, tokens = "unfinished", None
+    if place.name.startswith("tokenizer-"):
+        source = "a tokenizer"
+    elif is_prepared(place):
+        try:
+            manifest = read_manifest(place)
+            source, tokens = manifest.source, manifest.tokens
+        except DataError:
+            source = "damaged"
+    return Kept(place.name, source, tokens, size_of(place), place)
+
+
+def size_of(folder: Path) -> int:
+    """Bytes of all files of a folder."""
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+
+
+def remove(names: Sequence[str], *, prepared: bool = False) -> list[Kept]:
+    """Remove corpora, or what was prepared; the next run that needs it makes it again.
+
+    Args:
+        names: Names of corpora and keys of what was prepared.
+        prepared: Whether all that was prepared is removed.
+
+    Returns:
+        What was removed.
+
+    Raises:
+        UnknownNameError: When nothing of a name is kept; then nothing is removed.
+        DataError: When it is being prepared or downloaded.
+        UnwritableError: When it cannot be removed.
+    """
+    there = {kept.name: kept for kept in (*kept_corpora(), *kept_prepared())}
+    for name in names:
+        if name not in there:
+            raise UnknownNameError(name, there, kind="folder", owner=str(data_folder()))
+    chosen = list(dict.fromkeys([*names, *(kept.name for kept in kept_prepared() if prepared)]))
+    for name in chosen:
+        place = there[name].place
+        lock = place / ".lock" if name in CORPORA else Path(f"{place}.lock")
+        try:
+            with written(place), FileLock(lock, timeout=0):
+                shutil.rmtree(place)
+        except Timeout:
+            raise DataError(f"{place} is being written by another process; try again when that has ended") from None
+        with suppress(OSError):
+            lock.unlink()
+    return [there[name] for name in chosen]
