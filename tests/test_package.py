@@ -19,6 +19,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from preloaded import run_python
@@ -26,6 +27,7 @@ from preloaded import run_python
 import zoo
 
 ROOT = Path(__file__).parents[1]
+PROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
 HEAVY = {"torch", "transformers", "huggingface_hub", "numpy", "importlib.metadata"}
 
 
@@ -134,9 +136,9 @@ def dependencies(distribution: str, *extras: str) -> set[str]:
 @pytest.mark.slow
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="git says which files are the zoo's")
 def test_distributions_hold_every_file(tmp_path: Path) -> None:
-    """The source distribution all but typings/, whose links lead to packages; the wheel, made from it, every module."""
+    """The source distribution all but recipes of packages and the links of typings/; the wheel, made from it, every module."""
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
-    files = {name for name in listed if not name.startswith((".", "typings/"))}
+    files = {name for name in listed if not name.startswith((".", "packaging/", "typings/"))}
     for name in files:
         (tmp_path / "source" / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / "source" / name)
@@ -264,3 +266,46 @@ def test_the_cold_start_is_measured() -> None:
     rows = {row["command"]: row for row in json.loads(run.stdout)["rows"]}
     assert set(rows) == {"python -c pass", "import zoo", "zoo --help"}
     assert not any(row["heavy_imports"] for row in rows.values())
+
+
+CONDA_NAMES = {"huggingface-hub": "huggingface_hub", "torch": "pytorch", "xxhash": "python-xxhash"}
+CONDA_NAMES |= {"typing-extensions": "typing_extensions"}
+RECIPE = ROOT / "packaging/conda/recipe.yaml"
+
+
+@pytest.mark.skipif(not RECIPE.exists(), reason="the source distribution has no recipe")
+def test_the_conda_recipe_needs_what_the_project_needs() -> None:
+    recipe = yaml.safe_load(RECIPE.read_text(encoding="utf-8"))
+    listed = re.findall(r"^dependencies = \[\n(.*?)^\]", PROJECT, re.DOTALL | re.MULTILINE)[0]
+    needed = [Requirement(line.strip(' ,"')) for line in listed.splitlines()]
+    wanted = {
+        f"{CONDA_NAMES.get(one.name, one.name)} {','.join(sorted(map(str, one.specifier), reverse=True))}"
+        for one in needed
+    }
+    assert set(recipe["requirements"]["run"][1:]) == wanted
+    assert f'version = "{recipe["context"]["version"]}"' in PROJECT
+    assert f'requires-python = ">={recipe["context"]["python_min"]}"' in PROJECT
+    assert f'zoo = "{recipe["build"]["python"]["entry_points"][0].partition(" = ")[2]}"' in PROJECT
+
+
+def test_the_tool_that_builds_is_the_pinned_one() -> None:
+    """By which the same commit has the same bytes."""
+    assert {f'"{line}"' for line in CONSTRAINTS if line.startswith("setuptools==")} <= set(
+        PROJECT.replace(",", " ").split()
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="git says which files are the zoo's")
+def test_distributions_have_the_same_bytes_when_they_are_built_again(tmp_path: Path) -> None:
+    """And the wheel is below 20 MiB."""
+    command = [sys.executable, ROOT / "scripts/build", "--twice", "--out", tmp_path / "dist"]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.splitlines()[-1] == "built twice: the same bytes"
+
+
+@pytest.mark.parametrize("script", ["release", "try-install", "wheels", "test-pythons", "supply-chain"])
+def test_scripts_of_a_release_are_bash(script: str) -> None:
+    subprocess.run(["bash", "-n", ROOT / "scripts" / script], check=True)
