@@ -136,7 +136,7 @@ def dependencies(distribution: str, *extras: str) -> set[str]:
 @pytest.mark.slow
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="git says which files are the zoo's")
 def test_distributions_hold_every_file(tmp_path: Path) -> None:
-    """The source distribution all but recipes of packages and the links of typings/; the wheel, made from it, every module."""
+    """The source distribution all but recipes and the links of typings/; the wheel, made from it, every module."""
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
     files = {name for name in listed if not name.startswith((".", "packaging/", "typings/"))}
     for name in files:
