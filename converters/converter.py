@@ -43,36 +43,19 @@ class Converter(ABC):
 
     @abstractmethod
     def recognises(self, keys: Collection[str]) -> bool:
-        """Whether a checkpoint is in this format.
-
-        Args:
-            keys: The checkpoint's keys.
-
-        Returns:
-            True if it is.
-        """
+        """Whether a checkpoint with these keys is in this format."""
 
     @abstractmethod
     def plan(self, checkpoint: Checkpoint, **hints: Any) -> Plan:
-        """Plan the way in.
-
-        Args:
-            checkpoint: In this format.
-            hints: Fields that the checkpoint does not hold.
+        """Plan the way in, with hints for fields that the checkpoint does not hold.
 
         Raises:
-            ConversionError: When hints are missing, or keys that sizes are read from.
+            ConversionError: When hints are missing, or keys from which sizes are read.
         """
 
     @abstractmethod
     def plan_back(self, model_class: type[ZooPreTrainedModel], config: ZooConfig) -> KeyMap:
-        """Plan the way out.
-
-        Args:
-            model_class: Class of a model of the zoo.
-
-        Returns:
-            The key map to read from right to left.
+        """The key map to read from right to left, for a class of model of the zoo.
 
         Raises:
             NotConvertibleError: When the other implementation does not compute what this model does.

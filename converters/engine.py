@@ -187,28 +187,13 @@ class WritingModel(EngineModel, GenerationMixin):
         return kind(loss=-torch.tensor(counted).mean())
 
     def check_lengths(self, mask: Tensor) -> None:
-        """Refuse texts without a token, and those with more tokens than the first stack has positions.
-
-        Args:
-            mask: 1 for real tokens. *Shape:* (batch_size, seq_len)
-
-        Raises:
-            InputError: When there is one.
-        """
+        """Raise InputError for texts without a token, or with more tokens than the first stack has positions."""
         lengths = mask.long().sum(1)
         refuse_empty(mask[:, : int(lengths.min())])
         cast(NoPosition, self.positions[0]).check(int(lengths.max()))
 
     def encode(self, input_ids: Tensor, mask: Tensor) -> Tensor:
-        """Let the engine encode.
-
-        Args:
-            input_ids: *Shape:* (batch_size, seq_len)
-            mask: True for real tokens. *Shape:* (batch_size, seq_len)
-
-        Returns:
-            Hidden states, zero at padding. *Shape:* (batch_size, seq_len, hidden_size)
-        """
+        """Hidden states of the engine's encoder, (batch_size, seq_len, hidden_size), zero at padding."""
         raise NotImplementedError
 
     def score(self, texts: list[Said]) -> list[list[float]]:
@@ -216,16 +201,7 @@ class WritingModel(EngineModel, GenerationMixin):
         raise NotImplementedError
 
     def write(self, input_ids: Tensor, mask: Tensor, settings: GenerationConfig) -> list[list[Written]]:
-        """Let the engine write.
-
-        Args:
-            input_ids: *Shape:* (batch_size, seq_len)
-            mask: True for real tokens. *Shape:* (batch_size, seq_len)
-            settings: How.
-
-        Returns:
-            Its output for every prompt.
-        """
+        """The engine's output for every prompt, (batch_size, seq_len), by the settings of generation."""
         raise NotImplementedError
 
     @torch.no_grad()

@@ -158,15 +158,10 @@ class KeyMap:
         )
 
     def forward(self, tensors: Mapping[str, Tensor], *, consume: bool = False) -> dict[str, Tensor]:
-        """Read the table from left to right.
+        """Read the table from left to right; dead keys are dropped.
 
         Args:
-            tensors: By the other implementation's keys.
-            consume: Whether to take the tensors out of their dictionary as they are read, so that those that become
-                others are freed one by one.
-
-        Returns:
-            By the zoo's keys; dead ones are dropped.
+            consume: Whether to free tensors one by one, by taking them out of their dictionary.
 
         Raises:
             CheckpointKeysError: Naming every key that no row matches, and every key that a row lacks.
@@ -178,18 +173,7 @@ class KeyMap:
         return apply(self.rows, alive, self.owner)
 
     def backward(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Read the table from right to left.
-
-        Args:
-            tensors: By the zoo's keys.
-
-        Returns:
-            By the other implementation's keys; dead ones are zero.
-
-        Raises:
-            CheckpointKeysError: As for `forward`.
-            ConversionError: As for `forward`.
-        """
+        """Read the table from right to left; dead keys are zero. Errors are those of `forward`."""
         tensors = {key: value for key, value in tensors.items() if not self.is_added(key)}
         found = apply([row.inverse for row in self.rows], tensors, "zoo")
         dead = {
@@ -201,60 +185,24 @@ class KeyMap:
         return found | dead
 
     def is_dead(self, key: str) -> bool:
-        """Whether a left key's value is one that nothing reads.
-
-        Args:
-            key: A key of the other implementation.
-
-        Returns:
-            True if it is.
-        """
+        """Whether nothing reads the value of a left key."""
         return any(True for row in self.dead for _ in row.left.match(key))
 
     def is_ignored(self, key: str) -> bool:
-        """Whether a left key is optional.
-
-        Args:
-            key: A key of the other implementation.
-
-        Returns:
-            True if it may.
-        """
+        """Whether a left key is optional."""
         return any(pattern.match(key) for pattern in self.ignored)
 
     def is_added(self, key: str) -> bool:
-        """Whether the other implementation has nothing for a right key.
-
-        Args:
-            key: A key of the zoo.
-
-        Returns:
-            True if it has not.
-        """
+        """Whether the other implementation has no counterpart of a right key."""
         return any(pattern.match(key) for pattern in self.added)
 
     def expected(self, parameters: Mapping[str, Tensor]) -> dict[str, Shape]:
-        """The other implementation's checkpoint of a model.
-
-        Args:
-            parameters: The zoo's, by their keys; meta tensors will do.
-
-        Returns:
-            Every left key and its shape.
-        """
+        """Left keys and shapes of the checkpoint of a model, by its parameters, which may be on the meta device."""
         meta = {key: torch.empty_like(value, device="meta") for key, value in parameters.items()}
         return {key: tuple(value.shape) for key, value in self.backward(meta).items()}
 
     def check(self, tensors: Mapping[str, Tensor], parameters: Mapping[str, Tensor]) -> None:
-        """Compare a checkpoint with a model, before anything is converted.
-
-        Args:
-            tensors: The checkpoint, by the other implementation's keys.
-            parameters: The model, by the zoo's keys; meta tensors will do.
-
-        Raises:
-            CheckpointKeysError: Listing every unknown, missing and misshapen key.
-        """
+        """Raise CheckpointKeysError with all unknown, missing and misshapen left keys of a checkpoint."""
         given = {key: tuple(value.shape) for key, value in tensors.items() if not self.is_ignored(key)}
         expected = self.expected(parameters)
         if given != expected:

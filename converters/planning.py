@@ -18,14 +18,9 @@ from .weights import further_tokens_left_out, task_of, weights_of
 
 
 def plan_export(model: ZooPreTrainedModel, names: Iterable[str] | None = None) -> list[TargetPlan]:
-    """Plan every export to a class of transformers.
+    """Plan exports to all classes of transformers, or to those of some model types.
 
-    Args:
-        model: Any model of the zoo.
-        names: Only to these classes, by their model types.
-
-    Returns:
-        Exact ones first, those with the fewest and most robust changes before others.
+    Exact ones are first, and those with the fewest and most robust changes before others.
     """
     config, task, state = model.config, task_of(model), weights_of(model)
     found = arithmetic_of(config, task)
@@ -34,14 +29,7 @@ def plan_export(model: ZooPreTrainedModel, names: Iterable[str] | None = None) -
 
 
 def plan_engines(model: ZooPreTrainedModel) -> list[TargetPlan]:
-    """Plan the exports that are no class of transformers.
-
-    Args:
-        model: Any model of the zoo.
-
-    Returns:
-        The bundle, and those for other engines, some of which are known to work only once they were tried.
-    """
+    """Plan exports to the bundle and to other engines; that some of them work is known only after a trial."""
     left_out = further_tokens_left_out(model.config, task_of(model))
     plans = [TARGETS.get(name).plan(model) for name in TARGETS]
     return [plan if plan.target == "bundle" else replace(plan, notes=(*plan.notes, *left_out)) for plan in plans]

@@ -81,13 +81,7 @@ def find_format(checkpoint: Checkpoint, origin: str | None) -> tuple[Checkpoint,
 
 
 def sniff(keys: Collection[str]) -> str:
-    """Recognise a format by its keys.
-
-    Args:
-        keys: Keys of a checkpoint.
-
-    Returns:
-        The name of its converter.
+    """Name of the converter that recognises the keys of a checkpoint.
 
     Raises:
         UnknownFormatError: When no converter, or more than one, recognises the keys, or only some of them.

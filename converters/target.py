@@ -212,14 +212,7 @@ class Target(ABC):
         return ()
 
     def usage(self, auto_class: str) -> str:
-        """Describe how to load an export.
-
-        Args:
-            auto_class: The Auto class of the model's task.
-
-        Returns:
-            A block of code.
-        """
+        """Code that loads an export with the Auto class of its task."""
         return self.load_with(auto_class)
 
     def stored(self, options: ExportOptions) -> str:
@@ -232,15 +225,7 @@ class Target(ABC):
         return "" if dtype in (None, *self.dtypes[:1]) else f" Weights are stored as {dtype}."
 
     def load_with(self, auto_class: str, **arguments: Any) -> str:
-        """Write how transformers loads an export.
-
-        Args:
-            auto_class: The Auto class.
-            arguments: Further arguments of the loading function.
-
-        Returns:
-            A block of code.
-        """
+        """Code by which transformers loads an export, with further arguments."""
         given = "".join(f", {name}={value!r}" for name, value in arguments.items())
         return (
             "```python\n"
@@ -250,14 +235,7 @@ class Target(ABC):
         )
 
     def run_in(self, own: str) -> str:
-        """Describe where the comparison ran.
-
-        Args:
-            own: The zoo's name there.
-
-        Returns:
-            For instance "loaded without the zoo".
-        """
+        """Where the comparison ran, for instance "loaded without the zoo"; `own` is the zoo's name there."""
         return f"loaded without {own}"
 
 

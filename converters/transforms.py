@@ -86,15 +86,7 @@ def split(parts: int, then: Transform = SAME) -> Transform:
 
 
 def permute(order: Tensor, dim: int = -1) -> Transform:
-    """Reorder one dimension.
-
-    Args:
-        order: A permutation of it. *Shape:* (width,)
-        dim: Which one.
-
-    Returns:
-        A transform of each tensor.
-    """
+    """Transform: reorder one dimension by a permutation, (width,)."""
     return each(
         "permute",
         lambda tensor: tensor.index_select(dim, order),
@@ -103,26 +95,15 @@ def permute(order: Tensor, dim: int = -1) -> Transform:
 
 
 def evens_then_odds(width: int) -> Tensor:
-    """The order that takes alternating sines and cosines to all sines before all cosines.
-
-    Args:
-        width: Number of columns.
-
-    Returns:
-        The indices 0, 2, 4, ..., 1, 3, 5, ... *Shape:* (width,)
-    """
+    """Indices 0, 2, 4, ..., 1, 3, 5, ...: alternating sines and cosines to all sines before all cosines."""
     return torch.cat([torch.arange(0, width, 2), torch.arange(1, width, 2)])
 
 
 def pairs_to_halves(num_heads: int, rotary_dim: int) -> Transform:
-    """Bring rotary queries or keys from neighbouring pairs (GPT-J) to half-split ones (Llama).
+    """Transform: rotary queries or keys from neighbouring pairs (GPT-J) to half-split ones (Llama), head by head.
 
     Args:
-        num_heads: Number of heads of the projection; its rows are permuted head by head.
-        rotary_dim: How many leading columns of a head are rotated.
-
-    Returns:
-        A transform of each tensor, *Shape:* (num_heads * head_dim, ...), unchanged.
+        rotary_dim: Number of leading columns of a head that are rotated.
     """
     order = evens_then_odds(rotary_dim)
 
@@ -144,14 +125,7 @@ def repeat_heads(num_heads: int, groups: int) -> Transform:
 
 
 def scale(factor: float | Tensor) -> Transform:
-    """Multiply by a number, or every row by its own.
-
-    Args:
-        factor: A number, or one a row, *Shape:* (rows,).
-
-    Returns:
-        A transform of each tensor.
-    """
+    """Transform: multiply by a number, or every row by its own, (rows,)."""
 
     def times(tensor: Tensor, factor: float | Tensor) -> Tensor:
         if isinstance(factor, Tensor):
@@ -228,13 +202,9 @@ def split_by_group(groups: int, sizes: tuple[int, ...]) -> Transform:
 
 
 def split_groups(key_value_heads: int, queries: int) -> Transform:
-    """Take queries, keys and values out of one projection that holds them group by group.
+    """Transform: one projection to three of queries, keys and values.
 
-    Args:
-        key_value_heads: Number of groups: each has some query heads, one key head and one value head, in this order.
-        queries: Query heads a group.
-
-    Returns:
-        A transform from one tensor, *Shape:* (key_value_heads * (queries + 2) * head_dim, ...), to three.
+    Each group has `queries` query heads, a key head and a value head, in this order: (key_value_heads * (queries + 2) *
+    head_dim, ...).
     """
     return split_by_group(key_value_heads, (queries, 1, 1))

@@ -283,13 +283,12 @@ def run_alone(request: dict[str, Any], inputs: dict[str, Tensor], failed: str, *
 
 
 def explained(difference: float, scale: float, noise: Callable[[], float], tolerance: float = ROUNDING) -> float:
-    """How large a difference rounding explains.
+    """Largest difference that rounding explains.
 
     Args:
-        difference: The one that was measured: the original's own distance from float64 is asked for only beyond the
-            first tolerance.
+        difference: The measured one; `noise`, the original's distance from float64, is only computed beyond the first
+            tolerance.
         scale: The largest output.
-        noise: The original's distance from itself in float64.
         tolerance: Relative to the largest output; infinite for rounded weights.
     """
     allowed = tolerance * max(1.0, scale)

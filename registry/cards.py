@@ -43,11 +43,7 @@ _fact_finder: Callable[[str], Facts] | None = None
 
 
 def find_facts_with(finder: FactFinder) -> FactFinder:
-    """Decorator: register the function that finds facts, as the registry itself imports no model.
-
-    Args:
-        finder: Called with a name as `parse_name` reads it; returns facts about its default build, on the meta device.
-    """
+    """Decorator: register the function that finds facts of a name's default build; the registry imports no model."""
     global _fact_finder  # noqa: PLW0603
     _fact_finder = finder
     return finder
@@ -102,11 +98,7 @@ class Card(Printed):
     known: Facts | None = field(default=None, repr=False)
 
     def to_dict(self) -> dict[str, Any]:
-        """Convert to what JSON can hold.
-
-        Returns:
-            The fields by name, in order.
-        """
+        """The fields by name, as JSON."""
         found = {"limits": self.limits, "deviations": self.deviations, "num_parameters": self.num_parameters}
         written = dataclasses.asdict(self) | found
         del written["known"]

@@ -86,12 +86,5 @@ def register_corpus(corpus: Corpus, *, override: bool = False) -> None:
 
 
 def list_corpora(pattern: str | Iterable[str] = "*") -> list[str]:
-    """List corpora.
-
-    Args:
-        pattern: A name with wildcards, or several, one of which must match; "!" in front excludes what it matches.
-
-    Returns:
-        The names, sorted.
-    """
+    """Sorted names of corpora that match a pattern with wildcards, or one of several; "!" in front excludes matches."""
     return matching(CORPORA.names(), pattern)

@@ -61,14 +61,7 @@ class Origin:
 
     @classmethod
     def of(cls, module: str) -> Origin:
-        """Find the origin of an object that a module registers now.
-
-        Args:
-            module: The module's full name.
-
-        Returns:
-            Its origin, with the plugin that is being loaded.
-        """
+        """Origin of an object that a module registers now, with the plugin that is being loaded."""
         origin = cls(module)
         loading = _LOADING.get()
         return origin if origin.built_in or loading is None else cls(module, loading.distribution)

@@ -184,11 +184,7 @@ def find_weights(name: str, tag: str | None = None) -> Weights:
 
 
 def is_weights_name(text: str) -> bool:
-    """Whether weights are meant: the text is the name of some, or would be but for what stands on one side of the dot.
-
-    Returns:
-        True if they are.
-    """
+    """Whether a text is the name of weights, or has the form of one with a known variant or tag."""
     variant, dot, tag = text.partition(".")
     if not (dot and is_word(variant) and is_word(tag)):
         return False

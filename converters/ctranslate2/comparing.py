@@ -91,16 +91,7 @@ def largest(ours: list[Tensor], theirs: list[Tensor]) -> float:
 
 
 def padded(rows: list[list[int]], pad: int, side: str = "right") -> tuple[Tensor, Tensor]:
-    """Make a batch of lists.
-
-    Args:
-        rows: Ids.
-        pad: Fill value.
-        side: Where to.
-
-    Returns:
-        Ids and mask. *Shape:* (batch_size, seq_len)
-    """
+    """Ids and mask, (batch_size, seq_len), of lists that are padded on one side."""
     ids = [torch.tensor(row) for row in rows]
     masks = [torch.ones_like(row) for row in ids]
     return (

@@ -49,15 +49,7 @@ class CTranslate2Model(WritingModel):
         self.numbers = {token: number for number, token in enumerate(self.vocabularies.target)}
 
     def tokens(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> list[list[str]]:
-        """Turn ids into tokens.
-
-        Args:
-            input_ids: *Shape:* (batch_size, seq_len)
-            attention_mask: *Shape:* (batch_size, seq_len)
-
-        Returns:
-            Tokens a sequence, without padding.
-        """
+        """Tokens of each sequence of ids, without padding."""
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         names = self.vocabularies.source
         rows = zip(input_ids, mask.bool(), strict=True)

@@ -115,15 +115,7 @@ def _set_embedding(embedding: Any, spec: Any, prefix: str, config: ZooConfig, st
 
 
 def position_table(prefix: str, config: ZooConfig, state: State) -> Tensor:
-    """The rows that are added to embeddings.
-
-    Args:
-        prefix: The beginning of the stack's names.
-        state: The weights.
-
-    Returns:
-        *Shape:* (rows, hidden_size)
-    """
+    """Position vectors that are added to embeddings, (rows, hidden_size), of the stack with this prefix."""
     if config.position in TABLE_POSITIONS:
         return state[f"{prefix}position.weight"]
     rows = max(config.max_position_embeddings, SHORTEST_TABLE)

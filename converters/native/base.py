@@ -58,86 +58,34 @@ class NativeFormat(ABC):
 
     @abstractmethod
     def key_map(self, config: ZooConfig, task: str) -> KeyMap:
-        """Lay the keys side by side.
-
-        Args:
-            config: The zoo's settings.
-            task: Task of the head.
-
-        Returns:
-            Native keys on the left, the zoo's on the right, both as under a head.
-        """
+        """The key map for the task's head: native keys on the left, the zoo's on the right."""
 
     @abstractmethod
     def read_config(self, native: Any, task: str) -> dict[str, Any]:
-        """Express a native configuration in the zoo's settings.
-
-        Args:
-            native: A configuration of transformers.
-            task: Task of the head.
-
-        Returns:
-            Fields of [`ZooConfig`][] that differ from the variant's defaults, or might.
+        """Fields of [`ZooConfig`][], for a task, that differ from the variant's defaults, or might.
 
         Raises:
-            NoCounterpartError: When it has something that the zoo lacks.
+            NoCounterpartError: When the native configuration has something that the zoo lacks.
         """
 
     @abstractmethod
     def write_config(self, config: ZooConfig, task: str) -> dict[str, Any]:
-        """Express settings of the zoo in a native configuration.
-
-        Args:
-            config: Settings that fulfil `needs`.
-            task: Task of the head.
-
-        Returns:
-            Fields of the native configuration.
-        """
+        """Fields of the native configuration, for settings that fulfil `needs`."""
 
     @abstractmethod
     def needs(self, config: ZooConfig, task: str) -> Needs:
-        """Describe what settings these classes have.
-
-        Args:
-            config: The settings of a model that might fit.
-            task: Task of the head.
-
-        Returns:
-            Values by field; fields that are not named are free.
-        """
+        """Values that the classes require, by field, for the settings of a model; other fields are free."""
 
     def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:
-        """Find obstacles other than settings.
-
-        Args:
-            state: Its weights.
-            task: Task of the head.
-        """
+        """Obstacles other than settings, such as weights."""
         return []
 
     def meaningless(self, task: str) -> tuple[str, ...]:
-        """Native weights that are stored twice, or that the zoo has no use for.
-
-        Args:
-            task: Task of the head.
-
-        Returns:
-            Their names, as under a head.
-        """
+        """Names of native weights that are stored twice, or that the zoo has no use for."""
         return ()
 
     def read_weights(self, native: Any, state: State, task: str) -> State:
-        """Prepare native weights for the key map, with a warning if exports will have another model type.
-
-        Args:
-            native: The native configuration.
-            state: The weights, named as under a head.
-            task: Task of the head.
-
-        Returns:
-            Those that the key map reads.
-        """
+        """Prepare native weights for the key map, with a warning if exports will have another model type."""
         if native.model_type != self.model_types[0]:
             warnings.warn(
                 f"the way back from the zoo is {self.model_types[0]!r}, whose code {native.model_type!r} shares; "
@@ -149,62 +97,23 @@ class NativeFormat(ABC):
         return {name: tensor for name, tensor in state.items() if name not in meaningless}
 
     def write_weights(self, config: ZooConfig, state: State, task: str) -> State:
-        """Complete native weights after the key map: add what is stored twice or means nothing.
-
-        Args:
-            config: The zoo's settings.
-            state: The weights, named as under a head.
-            task: Task of the head.
-
-        Returns:
-            Everything that the class loads.
-        """
+        """Complete native weights after the key map: add what is stored twice or means nothing."""
         return state
 
     def infer(self, native: Any, state: State, settings: dict[str, Any]) -> State:
-        """Find settings that only the weights show: computed position tables, tied embeddings.
-
-        Args:
-            native: The native configuration.
-            state: The weights.
-            settings: Result of `read_config`; changed here.
-
-        Returns:
-            The weights, without those that are computed.
-        """
+        """Add settings that only weights show (computed positions, tied embeddings); return the other weights."""
         return state
 
     def output(self, config: ZooConfig, task: str) -> str:
-        """Where the class returns what the model computes.
-
-        Args:
-            config: The zoo's settings.
-            task: Task of the head.
-
-        Returns:
-            "logits", "last_hidden_state" or "hidden_states[-2]".
-        """
+        """Where the class returns the model's output: "logits", "last_hidden_state" or "hidden_states[-2]"."""
         return "last_hidden_state" if task == Task.FEATURE_EXTRACTION else "logits"
 
     def notes(self, config: ZooConfig, task: str) -> list[str]:
-        """Remarks for users of an exported model.
-
-        Args:
-            config: The zoo's settings.
-            task: Task of the head.
-        """
+        """Remarks for users of an exported model."""
         return []
 
     def refuse(self, native: Any, **expected: Any) -> None:
-        """Refuse a native configuration that has what the zoo lacks.
-
-        Args:
-            native: The native configuration.
-            expected: The only value of a field that the zoo has.
-
-        Raises:
-            NoCounterpartError: Naming every field that has another.
-        """
+        """Raise NoCounterpartError, naming every field with another value than the only one expected."""
         given = {field: getattr(native, field, value) for field, value in expected.items()}
         wrong = [
             f"{field}={given[field]!r} is set, only {value!r} can be converted"

@@ -57,15 +57,7 @@ def a_stack(config: Any) -> str:
 
 
 def absorbs_bias(config: ZooConfig, classifier: Tensor) -> bool:
-    """Whether the norm before a classifier can add what makes the classifier's bias.
-
-    Args:
-        config: The model's settings.
-        classifier: *Shape:* (num_labels, hidden_size)
-
-    Returns:
-        True for a layer norm at the end, and a classifier with independent rows.
-    """
+    """Whether the last norm is a layer norm, and the classifier's rows independent, so that it can absorb the bias."""
     ends_with_norm = config.final_norm or config.norm_placement == "post"
     independent = int(torch.linalg.matrix_rank(classifier.double())) == classifier.shape[0]
     return bool(config.norm == "layernorm" and ends_with_norm and independent)

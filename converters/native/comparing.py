@@ -302,14 +302,7 @@ def cut(inputs: dict[str, Tensor], text: str, length: int) -> dict[str, Tensor]:
 
 
 def last(outputs: Tensor, positions: Tensor | None = None) -> Tensor:
-    """Outputs at some positions, by default the last.
-
-    Args:
-        outputs: *Shape:* (1, seq_len, size) or (1, size)
-
-    Returns:
-        *Shape:* (steps, size)
-    """
+    """Outputs, (1, seq_len, size) or (1, size), at some positions, by default the last."""
     if outputs.ndim == 2:
         return outputs
     return outputs[0, -1:] if positions is None else outputs[0, positions]

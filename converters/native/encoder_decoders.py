@@ -155,11 +155,7 @@ class BartLike(DeclaredFormat):
 
 
 def computed_table(rows: int, width: int) -> Tensor:
-    """The table that these classes begin with: sines, then cosines.
-
-    Returns:
-        *Shape:* (rows, width)
-    """
+    """The table that these classes start from: sines, then cosines, (rows, width)."""
     config = ZooConfig(hidden_size=width, num_attention_heads=1, position="sinusoidal-halves")
     part = POSITIONS.get("sinusoidal-halves")(config)
     return part.embed(torch.zeros(1, rows, width), torch.arange(rows)[None])[0]

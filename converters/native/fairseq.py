@@ -17,17 +17,7 @@ SAME_TABLE = 1e-4
 
 
 def fairseq_table(rows: int, width: int, first: int, padding: int | None) -> Tensor:
-    """All sines, then all cosines, of wavelengths from 2 pi to 20000 pi.
-
-    Args:
-        rows: How many positions.
-        width: The hidden size.
-        first: The number of the first position.
-        padding: The number of the row of zeros, as the id of padding once counted as a position.
-
-    Returns:
-        *Shape:* (rows, width)
-    """
+    """Sines, then cosines, of wavelengths from 2 pi to 20000 pi, (rows, width), with a row of zeros for padding."""
     half = width // 2
     frequencies = torch.exp(torch.arange(half).float() * -(math.log(10000) / max(half - 1, 1)))
     phases = torch.arange(first, first + rows).float()[:, None] * frequencies

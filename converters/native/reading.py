@@ -154,16 +154,7 @@ def require_origin(origin: str | None, found: NativeFormat, name: str) -> None:
 def describe(
     found: NativeFormat, native: PreTrainedConfig, tensors: dict[str, Tensor], task: str
 ) -> tuple[ZooConfig, dict[str, Tensor]]:
-    """Find out a native model's settings in the zoo.
-
-    Args:
-        found: The native format.
-        native: The native configuration.
-        tensors: The native weights, named as under a head.
-        task: Task of the head.
-
-    Returns:
-        The zoo's settings, and those native weights that its model needs.
+    """Settings of a native model in the zoo, and the native weights that its model needs.
 
     Raises:
         ConversionError: When something does not fit.

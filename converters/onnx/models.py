@@ -48,16 +48,7 @@ class GraphModel(EngineModel):
         return transformer_of(self.config)
 
     def mask(self, attention_mask: Tensor | None, input_ids: Tensor, seen: int = 0) -> Tensor:
-        """A padding mask where none was given, by the variant's rule.
-
-        Args:
-            attention_mask: The given mask.
-            input_ids: *Shape:* (batch_size, seq_len)
-            seen: Number of cached positions.
-
-        Returns:
-            *Shape:* (batch_size, key_len)
-        """
+        """The given padding mask, or one by the variant's rule. *Shape:* (batch_size, key_len)."""
         if attention_mask is None and not seen and (rule := self.rules.attention_mask) is not None:
             attention_mask = rule(None, input_ids, self.config)
         if attention_mask is None:
@@ -65,16 +56,7 @@ class GraphModel(EngineModel):
         return attention_mask.long()
 
     def place(self, input_ids: Tensor, attention_mask: Tensor | None, seen: int = 0, stack: int = 0) -> Tensor:
-        """Number the tokens by the variant's rule.
-
-        Args:
-            input_ids: *Shape:* (batch_size, seq_len)
-            attention_mask: *Shape:* (batch_size, key_len)
-            seen: Number of cached positions.
-            stack: 0 for the first, 1 for the decoder of an encoder-decoder.
-
-        Returns:
-            *Shape:* (batch_size, seq_len)
+        """Positions by the variant's rule, (batch_size, seq_len); stack 1 is the decoder of an encoder-decoder.
 
         Raises:
             InputError: When there are no tokens, or more than the model has positions.
@@ -197,16 +179,7 @@ class GraphForConditionalGeneration(GraphModel, GenerationMixin):
         return GraphEncoder(self)
 
     def encode(self, input_ids: Tensor, attention_mask: Tensor | None = None, **kwargs: Any) -> BaseModelOutput:
-        """Run the encoder.
-
-        Args:
-            input_ids: *Shape:* (batch_size, source_len)
-            attention_mask: *Shape:* (batch_size, source_len)
-            kwargs: Refused unless they ask for nothing.
-
-        Returns:
-            `last_hidden_state`, and keys and values of the source for every decoder layer.
-        """
+        """Run the encoder: `last_hidden_state`, and keys and values of the source for every decoder layer."""
         self.refuse(kwargs)
         mask = self.mask(attention_mask, input_ids)
         self.place(input_ids, mask)
@@ -286,14 +259,7 @@ class GraphEncoder:
 
 
 def require(input_ids: Tensor | None) -> Tensor:
-    """Refuse a call without source ids.
-
-    Args:
-        input_ids: *Shape:* (batch_size, source_len)
-
-    Raises:
-        InputError: When there are none.
-    """
+    """Raise InputError if there are no source ids."""
     if input_ids is None:
         raise InputError("nothing to read: give input_ids, or encoder_outputs")
     return input_ids

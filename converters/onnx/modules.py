@@ -16,14 +16,7 @@ Pairs = list[tuple[Tensor, Tensor]]
 
 
 def filled_cache(pairs: Pairs) -> DynamicCache:
-    """Make a cache of keys and values, of any length.
-
-    Args:
-        pairs: For every layer. *Shape:* (batch_size, num_key_value_heads, key_len, head_dim)
-
-    Returns:
-        The cache. Layers with a sliding window keep all keys, which masks hide.
-    """
+    """A cache of given keys and values, of any length; sliding layers keep all keys, which masks hide."""
     cache = DynamicCache()
     for key, value in pairs:
         layer = DynamicLayer()
@@ -70,16 +63,9 @@ class Causal(nn.Module):
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, position_ids: Tensor, past: Pairs
     ) -> tuple[Tensor, ...]:
-        """Continue sequences.
+        """Continue sequences; the mask includes earlier positions.
 
-        Args:
-            input_ids: *Shape:* (batch_size, seq_len)
-            attention_mask: *Shape:* (batch_size, key_len), earlier positions included
-            position_ids: *Shape:* (batch_size, seq_len)
-            past: Keys and values of earlier positions.
-
-        Returns:
-            Logits, then keys and values of all positions.
+        Returns logits, then keys and values of all positions.
         """
         cache = filled_cache(past)
         outputs = self.model(
@@ -104,15 +90,7 @@ class Encoder(nn.Module):
         self.model = model
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """Encode.
-
-        Args:
-            input_ids: *Shape:* (batch_size, source_len)
-            attention_mask: *Shape:* (batch_size, source_len)
-
-        Returns:
-            The encoder's output.
-        """
+        """The encoder's output."""
         return self.model.model.encoder(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
 
 
@@ -188,18 +166,12 @@ class Decode(nn.Module):
         memory: Pairs,
         past: Pairs,
     ) -> tuple[Tensor, ...]:
-        """Continue target sequences.
+        """Continue target sequences: logits, then keys and values of all target positions.
 
         Args:
-            input_ids: *Shape:* (batch_size, target_len)
-            encoder_attention_mask: *Shape:* (batch_size, source_len)
-            encoder_hidden_states: *Shape:* (batch_size, source_len, hidden_size)
             decoder_attention_mask: *Shape:* (batch_size, key_len), earlier positions included
             memory: Keys and values of the source.
             past: Keys and values of earlier target positions.
-
-        Returns:
-            Logits, then keys and values of all target positions.
         """
         own, cross = filled_cache(past), filled_cache(memory)
         cache = EncoderDecoderCache(own, cross)

@@ -53,11 +53,7 @@ class EngineCache(Cache):
         return self.seen
 
     def batch_select_indices(self, indices: Tensor) -> None:
-        """Go on from these sequences only.
-
-        Args:
-            indices: Their places. *Shape:* (new_batch_size,)
-        """
+        """Go on from the sequences at these indices."""
         self.order = self.order[indices]
 
     reorder_cache = batch_select_indices

@@ -53,28 +53,14 @@ class Symmetry(ABC):
 
     @abstractmethod
     def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
-        """Describe how settings change.
+        """Settings that change when `field` becomes the wanted value, or None if this symmetry cannot change it so.
 
-        Args:
-            wanted: The value that `field` shall have.
-            task: Output that must stay the same: the head's, or the last hidden states.
-
-        Returns:
-            Every setting that changes, or None where this symmetry does not lead there.
+        The output of the task's head, or the last hidden states, must stay the same.
         """
 
     @abstractmethod
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
-        """Change the weights.
-
-        Args:
-            state: The weights.
-            config: The settings that go with them.
-            wanted: The value that `field` shall have.
-
-        Returns:
-            Every weight, changed or not.
-        """
+        """Every weight, for `field` with the wanted value; `config` describes the given weights."""
 
 
 @dataclass(frozen=True)

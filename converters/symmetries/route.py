@@ -75,11 +75,7 @@ def find_route(config: ZooConfig, needs: Needs, task: str, reasons: Mapping[str,
 
 
 def plain_needs(task: str) -> dict[str, Any]:
-    """The settings of a plain Transformer, which every class expresses.
-
-    Args:
-        task: Task of the head.
-    """
+    """The settings of a plain Transformer, which every class expresses."""
     needs = {name: one.need for name, one in SETTINGS.items() if one.is_computed(task)}
     return {name: need for name, need in needs.items() if need is not ANY}
 

@@ -37,16 +37,7 @@ class Format:
         return {self.key: self.version}
 
     def check(self, content: Mapping[str, Any], where: object, written_by: object = None) -> None:
-        """Require a version that is read.
-
-        Args:
-            content: What was read.
-            where: Name of the file in messages.
-            written_by: Version of the zoo that wrote it, where known.
-
-        Raises:
-            FormatVersionError: When it is newer or older, with the command that installs a zoo that reads it.
-        """
+        """Raise FormatVersionError for a version that is not read, with the command that installs a zoo that does."""
         found = content.get(self.key, self.unstamped)
         if isinstance(found, int) and self.oldest <= found <= self.version:
             return

@@ -8,15 +8,7 @@ from typing import Any
 
 
 def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """Make a package's `__getattr__`.
-
-    Args:
-        package: The package's `__name__`.
-        homes: The module that defines each name, relative to the package: `{"train": ".training"}`.
-
-    Returns:
-        A function that imports a name's module and returns the object.
-    """
+    """Make a package's `__getattr__` from the module, relative to it, that defines each name."""
 
     def look_up(name: str) -> Any:
         if name not in homes:

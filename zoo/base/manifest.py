@@ -83,13 +83,10 @@ def read_manifest(folder: Path) -> dict[str, Written]:
 
 
 def record(folder: Path, names: Iterable[str]) -> None:
-    """Write into the manifest what is in some files now, and forget files that are no longer there.
-
-    Args:
-        names: The files' paths in it.
+    """Update the entries of files, and remove those of missing ones.
 
     Raises:
-        CheckpointError: When there is a manifest that is damaged.
+        CheckpointError: When the manifest is damaged.
     """
     files = {name: entry for name, entry in read_manifest(folder).items() if (folder / name).is_file()}
     files |= {name: describe(folder / name) for name in names}
@@ -121,11 +118,7 @@ def stats(folder: Path) -> dict[str, tuple[int, int, int]]:
 
 
 def describe(file: Path) -> Written:
-    """Read what is in a file.
-
-    Returns:
-        Its size and hashes.
-    """
+    """Size and hashes of a file."""
     return Written(file.stat().st_size, sha256_of(file), None if xxhash is None else quick_hash(file))
 
 

@@ -39,15 +39,7 @@ def fingerprint(model: ZooPreTrainedModel) -> tuple[float, ...]:
 
 
 def fixed_ids(vocab_size: int, model: ZooPreTrainedModel) -> Tensor:
-    """Make the ids of a fixed input.
-
-    Args:
-        vocab_size: Of the side that reads them.
-        model: The model, to know how much it can read, and where it is.
-
-    Returns:
-        *Shape:* (1, seq_len)
-    """
+    """Fixed ids that a model can read, on its device. *Shape:* (1, seq_len)."""
     length = min(LENGTH, model.config.max_position_embeddings)
     return (torch.arange(1, length + 1, device=model.device) * STEP % vocab_size)[None]
 

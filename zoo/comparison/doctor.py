@@ -45,11 +45,7 @@ class Finding:
     advice: str
 
     def to_dict(self) -> dict[str, str]:
-        """Convert to what JSON can hold.
-
-        Returns:
-            The fields by name.
-        """
+        """The fields by name, as JSON."""
         return asdict(self)
 
 

@@ -69,18 +69,7 @@ def torch_attention(
     is_causal: bool = False,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """PyTorch's scaled dot-product attention without transformers' preparation of its inputs.
-
-    Args:
-        query: *Shape:* (batch_size, num_attention_heads, query_len, head_dim)
-        key: *Shape:* (batch_size, num_key_value_heads, key_len, head_dim)
-        value: *Shape:* as key.
-        dropout: Probability of dropping an attention weight.
-        is_causal: Whether a query sees only keys up to its own position; ignored if there is a mask.
-
-    Returns:
-        The mixed values, *Shape:* (batch_size, query_len, num_attention_heads, head_dim), and no weights.
-    """
+    """PyTorch's scaled dot-product attention without transformers' preparation of its inputs; shapes as in `eager`."""
     sees_the_past = is_causal and attention_mask is None and query.shape[2] > 1
     options: dict[str, Any] = {"scale": scaling, "enable_gqa": query.shape[1] != key.shape[1]}
     mixed = F.scaled_dot_product_attention(query, key, value, attention_mask, dropout, sees_the_past, **options)
@@ -96,21 +85,9 @@ def dropping_attention(
     is_causal: bool | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """Transformers' `sdpa` written out, with faster dropout.
+    """The `sdpa` of transformers written out, with faster dropout; arguments and shapes as in [`eager_attention`][].
 
     On a CPU PyTorch's own function falls back to the same operations if there is dropout.
-
-    Args:
-        module: The attention module, for its training mode and `is_causal`.
-        query: This and all others as for [`eager_attention`][].
-        key: *Shape:* (batch_size, num_key_value_heads, key_len, head_dim)
-        value: *Shape:* as key.
-        attention_mask: Added to the scores, or boolean with True for visible keys.
-        is_causal: Whether a query sees only keys up to its own position, unless a mask is given; by default the
-            module's.
-
-    Returns:
-        The mixed values, *Shape:* (batch_size, query_len, num_attention_heads, head_dim), and no weights.
     """
     sees_the_past = module.is_causal if is_causal is None else is_causal
     if sees_the_past and attention_mask is None and query.shape[2] > 1:

@@ -186,17 +186,7 @@ def cross_entropy(
 
 
 def summed_loss(logits: Tensor, labels: Tensor, label_smoothing: float = 0.0, z_loss: float = 0.0) -> Tensor:
-    """Add up the losses of all tokens, in float32.
-
-    Args:
-        logits: *Shape:* (..., vocab_size)
-        labels: Token ids, -100 where there is no loss. *Shape:* (...)
-        label_smoothing: Share of the target that is spread over the whole vocabulary.
-        z_loss: Weight of the squared log of the softmax's normalizer.
-
-    Returns:
-        *Shape:* ()
-    """
+    """Sum of the losses of all tokens, in float32, with label smoothing and z-loss."""
     scores, targets = logits.flatten(0, -2).float(), labels.flatten()
     loss = F.cross_entropy(scores, targets, ignore_index=IGNORED, reduction="sum", label_smoothing=label_smoothing)
     if z_loss:
@@ -205,16 +195,7 @@ def summed_loss(logits: Tensor, labels: Tensor, label_smoothing: float = 0.0, z_
 
 
 def mean_loss(total: Tensor, labels: Tensor, num_items_in_batch: Tensor | int | None = None) -> Tensor:
-    """Mean loss per token, as transformers defines it.
-
-    Args:
-        total: The sum. *Shape:* ()
-        labels: Token ids, -100 where there is no loss.
-        num_items_in_batch: Divisor of the sum, by default the number of labels.
-
-    Returns:
-        The mean, NaN if there are no labels. *Shape:* ()
-    """
+    """Mean loss per token, or per `num_items_in_batch`, as transformers defines it; NaN without labels."""
     return total / ((labels != IGNORED).sum() if num_items_in_batch is None else num_items_in_batch)
 
 
@@ -229,17 +210,12 @@ def chunked_loss(
 ) -> Tensor:
     """Sum of the losses of all tokens, for aligned positions and labels.
 
+    Positions without a loss are not projected on the CPU; on accelerators they are, as in transformers, because
+    selecting them needs a device sync.
+
     Args:
-        hidden_states: *Shape:* (batch_size, seq_len, hidden_size)
-        labels: Token ids, -100 where there is no loss. On the CPU those positions are not projected; on accelerators
-            they are, as in transformers, because selecting them needs a device sync. *Shape:* (batch_size, seq_len)
         project: Maps hidden states to logits by the parameters.
         chunk_size: Tokens per chunk.
-        label_smoothing: Share of the target that is spread over the whole vocabulary (Szegedy et al. 2016).
-        z_loss: Weight of the squared log of the softmax's normalizer.
-
-    Returns:
-        *Shape:* ()
     """
     states, labels = hidden_states.flatten(0, -2), labels.flatten()
     ignored: Tensor | None = labels == IGNORED
@@ -258,14 +234,7 @@ def chunk_size_for(vocab_size: int) -> int:
 
 
 def pays(labels: Tensor, vocab_size: int) -> bool:
-    """Whether to compute a loss without logits in chunks.
-
-    Args:
-        labels: *Shape:* (batch_size, seq_len)
-
-    Returns:
-        By the mode in [`zoo.fast.switches`][]; False while tracing a graph, because lengths are unknown.
-    """
+    """Whether to compute a loss in chunks, by the mode in [`zoo.fast.switches`][]; never while tracing."""
     if torch.compiler.is_compiling() or (mode := current().chunked_loss) == "never":
         return False
     return mode == "always" or labels.numel() * vocab_size > FEW

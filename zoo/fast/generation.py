@@ -21,15 +21,7 @@ class LogitsProcessors(LogitsProcessorList):
     """transformers' LogitsProcessorList without inspecting every signature in every decode step."""
 
     def __call__(self, input_ids: Tensor, scores: Tensor, **kwargs: Any) -> Tensor:
-        """Change the scores of the next token.
-
-        Args:
-            input_ids: Tokens so far. *Shape:* (batch_size, seq_len)
-            scores: *Shape:* (batch_size, vocab_size)
-
-        Returns:
-            *Shape:* as scores.
-        """
+        """Process the scores of the next token. *Shape:* (batch_size, vocab_size)."""
         if kwargs:
             return super().__call__(input_ids, scores, **kwargs)
         for processor in self:

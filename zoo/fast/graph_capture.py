@@ -79,15 +79,7 @@ QUICKER: dict[Any, Callable[..., Any]] = {}
 
 
 def grouped_mm_shape(rows: Tensor, weights: Tensor, **kwargs: Any) -> Tensor:
-    """Shape and dtype of a product of rows, sorted by group, with a matrix for each group.
-
-    Args:
-        rows: *Shape:* (num_rows, in_width)
-        weights: *Shape:* (num_groups, in_width, out_width)
-
-    Returns:
-        *Shape:* (num_rows, out_width)
-    """
+    """Shape and dtype of a product of rows, sorted by group, with a matrix for each group."""
     return rows.new_empty(rows.shape[0], weights.shape[-1])
 
 
@@ -258,16 +250,7 @@ def symbolic_length(mode: FakeTensorMode, name: str, length: int) -> torch.SymIn
 
 
 def fake_like(tensor: Tensor, dimension: tuple[int, str] | None, lengths: dict[str, torch.SymInt]) -> Tensor:
-    """Create a fake tensor with symbolic lengths.
-
-    Args:
-        tensor: Gives shape, dtype and device.
-        dimension: Dimension that is a length, and its name.
-        lengths: All lengths by name.
-
-    Returns:
-        A tensor of the active fake mode. *Shape:* as tensor.
-    """
+    """A tensor of the active fake mode like another, in which one dimension has a symbolic length."""
     shape: list[Any] = list(tensor.shape)
     if dimension is not None:
         shape[dimension[0]] = lengths[dimension[1]]

@@ -35,16 +35,7 @@ as long as a small product."""
 
 
 def int8_product(hidden_states: Tensor, packed: Any, reduce_range: bool = False) -> Tensor:
-    """Multiply by an int8 matrix, without checks of the arguments.
-
-    Args:
-        hidden_states: *Shape:* (..., in_features)
-        packed: Result of [`pack`][].
-        reduce_range: See [`Int8Engine`][].
-
-    Returns:
-        *Shape:* (..., out_features)
-    """
+    """Multiply by an int8 matrix from [`pack`][], without checks: (..., in_features) -> (..., out_features)."""
     return linear_dynamic(hidden_states, packed, reduce_range)
 
 
@@ -137,14 +128,7 @@ class Int8Linear(nn.Module):
         self.training = False
 
     def forward(self, hidden_states: Tensor) -> Tensor:
-        """Multiply.
-
-        Args:
-            hidden_states: *Shape:* (..., in_features)
-
-        Returns:
-            *Shape:* (..., out_features)
-        """
+        """Multiply: (..., in_features) -> (..., out_features)."""
         return int8_product(hidden_states, self.packed, self.reduce_range)
 
     def _save_to_state_dict(self, *args: Any) -> NoReturn:

@@ -49,12 +49,7 @@ class Trial:
 
 
 def compare(usual: Callable[[], object], other: Callable[[], Tensor], exact: Tensor, needed: float = PAYS) -> Trial:
-    """Compare two implementations of a matmul, by speed and exactness.
-
-    Args:
-        exact: The result, in float64.
-        needed: Speedup required.
-    """
+    """Compare two implementations of a matmul by exactness, to a result in float64, and by the speedup needed."""
     deviation = float((other().double() - exact).abs().max() / exact.abs().max())
     return Trial(gain(usual, other), deviation, needed)
 

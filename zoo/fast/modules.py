@@ -86,15 +86,9 @@ class Dropout(nn.Dropout):
 
 
 def dropout(states: Tensor, p: float, *, training: bool) -> Tensor:
-    """Set elements to zero at random and scale the others up, so that their expectation stays.
+    """Set elements to zero at random and scale the others up to keep the expectation.
 
-    Args:
-        states: *Shape:* any
-        p: Probability of dropping an element; on a CPU it is rounded to a multiple of 2**-16.
-        training: Whether to drop elements.
-
-    Returns:
-        *Shape:* as states.
+    On a CPU the probability is rounded to a multiple of 2**-16.
     """
     if not (training and draws_bits(states, p)):
         return F.dropout(states, p, training)
@@ -111,15 +105,7 @@ def draws_bits(states: Tensor, p: float) -> bool:
 
 
 def noise_like(states: Tensor, p: float) -> Tensor:
-    """Draw dropout's multiplier from PyTorch's CPU generator.
-
-    Args:
-        states: Gives shape and dtype.
-        p: Probability of a zero.
-
-    Returns:
-        Zeros, and elsewhere the scale that makes the expectation 1. *Shape:* as states.
-    """
+    """Dropout's multiplier from PyTorch's CPU generator: zeros with probability `p`, or else the scale."""
     dropped = round(p * LEVELS)
     words = torch.empty(-(-states.numel() // NUMBERS_OF_WORD), dtype=WORD, device=states.device)
     numbers = words.random_(torch.iinfo(WORD).min, None).view(torch.int16)[: states.numel()].view(states.shape)

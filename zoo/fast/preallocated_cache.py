@@ -90,10 +90,7 @@ class GrowingLayer(DynamicLayer):
         return self.show(seen + added)
 
     def has_room(self, length: int) -> bool:
-        """Whether this many positions fit.
-
-        False if `keys` or `values` were replaced, and outside of inference mode if they were created in it.
-        """
+        """Whether this many positions fit into tensors that were not replaced and may be written."""
         if not self.shown or self.keys is not self.shown[0] or self.values is not self.shown[1]:
             return False
         return length <= self.rooms[0].shape[2] and all(map(may_be_written, self.rooms))
@@ -152,15 +149,7 @@ class SourceLayer(DynamicLayer):
         self.num_beams = num_beams
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-        """Store the keys and values of one row per source.
-
-        Args:
-            key_states: *Shape:* (batch_size * num_beams, num_key_value_heads, source_len, head_dim)
-            value_states: *Shape:* as key_states.
-
-        Returns:
-            Both. *Shape:* (batch_size, num_key_value_heads, source_len, head_dim)
-        """
+        """Store the keys and values, (batch_size * num_beams, ...), of one beam per source."""
         once = slice(None, None, self.num_beams)
         return super().update(key_states[once], value_states[once], *args, **kwargs)
 

@@ -102,19 +102,12 @@ class PrepackedWeights:
         return [(source.data_ptr(), source._version) for source in self._sources]
 
     def is_current(self) -> bool:
-        """Whether the weights are unchanged.
-
-        Compares PyTorch's version counters, memory addresses and sampled values, which show writes through `.data`.
-        """
+        """Whether version counters, addresses and sampled values, which show writes through `.data`, are unchanged."""
         return self._current_versions() == self._versions and torch.equal(torch.cat(self._samples), self._values)
 
 
 def sample(tensor: Tensor) -> Tensor:
-    """Sample values evenly spread over a tensor.
-
-    Returns:
-        A view. *Shape:* (at most SAMPLES,)
-    """
+    """A view of at most SAMPLES values, evenly spread over a tensor."""
     size = min(SAMPLES, tensor.numel())
     return tensor.detach().as_strided((size,), (max(1, (tensor.numel() - 1) // SAMPLES),))
 
@@ -193,16 +186,11 @@ def replace(graph: fx.Graph, layer: JointLinear, constants: Sequence[Tensor]) ->
 
 
 def prepacked_linear(states: Tensor, prepacked: Tensor, shape: Tensor, bias: Tensor | None, rows: int) -> Tensor:
-    """Multiply by prepacked weights.
+    """Multiply by prepacked weights: (..., in_features) -> (..., out_features).
 
     Args:
-        states: With the number of rows that they were prepacked for. *Shape:* (..., in_features)
-        shape: Carries the size. *Shape:* (out_features, in_features)
-        bias: *Shape:* (out_features,)
-        rows: Number of rows that they were prepacked for.
-
-    Returns:
-        *Shape:* (..., out_features)
+        shape: A tensor of size (out_features, in_features).
+        rows: Number of rows for which the weights were prepacked.
     """
     return torch.ops.mkl._mkl_linear(states, prepacked, shape, bias, rows)
 

@@ -107,17 +107,9 @@ def unpaddings(
 
 
 def packed_rows(config: PreTrainedConfig, context: Any) -> UnpaddedMask | None:
-    """Separate documents packed into the rows of a batch on FlashAttention, which takes no mask of them.
+    """A mask that separates packed documents on FlashAttention, which takes none; None for single rows or documents.
 
     transformers supports a single row only.
-
-    Args:
-        config: Gives the attention backend of the call, and whether it is a decoder.
-        context: Inputs of the layers apart from hidden states: no mask, the cache, and position ids that were given,
-            *Shape:* (batch_size or 1, seq_len).
-
-    Returns:
-        A mask for attention on the rows; None for one row, or one document per row.
     """
     position_ids = context.given_positions
     if not config.is_decoder or context.cache is not None or len(position_ids) == 1 or is_traced():
@@ -136,15 +128,11 @@ def is_traced() -> bool:
 
 
 def mask_to_last_label(stack: Stack, labels: Tensor) -> Tensor | None:
-    """Make a decoder's padding mask from labels: positions after the last label of a row do not affect the loss.
-
-    Args:
-        stack: The decoder.
-        labels: Token ids, -100 where there is no loss. *Shape:* (batch_size, seq_len)
+    """A decoder's padding mask from labels: positions after the last label of a row do not affect the loss.
 
     Returns:
-        1 up to the last label, and for the first position of every row. *Shape:* as labels. None on accelerators
-        (avoids a device sync), and if few positions would be removed.
+        1 up to the last label, and for the first position of every row. None on accelerators (avoids a device sync),
+        and if few positions would be removed.
     """
     if current().unpadding == "never" or not stack.can_unpad or is_traced() or labels.device.type != "cpu":
         return None
@@ -207,15 +195,7 @@ def find_unpaddings(
 
 
 def find_tokens(attention_mask: Any, states: Tensor) -> Unpadding | None:
-    """Find the tokens of one batch of sequences.
-
-    Args:
-        attention_mask: 1 for real tokens, *Shape:* (batch_size, seq_len); None for no padding; or another mask.
-        states: *Shape:* (batch_size, seq_len, hidden_size)
-
-    Returns:
-        The tokens; None for masks of another form.
-    """
+    """The tokens of a batch; None for masks that are not (batch_size, seq_len)."""
     if attention_mask is None:
         batch_size, seq_len = states.shape[:2]
         return Unpadding.full(batch_size, seq_len, states.device)

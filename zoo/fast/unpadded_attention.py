@@ -63,16 +63,7 @@ def unpadded_attention(
 
 
 def padded_mask(mask: UnpaddedMask, is_causal: bool, position_bias: Tensor | None) -> Tensor | None:
-    """Attention mask after padding again.
-
-    Args:
-        is_causal: Whether a query sees only keys up to its own position.
-        position_bias: *Shape:* (batch_size, num_attention_heads, query_len, key_len)
-
-    Returns:
-        As [`UnpaddedMask.visible`][zoo.fast.unpadding.UnpaddedMask.visible]; with a bias, the bias with -inf at
-        hidden keys.
-    """
+    """Attention mask after padding again: the visible keys, or the bias with -inf at hidden keys."""
     visible = mask.visible(is_causal)
     if position_bias is None:
         return visible

@@ -73,14 +73,7 @@ class Unpadding:
 
     @classmethod
     def of_documents(cls, documents: Tensor) -> Unpadding:
-        """Separate documents packed into rows without padding. On an accelerator this needs two device syncs.
-
-        Args:
-            documents: Index of a position's document in its row. *Shape:* (batch_size, seq_len)
-
-        Returns:
-            An unpadding with the documents as sequences.
-        """
+        """Unpad rows of packed documents, with the documents as sequences; needs two device syncs on an accelerator."""
         batch_size, seq_len = documents.shape
         begins = F.pad(documents.diff(dim=1) != 0, (1, 0), value=True).flatten().nonzero()[:, 0]
         cu_seqlens = F.pad(begins.to(torch.int32), (0, 1), value=batch_size * seq_len)
@@ -109,26 +102,12 @@ class Unpadding:
         return rows
 
     def unpad(self, states: Tensor) -> Tensor:
-        """Concatenate the tokens of all sequences.
-
-        Args:
-            states: *Shape:* (batch_size or 1, seq_len, ...)
-
-        Returns:
-            *Shape:* (1, num_tokens, ...)
-        """
+        """Concatenate the tokens of all sequences: (batch_size or 1, seq_len, ...) -> (1, num_tokens, ...)."""
         states = states.expand(self.batch_size, *states.shape[1:])
         return states.flatten(0, 1).index_select(0, self.indices)[None]
 
     def pad(self, states: Tensor) -> Tensor:
-        """Scatter tokens to their padded positions, with zeros for padding.
-
-        Args:
-            states: *Shape:* (1, num_tokens, ...)
-
-        Returns:
-            *Shape:* (batch_size, seq_len, ...)
-        """
+        """Scatter tokens to their padded positions, with zeros for padding; the inverse of [`unpad`][]."""
         padded = states.new_zeros(self.batch_size * self.seq_len, *states.shape[2:])
         return padded.index_copy(0, self.indices, states[0]).unflatten(0, (self.batch_size, self.seq_len))
 
@@ -150,15 +129,7 @@ class UnpaddedMask:
         }
 
     def visible(self, is_causal: bool) -> Tensor | None:
-        """The mask as a tensor, for sequences that are padded again.
-
-        Args:
-            is_causal: Whether a query sees only keys up to its own position.
-
-        Returns:
-            True for visible keys, None if all are visible. *Shape:* (batch_size or 1, 1, 1 or query_len,
-            key_len)
-        """
+        """Boolean mask for sequences that are padded again, (batch_size or 1, 1, 1 or query_len, key_len), or None."""
         causal = None
         if is_causal:
             device = self.keys.indices.device

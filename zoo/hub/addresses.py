@@ -70,14 +70,7 @@ def parse_address(text: str, revision: str | None = None) -> Address:
 
 
 def is_address(text: str) -> bool:
-    """Whether a name is marked as a repository's.
-
-    Args:
-        text: Any name.
-
-    Returns:
-        True if it begins with "hf-hub:".
-    """
+    """Whether a name begins with "hf-hub:"."""
     return text.startswith(PREFIX)
 
 

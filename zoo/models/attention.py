@@ -76,11 +76,7 @@ class Attention(nn.Module):
 
     @classmethod
     def kv_sharing_modes(cls, config: ZooConfig) -> list[str | None] | None:
-        """KV-sharing mode of every layer; transformers sizes caches by it.
-
-        Returns:
-            "store", "reuse" or None for every layer; None if no layer shares.
-        """
+        """KV-sharing mode of every layer ("store", "reuse" or None), by which transformers sizes caches; or None."""
         return None
 
     def build_projections(self, config: ZooConfig) -> None:
@@ -95,11 +91,7 @@ class Attention(nn.Module):
         self.k_norm = self._qk_norm(key_width)
 
     def init_values(self, gain: float) -> None:
-        """Draw Xavier-uniform weights for the value projection (DeepNorm).
-
-        Args:
-            gain: Factor on the bounds.
-        """
+        """Draw Xavier-uniform weights for the value projection, with bounds multiplied by `gain` (DeepNorm)."""
         init.xavier_uniform_(self.v_proj.weight, gain=gain)
 
     def _qk_norm(self, width: int) -> nn.Module:
@@ -155,14 +147,7 @@ class Attention(nn.Module):
         return self.merge_heads(mixed, hidden_states, own), weights
 
     def project(self, hidden_states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Project queries, keys and values of self-attention.
-
-        Args:
-            hidden_states: *Shape:* (batch_size, seq_len, hidden_size)
-
-        Returns:
-            Three tensors, split into heads. *Shape:* (batch_size, num_heads, seq_len, head_dim)
-        """
+        """Queries, keys and values of self-attention. *Shape:* (batch_size, num_heads, seq_len, head_dim) each."""
         query = self.split_heads(self.q_proj(hidden_states), self.q_norm)
         key = self.split_heads(self.k_proj(hidden_states), self.k_norm)
         return query, key, self.split_heads(self.v_proj(hidden_states))
@@ -172,32 +157,13 @@ class Attention(nn.Module):
         return self.rotate(query, key, rotation)
 
     def extend(self, key: Tensor, value: Tensor, past: Cache | None, idx: int, earlier: Any) -> Heads:
-        """Append keys and values to those of earlier positions.
-
-        Args:
-            key: *Shape:* (batch_size, num_key_value_heads, seq_len, head_dim)
-            value: *Shape:* as key.
-            past: Keys and values of earlier positions, extended in place; None for none.
-            idx: The layer's index in it.
-            earlier: Tensors that layers of this call keep for later ones, `zoo.models.context.EarlierLayers` or None.
-
-        Returns:
-            Two tensors. *Shape:* (batch_size, num_key_value_heads, key_len, head_dim)
-        """
+        """Append keys and values, (batch_size, num_key_value_heads, seq_len, head_dim), to layer `idx` of the cache."""
         if past is None:
             return key, value
         return (past.self_attention_cache if isinstance(past, EncoderDecoderCache) else past).update(key, value, idx)
 
     def split_heads(self, projected: Tensor, norm: nn.Module | None = None) -> Tensor:
-        """Split a projection into heads, and normalize a head or the whole projection if there is a norm.
-
-        Args:
-            projected: *Shape:* (batch_size, seq_len, num_heads * head_dim)
-            norm: The norm on queries or keys, None for values.
-
-        Returns:
-            *Shape:* (batch_size, num_heads, seq_len, head_dim)
-        """
+        """Split a projection, (batch_size, seq_len, num_heads * head_dim), into heads, and apply the norm if given."""
         if norm is not None and self.qk_norm == QKNorm.FULL:
             projected = norm(projected)
         heads = projected.view(*projected.shape[:-1], -1, self.head_dim)
@@ -211,11 +177,8 @@ class Attention(nn.Module):
         Args:
             mixed: *Shape:* (batch_size, query_len, num_attention_heads, head_dim)
             hidden_states: Input of the queries. *Shape:* (batch_size, query_len, hidden_size)
-            value: The values of the queries' own positions, None in cross attention.
+            value: Values at the queries' positions, None in cross attention.
                 *Shape:* (batch_size, num_key_value_heads, query_len, head_dim)
-
-        Returns:
-            *Shape:* as hidden_states.
         """
         return self.o_proj(mixed.reshape(*hidden_states.shape[:-1], -1))
 

@@ -55,34 +55,15 @@ class ZooForConditionalGeneration(LanguageModel, CachedGenerationMixin):
         self.tie_weights()
 
     def decoder_inputs(self, input_ids: Tensor | None, labels: Tensor) -> Tensor:
-        """Make decoder inputs by the variant's rule.
-
-        Args:
-            input_ids: Source ids. *Shape:* (batch_size, source_len)
-            labels: *Shape:* (batch_size, target_len)
-
-        Returns:
-            *Shape:* (batch_size, target_len)
-        """
+        """Decoder inputs, (batch_size, target_len), by the variant's rule."""
         return self.model.decoder.transformer.decoder_inputs(input_ids, labels, self.config)
 
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
-        """Make decoder inputs from labels; data collators call this.
-
-        Args:
-            labels: *Shape:* (batch_size, target_len)
-
-        Returns:
-            *Shape:* (batch_size, target_len)
-        """
+        """Decoder inputs of labels, (batch_size, target_len); data collators call this."""
         return self.decoder_inputs(None, labels)
 
     def shows_positions(self, options: Any) -> bool:
-        """Whether an output other than the loss depends on decoder positions without a label.
-
-        Args:
-            options: Keyword arguments of the forward.
-        """
+        """Whether an output other than the loss, by the forward's options, depends on positions without a label."""
         recorded = any(options.get(name) or getattr(self.config, name, False) for name in RECORDED)
         counts = getattr(FEED_FORWARDS.get(self.config.feed_forward), "counts_tokens", False)
         return recorded or counts or not self.drops_masks

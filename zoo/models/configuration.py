@@ -190,11 +190,7 @@ class ZooConfig(Fields, PreTrainedConfig):
         return as_html(self.shown())
 
     def has_quirk(self, name: str) -> bool:
-        """Whether a defect of the original is switched on.
-
-        Args:
-            name: The quirk's name, as the variant declares it.
-        """
+        """Whether a quirk, as the variant names it, is switched on."""
         return name in self.quirks
 
     @property

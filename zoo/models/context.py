@@ -79,14 +79,9 @@ def padding_mask(
 
 
 def packed_documents(position_ids: Tensor | None) -> Tensor | None:
-    """Separate packed documents, by transformers' rule: one begins where positions do not increase by one.
+    """Index of every position's document in its row, or None for one document per row and while tracing.
 
-    Args:
-        position_ids: As given. *Shape:* (batch_size or 1, seq_len)
-
-    Returns:
-        Index of every position's document in its row, *Shape:* as position_ids; None for one document per row, and
-        while tracing, when there are no values.
+    transformers' rule: a document begins where positions do not increase by one.
     """
     if position_ids is None or position_ids.shape[1] == 1 or position_ids.device.type == "meta":
         return None
@@ -177,14 +172,7 @@ class Context:
         return self.cache is not None and grows and self.cache.get_seq_length() == 0
 
     def source(self, config: ZooConfig, hidden_states: Tensor) -> tuple[Tensor | None, Any]:
-        """Input of cross attention, and its mask in the backend's form.
-
-        Args:
-            hidden_states: The decoder's. *Shape:* (batch_size, target_len, hidden_size)
-
-        Returns:
-            Hidden states, *Shape:* (batch_size, source_len, hidden_size), and a mask, None if nothing is masked.
-        """
+        """Input of cross attention, (batch_size, source_len, hidden_size), and its mask for the backend or None."""
         states, mask = self.encoder_hidden_states, self.encoder_attention_mask
         if not isinstance(mask, UnpaddedMask):
             mask = create_bidirectional_mask(config, hidden_states, mask, encoder_hidden_states=states)
@@ -217,12 +205,7 @@ class EarlierLayers:
 
 
 def mask_too_short(attention_mask: Tensor, length: int) -> InputError:
-    """The error of a padding mask that omits cached positions.
-
-    Args:
-        attention_mask: *Shape:* (batch_size, key_len)
-        length: Number of positions, cached ones included.
-    """
+    """The error of a padding mask that omits cached positions."""
     return InputError(
         f"the (decoder's) attention_mask, given or made of the token ids, covers {attention_mask.shape[1]} positions, "
         f"but with the cache there are {length}: give a mask for all of them, or use_cache=False"

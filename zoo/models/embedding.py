@@ -34,13 +34,7 @@ class TokenEmbedding(nn.Embedding):
         self.embed_scale = config.hidden_size**0.5 if config.scale_embedding else 1.0
 
     def forward(self, input: Tensor) -> Tensor:
-        """Look vectors up.
-
-        Args:
-            input: Token ids. *Shape:* (batch_size, seq_len)
-
-        Returns:
-            *Shape:* (batch_size, seq_len, hidden_size)
+        """Vectors of ids: (batch_size, seq_len) -> (batch_size, seq_len, hidden_size).
 
         Raises:
             TokenIdError: If an id is not in the vocabulary (checked on the CPU, outside of compiled code).
@@ -64,14 +58,7 @@ class TokenTypeEmbedding(nn.Embedding):
         super().__init__(num_embeddings, config.hidden_size)
 
     def forward(self, inputs_embeds: Tensor, token_type_ids: Tensor | None = None) -> Tensor:
-        """Add the vectors of the types.
-
-        Args:
-            inputs_embeds: *Shape:* (batch_size, seq_len, hidden_size)
-            token_type_ids: All 0 if not given. *Shape:* (batch_size, seq_len)
-
-        Returns:
-            *Shape:* as inputs_embeds.
+        """Add the vectors of the types, (batch_size, seq_len), by default all 0.
 
         Raises:
             TokenIdError: If there is no such type (checked on the CPU, outside of compiled code).
@@ -140,15 +127,11 @@ class Position(nn.Module):
             )
 
     def count(self, inputs_embeds: Tensor, attention_mask: Any = None, seen: int | Tensor = 0) -> Tensor:
-        """Number the tokens if the caller gives no positions: 0, 1, ..., continued from the cache.
+        """Positions if the caller gives none, (batch_size or 1, seq_len): 0, 1, ..., continued from the cache.
 
         Args:
-            inputs_embeds: *Shape:* (batch_size, seq_len, hidden_size)
             attention_mask: 1 for real tokens, cached ones included, *Shape:* (batch_size, key_len); or any other mask.
             seen: Number of cached positions.
-
-        Returns:
-            *Shape:* (batch_size or 1, seq_len)
         """
         if self.counts_padding or not (isinstance(attention_mask, Tensor) and attention_mask.ndim == 2):
             return (torch.arange(inputs_embeds.shape[1], device=inputs_embeds.device) + seen)[None]
@@ -161,50 +144,19 @@ class Position(nn.Module):
         return None
 
     def outgrows_cache(self, attention_mask: Any, seen: int, length: int) -> bool:
-        """Whether the longer sequence encodes its cached positions differently.
-
-        Args:
-            attention_mask: 1 for real tokens, cached ones included, *Shape:* (batch_size, key_len); or any other mask.
-            seen: Number of cached positions.
-            length: Number of positions, cached ones included.
-        """
+        """Whether a sequence of this length encodes the `seen` cached positions differently."""
         return False
 
     def embed(self, inputs_embeds: Tensor, position_ids: Tensor) -> Tensor:
-        """Add the encoding to the token embeddings.
-
-        Args:
-            inputs_embeds: *Shape:* (batch_size, seq_len, hidden_size)
-            position_ids: *Shape:* (batch_size or 1, seq_len)
-
-        Returns:
-            *Shape:* as inputs_embeds.
-        """
+        """Add the encoding to the token embeddings, (batch_size, seq_len, hidden_size)."""
         return inputs_embeds
 
     def rotation(self, hidden_states: Tensor, position_ids: Tensor) -> Rotation | None:
-        """Compute the input of `rotate` once per forward.
-
-        Args:
-            hidden_states: Gives the dtype and device. *Shape:* (batch_size, seq_len, hidden_size)
-            position_ids: *Shape:* (batch_size or 1, seq_len)
-
-        Returns:
-            Anything that `rotate` takes, or None.
-        """
+        """Input of `rotate`, computed once per forward, with the dtype and device of the hidden states; or None."""
         return None
 
     def rotations(self, hidden_states: Tensor, position_ids: Tensor, layer_types: Iterable[str]) -> Rotations:
-        """Input of `rotate` for each layer type: the same, unless a part overrides this.
-
-        Args:
-            hidden_states: *Shape:* (batch_size, seq_len, hidden_size)
-            position_ids: *Shape:* (batch_size or 1, seq_len)
-            layer_types: The types of the stack's layers.
-
-        Returns:
-            As `rotation`, by layer type.
-        """
+        """Input of `rotate` by layer type: the same for all, unless a part overrides this."""
         return dict.fromkeys(layer_types, self.rotation(hidden_states, position_ids))
 
     @staticmethod
@@ -214,22 +166,11 @@ class Position(nn.Module):
         Args:
             query: *Shape:* (batch_size, num_attention_heads, seq_len, head_dim)
             key: *Shape:* (batch_size, num_key_value_heads, seq_len, head_dim)
-
-        Returns:
-            The encoded query and key. *Shape:* as given.
         """
         return query, key
 
     def bias(self, query_positions: Tensor, key_positions: Tensor) -> Tensor | None:
-        """Compute the term added to the scores of self-attention.
-
-        Args:
-            query_positions: *Shape:* (query_len,)
-            key_positions: *Shape:* (key_len,)
-
-        Returns:
-            None or *Shape:* (1, num_attention_heads, query_len, key_len)
-        """
+        """Term added to the scores of self-attention, (1, num_attention_heads, query_len, key_len), or None."""
         return None
 
 
@@ -272,16 +213,7 @@ class LearnedUnpaddedPosition(LearnedPosition):
 
 
 def check_token_ids(token_ids: Tensor, num_embeddings: int, kind: str = "token id") -> None:
-    """Name an id outside of the vocabulary; the lookup's own error does not.
-
-    Args:
-        token_ids: *Shape:* any
-        num_embeddings: Number of valid ids.
-        kind: Kind of ids, for the message.
-
-    Raises:
-        TokenIdError: With the first wrong id and its place.
-    """
+    """Raise TokenIdError with the first id that is out of range and its place; the lookup's own error has neither."""
     wrong = (token_ids < 0) | (token_ids >= num_embeddings)
     if wrong.any():
         place = tuple(wrong.nonzero()[0].tolist())

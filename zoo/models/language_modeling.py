@@ -56,14 +56,7 @@ class LanguageModel(ZooPreTrainedModel):
         return old_lm_head.resized(resized) if isinstance(old_lm_head, UnitHead) else resized
 
     def project(self, hidden_states: Tensor) -> Tensor:
-        """Score every token id.
-
-        Args:
-            hidden_states: *Shape:* (..., hidden_size)
-
-        Returns:
-            *Shape:* (..., vocab_size)
-        """
+        """Scores of every token id: (..., hidden_size) -> (..., vocab_size)."""
         logits = self.lm_head(hidden_states)
         if self.config.logit_scale != 1.0:
             logits = logits * self.config.logit_scale
@@ -76,14 +69,7 @@ class LanguageModel(ZooPreTrainedModel):
         return (self.lm_head,)
 
     def targets(self, labels: Tensor, **kwargs: Any) -> Tensor:
-        """The labels, each where it is predicted.
-
-        Args:
-            labels: *Shape:* (batch_size, seq_len)
-
-        Returns:
-            The same, unless a head shifts them. *Shape:* (batch_size, seq_len)
-        """
+        """The labels, each where it is predicted; a head may shift them. *Shape:* (batch_size, seq_len)."""
         return labels
 
     def logits_and_loss(
@@ -96,20 +82,15 @@ class LanguageModel(ZooPreTrainedModel):
         z_loss: float = 0.0,
         **kwargs: Any,
     ) -> tuple[Tensor | None, Tensor | None]:
-        """Score token ids, and where there are labels compare with them.
+        """Logits, and the loss if there are labels.
 
         Args:
             hidden_states: *Shape:* (batch_size, seq_len, hidden_size)
-            labels: As the forward was given them. *Shape:* (batch_size, seq_len)
-            logits_to_keep: Positions to predict at, 0 for all, see `keep_positions`.
-            skip_logits: Whether the loss alone is wanted, which is then computed a chunk of tokens at a time.
-            label_smoothing: Share of the target that is spread over the whole vocabulary.
-            z_loss: Weight of the squared log of the softmax's normalizer.
+            labels: As given to the forward. *Shape:* (batch_size, seq_len)
             kwargs: Further arguments of the forward, `num_items_in_batch` for instance.
 
         Returns:
-            Logits, *Shape:* (batch_size, num_positions, vocab_size), None if they were skipped; and the loss, None
-            without labels.
+            Logits, *Shape:* (batch_size, num_positions, vocab_size), None if they were skipped; and the loss or None.
         """
         if labels is not None and (skip_logits or label_smoothing or z_loss):
             options = {"z_loss": z_loss, **kwargs}

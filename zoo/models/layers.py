@@ -60,14 +60,7 @@ class GatedFeedForward(FeedForward):
         return self.down_proj(self.norm(self.dropout(self.act_fn(gate) * up)))
 
     def project(self, hidden_states: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute the activated gate and its input.
-
-        Args:
-            hidden_states: *Shape:* (batch_size, seq_len, hidden_size)
-
-        Returns:
-            Both. *Shape:* (batch_size, seq_len, intermediate_size)
-        """
+        """The activated gate and its input. *Shape:* (batch_size, seq_len, intermediate_size) each."""
         return self.gate_proj(hidden_states), self.up_proj(hidden_states)
 
 
@@ -178,14 +171,7 @@ class ParallelEncoderLayer(TransformerLayer):
         return hidden_states
 
     def branches(self, normed: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        """The sum of both sublayers.
-
-        Args:
-            normed: The normed residual stream. *Shape:* (batch_size, seq_len, hidden_size)
-
-        Returns:
-            *Shape:* as normed.
-        """
+        """The sum of both sublayers. *Shape:* (batch_size, seq_len, hidden_size), as the normed stream."""
         mixed, _ = self.self_attn(normed, *args, **kwargs)
         fed = self.mlp(normed, **(self.counted(**kwargs) if self.training else {}))
         return mixed + (fed[0] if isinstance(fed, tuple) else fed)

@@ -51,16 +51,7 @@ class PredictionDepth(nn.Module):
         self.norm = build_norm(config) if config.final_norm else Identity()
 
     def forward(self, hidden_states: Tensor, embeddings: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        """Look one token further.
-
-        Args:
-            hidden_states: Of the depth before. *Shape:* (batch_size, seq_len, hidden_size)
-            embeddings: Of the token that follows what they were made of. *Shape:* (batch_size, seq_len, embedding_size)
-            args: Mask and position bias of the layer; the rest of what layers take is in `kwargs`.
-
-        Returns:
-            *Shape:* as hidden_states.
-        """
+        """Predict one token further, from the states of the depth before and the embeddings of the next tokens."""
         joined = torch.cat((self.state_norm(hidden_states), self.token_norm(embeddings)), dim=-1)
         stream = self.layer(self.stream.open(self.projection(joined)), *args, **kwargs)
         normed: Tensor = self.norm(self.stream(stream))

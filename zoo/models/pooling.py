@@ -9,15 +9,7 @@ from .choices import Pooling
 
 
 def pool_first(hidden_states: Tensor, attention_mask: Tensor | None) -> Tensor:
-    """The first real token's vector (BERT's [CLS]).
-
-    Args:
-        hidden_states: *Shape:* (batch_size, seq_len, hidden_size)
-        attention_mask: 1 for real tokens, None where all are. *Shape:* (batch_size, seq_len)
-
-    Returns:
-        *Shape:* (batch_size, hidden_size)
-    """
+    """The vector of the first real token (BERT's [CLS]). *Shape:* (batch_size, hidden_size)."""
     if attention_mask is None:
         return hidden_states[:, 0]
     first = attention_mask.long().argmax(dim=1)

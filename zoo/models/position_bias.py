@@ -31,11 +31,7 @@ class AlibiPosition(Position):
         self.num_heads = config.num_attention_heads
 
     def slopes(self, device: torch.device) -> Tensor:
-        """2^(-8/n), 2^(-16/n), ... for n heads; every other slope of 2n heads where n is no power of two.
-
-        Returns:
-            *Shape:* (num_attention_heads,)
-        """
+        """2^(-8/n), 2^(-16/n), ... for n heads; every other slope of 2n heads if n is no power of two."""
         power = 2 ** math.floor(math.log2(self.num_heads))
         regular = torch.arange(1, power + 1, dtype=torch.float32, device=device)
         between = torch.arange(self.num_heads - power, dtype=torch.float32, device=device) + 0.5
@@ -99,14 +95,7 @@ class RelativeBucketPosition(Position):
         return offset + torch.where(distance < exact, distance, logarithmic)
 
     def forward(self, distance: Tensor) -> Tensor:
-        """Look the scalars of signed distances up.
-
-        Args:
-            distance: Key position minus query position. *Shape:* (query_len, key_len)
-
-        Returns:
-            *Shape:* (1, num_attention_heads, query_len, key_len)
-        """
+        """Biases, (1, num_attention_heads, query_len, key_len), of key minus query positions, (query_len, key_len)."""
         return F.embedding(self.bucket(distance), self.weight).permute(2, 0, 1)[None]
 
     def bias(self, query_positions: Tensor, key_positions: Tensor) -> Tensor:

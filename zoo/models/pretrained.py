@@ -183,11 +183,7 @@ class ZooPreTrainedModel(AttentionBackends):
         return embedding
 
     def prune_heads(self, heads_to_prune: dict[int, list[int]]) -> None:
-        """Refuse: heads of one layer cannot be removed.
-
-        Raises:
-            UnsupportedOperationError: Always.
-        """
+        """Raise UnsupportedOperationError: heads of a single layer cannot be removed."""
         raise UnsupportedOperationError(
             "heads cannot be pruned; build a model with fewer num_attention_heads, or zero the heads' columns of o_proj"
         )
@@ -198,23 +194,16 @@ class ZooPreTrainedModel(AttentionBackends):
         return self.tied_weights()
 
     def get_expanded_tied_weights_keys(self, all_submodels: bool = False) -> dict[str, str]:
-        """Names of tied parameters, by the configuration's own two switches.
+        """{target: source} of every tied parameter, by the configuration's two switches.
 
         transformers knows one switch, `tie_word_embeddings`; sharing source and target embeddings is independent of it.
-
-        Returns:
-            {target: source} of every tied parameter.
         """
         if all_submodels:
             return super().get_expanded_tied_weights_keys(all_submodels=True)
         return self.tied_weights()
 
     def tied_weights(self) -> dict[str, str]:
-        """Names of this model's own tied parameters under its current configuration.
-
-        Returns:
-            {target: source}, empty unless a head overrides it.
-        """
+        """{target: source} of this model's own tied parameters; empty unless a head overrides it."""
         return {}
 
     @classmethod

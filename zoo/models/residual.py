@@ -83,14 +83,7 @@ class Stream(nn.Module):
     grows: ClassVar[bool] = False
 
     def open(self, hidden_states: Tensor) -> Tensor:
-        """Make the stream that the first layer reads.
-
-        Args:
-            hidden_states: Embedded tokens. *Shape:* (batch_size, seq_len, hidden_size)
-
-        Returns:
-            The same; or several vectors a token. *Shape:* (batch_size, seq_len, num_vectors, hidden_size)
-        """
+        """The stream for the first layer: embedded tokens, or (batch_size, seq_len, num_vectors, hidden_size)."""
         return hidden_states
 
 
@@ -132,13 +125,7 @@ class Residual(nn.Module):
 
     @classmethod
     def build(cls, config: ZooConfig, layer_idx: int, opens_layer: bool, **slots: nn.Module) -> Residual:
-        """Build one connection; a part that needs more than its slots overrides this.
-
-        Args:
-            layer_idx: The place of its layer.
-            opens_layer: Whether it is the first one of its layer.
-            slots: The modules in its slots, by name.
-        """
+        """Build one connection from the modules in its slots; a part that needs more overrides this."""
         return cls(**slots)
 
     @classmethod
@@ -157,10 +144,7 @@ class Residual(nn.Module):
 
         Args:
             hidden_states: The residual stream. *Shape:* (batch_size, seq_len, hidden_size)
-            sublayer: A module or function that maps the normed stream to the branch, or to a tuple that begins with it.
-
-        Returns:
-            The new residual stream. *Shape:* (batch_size, seq_len, hidden_size)
+            sublayer: Maps the normed stream to the branch, or to a tuple that begins with it.
         """
         branch = self.branch(hidden_states, sublayer, *args, **kwargs)
         return self.norm_out(self.skip(hidden_states) + branch)

@@ -48,14 +48,7 @@ class PartialRotaryEmbedding(LlamaRotaryEmbedding):
 
     @staticmethod
     def compute_default_rope_parameters(config: ZooConfig, *args: object, **kwargs: object) -> tuple[Tensor, float]:
-        """Frequencies without scaling.
-
-        Args:
-            config: Supplies `rope_parameters` (`rope_theta`, `partial_rotary_factor`) and `head_dim`.
-
-        Returns:
-            Frequencies, *Shape:* (rotary_dim / 2,), and the factor on cosines and sines.
-        """
+        """Frequencies without scaling, (rotary_dim / 2,), and the factor 1 on cosines and sines."""
         rotary_dim = int(config.head_dim * config.rope_parameters.get("partial_rotary_factor", 1.0))
         exponents = torch.arange(0, rotary_dim, 2, dtype=torch.float) / rotary_dim
         return config.rope_parameters["rope_theta"] ** -exponents, 1.0
@@ -69,14 +62,7 @@ def changes_after(config: ZooConfig) -> int | None:
 
 
 def sequence_lengths(position_ids: Tensor) -> Tensor:
-    """Length of the sequence that each token belongs to; several in a row begin where positions do not rise.
-
-    Args:
-        position_ids: *Shape:* (batch_size or 1, seq_len)
-
-    Returns:
-        *Shape:* as position_ids.
-    """
+    """Length of each token's sequence; several in a row begin where positions do not rise."""
     sequences = (position_ids.diff(dim=-1, prepend=position_ids[..., :1]) <= 0).cumsum(dim=-1) - 1
     last = torch.zeros_like(position_ids).scatter_reduce(-1, sequences, position_ids, "amax")
     return last.gather(-1, sequences) + 1
@@ -144,16 +130,7 @@ class InterleavedRotaryPosition(RotaryPosition):
 
 
 def _turned(heads: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotate pairs of neighbours among the first columns of each head.
-
-    Args:
-        heads: *Shape:* (batch_size, num_heads, seq_len, head_dim)
-        cos: Of the angle of every pair. *Shape:* (batch_size or 1, 1, seq_len, rotary_dim / 2)
-        sin: *Shape:* as cos.
-
-    Returns:
-        *Shape:* as heads.
-    """
+    """Rotate neighbouring pairs of the first columns of each head, (batch_size, num_heads, seq_len, head_dim)."""
     rotary_dim = 2 * cos.shape[-1]
     even, odd = heads[..., :rotary_dim].unflatten(-1, (-1, 2)).unbind(dim=-1)
     turned = torch.stack([even * cos - odd * sin, odd * cos + even * sin], dim=-1).flatten(-2)

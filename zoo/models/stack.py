@@ -74,14 +74,7 @@ class ZooStack(ZooModel):
         return attention_mask if rule is None else rule(attention_mask, input_ids, self.config)
 
     def token_embeddings(self, input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:
-        """Look ids up unless their embeddings are given.
-
-        Args:
-            input_ids: *Shape:* (batch_size, seq_len)
-            inputs_embeds: *Shape:* (batch_size, seq_len, embedding_size)
-
-        Returns:
-            *Shape:* (batch_size, seq_len, embedding_size)
+        """Embeddings of ids, unless they are given, (batch_size, seq_len, embedding_size).
 
         Raises:
             ValueError: When both or neither are given.
@@ -99,10 +92,6 @@ class ZooStack(ZooModel):
 
         Returns:
             *Shape:* (batch_size, seq_len, hidden_size)
-
-        Raises:
-            SequenceTooLongError: When there are more positions than the encoding can place.
-            InputError: When the mask leaves out cached positions.
         """
         wants_weights = kwargs.get("output_attentions")
         wants_weights = self.config.output_attentions if wants_weights is None else wants_weights

@@ -41,17 +41,9 @@ DecoderInputs = Callable[["Tensor | None", "Tensor | None", "ZooConfig"], Tensor
 def shift_tokens_right(input_ids: Tensor | None, labels: Tensor | None, config: ZooConfig) -> Tensor:
     """The usual decoder inputs: the start token, then every label (or source token) but the last.
 
-    Args:
-        input_ids: Source ids, used where there are no labels. *Shape:* (batch_size, source_len)
-        labels: Target ids, -100 where there is no loss. *Shape:* (batch_size, target_len)
-        config: Supplies `decoder_start_token_id`, and `decoder_pad_token_id` or `pad_token_id`.
-
-    Returns:
-        *Shape:* as labels, or else as input_ids.
-
     Raises:
         InputError: When there are neither labels nor source ids.
-        ConfigError: When the configuration lacks one of the two ids.
+        ConfigError: When the configuration lacks the start token's or the padding's id.
     """
     targets = input_ids if labels is None else labels
     if targets is None:
@@ -68,11 +60,7 @@ def shift_tokens_right(input_ids: Tensor | None, labels: Tensor | None, config: 
 
 
 def vocabulary_size(config: ZooConfig) -> int:
-    """The usual number of outputs: one a token id, of the target where there are two vocabularies.
-
-    Returns:
-        The number of token ids that can be predicted.
-    """
+    """The usual number of outputs: one per token id, of the target if there are two vocabularies."""
     return config.decoder_vocab_size if config.stack == "encoder-decoder" else config.vocab_size
 
 
@@ -112,15 +100,7 @@ class Transformer:
     supports_unpadding: bool | None = field(default=None, compare=False)  # says how, not what, is computed
 
     def can_unpad(self, config: ZooConfig) -> bool:
-        """Whether padding may be taken out before the layers.
-
-        Args:
-            config: The configuration of a stack, whose named parts are to be the library's own: of others nobody knows
-                what they look at.
-
-        Returns:
-            `supports_unpadding`, or what can be told without it.
-        """
+        """Whether a stack may run without padding: by `supports_unpadding`, if its parts are the library's own."""
         if not all(registry.origin(getattr(config, name)).built_in for name, registry in PART_FIELDS.items()):
             return False
         if not ATTENTIONS.get(config.attention).supports_unpadding or config.mixer_layer_type is not None:
@@ -135,16 +115,7 @@ class Transformer:
         return (self.position or POSITIONS.get(config.position))(config)
 
     def pool(self, hidden_states: Tensor, attention_mask: Tensor | None, config: ZooConfig) -> Tensor:
-        """Pool token vectors into one vector a sequence.
-
-        Args:
-            hidden_states: *Shape:* (batch_size, seq_len, hidden_size)
-            attention_mask: 1 for real tokens. *Shape:* (batch_size, seq_len)
-            config: Names the pooling.
-
-        Returns:
-            *Shape:* (batch_size, hidden_size)
-        """
+        """Pool token vectors, (batch_size, seq_len, hidden_size), into one per sequence, (batch_size, hidden_size)."""
         pooler = self.pooler or POOLERS[Pooling(config.classifier_pooling)]
         return pooler(hidden_states, attention_mask)
 

@@ -129,14 +129,7 @@ class UnitHead(UnitWeights, nn.Linear):
         return super().forward(input) * (self.scales / self.base)
 
     def resized(self, like: nn.Linear) -> UnitHead:
-        """Take another number of tokens.
-
-        Args:
-            like: A layer with their vectors.
-
-        Returns:
-            A head with these, and with the factors of the tokens that both have; of others, those of a new model.
-        """
+        """The head for other tokens, with vectors like those of a layer; factors of common tokens stay."""
         head = UnitHead(like.in_features, like.out_features, like.bias is not None).to(self.weight)
         kept = min(self.out_features, head.out_features)
         with torch.no_grad():

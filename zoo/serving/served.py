@@ -66,25 +66,12 @@ class LastLogits(LogitsProcessor):
     logits: Tensor
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        """Keep the logits.
-
-        Args:
-            input_ids: *Shape:* (batch_size, seq_len)
-            scores: *Shape:* (batch_size, vocab_size)
-
-        Returns:
-            *Shape:* as scores.
-        """
+        """Keep the logits; scores are unchanged."""
         self.logits = scores
         return scores
 
     def probabilities(self, ids: Tensor, top: int) -> Iterator[tuple[float, tuple[tuple[int, float], ...]]]:
-        """Log-probabilities of the written tokens, and the highest ones, row by row.
-
-        Args:
-            ids: *Shape:* (batch_size,)
-            top: How many of the highest.
-        """
+        """Log-probabilities of the written tokens, (batch_size,), and the `top` highest ones, row by row."""
         every = self.logits.float().log_softmax(-1).clamp(min=LOWEST)
         best = every.topk(min(top, every.shape[-1]), dim=-1)
         taken = every.gather(1, ids[:, None])[:, 0].tolist()
@@ -114,15 +101,7 @@ class Follower(StoppingCriteria):
         self.texts, self.emit, self.stopped, self.logits, self.top = texts, emit, stopped, logits, top
 
     def __call__(self, input_ids: Tensor, scores: Any, **kwargs: Any) -> Tensor:
-        """Take the last token of every row.
-
-        Args:
-            input_ids: *Shape:* (batch_size, seq_len)
-            scores: Not used.
-
-        Returns:
-            Whether each row is complete. *Shape:* (batch_size,)
-        """
+        """Take the last token of every row, and return which rows are complete. *Shape:* (batch_size,)."""
         last = input_ids[:, -1]
         rows = self.logits.probabilities(last, self.top) if self.logits else ((0.0, ()) for _ in self.texts)
         for text, token, (probability, top) in zip(self.texts, last.tolist(), rows, strict=True):
@@ -223,16 +202,10 @@ class ServedModel:
         return self.encode([list(ids)], "messages")[0]
 
     def room(self, prompts: Sequence[Tensor], asked: int | None, usual: int | None, param: str) -> int:
-        """How many tokens may be written.
-
-        Args:
-            prompts: Token ids of the prompts. *Shape:* (seq_len,) each.
-            asked: Number that the request gives.
-            usual: Default; None for the number of positions that are left.
-            param: The request's field.
+        """Number of tokens that may be written: `asked`, else `usual`, else the positions that are left.
 
         Raises:
-            RefusedRequestError: When the model has fewer positions.
+            RefusedRequestError: When the model has fewer positions; it names the request's field.
         """
         longest = 1 if self.model.config.is_encoder_decoder else max(map(len, prompts))
         left = self.limit - longest

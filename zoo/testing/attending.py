@@ -19,16 +19,7 @@ PADDING = 3
 
 
 def padded(ids: Tensor, vocabulary: int, side: str) -> tuple[Tensor, Tensor]:
-    """Add arbitrary tokens that a mask hides.
-
-    Args:
-        ids: *Shape:* (batch_size, seq_len)
-        vocabulary: Number of ids.
-        side: "left" or "right".
-
-    Returns:
-        The longer ids and their mask, 1 where they are real. *Shape:* (batch_size, seq_len + PADDING)
-    """
+    """Add arbitrary tokens on one side; returns ids and mask, (batch_size, seq_len + PADDING)."""
     hidden = token_ids(len(ids), PADDING, vocabulary, seed=9)
     halves = [(hidden, torch.zeros_like(hidden)), (ids, torch.ones_like(ids))]
     (first, first_mask), (last, last_mask) = halves if side == "left" else halves[::-1]

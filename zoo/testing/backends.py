@@ -106,21 +106,9 @@ def attend(
     softcap: float = 0.0,
     **kwargs: Any,
 ) -> Tensor:
-    """Do what `flash_attn_func` documents: queries are the last ones of the keys, and both ends of a window count.
+    """`flash_attn_func` as documented: queries are the last ones of the keys, both ends of a window count.
 
-    Args:
-        query: *Shape:* (batch_size, query_len, num_heads, head_dim)
-        key: *Shape:* (batch_size, key_len, num_key_value_heads, head_dim)
-        value: *Shape:* as key.
-        dropout_p: Has to be zero.
-        softmax_scale: Multiplies the scores.
-        causal: Whether a query sees only keys up to its own position.
-        window_size: Number of keys before and after its own position that a query sees, -1 for all.
-        softcap: Bound on the scores, 0 for none.
-        kwargs: `deterministic` and what else does not change results.
-
-    Returns:
-        *Shape:* as query.
+    Scores are scaled by `softmax_scale`, bounded by `softcap` unless 0; `window_size` -1 is no window.
     """
     assert dropout_p == 0
     behind = torch.arange(key.shape[1], device=query.device) - key.shape[1]
@@ -130,14 +118,7 @@ def attend(
 
 
 def out_of_sight(distance: Tensor, causal: bool, window_size: Sequence[int]) -> Tensor:
-    """Describe which keys a query does not see.
-
-    Args:
-        distance: Position of a key minus that of the query. *Shape:* (query_len, key_len)
-
-    Returns:
-        True for those. *Shape:* (query_len, key_len)
-    """
+    """True for keys that a query does not see, by key minus query positions, (query_len, key_len)."""
     before, behind = window_size
     hidden = torch.zeros_like(distance, dtype=torch.bool)
     if before >= 0:
@@ -159,14 +140,8 @@ def mix(
 
     Args:
         query: *Shape:* (batch_size, query_len, num_heads, head_dim)
-        key: *Shape:* (batch_size, key_len, num_key_value_heads, head_dim)
-        value: *Shape:* as key.
-        hidden: True for what is not seen. *Shape:* (query_len, key_len)
-        softmax_scale: Multiplies the scores, 1 / sqrt(head_dim) if not given.
-        softcap: Bound on the scores, 0 for none.
-
-    Returns:
-        *Shape:* as query.
+        key, value: *Shape:* (batch_size, key_len, num_key_value_heads, head_dim)
+        hidden: True for keys that are not seen. *Shape:* (query_len, key_len)
     """
     groups = query.shape[2] // key.shape[2]
     if groups > 1:
@@ -193,25 +168,9 @@ def attend_by_sequence(
     softcap: float = 0.0,
     deterministic: bool = False,
 ) -> Tensor:
-    """Do what `flash_attn_varlen_func` documents: sequences of any length, end to end.
+    """`flash_attn_varlen_func` as documented: sequences of any length, (num_tokens, num_heads, head_dim).
 
-    Args:
-        query: *Shape:* (num_tokens, num_heads, head_dim)
-        key: *Shape:* (num_key_tokens, num_key_value_heads, head_dim)
-        value: *Shape:* as key.
-        cu_seqlens_q: Where sequences of queries begin, and the last one ends. *Shape:* (batch_size + 1,)
-        cu_seqlens_k: The same of keys. *Shape:* (batch_size + 1,)
-        max_seqlen_q: Not needed here.
-        max_seqlen_k: Not needed here.
-        dropout_p: As all that follows for [`attend`][].
-        softmax_scale: Multiplies the scores.
-        causal: Whether a query sees only keys up to its own position.
-        window_size: Number of keys before and after its own position that a query sees.
-        softcap: Bound on the scores.
-        deterministic: Changes no result.
-
-    Returns:
-        *Shape:* as query.
+    `cu_seqlens`, (batch_size + 1,), are the bounds of sequences; other arguments are those of [`attend`][].
     """
     assert dropout_p == 0
     # Nothing is asked of the device, as kernels ask nothing: every token finds its sequence by itself.

@@ -12,15 +12,7 @@ EFFECT = 1e-7
 
 
 def difference(one: Tensor, other: Tensor) -> float:
-    """The largest absolute difference.
-
-    Args:
-        one: *Shape:* any
-        other: *Shape:* as one.
-
-    Returns:
-        Infinity where a NaN is in either, or shapes differ.
-    """
+    """The largest absolute difference; infinity for NaN or different shapes."""
     if one.shape != other.shape:
         return float("inf")
     apart = (one.double() - other.double()).abs().max().item()
@@ -28,17 +20,7 @@ def difference(one: Tensor, other: Tensor) -> float:
 
 
 def assert_equal(one: Tensor, other: Tensor, what: str, tolerance: float = TOLERANCE) -> None:
-    """Require two tensors to be equal up to rounding.
-
-    Args:
-        one: *Shape:* any
-        other: *Shape:* as one.
-        what: Name of the property, for the message.
-        tolerance: Largest difference that is allowed.
-
-    Raises:
-        AssertionError: When they are not.
-    """
+    """Raise AssertionError, naming the property `what`, if tensors differ by more than the tolerance."""
     assert one.shape == other.shape, f"{what}: shapes {tuple(one.shape)} and {tuple(other.shape)} differ"
     apart = difference(one, other)
     assert apart <= tolerance, f"{what}: the largest difference is {apart:.2e}, allowed are {tolerance:.0e}"
@@ -53,28 +35,11 @@ def assert_same_weights(one: nn.Module, other: nn.Module, what: str) -> None:
 
 
 def assert_different(one: Tensor, other: Tensor, what: str) -> None:
-    """Require two tensors to differ by more than rounding.
-
-    Args:
-        one: *Shape:* any
-        other: *Shape:* as one.
-        what: Name of the property, for the message.
-
-    Raises:
-        AssertionError: When they do not.
-    """
+    """Raise AssertionError, naming the property `what`, if tensors are equal up to rounding."""
     assert difference(one, other) > EFFECT, f"{what}: nothing differs"
 
 
 def assert_finite(tensor: Tensor, what: str) -> None:
-    """Require every element to be finite.
-
-    Args:
-        tensor: *Shape:* any
-        what: Name of the tensor, for the message.
-
-    Raises:
-        AssertionError: When one is infinite or NaN.
-    """
+    """Raise AssertionError, naming the tensor `what`, if an element is infinite or NaN."""
     wrong = int((~tensor.isfinite()).sum())
     assert wrong == 0, f"{what}: {wrong} of {tensor.numel()} elements are not finite"

@@ -41,15 +41,7 @@ class Engine:
         self.called: list[int] = []
 
     def run(self, body: nn.Module, sequences: list[Tensor], seen: int = 0) -> list[Tensor]:
-        """Continue sequences.
-
-        Args:
-            sequences: New token ids of each. *Shape:* (new_len,)
-            seen: How many tokens of each were given before.
-
-        Returns:
-            Last hidden states of each. *Shape:* (new_len, hidden_size)
-        """
+        """Last hidden states, (new_len, hidden_size), of sequences that continue `seen` earlier tokens each."""
         self.lengths, self.called = [len(ids) for ids in sequences], []
         ids = torch.cat(sequences)[None]
         positions = torch.cat([torch.arange(length, device=ids.device) + seen for length in self.lengths])[None]

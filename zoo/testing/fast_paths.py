@@ -139,14 +139,7 @@ def padded_loss(subject: Subject, model: ZooPreTrainedModel, inputs: dict[str, A
 
 
 def padded_inputs(subject: Subject, seed: int = 0, spare: int = 0) -> tuple[dict[str, Any], Tensor]:
-    """Inputs of different lengths, and which positions of the output are real.
-
-    Args:
-        spare: Columns of padding beyond the longest sequence.
-
-    Returns:
-        Arguments of a forward, and a mask. *Shape:* (batch_size, output_len)
-    """
+    """Arguments of a forward on sequences of different lengths, and a mask of real outputs."""
     longest = max(LENGTHS)
     real = torch.arange(longest + spare) < torch.tensor(LENGTHS)[:, None]
     ids = {name: F.pad(ids[:, :longest], (0, spare)) for name, ids in subject.inputs(len(LENGTHS), seed).items()}
@@ -155,16 +148,7 @@ def padded_inputs(subject: Subject, seed: int = 0, spare: int = 0) -> tuple[dict
 
 
 def outputs_and_rows(model: ZooPreTrainedModel, inputs: dict[str, Any], real: Tensor) -> tuple[Tensor, set[int]]:
-    """Run a model forward and backward.
-
-    Args:
-        model: Gets gradients.
-        inputs: Arguments of its forward.
-        real: Which positions of the output count. *Shape:* (batch_size, output_len)
-
-    Returns:
-        The output at those, and the batch sizes that its layers had.
-    """
+    """Run forward and backward; the output at real positions, and the batch sizes that the layers had."""
     with rows_of_layers() as rows:
         output = main_output(model(**inputs))
     output = output[real] if output.ndim == 3 else output

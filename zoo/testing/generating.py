@@ -20,16 +20,7 @@ NEW_TOKENS = 6
 
 
 def generate(subject: Subject, model: ZooPreTrainedModel | None = None, **settings: Any) -> Any:
-    """Write a fixed number of tokens, with the scores of every step.
-
-    Args:
-        subject: Gives the prompts.
-        model: Another model than the subject's own.
-        settings: Passed on to `generate`.
-
-    Returns:
-        Output of `generate` as a dictionary.
-    """
+    """Output of `generate`, of a fixed number of tokens with the scores of every step, as a dictionary."""
     inputs = {"input_ids": subject.inputs()["input_ids"]}
     inputs["attention_mask"] = torch.ones_like(inputs["input_ids"])
     fixed = {"min_new_tokens": NEW_TOKENS, "max_new_tokens": NEW_TOKENS, "do_sample": False}

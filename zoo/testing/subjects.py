@@ -59,36 +59,17 @@ class Subject:
         return getattr(self.model, "model", self.model)
 
     def copy(self) -> ZooPreTrainedModel:
-        """A model that may be changed.
-
-        Returns:
-            A copy with the same weights.
-        """
+        """A copy of the model that may be changed."""
         return copy.deepcopy(self.model)
 
     def rebuilt(self, **overrides: Any) -> ZooPreTrainedModel:
-        """The same weights in a model with other settings.
-
-        Args:
-            overrides: As for [`zoo.build`][], e.g. `attn_implementation`.
-
-        Returns:
-            A new model in evaluation mode.
-        """
+        """A new model in evaluation mode with the same weights and other settings, as for [`zoo.build`][]."""
         model = build(self.name, self.task, **{"dtype": self.model.dtype, **overrides})
         model.load_state_dict(self.model.state_dict())
         return model
 
     def inputs(self, batch_size: int = BATCH_SIZE, seed: int = 0) -> dict[str, Tensor]:
-        """Token ids, none of them padding, for every stack of the model.
-
-        Args:
-            batch_size: Number of sequences.
-            seed: Makes them reproducible.
-
-        Returns:
-            `input_ids` and, for an encoder-decoder, `decoder_input_ids`.
-        """
+        """Random `input_ids` without padding, and `decoder_input_ids` for an encoder-decoder."""
         if self.stack != "encoder-decoder":
             return {"input_ids": token_ids(batch_size, TARGET_LENGTH, self.config.vocab_size, seed)}
         return {
@@ -127,26 +108,14 @@ class Subject:
         return labels
 
     def run(self, model: ZooPreTrainedModel | None = None, /, **inputs: Any) -> Tensor:
-        """Run a model without recording gradients.
-
-        Args:
-            model: The subject's own if not given.
-            inputs: Keyword arguments, by default `inputs()`.
-
-        Returns:
-            The logits, or for feature extraction the last hidden state.
-        """
+        """The logits, or last hidden state, without gradients; by default of the subject's model and `inputs()`."""
         with torch.no_grad():
             return main_output((model or self.model)(**(inputs or self.inputs())))
 
     def loss(self, model: ZooPreTrainedModel) -> Tensor:
-        """A scalar with gradients for every parameter that the model uses.
+        """A scalar with gradients for every parameter in use.
 
-        Args:
-            model: The subject's model or a copy.
-
-        Returns:
-            The model's own loss, or for feature extraction a random projection of the last hidden state.
+        The model's own loss, or for feature extraction a random projection of the last hidden state.
         """
         labels = self.labels()
         if labels is not None:
@@ -163,17 +132,7 @@ def main_output(outputs: Any) -> Tensor:
 
 
 def token_ids(batch_size: int, length: int, vocabulary: int, seed: int) -> Tensor:
-    """Random ordinary token ids.
-
-    Args:
-        batch_size: Number of sequences.
-        length: Their length.
-        vocabulary: Number of ids.
-        seed: Makes them reproducible.
-
-    Returns:
-        *Shape:* (batch_size, length)
-    """
+    """Random ids of ordinary tokens. *Shape:* (batch_size, length)."""
     generator = torch.Generator().manual_seed(seed)
     return on_device(
         torch.randint(FIRST_ORDINARY_ID, vocabulary, (batch_size, length), generator=generator, device="cpu")
@@ -187,15 +146,10 @@ def on_device(tensor: Tensor) -> Tensor:
 
 @torch.no_grad()
 def randomize(model: ZooPreTrainedModel, seed: int = 0, std: float = 0.15) -> ZooPreTrainedModel:
-    """Add noise to every parameter, so that zeros and ones of a new model hide nothing.
+    """Add noise of this standard deviation to every parameter, in place.
 
     A bias that starts at zero, a norm that starts at one, a ReZero weight: in a new model it makes no difference
     whether they are read, saved or loaded.
-
-    Args:
-        model: Changed in place.
-        seed: Makes the noise reproducible.
-        std: Its standard deviation.
     """
     generator = torch.Generator().manual_seed(seed)
     for parameter in model.parameters():
@@ -224,15 +178,7 @@ def tiny_name(name: str, task: str) -> str:
 
 
 def new_subject(name: str, task: str) -> Subject:
-    """Build the model that checks run on.
-
-    Args:
-        name: A variant's name, possibly with settings.
-        task: Task of the model.
-
-    Returns:
-        A subject with randomised weights.
-    """
+    """Build the model of a variant and task that checks run on, with randomised weights."""
     full_name = tiny_name(name, task)
     return Subject(full_name, task, randomize(build(full_name, task, seed=0, dtype=torch.float64)))
 

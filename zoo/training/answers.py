@@ -87,11 +87,7 @@ def write_answers(file: Path, answers: Sequence[Answer], outputs: Sequence[str])
 
 
 def confusion_matrix(answers: Iterable[Answer], num_labels: int) -> npt.NDArray[np.int64]:
-    """Count pairs of gold and predicted labels.
-
-    Returns:
-        *Shape:* (num_labels, num_labels): gold, predicted.
-    """
+    """Counts of (gold, predicted) labels. *Shape:* (num_labels, num_labels)."""
     counts = np.zeros((num_labels, num_labels), np.int64)
     for answer in answers:
         np.add.at(counts, (list(answer.gold_ids), list(answer.ids)), 1)

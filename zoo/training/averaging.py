@@ -112,18 +112,10 @@ def keep_average(
     scored: bool,
     force: bool,
 ) -> dict[str, Any] | None:
-    """Evaluate averaged weights, and save them.
-
-    Args:
-        trainer: The trainer, after training.
-        splits: The examples, of which the held-out ones are scored.
-        run: The run, which the saved model records.
-        folder: Where the averaged model goes, None for nowhere.
-        scored: Whether to score outputs, and not the loss alone.
-        force: Whether a saved model there may be replaced.
+    """Evaluate averaged weights, and save them in `folder` if it is given.
 
     Returns:
-        `kind`, `updates`, `heldout_loss` and `scores`; None if nothing was averaged.
+        `kind`, `updates`, `heldout_loss` and, with `scored`, `scores`; None if nothing was averaged.
     """
     average = trainer.average
     if average is None or not average.updates:

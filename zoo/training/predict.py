@@ -131,16 +131,7 @@ def logits_of(model: PreTrainedModel, tokenizers: Tokenizers, rows: Sequence[Seq
 
 
 def label_of(model: PreTrainedModel, text: str, logits: Tensor) -> Label:
-    """Take the best label.
-
-    Args:
-        model: Supplies the labels' names.
-        text: What is labelled.
-        logits: *Shape:* (num_labels,)
-
-    Returns:
-        The label, with its probability.
-    """
+    """The best label of logits, (num_labels,), with its probability."""
     if len(logits) == 1:
         return Label(text, f"{float(logits[0]):.4g}", None)
     probability, best = logits.softmax(-1).max(-1)

@@ -100,17 +100,7 @@ def predicted(trainer: ZooTrainer, task: DataTask, tokenizers: Tokenizers) -> Pr
 
 
 def best_ids(logits: Any, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Reduce logits to what is scored, before they fill the memory.
-
-    Args:
-        logits: *Shape:* (..., num_ids), possibly the first of several outputs.
-
-    Returns:
-        The ids and their probabilities. *Shape:* (...)
-
-    Raises:
-        UnsupportedOperationError: When the model returns none.
-    """
+    """The best ids of the logits, (..., num_ids), and their probabilities, each (...), which saves memory."""
     if isinstance(logits, tuple) and not logits:
         raise UnsupportedOperationError(
             "this task is scored by logits, and the model's engine returns none; evaluate it in torch, onnx or openvino"

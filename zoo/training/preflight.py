@@ -89,16 +89,7 @@ def check_examples(model: PreTrainedModel, dataset: Any, split: str) -> None:
 
 
 def described(dataset: Any, values: npt.NDArray[np.int64], split: str) -> str:
-    """Name the example that has the largest value.
-
-    Args:
-        dataset: The examples.
-        values: One of each. *Shape:* (num_examples,)
-        split: What they are for.
-
-    Returns:
-        Its place in its file, where it comes from one, or else its number.
-    """
+    """Name the example with the largest value, one per example, by file and line or by its number."""
     worst = int(values.argmax())
     return place_of(dataset, worst) or f"{split} example {worst + 1}"
 

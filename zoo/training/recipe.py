@@ -84,22 +84,11 @@ class Recipe:
         )
 
     def data_task(self) -> DataTask:
-        """Look the task up.
-
-        Returns:
-            The task, with the recipe's options.
-        """
+        """The task, with the recipe's options."""
         return find_task(self.task, self.task_options)
 
     def check_name(self, name: str) -> None:
-        """Refuse a name that contradicts what was said beside the recipe.
-
-        Args:
-            name: A variant's name, possibly with settings.
-
-        Raises:
-            ConfigError: When a setting in the name has another value there.
-        """
+        """Raise ConfigError if a setting in a variant's name has another value in the explicit settings."""
         for setting, value in parse_name(name).overrides.items():
             if setting in self.explicit and self.model.get(setting, value) != value:
                 raise ConfigError(
@@ -108,14 +97,10 @@ class Recipe:
                 )
 
     def model_settings(self, name: str) -> dict[str, Any]:
-        """What the recipe says about a variant that its name does not.
+        """Fields of the configuration that the recipe adds to a variant's name.
 
-        Args:
-            name: A variant's name, possibly with settings, which take precedence; so do its preset and quirks, except
-                over what is explicit.
-
-        Returns:
-            Fields of the configuration. Of a recipe with a width, sizes that neither gives are those of the definition.
+        Settings in the name, its preset and quirks take precedence, except over explicit settings. Of a recipe with a
+        width, sizes that neither gives are those of the definition.
         """
         spec = parse_name(name)
         variant = VARIANTS.get(spec.name)
@@ -127,11 +112,7 @@ class Recipe:
         return {key: value for key, value in {**sizes, **self.model}.items() if key not in said}
 
     def kept_sizes(self, name: str) -> dict[str, Any]:
-        """Sizes of the recipe that stay although another width is given, in the name or explicitly.
-
-        Args:
-            name: A variant's name, possibly with settings.
-        """
+        """Sizes of the recipe that stay although the name or an explicit setting gives another width."""
         given = {*parse_name(name).overrides, *self.explicit}
         sizes = (size for size in (*OF_WIDTH, *OF_HEAD) if "hidden_size" in given and size not in given)
         return {size: self.model[size] for size in sizes if size in self.model}
@@ -211,9 +192,5 @@ def recipe_for(task: str | None, recipe: str | Path | Recipe | None = None) -> R
 
 
 def shipped_recipes() -> list[str]:
-    """List the recipes that ship with the zoo.
-
-    Returns:
-        Their names.
-    """
+    """Names of the recipes that ship with the zoo."""
     return sorted(file.stem for file in FOLDER.glob("*.yaml"))

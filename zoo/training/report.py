@@ -77,11 +77,7 @@ class TrainingReport:
         return self.train_tokens / self.train_seconds
 
     def to_dict(self) -> dict[str, Any]:
-        """Write it as plain data.
-
-        Returns:
-            All fields, and the speed.
-        """
+        """All fields, and the speed, as plain data."""
         return {**asdict(self), "train_tokens_per_second": self.train_tokens_per_second}
 
 

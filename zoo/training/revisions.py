@@ -28,13 +28,7 @@ NUMBER = re.compile(r"(\d[\d_]*(?:\.\d+)?)([KMB]?)", re.IGNORECASE)
 
 
 def read_marks(given: str | Sequence[str | int]) -> dict[str, int]:
-    """Read numbers such as 1M and 500K.
-
-    Args:
-        given: Numbers, with commas in between where they are a text.
-
-    Returns:
-        What each is called, and the number, in rising order.
+    """Read numbers such as 1M and 500K, separated by commas: {as given: number}, in rising order.
 
     Raises:
         ConfigError: When one is no number above 0.

@@ -58,14 +58,7 @@ class Olmo(Weightless):
 
 
 def swapped_halves(heads: int) -> Transform:
-    """Turn rotations backwards: the halves of every head change places.
-
-    Args:
-        heads: Number of heads of the projection.
-
-    Returns:
-        A transform of each tensor, *Shape:* (heads * head_dim, ...), unchanged.
-    """
+    """Transform: swap the halves of every head, which reverses rotations."""
 
     def swap(tensor: Tensor) -> Tensor:
         return tensor.unflatten(0, (heads, 2, -1)).flip(1).flatten(0, 2)

@@ -24,11 +24,7 @@ STYLES = {BETTER: "green", WORSE: "red", FAILED: "red"}
 
 
 def show(comparison: Comparison, console: Console | None = None) -> None:
-    """Print a comparison.
-
-    Args:
-        console: Where to, by default stdout.
-    """
+    """Print a comparison, by default to stdout."""
     (console or Console(highlight=False)).print(render(comparison))
 
 

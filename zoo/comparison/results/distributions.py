@@ -44,12 +44,10 @@ def student_quantile(probability: float, freedom: int) -> float:
 
 
 def power(shift: float, critical: float, freedom: int) -> float:
-    """The probability that a two-sided t-test finds a difference: that |t| exceeds its critical value.
+    """Power of a two-sided t-test with this critical value of |t|.
 
     Args:
-        shift: The true difference in units of its standard error: t is then noncentral by so much.
-        critical: The critical value.
-        freedom: Degrees of freedom.
+        shift: The true difference in units of its standard error, the noncentrality of t.
     """
     scale, weight = estimated_deviations(freedom)
     return float(weight @ (normal_below(shift - critical * scale) + normal_below(-shift - critical * scale)))

@@ -160,12 +160,7 @@ class PairedDifference:
         return self.sameness is not None and self.sameness < ERROR
 
     def corrected(self, adjusted: float, error: float | None = None) -> PairedDifference:
-        """Set the corrected p-value, and the interval that agrees with it.
-
-        Args:
-            adjusted: The p-value.
-            error: The uncorrected p-value that would be just small enough; by default as Holm's correction has it.
-        """
+        """Set the corrected p-value and the interval for `error`, by default the level of Holm's correction."""
         if error is None and self.p is not None:
             error = ERROR * (self.p / adjusted if adjusted else 1.0)
         return replace(self, adjusted=adjusted, interval=self.interval_at(error or ERROR))

@@ -50,15 +50,9 @@ class LatentExpansion(nn.Linear):
     def forward(self, states: Tensor, side: str | None = None) -> Tensor:
         """Expand latent vectors, or apply one side to queries or mixed latent vectors, which avoids the expansion.
 
-        Args:
-            states: Latent vectors, *Shape:* (batch_size, seq_len, rank); queries for the side "keys", *Shape:*
-                (batch_size, heads, seq_len, key_width); mixed latent vectors for the side "values", *Shape:*
-                (batch_size, heads, seq_len, rank).
-
-        Returns:
-            Keys and values, *Shape:* (batch_size, seq_len, heads * (key_width + value_width)); queries of latent
-            vectors, *Shape:* (batch_size, heads, seq_len, rank); mixed values, *Shape:* (batch_size, heads, seq_len,
-            value_width).
+        *Shape:* (batch_size, seq_len, rank) to keys and values, (batch_size, seq_len, heads * (key_width +
+        value_width)); with "keys", (batch_size, heads, seq_len, key_width) to (..., rank); with "values", (batch_size,
+        heads, seq_len, rank) to (..., value_width).
         """
         if side is None:
             return super().forward(states)

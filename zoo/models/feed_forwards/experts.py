@@ -58,11 +58,8 @@ class Experts(nn.Module):
 
         Args:
             hidden_states: *Shape:* (num_tokens, hidden_size)
-            top_k_index: Indices of the chosen experts. *Shape:* (num_tokens, num_experts_per_tok)
-            top_k_weights: Factors on their outputs. *Shape:* (num_tokens, num_experts_per_tok)
-
-        Returns:
-            *Shape:* (num_tokens, hidden_size)
+            top_k_index, top_k_weights: Chosen experts and factors on their outputs.
+                *Shape:* (num_tokens, num_experts_per_tok)
         """
         run = experts_function(self, Experts.one_by_one, hidden_states)
         return run(self, hidden_states, top_k_index, top_k_weights)

@@ -55,11 +55,7 @@ class MixtureOfExperts(nn.Module):
 
     @classmethod
     def build(cls, config: ZooConfig, layer_idx: int) -> nn.Module:
-        """Build the sublayer of one layer: a dense gated network in the first `first_k_dense_replace`.
-
-        Args:
-            layer_idx: Index of the layer.
-        """
+        """Build the sublayer of one layer: a dense gated network in the first `first_k_dense_replace`."""
         return (GatedFeedForward if layer_idx < option(config, cls, "first_k_dense_replace") else cls)(config)
 
     @classmethod
@@ -78,11 +74,7 @@ class MixtureOfExperts(nn.Module):
             require_at_least(0, router_aux_loss_coef=option(config, cls, "router_aux_loss_coef"))
 
     def forward(self, hidden_states: Tensor, **counted: Tensor | None) -> Tensor:
-        """Transform every position by its experts. *Shape:* (batch_size, seq_len, hidden_size), unchanged.
-
-        Args:
-            counted: `is_token` for a router that counts tokens.
-        """
+        """Transform every position by its experts; `counted` holds `is_token` for a router that counts tokens."""
         tokens = hidden_states.flatten(0, -2)
         _, weights, experts = self.router(tokens, **counted)
         return self.experts(tokens, experts, weights).view_as(hidden_states)

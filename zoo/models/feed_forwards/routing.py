@@ -90,12 +90,7 @@ class SigmoidRouter(Router):
         init.zeros_(self.load)
 
     def forward(self, hidden_states: Tensor, is_token: Tensor | None = None) -> Routes:
-        """Choose experts, and in training count how often each is used.
-
-        Args:
-            hidden_states: *Shape:* (num_tokens, hidden_size)
-            is_token: 0 for padding, which is not counted; None for no padding. *Shape:* (batch_size, seq_len)
-        """
+        """Choose experts, and in training count how often each is used, except by padding (`is_token` 0)."""
         logits = self.score(hidden_states)
         affinities = logits.sigmoid()
         experts = self.admitted(affinities + self.balance_bias).topk(self.num_experts_per_tok, dim=-1).indices
@@ -109,14 +104,7 @@ class SigmoidRouter(Router):
         return logits, weights.to(hidden_states.dtype), experts
 
     def admitted(self, scores: Tensor) -> Tensor:
-        """Rule out the experts of all but the best groups, by the sum of each group's two best (section 2.1.2).
-
-        Args:
-            scores: *Shape:* (num_tokens, num_experts)
-
-        Returns:
-            Minus infinity for those. *Shape:* as scores.
-        """
+        """Set scores to -inf outside of the best groups, by the sum of each group's two best (section 2.1.2)."""
         if self.num_groups == self.num_groups_per_tok:
             return scores
         groups = scores.unflatten(-1, (self.num_groups, -1))

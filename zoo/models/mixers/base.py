@@ -104,15 +104,7 @@ class Mixer(nn.Module):
 
     @torch.compiler.disable(reason="packed documents are as many as the data say")
     def mix_documents(self, hidden_states: Tensor, documents: UnpaddedMask) -> Tensor:
-        """Mix the tokens of every packed document by themselves, documents of similar lengths at once.
-
-        Args:
-            hidden_states: *Shape:* (batch_size, seq_len, hidden_size)
-            documents: Where they are.
-
-        Returns:
-            *Shape:* as hidden_states.
-        """
+        """Mix the tokens of every packed document separately, documents of similar lengths at once."""
         tokens, places, mixed = hidden_states.flatten(0, 1), [], []
         for rows, is_token in documents.queries.rows_by_length:
             rows, is_token = rows.to(tokens.device), is_token.to(tokens.device)

@@ -29,16 +29,7 @@ class CausalConvolution(nn.Conv1d):
     def forward(
         self, states: Tensor, past: LinearAttentionLayer | None = None, is_token: Tensor | None = None
     ) -> Tensor:
-        """Filter every channel.
-
-        Args:
-            states: *Shape:* (batch_size, seq_len, width)
-            past: Holds the tokens before them, and is given these.
-            is_token: As for [`Mixer.mix`][zoo.models.mixers.base.Mixer.mix].
-
-        Returns:
-            *Shape:* as states.
-        """
+        """Filter every channel of (batch_size, seq_len, width), after the tokens in the cache, which is updated."""
         seq_len, channels = states.shape[1], states.transpose(1, 2)
         if past is not None:
             channels = past.update_conv_state(channels, conv_kernel_size=self.kernel_size[0])
@@ -49,12 +40,10 @@ class CausalConvolution(nn.Conv1d):
 
 
 def keep_last_tokens(past: LinearAttentionLayer, channels: Tensor, is_token: Tensor) -> None:
-    """Keep the last tokens of every row, where the cache has kept the last positions.
+    """Keep the last tokens, instead of positions, of every row in the cache.
 
     Args:
-        past: The layer of the cache, changed in place.
         channels: The earlier contents, then the new positions. *Shape:* (batch_size, width, key_len)
-        is_token: *Shape:* (batch_size, seq_len)
     """
     kept = past.conv_states[0]
     length = kept.shape[-1]

@@ -120,40 +120,18 @@ class GatedDeltaNet(Mixer):
 
 
 def unit_heads(states: Tensor, num_heads: int) -> Tensor:
-    """Split queries or keys into heads of length one.
-
-    Args:
-        states: *Shape:* (batch_size, seq_len, num_heads * key_dim)
-
-    Returns:
-        *Shape:* (batch_size, num_heads, seq_len, key_dim)
-    """
+    """Queries or keys as unit vectors per head: (batch_size, num_heads, seq_len, key_dim)."""
     heads = states.unflatten(-1, (num_heads, -1)).transpose(1, 2)
     return heads * torch.rsqrt((heads * heads).sum(dim=-1, keepdim=True) + NORM_EPS)
 
 
 def of_tokens(is_token: Tensor | None, states: Tensor) -> Tensor:
-    """Set decays and strengths of padding to 0, which changes no memory.
-
-    Args:
-        is_token: As for [`Mixer.mix`][zoo.models.mixers.base.Mixer.mix].
-        states: *Shape:* (batch_size, seq_len, width)
-
-    Returns:
-        *Shape:* as states.
-    """
+    """Set decays and strengths of padding to 0, which changes no memory."""
     return states if is_token is None else states * is_token.unsqueeze(-1)
 
 
 def memory_of(past: LinearAttentionLayer | None) -> Tensor | None:
-    """The memory after the tokens that a cache holds.
-
-    Args:
-        past: A layer of the cache, None without one.
-
-    Returns:
-        *Shape:* (batch_size, num_heads, key_dim, value_dim), or None before the first token.
-    """
+    """The memory in a layer of the cache, (batch_size, num_heads, key_dim, value_dim), or None."""
     state: Tensor | None = past.recurrent_states[0] if past is not None else None
     # The cache is written in place, and a gradient may want it as it was.
     return state.clone() if state is not None and torch.is_grad_enabled() else state

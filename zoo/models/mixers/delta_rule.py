@@ -145,15 +145,7 @@ class Chunks:
 
 
 def empty_memory(key: Tensor, value: Tensor) -> Tensor:
-    """Memory before the first token.
-
-    Args:
-        key: *Shape:* (batch_size, num_heads, seq_len, key_dim)
-        value: *Shape:* (batch_size, num_heads, seq_len, value_dim)
-
-    Returns:
-        Zeros. *Shape:* (batch_size, num_heads, key_dim, value_dim)
-    """
+    """Memory before the first token: zeros, (batch_size, num_heads, key_dim, value_dim)."""
     return value.new_zeros(*value.shape[:2], key.shape[-1], value.shape[-1])
 
 
@@ -165,24 +157,15 @@ def one_token(
     strength: Tensor,
     state: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    """The rule as it is written, for a decode step. Arguments as for [`gated_delta_rule`][], with one token.
-
-    Args:
-        decay: *Shape:* (batch_size, num_heads, 1 or key_dim, 1)
-        strength: *Shape:* (batch_size, num_heads, 1, 1)
-    """
+    """The rule for one token; decay is (batch_size, num_heads, 1 or key_dim, 1), strength (..., 1, 1)."""
     state = decay.exp() * (empty_memory(key, value) if state is None else state)
     state = state + key.mT @ (strength * (value - key @ state))
     return query @ state, state
 
 
 def in_chunks(tensor: Tensor, size: int) -> Tensor:
-    """Cut a sequence into chunks, with zeros after the last, which write nothing and let nothing decay.
+    """Cut a sequence into chunks, padded by zeros, which write nothing and let nothing decay.
 
-    Args:
-        tensor: *Shape:* (batch_size, num_heads, seq_len, width)
-
-    Returns:
-        *Shape:* (batch_size, num_heads, num_chunks, size, width)
+    *Shape:* (batch_size, num_heads, seq_len, width) -> (batch_size, num_heads, num_chunks, size, width)
     """
     return F.pad(tensor, (0, 0, 0, -tensor.shape[2] % size)).unflatten(2, (-1, size))

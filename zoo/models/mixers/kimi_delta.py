@@ -90,14 +90,7 @@ class KimiDeltaAttention(Mixer):
         return self.out_proj((read * gate).flatten(2))
 
     def heads(self, states: Tensor) -> Tensor:
-        """Split into heads.
-
-        Args:
-            states: *Shape:* (batch_size, seq_len, linear_num_heads * linear_head_dim)
-
-        Returns:
-            *Shape:* (batch_size, linear_num_heads, seq_len, linear_head_dim)
-        """
+        """Split into heads: (batch_size, linear_num_heads, seq_len, linear_head_dim)."""
         return states.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
 
 

@@ -63,15 +63,7 @@ class StreamGates(nn.Module):
         self.drawn_as = ("gated streams", f"reads {self.num_streams} streams by gates of rank {rank}")
 
     def forward(self, streams: Tensor) -> tuple[Tensor, Tensor]:
-        """Read.
-
-        Args:
-            streams: *Shape:* (batch_size, seq_len, num_streams, hidden_size)
-
-        Returns:
-            The mean, *Shape:* (batch_size, seq_len, hidden_size), and all its terms, *Shape:* (batch_size,
-            seq_len, num_streams * hidden_size).
-        """
+        """The gated mean of all streams, (batch_size, seq_len, hidden_size), and its terms, concatenated."""
         normed = self.norm(streams)
         together = normed.flatten(-2)
         gates = self.up_proj(F.silu(self.down_proj(together) / self.num_streams)).sigmoid()
@@ -112,11 +104,7 @@ class GatedHyperConnections(Residual):
 
     @classmethod
     def check_options(cls, config: ZooConfig) -> None:
-        """Refuse numbers that there cannot be.
-
-        Raises:
-            ConfigError: When one is less than 1.
-        """
+        """Raise ConfigError for numbers below 1."""
         require_at_least(1, **{name: option(config, cls, name) for name in cls.options})
 
     @classmethod

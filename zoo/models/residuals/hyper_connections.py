@@ -100,11 +100,7 @@ class HyperConnections(Residual):
 
     @classmethod
     def check_options(cls, config: ZooConfig) -> None:
-        """Refuse a number of streams that there cannot be.
-
-        Raises:
-            ConfigError: When it is less than 1.
-        """
+        """Raise ConfigError for less than one stream."""
         require_at_least(1, num_streams=option(config, cls, "num_streams"))
 
     @classmethod

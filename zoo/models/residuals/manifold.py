@@ -49,14 +49,7 @@ class OfAllStreams(nn.Module):
         init.ones_(self.scale)
 
     def numbers(self, streams: Tensor) -> tuple[Tensor, ...]:
-        """Compute the numbers, in float32 at least.
-
-        Args:
-            streams: *Shape:* (batch_size, seq_len, num_streams, hidden_size)
-
-        Returns:
-            *Shape:* (batch_size, seq_len, size) for every size.
-        """
+        """Weights of every size, (batch_size, seq_len, size), in float32 at least."""
         precise = streams.flatten(-2).to(at_least_float32(streams.dtype))
         normed = F.rms_norm(precise, precise.shape[-1:], eps=self.eps)
         found = F.linear(normed, self.weight.to(precise.dtype)).split(self.sizes, dim=-1)
@@ -112,10 +105,7 @@ class ReadingWeights(OfAllStreams):
         super().__init__(config, option(config, ManifoldHyperConnections, "num_streams"))
 
     def forward(self, streams: Tensor) -> Tensor:
-        """Compute the weights of every token.
-
-        *Shape:* (batch_size, seq_len, num_streams, hidden_size) to (batch_size, seq_len, num_streams)
-        """
+        """Weights, (batch_size, seq_len, num_streams), of the streams of every token."""
         (read,) = self.numbers(streams)
         return read.sigmoid() + self.hyper_eps
 

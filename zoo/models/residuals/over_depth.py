@@ -88,11 +88,7 @@ class AttentionResidual(Residual):
 
     @classmethod
     def check_options(cls, config: ZooConfig) -> None:
-        """Refuse a size of blocks that there cannot be.
-
-        Raises:
-            ConfigError: When it is less than 0.
-        """
+        """Raise ConfigError for a negative size of blocks."""
         require_at_least(0, layers_per_block=option(config, cls, "layers_per_block"))
 
     @classmethod

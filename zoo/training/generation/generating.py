@@ -191,15 +191,7 @@ def position_limit(model: PreTrainedModel) -> int | None:
 
 
 def pad(encoded: Sequence[Tensor], model: PreTrainedModel) -> tuple[Tensor, Tensor]:
-    """Make a batch: decoders are padded on the left, where nothing is written, all others on the right.
-
-    Args:
-        encoded: Ids a text. *Shape:* (seq_len,)
-        model: The model that reads them.
-
-    Returns:
-        Ids and mask. *Shape:* (batch_size, seq_len)
-    """
+    """Pad lists of ids: on the left for decoders, else on the right. Returns ids and mask, (batch_size, seq_len)."""
     side = "left" if continues(model) else "right"
     value = model.config.pad_token_id or 0
     ids = pad_sequence(list(encoded), batch_first=True, padding_value=value, padding_side=side)
@@ -266,17 +258,13 @@ def write(
 
 
 def mean_log_probability(logits: Sequence[Tensor], sequences: Tensor, settings: GenerationConfig) -> Tensor:
-    """Score outputs by the model's own probabilities, whatever the temperature they were drawn at.
+    """Mean log-probability of each output under the model, whatever the temperature of sampling.
 
     transformers' `compute_transition_scores` takes the source's vocabulary for the target's.
 
     Args:
-        logits: A tensor a step. *Shape:* (num_sequences, vocab_size)
+        logits: A tensor per step. *Shape:* (num_sequences, vocab_size)
         sequences: The outputs, without prompts. *Shape:* (num_sequences, num_steps)
-        settings: How they were written.
-
-    Returns:
-        *Shape:* (num_sequences,)
     """
     steps = zip(logits, sequences.T, strict=True)
     chosen = torch.stack([step.float().log_softmax(-1).gather(1, ids[:, None])[:, 0] for step, ids in steps], dim=1)

@@ -37,9 +37,5 @@ class Generation:
         return self.candidates[0].text
 
     def to_dict(self) -> dict[str, Any]:
-        """Write it as plain data.
-
-        Returns:
-            `prompt` and `candidates`, each with `text` and `score`.
-        """
+        """`prompt` and `candidates`, each with `text` and `score`."""
         return asdict(self)

@@ -29,11 +29,7 @@ class MemoryQueriesAttention(Attention):
         earlier: Any = None,
         **kwargs: Any,
     ) -> tuple[Tensor, Tensor | None]:
-        """Mix the decoder's states by the similarities of the encoder's. Arguments as in the base class.
-
-        Raises:
-            InputError: When source and target have different lengths.
-        """
+        """Mix the decoder's states by the similarities of the encoder's; both have the same length."""
         target_len = hidden_states.shape[1]
         source_len = 0 if key_value_states is None else key_value_states.shape[1]
         if key_value_states is None or source_len != target_len:

@@ -108,11 +108,7 @@ class NoVocabulary(nn.Module):
         super().__init__()
 
     def forward(self, input: Tensor) -> Tensor:
-        """Refuse token ids.
-
-        Raises:
-            InputError: Always.
-        """
+        """Raise InputError: there is no vocabulary."""
         raise InputError(
             "token ids were given to a model with the quirk works-on-features; "
             "give inputs_embeds and decoder_inputs_embeds"
