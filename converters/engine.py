@@ -150,8 +150,6 @@ class WritingModel(EngineModel, GenerationMixin):
         """Compute the loss of labels, or the hidden states of an encoder.
 
         Args:
-            input_ids: *Shape:* (batch_size, seq_len)
-            attention_mask: *Shape:* (batch_size, seq_len)
             labels: Target of an encoder-decoder, or the tokens of a decoder themselves; -100 does not count.
                 *Shape:* (batch_size, seq_len)
             shift_labels: Next tokens of a decoder, in place of `labels`. *Shape:* (batch_size, seq_len)
@@ -218,13 +216,8 @@ class WritingModel(EngineModel, GenerationMixin):
         """Generate as transformers would.
 
         Args:
-            input_ids: *Shape:* (batch_size, seq_len)
-            attention_mask: *Shape:* (batch_size, seq_len)
-            generation_config: How, by default the model's own configuration.
+            generation_config: By default the model's own configuration; `options` are changes of its fields.
             streamer: Gets the tokens of a single sequence, all at the end.
-            labels: Given by a trainer; not read.
-            synced_gpus: Likewise.
-            options: Fields of the configuration.
 
         Returns:
             Ids, or with `return_dict_in_generate` also the mean log-probability a token of each sequence.

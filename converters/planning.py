@@ -43,15 +43,7 @@ def _rank(plan: TargetPlan) -> tuple[bool, bool, int, int]:
 def plan_target(
     native: NativeFormat, config: ZooConfig, state: State, task: str, found: Arithmetic | None = None
 ) -> TargetPlan:
-    """Plan one export.
-
-    Args:
-        native: The class's format.
-        config: The model's settings.
-        state: Its weights, named as under a head.
-        task: Task of its head.
-        found: Computations of its variant beyond its settings, found out if not given.
-    """
+    """Plan one export; `found` are computations of the variant beyond its settings, found out if not given."""
     class_name = native.classes.get(task)
     stack = [] if native.stack == config.stack else native.obstacles(config, state, task)
     if class_name is None or stack:

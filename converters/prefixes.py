@@ -39,14 +39,7 @@ def below(checkpoint: Checkpoint, prefix: str) -> Checkpoint:
 
 
 def find_format(checkpoint: Checkpoint, origin: str | None) -> tuple[Checkpoint, str]:
-    """Recognise a format by keys, below the shortest prefix for which there is one.
-
-    Args:
-        checkpoint: All of the checkpoint.
-        origin: The name of the format, if it was given.
-
-    Returns:
-        The checkpoint, without the prefix that all of its keys have; and the name of its converter.
+    """The checkpoint without the shortest prefix below which its format is recognised, and its converter's name.
 
     Raises:
         UnknownFormatError: When no converter, or more than one, recognises the keys, or only some of them.

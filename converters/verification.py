@@ -258,17 +258,7 @@ def below(tensors: dict[str, Tensor], name: str) -> dict[str, Tensor]:
 
 
 def run_alone(request: dict[str, Any], inputs: dict[str, Tensor], failed: str, **environment: str) -> dict[str, Tensor]:
-    """Let a process that cannot import the zoo compute.
-
-    Args:
-        request: Of [`fresh`][]: `calls` for OpenVINO, `class_name` and others for transformers.
-        inputs: Tensors by name.
-        failed: How an error begins where it cannot.
-        environment: Further variables.
-
-    Raises:
-        VerificationError: When it cannot.
-    """
+    """Compute in a process that cannot import the zoo; a VerificationError begins with `failed`."""
     with scratch_folder() as place:
         save_file({name: tensor.contiguous().clone() for name, tensor in inputs.items()}, place / "inputs")
         request = {**request, "inputs": str(place / "inputs"), "results": str(place / "results")}

@@ -50,15 +50,7 @@ ROTARY = ("rotary", "rotary-interleaved")
 
 
 def needs(config: ZooConfig, task: str) -> dict[str, Any]:
-    """Describe what settings it has.
-
-    Args:
-        config: The settings of a model that might fit.
-        task: Task of its head.
-
-    Returns:
-        Values by field; fields that are not named are free.
-    """
+    """Values that CTranslate2 requires, by field, for the settings of a model; other fields are free."""
     placements = ("pre", "post") if config.stack == "encoder-decoder" else ("pre", "post", "sandwich")
     positions = (*ABSOLUTE, *ROTARY, "alibi" if config.stack == "decoder" else "t5")
     found: dict[str, Any] = {
@@ -102,14 +94,7 @@ def obstacles(config: ZooConfig) -> list[str]:
 
 
 def plan_ctranslate2(model: ZooPreTrainedModel) -> tuple[Route | None, tuple[str, ...], tuple[str, ...]]:
-    """Plan the export.
-
-    Args:
-        model: Any model of the zoo.
-
-    Returns:
-        How settings and weights change (None where there is no such model), why not, and what users should know.
-    """
+    """Plan the export: changed settings and weights (None if there is no such model), obstacles and notes."""
     config, task = model.config, task_of(model)
     if task not in TASKS:
         return None, (Obstacle(f"it has no head for {task}", Reason.ENGINE),), ()

@@ -190,11 +190,7 @@ def finished(command: list[str], environment: dict[str, str]) -> subprocess.Comp
 
 @torch.no_grad()
 def log_probabilities(model: ZooPreTrainedModel, texts: list[list[int]]) -> list[Tensor]:
-    """The model's predictions after every token of texts.
-
-    Returns:
-        By text. *Shape:* (seq_len, vocab_size)
-    """
+    """The model's predictions after every token of each text. *Shape:* (seq_len, vocab_size)."""
     found = []
     for start in range(0, len(texts), AT_A_TIME):
         batch = texts[start : start + AT_A_TIME]

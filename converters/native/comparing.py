@@ -330,11 +330,7 @@ def require_same_growth(name: str, seen: tuple[Growth, ...], model: ZooPreTraine
 
 @torch.no_grad()
 def generated(model: Any, growth: Growth) -> Tensor:
-    """Scores of the next token, the first of a prompt, all others of one more token on the cache, as `generate` does.
-
-    Returns:
-        *Shape:* (STEPS + 1, size)
-    """
+    """Scores of the next token after a prompt, then of one more token on the cache each. *Shape:* (STEPS + 1, size)."""
     inputs = {field: ids.to(model.device) for field, ids in growth.inputs.items()}
     text, given, found = inputs.pop(growth.text), {}, []
     with in_evaluation(model), in_any_precision(model), ComputeIn(torch.float32):

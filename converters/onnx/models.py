@@ -105,15 +105,7 @@ class WholeModel(GraphModel):
         labels: Tensor | None = None,
         **kwargs: Any,
     ) -> Any:
-        """Compute what was exported.
-
-        Args:
-            input_ids: *Shape:* (batch_size, seq_len)
-            attention_mask: *Shape:* (batch_size, seq_len)
-            decoder_input_ids: Of an encoder-decoder. *Shape:* (batch_size, target_len)
-            token_type_ids: Of an encoder with types, by default 0. *Shape:* (batch_size, seq_len)
-            labels: As the exported head takes them.
-            kwargs: Refused unless they ask for nothing.
+        """Compute what was exported; options must be those of the export.
 
         Returns:
             `logits`, with the loss of labels; or `last_hidden_state`.

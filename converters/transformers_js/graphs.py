@@ -65,10 +65,7 @@ def write_browser_graphs(model: ZooPreTrainedModel, folder: Path) -> None:
 
 
 def parts_of(model: ZooPreTrainedModel) -> tuple[Graph, Graph, Graph]:
-    """Cut an encoder-decoder into what becomes two graphs.
-
-    Args:
-        model: A model of the zoo in evaluation mode, with eager attention.
+    """Cut an encoder-decoder in two graphs.
 
     Returns:
         The encoder; what the decoder's cross attention makes of its output; and the decoder, which takes that.

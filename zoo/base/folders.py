@@ -70,15 +70,7 @@ def check_output(folder: Path, *, force: bool = False) -> None:
 
 
 def check_replaceable(folder: Path, names: tuple[str, ...]) -> None:
-    """Refuse to replace files that the zoo did not write, or that were changed since.
-
-    Args:
-        folder: A folder with files.
-        names: The files that are going to be written.
-
-    Raises:
-        OutputExistsError: When there are such files.
-    """
+    """Raise OutputExistsError for files that the zoo did not write, or that were changed since."""
     files = read_manifest(folder)
     where = f"folder {str(folder)!r} is not empty and"
     if not files:
@@ -129,11 +121,7 @@ def written_whole(folder: Path, *, force: bool = False) -> Iterator[Path]:
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """Temporary folder that is removed at the end of the block; those of killed processes are removed first.
-
-    Yields:
-        An empty folder.
-    """
+    """Temporary folder, removed at the end of the block; those of killed processes are removed first."""
     place = Path(tempfile.gettempdir()).resolve() / SCRATCH
     workshop, lock = locked_workshop(place)
     finish_earlier(place, owner=workshop.stat().st_uid)
@@ -148,14 +136,9 @@ def scratch_folder() -> Iterator[Path]:
 
 @contextmanager
 def locked(lock_file: Path, *, wait: bool = True) -> Iterator[bool]:
-    """Keep other processes out; the end of this one, however it comes, lets them in.
+    """Lock a file in its folder, which is removed again if empty; yields whether the lock is held.
 
-    Args:
-        lock_file: The file that is locked; its folder is made, and removed again if nothing was written there.
-        wait: Whether to wait for another process that holds it.
-
-    Yields:
-        Whether it is ours, which it always is on a file system without locks.
+    The lock ends with the process. A file system without locks counts as locked; `wait` waits for another process.
     """
     made = [parent for parent in lock_file.parents if not parent.exists()]
     lock_file.parent.mkdir(parents=True, exist_ok=True)

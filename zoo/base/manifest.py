@@ -57,14 +57,7 @@ class Written:
 
 
 def read_manifest(folder: Path) -> dict[str, Written]:
-    """Read the manifest of a folder.
-
-    Returns:
-        Entries by the file's path in the folder; empty if there is no manifest.
-
-    Raises:
-        CheckpointError: When the manifest is damaged, or of a newer format.
-    """
+    """Entries of a folder's manifest by path, empty without one; CheckpointError if it is damaged or too new."""
     file = folder / MANIFEST_FILE
     if not file.is_file():
         return {}

@@ -44,15 +44,12 @@ COUNTS = ("vocab_size", "decoder_vocab_size", "type_vocab_size", "num_key_value_
 def follow(
     definition: Mapping[str, Any], given: Mapping[str, Any], head_multiple: int = 1
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """Find the sizes that follow others.
+    """Sizes that follow others, and those of the definition that stay although the width is another.
 
     Args:
         definition: The settings of a variant, with its preset.
         given: The settings that are given on top.
         head_multiple: What every number of heads must be a multiple of.
-
-    Returns:
-        The sizes that follow, and those of the definition that stay although the width is another.
     """
     own = {"hidden_size": Fields.hidden_size, "num_attention_heads": Fields.num_attention_heads}
     own |= {"intermediate_size": Fields.intermediate_size, **definition}

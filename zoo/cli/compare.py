@@ -34,13 +34,7 @@ if TYPE_CHECKING:
 
 
 def click_option(name: str, option: Option, default: Any) -> Callable[[Decorated], Decorated]:
-    """Make an option of a comparison one of the command line.
-
-    Args:
-        name: Its argument.
-        option: How it is spelled.
-        default: Its default; one that is None or empty is told by the help.
-    """
+    """Make an option of a comparison one of the command line; help tells defaults that are None or empty."""
     if option.kind == "flag":
         return click.option(str(option.flag), name, is_flag=True, help=option.about)
     kinds = {
@@ -190,11 +184,7 @@ def repeated_options(recorded: Comparison, given: dict[str, Any]) -> tuple[Any, 
 
 
 def report(comparison: Comparison, *, timings: bool, as_json: bool) -> int:
-    """Print a comparison.
-
-    Returns:
-        The exit code: 1 where a run has failed.
-    """
+    """Print a comparison, and return the exit code: 1 if a run has failed."""
     from zoo.comparison import show
     from zoo.comparison.display.timings import timings_table
 

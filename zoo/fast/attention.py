@@ -129,15 +129,9 @@ def backend_without_padding(
 def attention_by_source(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any, **kwargs: Any
 ) -> tuple[Tensor, Tensor | None]:
-    """Attention to sources shared by several rows (beams): in one decode step, beams become query positions.
+    """Attention to sources shared by beams: in one decode step, beams become query positions.
 
-    Args:
-        query: *Shape:* (batch_size * num_beams, num_attention_heads, query_len, head_dim)
-        key: *Shape:* (batch_size, num_key_value_heads, key_len, head_dim)
-        attention_mask: The same for all beams of a sequence; in the form that the backend wants.
-
-    Returns:
-        As [`attention`][], for every row.
+    Shapes are those of [`attention`][], with rows of `query` for every beam, and of `key` for every source.
     """
     beams, length = query.shape[0] // key.shape[0], query.shape[2]
     has_rows = isinstance(attention_mask, Tensor) and attention_mask.ndim == 4

@@ -73,11 +73,7 @@ class CapturedStep:
     output: type[Any]
 
     def replay(self, step: DecodeStep, weights: PrepackedWeights | None = None) -> Any:
-        """Run a decode step of the captured kind, and extend its cache.
-
-        Returns:
-            The forward's output; None if the forward has to run, for instance to raise an error.
-        """
+        """Run a decode step of the captured kind, and extend its cache; None if the forward has to run."""
         lengths = step.lengths.values()
         if not self.capture.fits(*lengths):
             return None

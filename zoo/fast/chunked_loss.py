@@ -51,20 +51,7 @@ class ChunkedCrossEntropy(torch.autograd.Function):
         z_loss: float,
         *parameters: Tensor,
     ) -> Tensor:
-        """Sum the losses.
-
-        Args:
-            hidden_states: *Shape:* (num_tokens, hidden_size)
-            labels: Valid token ids. *Shape:* (num_tokens,)
-            ignored: True where there is no loss, None if there is one everywhere. *Shape:* (num_tokens,)
-            project: Maps hidden states to logits by the parameters.
-            chunk_size: Tokens per chunk.
-            label_smoothing: Share of the target that is spread over the whole vocabulary.
-            z_loss: Weight of the squared log of the softmax's normalizer.
-
-        Returns:
-            *Shape:* ()
-        """
+        """Sum the losses of hidden states, (num_tokens, hidden_size); `ignored` is True where there is none."""
         learns = [ctx.needs_input_grad[0], *ctx.needs_input_grad[7:]]
         gradients: list[Tensor | None] = [None] * len(learns)
         if learns[0]:
@@ -103,13 +90,6 @@ def loss_and_gradient(
     logits: Tensor, labels: Tensor, ignored: Tensor | None, label_smoothing: float, z_loss: float = 0.0
 ) -> tuple[Tensor, Tensor]:
     """Sum the losses of tokens, and compute the gradient in place of the probabilities.
-
-    Args:
-        logits: *Shape:* (num_tokens, vocab_size)
-        labels: Valid token ids. *Shape:* (num_tokens,)
-        ignored: True where there is no loss, None if there is one everywhere. *Shape:* (num_tokens,)
-        label_smoothing: Share of the target that is spread over the whole vocabulary.
-        z_loss: Weight of the squared log of the softmax's normalizer.
 
     Returns:
         The sum, *Shape:* (), and its gradient with respect to the logits in float32, *Shape:* (num_tokens, vocab_size)

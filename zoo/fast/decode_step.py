@@ -77,11 +77,7 @@ class DecodeStep:
         return step if step.makes_room(len(ids)) and step.measures() else None
 
     def makes_room(self, rows: int) -> bool:
-        """Reserve room for one more position; False if the cache cannot be written in place or has other rows.
-
-        Returns:
-            Whether the cache is one that can be written in place, and holds that many rows.
-        """
+        """Reserve room for one more position; False if the cache cannot be written in place or has other rows."""
         seen = self.lengths["seen"]
         if not seen or not all(type(layer) is SourceLayer and layer.is_initialized for layer in self.source_layers):
             return False
@@ -142,11 +138,7 @@ class DecodeStep:
         return [*self.tensors.values(), *self.memory]
 
     def capture(self, forward: Callable[..., Any]) -> CapturedGraph:
-        """Capture a forward on arguments like these.
-
-        Returns:
-            A graph that takes the inputs, and returns the logits and all keys and values of self-attention.
-        """
+        """Capture a forward on arguments like these: inputs to logits and all keys and values of self-attention."""
 
         def step(*inputs: Any) -> tuple[Tensor, ...]:
             arguments = dict(zip(self.tensors, inputs, strict=False))

@@ -23,17 +23,9 @@ ExpertsFunction = Callable[..., Tensor]
 def experts_function(experts: Any, one_by_one: ExpertsFunction, hidden_states: Tensor) -> ExpertsFunction:
     """Choose the function that runs experts, by `experts_implementation` as in transformers' own classes.
 
-    Without a grouped matmul in PyTorch, experts run one after the other in training: a batched matmul, which copies an
-    expert's weights for every token, takes ten times as long there. The batched one is used for graphs, where the
-    number of tokens is unknown, and for inference: its results do not depend on the memory alignment of the weights.
-
-    Args:
-        experts: The module, with its weights in one tensor each and `config`.
-        one_by_one: Implementation of "eager": one expert after the other.
-        hidden_states: Their input. *Shape:* (num_tokens, hidden_size)
-
-    Returns:
-        A function of the module, the tokens, the experts of every token and their weights.
+    Without a grouped matmul in PyTorch, experts run one after the other in training (`one_by_one`): a batched matmul,
+    which copies an expert's weights for every token, takes ten times as long there. The batched one is used for graphs,
+    where the number of tokens is unknown, and for inference: its results do not depend on the alignment of the weights.
     """
     name = experts.config._experts_implementation or GROUPED
     if name == GROUPED and not can_group(experts.gate_up_proj, experts.down_proj):

@@ -139,11 +139,7 @@ def own_attributes(attributes: dict[str, Any]) -> Callable[[dict[str, Any]], tup
 
 
 def inner_values(values: Iterator[Any]) -> list[Any]:
-    """Find mutable values inside of attributes: a configuration's fields, elements of lists and dictionaries.
-
-    Returns:
-        For each object that holds others a collection of these, which shows what it will hold later.
-    """
+    """Mutable values inside of attributes, by the object that holds them: fields of configurations, elements."""
     found: dict[int, Any] = {}
     waiting = list(values)
     while waiting:

@@ -81,15 +81,7 @@ def overflows(engine: str) -> bool:
 
 
 def pack(engine: str, weight: Tensor, bias: Tensor) -> Any:
-    """Quantize a weight matrix and pack it for the library.
-
-    Args:
-        weight: *Shape:* (out_features, in_features)
-        bias: Kept in float32. *Shape:* (out_features,)
-
-    Returns:
-        Packed weight for PyTorch's quantized products.
-    """
+    """Quantize a weight matrix, (out_features, in_features), and pack it for the library with a float32 bias."""
     weight = weight.float()
     scales = weight.abs().amax(dim=1).double().clamp(min=torch.finfo(torch.float32).tiny * 127) / 127
     zeros = torch.zeros(len(scales), dtype=torch.long)

@@ -67,15 +67,7 @@ class GrowingLayer(DynamicLayer):
         return branch
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-        """Append keys and values.
-
-        Args:
-            key_states: *Shape:* (batch_size, num_key_value_heads, seq_len, head_dim)
-            value_states: *Shape:* as key_states.
-
-        Returns:
-            All keys and all values. *Shape:* (batch_size, num_key_value_heads, key_len, head_dim)
-        """
+        """Append keys and values, (batch_size, num_key_value_heads, seq_len, head_dim), and return all."""
         if torch.is_grad_enabled() or torch.compiler.is_compiling():  # nothing may change in place
             return super().update(key_states, value_states, *args, **kwargs)
         if not self.is_initialized:
@@ -96,11 +88,7 @@ class GrowingLayer(DynamicLayer):
         return length <= self.rooms[0].shape[2] and all(map(may_be_written, self.rooms))
 
     def reserve(self, length: int) -> None:
-        """Reallocate with spare room if this length does not fit.
-
-        Args:
-            length: Number of positions that will be.
-        """
+        """Reallocate with spare room if this length does not fit."""
         if self.has_room(length):
             return
         capacity = length + max(ROOM, length // SHARE)
@@ -119,11 +107,7 @@ class GrowingLayer(DynamicLayer):
         return self.shown
 
     def reorder_cache(self, beam_idx: torch.LongTensor) -> None:
-        """Reorder or repeat beams.
-
-        Args:
-            beam_idx: Source row of every row. *Shape:* (batch_size,)
-        """
+        """Reorder or repeat beams by the source row of every row, (batch_size,)."""
         if not self.has_room(0) or len(beam_idx) != len(self.keys):
             super().reorder_cache(beam_idx)
         elif is_far(beam_idx) or not torch.equal(beam_idx, torch.arange(len(beam_idx))):
@@ -154,11 +138,7 @@ class SourceLayer(DynamicLayer):
         return super().update(key_states[once], value_states[once], *args, **kwargs)
 
     def reorder_cache(self, beam_idx: torch.LongTensor) -> None:
-        """Reorder beams; no change as long as they stay with their sources.
-
-        Args:
-            beam_idx: Source row of every row. *Shape:* (batch_size * num_beams,)
-        """
+        """Reorder beams; no change as long as they stay with their sources."""
         if self.num_beams > 1:
             sources = beam_idx // self.num_beams
             if is_far(beam_idx) or torch.equal(sources, torch.arange(len(beam_idx)) // self.num_beams):

@@ -79,16 +79,7 @@ def unpaddings(
     output_router_logits: bool | None = None,
     **kwargs: Any,
 ) -> tuple[Unpadding | None, Unpadding | None]:
-    """Find the tokens, if the layers of a stack are to run without padding in this call.
-
-    Args:
-        hidden_states: *Shape:* (batch_size, seq_len, hidden_size)
-        output_hidden_states: Whether the caller wants the padded hidden states of every layer.
-        output_router_logits: Whether the caller wants router scores, including those of padding.
-
-    Returns:
-        An unpadding of the stack's input, and one of the cross-attention input; or None for both.
-    """
+    """Unpaddings of the input and of the cross-attention input, if the layers are to run without padding, or None."""
     records = stack.config.output_hidden_states if output_hidden_states is None else output_hidden_states
     records = records or output_router_logits or getattr(stack.config, "output_router_logits", False)
     if records or is_traced():

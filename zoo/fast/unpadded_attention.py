@@ -30,12 +30,8 @@ def unpadded_attention(
     """PyTorch's scaled dot-product attention on unpadded sequences: one at a time, or short ones padded again.
 
     Args:
-        module: The attention module, for `is_causal`.
         query: *Shape:* (1, num_attention_heads, num_tokens, head_dim)
-        key: *Shape:* (1, num_key_value_heads, num_key_tokens, head_dim)
-        value: *Shape:* as key.
-        attention_mask: Lengths of the sequences.
-        dropout: Probability of dropping an attention weight.
+        key, value: *Shape:* (1, num_key_value_heads, num_key_tokens, head_dim)
         position_bias: Added to the scores. *Shape:* (batch_size, num_attention_heads, query_len, key_len)
 
     Returns:
@@ -71,12 +67,7 @@ def padded_mask(mask: UnpaddedMask, is_causal: bool, position_bias: Tensor | Non
 
 
 def sequence_biases(mask: UnpaddedMask, is_causal: bool, position_bias: Tensor | None) -> list[Tensor | None]:
-    """Split a bias into sequences. Arguments as for [`padded_mask`][].
-
-    Returns:
-        For each None, or the bias with -inf for keys hidden from a causal query.
-        *Shape:* (1, num_attention_heads, query_len, key_len), of the sequence's own lengths
-    """
+    """Split a bias into sequences of their own lengths, with -inf for keys hidden from a causal query; None without."""
     queries, keys = mask.queries, mask.keys
     if position_bias is None:
         return [None] * queries.batch_size

@@ -40,13 +40,9 @@ class Unpadding:
 
     @classmethod
     def of(cls, attention_mask: Tensor) -> Unpadding | None:
-        """Find the tokens. On an accelerator this needs one device sync.
+        """Find the tokens by a mask, (batch_size, seq_len); None if a sequence is empty or has gaps.
 
-        Args:
-            attention_mask: 1 for real tokens, 0 for padding. *Shape:* (batch_size, seq_len)
-
-        Returns:
-            None if a sequence is empty or has padding between its tokens.
+        On an accelerator this needs one device sync.
         """
         is_token = attention_mask.bool()
         batch_size, seq_len = is_token.shape

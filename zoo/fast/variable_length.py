@@ -61,16 +61,12 @@ def variable_length_attention(
     sliding_window: int | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """Attention on all sequences of a batch in one call.
+    """Attention on all sequences of a batch in one call, without dropout and bias.
 
     Args:
-        module: The attention module, for `is_causal`.
         query: *Shape:* (1, num_attention_heads, num_tokens, head_dim)
-        key: *Shape:* (1, num_key_value_heads, num_key_tokens, head_dim)
-        value: *Shape:* as key.
-        attention_mask: Lengths of the sequences.
+        key, value: *Shape:* (1, num_key_value_heads, num_key_tokens, head_dim)
         sliding_window: Number of positions that a query sees on each side, including its own; None for all.
-        kwargs: Ignored: no dropout, no bias.
 
     Returns:
         The mixed values, *Shape:* (1, num_tokens, num_attention_heads, head_dim), and no weights.

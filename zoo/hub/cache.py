@@ -43,10 +43,7 @@ def mark_unfinished(snapshot: Path) -> None:
 
 
 def mark_finished(snapshot: Path, revision: str) -> None:
-    """Note that a commit is there, and let the cache's revision point to it, as the client does: in refs/.
-
-    Nothing is written where nothing changes, since a cache may be one that can only be read.
-    """
+    """Point the cache's revision to a complete commit; writes nothing if nothing changes (read-only caches)."""
     if is_unfinished(snapshot):
         _mark(snapshot).unlink(missing_ok=True)
     reference, commit = snapshot.parents[1] / "refs" / revision, snapshot.name

@@ -87,13 +87,7 @@ class PushedFile:
 
 
 def files_to_push(folder: Path) -> tuple[list[PushedFile], list[str]]:
-    """List what goes to the Hub of a folder.
-
-    Args:
-        folder: A checkpoint or an export.
-
-    Returns:
-        Its files that belong to a model, and the paths of all others, which stay behind; both sorted.
+    """Files of a folder that belong to a model, and the paths of all others, which are not pushed; both sorted.
 
     Raises:
         CheckpointError: When it is no checkpoint, or a file to push is a link.

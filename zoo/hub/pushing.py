@@ -298,10 +298,7 @@ def push(
 
 
 def models_of_run(model: PreTrainedModel | str | Path) -> dict[str, Path]:
-    """Find the models that were saved while a model was trained.
-
-    Returns:
-        Folders by their names.
+    """Folders, by name, of the models that were saved during a model's training.
 
     Raises:
         CheckpointError: When there are none, or one is of another run.

@@ -200,14 +200,9 @@ class AttentionBackends(PreTrainedModel):
         return super()._check_and_adjust_attn_implementation(attn_implementation, *args, **kwargs)
 
     def check_backend(self, name: str | None) -> None:
-        """Refuse an attention backend that is unknown, or unsupported by this configuration.
+        """Raise UnsupportedBackendError, with the supported backends, for one that this configuration cannot use.
 
-        Args:
-            name: As for `attn_implementation`; a name with a slash is a kernel's repository, which counts as
-                FlashAttention.
-
-        Raises:
-            UnsupportedBackendError: With the supported ones.
+        A name with a slash is a kernel's repository, which counts as FlashAttention.
         """
         if name is None:
             return

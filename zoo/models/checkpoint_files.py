@@ -50,11 +50,7 @@ def refuse_other_sizes(model: PreTrainedModel, mismatched: Iterable[tuple[str, A
 
 
 def saved_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
-    """Read names and shapes of a checkpoint's weights, without the weights.
-
-    Raises:
-        CheckpointError: If a file is missing, truncated or damaged.
-    """
+    """Names and shapes of a checkpoint's weights; raises CheckpointError if a file is missing or damaged."""
     shapes: dict[str, tuple[int, ...]] = {}
     for file in weight_files(folder):
         if not file.is_file():

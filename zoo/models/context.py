@@ -223,16 +223,7 @@ def outgrown(seen: int, length: int) -> InputError:
 def self_attention_masks(
     config: ZooConfig, hidden_states: Tensor, context: Context, layer_types: Iterable[str]
 ) -> dict[str, Any]:
-    """Make the mask of self-attention for every layer type, in the backend's form.
-
-    Args:
-        hidden_states: Gives sizes, dtype and device. *Shape:* (batch_size, seq_len, hidden_size)
-        context: Gives the padding mask, the cache, and position ids, which separate documents in one row.
-        layer_types: The kinds of layers, see [`MASKS`][].
-
-    Returns:
-        A mask for every layer type, None if nothing is masked beyond causality.
-    """
+    """Mask of self-attention for every layer type, in the backend's form; None if only causality masks."""
     mask, kinds = context.attention_mask, dict.fromkeys(layer_types)
     if mask is None and context.given_positions is not None:
         mask = packed_rows(config, context)
@@ -249,15 +240,9 @@ def self_attention_masks(
 def position_biases(
     layer_types: list[str | None], position: Position, inputs_embeds: Tensor, cache: Cache | None
 ) -> dict[str | None, Tensor | None]:
-    """Compute the position bias of every layer type, over the keys in its cache.
+    """Position bias of every layer type over cached keys, (batch_size, num_attention_heads, seq_len, key_len).
 
-    Args:
-        layer_types: The kind of every layer, None for a layer without positions.
-        position: A position part that has a bias.
-        inputs_embeds: Gives sizes, dtype and device. *Shape:* (batch_size, seq_len, hidden_size)
-
-    Returns:
-        None or a tensor for every layer type. *Shape:* (batch_size, num_attention_heads, seq_len, key_len)
+    The type is None for a layer without positions.
     """
     batch_size, seq_len = inputs_embeds.shape[:2]
     positions = torch.arange(seq_len, device=inputs_embeds.device)

@@ -353,13 +353,7 @@ BESIDE_FIELDS: Mapping[str, Setting] = MappingProxyType(
 
 
 def stated(config: Any, place: str, *, drawing: bool = False) -> list[str]:
-    """Phrases for the settings of one place that are not those of a plain Transformer.
-
-    Args:
-        config: A configuration, or what has its fields as attributes.
-        place: As in [`Setting`][].
-        drawing: Whether a drawing states them, which has other means for some.
-    """
+    """Phrases for the settings of one place that are not a plain Transformer's, without those that drawings draw."""
     found = []
     for name, one in SETTINGS.items():
         value = getattr(config, name, False if isinstance(one.default, bool) else None)

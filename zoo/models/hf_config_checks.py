@@ -28,11 +28,7 @@ Config = TypeVar("Config")
 
 
 def in_the_zoos_words(cls: type[Config]) -> type[Config]:
-    """Let what transformers refuses in a configuration be a [`ConfigError`][]: a class decorator.
-
-    Args:
-        cls: The class of the configuration, already under `huggingface_hub.dataclasses.strict`.
-    """
+    """Class decorator, over `huggingface_hub.dataclasses.strict`: raise a ConfigError for errors of transformers."""
     strict_init: Callable[..., None] = cls.__init__
 
     @functools.wraps(strict_init)
@@ -47,14 +43,11 @@ def in_the_zoos_words(cls: type[Config]) -> type[Config]:
 
 
 def validate_inherited(config: Any, kwargs: dict[str, Any]) -> None:
-    """Check what transformers makes something of: labels, dtype, rotary settings, quantisation, names.
+    """Raise ConfigError for labels, dtype, rotary settings, quantisation or names that transformers cannot use.
 
     Args:
         config: The configuration, before `PreTrainedConfig.__post_init__`.
         kwargs: Arguments that are no fields.
-
-    Raises:
-        ConfigError: At the first one that cannot be used.
     """
     validate_labels(config.id2label, kwargs.get("num_labels"))
     for field, types in PLAIN.items():
@@ -138,15 +131,7 @@ def is_number(value: Any) -> bool:
 
 
 def validate_rope_tables(config: Any, layer_types: tuple[str, ...] = ()) -> None:
-    """Compute the rotary frequencies once, as the model will.
-
-    Args:
-        config: A configuration with `rope_parameters`, otherwise complete.
-        layer_types: Layer types that have settings of their own.
-
-    Raises:
-        ConfigError: When transformers cannot, as where a kind of scaling lacks a number.
-    """
+    """Compute the rotary frequencies of all layer types once, as the model will, and raise ConfigError if it fails."""
     for layer_type in layer_types:
         own = copy.copy(config)
         own.rope_parameters = config.rope_parameters[layer_type]

@@ -137,16 +137,7 @@ class MultiTokenPrediction(nn.Module):
 def layer_arguments(
     body: ZooStack, embeddings: Tensor, context: Context
 ) -> tuple[tuple[Any, Tensor | None], dict[str, Any]]:
-    """Arguments of the last layer of a stack without a cache.
-
-    Args:
-        body: The stack.
-        embeddings: *Shape:* (batch_size, seq_len, embedding_size)
-        context: The mask and positions; completed here.
-
-    Returns:
-        Positional arguments (mask and position bias), and keyword arguments.
-    """
+    """Mask and position bias, and keyword arguments, of the last layer of a stack without a cache."""
     step = body.config.num_hidden_layers - 1
     kind, placed = body.layer_types[step], body.placed_types[step]
     context.place(embeddings, body.position)

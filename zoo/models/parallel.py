@@ -32,11 +32,7 @@ def tensor_parallel_plan(model: nn.Module) -> dict[str, str]:
 
 
 def styles(module: nn.Module) -> dict[str, str]:
-    """How the parts of a sublayer are sliced: by head, or by inner channel.
-
-    Returns:
-        {name of a part: a style of transformers}, empty for a module that must be whole.
-    """
+    """{part: style of transformers} for slicing a sublayer by head or inner channel; empty if it must be whole."""
     if isinstance(module, Attention):
         if not slices_heads(type(module), module.config):
             return {}

@@ -74,25 +74,13 @@ class ZooStack(ZooModel):
         return attention_mask if rule is None else rule(attention_mask, input_ids, self.config)
 
     def token_embeddings(self, input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:
-        """Embeddings of ids, unless they are given, (batch_size, seq_len, embedding_size).
-
-        Raises:
-            ValueError: When both or neither are given.
-        """
+        """Embeddings of ids, unless given, (batch_size, seq_len, embedding_size); ValueError for both or neither."""
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("give exactly one of input_ids and inputs_embeds")
         return self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
 
     def run(self, inputs_embeds: Tensor, context: Context, **kwargs: Any) -> Tensor:
-        """Place tokens, embed their positions, and run the layers.
-
-        Args:
-            inputs_embeds: *Shape:* (batch_size, seq_len, embedding_size)
-            context: Masks, positions and cache of the caller; completed here.
-
-        Returns:
-            *Shape:* (batch_size, seq_len, hidden_size)
-        """
+        """Place tokens, embed their positions, and run the layers: (batch_size, seq_len, hidden_size)."""
         wants_weights = kwargs.get("output_attentions")
         wants_weights = self.config.output_attentions if wants_weights is None else wants_weights
         config = config_with_weights(self.config) if wants_weights else self.config
@@ -106,14 +94,7 @@ class ZooStack(ZooModel):
         return self.run_layers(config, hidden_states, context, **kwargs)
 
     def run_layers(self, config: ZooConfig, hidden_states: Tensor, context: Context, **kwargs: Any) -> Tensor:
-        """Bring the embeddings to the width of the stream, apply every layer, then the final norm.
-
-        Args:
-            hidden_states: Embedded tokens. *Shape:* (batch_size, seq_len, embedding_size)
-
-        Returns:
-            *Shape:* (batch_size, seq_len, hidden_size)
-        """
+        """Bring the embeddings to the width of the stream, apply every layer, then the final norm."""
         # Made once for all layers: masks by layer type, what cross attention reads, rotations.
         masks = self_attention_masks(config, hidden_states, context, self.layer_types)
         source = context.source(config, hidden_states) if context.encoder_hidden_states is not None else ()

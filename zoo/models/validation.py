@@ -194,14 +194,7 @@ def range_in_words(least: float, greatest: float) -> str:
 
 
 def validate_heads(config: ZooConfig) -> None:
-    """Require widths and numbers of heads to fit each other.
-
-    Args:
-        config: The configuration with numbers in their ranges.
-
-    Raises:
-        ConfigError: When they do not.
-    """
+    """Raise ConfigError if widths and numbers of heads do not fit each other."""
     # A saved configuration has a head_dim in any case: the decoder's differs where it only follows from the width.
     follows = config.head_dim is None or config.head_dim * config.num_attention_heads == config.hidden_size
     for field in ("num_attention_heads", "decoder_attention_heads"):

@@ -148,14 +148,7 @@ class ServedModel:
         return trained if known is None else known
 
     def encode(self, prompts: Sequence[str | list[int]], param: str) -> list[Tensor]:
-        """Turn prompts into ids.
-
-        Args:
-            prompts: Texts, or ids as they are.
-            param: The request's field.
-
-        Returns:
-            *Shape:* (seq_len,) each.
+        """Ids of prompts, which are texts or ids.
 
         Raises:
             RefusedRequestError: When one is too long, or has ids that the vocabulary lacks.
@@ -180,14 +173,7 @@ class ServedModel:
         return encoded
 
     def chat_ids(self, messages: list[dict[str, str]]) -> Tensor:
-        """Turn messages into ids, by the tokenizer's template.
-
-        Returns:
-            *Shape:* (seq_len,)
-
-        Raises:
-            RefusedRequestError: When there is no template, or it refuses.
-        """
+        """Ids of messages by the tokenizer's template; RefusedRequestError if it has none or the template refuses."""
         tokenizer = self.tokenizers.source
         if not tokenizer.chat_template:
             reason = f"{self.names[0]} has no chat template, so it holds no conversations; ask /v1/completions"
@@ -202,11 +188,7 @@ class ServedModel:
         return self.encode([list(ids)], "messages")[0]
 
     def room(self, prompts: Sequence[Tensor], asked: int | None, usual: int | None, param: str) -> int:
-        """Number of tokens that may be written: `asked`, else `usual`, else the positions that are left.
-
-        Raises:
-            RefusedRequestError: When the model has fewer positions; it names the request's field.
-        """
+        """Tokens to write: `asked`, `usual`, or the positions left; RefusedRequestError if that is too many."""
         longest = 1 if self.model.config.is_encoder_decoder else max(map(len, prompts))
         left = self.limit - longest
         if left < 1 or (asked or 1) > left:
@@ -276,14 +258,7 @@ class ServedModel:
 
     @torch.no_grad()
     def embed(self, inputs: Sequence[Tensor]) -> list[list[float]]:
-        """Embed texts: the mean of the last hidden states over a text's tokens, of length 1.
-
-        Args:
-            inputs: *Shape:* (seq_len,) each.
-
-        Returns:
-            *Shape:* (batch_size, hidden_size)
-        """
+        """Mean of a text's last hidden states, scaled to length 1. *Shape:* (batch_size, hidden_size)."""
         body = self.model.base_model
         found = []
         with self._turn:

@@ -125,11 +125,7 @@ def training_arguments(
 
 
 def device_settings(*, use_cpu: bool) -> dict[str, Any]:
-    """What a GPU is good for, where there is one.
-
-    Args:
-        use_cpu: Whether it is to be left alone.
-    """
+    """Settings for a GPU, unless there is none or `use_cpu`."""
     cuda = torch.cuda.is_available() and not use_cpu
     return {
         # Without being told, transformers does not see that several processes on CPUs are one run.

@@ -43,16 +43,10 @@ def full_recipe(
 
 
 def tokenizers_for(task: DataTask, examples: Dataset, recipe: Recipe, *, is_given: bool = False) -> Tokenizers:
-    """Load or train the tokenizers of a run.
-
-    Args:
-        task: The task.
-        examples: What to train them on; prepared texts have their own.
-        recipe: Its `tokenizer` is a kind with options, or a folder.
-        is_given: Whether the recipe's tokenizer was asked for, and is no default.
+    """Load or train the tokenizers of a run; prepared texts have their own.
 
     Raises:
-        ConfigError: When a kind of tokenizer is asked for, and the examples are prepared with theirs.
+        ConfigError: When a tokenizer was asked for (`is_given`), and the examples are prepared with theirs.
     """
     if isinstance(examples, PreparedTexts):
         if "folder" not in recipe.tokenizer and (is_given or recipe.tokenizer != recipe_for(task.name).tokenizer):

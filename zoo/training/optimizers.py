@@ -84,15 +84,8 @@ def build_muon(
 
     Embeddings, tables of positions and the output projection are no linear maps of hidden states, so they are AdamW's.
 
-    Args:
-        decayed: Names of the parameters that decay.
-        lr: Learning rate.
-        weight_decay: Weight decay of those that decay.
-        betas: AdamW's.
-        eps: AdamW's.
-
     Raises:
-        ConfigError: When the model's parametrization is muP, whose learning rates are Adam's.
+        ConfigError: When the model's parametrization is muP, which scales Adam's learning rates.
     """
     if getattr(model.config, "initializer", None) == "mup":
         raise ConfigError("parametrization='mup' was given with Muon; its learning rates are those of Adam")

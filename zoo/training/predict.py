@@ -118,11 +118,7 @@ def label_words(model: PreTrainedModel, tokenizers: Tokenizers, texts: Sequence[
 
 @torch.inference_mode()
 def logits_of(model: PreTrainedModel, tokenizers: Tokenizers, rows: Sequence[Sequence[int]]) -> Tensor:
-    """Run a model on one batch.
-
-    Returns:
-        *Shape:* (batch_size, num_labels), or (batch_size, seq_len or classifier_positions, num_labels).
-    """
+    """Logits of a batch, (batch_size, num_labels) or (batch_size, seq_len or classifier_positions, num_labels)."""
     if not rows:
         return torch.empty(0)
     batch = tokenizers.source.pad({"input_ids": [list(row) for row in rows]}, return_tensors="pt").to(model.device)

@@ -134,15 +134,7 @@ def train_again(weights: Weights, folder: Path) -> Path:
 
 
 def store(trained: Path, folder: Path) -> dict[str, RecordedScore]:
-    """Write the files of weights, with their scores.
-
-    Args:
-        trained: A trained model with its tokenizer, as `zoo train` saves it.
-        folder: An empty folder.
-
-    Returns:
-        The scores of what was written.
-    """
+    """Write the files of weights from a trained model with its tokenizer, and return the scores of what was written."""
     for name in STORED:
         if (trained / name).is_dir():
             shutil.copytree(trained / name, folder / name)

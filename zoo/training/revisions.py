@@ -28,11 +28,7 @@ NUMBER = re.compile(r"(\d[\d_]*(?:\.\d+)?)([KMB]?)", re.IGNORECASE)
 
 
 def read_marks(given: str | Sequence[str | int]) -> dict[str, int]:
-    """Read numbers such as 1M and 500K, separated by commas: {as given: number}, in rising order.
-
-    Raises:
-        ConfigError: When one is no number above 0.
-    """
+    """Read numbers such as 1M and 500K, separated by commas: {as given: number}, in rising order; or ConfigError."""
     named = given.split(",") if isinstance(given, str) else [str(one) for one in given]
     marks = {}
     for name in (name.strip() for name in named):
@@ -47,19 +43,7 @@ def read_marks(given: str | Sequence[str | int]) -> dict[str, int]:
 def marks_of(
     args: ZooTrainingArguments, task: DataTask, examples: Any, encoded: Any, tokenizers: Tokenizers
 ) -> dict[str, float]:
-    """Numbers of tokens at which a run saves the model, by their names.
-
-    Args:
-        args: `checkpoint_at` and `checkpoint_in`, of which words are as many tokens as in the texts on average.
-        task: The task.
-        examples: Its texts.
-        encoded: The same as ids.
-        tokenizers: What encoded them.
-
-    Raises:
-        InvalidChoiceError: When there is no such unit.
-        ConfigError: When words are not counted in such examples.
-    """
+    """Numbers of tokens at which a run saves the model, by name; words count by their tokens on average."""
     if args.checkpoint_in not in UNITS:
         raise InvalidChoiceError(str(args.checkpoint_in), UNITS, kind="checkpoint_in")
     if args.checkpoint_at is None:

@@ -134,16 +134,7 @@ def keys_of(*numbers: int) -> npt.NDArray[np.uint64]:
 
 
 def permuted(places: npt.NDArray[np.uint64], number: int, keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Permute places in range(number).
-
-    Args:
-        places: Places. *Shape:* (any,)
-        number: How many there are in all.
-        keys: A random number for each round.
-
-    Returns:
-        Other places, different for different ones. *Shape:* as places.
-    """
+    """A permutation of range(number) at some places, by a random key for each round."""
     half = np.uint64(max(1, (number.bit_length() + 1) // 2))
     mask = (np.uint64(1) << half) - np.uint64(1)
     result, outside = places.copy(), np.ones(len(places), bool)

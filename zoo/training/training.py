@@ -367,14 +367,7 @@ def make_trainer(
     *,
     progress: bool,
 ) -> ZooTrainer:
-    """Make the trainer of a run.
-
-    Args:
-        args: How.
-        encoded: Examples as ids, to train on and to evaluate on meanwhile.
-        callbacks: transformers' callbacks, besides those that `args` ask for.
-        progress: Whether to show a progress bar.
-    """
+    """The trainer of a run on encoded examples, with callbacks in addition to those of `args`."""
     callbacks = list(callbacks)
     if args.early_stopping_patience is not None:
         callbacks.append(EarlyStoppingCallback(args.early_stopping_patience, args.early_stopping_threshold))

@@ -81,15 +81,9 @@ def locate_weights(weights: Weights, **options: Any) -> Path:
 
 
 def assemble(folder: Path, shared: Mapping[str, Path], weights: Weights) -> Path:
-    """Copy weights and the files that they share with others into one folder of the cache, once.
+    """Copy weights and the files that they share with others into one folder of the cache, once, and return it.
 
-    Args:
-        folder: The folder of the weights, without what they share.
-        shared: Where the shared files are, by their names.
-        weights: Their record.
-
-    Returns:
-        The whole folder; in a temporary one, for this process, where nothing can be written into the cache.
+    It is a temporary folder of this process if the cache cannot be written.
     """
     from filelock import FileLock
     from huggingface_hub import cached_assets_path

@@ -34,15 +34,11 @@ def increment(error: float, seeds: int, limit: int) -> float:
 
 @cache
 def levels(error: float, limit: int, sides: int) -> tuple[float, ...]:
-    """The p-values that decide at each look: after three seeds, after one more, and so on to the limit.
+    """P-values that decide at each look: after three seeds, after one more, and so on to the limit.
 
     Args:
         error: Of all looks together.
-        limit: The seeds of the last look.
         sides: 2 for a test of no difference, 1 for a test against one side.
-
-    Returns:
-        P-values of two-sided t-tests, or of one-sided ones.
     """
     found = []
     mass = np.zeros(len(MIDDLES))

@@ -77,10 +77,7 @@ def decide_in_turn(
 
 
 def at_look(pairs: Pairs, share: float, look: int, limit: int, margin: float | None) -> PairedDifference:
-    """Test a difference at one look.
-
-    Signs, which have steps, spend what the look alone spends.
-    """
+    """Test a difference at one look; sign tests, which have steps, spend the error of this look alone."""
     found = PairedDifference.of(pairs)
     if not found.is_by_size:
         return found.against(increment(share, look + FEWEST_SEEDS, limit), margin)

@@ -173,12 +173,12 @@ class PairedDifference:
         return self.mean - reach, self.mean + reach
 
     def against(self, error: float, margin: float | None = None, same_error: float | None = None) -> PairedDifference:
-        """Correct p-values so that they are below `ERROR` just where the uncorrected ones are below a limit.
+        """Correct p-values so that they are below `ERROR` if and only if the uncorrected ones are below their limits.
 
         Args:
-            error: The limit of the test for a difference.
-            margin: Within which a difference is none.
-            same_error: The limit of each of the two one-sided tests; by default that of the other test.
+            error: Limit of the test for a difference.
+            margin: Differences within it count as none.
+            same_error: Limit of each of the two one-sided tests, by default `error`.
         """
         if self.p is None:
             return self

@@ -62,11 +62,7 @@ def serve(requests: TextIO, replies: TextIO, modules: Sequence[str]) -> None:
 
 
 def serve_further(replies: TextIO, modules: Sequence[str]) -> TextIO:
-    """Let a fork of this process answer for further modules, without which this one ends, too.
-
-    Returns:
-        What it reads its requests from.
-    """
+    """Serve requests for further modules in a fork, and return its pipe; without the fork, this process ends, too."""
     reading, writing = os.pipe()
 
     def answer() -> None:

@@ -34,11 +34,7 @@ class ForkServer:
         self.waiting: dict[int, SimpleQueue[int]] = {}
 
     def call(self, module: str, argument: Path) -> int:
-        """Call a module's `main` in a process of its own, from any thread.
-
-        Returns:
-            The exit code, negative for a signal.
-        """
+        """Call a module's `main` in its own process, from any thread; returns the exit code, negative for a signal."""
         answer: SimpleQueue[int] = SimpleQueue()
         with self.lock:
             process = self.started()

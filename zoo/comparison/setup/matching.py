@@ -100,17 +100,9 @@ def match(sizes: Sizes, target: float, measure: Measure, by: str | None = None) 
 
 
 def candidates(sizes: Sizes, target: float, measure: Measure, way: str, *, finer: bool) -> Iterator[Match]:
-    """Search one way.
+    """Yield a variant with the sizes on both sides of the baseline's value of a measure, in one of `WAYS`.
 
-    Args:
-        sizes: The variant.
-        target: The baseline's value.
-        measure: What is to be equal.
-        way: One of `WAYS`.
-        finer: Whether the intermediate size may make up for steps that are too coarse, unless the name says it.
-
-    Yields:
-        The variant with the sizes on both sides of the target.
+    With `finer`, the intermediate size may make up for steps that are too coarse, unless the name sets it.
     """
     own = sizes.config()
     free = "intermediate_size" not in parse_name(sizes.name).overrides

@@ -23,16 +23,11 @@ def has_router_loss(config: ZooConfig) -> bool:
 
 
 def with_router_loss(output: Output, body: Any, attention_mask: Any, config: ZooConfig, side: str = "") -> Output:
-    """Add recorded router logits to the output of a language model.
+    """Add recorded router logits, and their load-balancing loss, to the output of a language model.
 
     Args:
-        output: The output; the load-balancing loss times its coefficient is added to its loss, if any.
-        body: Output of the model's body.
         attention_mask: 1 for real tokens; padding is not balanced. *Shape:* (batch_size, seq_len)
         side: "encoder_" or "decoder_" in an encoder-decoder.
-
-    Returns:
-        The output, with `router_logits`, *Shape:* (batch_size * seq_len, num_experts) per layer, and `aux_loss`.
     """
     router_logits = body.get(f"{side}router_logits")
     if not router_logits:
@@ -52,15 +47,8 @@ def load_balancing_loss(
 ) -> Tensor:
     """`num_experts * sum(share of tokens * mean probability)` over experts (Fedus et al. 2022, equations 4 to 6).
 
-    As transformers computes it: over all layers together, and a token counts for each of its experts.
-
-    Args:
-        router_logits: Scores of every layer. *Shape:* (num_tokens, num_experts)
-        num_chosen: Number of experts per token.
-        attention_mask: 1 for real tokens. *Shape:* (batch_size, seq_len)
-
-    Returns:
-        The loss, a scalar: `num_chosen` if all experts are used equally.
+    As transformers computes it: over all layers together, and a token counts for each of its experts. It is the number
+    of experts per token if all are used equally.
     """
     scores = torch.stack([logits.to(router_logits[0].device) for logits in router_logits])
     probabilities = scores.softmax(dim=-1)

@@ -40,11 +40,7 @@ class CausalConvolution(nn.Conv1d):
 
 
 def keep_last_tokens(past: LinearAttentionLayer, channels: Tensor, is_token: Tensor) -> None:
-    """Keep the last tokens, instead of positions, of every row in the cache.
-
-    Args:
-        channels: The earlier contents, then the new positions. *Shape:* (batch_size, width, key_len)
-    """
+    """Keep the last tokens of channels, (batch_size, width, key_len), in the cache, not the last positions."""
     kept = past.conv_states[0]
     length = kept.shape[-1]
     padding = (~is_token).sum(dim=1, keepdim=True)

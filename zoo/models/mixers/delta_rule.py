@@ -69,23 +69,14 @@ def channel_gated_delta_rule(
     strength: Tensor,
     state: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The same rule where every channel of a key decays by itself (Kimi Team 2025, Kimi Linear, equation 1).
+    """The same rule with a decay per channel of a key (Kimi Team 2025, Kimi Linear, equation 1).
 
-    `a` is a diagonal matrix here, and `A_i / A_j (k_i · k_j)` is `k_i^T (A_i / A_j) k_j`, whose quotients differ by
+    `a` is a diagonal matrix here, and `A_i / A_j (k_i · k_j)` is `k_i^T (A_i / A_j) k_j`, with quotients that differ by
     channel. They are computed as they stand, at most 1 each, where products of `A_i k_i` and `k_j / A_j` would
     overflow; so chunks are shorter.
 
     Args:
-        query: *Shape:* (batch_size, num_heads, seq_len, key_dim)
-        key: *Shape:* as query.
-        value: *Shape:* (batch_size, num_heads, seq_len, value_dim)
-        decay: Logarithm of what a channel of memory is multiplied by, at most 0. *Shape:* as key.
-        strength: Share of a key's old value that is replaced. *Shape:* (batch_size, num_heads, seq_len)
-        state: Memory before the first token, zeros if not given.
-            *Shape:* (batch_size, num_heads, key_dim, value_dim)
-
-    Returns:
-        Outputs, *Shape:* as value, and the memory after the last token, *Shape:* as state.
+        decay: Logarithm of the factor on a channel of memory, at most 0. *Shape:* as key.
     """
     if query.shape[2] == 1:
         return one_token(query, key, value, decay.mT, strength.unsqueeze(-1), state)
@@ -124,11 +115,6 @@ class Chunks:
             keys: Products of keys with earlier keys of the chunk, decayed in between.
                 *Shape:* (batch_size, num_heads, num_chunks, size, size)
             seen: The same of queries and keys. *Shape:* as keys.
-            state: Memory before the first token.
-            seq_len: Number of tokens without those that fill the last chunk.
-
-        Returns:
-            As [`gated_delta_rule`][].
         """
         since, until = self.decayed.exp(), (self.decayed[..., -1:, :] - self.decayed).exp()
         targets = torch.cat([self.strength * self.value, self.strength * since * self.key], dim=-1)

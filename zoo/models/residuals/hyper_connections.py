@@ -64,11 +64,7 @@ class ConnectionWeights(nn.Module):
         init.constant_(self.scale, INITIAL_SCALE)
 
     def forward(self, normed: Tensor) -> Weights:
-        """Compute the weights of every token (equations 10 to 13).
-
-        Args:
-            normed: Every stream, normalised by itself. *Shape:* (batch_size, seq_len, num_streams, hidden_size)
-        """
+        """Weights of every token (equations 10 to 13); streams are (batch_size, seq_len, num_streams, hidden_size)."""
         dtype = at_least_float32(normed.dtype)
         dynamic = torch.tanh(normed.to(dtype) @ self.weight.T.to(dtype))
         read, write, mix = dynamic.split((1, 1, self.num_streams), dim=-1)

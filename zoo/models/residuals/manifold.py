@@ -69,11 +69,7 @@ class ManifoldWeights(OfAllStreams):
         self.iterations: int = option(config, ManifoldHyperConnections, "sinkhorn_iterations")
 
     def forward(self, streams: Tensor) -> Weights:
-        """Compute the weights of every token.
-
-        Args:
-            streams: *Shape:* (batch_size, seq_len, num_streams, hidden_size)
-        """
+        """Weights of every token, of streams, (batch_size, seq_len, num_streams, hidden_size)."""
         read, write, mix = self.numbers(streams)
         mix = mix.unflatten(-1, (self.num_streams, self.num_streams)).softmax(dim=-1) + self.hyper_eps
         mix = mix / (mix.sum(dim=-2, keepdim=True) + self.hyper_eps)

@@ -233,12 +233,7 @@ class Work:
 
     @classmethod
     def of(cls, model: ZooPreTrainedModel, inputs: Mapping[str, Tensor] | None) -> Work:
-        """Make the work for a model.
-
-        Args:
-            model: The model.
-            inputs: A batch, None for a random one.
-        """
+        """Work for a model: a batch, by default a random one."""
         most = model.config.max_position_embeddings
         tokens = min(NEW_TOKENS, most // 2)
         if inputs is None:
@@ -254,11 +249,7 @@ class Work:
 
     @torch.inference_mode()
     def run(self, model: PreTrainedModel) -> Tensor:
-        """Do it.
-
-        Returns:
-            Outputs of real tokens, or what was written.
-        """
+        """Outputs of real tokens, or generated tokens."""
         if self.settings is not None:
             # One that may end early has another amount of work in every engine, if it differs there.
             return model.generate(**self.inputs, generation_config=copy.deepcopy(self.settings))

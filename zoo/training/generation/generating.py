@@ -114,12 +114,7 @@ def prepare(model: PreTrainedModel, num_batches: int, batch_size: int, settings:
 def generation_config(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, options: Mapping[str, Any]
 ) -> GenerationConfig:
-    """Complete what the model's own generation settings say, and check it before anything is computed.
-
-    Args:
-        model: The model.
-        tokenizer: What it writes with.
-        options: What is to be changed.
+    """The model's generation settings with changes, checked before anything is computed.
 
     Raises:
         UnknownOverrideError: When there is no such option.
@@ -148,15 +143,7 @@ def generation_config(
 
 
 def encode(texts: Sequence[str], tokenizers: Tokenizers, model: PreTrainedModel) -> list[Tensor]:
-    """Turn texts into what the model reads.
-
-    Args:
-        texts: The texts.
-        tokenizers: The tokenizers.
-        model: The model, to know whether texts are read as a whole or continued.
-
-    Returns:
-        Ids a text. *Shape:* (seq_len,)
+    """Ids of each text, as a model reads it: as a whole, or to be continued.
 
     Raises:
         SequenceTooLongError: When a text has more tokens than the model has positions.

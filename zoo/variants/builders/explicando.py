@@ -73,11 +73,7 @@ class FrozenEmbedding(TokenEmbedding):
 
 
 def source_ids(input_ids: Tensor | None, labels: Tensor | None, config: ZooConfig) -> Tensor:
-    """The source itself, unshifted. Arguments as for [`zoo.models.transformer.shift_tokens_right`][].
-
-    Raises:
-        InputError: When labels have another length.
-    """
+    """The source itself, unshifted; raises InputError if labels have another length."""
     if input_ids is not None and labels is not None and input_ids.shape[1] != labels.shape[1]:
         raise InputError(
             f"with the quirk decoder-reads-the-source, source and target must be of one length; "
