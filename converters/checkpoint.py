@@ -34,9 +34,7 @@ class Checkpoint:
     """Tensors of another implementation.
 
     Args:
-        tensors: The state_dict.
         module: The live module they came from, if one was given.
-        name: Name in messages.
         owned: Whether the tensors have no other owner, so that they need not be copied.
     """
 

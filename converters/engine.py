@@ -32,11 +32,7 @@ DEFAULT_LENGTH = 20
 
 
 class NoPosition(Position):
-    """Stands for a position part that is inside of an export, and knows its limit.
-
-    Args:
-        config: The configuration of the stack.
-    """
+    """Stands for a position part that is inside of an export, and knows its limit."""
 
     def __init__(self, config: ZooConfig) -> None:
         super().__init__(config)
@@ -68,10 +64,6 @@ def refuse_empty(input_ids: Tensor) -> None:
 
 class EngineModel(PreTrainedModel):
     """An export as a model of transformers. It has no parameters: the engine holds the weights.
-
-    Args:
-        config: The configuration of the model that was exported.
-        folder: Where the export is.
 
     Attributes:
         task: The task of the exported head.

@@ -38,13 +38,7 @@ class UnsafeFileError(ConversionError, CheckpointError):
 
 
 class MissingHintError(ConversionError, ConfigError):
-    """A checkpoint does not hold everything that a model needs.
-
-    Args:
-        converter: The converter's name.
-        missing: The settings to give, and what the original implementation calls them.
-        example: How to give them.
-    """
+    """A checkpoint does not hold everything that a model needs."""
 
     def __init__(self, converter: str, missing: Mapping[str, str], example: str) -> None:
         self.missing = tuple(missing)
@@ -57,11 +51,6 @@ class MissingHintError(ConversionError, ConfigError):
 
 class CheckpointKeysError(ConversionError, KeyError):
     """Keys of a checkpoint that do not fit its format, all of them in one message.
-
-    Args:
-        given: The shapes that were found, by key.
-        expected: The shapes that there should be, by key.
-        owner: Owner of the keys, e.g. "vanilla".
 
     Attributes:
         unknown: Keys that nothing reads.
@@ -87,12 +76,7 @@ class CheckpointKeysError(ConversionError, KeyError):
 
 
 class NotConvertibleError(ConversionError):
-    """A model of the zoo computes something that the other implementation does not.
-
-    Args:
-        owner: The other implementation.
-        differences: Required changes, a phrase each.
-    """
+    """A model of the zoo computes something that the other implementation does not."""
 
     def __init__(self, owner: str, differences: Iterable[str]) -> None:
         self.differences = tuple(differences)
@@ -100,12 +84,7 @@ class NotConvertibleError(ConversionError):
 
 
 class NoCounterpartError(NotConvertibleError):
-    """A model of transformers computes something that the zoo does not.
-
-    Args:
-        name: Its model type.
-        lacks: Features that the zoo lacks, a phrase each.
-    """
+    """A model of transformers computes something that the zoo does not."""
 
     def __init__(self, name: str, lacks: Iterable[str]) -> None:
         self.differences = tuple(lacks)
@@ -128,8 +107,6 @@ class DifferentOutputsError(ConversionError):
     """A converted model does not compute what the native one does. It is not handed out.
 
     Args:
-        name: The native class.
-        difference: The largest difference of outputs.
         allowed: Largest difference that rounding explains.
         side: Of which inputs.
     """
@@ -151,12 +128,7 @@ class VerificationError(ExportError):
 
 
 class MissingExtraError(ConversionError, ImportError):
-    """An optional package is not installed.
-
-    Args:
-        extra: The extra that brings it.
-        module: The missing module.
-    """
+    """An optional package is not installed."""
 
     def __init__(self, extra: str, module: str) -> None:
         super().__init__(f"{module} is not installed; `pip install 'transformer-zoo[{extra}]'` brings it")

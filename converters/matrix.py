@@ -41,8 +41,6 @@ class MatrixRow:
     """One variant with one head.
 
     Args:
-        variant: The variant's name.
-        task: Task of its head.
         target: The first class of transformers that expresses it, None if there is none.
         transforms: The symmetries that lead there.
         others: Further classes that express it.

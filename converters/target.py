@@ -39,7 +39,6 @@ class Obstacle(str):
     """A phrase that names what keeps a model from a target, and the reason.
 
     Args:
-        phrase: The phrase.
         reason: Where it lies; None where a plugin gives none.
     """
 

@@ -22,8 +22,6 @@ class Transform:
 
     Args:
         name: A verb for messages: "cannot transpose x: ...".
-        forward: The change.
-        backward: Its inverse.
     """
 
     name: str

@@ -92,9 +92,6 @@ class Module:
     """The source of a module, statement by statement.
 
     Args:
-        name: Its full name.
-        is_package: Whether it is the `__init__` of a package.
-        source: Its text.
         own: Full names of the packages with modules to include.
     """
 

@@ -27,12 +27,7 @@ NEW_TOKENS = 8
 
 @dataclass(frozen=True)
 class Sample:
-    """Random inputs.
-
-    Args:
-        prompts: Inputs.
-        targets: Target outputs of an encoder-decoder.
-    """
+    """Random inputs."""
 
     prompts: list[list[int]]
     targets: list[list[int]]

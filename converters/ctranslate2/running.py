@@ -23,12 +23,7 @@ WHOLE = {"max_input_length": 0}
 
 
 class CTranslate2Model(WritingModel):
-    """An export as a model of transformers that generates and scores.
-
-    Args:
-        config: The configuration of the model that was exported.
-        folder: Where the export is.
-    """
+    """An export as a model of transformers that generates and scores."""
 
     engine_name = "CTranslate2"
 

@@ -16,12 +16,7 @@ TARGET_FOLDER = "target"
 
 @dataclass(frozen=True)
 class Vocabularies:
-    """A token for every id, no two alike.
-
-    Args:
-        source: Of what the model reads.
-        target: Of what it writes.
-    """
+    """A token for every id, no two alike."""
 
     source: tuple[str, ...]
     target: tuple[str, ...]

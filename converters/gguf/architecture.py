@@ -46,10 +46,8 @@ class Architecture:
     """An architecture of llama.cpp.
 
     Args:
-        name: Name in llama.cpp.
         native: The class of transformers with the weights and settings that it takes.
         activations: Names of the activation that it has.
-        tolerance: Largest deviation of log-probabilities, relative to the largest.
         changes: Changes of the class's weights.
         metadata: Numbers that it reads in addition to those of every architecture.
         windows: Whether its layers may have windows: all but the last of every so many.

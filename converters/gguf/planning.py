@@ -47,11 +47,7 @@ OTHER_TASKS: Mapping[str, Obstacle] = {
 
 @dataclass(frozen=True)
 class GgufPlan(TargetPlan):
-    """A plan with the model's architecture in llama.cpp.
-
-    Args:
-        architecture: The architecture; where there are obstacles, the nearest.
-    """
+    """A plan with the model's architecture in llama.cpp."""
 
     architecture: Architecture = ARCHITECTURES[0]
 

@@ -26,12 +26,7 @@ FOLLOWED = {
 
 
 class GgufModel(WritingModel):
-    """A file as a model of transformers that generates and scores, one text at a time.
-
-    Args:
-        config: The configuration of the model that was exported.
-        folder: Where the file is.
-    """
+    """A file as a model of transformers that generates and scores, one text at a time."""
 
     engine_name = "llama.cpp"
 

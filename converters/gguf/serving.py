@@ -26,10 +26,6 @@ FORCED = 1e4
 class Server:
     """A GGUF file in llama.cpp, with keys and values in float32 and one text at a time.
 
-    Args:
-        context: The longest text, in tokens.
-        threads: How many it runs on.
-
     Raises:
         RuntimeError: When llama.cpp cannot load it.
     """

@@ -36,7 +36,6 @@ class TokenizerMetadata:
     """Entries of the file about a tokenizer.
 
     Args:
-        tokens: By id.
         types: By id, of llama.cpp's.
         fields: Further entries, by what follows `add_` in the names of GGUFWriter's methods.
     """

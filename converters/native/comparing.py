@@ -36,11 +36,7 @@ LARGEST_PIECE = 2**24
 
 
 class ComputeIn(TorchFunctionMode):
-    """Computes in a wider type than a model's weights have, converting each when it is used: no copy is held.
-
-    Args:
-        dtype: The type.
-    """
+    """Computes in a wider type than a model's weights have, converting each when it is used: no copy is held."""
 
     def __init__(self, dtype: torch.dtype) -> None:
         super().__init__()
@@ -83,10 +79,8 @@ class Observation:
     """Outputs of a native model.
 
     Args:
-        name: Its class.
         inputs: A batch of three rows: not padded, padded on the right, padded on the left.
         output: Where the outputs are: "logits" or "last_hidden_state".
-        values: The outputs.
     """
 
     name: str
@@ -244,7 +238,6 @@ class Growth:
         inputs: The whole text, and what encoders read. *Shape:* (1, length), (1, source_len)
         text: Which of the inputs grows.
         lengths: At how many tokens the outputs were taken, one after another.
-        values: The outputs at the last position. *Shape:* (STEPS + 1, size)
     """
 
     inputs: dict[str, Tensor]

@@ -36,7 +36,6 @@ class Field:
     """A native field and the zoo's, where it is more than another name.
 
     Args:
-        name: The native field.
         read: Makes the zoo's value of the native configuration, by default the field's value.
         write: Makes the native value of the zoo's configuration, by default the zoo's value.
         has: Values that the class can have, as in [`Needs`][]; any value if not given.

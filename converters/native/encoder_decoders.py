@@ -29,12 +29,8 @@ class BartLike(DeclaredFormat):
     """Base of the family.
 
     Attributes:
-        placement: Placement of norms.
         sinusoidal: Whether its position table is computed at first; what is stored counts.
         offset: Rows at the beginning of the position table that are never read.
-        embedding_norm: Whether there is a norm on the embeddings.
-        output_bias: Whether the output projection has a bias.
-        tables: Names of the position tables.
     """
 
     stack = "encoder-decoder"

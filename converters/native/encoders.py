@@ -46,12 +46,7 @@ TWO_LAYERS = {"pooler.dense": "classifier.dense", "classifier": "classifier.out_
 
 
 class EncoderFormat(DeclaredFormat):
-    """An encoder that is all tables: post-norm with BERT's heads by default.
-
-    Attributes:
-        pooler_act: The activation between pooling and classifier.
-        mlm_transform: Whether the masked-lm head transforms before it projects.
-    """
+    """An encoder that is all tables: post-norm with BERT's heads by default."""
 
     stack = "encoder"
     variant = "bert-style"

@@ -23,11 +23,7 @@ if TYPE_CHECKING:
 
 
 class NativeTarget(Target):
-    """A checkpoint of one of transformers' own classes.
-
-    Args:
-        native: The class's format.
-    """
+    """A checkpoint of one of transformers' own classes."""
 
     summary = "a checkpoint of transformers' own class: no zoo, no remote code"
 

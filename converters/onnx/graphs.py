@@ -51,11 +51,9 @@ class Graph:
 
     Args:
         name: Its file's name without the ending.
-        module: The module to trace.
         inputs: Example arguments of the module, nested as it takes them; no tensor twice, or it is traced as one input.
         axes: Names of their free axes, nested alike; outputs have those that follow.
         input_names: A name for every tensor among them.
-        output_names: A name for every tensor that the module returns.
     """
 
     name: str

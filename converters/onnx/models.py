@@ -33,8 +33,6 @@ class GraphModel(EngineModel):
     """Graphs as a model of transformers.
 
     Args:
-        config: The configuration of the model that was exported.
-        folder: Where the export is.
         sessions: The graphs by name.
     """
 
@@ -232,11 +230,7 @@ class GraphForConditionalGeneration(GraphModel, GenerationMixin):
 
 
 class GraphEncoder:
-    """Generation's access to the encoder's output.
-
-    Args:
-        model: The whole model.
-    """
+    """Generation's access to the encoder's output."""
 
     main_input_name = "input_ids"
 

@@ -79,11 +79,7 @@ class Causal(nn.Module):
 
 
 class Encoder(nn.Module):
-    """The encoder alone.
-
-    Args:
-        model: An encoder-decoder.
-    """
+    """The encoder alone."""
 
     def __init__(self, model: ZooPreTrainedModel) -> None:
         super().__init__()
@@ -130,11 +126,7 @@ class Memory(nn.Module):
 
 
 class Encode(nn.Module):
-    """The encoder, with the keys and values that the decoder's cross attention makes of its output.
-
-    Args:
-        model: An encoder-decoder.
-    """
+    """The encoder, with the keys and values that the decoder's cross attention makes of its output."""
 
     def __init__(self, model: ZooPreTrainedModel) -> None:
         super().__init__()
@@ -147,11 +139,7 @@ class Encode(nn.Module):
 
 
 class Decode(nn.Module):
-    """The decoder with both caches.
-
-    Args:
-        model: An encoder-decoder for seq2seq-lm.
-    """
+    """The decoder with both caches."""
 
     def __init__(self, model: ZooPreTrainedModel) -> None:
         super().__init__()

@@ -39,9 +39,6 @@ class Session(ABC):
 class OnnxSession(Session):
     """A graph in ONNX Runtime, on as many threads as torch has. Keys and values go in and out.
 
-    Args:
-        path: The graph's file.
-
     Raises:
         CheckpointError: When the file is damaged.
     """

@@ -39,7 +39,6 @@ class EngineCache(Cache):
 
     Args:
         request: The inference request with variables that hold them.
-        rows: Number of sequences.
     """
 
     def __init__(self, request: Any, rows: int) -> None:
@@ -69,9 +68,6 @@ class EngineCache(Cache):
 
 class OpenVinoSession(Session):
     """A graph in OpenVINO, on as many threads as torch has.
-
-    Args:
-        path: The graph's file.
 
     Raises:
         CheckpointError: When the file is damaged.

@@ -30,8 +30,6 @@ class Layout:
 
     Args:
         model_class: The class of the zoo that computes the same.
-        task: A task of the variant.
-        settings: Configuration fields.
     """
 
     model_class: type[ZooPreTrainedModel]
@@ -122,12 +120,7 @@ class Original(Converter):
 
 
 class Shapes(Mapping[str, Tensor]):
-    """A checkpoint that sizes are read from: a key that is not there is an error of its own.
-
-    Args:
-        tensors: The checkpoint.
-        owner: Its format, for the message.
-    """
+    """A checkpoint that sizes are read from: a key that is not there is an error of its own."""
 
     def __init__(self, tensors: Mapping[str, Tensor], owner: str) -> None:
         self.tensors = tensors

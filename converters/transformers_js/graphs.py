@@ -29,11 +29,7 @@ LENGTH_AXIS = 2
 
 
 class DecodeWhole(Decode):
-    """The decoder for targets without padding, which transformers.js does not mask.
-
-    Args:
-        model: An encoder-decoder for seq2seq-lm.
-    """
+    """The decoder for targets without padding, which transformers.js does not mask."""
 
     def forward(  # type: ignore[override]
         self,

@@ -58,8 +58,6 @@ class UnknownNameError(ZooError, LookupError):
     """A name that nothing of its kind has.
 
     Args:
-        given: The name that was asked for.
-        valid: The names there are.
         kind: Kind of the thing that was given, e.g. "position"; subclasses know their own.
         owner: Whose names `valid` are, e.g. "variant 'vanilla'".
 
@@ -156,9 +154,6 @@ class UnsupportedTaskError(ZooError, ValueError):
     """A task that exists, asked of a variant that cannot do it.
 
     Args:
-        task: The task that was asked for.
-        variant: The variant's name.
-        supported: The tasks that it can do.
         instead: Alternative with one of those.
     """
 

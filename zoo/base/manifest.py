@@ -37,8 +37,6 @@ class Written:
     """Size and hashes of a written file.
 
     Args:
-        size: In bytes.
-        sha256: In hexadecimal digits.
         xxh3_128: The same, None in older manifests. Where xxhash is installed files are compared by it, in an eighth of
             the time: it finds damage, and forgery nothing here can find, since a manifest is as easily changed.
     """

@@ -25,8 +25,6 @@ class SettingCard:
     """What there is to know about one field of the configuration.
 
     Attributes:
-        name: The field.
-        description: What it is.
         default: Its value in a plain configuration; a variant may have another one.
     """
 

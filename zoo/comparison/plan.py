@@ -20,8 +20,6 @@ class ComparisonPlan:
 
     Attributes:
         common: What all runs have in common, as plain data by name: the task, the data, the recipe, the budget.
-        names: The variants' names.
-        seeds: The seeds.
         baseline: The variant that the others are measured against.
         seconds: How long the commands that ran something, and came to their end, have taken.
     """

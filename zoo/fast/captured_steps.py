@@ -47,7 +47,6 @@ class CapturedSteps:
     Attributes:
         guards: State that the model's forward depended on at capture.
         counts: Number of steps of each kind that the model itself has run.
-        replays: Number of replayed steps.
         steps: Captured step of each kind; None if it cannot be captured.
         prepackings: How weights are prepacked, by kind and mode; None if that makes steps no faster.
     """

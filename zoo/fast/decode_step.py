@@ -35,8 +35,6 @@ class DecodeStep:
     """A decode step: one token per row, and the cache.
 
     Attributes:
-        tensors: Tensor arguments.
-        flags: Other arguments.
         lengths: Number of cached positions, capacity of the cache, and lengths of the masks.
     """
 

@@ -97,7 +97,6 @@ class CapturedGraph:
 
     Attributes:
         graph: The operations, on placeholders for all inputs and then for all constants.
-        constants: Tensors that were not inputs, for instance parameters: the same objects.
         holds: Whether the same operations would be chosen for such lengths, in the given order.
     """
 
@@ -164,12 +163,7 @@ def capture(
 
 
 class CaptureMode(TorchFunctionMode):
-    """Records every PyTorch function that is called, in a graph.
-
-    Args:
-        inputs: Fake tensors, which become the graph's first placeholders.
-        lengths: Its next ones, by name.
-    """
+    """Records every PyTorch function that is called, in a graph."""
 
     def __init__(self, inputs: Sequence[Tensor], lengths: Mapping[str, torch.SymInt]) -> None:
         super().__init__()

@@ -52,9 +52,6 @@ class Guards:
 
     Objects are compared by identity: an equal tensor is a different one as soon as either is written to. The model
     itself is not referenced, so that it can be freed while its guards are kept.
-
-    Args:
-        model: The model in its present state.
     """
 
     def __init__(self, model: nn.Module) -> None:

@@ -48,7 +48,6 @@ class Int8Engine:
     """Library for int8 matrix products on this machine.
 
     Attributes:
-        name: PyTorch's name of the library.
         reduce_range: Whether inputs are rounded to seven bits instead of eight, because sums of two products overflow
             16 bits on processors without instructions for int8 (VNNI).
     """

@@ -49,7 +49,6 @@ class GrowingLayer(DynamicLayer):
     Args:
         spare: Buffers shared by the layers of a cache to reorder beams, by default its own.
         longest: Maximal number of preallocated positions, unless more are written; 0 if unknown.
-        kwargs: As for `DynamicLayer`.
     """
 
     def __init__(self, spare: SpareRoom | None = None, longest: int = 0, **kwargs: Any) -> None:

@@ -40,10 +40,8 @@ class JointLinear:
     """Linear layers of a captured graph with the same input, merged.
 
     Attributes:
-        nodes: Their nodes in the graph.
         weights: Their weights among the graph's constants.
         biases: Their biases; none, or as many.
-        rows: Number of rows of the input.
     """
 
     nodes: tuple[fx.Node, ...]

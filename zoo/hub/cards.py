@@ -128,8 +128,6 @@ class CardFacts:
 
     Args:
         tags: Words to find the repository by.
-        license: The licence's identifier, None where the author gave none.
-        recipe: How it was trained.
         eval_results: How well it does: `EvalResult`s, or mappings with their fields.
         limits: What it is known to get wrong, in sentences.
         exports: Which exports were made: mappings with `target`, `verified` and `difference`.

@@ -43,7 +43,6 @@ class Hub:
 
     Args:
         token: As for huggingface_hub: a token, None for the one that is stored or in HF_TOKEN, False for none.
-        patience: How long to wait and how often to ask again.
     """
 
     def __init__(self, token: str | bool | None = None, patience: Patience | None = None) -> None:

@@ -41,7 +41,6 @@ class Landed:
     """A commit that is there.
 
     Args:
-        commit: Its hash.
         pull_request: The address of the pull request that holds it, if there is one.
     """
 
@@ -54,12 +53,8 @@ class Change:
     """What one commit is to change.
 
     Args:
-        hub: The connection.
         address: Repository and branch.
         parent: The commit on which it is based; if the branch has moved on, nothing is changed.
-        files: Files to add or replace.
-        deleted: Paths of files to remove.
-        message: The commit's message.
         create_pr: Whether to open a pull request instead of moving the branch.
     """
 

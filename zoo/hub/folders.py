@@ -76,8 +76,6 @@ class PushedFile:
     """A file that goes to the Hub.
 
     Args:
-        path: Its path in the repository.
-        size: Its size in bytes.
         content: Where it is, or what is in it.
     """
 

@@ -30,14 +30,7 @@ ATTEMPTS_TO_GET_INTACT = 3
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A commit of a repository on this machine.
-
-    Args:
-        address: Repository and revision.
-        commit: The commit's hash.
-        folder: Where the files are.
-        files: Their paths.
-    """
+    """A commit of a repository on this machine."""
 
     address: Address
     commit: str
@@ -129,10 +122,6 @@ class Download:
     """A download into the cache.
 
     Args:
-        hub: The connection.
-        address: Repository and revision.
-        cache_dir: The cache, by default huggingface_hub's.
-        force_download: Whether to download what is there already.
         trust_remote_code: Whether code may be downloaded.
         with_pickles: Whether pickled weights may be, where there are no safetensors.
     """

@@ -87,8 +87,6 @@ class Exported:
     """An export, ready to be pushed.
 
     Args:
-        folder: Where it is.
-        target: What it was exported to.
         auto_class: The Auto class that loads it.
         difference: How far its outputs are from the checkpoint's, None where that was not measured.
     """

@@ -52,12 +52,7 @@ def watch_uploads(patience: Callable[[], Patience]) -> None:
 
 
 class WatchedSession:
-    """A session of hf_xet whose uploads are watched.
-
-    Args:
-        session: hf_xet's own.
-        patience: What uploads are held to.
-    """
+    """A session of hf_xet whose uploads are watched."""
 
     def __init__(self, session: Any, patience: Patience) -> None:
         self._session, self._patience = session, patience

@@ -68,8 +68,6 @@ class Expected:
     """Weights that a checkpoint has, which the model of a `from_pretrained` must be described by.
 
     Attributes:
-        folder: The checkpoint's folder.
-        shapes: Its weights.
         is_checked: Whether a model was compared with them.
     """
 

@@ -78,10 +78,6 @@ class PositionDecoder(nn.Module):
 
     Sinusoids encode the position; two dense layers follow, each after a norm. It sees nothing else of the sequence, so
     all information about a position was in the one vector.
-
-    Args:
-        config: Supplies `hidden_size`, the norm, and `sinusoidal_theta`.
-        num_positions: Number of positions.
     """
 
     def __init__(self, config: ZooConfig, num_positions: int) -> None:

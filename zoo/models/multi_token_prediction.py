@@ -63,9 +63,6 @@ class MultiTokenPrediction(nn.Module):
 
     They have the embedding, the position part and the output projection of the model. They run in training only, and
     where there are labels: generation and evaluation are those of the model without them. Padding stays in.
-
-    Args:
-        config: Supplies `num_nextn_predict_layers` and `mtp_loss_weight`.
     """
 
     def __init__(self, config: ZooConfig) -> None:

@@ -30,11 +30,7 @@ class LayerNorm(QuickLayerNorm):
 
 
 class BiaslessLayerNorm(QuickLayerNorm):
-    """Layer normalisation that learns a factor for every channel and no bias (ModernBERT, Cohere, MPT).
-
-    Args:
-        width: Size of the last dimension, which is normalised.
-    """
+    """Layer normalisation that learns a factor for every channel and no bias (ModernBERT, Cohere, MPT)."""
 
     def __init__(self, width: int, config: ZooConfig) -> None:
         super().__init__(width, eps=config.layer_norm_eps, bias=False)
@@ -71,10 +67,6 @@ class ZeroCenteredNorm(RMSNorm):
 
     Weight decay draws the factors towards one instead of zero, and 16-bit floats are finest where they are. The name
     does not end in RMSNorm: in the place of such, serving engines put a norm of their own, of weights as they are.
-
-    Args:
-        width: Size of the last dimension, which is normalised.
-        config: Supplies `layer_norm_eps`.
     """
 
     drawn_as = ("RMSNorm", "factors are 1 + weights")

@@ -50,7 +50,6 @@ class LearnedScale(nn.Module):
 
     Args:
         width: Number of weights: the hidden size, or 1.
-        initial: Their value in a new model.
     """
 
     def __init__(self, width: int, initial: float) -> None:

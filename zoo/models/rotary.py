@@ -19,9 +19,6 @@ class PartialRotaryEmbedding(LlamaRotaryEmbedding):
     """transformers' rotary tables with every scaling it knows, for a leading part of each head.
 
     Where frequencies depend on the length of the text (longrope, dynamic), each sequence has those of its own length.
-
-    Args:
-        config: Supplies `rope_parameters`, `head_dim` and `max_position_embeddings`.
     """
 
     def __init__(self, config: ZooConfig) -> None:

@@ -78,7 +78,6 @@ class RescaledWeights(nn.Module):
     """Learned factors `weight * initial / scale`, so that their learning rate is their own (nGPT, section 2.5).
 
     Args:
-        width: How many there are.
         initial: Their value in a new model.
         scale: The value of the parameter in a new model.
     """

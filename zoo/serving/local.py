@@ -37,7 +37,6 @@ class LocalOnly:
     because a site may point its own name to this machine (DNS rebinding).
 
     Args:
-        app: The app that answers.
         token: Secret that every request must carry.
         hosts: Host names that are served, any port.
         public: Paths that need no token.
@@ -108,8 +107,6 @@ class LocalServer:
     As a context manager it serves from a thread until the block ends.
 
     Args:
-        app: The ASGI app.
-        host: The address to listen at.
         port: The port; by default the first free one from 7860 on.
         token: The token of its address; by default a random one.
         hosts: Names that requests may give this machine, besides its own and `host`.

@@ -16,8 +16,6 @@ class RefusedRequestError(Exception):
     """A request that is answered by OpenAI's error object.
 
     Attributes:
-        message: The reason.
-        param: The parameter that it is about.
         code: OpenAI's code, if it has one.
         status: The HTTP status.
         kind: OpenAI's type of error.

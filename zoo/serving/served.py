@@ -42,11 +42,8 @@ class Job:
     Attributes:
         prompts: Ids of each prompt. *Shape:* (seq_len,)
         each: How many outputs a prompt.
-        max_tokens: The longest output, in tokens.
-        stops: Texts that end an output.
         temperature: Of sampling; 0 for the best token.
         top_p: The share of probability that is sampled from.
-        seed: Makes sampling reproducible.
         top: How many log-probabilities a step; None for none, not even the written token's.
     """
 
@@ -86,8 +83,6 @@ class Follower(StoppingCriteria):
         texts: One for each row.
         emit: Called with each piece.
         stopped: Whether nothing more is wanted.
-        logits: The logits of the last step, where probabilities are wanted.
-        top: How many probabilities.
     """
 
     def __init__(
@@ -119,7 +114,6 @@ class ServedModel:
         source: A checkpoint's folder, the name of weights, a repository on the Hub, or a model.
         tokenizer: The tokenizer of a model that is given.
         name: Name in requests; by default `source`, or the folder's name.
-        device: Where it runs, by default on the GPU if there is one.
 
     Raises:
         CheckpointError: When there is no such model.

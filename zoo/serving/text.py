@@ -20,7 +20,6 @@ class Token:
     """A token that was written.
 
     Attributes:
-        id: Its id.
         log_probability: Of the token, in nats.
         top: The most probable ids at this step, with their log-probabilities.
         start: Where its text begins in the output.
@@ -38,7 +37,6 @@ class Piece:
 
     Attributes:
         row: The number of the output.
-        text: Its text.
         tokens: The tokens that begin in it.
         finish: At the end, "stop" for an end or a stop string, "length" where it is cut.
     """
@@ -54,8 +52,6 @@ class GrowingText:
     """An output, token by token.
 
     Args:
-        row: Its number.
-        tokenizer: Decodes the tokens.
         prompt: The ids that it continues; none for an encoder-decoder.
         ends: Ids that end it.
         stops: Texts that end it, and do not belong to it.

@@ -239,11 +239,7 @@ class PretendedDevice(TorchDispatchMode):
 
 
 class Construction(TorchFunctionMode):
-    """Lets tensors be made of numbers there, and lists of tensors, which PyTorch does beneath its dispatcher.
-
-    Args:
-        waits: Gets what waits.
-    """
+    """Lets tensors be made of numbers there, and lists of tensors, which PyTorch does beneath its dispatcher."""
 
     def __init__(self, waits: Counter[str]) -> None:
         super().__init__()

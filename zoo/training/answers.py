@@ -32,13 +32,10 @@ class Answer:
     """An example with what a model made of it.
 
     Attributes:
-        text: What the model read.
-        gold: What would have been right.
         prediction: What the model answered.
         probability: The probability of the prediction, of several labels that of the least probable; None for generated
             text.
         ids: Of predicted labels, their ids.
-        gold_ids: The ids that would have been right.
     """
 
     text: str

@@ -37,12 +37,7 @@ UPDATES = "updates"
 
 
 class WeightAverage(TrainerCallback):
-    """Averages the weights of a model in the last part of a run.
-
-    Args:
-        model: The model, not wrapped.
-        args: `average`, `average_last`, `average_steps` and `average_decay`.
-    """
+    """Averages the weights of a model in the last part of a run."""
 
     def __init__(self, model: nn.Module, args: ZooTrainingArguments) -> None:
         if args.average not in AVERAGES:

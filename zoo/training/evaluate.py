@@ -109,14 +109,11 @@ class Evaluation:
     """The numbers of an evaluation.
 
     Attributes:
-        task: The task's name.
         data: What the examples are called: the name of their file.
         repeats_training: Whether they are the held-out examples of the model's own training.
-        examples: Number of examples.
         target_tokens: What the loss is the mean over: target tokens, ends included, padding excluded; or labels.
         loss: Cross-entropy per target token or label, in nats.
         scores: Scores of the generated outputs, with 95 % confidence intervals.
-        outputs: What the model wrote, in the order of the examples.
         seconds: Wall-clock time of loss and generation.
         answers: Each example with what the model made of it; none for tasks without outputs.
         labels: The labels of a classifier, for which there is no perplexity.

@@ -17,11 +17,7 @@ from .arguments import ZooTrainingArguments
 
 
 class EvaluatingTrainer(Seq2SeqTrainer):
-    """A `Seq2SeqTrainer` that evaluates the plain loss per token, without logits where nobody looks at them.
-
-    Args:
-        kwargs: As for the base class.
-    """
+    """A `Seq2SeqTrainer` that evaluates the plain loss per token, without logits where nobody looks at them."""
 
     args: ZooTrainingArguments
 

@@ -42,12 +42,7 @@ def smaller_steps(args: TrainingArguments) -> str:
 
 
 class LossGuard:
-    """Remembers the first step whose loss was no number, without waiting for a GPU at every step.
-
-    Args:
-        device: Where losses are computed.
-        find_kept: Finds the last checkpoint, if there is one.
-    """
+    """Remembers the first step whose loss was no number, without waiting for a GPU at every step."""
 
     def __init__(self, device: torch.device, find_kept: Callable[[], str | None]) -> None:
         self.find_kept = find_kept

@@ -22,10 +22,6 @@ class MuonWithAdamW(torch.optim.Optimizer):
     Args:
         matrices: Parameters of two dimensions.
         others: Groups of the remaining parameters, each with its weight decay.
-        lr: Learning rate of both.
-        weight_decay: Weight decay of the matrices.
-        betas: AdamW's.
-        eps: AdamW's.
     """
 
     def __init__(

@@ -33,9 +33,6 @@ class Side:
     """What a model reads, or what it learns to write.
 
     Attributes:
-        column: Where the ids are.
-        name: What to call them.
-        vocabulary: Number of ids.
         position: What places them.
     """
 

@@ -27,11 +27,7 @@ def begin_at(bar: tqdm, done: int) -> None:
 
 
 class LossProgress(ProgressCallback):
-    """transformers' progress bar, with a name before it and the loss behind it instead of lines of logs.
-
-    Args:
-        name: What is being trained.
-    """
+    """transformers' progress bar, with a name before it and the loss behind it instead of lines of logs."""
 
     def __init__(self, name: str) -> None:
         super().__init__()

@@ -33,7 +33,6 @@ class ExamplesRecord:
     """Some examples.
 
     Attributes:
-        examples: How many.
         sha256: The hash of their columns, in hexadecimal digits.
         columns: The columns that were read, by their names, or their numbers where these were given.
     """
@@ -55,8 +54,6 @@ class DataRecord:
 
     Attributes:
         source: Where they come from; None where they were given as objects.
-        train: Those that were trained on.
-        heldout: Those that were evaluated on.
         selection: Those of the training data that the best checkpoint was chosen by; None where the last one was kept.
         duplicates: How many were not trained on because they are held out as well.
     """
@@ -76,8 +73,6 @@ class RunRecord:
         variant: The variant's name with its settings, or the model's class.
         seed: The seed of weights, dropout and data.
         recipe: How it was trained: as it ran, not as the recipe's file says.
-        tokenizers: The hash of its tokenizers, in hexadecimal digits.
-        data: Its examples.
     """
 
     variant: str

@@ -48,8 +48,6 @@ class ScoreComparison:
     """A score beside the recorded one.
 
     Attributes:
-        key: The score's key, e.g. "bleu".
-        found: The score now.
         recorded: The score then, None where none was recorded.
     """
 
@@ -82,7 +80,6 @@ class Verification:
     """What came out of verifying weights.
 
     Attributes:
-        name: Their name.
         scores: Their scores now, beside the recorded ones; none where only files and outputs were compared.
         problem: What is wrong with files or outputs, None where nothing is.
     """

@@ -69,7 +69,6 @@ class Revisions(TrainerCallback):
     """Saves the model at given numbers of tokens.
 
     Args:
-        trainer: The trainer, which counts tokens.
         marks: Names and numbers of tokens, in rising order.
         save: Saves the model by a mark's name.
     """

@@ -22,9 +22,7 @@ class LengthGroupedSampler(Sampler[int]):
     draw different numbers of random numbers see the same batches, and a resumed run goes on where it was.
 
     Args:
-        lengths: Length of every example.
         batch_size: Number of examples that are padded to one length.
-        seed: Which order.
     """
 
     def __init__(self, lengths: Sequence[int], batch_size: int, seed: int) -> None:
@@ -62,9 +60,7 @@ class ShuffledBlocks(Sampler[int]):
     walking). An epoch has whole updates only, so that update n has the same blocks on any number of processes.
 
     Args:
-        number: Number of blocks.
         together: Blocks of an update, of all processes and accumulated batches.
-        seed: Which order.
     """
 
     def __init__(self, number: int, together: int, seed: int) -> None:
@@ -93,9 +89,7 @@ class MixedOrder(ShuffledBlocks):
     An epoch of all has as many blocks as there are; sources go on in the next one where they ended.
 
     Args:
-        blocks: The blocks.
         together: Blocks of an update, of all processes and accumulated batches.
-        seed: Which order.
     """
 
     def __init__(self, blocks: MixedBlocks, together: int, seed: int) -> None:

@@ -17,7 +17,6 @@ class RunTotals(TrainerCallback, ExportableState):
 
     Args:
         tokens: Those of the run up to the checkpoint that it goes on from.
-        seconds: Likewise.
         logged_step: The last step whose loss was logged.
         loss: The sum of the losses of the steps since.
     """

@@ -45,7 +45,6 @@ class ZooTrainer(EvaluatingTrainer):
 
     Args:
         run: What decides the weights that the run ends with, for its checkpoints.
-        kwargs: As for the base class.
 
     Attributes:
         train_tokens: Tokens that have been trained on since it was made, padding excluded, on this process: those that

@@ -114,11 +114,7 @@ def attention_scale(config: Any) -> float | str:
 
 @native_format
 class DeepseekV3(SigmoidLike):
-    """DeepSeek-V3 (DeepSeek-AI 2024), without the modules that predict further tokens.
-
-    Attributes:
-        network: The keys of a layer's feed-forward network.
-    """
+    """DeepSeek-V3 (DeepSeek-AI 2024), without the modules that predict further tokens."""
 
     name = "deepseek_v3"
     variant = "deepseek-v3-style"

@@ -70,11 +70,7 @@ def kinds_of_networks(config: ZooConfig) -> list[str]:
 
 
 class ExpertsLike(LlamaLike):
-    """Base of these classes.
-
-    Attributes:
-        only_options: Settings of the feed-forward part with the only value that the class has.
-    """
+    """Base of these classes."""
 
     only_options: ClassVar[Mapping[str, Any]] = {"first_k_dense_replace": 0}
     always = {**LlamaLike.always, "feed_forward": "moe", "mlp_inner_norm": False}

@@ -18,12 +18,7 @@ SHARE_OF_NAMES = 3
 
 
 class WideTable:
-    """A row a variant, in as many tables below each other as the width needs.
-
-    Args:
-        names: The variants.
-        columns: Each a heading, and a cell a variant.
-    """
+    """A row a variant, in as many tables below each other as the width needs."""
 
     def __init__(self, names: Sequence[str], columns: Sequence[list[Text]]) -> None:
         self.names = names

@@ -32,10 +32,7 @@ class Option:
 
     Attributes:
         about: What it means, for `help(zoo.compare)` and `zoo compare --help`.
-        flag: Its flag; None where there is none.
-        short: A short flag.
         metavar: What stands for its value in the help.
-        choices: The values that it can have, if they are few.
         kind: "text", "number", "real", "count" (above 0), "path", "flag", "values" (A=1,2), or "settings" (KEY=VALUE):
             the last two any number of times.
         is_shared: Whether `zoo train` has the same flag, so that it is defined with that one.

@@ -32,8 +32,6 @@ class FairnessSheet:
     """What is equal between variants and what is not.
 
     Attributes:
-        shared: What holds for all variants, by topic.
-        variants: What holds for each, by name and topic.
         qualifications: Phrases that belong to the verdict of each variant, by name.
     """
 

@@ -18,8 +18,6 @@ class Metric:
 
     Attributes:
         key: Its name in files.
-        title: Its name above a table.
-        about: What it is, in a sentence.
         read: Finds it in a run that was trained; None where it was not measured.
         write: Writes it for people, with its unit.
         better: 1 where more is better, -1 where less is, 0 where neither is.

@@ -46,11 +46,7 @@ NOISE, UNDECIDED, UNKNOWN = "within noise", "undecided", "untested"
 
 @dataclass(frozen=True)
 class Measurements:
-    """What is known of a number that was measured once a seed: computed when asked for, as few columns are.
-
-    Attributes:
-        values: The measurements.
-    """
+    """What is known of a number that was measured once a seed: computed when asked for, as few columns are."""
 
     values: tuple[float, ...]
 

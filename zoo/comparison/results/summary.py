@@ -20,8 +20,6 @@ class VariantSummary:
     """A variant.
 
     Attributes:
-        name: Its name.
-        runs: Its runs.
         samples: The values of each metric over the seeds, by key; a metric that no run of it has is left out.
         difference: How its main score differs from the baseline's; None for the baseline, and where one of the two has
             no number.

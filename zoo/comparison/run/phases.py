@@ -26,11 +26,7 @@ class Phases:
     """First trials, then runs.
 
     Attributes:
-        plan: What is compared.
-        maker: Makes the runs.
         tried: What is swept.
-        launch: Does runs.
-        on_run: As for [`zoo.compare`][].
         launched: Whether there was anything to do.
     """
 

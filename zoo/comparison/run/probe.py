@@ -24,10 +24,7 @@ class Probe:
     """Questions to a model.
 
     Attributes:
-        modules: What to import before the model can be loaded.
-        sources: What to read.
         references: What an encoder-decoder computes logits of.
-        task: What the model is built for.
     """
 
     modules: tuple[str, ...]

@@ -46,7 +46,6 @@ class Choice:
     """What a sweep has found for a variant.
 
     Attributes:
-        trials: All trials, in their order.
         values: What is chosen; None where all trials failed.
         best: The trial that decided, or next to which the chosen value lies.
     """

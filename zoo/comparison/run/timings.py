@@ -24,11 +24,7 @@ def since_start() -> float:
 
 
 class Stopwatch:
-    """Notes how long each phase of a run takes in this process, from its start.
-
-    Attributes:
-        seconds: Wall-clock time of every phase that is over.
-    """
+    """Notes how long each phase of a run takes in this process, from its start."""
 
     def __init__(self) -> None:
         self.seconds = {"start": since_start()}

@@ -20,22 +20,16 @@ class Job:
     Attributes:
         name: The variant's name, as it was given.
         variant: The variant's name with the settings that were chosen for it.
-        folder: Where its results go.
         tokenizer: The folder of the tokenizer that all variants share.
         recipe: How to train: the fields of [`zoo.training.Recipe`][].
-        seed: The seed.
         hash: Of everything that decides its results.
         settings: What was chosen for it, to be told.
         seconds: How long it may be trained, None where its number of updates is known.
         flops: Operations a token of a forward pass and of training, where they have been counted; they decide nothing.
         trial: Whether it is one of a sweep: it is trained on a part of the training examples, and its loss is that of
             the others.
-        data: As for [`zoo.training.train`][].
-        heldout: As for [`zoo.training.train`][].
-        columns: As for [`zoo.training.train`][].
         score: The suite that decides, as for [`zoo.compare`][].
         modules: What to import first: the user's own modules that register the variant or its parts.
-        progress: Whether to show progress bars.
     """
 
     name: str

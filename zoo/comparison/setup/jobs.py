@@ -30,10 +30,7 @@ class JobMaker:
     """Makes runs of variants, all of them with what the budget and the matching give them.
 
     Attributes:
-        inputs: What all runs share.
-        request: What was asked for.
         match_to: The variant that the others are made equal to.
-        progress: Whether runs show progress bars.
         tell: Takes sentences about what was chosen.
     """
 

@@ -36,9 +36,6 @@ class Match:
 
     Attributes:
         name: Its name, with these sizes among its settings.
-        value: Its parameters, or operations a token.
-        target: The baseline's.
-        settings: The sizes.
     """
 
     name: str

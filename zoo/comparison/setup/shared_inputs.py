@@ -38,9 +38,6 @@ class SharedInputs:
     Attributes:
         recipe: How to train, before anything is matched or budgeted.
         task: The task, fitted to the data.
-        splits: The examples.
-        tokenizers: The tokenizers that all variants share.
-        folder: The comparison's folder.
     """
 
     recipe: Recipe

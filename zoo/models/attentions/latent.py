@@ -34,14 +34,7 @@ def latent_norm_eps(config: ZooConfig) -> float:
 
 
 class LatentExpansion(nn.Linear):
-    """The projection of latent vectors to the keys and values of all heads, which can also be applied to queries.
-
-    Args:
-        rank: Width of a latent vector.
-        heads: Number of heads.
-        key_width: Width of a head's keys.
-        value_width: Width of a head's values.
-    """
+    """The projection of latent vectors to the keys and values of all heads, which can also be applied to queries."""
 
     def __init__(self, rank: int, heads: int, key_width: int, value_width: int) -> None:
         super().__init__(rank, heads * (key_width + value_width), bias=False)

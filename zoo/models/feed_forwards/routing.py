@@ -21,11 +21,7 @@ Routes = tuple[Tensor, Tensor, Tensor]
 
 
 class Router(nn.Module):
-    """Scores experts by a linear map of the token.
-
-    Args:
-        config: Supplies the options of its feed-forward part.
-    """
+    """Scores experts by a linear map of the token."""
 
     def __init__(self, config: ZooConfig) -> None:
         super().__init__()

@@ -13,9 +13,7 @@ class CausalConvolution(nn.Conv1d):
     """A convolution over a token and those just before it, one filter a channel.
 
     Args:
-        width: Number of channels.
         length: Number of tokens that a filter sees.
-        bias: Whether there is a number to add, one a channel.
     """
 
     def __init__(self, width: int, length: int, bias: bool = False) -> None:

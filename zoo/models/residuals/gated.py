@@ -21,12 +21,7 @@ if TYPE_CHECKING:
 
 
 class StreamNorm(nn.Module):
-    """RMS normalisation of every stream by itself, with a factor for each of its channels.
-
-    Args:
-        num_streams: How many there are.
-        config: Supplies the width and `layer_norm_eps`.
-    """
+    """RMS normalisation of every stream by itself, with a factor for each of its channels."""
 
     parameter_roles: ClassVar[dict[str, str]] = {"weight": "gain"}
 
@@ -48,9 +43,6 @@ class StreamGates(nn.Module):
     """Read several streams: the mean of all, each normalised and multiplied by a gate for every channel.
 
     Gates are made of all streams of a token together, by way of `gate_rank` numbers.
-
-    Args:
-        config: Supplies the width, the number of streams and the rank.
     """
 
     def __init__(self, config: ZooConfig) -> None:

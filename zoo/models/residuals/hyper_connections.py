@@ -32,7 +32,6 @@ class ConnectionWeights(nn.Module):
     """Weights of a connection, in part learned as they are and in part computed of the token (section 2.2).
 
     Args:
-        config: Supplies the width and the number of streams.
         stream: The stream that the sublayer reads in a new model.
     """
 

@@ -25,7 +25,6 @@ class OfAllStreams(nn.Module):
     """Numbers for every token, computed of all of its streams together: `scale * (weight @ rms_norm(streams)) + base`.
 
     Args:
-        config: Supplies the width, the number of streams and `initializer_range`.
         sizes: How many numbers there are of each kind; each has a scale of its own.
     """
 

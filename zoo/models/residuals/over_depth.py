@@ -23,9 +23,6 @@ class DepthAttention(nn.Module):
     """Attention of one learned query to the vectors of a token; the keys are the vectors normalised.
 
     A weight of their norm would be one more factor of the query.
-
-    Args:
-        config: Supplies the width and the epsilon.
     """
 
     def __init__(self, config: ZooConfig) -> None:

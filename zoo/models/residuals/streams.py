@@ -8,11 +8,7 @@ from zoo.models.residual import Stream
 
 
 class SeveralStreams(Stream):
-    """Copies of the embedded tokens at the start, their sum at the end (Zhu et al. 2024, section 2.1).
-
-    Args:
-        num_streams: The number of copies.
-    """
+    """Copies of the embedded tokens at the start, their sum at the end (Zhu et al. 2024, section 2.1)."""
 
     def __init__(self, num_streams: int) -> None:
         super().__init__()

@@ -12,11 +12,7 @@ from zoo.models import DecoderLayer, EncoderLayer, Transformer, ZooConfig
 
 
 class StepEmbedding(nn.Module):
-    """A learned vector for every application of the shared layer.
-
-    Args:
-        config: Supplies `num_hidden_layers`, `hidden_size` and `initializer_range`.
-    """
+    """A learned vector for every application of the shared layer."""
 
     parameter_roles: ClassVar[dict[str, str]] = {"weight": "table"}
 

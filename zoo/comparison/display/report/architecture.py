@@ -37,8 +37,6 @@ class Architecture:
     """How a variant is built.
 
     Attributes:
-        place: The variant's number.
-        name: Its name.
         axes: In what it differs from the baseline.
         chosen: What matching, a sweep or the budget have chosen for it and not for all, by setting.
         unknown: Why the axes are not known, empty where they are.

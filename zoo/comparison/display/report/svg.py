@@ -36,9 +36,6 @@ class Axis:
     """A scale.
 
     Attributes:
-        title: What it measures.
-        low: Its first value.
-        high: Its last value.
         start: Where the first value is drawn.
         end: Where the last one is.
         write: Writes values.
