@@ -15,7 +15,7 @@ from zoo.comparison.benchmarks import Row, find_benchmark
 from zoo.comparison.benchmarks.across import averages, read_across, width
 from zoo.comparison.benchmarks.definition import read
 
-VALLEY, SCALING = find_benchmark("lr-robustness"), find_benchmark("scaling")
+VALLEY, LADDER = find_benchmark("lr-robustness"), replace(find_benchmark("ladder"), margin=None, most_seeds=None)
 RATES = [float(name) for name in VALLEY.conditions]
 
 
@@ -67,32 +67,32 @@ def test_the_widest_valley_comes_first_with_a_verdict() -> None:
 
 
 def test_exponents_and_crossings_are_those_that_rows_were_made_of() -> None:
-    flops = dict(zip(SCALING.conditions, (1e12, 1e13, 1e14), strict=True))
-    assert SCALING.text is not None
+    flops = dict(zip(LADDER.conditions, (1e12, 1e13, 1e14), strict=True))
+    assert LADDER.text is not None
     curves = {"gpt2-style": (-0.10, 2.0), "gpt2-style:norm=rmsnorm": (-0.15, 2.0 * 1e13**0.05)}  # they cross at 1e13
     noise = {"gpt2-style": 0.0, "gpt2-style:norm=rmsnorm": 0.0001}
     rows = [
         Row(
-            SCALING.version,
+            LADDER.version,
             condition,
             name,
             seed,
-            data=SCALING.text.sha256,
+            data=LADDER.text.sha256,
             values={"heldout_loss": scale * x ** (slope + noise[name] * (seed - 2)), "training_flops": x},
         )
         for name, (slope, scale) in curves.items()
         for seed in range(5)
         for condition, x in flops.items()
     ]
-    reading = read_across(SCALING, rows)
+    reading = read_across(LADDER, rows)
     assert reading is not None
     table = {row[0]: row for row in reading.rows}
     assert table["gpt2-style"][2].startswith("-0.1000 ")
     assert table["gpt2-style:norm=rmsnorm"][2].startswith("-0.1500 ")
     assert table["gpt2-style:norm=rmsnorm"][5] == "better"
     assert table["gpt2-style:norm=rmsnorm"][7] == "10.0 TFLOPs", table["gpt2-style:norm=rmsnorm"]
-    assert read_across(SCALING, rows, data="f" * 64) is None  # rows of other data are never mixed
-    reading = read_across(SCALING, [*rows[:-1], replace(rows[-1], values={}, error="it diverged")])
+    assert read_across(LADDER, rows, data="f" * 64) is None  # rows of other data are never mixed
+    reading = read_across(LADDER, [*rows[:-1], replace(rows[-1], values={}, error="it diverged")])
     assert reading is not None
     assert reading.rows[-1] == ["gpt2-style:norm=rmsnorm", "5 (1 run lost)", "", "", "", "untested", "", ""]
 

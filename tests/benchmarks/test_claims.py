@@ -156,7 +156,7 @@ def test_the_command_shows_them() -> None:
         assert sample["mean"] == pytest.approx(fmean(sample["values"])) and sample["deviation"] > 0
         assert sample["interval"][0] <= sample["mean"] <= sample["interval"][1]
     assert "squared-relu" in run("claims", "--calibration")
-    assert set(json.loads(run("claims", "--calibration", "--json"))["rates"]) == set(KNOWN["scaling"].conditions)
+    assert set(json.loads(run("claims", "--calibration", "--json"))["rates"]) == set(KNOWN["ladder"].conditions)
     assert "(zoo claims rezero)" in run("show", "rezero")
     refused = CliRunner().invoke(cli, ["claims", "pre-norm", "--calibration"])
     assert refused.exit_code == 2 and "leave 'pre-norm' out" in refused.output

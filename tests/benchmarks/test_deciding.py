@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from zoo.base.errors import ConfigError
+from zoo.base.errors import ConfigError, ZooError
 from zoo.comparison.benchmarks import Benchmark, Row, bench, find_benchmark, judge, read_rows
 from zoo.comparison.benchmarks.rows import record
 from zoo.comparison.benchmarks.running import Session, deciding
@@ -26,13 +26,18 @@ class MadeUp(Session):
 
     def compared(self, condition: str, names: Sequence[str], seeds: Sequence[int], **others: Any) -> list[Row]:
         self.asked = [*getattr(self, "asked", []), (seeds[0], list(names), others.get("chosen"))]
-        return [self.made(name, seed) for name in names for seed in seeds]
+        return [self.made(condition, name, seed) for name in names for seed in seeds]
 
-    def made(self, name: str, seed: int) -> Row:
+    def made(self, condition: str, name: str, seed: int) -> Row:
         luck = np.random.default_rng([NAMES.index(name), seed]).normal(scale=NOISE[name])
         settings = {"learning_rate": RATES[name], "max_steps": 7}
         return Row(
-            self.benchmark.version, "", name, seed, settings=settings, values={"heldout_loss": MEANS[name] + luck}
+            self.benchmark.version,
+            condition,
+            name,
+            seed,
+            settings=settings,
+            values={"heldout_loss": MEANS[name] + luck},
         )
 
 
@@ -94,3 +99,21 @@ def test_a_benchmark_of_equal_seeds_is_not_recorded_otherwise(tmp_path: Path) ->
         file.write_text("\n".join(wrong if line.startswith(key) else line for line in text.split("\n")))
         with pytest.raises(ConfigError, match=key):
             find_benchmark(str(file))
+
+
+def test_wider_conditions_take_the_swept_rate_times_a_factor(tmp_path: Path) -> None:
+    conditions: dict[str, dict[str, Any]] = {"narrow": {}, "wide": {"settings": {"hidden_size": 64}}}
+    chosen = benchmark(tmp_path, conditions=conditions, rates={"wide": 0.5}, most_seeds=None)
+    assert "sweep" in chosen.arguments("narrow") and "sweep" not in chosen.arguments("wide")
+    one = session(chosen)
+    with pytest.raises(ConfigError, match="pre-norm has no learning rate yet.*run 'narrow' before"):
+        one.run("wide", NAMES, [0])
+    one.run("narrow", NAMES, [0, 1, 2])
+    begun = len(one.asked)
+    one.run("wide", NAMES, [0, 1, 2])
+    assert one.asked[begun:] == [(0, [name], {"learning_rate": RATES[name] / 2}) for name in NAMES]
+    for wrong in ({"wide": 1.0, "narrow": 1.0}, {"wider": 1.0}):
+        text = (tmp_path / "mine.yaml").read_text() + f"conditions: {{narrow: {{}}, wide: {{}}}}\nrates: {wrong}\n"
+        (tmp_path / "wrong.yaml").write_text(text)
+        with pytest.raises(ZooError, match="rates"):
+            find_benchmark(str(tmp_path / "wrong.yaml"))

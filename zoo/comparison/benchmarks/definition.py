@@ -86,7 +86,8 @@ class Benchmark:
         version: Raised with every change that changes results; rows of other versions are not compared.
         summary: What it asks, in a sentence.
         minutes: How long all of it takes on two cores, two runs of one thread at a time: runs x (steps x the time of a
-            step + 8 seconds) / 2, with steps timed on the baseline. All that ship come to about 12 hours.
+            step + 8 seconds) / 2, with steps timed on the baseline. All that ship come to about 11 hours, without the
+            ladder.
         compare: Arguments of [`zoo.compare`][]; at least the `task`.
         variants: Names of variants, the baseline first; also patterns, see `zoo.comparison.benchmarks.names`.
         seeds: How many seeds each gets.
@@ -98,6 +99,8 @@ class Benchmark:
         less_is_better: Scores of the task of which less is better; of losses that is known.
         source: What it follows.
         conditions: Changes to `compare` by name, each of which makes a comparison of its own; also to `variants`.
+        rates: Conditions that sweep nothing. The learning rate of each of their variants is the one that the sweep
+            under the first condition chose for it, times this factor.
         across: What the conditions say together: a `reading`, one of `ACROSS`, and what it needs.
         tests: Tasks by name on whose held-out examples each model is scored as well, though it was not trained on them;
             "{task}" stands for the task that it was trained on.
@@ -121,6 +124,7 @@ class Benchmark:
     most_seeds: int | None = None
     source: str = ""
     conditions: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {"": {}})
+    rates: Mapping[str, float] = field(default_factory=dict)
     across: Mapping[str, Any] = field(default_factory=dict)
     tests: Mapping[str, str] = field(default_factory=dict)
     text: Text | None = None
@@ -163,7 +167,13 @@ class Benchmark:
         if condition not in self.conditions:
             raise UnknownNameError(condition, self.conditions, kind="condition", owner=f"benchmark {self.name!r}")
         changes = {name: value for name, value in self.conditions[condition].items() if name != "variants"}
-        return changed(self.compare, changes)
+        merged = changed(self.compare, changes)
+        return {name: value for name, value in merged.items() if name != "sweep" or condition not in self.rates}
+
+    @property
+    def first(self) -> str:
+        """The first condition."""
+        return next(iter(self.conditions))
 
     def better(self, column: str) -> int:
         """Whether more of a column is better.
@@ -243,6 +253,7 @@ class Benchmark:
             self,
             compare=compare,
             conditions=conditions,
+            rates={},
             tests={name: self.tests[name] for name in tests},
             text=None,
             **changes,
@@ -337,6 +348,14 @@ def check(benchmark: Benchmark, file: Path) -> None:
         )
     if benchmark.across and benchmark.across.get("reading") not in ACROSS:
         raise UnknownNameError(str(benchmark.across.get("reading")), ACROSS, kind="reading", owner=str(file))
+    for condition in benchmark.rates:
+        if condition not in benchmark.conditions:
+            raise UnknownNameError(condition, benchmark.conditions, kind="condition", owner=f"{file}, rates")
+        if condition == benchmark.first or "learning_rate" not in (benchmark.compare.get("sweep") or {}):
+            raise ConfigError(
+                f"{file}, rates: {condition!r} has no sweep of learning_rate to take a rate from; valid: conditions "
+                "after the first one, with a sweep of learning_rate in compare"
+            )
     is_averaged = bool(benchmark.across) and benchmark.across["reading"] == "average"
     for anchor in benchmark.anchors:
         if anchor.condition not in benchmark.conditions and (anchor.condition or not is_averaged):

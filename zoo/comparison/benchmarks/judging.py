@@ -88,14 +88,24 @@ class Verdicts:
         Returns:
             Their values, by argument and variant; arguments of which two values were tried have nothing but edges.
         """
-        sweep = read_sweep(self.benchmark.arguments(self.condition).get("sweep"))
-        chosen = {one.variant: one.rows[0].settings for one in self.standings}
-        found = {
-            name: {variant: values[name] for variant, values in chosen.items() if at_the_edge(values.get(name), tried)}
-            for name, tried in sweep.items()
-            if len(tried) > 2
-        }
-        return {name: variants for name, variants in found.items() if variants}
+        found: dict[str, dict[str, float]] = {}
+        for one in self.standings:
+            for name, value in edges(self.benchmark, one.rows[0]).items():
+                found.setdefault(name, {})[one.variant] = value
+        return found
+
+
+def edges(benchmark: Benchmark, row: Row) -> dict[str, float]:
+    """Find swept arguments of a row with the least or the greatest value that was tried, of more than two.
+
+    Rows that do not hold what was `tried` are from sweeps that did not go beyond the values of the definition.
+    """
+    sweep = row.settings.get("tried") or read_sweep(benchmark.arguments(row.condition).get("sweep"))
+    return {
+        name: row.settings[name]
+        for name, tried in sweep.items()
+        if len(tried) > 2 and at_the_edge(row.settings.get(name), tried)
+    }
 
 
 def judge(

@@ -32,7 +32,8 @@ class Row:
         variant: The variant's name.
         seed: The seed.
         data: `SHIPPED`, or the SHA-256 of the text that was brought (`name_of_data`).
-        settings: What was chosen for the run: sizes by matching, training arguments by a sweep.
+        settings: What was chosen for the run: sizes by matching, training arguments by a sweep, and the values that
+            the sweep `tried`.
         values: Scores and costs, by the names of their columns.
         error: Why there are none; empty where there are.
         digest: Of everything that decided the run, see docs/comparing.md.

@@ -16,6 +16,7 @@ from zoo.comparison import Comparison, Run, compare
 from zoo.comparison.digests import content_hash
 from zoo.comparison.request.seeds import FEWEST_SEEDS, MOST_SEEDS
 from zoo.comparison.request.sweep import model_fields, read_sweep
+from zoo.comparison.results.fairness import values_tried
 from zoo.comparison.results.statistics import UNDECIDED
 from zoo.comparison.run.launchers import check_placing
 
@@ -70,9 +71,11 @@ class Session:
         if len(missing) < len(names):
             self.tell(f"{len(names) - len(missing)} of {len(names)} variants are recorded, and not run again")
         # Where runs happen one after the other, a variant is recorded as soon as it is there; else all at once.
-        one_by_one = self.file and self.placing["jobs"] == 1
+        is_transferred = condition in self.benchmark.rates
+        one_by_one = is_transferred or (self.file and self.placing["jobs"] == 1)
         for together in [[name] for name in missing] if one_by_one else [missing] if missing else []:
-            rows = self.compared(condition, together, seeds, baseline=names[0])
+            chosen = self.transferred(condition, together[0]) if is_transferred else None
+            rows = self.compared(condition, together, seeds, baseline=names[0], chosen=chosen)
             if self.file:
                 record(self.file, [row for row in rows if row.key not in there])
             there |= {row.key: row for row in rows if row.key not in there}
@@ -94,7 +97,7 @@ class Session:
                 return
             self.tell(f"{len(wanted)} of {len(names) - 1} variants are undecided: {', '.join(sorted(undecided))}")
             wanted |= {(names[0], seed) for _, seed in wanted if self.key(condition, names[0], seed) not in rows}
-            chosen = {one.variant: self.swept(condition, one.rows[0]) for one in verdicts.standings}
+            chosen = {one.variant: self.swept(one.rows[0]) for one in verdicts.standings}
             for seed, values in sorted({(seed, json.dumps(chosen[name])) for name, seed in wanted}):
                 alike = [name for name, one in sorted(wanted) if (one, json.dumps(chosen[name])) == (seed, values)]
                 added = self.compared(condition, alike, [seed], baseline=names[0], chosen=json.loads(values))
@@ -102,10 +105,45 @@ class Session:
                     record(self.file, added)
                 self.rows += added
 
-    def swept(self, condition: str, row: Row) -> dict[str, Any]:
+    def swept(self, row: Row) -> dict[str, Any]:
         """What a sweep has chosen for a variant, by one of its rows."""
-        sweep = read_sweep(self.benchmark.arguments(condition).get("sweep"))
+        where = self.benchmark.first if row.condition in self.benchmark.rates else row.condition
+        sweep = read_sweep(self.benchmark.arguments(where).get("sweep"))
         return {name: row.settings[name] for name in sweep if name in row.settings}
+
+    def transferred(self, condition: str, name: str) -> dict[str, Any]:
+        """What the sweep under the first condition chose for a variant, with the learning rate of this condition.
+
+        Raises:
+            ConfigError: When the variant has no row under the first condition.
+        """
+        first = self.benchmark.first
+        row = self.row_of(first, name)
+        if row is None or "learning_rate" not in row.settings:
+            raise ConfigError(
+                f"{name} has no learning rate yet: under {condition!r} it is the one that the sweep under {first!r} "
+                f"chooses, times {self.benchmark.rates[condition]:g}; run {first!r} before"
+            )
+        rate = row.settings["learning_rate"] * self.benchmark.rates[condition]
+        return {**self.swept(row), "learning_rate": float(f"{rate:.3g}")}
+
+    def row_of(self, condition: str, name: str) -> Row | None:
+        """A row of a variant, recorded or of this command."""
+        recorded = read_rows(self.file) if self.file else ()
+        wanted = (self.benchmark.version, condition, name, self.called)
+        fitting = (row for row in (*recorded, *self.rows) if not row.error)
+        return next((one for one in fitting if (one.version, one.condition, one.variant, one.data) == wanted), None)
+
+    def tried(self, condition: str, name: str, found: Comparison) -> dict[str, list[Any]]:
+        """The values that a sweep has tried for a variant, here or in the comparison that chose them."""
+        if found.sweep is not None:
+            return values_tried(found, name)
+        factor = self.benchmark.rates.get(condition)
+        row = self.row_of(condition if factor is None else self.benchmark.first, name)
+        tried = dict(row.settings.get("tried", {})) if row is not None else {}
+        if factor is not None and "learning_rate" in tried:
+            tried["learning_rate"] = [float(f"{rate * factor:.3g}") for rate in tried["learning_rate"]]
+        return tried
 
     def key(self, condition: str, name: str, seed: int) -> tuple[int, str, str, int, str]:
         """What a row is found by."""
@@ -169,7 +207,7 @@ class Session:
             return [self.row(condition, Run(name, "", seed, error=str(error)), None) for seed in seeds]
         runs = [run for name in names for run in found.runs_of(name) if run.seed in seeds]
         self.check_directions(runs)
-        return [self.row(condition, run, found) for run in runs]
+        return [self.row(condition, run, found, chosen) for run in runs]
 
     def check_directions(self, runs: Iterable[Run]) -> None:
         """Refuse a definition that takes the worse for the better."""
@@ -182,14 +220,16 @@ class Session:
                     f"{'less' if better > 0 else 'more'} is better; its task says otherwise: see less_is_better"
                 )
 
-    def row(self, condition: str, run: Run, found: Comparison | None) -> Row:
+    def row(self, condition: str, run: Run, found: Comparison | None, chosen: Mapping[str, Any] | None = None) -> Row:
         """Make a row of a run.
 
         Args:
             condition: Under which it was made.
             found: The comparison that it belongs to, None where it never began.
+            chosen: What a sweep of another comparison has chosen for it.
         """
         values = columns_of_run(run)
+        tried = {} if found is None else self.tried(condition, run.name, found)
         if found is not None and run.report is not None:
             values |= transfer_scores(self.benchmark, condition, run, found.folder, self.data, self.tell)
         return Row(
@@ -198,7 +238,7 @@ class Session:
             variant=run.name,
             seed=run.seed,
             data=self.called,
-            settings=run.settings,
+            settings={**run.settings, **(chosen or {}), **({"tried": tried} if tried else {})},
             values=values,
             error=" ".join((run.error or "").split()),
             digest=run.hash,

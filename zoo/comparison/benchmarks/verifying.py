@@ -92,7 +92,7 @@ def repeat(benchmark: Benchmark, row: Row, verdicts: Verdicts, data: Path | None
     for decided in ("match", "match_by", "match_to", "sweep"):
         arguments.pop(decided, None)
     sizes = {name: value for name, value in row.settings.items() if name in ZooConfig.__dataclass_fields__}
-    training = {name: value for name, value in row.settings.items() if name not in sizes and name != "max_steps"}
+    training = {name: value for name, value in row.settings.items() if name not in (*sizes, "max_steps", "tried")}
     settings = {**arguments.pop("settings", {}), **sizes}
     training = {**arguments.pop("arguments", {}), **training}
     with scratch_folder() as scratch:
