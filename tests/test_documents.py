@@ -210,6 +210,24 @@ def test_a_table_is_what_was_recorded(script: str, page: str) -> None:
     assert table in (ROOT / "docs" / page).read_text(encoding="utf-8")
 
 
+def test_the_numbers_of_the_paper_are_what_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`python scripts/bench/paper.py` writes them."""
+    monkeypatch.syspath_prepend(ROOT / "scripts/bench")
+    paper = runpy.run_path(str(ROOT / "scripts/bench/paper.py"))
+    assert paper["page"]() == (ROOT / "docs/paper.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("page", ["README.md", *TRANSLATED])
+def test_the_readme_is_short_and_begins_with_a_model_that_answers(page: str) -> None:
+    lines = (ROOT / page).read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= 120
+    first = "\n".join(lines[:30])
+    assert all(
+        one in first
+        for one in ("pip install transformer-zoo", "zoo generate", "maps.output", "docs/pictures/quirks.svg")
+    )
+
+
 def test_every_tool_was_run_and_works() -> None:
     tools = runpy.run_path(str(ROOT / "scripts/upstream/tools.py"))
     recorded = json.loads(tools["RECORD"].read_text(encoding="utf-8"))
