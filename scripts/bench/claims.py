@@ -1,4 +1,4 @@
-"""Write docs/claims.md, and the numbers of docs/paper.md: what the recorded benchmarks say of papers' claims, and how far that can be trusted.
+"""Write docs/claims.md, and the numbers of docs/paper.md: what came out of papers' claims, and how far to trust that.
 
 python scripts/bench/claims.py
 """

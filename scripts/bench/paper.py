@@ -29,9 +29,9 @@ def scope() -> str:
     found = benchmarks().values()
     rows = sum(len(read_rows(one.results)) for one in found)
     return (
-        f"{len(variants)} variants, {quirks} switches for defects of originals, {len(WEIGHTS.names())} sets of weights by name, "
-        f"{len({row['target'] for row in measured})} formats and model types that models were written to and compared in "
-        f"({len(measured)} pairs), {len(found)} benchmarks with {rows} recorded runs.\n"
+        f"{len(variants)} variants, {quirks} switches for defects of originals, {len(WEIGHTS.names())} sets of weights "
+        f"by name, {len({row['target'] for row in measured})} formats and model types that models were written to and "
+        f"compared in ({len(measured)} pairs), {len(found)} benchmarks with {rows} recorded runs.\n"
     )
 
 
