@@ -51,7 +51,8 @@ def errors() -> str:
 def trust() -> str:
     """The calibration, and what came out of papers' claims."""
     findings = claims()
-    (rates,) = re.findall(r"(?:^- width .*\n)+", calibration_section(calibrate()) + "\n", flags=re.MULTILINE)
+    _, _, rest = calibration_section(calibrate()).partition("How often the published sign came out:\n\n")
+    rates = rest.partition("\n\n")[0] + "\n"
     return f"{rates}\nOf {len(findings)} claims of papers: {tally(findings)}.\n"
 
 
