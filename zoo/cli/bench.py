@@ -44,7 +44,7 @@ def bench() -> None:
     """Run benchmarks, and show what was recorded of every variant.
 
     A benchmark is a comparison with a name and a version: its data, sizes, seeds and training are settled, so that its
-    results can stand side by side. Those of the zoo's own variants ship with it.
+    results are comparable. Those of the zoo's own variants ship with it.
     """
 
 
@@ -71,7 +71,7 @@ def list_benchmarks(as_json: bool) -> None:
 @data_option
 @click.option("--condition", "conditions", multiple=True, help="Only this of its conditions; any number of times.")
 @click.option("--seeds", type=click.IntRange(min=1), help="How many seeds; by default the benchmark's.")
-@click.option("--quick", is_flag=True, help="A version of less than two minutes, which says only that it runs.")
+@click.option("--quick", is_flag=True, help="A version of less than two minutes, which only shows that it runs.")
 @click.option("--record", is_flag=True, help="Add the rows to those that ship.")
 @click.option("--decide", is_flag=True, help="Give undecided variants another seed until they are decided.")
 @comparison_options("jobs", "launcher", "launch_with")
@@ -101,7 +101,7 @@ def run(
 ) -> int:
     """Run a benchmark, or only some VARIANTS of it, which may be of your own.
 
-    What is finished is not repeated, and what was interrupted goes on: give the same command again.
+    Finished runs are not repeated, and interrupted ones go on: give the same command again.
     """
     from zoo.comparison.benchmarks import bench as run_benchmark
     from zoo.comparison.benchmarks import find_benchmark
@@ -134,7 +134,7 @@ def run(
 
 @bench.command("show")
 @click.argument("name")
-@click.option("--score", metavar="COLUMN", help="What decides; by default what the benchmark says.")
+@click.option("--score", metavar="COLUMN", help="The score that decides; by default the benchmark's.")
 @click.option("--baseline", metavar="VARIANT", help="What the others are measured against.")
 @json_option
 def show(name: str, score: str | None, baseline: str | None, as_json: bool) -> None:
@@ -155,7 +155,7 @@ def show(name: str, score: str | None, baseline: str | None, as_json: bool) -> N
 @click.option("--seed", default=0, show_default=True, help="Which ones.")
 @data_option
 def verify(name: str, count: int, seed: int, data: Path | None) -> int:
-    """Repeat recorded rows, and say whether they come out again.
+    """Repeat recorded rows, and compare the results.
 
     On the same machine with the same versions a number must be equal to the last bit; elsewhere it must lie within the
     noise that the recorded seeds have.
@@ -191,10 +191,10 @@ def show_rows(
     """Print a table a condition.
 
     Args:
-        rows: What was recorded, or has just been run.
+        rows: Recorded rows, or new ones.
         score: The column that decides.
-        baseline: What the others are measured against.
-        recorded: Whether these are all rows that were recorded, so that what is missing is told.
+        baseline: The variant that others are compared with.
+        recorded: Whether these are all rows that were recorded, so that missing ones are reported.
     """
     from zoo.comparison.benchmarks import judge
     from zoo.comparison.benchmarks.across import read_across

@@ -78,7 +78,7 @@ def comparison_options(*names: str) -> Callable[[Decorated], Decorated]:
     "--report-only",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Print the comparison that is in this folder, write its report anew, and run nothing.",
+    help="Print the comparison that is in this folder, rewrite its report, and run nothing.",
 )
 @click.option(
     "--repeat",

@@ -21,7 +21,7 @@ from .parameters import Setting, json_option
     "origin",
     metavar="FORMAT",
     help="The format, e.g. vanilla, or the model type of transformers, e.g. gemma2 (docs/converters.md lists all of "
-    "them); by default the keys or the configuration tell.",
+    "them); by default found by keys or configuration.",
 )
 @click.option(
     "--prefix",
@@ -41,7 +41,7 @@ from .parameters import Setting, json_option
     type=Setting(),
     multiple=True,
     metavar="KEY=VALUE",
-    help="A field of the configuration that the file does not say, e.g. num_attention_heads=8; any number of times.",
+    help="A field of the configuration that the file lacks, e.g. num_attention_heads=8; any number of times.",
 )
 @click.option("--force", is_flag=True, help="Replace the saved model that is in the folder.")
 @json_option

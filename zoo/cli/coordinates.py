@@ -17,7 +17,7 @@ from .parameters import VariantName, json_option, task_option
 @task_option()
 @click.option("--widths", default="64,128,256", show_default=True, metavar="N,N,...", help="Hidden sizes to learn at.")
 @click.option("--steps", default=4, show_default=True, type=click.IntRange(1), help="Number of updates.")
-@click.option("--parametrization", type=click.Choice(["standard", "mup"]), help="By default what NAME says.")
+@click.option("--parametrization", type=click.Choice(["standard", "mup"]), help="By default that of NAME.")
 @json_option
 def coordinates(
     name: str, task: str | None, widths: str, steps: int, parametrization: str | None, as_json: bool

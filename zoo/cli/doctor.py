@@ -11,7 +11,7 @@ from .parameters import json_option
 @click.command("doctor")
 @json_option
 def doctor(as_json: bool) -> None:
-    """Try what this machine does well, and say what the zoo makes of it.
+    """Try what this machine does well, and show which fast paths follow.
 
     Times products of matrices for about a second: full and half precision, on the processor and on every GPU.
     """

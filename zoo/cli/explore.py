@@ -11,7 +11,7 @@ import click
 
 @click.command("explore")
 @click.argument("models", nargs=-1, metavar="[MODEL]...")
-@click.option("--text", metavar="TEXT", help="What stands in the box at first.")
+@click.option("--text", metavar="TEXT", help="Initial text of the box.")
 @click.option(
     "--reports",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
@@ -37,7 +37,7 @@ def explore(
     webgpu: bool,
     force: bool,
 ) -> None:
-    """Look at models beside each other on a page: what they say, attend to, and would say early.
+    """Look at models on a page: outputs, attention, and early predictions.
 
     MODEL is the name of weights (zoo weights), a checkpoint's folder with its tokenizer, or a repository on the Hub; by
     default everything that ships with the zoo can be chosen. The page has their drawings with the shapes of what is

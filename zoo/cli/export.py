@@ -51,7 +51,7 @@ def export(
     """Write a saved model in a form that needs no zoo.
 
     The first class of transformers that expresses the model exactly is taken, or the one that --as names. The export is
-    loaded where the zoo cannot be imported and compared with the model; where it differs, nothing is left behind.
+    loaded where the zoo cannot be imported and compared with the model; if it differs, nothing is kept.
     """
     without_effect = {"-o": output, "--as": target, "--dtype": dtype, "--page": page, "--force": force}
     if (matrix or markdown or plan) and any(without_effect.values()):

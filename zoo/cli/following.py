@@ -1,4 +1,4 @@
-"""What to do next: the line with which a command ends on a terminal."""
+"""The next command, printed as the last line on a terminal."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ NEXT = {
     "data get": "zoo data prepare NAME",
     "data prepare": "zoo train NAME --data {output}",
 }
-"""The next command by verb, with what the verb was given. `train`, `compare` and `plan` say by themselves what fits."""
+"""The next command by verb, with what the verb was given. `train`, `compare` and `plan` print their own."""
 
 
 def followed(command: click.Command, verb: str) -> click.Command:
-    """Let a command end with the next one, where somebody reads it: on a terminal, without --json."""
+    """Let a command end with the next one, on a terminal without --json."""
     if isinstance(command, click.Group):
         for name, inner in command.commands.items():
             followed(inner, f"{verb} {name}")

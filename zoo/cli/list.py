@@ -28,7 +28,7 @@ TASK_LETTERS = {
 """How the table on a terminal abbreviates tasks."""
 
 WIDE = 110
-"""From how many columns the paper and the provenance stand in columns of their own."""
+"""Width from which the paper and the provenance have their own columns."""
 
 
 class Pattern(VariantName):
@@ -124,7 +124,7 @@ def list_verb(
 
 
 def standings_in(benchmark: str) -> dict[str, tuple[dict[str, Any], str]]:
-    """Find how variants stand in a benchmark."""
+    """Find the verdicts on variants in a benchmark."""
     from zoo.comparison.benchmarks.page import spread
     from zoo.comparison.benchmarks.recorded import as_data, ranking
 

@@ -37,7 +37,7 @@ GROUPS = {
         "attention": ("zoo.cli.attention:attention", "Draw what every layer and head of a model attends to."),
         "explore": (
             "zoo.cli.explore:explore",
-            "Look at models beside each other on a page: what they say, attend to, and would say early.",
+            "Look at models on a page: outputs, attention, and early predictions.",
         ),
         "settings": ("zoo.cli.settings:settings", "List what can be set, or the values that SETTING takes."),
         "coordinates": (
@@ -45,7 +45,7 @@ GROUPS = {
             "Check a parametrization: see whether what is learned grows with the width.",
         ),
         "tasks": ("zoo.cli.tasks:tasks", "List what models are built for, and what they can be trained on."),
-        "recipes": ("zoo.cli.recipes:recipes", "List the recipes that ship with the zoo, or show what RECIPE says."),
+        "recipes": ("zoo.cli.recipes:recipes", "List the recipes that ship with the zoo, or show RECIPE."),
         "tokenizers": ("zoo.cli.tokenizers:tokenizers", "List the kinds of tokenizers that can be trained."),
     },
     "Build": {
@@ -82,7 +82,7 @@ GROUPS = {
         "pull": ("zoo.cli.pull:pull", "Pull a model from the Hugging Face Hub, into the cache or into DIR."),
     },
     "This machine": {
-        "doctor": ("zoo.cli.doctor:doctor", "Try what this machine does well, and say what the zoo makes of it."),
+        "doctor": ("zoo.cli.doctor:doctor", "Try what this machine does well, and show which fast paths follow."),
         "env": ("zoo.cli.env:env", "Show versions, plugins and devices, for bug reports."),
         "completion": ("zoo.cli.completion:completion", "Print a shell's completion script."),
     },
@@ -155,7 +155,7 @@ class VerbGroup(click.Group):
 
 
 def end_unread() -> NoReturn:
-    """End where whoever read the output has had enough: what is still to be flushed has nowhere to go."""
+    """End after the reader of a pipe has closed it; buffered output is discarded."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(FAILURE)
 

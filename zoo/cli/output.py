@@ -28,10 +28,10 @@ VERBS: dict[str, str] = {
     Task.SEQUENCE_CLASSIFICATION: "predict",
     Task.TOKEN_CLASSIFICATION: "predict",
 }
-"""What runs a trained model on texts of the user's own, by the task that it was built for."""
+"""Verb that runs a trained model on the user's texts, by task."""
 
 ASCII = str.maketrans("│├╮╯╰╭┴┬─┌└◂◄×→", "|+.''.++-.'<<x>")
-"""What stands for the characters of drawings where they cannot be written."""
+"""ASCII replacements of the characters of drawings."""
 
 
 def console() -> Console:
@@ -41,7 +41,7 @@ def console() -> Console:
 
 
 def is_read() -> bool:
-    """Whether somebody reads along: the output goes to a terminal."""
+    """Whether stdout is a terminal."""
     return Console().is_terminal
 
 
@@ -81,7 +81,7 @@ def write_json(value: Any) -> None:
 
 
 def write_picture(file: Path, text: str, *, as_json: bool) -> None:
-    """Write a picture to a file, and say where it is."""
+    """Write a picture to a file, and print its path."""
     from zoo.base.files import write_file
 
     write_file(file, text)

@@ -50,7 +50,7 @@ class OneOf(click.Choice[str]):
     """One of a few words.
 
     Args:
-        kind: What they are, for the message about another one.
+        kind: Their kind, for the error message.
         choices: The words.
     """
 
@@ -119,7 +119,7 @@ def mixture(ctx: click.Context, param: click.Parameter, given: tuple[Path, ...])
 
 
 def data_options(command: Decorated) -> Decorated:
-    """Add what says which examples there are and how to train on them, `--data` to `--recipe`: a decorator."""
+    """Decorator: add the options of examples and training, `--data` to `--recipe`."""
     path = click.Path(path_type=Path)
     options = (
         click.option(
@@ -131,7 +131,7 @@ def data_options(command: Decorated) -> Decorated:
             help="A file or folder of examples, or a corpus (zoo data); by default what ships with the zoo. Texts can "
             "be mixed by shares of their tokens: --data books=0.7 --data letters=0.3.",
         ),
-        click.option("--heldout", type=path, help="The file to evaluate on; by default what --data says."),
+        click.option("--heldout", type=path, help="The file to evaluate on; by default that of --data."),
         columns_option,
         click.option(
             "--tokenizer",
@@ -142,7 +142,7 @@ def data_options(command: Decorated) -> Decorated:
         click.option(
             "--recipe",
             metavar="NAME|FILE",
-            help="What is not said here (zoo recipes); by default the recipe called like the task.",
+            help="Settings without an option here (zoo recipes); by default the recipe called like the task.",
         ),
     )
     for option in reversed(options):

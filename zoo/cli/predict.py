@@ -38,7 +38,7 @@ def predict(
 
     MODEL is a checkpoint's folder with its tokenizer, the name of weights (zoo weights), or a repository on the Hub.
     Texts come from the command line, from --file, or from standard input, one a line. A text's line has its label, the
-    probability, and the text; with token classification a line has every word with its label behind it,
+    probability, and the text; with token classification a line has every word with its label after it,
     and with labels of positions (classifier_positions) every position's number.
 
     A .csv or .tsv file is read as a table with a header: --columns names the column of the texts, by default one named
@@ -83,7 +83,7 @@ def row_of(label: Label) -> tuple[str, str, str]:
 
 
 def line_of(label: Label) -> str:
-    """Write what a model says of a text."""
+    """Write a model's labels of a text."""
     if label.label is None:
         return " ".join(f"{word.text}/{word.label}" for word in label.words)
     score = [] if label.score is None else [f"{label.score:.4f}"]

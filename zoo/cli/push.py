@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 )
 @click.option("--private/--public", default=None, help="Who is to see the repository; by default as its owner has set.")
 @click.option("--create-pr", is_flag=True, help="Open a pull request instead of moving the branch.")
-@click.option("--commit-message", "-m", metavar="TEXT", help="What the commit says.")
+@click.option("--commit-message", "-m", metavar="TEXT", help="Message of the commit.")
 @click.option("--tags", metavar="TAG[,TAG]...", default="", help="Words to find the repository by.")
 @click.option("--license", metavar="ID", help="The licence on the model card. None is made up.")
 @click.option("--overwrite-card", is_flag=True, help="Replace the README that is there.")

@@ -14,9 +14,9 @@ from .parameters import json_option
 @click.argument("name", required=False, metavar="[RECIPE]")
 @json_option
 def recipes(name: str | None, as_json: bool) -> None:
-    """List the recipes that ship with the zoo, or show what RECIPE says.
+    """List the recipes that ship with the zoo, or show RECIPE.
 
-    A recipe is everything that a training run is told: --recipe NAME, or --recipe FILE for one of your own.
+    A recipe has all settings of a training run: --recipe NAME, or --recipe FILE for one of your own.
     """
     from zoo.training.recipe import load_recipe, shipped_recipes
 

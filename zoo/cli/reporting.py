@@ -1,4 +1,4 @@
-"""What a command says on stderr when something went wrong: one line, and the exit code that goes with it."""
+"""Errors of commands: one line on stderr, and the exit code."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def report(error: BaseException, *, with_traceback: bool = False) -> int:
     """Write what went wrong to stderr, in one line.
 
     Args:
-        error: What ended the command.
+        error: The exception that ended the command.
         with_traceback: Whether to write Python's traceback above it.
     """
     if isinstance(error, click.Abort) and isinstance(error.__cause__, EOFError):
@@ -75,7 +75,7 @@ def describe(error: BaseException) -> str:
     """Describe what an exception means that is not the zoo's own.
 
     Returns:
-        What the system refused, in its own words; of everything else that it is a bug, and how to report it.
+        The system's own message; for other errors that it is a bug, and how to report it.
     """
     if isinstance(error, OSError) and error.strerror:
         if error.filename is None and error.errno == errno.ENOSPC:

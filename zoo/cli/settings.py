@@ -14,7 +14,7 @@ from .parameters import json_option
 def settings(name: str | None, as_json: bool) -> None:
     """List what can be set, or the values that SETTING takes.
 
-    Settings stand behind a name, pre-norm:position=rotary, or are given by --set position=rotary.
+    Settings follow a name, pre-norm:position=rotary, or are given by --set position=rotary.
     """
     from zoo.building.settings import describe_setting, setting_cards
 

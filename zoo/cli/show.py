@@ -38,7 +38,7 @@ def show(
     """Show what a variant is, with a drawing of its block.
 
     In the drawing the residual stream runs down the left side; branches leave it to the right and join it again. Where
-    NAME switches quirks on ('vanilla+faithful'), the drawing says what each one changes. NAME may be that of weights.
+    NAME switches quirks on ('vanilla+faithful'), the drawing shows what each one changes. NAME may be that of weights.
     """
     from zoo.registry import describe, find_weights, is_weights_name, list_weights
 

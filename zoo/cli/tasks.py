@@ -17,7 +17,7 @@ def tasks(as_json: bool) -> None:
     """List what models are built for, and what they can be trained on.
 
     The first is --task of build, show and diff; the second is --task of train, compare and evaluate, with options
-    behind a colon: language-modeling:block_size=64.
+    after a colon: language-modeling:block_size=64.
     """
     from zoo.building.settings import first_line, member_docs
     from zoo.data.tasks import TASKS

@@ -73,7 +73,7 @@ def training_flags(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option(
     "--task",
     metavar="TASK[:OPTION=VALUE,...]",
-    help="What to train it on (zoo tasks); by default what the recipe says, or else translation.",
+    help="Data task (zoo tasks); by default the recipe's, or else translation.",
 )
 @data_options
 @click.option(

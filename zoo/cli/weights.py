@@ -84,7 +84,7 @@ def row(one: Weights) -> tuple[str, ...]:
 
 
 def short_row(one: Weights) -> tuple[str | Text, ...]:
-    """Lay out what a terminal has room for; `zoo weights show` says the rest."""
+    """Lay out the columns that fit a terminal; `zoo weights show` prints the rest."""
     from rich.text import Text
 
     from zoo.building.weights.tables import main_score, place_of
@@ -131,9 +131,9 @@ def show_weights(one: Weights, *, as_json: bool) -> None:
 @click.option("--force", is_flag=True, help="Replace the weights that are in the folder.")
 @json_option
 def make(name: str, output: Path | None, trained: Path | None, force: bool, as_json: bool) -> None:
-    """Train weights again as their record says, and say whether their scores are within noise of the recorded ones.
+    """Train weights again by their record, and check that their scores are within noise of the recorded ones.
 
-    An interrupted training goes on where it ended when the same is said again.
+    An interrupted training goes on when the same command is given again.
     """
     from dataclasses import asdict
 
@@ -151,7 +151,7 @@ def make(name: str, output: Path | None, trained: Path | None, force: bool, as_j
 
 
 def comparison(scores: Iterable[ScoreComparison]) -> Table:
-    """Lay out scores beside the recorded ones."""
+    """Lay out scores next to the recorded ones."""
     words = {True: "within noise", False: "beyond noise", None: ""}
     rows = [
         (
@@ -173,7 +173,7 @@ def comparison(scores: Iterable[ScoreComparison]) -> Table:
 def verify(names: tuple[str, ...], quick: bool, as_json: bool) -> None:
     """Compare weights with their records: every file's hash, outputs on a fixed input, and scores.
 
-    By default all whose files are here without a download.
+    By default all with files on this machine.
     """
     from transformers.utils import logging
 

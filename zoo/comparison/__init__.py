@@ -1,4 +1,4 @@
-"""Variants beside each other: the same seed, data and budget, each in a process of its own.
+"""Comparison of variants: the same seed, data and budget, each in its own process.
 
 Names are imported when they are used, so that the process which only loads a checkpoint imports no more than it needs.
 """

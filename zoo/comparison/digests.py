@@ -17,7 +17,7 @@ def content_hash(content: Any) -> str:
 
 def digest_of_files(folder: Path) -> str:
     """Make a short name for the tokenizers of a folder."""
-    files = (file for file in folder.rglob("*.json") if file.is_file())  # and no weights beside them
+    files = (file for file in folder.rglob("*.json") if file.is_file())  # without weights
     return digest_of_named({file.relative_to(folder).as_posix(): file for file in files})
 
 

@@ -1,4 +1,4 @@
-"""What this machine does well, found out by trying, and what the zoo makes of it."""
+"""Trials of what this machine does well, and the fast paths that follow."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class Finding:
     """One thing that was found.
 
     Attributes:
-        topic: What about.
-        found: What was found.
-        advice: What follows: what the zoo does, or what its user may.
+        topic: Subject.
+        found: Result.
+        advice: Consequence: what the zoo does, or its user may do.
     """
 
     topic: str
@@ -53,7 +53,7 @@ def examine() -> list[Finding]:
     """Examine this machine; products of matrices are timed, which takes about a second.
 
     Returns:
-        What was found, in the order in which it matters.
+        Findings, in the order of importance.
     """
     accelerators = [accelerator(index) for index in range(torch.cuda.device_count())]
     return [
@@ -71,7 +71,7 @@ def examine() -> list[Finding]:
 
 
 def processor() -> Finding:
-    """What kind of processor there is."""
+    """The processor."""
     facts = processor_facts()
     flags = facts.get("flags", facts.get("Features", "")).split()
     known = [name for name in INSTRUCTIONS if name in flags]
@@ -114,7 +114,7 @@ def bfloat16() -> Finding:
 
 
 def int8() -> Finding:
-    """What int8 weights gain, for one token at a time and for many."""
+    """Speedup by int8 weights, for one token at a time and for many."""
     try:
         libraries = [int8_engine(tokens).name for tokens in (1, MANY)]
     except UnsupportedBackendError as error:
@@ -126,7 +126,7 @@ def int8() -> Finding:
 
 
 def accelerator(index: int) -> Finding:
-    """What a GPU does."""
+    """Speed of a GPU."""
     device = f"cuda:{index}"
     faster = gemm_limit(device, torch.bfloat16) / gemm_limit(device)
     advice = "training uses it, in bfloat16" if faster > PAYS else "training uses it, in float32"
@@ -135,7 +135,7 @@ def accelerator(index: int) -> Finding:
 
 
 def dropout() -> Finding:
-    """What it gains to draw fewer random bits."""
+    """Speedup by drawing fewer random bits."""
     switch = "changes which numbers are drawn; ZOO_QUICK_DROPOUT=never switches it off"
     advice = "PyTorch's own, as ZOO_QUICK_DROPOUT or fast_paths says" if current().quick_dropout == "never" else switch
     return Finding("Dropout", f"{dropout_gain():.1f} times as fast from 16 bits an element, on a CPU", advice)
@@ -154,7 +154,7 @@ def padding() -> Finding:
 
 
 def steps() -> Finding:
-    """What is done about decode steps."""
+    """Whether decode steps are captured."""
     modes = current()
     if modes.graph_capture == "never":
         advice = "every decode step takes the whole forward"

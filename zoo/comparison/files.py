@@ -9,10 +9,10 @@ from typing import Any
 from zoo.base.files import read_json, write_file
 
 RESULTS = "results.json"
-"""What a comparison found, in its folder."""
+"""Results of a comparison, in its folder."""
 
 PLAN = "comparison.json"
-"""What is compared, in the comparison's folder."""
+"""Plan of a comparison, in its folder."""
 
 TOKENIZER = "tokenizer"
 """The tokenizer that all variants share, in the comparison's folder."""
@@ -21,16 +21,16 @@ RECIPE = "recipe.json"
 """The recipe of a comparison that no file holds, in the comparison's folder."""
 
 JOB = "job.json"
-"""What a run is told, in its folder."""
+"""Job of a run, in its folder."""
 
 RESULT = "result.json"
-"""What came out of it, or what went wrong."""
+"""Its outcome, or its error."""
 
 QUESTIONS, ANSWERS = "probe.json", "probe.safetensors"
-"""What its model was asked before it was saved, and what it answered."""
+"""Inputs and outputs of its model before saving."""
 
 RELOADED = "reloaded.json"
-"""What it answered in another process."""
+"""Outputs of the saved model in another process."""
 
 CHECKPOINT = "model"
 """The folder of the model."""

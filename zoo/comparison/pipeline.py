@@ -78,7 +78,7 @@ def compare(
     tell: Callable[[str], None] | None = None,
     **arguments: Unpack[TrainingOptions],
 ) -> Comparison:
-    """Train variants with the same seeds, data and budget, and put their results beside each other.
+    """Train variants with the same seeds, data and budget, and compare their results.
 
     Each run, a variant with a seed, happens in a process of its own; its model is saved, and loaded again through
     transformers' Auto class in another process. A run that fails does not stop the others. Runs that are finished are
@@ -115,7 +115,7 @@ def carry_out(
     """Do what is left to be done of a comparison.
 
     Args:
-        request: What is asked for.
+        request: The request.
         began: When the command began, in seconds of `time.perf_counter`.
         progress: Whether runs show progress bars.
         on_run: As for [`compare`][].
@@ -208,7 +208,7 @@ def with_more_seeds(
 
 
 def already_written(comparison: Comparison) -> Comparison | None:
-    """What the folder of a comparison for which nothing was run holds, where that says the same; else None."""
+    """The results in the folder if nothing was run and they are the same; else None."""
     try:
         written = Comparison.read(comparison.folder)
     except ConfigError:

@@ -1,4 +1,4 @@
-"""What is compared: written into the comparison's folder, so that another command can go on with it."""
+"""The plan of a comparison, written into its folder, so that another command can extend it."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from .files import PLAN, RESULTS, plain, read_json_or_none, write_json
 
 @dataclass(frozen=True)
 class ComparisonPlan:
-    """What is compared.
+    """The plan of a comparison.
 
     Attributes:
-        common: What all runs have in common, as plain data by name: the task, the data, the recipe, the budget.
+        common: Facts that all runs share, as plain data by name: the task, the data, the recipe, the budget.
         baseline: The variant that the others are measured against.
         seconds: How long the commands that ran something, and came to their end, have taken.
     """

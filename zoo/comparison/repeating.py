@@ -33,7 +33,7 @@ class RepeatedNumber:
     """A number of a run, as it was recorded and as it came out again.
 
     Attributes:
-        number: What it is, by its name in results.json.
+        number: Its name in results.json.
         recorded: Its value in the record, None where that has none.
         repeated: Its value now, None where the run failed.
     """

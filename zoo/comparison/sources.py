@@ -20,12 +20,12 @@ OWN = ("building", "data", "fast", "models", "training", "variants")
 STANDARD_LIBRARY = Path(sysconfig.get_path("stdlib")).resolve()
 
 INSTALLED = ("site-packages", "dist-packages")
-"""Folders of installed distributions, which their versions tell apart."""
+"""Folders of installed distributions, which are identified by their versions."""
 
 
 @cache
 def digest_of_the_zoo() -> str:
-    """Make a short name for the zoo's own source, so that whoever edits it repeats what the edit may change."""
+    """Short hash of the zoo's own source, so that runs are repeated after an edit that may change them."""
     folder, registry = (Path(module.__file__ or "").parent for module in (zoo, zoo.registry))
     own = [(folder, file) for name in OWN for file in python_files(folder / name)]
     own += [(registry, file) for file in python_files(registry)]
@@ -73,7 +73,7 @@ def imported_by(module: str, file: Path) -> Iterator[str]:
 
 
 def _with_parents(name: str) -> Iterator[str]:
-    """A module and the packages that it is in, whose code runs first."""
+    """A module and its packages, in the order of import."""
     parts = name.split(".")
     yield from (".".join(parts[: count + 1]) for count in range(len(parts)))
 

@@ -1,6 +1,6 @@
 """The Hugging Face Hub: push and pull, on huggingface_hub and its cache, safe against what it leaves open.
 
-What talks to it is imported when it is used: every verb asks whether a name is an address, and few go there.
+The client is imported on use: every verb checks for addresses, and few connect.
 """
 
 from __future__ import annotations

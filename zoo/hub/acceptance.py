@@ -1,4 +1,4 @@
-"""What a pull accepts of a repository: safetensors, no code that was not allowed, no path that leaves its folder."""
+"""Files that a pull accepts: safetensors, no code that was not allowed, no path that leaves its folder."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from .errors import RepoIdError
 
 PREFIX = "hf-hub:"
-"""What marks a name as a repository's where it could be a variant's."""
+"""Prefix of a repository's name that could be a variant's."""
 
 MAIN = "main"
 """The revision that is meant when none is given."""
@@ -18,7 +18,7 @@ REVISION = re.compile(r"(?!.*(\.\.|//|@\{))[A-Za-z0-9_][A-Za-z0-9_./+-]*(?<![/.]
 """A branch, tag or commit: what git allows, less what could leave a folder."""
 
 REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(@[^@]+)?")
-"""What is taken for a repository's name where a folder's might stand."""
+"""Form of a repository's name in place of a folder."""
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
 """A commit's full hash."""
@@ -44,8 +44,8 @@ def parse_address(text: str, revision: str | None = None) -> Address:
     """Read a repository's name.
 
     Args:
-        text: "org/name", possibly with "@revision" behind it or "hf-hub:" before it.
-        revision: The revision, where the name does not say it.
+        text: "org/name", possibly with "@revision" after it or "hf-hub:" before it.
+        revision: The revision, unless the name has it.
 
     Raises:
         RepoIdError: When it cannot be a repository's name, or names another revision than `revision`.

@@ -1,4 +1,4 @@
-"""The Hub's cache, beside what the client does there: which snapshots are whole, and what is damaged."""
+"""The Hub's cache, in addition to the client: complete snapshots and damaged files."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from .addresses import COMMIT, Address
 from .checksums import checksum_of, is_intact
 
 FRESH = ".zoo-fresh"
-"""The cache, beside snapshots/, into which files are downloaded that are there already."""
+"""The cache, next to snapshots/, for repeated downloads of existing files."""
 
 UNFINISHED = ".zoo-unfinished-"
-"""How the name of a file begins, beside snapshots/, that marks a commit whose pull has not ended."""
+"""Prefix of files next to snapshots/ that mark commits with an unfinished pull."""
 
 
 def snapshot_folder(address: Address, commit: str, cache_dir: str | Path | None) -> Path:
@@ -56,7 +56,7 @@ def mark_finished(snapshot: Path, revision: str) -> None:
 
 
 def discard_damaged(snapshot: Path, entry: RepoFile) -> None:
-    """Remove a file that is not what the Hub lists, so that the client downloads it anew."""
+    """Remove a file that differs from the Hub's list, so that the client downloads it again."""
     file = snapshot / entry.path
     if is_intact(entry, file):
         return

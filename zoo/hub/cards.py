@@ -110,26 +110,26 @@ SEVERAL_LABELS = (
     "Labels {} positions of a text: transformers' pipeline for text classification, which reads one label, would take "
     "the largest of all scores for it; `zoo predict` gives each."
 )
-"""What a card says of a classifier of positions, which is offered to no pipeline."""
+"""Text for a classifier of positions, which no pipeline supports."""
 
 MARKUP = str.maketrans({character: f"&#{ord(character)};" for character in "&<>`*[]|\\~@"})
 """How a page shows characters that would be markup."""
 
 STACK_FIELDS = ("is_decoder", "is_encoder_decoder", "add_cross_attention")
-"""What the task decides."""
+"""Parts of a card by task."""
 
 VERSIONS = (LIBRARY, "torch", "transformers", "huggingface_hub")
-"""The distributions whose versions a card records."""
+"""Distributions with versions in a card."""
 
 
 @dataclass(frozen=True)
 class CardFacts:
-    """What a card says that cannot be read from the checkpoint.
+    """Facts for a card that are not in the checkpoint.
 
     Args:
         tags: Words to find the repository by.
         eval_results: How well it does: `EvalResult`s, or mappings with their fields.
-        limits: What it is known to get wrong, in sentences.
+        limits: Known limitations, in sentences.
         exports: Which exports were made: mappings with `target`, `verified` and `difference`.
         native: The native export's `target`, `auto_class` and `revision`.
     """
@@ -204,7 +204,7 @@ def auto_class_of(config: Mapping[str, Any]) -> tuple[str | None, str | None]:
 
 
 def variant_facts(config: Mapping[str, Any]) -> dict[str, Any]:
-    """What the registry knows about a checkpoint's variant; little where the variant is not there."""
+    """The registry's facts about a checkpoint's variant; few if it is not registered."""
     from zoo.models import ZooConfig
     from zoo.models.capabilities import limits_of
     from zoo.models.parts import deviations_of_parts

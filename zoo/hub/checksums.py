@@ -56,7 +56,7 @@ def is_intact(entry: RepoFile, content: Path | bytes) -> bool:
 
 
 def is_intact_blob(file: Path) -> bool:
-    """Whether a file of the cache is what the name of its blob says: the way to check without a connection."""
+    """Whether a file of the cache has the hash in its blob's name: a check without a connection."""
     if not file.is_symlink():
         return file.is_file()
     # The link's own target: the blob may be a link again, to a file that repositories share and that Xet has named.

@@ -73,8 +73,8 @@ class Hub:
         """Say in one line what an exception of the client means.
 
         Args:
-            error: What was raised.
-            purpose: What was being done.
+            error: The exception.
+            purpose: Description of the request.
             address: The repository that was asked about.
 
         Returns:
@@ -152,7 +152,7 @@ class Hub:
             yield
 
     def resolve(self, address: Address) -> str:
-        """Find the commit that a revision stands for."""
+        """Find the commit of a revision."""
 
         def head() -> str:
             sha = str(self.api.model_info(address.repo_id, revision=address.revision).sha)

@@ -30,7 +30,7 @@ from .interruptions import interruptible
 from .retries import origin, passes, status
 
 STALE_PARENT = 412
-"""How the Hub refuses a commit whose parent is no longer the newest."""
+"""The Hub's status for a commit with an outdated parent."""
 
 LONGEST_LOOK = 5.0
 """Seconds for which the Hub is asked after Ctrl-C what became of a commit."""
@@ -50,7 +50,7 @@ class Landed:
 
 @dataclass(frozen=True)
 class Change:
-    """What one commit is to change.
+    """The changes of one commit.
 
     Args:
         address: Repository and branch.
@@ -73,11 +73,11 @@ class Change:
         safe with the parent named: the Hub refuses it the second time, and then the commit is found where it landed.
 
         Returns:
-            The commit, after its files have been compared with the Hub's list. A warning says it where the Hub has
+            The commit, after its files have been compared with the Hub's list. A warning is raised if the Hub has
             confirmed the commit and gives no list.
 
         Raises:
-            HubConflictError: When somebody else has changed the branch since `parent`; nothing was changed then.
+            HubConflictError: When the branch was changed since `parent`; nothing was changed then.
             IntegrityError: When the Hub holds something else than what was sent.
             UnconfirmedCommitError: When the Hub cannot be asked whether it has made the commit.
             HubError: When it did not work; nothing was changed then.
@@ -152,7 +152,7 @@ class Change:
         return self.hub.ask("listing pull requests", self.address, refs)
 
     def _find_if_asked(self, known_requests: dict[str, str]) -> Landed | None:
-        """Look whether the commit landed, or say that nobody knows."""
+        """Look for the commit; raise UnconfirmedCommitError if the Hub cannot be asked."""
         try:
             return self._find(known_requests)
         except HubError as error:
@@ -215,7 +215,7 @@ def _was_never_sent(error: Exception) -> bool:
     """Whether it was another request than the commit that failed: the client checks a card and asks for modes first."""
     try:
         return "/commit/" not in str(origin(error).request.url)  # type: ignore[attr-defined]
-    except (AttributeError, RuntimeError):  # an answer that could not be read does not say which one it was
+    except (AttributeError, RuntimeError):  # an unreadable answer has no URL
         return False
 
 

@@ -1,4 +1,4 @@
-"""What can go wrong between here and the Hub, and how the client's exceptions become one line each."""
+"""Errors of the Hub, and their one-line messages from the client's exceptions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class HubError(ZooError, OSError):
 
 
 class RepoIdError(HubError, ValueError):
-    """What was given is not the name of a repository, or not a revision."""
+    """Not the name of a repository, or not a revision."""
 
     exit_code = 2
 
@@ -47,7 +47,7 @@ class HubConflictError(HubError):
 
 
 class IntegrityError(HubError):
-    """A file is not what the Hub says it is."""
+    """A file differs from the Hub's checksum."""
 
 
 class UnconfirmedCommitError(HubError):

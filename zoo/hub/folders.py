@@ -1,4 +1,4 @@
-"""What of a checkpoint's folder goes to the Hub, and what it holds."""
+"""Files of a checkpoint's folder that are pushed, and their content."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ PUSHED = {
     "onnx": ("*.onnx", "*.onnx_data", "*.onnx.data"),
     "additional_chat_templates": ("*.jinja",),
 }
-"""Names of what is pushed, by folder; with the code that the configuration names. Everything else stays behind."""
+"""Names of pushed files, by folder, in addition to the code that the configuration names."""
 
 WITH_CODE = (CONFIG, "tokenizer_config.json")
 """Configurations that may name code."""

@@ -1,4 +1,4 @@
-"""Ctrl-C in a push: it ends the push wherever it comes, and says what is there already."""
+"""Ctrl-C in a push: end it at any point, and report what was pushed."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def pull(
         The folder with the model: `local_dir`, or the snapshot in the cache.
 
     Raises:
-        HubError: When it cannot be had, is not what the Hub says it is, has no safetensors, or needs code.
+        HubError: When it cannot be had, differs from the Hub's checksums, has no safetensors, or needs code.
         OutputExistsError: When `local_dir` holds something else.
     """
     address = parse_address(repo_id, revision)

@@ -114,19 +114,19 @@ def export_checkpoint(folder: Path, out: Path, target: str | None) -> Exported:
 
 
 ATTRIBUTES = ".gitattributes"
-"""What every repository has, and keeps."""
+"""Files that every repository keeps."""
 
 
 @dataclass(frozen=True)
 class PushReport:
-    """What was pushed, or would be.
+    """Report of a push, or of a dry run.
 
     Args:
         repo_id: The repository.
         revision: Its branch.
         files: Path and size in bytes of every file.
         native_files: The same of the native export, which goes to a branch of its own.
-        left_out: Paths of files in the folder that do not belong to a model and stay behind.
+        left_out: Paths of files in the folder that do not belong to a model and are not pushed.
         dry_run: Whether nothing was done.
         commit: The commit's hash.
         url: Where to look at it.
@@ -186,12 +186,12 @@ def push(
         tokenizer: Saved beside a model.
         revision: The branch to push to, by default "main".
         private: Whether the repository is private: a new one is made so, another one has to be; by default as the
-            owner's settings say.
+            owner's settings.
         create_pr: Whether to open a pull request instead.
-        commit_message: What the commit says.
+        commit_message: Message of the commit.
         tags: Words to find the repository by, besides the variant's name.
         license: The licence's identifier on the card, by default that of weights by name. None is made up.
-        recipe: How it was trained, for the card; by default what a comparison recorded beside the checkpoint.
+        recipe: How it was trained, for the card; by default a comparison's record next to the checkpoint.
         eval_results: How well it does, for the card: `EvalResult`s or mappings with their fields; by default what
             `zoo evaluate --save` wrote into the folder, or else likewise.
         overwrite_card: Whether to replace a README that is there, in the folder or in the repository.
@@ -207,12 +207,12 @@ def push(
         patience: Time-outs and retries.
 
     Returns:
-        What was pushed, and where it is.
+        A report with the files and the address.
 
     Raises:
         CheckpointError: When a folder is no checkpoint, or a damaged one.
         SecretError: When a file holds a secret, and `allow_secrets` was not given.
-        HubError: When the Hub refuses, cannot be reached, or was changed by somebody else meanwhile.
+        HubError: When the Hub refuses, cannot be reached, or was changed meanwhile.
     """
     address = parse_address(repo_id, revision)
     if create_pr and address.revision != MAIN:

@@ -1,4 +1,4 @@
-"""What training and evaluation left with a checkpoint, as a model card tells it."""
+"""Records of training and evaluation in a checkpoint, for its model card."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RECIPE = {
     "train_seconds": "Seconds of training",
     "train_loss": "Training loss",
 }
-"""What a card tells of a training report, and how it calls it."""
+"""Fields of a training report in a card, and their names there."""
 
 SECTIONS = {
     "task_options": "Task options",
@@ -32,13 +32,13 @@ SECTIONS = {
     "arguments": "Training arguments",
     "generation": "Generation",
 }
-"""What of a recipe a card tells, and how it calls it."""
+"""Fields of a recipe in a card, and their names there."""
 
 NUMBERS = ("report", "checkpoint")
 """Entries of a record with the numbers of a run: at its end, and where a model was saved before."""
 
 NOT_KEPT = ("outputs", "seconds")
-"""What of an evaluation is no property of the checkpoint."""
+"""Fields of an evaluation that are no properties of the checkpoint."""
 
 SCALAR = (str, int, float)
 LARGE = 1000
@@ -47,7 +47,7 @@ DATASET = "held-out examples"
 
 def find_result(folder: Path) -> Mapping[str, Any]:
     """Find what the run that made a checkpoint has recorded."""
-    for file in (folder / RESULT_FILE, folder.resolve().parent / RESULT_FILE):  # in a comparison it is beside it
+    for file in (folder / RESULT_FILE, folder.resolve().parent / RESULT_FILE):  # next to it in a comparison
         try:
             result = read_json(file)
         except (OSError, ValueError):
@@ -58,7 +58,7 @@ def find_result(folder: Path) -> Mapping[str, Any]:
 
 
 def run_of(result: Mapping[str, Any]) -> dict[str, Any]:
-    """What a run was, without its numbers."""
+    """Settings of a run, without its numbers."""
     return {name: value for name, value in result.items() if name not in NUMBERS}
 
 
@@ -74,7 +74,7 @@ def recipe_of(result: Mapping[str, Any]) -> dict[str, str]:
 
 
 def without_places(result: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out where files are on this machine, which is nobody else's business."""
+    """Strip local paths."""
     kept: dict[str, Any] = json.loads(json.dumps(result))
     source = _mapping(_mapping(kept.get("data")).get("source"))
     tokenizer = _mapping(_mapping(kept.get("recipe")).get("tokenizer"))
@@ -155,7 +155,7 @@ def find_results(folder: Path) -> list[dict[str, Any]]:
             f"{entry.get('data')}, {entry.get('examples')} examples",
             entry.get("scores"),
             entry.get("loss"),
-            # The Hub's client tells data apart by this field and not by their names.
+            # The Hub's client distinguishes data by this field, not by their names.
             dataset_config=str(entry.get("data")),
         )
     ]
@@ -184,7 +184,7 @@ def _results(task: Any, dataset: str, scores: Any, loss: Any, **more: str) -> li
 
 
 def _mapping(value: Any) -> dict[str, Any]:
-    """What a record holds: the files may have been written by hand, and what is of another type is left out."""
+    """A record without values of wrong types: files may have been written by hand."""
     return value if isinstance(value, dict) else {}
 
 

@@ -18,13 +18,13 @@ from .errors import HubError
 T = TypeVar("T")
 
 TRANSPORT_ERROR: type[Exception] = HfHubHTTPError.__bases__[0]
-"""Base of the errors of whichever HTTP library the client uses."""
+"""Base of the errors of the client's HTTP library."""
 
 CONNECT_ERROR: type[Exception] = importlib.import_module(TRANSPORT_ERROR.__module__.partition(".")[0]).ConnectError
-"""What that library raises where there is nothing to connect to."""
+"""Its errors if there is nothing to connect to."""
 
 FIRST_CONTACTS = 2
-"""How often a Hub is called that has not answered yet: a machine without a network should say so at once."""
+"""Attempts before a first answer: a machine without a network should fail soon."""
 
 PASSING_STATUS = frozenset({408, 425, 429})
 """Refusals that pass by themselves; so do all from 500 on."""
@@ -33,11 +33,11 @@ BAD_REQUEST = 400
 """The first status that is a refusal."""
 
 UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, NameError, AssertionError)
-"""What the client raises when an answer is not what it expects."""
+"""The client's errors for unexpected answers."""
 
 
 XET = re.compile(r"(CAS Client|Network|Server|Request) error", re.IGNORECASE)
-"""How the client for Xet storage, whose errors have no type of their own, says that it has asked in vain."""
+"""Messages of failed requests of the Xet client, which raises untyped errors."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Patience:
             error: How the last one failed.
 
         Returns:
-            What the Hub asked for, or else twice as long as before; never less than half of it, so that clients which
+            The Hub's wish, or else twice as long as before; never less than half of it, so that clients which
             failed together do not come back together.
         """
         backoff = min(self.first_wait * 2 ** (attempt - 1), self.longest_wait)
@@ -72,7 +72,7 @@ class Patience:
 
 
 def origin(error: BaseException) -> BaseException:
-    """Find the failure behind what the client made of it."""
+    """Find the original error of the client's."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, TRANSPORT_ERROR):

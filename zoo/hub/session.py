@@ -1,4 +1,4 @@
-"""What every request to the Hub is held to: a time-out, the longest wait, so many bytes, and what the Hub listed."""
+"""Limits of every request to the Hub: time-out, longest wait, number of bytes, and listed files."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def expecting(commit: str, entry: RepoFile) -> Iterator[None]:
 class _Session:
     """Holds the client's requests to a patience.
 
-    It has to be done request by request, since most ask for no time-out and the client waits as long as a Hub says; and
+    It has to be done request by request, since most ask for no time-out and the client waits as long as a Hub asks; and
     by the factory of sessions, since the client closes its session after some failures and makes another. There is no
     asking for the factory that is replaced, which may be a user's of proxies and certificates: sessions are copies of
     the one it made, with the proxies and certificates of then.

@@ -49,7 +49,7 @@ def space_files(address: Address, license: str | None = None) -> dict[str, bytes
 
 
 def push_space(hub: Hub, address: Address, files: dict[str, bytes], private: bool | None) -> str:
-    """Create or update the Space that has the model's name. Files that somebody added to it stay."""
+    """Create or update the Space that has the model's name. Other files in it stay."""
     url = hub.ask(
         "creating the Space",
         address,

@@ -52,7 +52,7 @@ def watch_uploads(patience: Callable[[], Patience]) -> None:
 
 
 class WatchedSession:
-    """A session of hf_xet whose uploads are watched."""
+    """A session of hf_xet with watched uploads."""
 
     def __init__(self, session: Any, patience: Patience) -> None:
         self._session, self._patience = session, patience

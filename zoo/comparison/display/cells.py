@@ -1,4 +1,4 @@
-"""What stands in the cells of every table of a comparison, whatever it is printed on."""
+"""Cells of the tables of a comparison, in every format."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .formatting import NOTHING, mean_and_spread, p_value, signed
 
 
 def table(summary: ComparisonSummary, columns: Sequence[Metric]) -> list[list[str]]:
-    """Write a table: the header, then a row a variant, with the verdict behind the main score."""
+    """Write a table: the header, then a row a variant, with the verdict after the main score."""
     return [list(row) for row in zip(*text_columns(summary, columns), strict=True)]
 
 

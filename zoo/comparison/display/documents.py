@@ -22,7 +22,7 @@ from .report import to_html
 CSV, MARKDOWN, LATEX, HTML = "results.csv", "results.md", "results.tex", "report.html"
 
 LATEX_COSTS = ("parameters", "flops_per_token", "train_tokens_per_second")
-"""What the table for LaTeX has next to the main score."""
+"""Metrics in the table for LaTeX in addition to the main score."""
 
 LATEX_LETTERS = {
     **{letter: f"\\{letter}" for letter in "&%$#_{}"},

@@ -1,4 +1,4 @@
-"""Which examples are shown, so that a few of them say much."""
+"""Choice of informative examples to show."""
 
 from __future__ import annotations
 

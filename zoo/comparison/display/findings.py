@@ -1,4 +1,4 @@
-"""What a comparison has shown, in words."""
+"""Findings of a comparison, as sentences."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def findings(summary: ComparisonSummary) -> Iterator[tuple[VariantSummary, str]]
 
 
 def basis(summary: ComparisonSummary) -> Iterator[str]:
-    """Describe what the findings rest on: noise, tests, intervals; and what other readings say."""
+    """Describe the basis of the findings: noise, tests, intervals; and other readings."""
     main = summary.main
     if main is None:
         return

@@ -31,7 +31,7 @@ class WideTable:
         room = options.max_width - width(["Variant", *names])
         widths = [GAP + width(column) for column in self.columns]
         fewest = len(packed(widths, room))
-        # Of the ways to need as few tables, the one whose widest table is narrowest, so that the last is not a rest.
+        # With the fewest tables, the narrowest widest one, so that the last has not the rest alone.
         evenly = next((less for less in range(max(widths), room) if len(packed(widths, less)) == fewest), room)
         for start, end in packed(widths, evenly):
             if start:

@@ -62,7 +62,7 @@ def cells(summary: ComparisonSummary) -> Iterator[list[Text]]:
 
 
 def cell(summary: ComparisonSummary, column: Metric, row: VariantSummary) -> Text:
-    """Write one number; the best main score stands out."""
+    """Write one number; the best main score is highlighted."""
     stands_out = column is summary.main and row is summary.best
     return Text(number(column, row), style="bold green" if stands_out else "")
 
@@ -102,7 +102,7 @@ def one_line(text: str) -> str:
 
 
 def examples(comparison: Comparison) -> Table:
-    """Put some outputs beside what they should be."""
+    """Show some outputs with their references."""
     made = Table(box=None, show_header=False, pad_edge=False, padding=(0, GAP, 0, 0))
     made.add_column(no_wrap=True, style="cyan")
     made.add_column(overflow="fold")

@@ -1,4 +1,4 @@
-"""What the time of a comparison's runs went into."""
+"""Time of a comparison's runs, by phase."""
 
 from __future__ import annotations
 

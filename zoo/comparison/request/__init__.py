@@ -1,1 +1,1 @@
-"""What is asked for, in the words of Python and of the command line."""
+"""The request for a comparison, from Python or the command line."""

@@ -10,7 +10,7 @@ from zoo.base.errors import ConfigError, InvalidChoiceError
 
 KINDS = ("steps", "tokens", "flops", "seconds")
 LENGTHS = ("max_steps", "num_train_epochs")
-"""Training arguments that say how long a run is."""
+"""Training arguments that set the length of a run."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The command that repeats a comparison, as it stands after it has been extended."""
+"""The command that repeats a comparison, with its extensions."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def kept_recipe(request: Request) -> dict[str, Any]:
 
 
 def texts(value: Any, kind: str) -> Iterator[str]:
-    """Write a value as the words that stand behind its flag, one each time it is given."""
+    """Write a value as the arguments of its flag, one for each time that it is given."""
     if isinstance(value, Mapping):
         yield from (f"{key}={one}" for key, one in value.items())
     elif isinstance(value, Sequence) and not isinstance(value, str):

@@ -1,6 +1,6 @@
-"""What a comparison can be asked for, every option once.
+"""Options of a comparison, each declared once.
 
-A field of [`Options`][] is an argument of [`zoo.compare`][]. Its metadata say the flag of `zoo compare`, and whether
+A field of [`Options`][] is an argument of [`zoo.compare`][]. Its metadata hold the flag of `zoo compare`, and whether
 the command has it that repeats a comparison.
 """
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 MATCHES = ("none", "params", "flops")
 WAYS = ("width", "intermediate", "depth")
-"""What may be changed to match, in the order in which it is tried."""
+"""Sizes that matching may change, in the order of trial."""
 
 LAUNCHERS = ("local", "ray", "submitit")
 
@@ -31,12 +31,12 @@ class Option:
     """How an argument is spelled on the command line.
 
     Attributes:
-        about: What it means, for `help(zoo.compare)` and `zoo compare --help`.
-        metavar: What stands for its value in the help.
+        about: Description, for `help(zoo.compare)` and `zoo compare --help`.
+        metavar: Placeholder of its value in the help.
         kind: "text", "number", "real", "count" (above 0), "path", "flag", "values" (A=1,2), or "settings" (KEY=VALUE):
             the last two any number of times.
         is_shared: Whether `zoo train` has the same flag, so that it is defined with that one.
-        repeats: Whether it belongs to the command that repeats a comparison; what only says how it is run does not.
+        repeats: Whether it belongs to the command that repeats a comparison; an option of how it is run does not.
     """
 
     about: str
@@ -61,7 +61,7 @@ def shared(flag: str, about: str = "As for [`zoo.training.train`][].") -> dict[s
 
 @dataclass(frozen=True)
 class Options:
-    """What is asked for."""
+    """The request."""
 
     names: Sequence[str] = field(
         default=(),

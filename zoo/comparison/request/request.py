@@ -55,12 +55,12 @@ class Request(Options):
 
     @cached_property
     def tried(self) -> Values:
-        """What is swept."""
+        """The values of the sweep."""
         return read_sweep(self.sweep)
 
     @cached_property
     def all_seeds(self) -> list[int]:
-        """The seeds, of which there are at least three where seeds are added."""
+        """The seeds, at least three if seeds are added."""
         seeds = read_seeds(self.seeds, self.chosen.arguments.get("seed", self.seed))
         return enough_seeds(seeds) if self.decide else seeds
 

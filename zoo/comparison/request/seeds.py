@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from zoo.base.errors import ConfigError
 
 DATA_SEED = 0
-"""Which examples are set aside where no file says so: the same ones for every seed of a run."""
+"""Seed of the examples that are set aside without a held-out file: the same for every seed of a run."""
 
 
 FEWEST_SEEDS = 3

@@ -1,1 +1,1 @@
-"""What the runs found: metrics, statistics, and a summary with a row a variant."""
+"""Results: metrics, statistics, and a summary with a row per variant."""

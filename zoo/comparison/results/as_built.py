@@ -1,4 +1,4 @@
-"""What a recipe, matching and a sweep have made of each variant, as far as this process knows the variants."""
+"""Variants with the settings of recipe, matching and sweep, if this process knows them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def matched_sizes(comparison: Comparison, name: str) -> dict[str, Any]:
 
 
 def as_built(comparison: Comparison, name: str, recipe: Recipe | None, *, matched: bool = True) -> str:
-    """Put into a variant's name what the recipe, and matching, have said of it."""
+    """Add to a variant's name the settings of the recipe and of matching."""
     spec = parse_name(name)
     usual = {} if recipe is None else recipe.model_settings(name)
     if recipe is not None and "vocab_size" in recipe.tokenizer:

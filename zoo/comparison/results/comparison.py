@@ -1,4 +1,4 @@
-"""What a comparison found, as plain data: results.json."""
+"""Results of a comparison, as plain data: results.json."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from ..run.record import Run
 
 @dataclass(frozen=True)
 class Comparison(Printed):
-    """Variants beside each other, trained with the same seeds, data and budget.
+    """Variants, trained with the same seeds, data and budget.
 
     Attributes:
         task: The task's name.
         names: The variants' names, in the order in which they were given.
         baseline: The one that the others are measured against.
         seeds: The seeds with which each was trained.
-        budget: What each variant was given: `steps`, `tokens`, `flops` or `seconds`, and how much; None where the
-            recipe says it.
-        match: What was made equal: "none", "params" or "flops".
+        budget: Budget of each variant: `steps`, `tokens`, `flops` or `seconds`, and how much; None where the
+            recipe sets it.
+        match: Matched quantity: "none", "params" or "flops".
         match_to: The variant that the others were made equal to; None for the baseline.
         design: How verdicts are reached: the `margin` within which a difference is none, and the `limit` of seeds up to
             which undecided variants got another one, each None where there is none; None for neither.
         data: Hashes of the training and the held-out examples; empty where an older version of the zoo recorded it.
-        sweep: What was tried before: `values` by argument, the `seed`, how it was `selected` and on how many
+        sweep: Earlier trials: `values` by argument, the `seed`, how it was `selected` and on how many
             `examples`, and `runs`, each with `name`, `values`, `loss`, `chosen` and `error`; None for no sweep.
         main_score: The score that decides.
         recipe: Everything that the runs have in common.
         environment: Versions and hardware.
-        command: What reproduces it, as words of a shell.
-        sources: What the models read.
-        references: What they should have written.
+        command: Command that reproduces it, as words of a shell.
+        sources: Inputs of the models.
+        references: Correct outputs.
         runs: The runs, variant by variant in the order of `names`, each in the order of `seeds`.
         folder: Where everything was written.
         seconds: Wall-clock time of all commands that it took, except of those that were killed.
@@ -77,13 +77,13 @@ class Comparison(Printed):
         return [run for run in self.runs if run.failed]
 
     def shown(self) -> Iterable[Part]:
-        """The table that `zoo compare` prints, and what it says."""
+        """The table that `zoo compare` prints, and its findings."""
         from ..display.notebook import parts_of  # which is made of this
 
         return parts_of(self)
 
     def __str__(self) -> str:
-        """What `print` shows: the same, as wide as the terminal, with examples of what the models write."""
+        """The text for `print`: the same, as wide as the terminal, with examples of what the models write."""
         from ..display.terminal import as_text  # which is made of this
 
         return as_text(self)

@@ -25,7 +25,7 @@ class Design:
 
     @property
     def otherwise(self) -> str:
-        """What is said where nothing is decided."""
+        """The verdict if nothing is decided."""
         return NOISE if self.limit is None else UNDECIDED
 
     def spent(self, seeds: int) -> float:

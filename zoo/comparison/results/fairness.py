@@ -29,7 +29,7 @@ DROPOUTS = ("dropout", "attention_dropout", "activation_dropout")
 
 @dataclass(frozen=True)
 class FairnessSheet:
-    """What is equal between variants and what is not.
+    """Equal and different conditions of variants.
 
     Attributes:
         qualifications: Phrases that belong to the verdict of each variant, by name.
@@ -57,7 +57,7 @@ def fairness_sheet(comparison: Comparison) -> FairnessSheet:
 
 
 def shared(comparison: Comparison) -> Iterator[tuple[str, str]]:
-    """What holds for all variants, by topic."""
+    """Conditions of all variants, by topic."""
     arguments = comparison.recipe.get("arguments", {})
     yield "Shared", "data, tokenizer, held-out examples, recipe; the order of data, by seed"
     optimizer = {name: arguments[name] for name in ("optim", "learning_rate", "lr_scheduler_type") if name in arguments}
@@ -75,7 +75,7 @@ def shared(comparison: Comparison) -> Iterator[tuple[str, str]]:
 
 
 def facts(comparison: Comparison, name: str) -> Iterator[tuple[str, str]]:
-    """What holds for one variant, by topic."""
+    """Conditions of one variant, by topic."""
     reports = [run.report for run in comparison.runs_of(name) if run.report is not None]
     if reports and all("train_tokens" in report for report in reports):
         means = {key: fmean(report[key] for report in reports) for key in ("train_tokens", "epochs")}
@@ -157,12 +157,12 @@ def changed_sizes(comparison: Comparison, name: str) -> list[str]:
 
 
 def built_name(comparison: Comparison, name: str) -> str:
-    """A variant's name with all that was said of it."""
+    """A variant's name with all its settings."""
     return as_built(comparison, name, recipe_of(comparison))
 
 
 def model_task(comparison: Comparison) -> str | None:
-    """What models of a comparison are built for; None where its task is not known here."""
+    """Task of a comparison's models; None if its data task is not known here."""
     recipe = recipe_of(comparison)
     return None if recipe is None else str(recipe.data_task().model_task)
 

@@ -1,4 +1,4 @@
-"""Metrics of a run: where each number stands, what it means, how it is written."""
+"""Metrics of a run: location, meaning and format of each number."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Metric:
 
     @property
     def is_cost(self) -> bool:
-        """Whether it says what quality is paid with."""
+        """Whether it is a cost."""
         return self.group != "Quality" and self.better != 0
 
 

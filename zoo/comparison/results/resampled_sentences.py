@@ -31,7 +31,7 @@ def sentence_tests(comparison: Comparison, seed: int | None = None) -> dict[str,
 
 @cache
 def randomization_p(metric: str, baseline: Sequence[str], own: Sequence[str], references: Sequence[str]) -> float:
-    """The p-value of one variant's outputs beside the baseline's."""
+    """The p-value of one variant's outputs against the baseline's."""
     if (
         own == baseline
     ):  # sacreBLEU counts exchanges that change more than was found, and would find none that change nothing

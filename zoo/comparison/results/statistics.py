@@ -1,4 +1,4 @@
-"""What repeated runs say: spread, intervals, and differences that are paired by seed.
+"""Statistics of repeated runs: spread, intervals, and differences that are paired by seed.
 
 Few seeds are the rule, so everything here is exact for few: the bootstrap goes through all resamples instead of drawing
 some, and Student's distribution is evaluated in its closed form.
@@ -27,7 +27,7 @@ ERROR = 0.05
 """That tests allow over all variants together."""
 
 MOST_ENUMERATED = 6
-"""Values of which all resamples are gone through: 6 ** 6 are 46,656."""
+"""Largest number of values with exhaustive resamples: 6 ** 6 are 46,656."""
 
 RESAMPLES = 20_000
 """Drawn where there are more values."""
@@ -46,7 +46,7 @@ NOISE, UNDECIDED, UNKNOWN = "within noise", "undecided", "untested"
 
 @dataclass(frozen=True)
 class Measurements:
-    """What is known of a number that was measured once a seed: computed when asked for, as few columns are."""
+    """Statistics of a number that was measured once per seed, computed on demand."""
 
     values: tuple[float, ...]
 
@@ -284,7 +284,7 @@ def most_coverage(seeds: int) -> float:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Correct p-values for their number, so that one false alarm among all is as rare as the level says (Holm 1979)."""
+    """Correct p-values for their number, so that the level bounds the probability of any false alarm (Holm 1979)."""
     adjusted = [0.0] * len(p_values)
     largest = 0.0
     for rank, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):

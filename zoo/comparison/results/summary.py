@@ -1,4 +1,4 @@
-"""A comparison, seed upon seed: a row a variant, and what may be said of it."""
+"""Summary of a comparison over its seeds: a row and a verdict per variant."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class ComparisonSummary:
 
     @cached_property
     def fairness(self) -> FairnessSheet:
-        """What the variants share, in which settings they differ, and what qualifies their verdicts."""
+        """Shared and different settings of the variants, and qualifications of their verdicts."""
         return fairness_sheet(self.comparison)
 
     @property

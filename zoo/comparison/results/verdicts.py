@@ -1,4 +1,4 @@
-"""What may be said of variants and a baseline, by a score that each has once a seed."""
+"""Verdicts on variants and a baseline, by a score per seed."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def pairs_of(own: Scores, baseline: Scores, better: int) -> Pairs:
 
 
 def history_of(own: Scores, baseline: Scores, better: int) -> Sequence[Pairs]:
-    """The pairs with the first three seeds of which a number is there, with the first four, and so on."""
+    """The pairs with the first three seeds that have a number, with the first four, and so on."""
     seeds = [seed for seed in own if seed in baseline and (own[seed], baseline[seed]) != (None, None)]
     return [
         pairs_of({seed: own[seed] for seed in seeds[:count]}, baseline, better)

@@ -2,11 +2,11 @@
 
 It reads requests from stdin, a number, one of the modules and an argument a line with tabs between them, calls the
 module's `main` with the argument in a process of its own, and writes the number and the exit code to stdout. A fork
-starts at once where a fresh Python imports for seconds, and shares nothing that a run leaves behind. What is called has
+starts at once where a fresh Python imports for seconds, and shares no state of earlier runs. What is called has
 nothing imported but the modules up to its own: behind the first, a fork of this process answers for the others. When
 stdin ends, so does this process with what it runs.
 
-It is not the server behind multiprocessing's start method "forkserver": that one imports the user's script again in
+It is not the server of multiprocessing's start method "forkserver": that one imports the user's script again in
 every run (and fails where that calls `zoo.compare` without `if __name__ == "__main__"`), is shared by everything in the
 user's process, with the environment and imports of whoever was first, and stays until that process ends.
 """
@@ -84,7 +84,7 @@ def end_with(process: BaseProcess) -> None:
 
 
 def can_fork() -> bool:
-    """Whether a fork is safe: on Linux, as long as nothing has been said to a GPU."""
+    """Whether a fork is safe: on Linux, as long as no GPU was initialised."""
     import torch
 
     return sys.platform == "linux" and not torch.cuda.is_available()
@@ -114,7 +114,7 @@ def end_with_the_parent() -> None:
 
 def main(modules: Sequence[str]) -> None:
     """Answer on stdin and stdout."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started this process decides what an interrupt ends
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interrupt ends
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what runs print is no reply
     serve(sys.stdin, replies, modules)

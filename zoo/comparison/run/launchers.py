@@ -1,7 +1,7 @@
 """Where runs happen: in processes of this machine, or on those of a cluster that an existing engine manages.
 
-A launcher takes jobs, whose folders every machine can reach, how many of them to do at a time, options of its engine,
-and what to call before each.
+A launcher takes jobs, with folders that every machine can reach, how many of them to do at a time, options of its
+engine, and what to call before each.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .single import RELOAD, WORKER, run, run_file
 Announce = Callable[[Job], None]
 
 Ended = tuple[Any, BaseException | None]
-"""What an engine knows a run by, and why it could not finish it, if so."""
+"""An engine's name of a run, and the reason if it could not finish it."""
 
 SECONDS_BETWEEN_LOOKS = 0.5
 
@@ -158,6 +158,6 @@ def library(name: str) -> Any:
 
 
 def first_line(error: BaseException) -> str:
-    """Shorten an error that holds a traceback: its class, and the last line of its message that says something."""
+    """Shorten an error that holds a traceback: its class, and the last line of its message with text."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {lines[-1] if lines else 'no message'}"

@@ -11,7 +11,7 @@ from ..setup.job import Job
 from .record import ReloadCheck, Run
 
 KEPT = ("report", "costs", "curve", "outputs", "timings", "circumstances")
-"""What a worker writes of a run that becomes part of its record."""
+"""The worker's part of a run's record."""
 
 
 def note(job: Job, error: str) -> None:

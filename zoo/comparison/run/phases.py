@@ -26,7 +26,7 @@ class Phases:
     """First trials, then runs.
 
     Attributes:
-        tried: What is swept.
+        tried: The values of the sweep.
         launched: Whether there was anything to do.
     """
 

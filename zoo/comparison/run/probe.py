@@ -24,7 +24,7 @@ class Probe:
     """Questions to a model.
 
     Attributes:
-        references: What an encoder-decoder computes logits of.
+        references: Targets for the logits of an encoder-decoder.
     """
 
     modules: tuple[str, ...]

@@ -22,7 +22,7 @@ class ForkServer:
     """The command's side of [`zoo.comparison.run.fork_server`][], started when it is first needed or is gone.
 
     Args:
-        modules: The modules whose `main` may be called, each imported behind those before it.
+        modules: The modules whose `main` may be called, imported in this order.
         threads: How many threads each process computes with, by default as torch likes.
     """
 
@@ -84,7 +84,7 @@ class ForkServer:
 
 
 def fresh(module: str, argument: Path) -> int:
-    """Run a module of the zoo in a fresh Python, whose output goes to our stderr."""
+    """Run a module of the zoo in a fresh Python, with its output on our stderr."""
     command = [sys.executable, "-m", module, str(argument)]
     with sigterm_raised():
         return subprocess.run(
@@ -102,7 +102,7 @@ def child_environment(threads: int | None = None) -> dict[str, str]:
 
 @contextmanager
 def sigterm_raised() -> Iterator[None]:
-    """Let SIGTERM end this process by an exception meanwhile, so that it does not leave its children behind."""
+    """Let SIGTERM end this process by an exception meanwhile, so that its children end, too."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

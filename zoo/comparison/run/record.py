@@ -1,4 +1,4 @@
-"""What one run came to, as plain data."""
+"""The record of one run, as plain data."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class ReloadCheck:
-    """How a saved model behaves in a fresh process, beside how it behaved before.
+    """Behaviour of a saved model in a fresh process, compared with before.
 
     Attributes:
         auto_class: The Auto class that loaded it.
@@ -33,17 +33,17 @@ class Run:
         folder: Where its checkpoint and its result.json are.
         seed: Of weights, dropout and the order of the data.
         hash: Of everything that decides its results; two runs with the same one are the same run.
-        settings: What was chosen for it: fields of the configuration by matching, training arguments by a sweep, and
+        settings: Chosen settings: fields of the configuration by matching, training arguments by a sweep, and
             the budget as steps.
-        report: What [`zoo.training.TrainingReport`][] writes, but for its history; None where the run failed.
-        costs: What `zoo.analysis.measuring.Costs` writes; None where the run failed, or nothing was measured.
-        curve: What was logged while it was trained, in order: each with `step`, `tokens` and `seconds` so far, and
+        report: A [`zoo.training.TrainingReport`][] as data, without its history; None where the run failed.
+        costs: `zoo.analysis.measuring.Costs` as data; None where the run failed, or nothing was measured.
+        curve: Logs of training, in order: each with `step`, `tokens` and `seconds` so far, and
             `loss` (with `learning_rate` and `grad_norm`), `heldout_loss`, or `selection_loss` of examples set aside.
-        outputs: What it wrote for the held-out examples.
-        reload: What became of it in a fresh process; None where the run failed.
+        outputs: Outputs for the held-out examples.
+        reload: Its behaviour in a fresh process; None where the run failed.
         error: Why it failed; None where it did not.
         timings: Seconds of each phase, as far as it came; empty where it was interrupted, or an older version ran it.
-        circumstances: Where and when it was made, as [`zoo.analysis.environment.circumstances`][] says; empty where its
+        circumstances: Where and when it was made, by [`zoo.analysis.environment.circumstances`][]; empty where its
             process was killed.
     """
 
@@ -63,7 +63,7 @@ class Run:
 
     @property
     def label(self) -> str:
-        """What no other run of a comparison is called."""
+        """Its unique name in the comparison."""
         return f"{self.name}, seed {self.seed}"
 
     @property

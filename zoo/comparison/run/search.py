@@ -1,4 +1,4 @@
-"""What a sweep tries for one variant, and what it chooses.
+"""Trials and choice of a sweep for one variant.
 
 All values are tried for a short while, and further ones where the best is at an edge. The three that are best or next
 to the best are tried for half a run, and of one argument the lowest point of the parabola through these is chosen. All
@@ -43,10 +43,10 @@ class Trial:
 
 @dataclass(frozen=True)
 class Choice:
-    """What a sweep has found for a variant.
+    """The choice of a sweep for a variant.
 
     Attributes:
-        values: What is chosen; None where all trials failed.
+        values: Chosen values; None if all trials failed.
         best: The trial that decided, or next to which the chosen value lies.
     """
 
@@ -137,7 +137,7 @@ def lowest(trials: Sequence[Trial]) -> Trial | None:
 
 
 def number_of(trials: Sequence[Trial]) -> str | None:
-    """The argument that is tried, where it is one and has numbers of which fractions are values; else None."""
+    """The argument that is tried, if it is one with real numbers as values; else None."""
     names = list(trials[0].values)
     is_one = len(names) == 1 and all(is_number(one.values[names[0]]) for one in trials)
     return names[0] if is_one and any(isinstance(one.values[names[0]], float) for one in trials) else None
@@ -155,8 +155,8 @@ def recorded(choices: Mapping[str, Choice], values: Values, seed: int) -> dict[s
     """Write down what a sweep has found: what `Comparison.sweep` holds.
 
     Args:
-        choices: What was found, by variant.
-        values: What was to be tried.
+        choices: Choices by variant.
+        values: Values to try.
         seed: With which seed.
     """
     reports = [one.run.report for choice in choices.values() for one in choice.trials if one.run.report is not None]

@@ -9,7 +9,7 @@ from .record import Run
 
 
 def loss_of(run: Run) -> float:
-    """What a trial is judged by: the loss on the examples that were set aside, infinite where it failed."""
+    """Criterion of a trial: the loss on the examples that were set aside, infinite if it failed."""
     loss = math.inf if run.report is None else float(run.report["heldout_loss"])
     return loss if math.isfinite(loss) else math.inf
 

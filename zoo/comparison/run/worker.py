@@ -95,7 +95,7 @@ def work(job: Job) -> dict[str, Any]:
 
 
 def saving(arguments: Mapping[str, Any]) -> tuple[dict[str, Any], list[TrainerCallback]]:
-    """Choose arguments and callbacks that save what a run can be resumed from, unless the recipe says it itself."""
+    """Choose arguments and callbacks that save checkpoints to resume from, unless the recipe does."""
     keeps_best = arguments.get("load_best_model_at_end") or arguments.get("early_stopping_patience") is not None
     if keeps_best or "save_strategy" in arguments:
         return {}, []
@@ -166,7 +166,7 @@ def main(arguments: Sequence[str]) -> int:
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     with warnings.catch_warnings(), locked(folder / LOCK):
-        warnings.simplefilter("ignore", DataWarning)  # the command has said it, once for all runs
+        warnings.simplefilter("ignore", DataWarning)  # the command has printed it, once for all runs
         if finished(job):  # by a process that was left over from another command
             return 0
         try:

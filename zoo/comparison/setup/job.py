@@ -1,4 +1,4 @@
-"""What one run is told, and how it is written down between processes."""
+"""The job of one run, and its file."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class Job:
         tokenizer: The folder of the tokenizer that all variants share.
         recipe: How to train: the fields of [`zoo.training.Recipe`][].
         hash: Of everything that decides its results.
-        settings: What was chosen for it, to be told.
+        settings: Chosen settings, for reports.
         seconds: How long it may be trained, None where its number of updates is known.
         flops: Operations a token of a forward pass and of training, where they have been counted; they decide nothing.
         trial: Whether it is one of a sweep: it is trained on a part of the training examples, and its loss is that of
             the others.
         score: The suite that decides, as for [`zoo.compare`][].
-        modules: What to import first: the user's own modules that register the variant or its parts.
+        modules: Modules to import first: the user's own that register the variant or its parts.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Job:
 
     @property
     def label(self) -> str:
-        """What it is called while it runs."""
+        """Its name while it runs."""
         chosen = ", ".join(f"{key}={value}" for key, value in self.settings.items()) if self.trial else ""
         return f"{self.name}, seed {self.seed}{chosen and f', {chosen}'}"
 

@@ -22,7 +22,7 @@ from .workload import share_of_warmup, spend
 
 LONGEST_FOLDER_NAME = 100
 CURVE_POINTS = 50
-"""How often a run logs, unless the recipe says so."""
+"""Default number of logs per run."""
 
 
 @dataclass
@@ -61,7 +61,7 @@ class JobMaker:
         return self.matches[name]
 
     def find_match(self, name: str) -> Match:
-        """Look for the sizes that make a variant equal to `match_to`, and tell them."""
+        """Look for the sizes that make a variant equal to `match_to`, and report them."""
         if self.request.match == "none" or name == self.match_to:
             return Match(name, 1.0, 1.0)
         inputs, params = self.inputs, self.request.match == "params"
@@ -92,7 +92,7 @@ class JobMaker:
 
         Args:
             name: The variant's name.
-            values: What a sweep has chosen, or what it tries: training arguments and fields of the configuration.
+            values: Values that a sweep has chosen, or tries: training arguments and fields of the configuration.
             trial: Whether it is a sweep's.
             share: The share of a run for which it is trained.
         """
@@ -107,7 +107,7 @@ class JobMaker:
             for key, value in inputs.recipe.arguments.items()
             if key != "seed" and not (length and key in LENGTHS)
         }
-        settings = inputs.recipe.model_settings(found.name)  # a size that matching has put into the name is said there
+        settings = inputs.recipe.model_settings(found.name)  # sizes of matching are in the name
         steps = length.get("max_steps", inputs.work.steps) if seconds is None else None
         recipe = plain(asdict(inputs.recipe)) | {
             "arguments": {**logging(kept, steps), **kept, **length, **without(values, model_fields(values))},
@@ -159,7 +159,7 @@ class JobMaker:
 
 
 def logging(arguments: Mapping[str, Any], steps: int | None) -> dict[str, Any]:
-    """Log often enough for a curve, unless the recipe's arguments say how often, or the clock ends the run."""
+    """Log often enough for a curve, unless the recipe sets how often, or the clock ends the run."""
     if steps is None or any(name.startswith("logging_") for name in arguments):
         return {}
     return {"logging_steps": max(1, steps // CURVE_POINTS)}

@@ -27,7 +27,7 @@ WIDEST = 64
 """How many times larger than the variant's own a size may become."""
 
 Measure = Callable[[str], float]
-"""What is to be equal, of a variant by its name."""
+"""Quantity to match, of a variant by its name."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Match:
 
 @dataclass(frozen=True)
 class Sizes:
-    """Where a search begins: a variant's name, what its model is for, and what the recipe says."""
+    """Start of a search: a variant's name, its task, and the recipe's settings."""
 
     name: str
     task: str

@@ -1,4 +1,4 @@
-"""What all runs of a comparison share: the data, the tokenizer, and what an update works on."""
+"""Inputs that all runs of a comparison share: data, tokenizer and workload."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from ..sources import digest_of_modules, digest_of_the_zoo
 from .workload import Workload, workload
 
 INCIDENTAL = ("transformers_version", "_name_or_path")
-"""What a configuration says that decides nothing."""
+"""Fields of a configuration that decide nothing."""
 
 
 @dataclass(frozen=True)
 class SharedInputs:
-    """What all runs share.
+    """Inputs that all runs share.
 
     Attributes:
         recipe: How to train, before anything is matched or budgeted.
@@ -58,7 +58,7 @@ class SharedInputs:
 
     @cached_property
     def work(self) -> Workload:
-        """What an update works on."""
+        """The workload of an update."""
         writes = self.task.model_task == "seq2seq-lm"
         return workload(self.encoded.train, self.arguments, writes=writes)
 
@@ -73,7 +73,7 @@ class SharedInputs:
         return [digest_of_examples(part) for part in self.splits]
 
     def settings(self, variant: str) -> dict[str, Any]:
-        """What the recipe and the tokenizer say about a variant."""
+        """Settings of a variant from the recipe and the tokenizer."""
         return {**self.recipe.model_settings(variant), **self.task.model_settings(self.tokenizers)}
 
     def config(self, variant: str) -> ZooConfig:

@@ -20,14 +20,14 @@ from ..request.budget import Budget
 
 @dataclass(frozen=True)
 class Workload:
-    """What an update works on.
+    """The workload of an update.
 
     Attributes:
         steps: Updates that the recipe wants.
         tokens_per_step: Tokens in the mean update, counted as the trainer counts them: without padding, and of source
             and target where there are both.
         source_len: Tokens in the mean example that is read.
-        target_len: Tokens in the mean example that a decoder behind an encoder writes, None where there is none.
+        target_len: Tokens in the mean example that a decoder with an encoder writes, None without.
     """
 
     steps: int

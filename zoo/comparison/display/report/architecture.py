@@ -15,11 +15,11 @@ from ...results.as_built import as_built, flat, recipe_of, settings_of
 from ...results.comparison import Comparison
 
 KINDS = {"setting": "setting", "quirk": "quirk", "code": "code"}
-"""What is told of a variant; its size stands in the table of results, as it was trained."""
+"""Facts about a variant; its size as trained is in the table of results."""
 
 
 OF_THE_TOKENIZER = ("vocab_size", "decoder_vocab_size")
-"""What variants have in common here, whatever their defaults."""
+"""Settings that all variants have here, whatever their defaults."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Architecture:
 
     Attributes:
         axes: In what it differs from the baseline.
-        chosen: What matching, a sweep or the budget have chosen for it and not for all, by setting.
+        chosen: Settings that matching, a sweep or the budget chose for it and not for all.
         unknown: Why the axes are not known, empty where they are.
         drawing: The baseline and the variant side by side, as SVG; empty where there is nothing to see.
     """

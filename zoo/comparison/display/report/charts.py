@@ -20,7 +20,7 @@ SHAPES = {WIDE: 440, NARROW: 360}
 
 
 FIRST_COSTS = ("training_flops", "parameters", "train_seconds")
-"""What is put beside quality first."""
+"""Costs that the first chart compares with quality."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def scatter_charts(summary: ComparisonSummary) -> Iterator[Chart]:
 
 
 def first_cost(summary: ComparisonSummary) -> str | None:
-    """Choose the first cost of `FIRST_COSTS` that tells the variants apart, or else the first there is."""
+    """Choose the first cost of `FIRST_COSTS` that differs between variants, or else the first there is."""
     main = summary.main
     if main is None:
         return None

@@ -35,12 +35,12 @@ LOWEST = 1e-3
 """Below which losses are drawn alike: on a logarithmic scale there is no zero."""
 
 BEGINNING = 0.08
-"""The share of a training whose losses may lie above the picture: what comes after would be flat otherwise."""
+"""Share of a training, at its start, with losses that may lie above the picture; the rest would be flat otherwise."""
 
 
 @dataclass(frozen=True)
 class Curve:
-    """What a variant's seeds have logged: positions, with lowest, mean and highest value there."""
+    """Logged values of a variant's seeds: positions, with lowest, mean and highest value there."""
 
     place: int
     name: str
@@ -74,7 +74,7 @@ def joined(runs: list[Run], kind: str, over: str) -> Iterator[tuple[float, float
 
 
 def thinned(points: list[tuple[float, float, float, float]]) -> list[tuple[float, float, float, float]]:
-    """Leave out points that nobody would see, never the last one."""
+    """Leave out points that would not be visible, never the last one."""
     stride = -(-len(points) // MOST_POINTS)
     return points[::stride] if (len(points) - 1) % stride == 0 else [*points[::stride], points[-1]]
 

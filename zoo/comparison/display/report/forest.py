@@ -16,7 +16,7 @@ from ..formatting import signed
 from .svg import SERIES, Axis, cut, marker, padded, picture
 
 NUMBERS = 165
-"""Room for what is said of the variants, beside the plot where there is room."""
+"""Width for the text about variants, next to a wide plot."""
 
 LETTER = 7.4
 """Width of a letter of a name, about."""
@@ -77,7 +77,7 @@ def background(x: Axis, bottom: float) -> list[Markup]:
 def draw_row(
     main: Metric, row: VariantSummary, place: int, x: Axis, top: float, height: float, *, is_narrow: bool
 ) -> Markup:
-    """Draw one variant, with its name above instead of beside where there is little room."""
+    """Draw one variant, with its name above instead of next to it in narrow plots."""
     assert row.difference is not None
     low, high = interval(row)
     y = top + (height - 14 if is_narrow else height / 2)
@@ -109,7 +109,7 @@ def word_class(verdict: str) -> str:
 
 
 def compact(p: str) -> str:
-    """Write a p-value of a table behind its letter."""
+    """Write a p-value of a table after its letter."""
     return p if p.startswith("<") else f"= {p}"
 
 

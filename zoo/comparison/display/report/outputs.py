@@ -1,4 +1,4 @@
-"""Outputs beside what they should be, with the words that are wrong."""
+"""Outputs and their references, with wrong words marked."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Output:
-    """What a variant wrote for an example; `others` of `seeds` seeds wrote the very same."""
+    """A variant's output for an example; `others` of `seeds` seeds wrote the same."""
 
     place: int
     name: str
@@ -48,7 +48,7 @@ class Example:
 
 
 def examples_of(comparison: Comparison, count: int = EXAMPLES) -> list[Example]:
-    """Choose examples, half of them such that variants differ, and put all outputs beside each other."""
+    """Choose examples, half of them with different outputs, and put all outputs next to each other."""
     finished = shown_runs(comparison)
     return [
         Example(

@@ -1,4 +1,4 @@
-"""What the page holds, put together for its template."""
+"""Content of the report, for its template."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def context(summary: ComparisonSummary) -> dict[str, Any]:
 
 
 def breakable(text: str) -> Markup:
-    """Let a name be folded behind every sign."""
+    """Let a name be wrapped after every sign."""
     return Markup("<wbr>").join(re.split(r"(?<=[:,_.=])|(?=\+)", text))
 
 

@@ -126,7 +126,7 @@ def box(x: float, y: float, width: float, height: float) -> Box:
 
 
 def labelled(point: Point, at_x: float, at_y: float, taken: list[Box], x: Axis, y: Axis) -> list[Markup]:
-    """Write a point's name where nothing else stands, and take that place; nowhere if there is no room."""
+    """Write a point's name in a free place, and take it; nowhere if there is none."""
     name = cut(point.name, LONGEST_LABEL)
     wide = LETTER * len(name)
     beside = [(sign, step) for step in (0, -13, 13) for sign in (1, -1)]
