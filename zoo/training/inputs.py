@@ -16,6 +16,7 @@ from zoo.building.builder import build, seeded, skeleton
 from zoo.building.dispatch import load
 from zoo.building.weights import locate
 from zoo.data.tasks import DataTask, Splits, Tokenizers, full_path, load_tokenizers
+from zoo.data.tasks.mapped import in_parts, is_mapped
 from zoo.data.tasks.prepared import PreparedTexts
 from zoo.registry import VARIANTS, parse_name
 
@@ -62,10 +63,12 @@ def tokenizers_for(task: DataTask, examples: Dataset, recipe: Recipe, *, is_give
 
 
 def encode(task: DataTask, splits: Splits, tokenizers: Tokenizers, *, seed: int) -> Splits:
-    """Turn the examples of a run into ids."""
-    return Splits(
-        task.encode(splits.train, tokenizers, training=True, seed=seed), task.encode(splits.heldout, tokenizers)
-    )
+    """Turn the examples of a run into ids, those of large files once."""
+    if is_mapped(splits.train):
+        train: Any = in_parts(task.encode, splits.train, tokenizers, decides=repr(task), training=True, seed=seed)
+    else:
+        train = task.encode(splits.train, tokenizers, training=True, seed=seed)
+    return Splits(train, task.encode(splits.heldout, tokenizers))
 
 
 def build_for(task: DataTask, name: str, tokenizers: Tokenizers, recipe: Recipe, *, seed: int) -> PreTrainedModel:

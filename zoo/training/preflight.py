@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from transformers import PreTrainedModel
 
 from zoo.base.errors import ConfigError, InputError, SequenceTooLongError, TokenIdError
 from zoo.data.tasks import DataTask, Splits
+from zoo.data.tasks.mapped import ROWS_AT_ONCE
 from zoo.data.tasks.streaming import StreamedRow
 from zoo.data.tasks.tables import place_of
 from zoo.models import ZooPreTrainedModel
@@ -97,12 +98,16 @@ def measure(dataset: Any, column: str) -> tuple[npt.NDArray[np.int64], npt.NDArr
     Returns:
         The number of ids of each example, and the largest of them. *Shape:* (num_examples,)
     """
+    rows: Iterable[Any]
     if isinstance(dataset, Dataset):
-        rows = dataset.with_format("numpy", columns=[column])[:][column]
+        parts = dataset.with_format("numpy", columns=[column]).iter(ROWS_AT_ONCE)
+        rows = (row for part in parts for row in part[column])
     else:  # blocks of one long text, all alike
         rows = [dataset[number][column] for number in range(min(len(dataset), 1))]
-    lengths = np.array([np.size(row) for row in rows], dtype=np.int64)
-    return lengths, np.array([np.max(row) if np.size(row) else -1 for row in rows], dtype=np.int64)
+    sizes = np.array([(np.size(row), np.max(row) if np.size(row) else -1) for row in rows], dtype=np.int64).reshape(
+        -1, 2
+    )
+    return sizes[:, 0], sizes[:, 1]
 
 
 def rehearse(model: PreTrainedModel, dataset: Any, collator: Collator) -> list[str]:

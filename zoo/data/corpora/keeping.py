@@ -18,6 +18,9 @@ from .getting import data_folder
 from .preparing import PREPARED
 from .shards import is_prepared, read_manifest
 
+OTHERS = {"tokenizer": "a tokenizer", "table": "rows of a file", "encoded": "ids of rows"}
+"""Contents of prepared folders without shards, by the beginnings of their names."""
+
 
 @dataclass(frozen=True)
 class Kept:
@@ -52,8 +55,8 @@ def kept_prepared() -> list[Kept]:
 def prepared_at(place: Path) -> Kept:
     """Describe a prepared folder."""
     source, tokens = "unfinished", None
-    if place.name.startswith("tokenizer-"):
-        source = "a tokenizer"
+    if (kind := place.name.partition("-")[0]) in OTHERS and not place.suffix:
+        source = OTHERS[kind]
     elif is_prepared(place):
         try:
             manifest = read_manifest(place)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from zoo.base.errors import ConfigError, DataError
+from zoo.base.errors import ConfigError
 
+from .mapped import TooLongError
 from .tables import NUMBERS
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def short_enough(lengths: Sequence[int], max_length: int | None, examples: Datas
     kept = [i for i, length in enumerate(lengths) if max_length is None or length <= max_length]
     if not kept and len(lengths):
         source = examples.info.description or "the data"
-        raise DataError(
+        raise TooLongError(
             f"{source}: all {len(lengths)} examples have more than max_length={max_length} tokens; "
             f"the shortest has {min(lengths)}"
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from zoo.base.errors import ConfigError, DataError, enumerate_names, suggest
 from zoo.data.tokenizers import Tokenizers, train_tokenizers
 
 from .encoding import check_length
+from .mapped import texts_of, values_of
 from .sources import Splits
 from .tables import Table, place_of
 from .task import DataTask
@@ -42,7 +43,7 @@ class LabelsTask(DataTask):
             raise ConfigError(f"labels={self.labels!r} is not valid; it is a list, such as ['neg', 'pos']")
         object.__setattr__(self, "labels", tuple(map(str, self.labels)))
 
-    def labels_of(self, column: Sequence[Any]) -> Iterable[str]:
+    def labels_of(self, column: Iterable[Any]) -> Iterable[str]:
         """Find the labels of examples."""
         return column
 
@@ -51,7 +52,7 @@ class LabelsTask(DataTask):
         if self.labels:
             return self
         self.check_labels(splits.train)
-        columns = [split[split.column_names[1]] for split in splits]
+        columns = [values_of(split, split.column_names[1]) for split in splits]
         return replace(self, labels=sorted_labels({label for column in columns for label in self.labels_of(column)}))
 
     def check_labels(self, examples: Dataset) -> None:
@@ -61,14 +62,14 @@ class LabelsTask(DataTask):
             DataError: When there is one label, or about one for every example.
         """
         text, label = examples.column_names[:2]
-        labels = list(self.labels_of(examples[label][:]))
-        different = len(set(labels))
-        if 1 < different <= max(FEW_LABELS, len(labels) / 2):
+        labels = self.label_counts(examples)
+        different, number = len(labels), sum(labels.values())
+        if 1 < different <= max(FEW_LABELS, number / 2):
             return
-        values = f"only the value {labels[0]!r}" if different == 1 else f"{different:,} different values"
+        values = f"only the value {next(iter(labels))!r}" if different == 1 else f"{different:,} different values"
         raise DataError(
             f"{examples.info.description or 'the data'}: column {label!r} is read as the label, and has {values} "
-            f"among {len(labels):,}; there are at least two labels, and they recur. Name the column of the text and "
+            f"among {number:,}; there are at least two labels, and they recur. Name the column of the text and "
             f"that of the label, as in --columns {label},{text}"
         )
 
@@ -91,11 +92,11 @@ class LabelsTask(DataTask):
 
     def label_counts(self, examples: Dataset) -> dict[str, int]:
         """How often every label occurs. Arguments as in the base class."""
-        return dict(Counter(self.labels_of(examples[examples.column_names[1]][:])))
+        return dict(Counter(self.labels_of(values_of(examples, examples.column_names[1]))))
 
     def train_tokenizers(self, examples: Dataset, **options: Any) -> Tokenizers:
         """Train a tokenizer on the texts. Arguments as in the base class."""
-        return train_tokenizers(self.sources(examples), **options)
+        return train_tokenizers(texts_of(self.sources, examples), **options)
 
     def model_settings(self, tokenizers: Tokenizers) -> dict[str, Any]:
         """Vocabulary, special tokens and labels. Arguments as in the base class."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from zoo.base.errors import DataError
 
+from .mapped import values_of
 from .sources import Splits
 from .tables import NUMBERS
 
@@ -36,7 +37,7 @@ def without_leaks(splits: Splits) -> Splits:
 
 def contents(examples: Dataset) -> Iterator[tuple[str, ...]]:
     """Write examples so that equal ones are equal."""
-    columns = [examples[name][:] for name in sorted(examples.column_names) if name not in PLACES]
+    columns = [values_of(examples, name) for name in sorted(examples.column_names) if name not in PLACES]
     return (tuple(map(str, row)) for row in zip(*columns, strict=True))
 
 

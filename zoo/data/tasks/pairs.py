@@ -10,6 +10,7 @@ from zoo.data.tokenizers import Tokenizers, train_tokenizers
 from zoo.data.tokenizers.encoding import to_ids
 
 from .encoding import check_length, encoded, short_enough
+from .mapped import texts_of
 from .tables import Kind
 from .task import DataTask
 
@@ -38,7 +39,7 @@ class PairsTask(DataTask):
 
     def train_tokenizers(self, examples: Dataset, **options: Any) -> Tokenizers:
         """Train the tokenizers of both sides. Arguments as in the base class."""
-        return train_tokenizers(self.sources(examples), self.references(examples), **options)
+        return train_tokenizers(texts_of(self.sources, examples), texts_of(self.references, examples), **options)
 
     def encode(self, examples: Dataset, tokenizers: Tokenizers, *, training: bool = False, seed: int = 0) -> Dataset:
         """Turn texts into ids. Arguments as in the base class."""

@@ -7,6 +7,7 @@ import json
 import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -133,24 +134,32 @@ def read_csv(file: Path, columns: Sequence[Column] | None, kinds: Sequence[Kind]
 
 def read_jsonl(file: Path, columns: Sequence[Column] | None, kinds: Sequence[Kind]) -> Table:
     """Read an object a line. Arguments as of `read_table`."""
-    names: list[str] = []
-    rows: list[Row] = []
-    for number, text in read_lines(file):
-        if not text.strip():
-            continue
-        try:
-            record = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise DataError(f"{file}, line {number}: not valid JSON: {error}") from error
-        place = f"{file}, line {number}"
-        if not isinstance(record, dict):
-            raise DataError(f"{place}: a JSON object is expected, not {type(record).__name__}")
-        names = names or chosen_columns(list(record), kinds, columns, place)
-        for name in names:
-            if name not in record:
-                raise UnknownColumnError(name, record, owner=place)
-        rows.append((number, [record[name] for name in names]))
-    return make_table(file, names, kinds, rows)
+
+    def records() -> Iterator[tuple[int, dict[str, Any]]]:
+        for number, text in read_lines(file):
+            if not text.strip():
+                continue
+            try:
+                record = json.loads(text)
+            except (ValueError, RecursionError) as error:
+                raise DataError(f"{file}, line {number}: not valid JSON: {error}") from error
+            if not isinstance(record, dict):
+                raise DataError(f"{file}, line {number}: a JSON object is expected, not {type(record).__name__}")
+            yield number, record
+
+    def rows() -> Iterator[Row]:
+        for number, record in chain(first, read):
+            for name in names:
+                if name not in record:
+                    raise UnknownColumnError(name, record, owner=f"{file}, line {number}")
+            yield number, [record[name] for name in names]
+
+    read = records()
+    first = list(islice(read, 1))
+    names = [
+        name for number, one in first for name in chosen_columns(list(one), kinds, columns, f"{file}, line {number}")
+    ]
+    return make_table(file, names, kinds, rows())
 
 
 def read_parquet(file: Path, columns: Sequence[Column] | None, kinds: Sequence[Kind]) -> Table:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from zoo.base.errors import ConfigError, DataError, suggest
 from zoo.registry import CORPORA
 
@@ -174,7 +176,7 @@ def set_aside(examples: Dataset, seed: int) -> Splits:
     """Take some examples away to evaluate on."""
     number = min(MOST_HELDOUT, max(1, round(HELDOUT_SHARE * len(examples))))
     aside = sorted(random.Random(seed).sample(range(len(examples)), number))
-    kept = sorted(set(range(len(examples))).difference(aside))
+    kept = np.delete(np.arange(len(examples)), aside)
     return Splits(examples.select(kept), examples.select(aside))
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,14 +70,16 @@ class Table:
     Attributes:
         source: The file or dataset that they come from.
         columns: The columns by their names, all of one length.
-        lines: Where each row stands in the source, from 1.
+        lines: Place of each row in the source, from 1.
         unit: What `lines` counts: "line" or "row".
+        mapped: The same as a dataset that is mapped into memory, where the rows are not in it.
     """
 
     source: str
-    columns: dict[str, list[Any]]
+    columns: Mapping[str, Sequence[Any]]
     lines: Sequence[int]
     unit: str = "line"
+    mapped: Dataset | None = None
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -85,7 +88,7 @@ class Table:
         """Describe where a row stands."""
         return f"{self.source}, {self.unit} {self.lines[row]}"
 
-    def column(self, number: int) -> list[Any]:
+    def column(self, number: int) -> Sequence[Any]:
         """Get a column by its place."""
         return list(self.columns.values())[number]
 
@@ -93,6 +96,8 @@ class Table:
         """Make a dataset of the columns."""
         from datasets import Dataset, DatasetInfo
 
+        if self.mapped is not None:
+            return self.mapped
         numbers = {} if NUMBERS[self.unit] in self.columns else {NUMBERS[self.unit]: list(self.lines)}
         return Dataset.from_dict({**self.columns, **numbers}, info=DatasetInfo(description=self.source))
 
@@ -114,12 +119,39 @@ def make_table(
     source: str | Path, names: Sequence[str], kinds: Sequence[Kind], rows: Any, *, unit: str = "line"
 ) -> Table:
     """Check rows, and put them into a table."""
-    lines: list[int] = []
-    columns: dict[str, list[Any]] = {name: [] for name in names}
-    if len(columns) < len(names):
+    from .mapped import ROWS_AT_ONCE, is_large, mapped_rows
+
+    if len(set(names)) < len(names):
         raise DataError(f"{source}: column {names[0]!r} was given twice; give different columns")
-    for line, values in rows:
+    checked = checked_rows(source, names, kinds, rows, unit)
+    number = NUMBERS[unit]
+    if is_large(source) and number not in names:
+        decides = [unit, *(kind.value for kind in kinds)]
+        dataset = mapped_rows(str(source), names, decides, columns_of(checked, [*names, number], ROWS_AT_ONCE))
+        columns = {name: dataset[name] for name in names}
+        return Table(str(source), columns, dataset[number], unit, dataset)
+    lines: list[int] = []
+    kept: dict[str, list[Any]] = {name: [] for name in names}
+    for *values, line in checked:
         lines.append(line)
+        for column, value in zip(kept.values(), values, strict=True):
+            column.append(value)
+    return Table(str(source), kept, lines, unit)
+
+
+def checked_rows(
+    source: str | Path, names: Sequence[str], kinds: Sequence[Kind], rows: Any, unit: str
+) -> Iterator[list[Any]]:
+    """Check rows.
+
+    Yields:
+        The values of a row, and its place.
+
+    Raises:
+        DataError: When a row is not valid, with its place, or there are none.
+    """
+    line = None
+    for line, values in rows:
         checked = []
         for name, kind, value in zip(names, kinds, values, strict=True):
             try:
@@ -128,11 +160,16 @@ def make_table(
                 raise DataError(f"{source}, {unit} {line}: column {name!r} {error}") from None
         if kinds[-1] is Kind.TAGS and len(checked[-1]) != len(checked[0]):
             raise DataError(f"{source}, {unit} {line}: {len(checked[0])} tokens and {len(checked[-1])} labels")
-        for column, value in zip(columns.values(), checked, strict=True):
-            column.append(value)
-    if not lines:
+        yield [*checked, line]
+    if line is None:
         raise DataError(f"{source} has no data")
-    return Table(str(source), columns, lines, unit)
+
+
+def columns_of(rows: Iterable[list[Any]], names: Sequence[str], at_once: int) -> Iterator[dict[str, list[Any]]]:
+    """Put some rows at a time into columns."""
+    waiting = iter(rows)
+    while part := list(islice(waiting, at_once)):
+        yield {name: [row[place] for row in part] for place, name in enumerate(names)}
 
 
 def checked_value(value: Any, kind: Kind) -> Any:

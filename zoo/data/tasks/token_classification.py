@@ -34,7 +34,7 @@ class TokenClassification(LabelsTask):
     main_score = "f1"
     scored_by = Outputs.PREDICTED
 
-    def labels_of(self, column: Sequence[Any]) -> Iterable[str]:
+    def labels_of(self, column: Iterable[Any]) -> Iterable[str]:
         """The labels of all tokens. Arguments as in the base class."""
         return chain.from_iterable(column)
 

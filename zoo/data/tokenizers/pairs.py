@@ -6,6 +6,7 @@ import inspect
 import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -122,11 +123,11 @@ def train_tokenizers(
     for option in options:
         if option not in valid:
             raise UnknownNameError(option, valid, kind="option", owner=f"tokenizer {kind!r}")
-    source, made_by = list(source), {"kind": kind, "joint": joint, **options}
+    made_by = {"kind": kind, "joint": joint, **options}
     if target is None:
         only = train(source, **options)
         return Tokenizers(only, only, made_by)
     if joint:
-        both = train([*source, *target], **options)
+        both = train(chain(source, target), **options)
         return Tokenizers(both, both, made_by)
-    return Tokenizers(train(source, **options), train(list(target), **options), made_by)
+    return Tokenizers(train(source, **options), train(target, **options), made_by)

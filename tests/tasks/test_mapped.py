@@ -1,0 +1,104 @@
+"""Rows of large files are mapped into memory, and everything is as if they were in it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.torch import load_file
+
+import zoo
+from zoo.base.errors import DataError
+from zoo.data.corpora.keeping import kept_prepared
+from zoo.data.tasks import find_task, mapped
+from zoo.data.tasks.mapped import TooLongError, is_mapped
+from zoo.data.tasks.sources import DataSource
+from zoo.training.inputs import encode
+from zoo.training.record import digest_of_examples, digest_of_tokenizers
+
+ROWS = [(f"word {n} of {n * n}", f"mot {n} de {n * n}", ("good", "bad", "new")[n % 3]) for n in range(300)]
+SETTINGS = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ZOO_DATA", str(tmp_path / "zoo-data"))
+    monkeypatch.setattr(mapped, "ROWS_AT_ONCE", 64)
+
+
+def write(file: Path, task: str) -> Path:
+    """Write pairs, or texts with labels; one held-out text is also in the training part."""
+    rows = [(row[0], row[1 if task == "translation" else 2]) for row in (*ROWS, *ROWS[:150])]
+    names = ("en", "fr") if task == "translation" else ("text", "label")
+    if file.suffix == ".jsonl":
+        file.write_text("".join(json.dumps(dict(zip(names, row, strict=True))) + "\n" for row in rows))
+    else:
+        mark = "\t" if file.suffix == ".tsv" else ","
+        file.write_text("".join(mark.join(row) + "\n" for row in (names, *rows)))
+    return file
+
+
+def found(task: Any, file: Path) -> tuple[Any, ...]:
+    """Everything that a run makes of a file."""
+    splits = task.load_from(DataSource(str(file)))
+    fitted = task.fitted(splits)
+    tokenizers = fitted.train_tokenizers(splits.train, kind="bpe", vocab_size=320)
+    aside = fitted.set_aside(splits.train, seed=1)
+    ids = encode(fitted, splits, tokenizers, seed=0).train
+    examples = [digest_of_examples(part) for part in (*splits, *aside)]
+    counts = fitted.label_counts(splits.train)
+    return is_mapped(splits.train), examples, splits.duplicates, counts, digest_of_tokenizers(tokenizers), ids[:]
+
+
+@pytest.mark.parametrize("suffix", [".tsv", ".csv", ".jsonl"])
+@pytest.mark.parametrize("task", ["translation", "translation:max_length=11", "text-classification"])
+def test_mapped_rows_are_those_in_memory(suffix, task, tmp_path, monkeypatch):
+    file = write(tmp_path / f"a{suffix}", task.partition(":")[0])
+    in_memory = found(find_task(task), file)
+    assert kept_prepared() == []
+    monkeypatch.setattr(mapped, "LARGE", 1000)
+    first, second = (found(find_task(task), file) for _ in range(2))
+    assert first[0] and not in_memory[0] and in_memory[2] > 0
+    assert first[1:] == second[1:] == in_memory[1:]
+    assert sorted(kept.source for kept in kept_prepared()) == ["ids of rows", "rows of a file"]
+
+
+@pytest.mark.parametrize("task", ["translation", "text-classification"])
+def test_a_run_on_a_large_file_has_the_same_weights(task, tmp_path, monkeypatch):
+    file = write(tmp_path / "a.tsv", task)
+    model = {"translation": "pre-norm", "text-classification": "bert-style"}[task]
+    for number, large in enumerate((mapped.LARGE, 1000)):
+        monkeypatch.setattr(mapped, "LARGE", large)
+        zoo.train(
+            model,
+            task,
+            data=file,
+            settings=SETTINGS,
+            output_dir=tmp_path / str(number),
+            max_steps=3,
+            per_device_train_batch_size=8,
+            scored=False,
+            progress=False,
+        )
+    weights = [load_file(tmp_path / str(number) / "model.safetensors") for number in range(2)]
+    assert all(weights[0][name].equal(weights[1][name]) for name in weights[0])
+
+
+def test_bad_rows_of_a_large_file_are_named_and_leave_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(mapped, "LARGE", 1000)
+    file = write(tmp_path / "a.tsv", "translation")
+    lines = file.read_text().splitlines(keepends=True)
+    file.write_text("".join([*lines[:200], "alone\n", *lines[200:]]))
+    with pytest.raises(DataError, match=r"a.tsv, line 201: 1 field where 2 are expected"):
+        find_task("translation").load(file)
+    assert [kept for kept in kept_prepared() if kept.source != "unfinished"] == []
+    file.write_text("".join(lines))
+    splits = find_task("translation").load(file)
+    assert len(splits.train) + len(splits.heldout) == 450
+    file.write_text("".join(lines[:-1]))  # another file of the same name
+    assert sum(map(len, find_task("translation").load(file))) == 449
+    task = find_task("translation:max_length=1")
+    with pytest.raises(TooLongError, match="more than max_length=1 tokens"):
+        encode(task, splits, task.train_tokenizers(splits.train), seed=0)

@@ -1,0 +1,141 @@
+"""Examples of large files: rows and their ids in Arrow files, which are mapped into memory."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from filelock import FileLock
+
+from zoo.base.errors import DataError
+from zoo.base.files import written
+from zoo.data.corpora import data_folder
+from zoo.data.corpora.planning import SAMPLE_CHARACTERS, SHARD_BYTES
+from zoo.data.corpora.preparing import KEY_DIGITS, PREPARED
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+    from zoo.data.tokenizers import Tokenizers
+
+LARGE = SHARD_BYTES
+"""Bytes of a file above which its rows are not kept in memory."""
+
+ROWS_AT_ONCE = 10_000
+ROWS_FILE = "rows.arrow"
+
+
+class TooLongError(DataError):
+    """Examples all of which are longer than what is trained on."""
+
+
+def is_large(source: str | Path) -> bool:
+    """Whether the rows of a file are too many for memory."""
+    return Path(source).is_file() and Path(source).stat().st_size > LARGE
+
+
+def is_mapped(examples: Any) -> bool:
+    """Whether examples are mapped into memory, and not in it."""
+    return bool(getattr(examples, "cache_files", None))
+
+
+def mapped_rows(source: str, names: Sequence[str], decides: Any, rows: Iterable[Mapping[str, list[Any]]]) -> Dataset:
+    """Map the rows of a file, which are written as Arrow the first time.
+
+    Args:
+        source: The file.
+        names: Its columns.
+        decides: Plain data that decide the rows, besides the file.
+        rows: Columns of some rows at a time.
+    """
+    found = os.stat(source)
+    stamp = [str(Path(source).absolute()), found.st_size, found.st_mtime_ns]
+    return mapped(place_of("table", [stamp, list(names), decides]), rows, source)
+
+
+def place_of(kind: str, decides: Any) -> Path:
+    """Folder of what plain data decide."""
+    key = hashlib.sha256(json.dumps(decides, default=str).encode()).hexdigest()[:KEY_DIGITS]
+    return data_folder() / PREPARED / f"{kind}-{key}"
+
+
+def mapped(place: Path, parts: Iterable[Mapping[str, list[Any]]], description: str) -> Dataset:
+    """Map a folder's Arrow file, which is written unless it is there."""
+    from datasets import Dataset, DatasetInfo
+    from datasets.arrow_writer import ArrowWriter
+
+    with written(place):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(f"{place}.lock"):
+            if not place.is_dir():
+                partial = place.with_suffix(".partial")
+                shutil.rmtree(partial, ignore_errors=True)
+                remaining = iter(parts)
+                first = next(remaining)  # before anything is written: it may be refused
+                partial.mkdir()
+                features = Dataset.from_dict(dict(first)).features
+                with ArrowWriter(path=str(partial / ROWS_FILE), features=features) as writer:
+                    for part in chain([first], remaining):
+                        writer.write_batch(dict(part))
+                    writer.finalize()
+                os.replace(partial, place)
+    return Dataset.from_file(str(place / ROWS_FILE), info=DatasetInfo(description=description))
+
+
+def in_parts(
+    encode: Callable[..., Any], examples: Dataset, tokenizers: Tokenizers, *, decides: str, **options: Any
+) -> Dataset:
+    """Encode mapped examples a part at a time, into an Arrow file that is mapped as well.
+
+    Args:
+        encode: A task's `encode`, which takes each example by itself.
+        decides: The task, with its options.
+        options: Options of `encode`.
+    """
+    from zoo.data.tokenizers.encoding import backend_json
+
+    def parts() -> Iterator[dict[str, list[Any]]]:
+        refused = None
+        kept = 0
+        for start in range(0, len(examples), ROWS_AT_ONCE):
+            part = examples.select(range(start, min(start + ROWS_AT_ONCE, len(examples))))
+            try:
+                ids = encode(part, tokenizers, **options)
+            except TooLongError as error:
+                refused = error
+                continue
+            kept += len(ids)
+            yield ids[:]
+        if not kept and refused is not None:
+            raise refused
+
+    backends = [backend_json(one) for one in (tokenizers.source, tokenizers.target)]
+    place = place_of("encoded", [examples._fingerprint, backends, decides, options])
+    return mapped(place, parts(), examples.info.description)
+
+
+def texts_of(read: Callable[[Any], list[str]], examples: Any) -> Iterable[str]:
+    """Texts to train a tokenizer on: all, or of mapped examples a sample of at most `SAMPLE_CHARACTERS`.
+
+    Args:
+        read: Takes texts from examples.
+    """
+    if not is_mapped(examples):
+        return read(examples)
+    share = min(1.0, SAMPLE_CHARACTERS / max(examples.data.nbytes, 1))
+    starts = range(0, len(examples), ROWS_AT_ONCE)
+    stops = (min(start + max(1, int(share * ROWS_AT_ONCE)), len(examples)) for start in starts)
+    parts = (examples.select(range(start, stop)) for start, stop in zip(starts, stops, strict=True))
+    return chain.from_iterable(map(read, parts))
+
+
+def values_of(examples: Dataset, column: str) -> Iterator[Any]:
+    """Values of a column, some at a time."""
+    for start in range(0, len(examples), ROWS_AT_ONCE):
+        yield from examples[start : start + ROWS_AT_ONCE][column]
