@@ -30,7 +30,7 @@ COMPUTED = (
 """Encoder-decoders with positions that are computed, in every way."""
 
 TRACED = ("onnx", "openvino")
-BY_DAY = {("onnx", "vanilla"), ("openvino", "gpt2-style"), ("openvino", "bert-style"), ("openvino", "marian-style")}
+BY_DAY = {("onnx", "gpt2-style"), ("openvino", "bert-style"), ("openvino", "marian-style")}
 """Engines with graphs, which take ten seconds to trace, and what is tried in them each time."""
 
 TEXT = torch.tensor([[3, 4, 5]])

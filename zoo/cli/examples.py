@@ -56,6 +56,7 @@ EXAMPLES = {
     "pull": ("zoo pull org/name", "zoo pull org/name models/mine --revision v1"),
     "data list": ("zoo data list", "zoo data list --json"),
     "data get": ("zoo data get tinyshakespeare", "zoo data get blimp --force"),
+    "data remove": ("zoo data remove tinyshakespeare", "zoo data remove --prepared"),
     "data prepare": (
         "zoo data prepare books --tokenizer bpe:vocab_size=8000 -o prepared/books",
         "zoo data prepare book.txt --tokenizer character -o prepared/book",

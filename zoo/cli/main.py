@@ -26,7 +26,10 @@ GROUPS = {
         "list": ("zoo.cli.list:list_verb", "List the variants."),
         "show": ("zoo.cli.show:show", "Show what a variant is, with a drawing of its block."),
         "weights": ("zoo.cli.weights:weights", "List weights by name, make them again, and verify them."),
-        "data": ("zoo.cli.data:data", "List corpora by name, download them, and prepare texts for training."),
+        "data": (
+            "zoo.cli.data:data",
+            "List corpora by name, download and remove them, and prepare texts for training.",
+        ),
         "diff": ("zoo.cli.diff:diff", "Show in what two variants differ, and nothing else."),
         "eject": ("zoo.cli.eject:eject", "Write a model as one readable file of PyTorch."),
         "params": ("zoo.cli.params:params", "Count a variant's parameters, module by module."),
