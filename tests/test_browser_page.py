@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import importlib.util
 import json
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -38,6 +40,21 @@ TEXTS = {
 
 TOLERANCE = 1e-4
 MEGABYTE = 1_000_000
+
+AXE = """axe.run(document, {resultTypes: ["violations"]}).then((found) => found.violations
+    .map((one) => `${one.id}: ${one.nodes.slice(0, 3).map((node) => node.target.join(" ")).join(", ")}`))"""
+
+MOVED = """new Promise((done) => { let sum = 0; new PerformanceObserver((seen) => {
+    for (const one of seen.getEntries()) if (!one.hadRecentInput) sum += one.value;
+}).observe({type: "layout-shift", buffered: true}); setTimeout(() => done(sum), 200); })"""
+"""The sum of layout shifts up to now, as browsers report it."""
+
+CHOOSE = """(() => {
+  const label = [...document.querySelectorAll("label")].find((one) => one.firstChild.textContent.trim() === LABEL);
+  const menu = label.querySelector("select");
+  menu.value = VALUE;
+  menu.dispatchEvent(new Event("change", {bubbles: true}));
+})()"""
 
 IN_PAGE = """(async () => {
   const pack = ({data, dims}) => {
@@ -187,6 +204,129 @@ def test_the_page_is_small_and_asks_no_other_host(site: Path, page: Page) -> Non
         assert sum(size for path, size in sizes.items() if model in path.parents) < 4 * MEGABYTE, model
     assert {urlsplit(request).hostname for request in page.requests if request.startswith("http")} == {"127.0.0.1"}
     assert page.problems == []
+
+
+@PAGE
+def test_nothing_moves_while_the_page_loads(page: Page) -> None:
+    wait_for(
+        page, "document.querySelector('.heads canvas') && document.querySelector('footer').textContent.includes('wasm')"
+    )
+    assert page.evaluate(MOVED) < 0.02
+
+
+@PAGE
+def test_axe_finds_nothing_and_a_phone_shows_all(page: Page) -> None:
+    axe = importlib.util.find_spec("axe_playwright_python")
+    if axe is None or axe.submodule_search_locations is None:
+        pytest.skip("axe-core is not installed")
+    page.evaluate(Path(axe.submodule_search_locations[0], "axe.min.js").read_text(encoding="utf-8") + "; null")
+    try:
+        for width, scheme in ((1280, "light"), (1280, "dark"), (390, "light")):
+            page.resize(width)
+            page.emulate(color_scheme=scheme)
+            assert page.evaluate(AXE) == [], (width, scheme)
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), width
+    finally:
+        page.emulate()
+        page.resize(1280)
+
+
+@PAGE
+def test_everything_is_changed_by_keyboard_and_pointer(page: Page) -> None:
+    answer = "document.querySelector('output').textContent"
+    wait_for(page, f"{answer} && document.querySelector('.side').getAttribute('aria-busy') !== 'true'")
+    assert "begins here" not in page.evaluate("document.querySelector('main').innerText")
+    page.click(".head input")  # the first head is off
+    wait_for(page, "document.querySelector('main').innerText.includes('begins here')")
+    page.click(".head input")
+    wait_for(page, "!document.querySelector('main').innerText.includes('begins here')")
+
+    page.evaluate(
+        "[...document.querySelectorAll('.steps button')].find((one) => one.textContent === 'Start over').click()"
+    )
+    wait_for(page, f"{answer} === ''")
+    page.evaluate(
+        "[...document.querySelectorAll('.steps button')].find((one) => one.textContent === 'Next token').focus()"
+    )
+    page.press("Enter", 13, "\r")
+    wait_for(page, f"{answer} !== ''")
+    choose(page, "Decoding", "beams")
+    page.evaluate(
+        "[...document.querySelectorAll('.steps button')].find((one) => one.textContent === 'To the end').click()"
+    )
+    wait_for(page, "document.querySelectorAll('.tree circle').length > 10")
+    choose(page, "Decoding", "greedy")
+
+    before = page.evaluate("document.querySelector('.caption').textContent")
+    page.evaluate("document.querySelector('.map').focus()")
+    page.press("ArrowDown", 40)
+    wait_for(page, f"document.querySelector('.caption').textContent !== {json.dumps(before)}")
+    page.evaluate("document.querySelectorAll('.parts button')[2].focus()")
+    wait_for(page, "document.querySelector('.formula').textContent.includes('softmax')")
+    choose(page, "Second model", "llama-style.char-en")
+    wait_for(
+        page, "document.querySelectorAll('output').length === 2 && document.querySelectorAll('output')[1].textContent"
+    )
+    choose(page, "Second model", "")
+
+
+@PAGE
+def test_what_is_wrong_is_one_clear_sentence(page: Page) -> None:
+    choose(page, "Model", "nlpt-encoder.language")
+    typed(page, "Where is Ω?")
+    wait_for(page, "document.querySelector('.error').textContent === 'nlpt-encoder.language knows no token for “Ω”.'")
+    typed(page, "a" * 300)
+    error = "The text needs 301 positions, and nlpt-encoder.language has 256."
+    wait_for(page, f"document.querySelector('.error').textContent === {json.dumps(error)}")
+    typed(page, "Where is the house?")
+    wait_for(page, "document.querySelector('output')?.textContent.startsWith('English')")
+    assert page.evaluate("document.querySelector('.error').textContent") == ""
+
+
+@PAGE
+def test_without_webassembly_the_page_says_so(site: Path) -> None:
+    with served(site) as address:
+        page = Page(f"{address}files.json")
+        try:
+            page.send("Page.addScriptToEvaluateOnNewDocument", source="delete globalThis.WebAssembly")
+            page.send("Page.navigate", url=f"{address}?model=nlpt-encoder.mlm-en")
+            wait_for(page, "document.querySelector('.error')?.textContent.includes('no WebAssembly')")
+        finally:
+            page.close()
+
+
+@PAGE
+def test_it_works_without_a_network_after_the_first_load(site: Path) -> None:
+    with served(site) as address:
+        page = Page(address)
+        cached = "caches.keys().then(async (names) => (await (await caches.open(names[0])).keys()).length)"
+        files = len(json.loads((site / "files.json").read_text())) + 1
+        for _ in range(600):
+            if page.evaluate("caches.keys().then((names) => names.length)") and page.evaluate(cached) >= files:
+                break
+            time.sleep(0.1)
+        assert page.evaluate(cached) == files
+    try:  # nobody serves it any more
+        page.send("Page.reload")
+        time.sleep(0.3)
+        wait_for(page, "document.querySelector('footer')?.textContent.includes('wasm')")
+        wait_for(page, "document.querySelector('output')?.textContent")
+    finally:
+        page.close()
+
+
+def choose(page: Page, label: str, value: str) -> None:
+    """Choose in a menu as a reader does."""
+    page.evaluate(CHOOSE.replace("LABEL", json.dumps(label)).replace("VALUE", json.dumps(value)))
+
+
+def typed(page: Page, text: str) -> None:
+    """Type a text and press Enter."""
+    page.evaluate(
+        "document.querySelector('input[type=text]').select(); document.querySelector('input[type=text]').focus()"
+    )
+    page.send("Input.insertText", text=text)
+    page.press("Enter", 13, "\r")
 
 
 @NODE

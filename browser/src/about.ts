@@ -20,6 +20,7 @@ export interface Form {
   description: string;
   positions: "counted" | "zero";
   target: "written" | "source";
+  /** Whether it writes token by token; if not, it reads what the first form writes. */
   stepwise: boolean;
   graph: string;
 }
@@ -50,6 +51,8 @@ export interface About {
   mask: string | null;
   labels: string[];
   one_tokenizer: boolean;
+  /** Whether there are outputs that were computed when the page was written. */
+  first: boolean;
   forms: Form[];
   weights: { halves: number; singles: number };
   parts: Part[];

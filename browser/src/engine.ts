@@ -13,6 +13,14 @@ export interface Engine {
 }
 
 let loaded: Promise<Engine> | undefined;
+let turn: Promise<unknown> = Promise.resolve();
+
+/** Does one thing after another: the engine opens and runs graphs one at a time. */
+export function inTurn<T>(work: () => Promise<T>): Promise<T> {
+  const done = turn.then(work);
+  turn = done.catch(() => null);
+  return done;
+}
 
 /** Loads the engine. With `?engine=wasm` in the page's address it stays off a GPU. */
 export function engine(): Promise<Engine> {

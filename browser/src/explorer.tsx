@@ -51,7 +51,8 @@ export function Explorer({ entries }: { entries: Entry[] }) {
   const sides = [useSide(wish(a)), useSide(wish(b))];
   const shown = sides.filter((_, i) => i === 0 || b.folder);
   const written = sides[0]!.reading?.written;
-  const writes = sides.some((side) => side.reading?.model.writes);
+  const tasks = entries.filter((one) => one.folder === a.folder || one.folder === b.folder).map((one) => one.task);
+  const writes = tasks.some((task) => task === "seq2seq-lm" || task === "causal-lm");
   const setModel = (folder: string) => {
     setA({ folder, form: "", changes: UNCHANGED });
     const task = entries.find((one) => one.folder === folder)!.task;
@@ -124,7 +125,7 @@ export function Explorer({ entries }: { entries: Entry[] }) {
         <h2>{w.output}</h2>
         {each((reading) => <Text reading={reading} place={within(place, reading)} choose={choose} />)}
       </section>
-      <section>
+      <section class="maps">
         <h2>{w.attention}</h2>
         {each((reading, i) => (
           <Attention reading={reading} id={`side-${i}`} changes={[a, b][i]!.changes} change={(changes) => [setA, setB][i]!({ ...[a, b][i]!, changes })} />

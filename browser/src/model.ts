@@ -2,7 +2,7 @@
 
 import type { InferenceSession } from "onnxruntime-web";
 import type { About, Entry, Form, Kind, Stack } from "./about";
-import { engine } from "./engine";
+import { engine, inTurn } from "./engine";
 import { Tensor } from "./numbers";
 import { Texts } from "./tokens";
 import { fetchCompressed, fetchFile, type Weights, widen } from "./weights";
@@ -41,14 +41,13 @@ export async function listModels(): Promise<Entry[]> {
 
 export class Model {
   private readonly sessions = new Map<string, Promise<InferenceSession>>();
-  private queue: Promise<unknown> = Promise.resolve();
 
   private constructor(
     readonly about: About,
     readonly folder: string,
     readonly source: Texts,
     readonly target: Texts,
-    private readonly weights: Weights,
+    private readonly weights: Promise<Weights>,
   ) {}
 
   static async load(folder: string): Promise<Model> {
@@ -58,7 +57,7 @@ export class Model {
     const { end, unknown } = about.ids;
     const source = await Texts.load(`${place}source.bin`, end, unknown);
     const target = about.one_tokenizer ? source : await Texts.load(`${place}target.bin`, end, unknown);
-    return new Model(about, folder, source, target, widen(await file, about.weights));
+    return new Model(about, folder, source, target, file.then((bytes) => widen(bytes, about.weights)));
   }
 
   get writes(): boolean {
@@ -84,9 +83,10 @@ export class Model {
     if (known) return known;
     const made = (async () => {
       const graph = await fetchCompressed(`${MODELS}${this.folder}/${form.graph}`);
+      const weights = await this.weights;
       const externalData = (["halves", "singles"] as const)
         .filter((path) => this.about.weights[path] > 0)
-        .map((path) => ({ path, data: this.weights[path] }));
+        .map((path) => ({ path, data: weights[path] }));
       return (await engine()).open(graph, externalData);
     })();
     this.sessions.set(form.graph, made);
@@ -95,10 +95,7 @@ export class Model {
 
   /** Runs the model: `written` are texts of the decoder, of an encoder none. They have one length. */
   run(form: Form, source: readonly number[], written: readonly number[][], changes: Changes): Promise<Outputs> {
-    // A session runs one thing at a time.
-    const run = this.queue.then(() => this.runNow(form, source, written, changes));
-    this.queue = run.catch(() => null);
-    return run;
+    return inTurn(() => this.runNow(form, source, written, changes));
   }
 
   private async runNow(
@@ -139,7 +136,10 @@ export class Model {
     }
     const known = Object.fromEntries(session.inputNames.map((name) => [name, feeds[name]!]));
     const found = await session.run(known);
-    const tensor = (name: string): Tensor => new Tensor(found[name]!.data as Float32Array, found[name]!.dims);
+    return this.outputs((name) => new Tensor(found[name]!.data as Float32Array, found[name]!.dims));
+  }
+
+  private outputs(tensor: (name: string) => Tensor): Outputs {
     const byName = <K extends string>(names: K[], what: string) =>
       Object.fromEntries(names.map((name) => [name, tensor(`${name}_${what}`)])) as Partial<Record<K, Tensor>>;
     const kinds = Object.keys(this.about.heads) as Kind[];
@@ -149,5 +149,17 @@ export class Model {
       norms: byName(kinds, "norms"),
       stages: byName(this.stacks, "stages"),
     };
+  }
+
+  /** Outputs for a text that were computed when the page was written, to show something before the engine is there. */
+  async first(): Promise<{ text: string; source: number[]; written: number[]; outputs: Outputs } | null> {
+    if (!this.about.first) return null;
+    const file = await fetchCompressed(`${MODELS}${this.folder}/first.bin`);
+    const { outputs, ...rest } = JSON.parse(new TextDecoder().decode(file));
+    const tensor = (name: string) => {
+      const bytes = Uint8Array.from(atob(outputs[name].data), (letter) => letter.charCodeAt(0));
+      return new Tensor(new Float32Array(bytes.buffer), outputs[name].dims);
+    };
+    return { ...rest, outputs: this.outputs(tensor) };
   }
 }

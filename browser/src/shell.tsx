@@ -4,7 +4,7 @@ import { render } from "preact";
 import { useState } from "preact/hooks";
 import { LANGUAGES, words } from "./words";
 
-const LESSONS = ["vanilla"];
+const LESSONS = ["vanilla", "d2l", "nlpt-encoder", "odom", "explicando"];
 
 /** Puts links and switches above the page. */
 export function frame(lesson = ""): void {
@@ -18,11 +18,12 @@ export function frame(lesson = ""): void {
 function Header({ lesson }: { lesson: string }) {
   const w = words();
   const language = document.documentElement.lang;
+  const hasLessons = Boolean(lesson) || "lessons" in document.body.dataset;
   return (
     <nav aria-label={w.title}>
       <a href={`index.html${language === "en" ? "" : `?lang=${language}`}`} aria-current={lesson ? undefined : "page"}>{w.explorer}</a>
-      <span>{w.lessons}:</span>
-      {LESSONS.map((one) => (
+      {hasLessons && <span>{w.lessons}:</span>}
+      {hasLessons && LESSONS.map((one) => (
         <a key={one} href={`lessons/${language}/${one}.html`} aria-current={one === lesson ? "page" : undefined}>{one}</a>
       ))}
       <span class="end">

@@ -1,8 +1,10 @@
 // One model on the page: loads it, and reads the text again whenever something changes.
 
 import { useEffect, useRef, useState } from "preact/hooks";
+import type { Form } from "./about";
+import { engine } from "./engine";
 import { type Changes, Model } from "./model";
-import { type Method, type Reading, read, readAll, Writing } from "./writing";
+import { decoderIds, described, type Method, type Reading, read, readAll, Writing } from "./writing";
 
 const models = new Map<string, Promise<Model>>();
 
@@ -12,6 +14,20 @@ export function loadModel(folder: string): Promise<Model> {
   if (!found) models.set(folder, (found = Model.load(folder)));
   found.catch(() => models.delete(folder));
   return found;
+}
+
+let isFirst = true;
+
+/** Shows what was computed when the page was written, if that is for this text. */
+async function showFirst(model: Model, form: Form, text: string, show: (side: Side) => void): Promise<void> {
+  void engine().catch(() => null); // which loads meanwhile
+  const first = form === model.about.forms[0] ? await model.first() : null;
+  if (first?.text !== text) return;
+  const { source, outputs } = first;
+  const written = { tokens: first.written, done: true, beams: null };
+  const target = model.writes ? decoderIds(model, first.written) : [];
+  show({ reading: described({ model, form, source, written, outputs, usual: null }, target), error: "", busy: true });
+  await new Promise(requestAnimationFrame);
 }
 
 export interface Wish {
@@ -45,8 +61,10 @@ export function useSide(wish: Wish): Side {
         const model = await loadModel(folder);
         const chosen = model.about.forms.find((one) => one.label === form) ?? model.about.forms[0]!;
         const source = read(model, text, changes);
+        if (isFirst) await showFirst(model, chosen, text, show);
+        isFirst = false;
         if (writing.current?.key !== key) {
-          writing.current = { key, writing: new Writing(model, chosen, source, changes, method) };
+          writing.current = { key, writing: new Writing(model, chosen.stepwise ? chosen : model.about.forms[0]!, source, changes, method) };
         }
         const reading = await readAll(model, chosen, source, changes, writing.current.writing, steps);
         show({ reading, error: "", busy: false });

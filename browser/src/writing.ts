@@ -130,9 +130,17 @@ export async function readAll(
   const { heads, layers, padding, shift } = changes;
   const isUsual = form === usualForm && !heads.size && !layers.size && !padding && !shift;
   const usual = isUsual ? null : await model.run(usualForm, source, rows, { ...changes, heads: new Set(), layers: new Set(), padding: 0, shift: 0 });
+  return described({ model, form, source, written, outputs, usual }, target, padding);
+}
+
+/** A reading with its tokens as people read them. */
+export function described(
+  read: Omit<Reading, "sourceTokens" | "targetTokens">, target: readonly number[], padding = 0,
+): Reading {
+  const { model, form, source } = read;
   const sourceTokens = [...source, ...(model.hasSource ? [] : target)].map((id) => model.source.name(id));
   const padded = [...sourceTokens, ...Array<string>(padding).fill("∅")];
   const targetTokens = model.hasSource ? target.map((id) => model.target.name(id)) : padded;
   if (form.target === "source") targetTokens.push(...Array<string>(padding).fill("∅"));
-  return { model, form, source, written, outputs, usual, sourceTokens: padded, targetTokens };
+  return { ...read, sourceTokens: padded, targetTokens };
 }

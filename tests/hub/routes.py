@@ -24,6 +24,7 @@ ROUTES = (
     ("POST", f"{SPACES}/preupload/{REVISION}", changing.preupload),
     ("POST", f"{SPACES}/commit/{REVISION}", changing.commit),
     ("GET", f"{MODELS}/xet-(?P<kind>read|write)-token/{REVISION}", xet.token),
+    ("GET", f"{SPACES}/xet-(?P<kind>read|write)-token/{REVISION}", xet.token),
     ("POST", r"/(?P<repo>[^/]+/[^/]+)\.git/info/lfs/objects/batch", large_files.batch),
     ("POST", r"/(?P<repo>[^/]+/[^/]+)\.git/info/lfs/verify", large_files.verify),
     ("GET HEAD", rf"/(?P<repo>[^/]+/[^/]+)/resolve/{REVISION}/(?P<path>.+)", looking.resolve),

@@ -393,6 +393,19 @@ def test_a_space_is_written_beside_the_model(hub: LoopbackHub, worker: Start, tm
     assert without_attributes(hub.storage.contents("org/model")) == files
 
 
+def test_a_static_page_becomes_a_static_space(hub: LoopbackHub, worker: Start, tmp_path: Path) -> None:
+    page = {"index.html": b"<!doctype html>", "engine/wasm/library.bin": bytes(range(256))}
+    write(tmp_path / "page", {**page, ".zoo-manifest.json": b"{}"})
+    arguments = (write(tmp_path / "model", checkpoint()), "org/model")
+    answer = worker()("push", *arguments, space=tmp_path / "page", overwrite_card=True)
+    assert answer["error"] is None, answer
+    written = without_attributes(hub.storage.contents("spaces/org/model"))
+    assert {path: written[path] for path in page} == page and set(written) == {*page, "README.md"}
+    card = ModelCard(written["README.md"].decode(), ignore_metadata_errors=False).data.to_dict()
+    assert (card["sdk"], card["app_file"], card["models"]) == ("static", "index.html", ["org/model"])
+    assert b"(https://huggingface.co/spaces/org/model)" in hub.storage.contents("org/model")["README.md"]
+
+
 def test_a_dry_run_lists_the_files_of_the_space(hub: LoopbackHub, worker: Start, tmp_path: Path) -> None:
     answer = worker()("push", write(tmp_path / "model", checkpoint()), "org/model", space=True, dry_run=True)
     assert sorted(answer["ok"]["space_files"]) == ["README.md", "app.py", "requirements.txt"]

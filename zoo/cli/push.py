@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
 )
 @click.option("--space", is_flag=True, help="Write a Space of the same name, on which the model can be explored.")
 @click.option("--revisions", is_flag=True, help="Push the models of `zoo train --checkpoint-at` to branches, too.")
+@click.option("--static", is_flag=True, help="Let the Space be static files that run the model in the browser.")
 @click.option("--dry-run", is_flag=True, help="List the files and connect to nothing.")
 @click.option("--allow-secrets", is_flag=True, help="Push files although secrets were found in them.")
 @click.option("--token", metavar="TOKEN", help="An access token; better in HF_TOKEN or by `hf auth login`.")
@@ -95,6 +99,18 @@ def push(
             click.echo(f"{report.repo_id}@{name} (commit {commit})")
     if report.left_out:
         click.echo(f"Stayed behind, for they belong to no model: {enumerate_names(report.left_out)}", err=True)
+
+
+@contextmanager
+def static_page(model: str, repo_id: str) -> Iterator[Path]:
+    """Write a static page for a model, which has the repository's name there."""
+    from zoo.base.folders import scratch_folder
+    from zoo.hub import parse_address
+    from zoo.inside.browser import write_site
+
+    with scratch_folder() as folder:
+        write_site(folder / "page", {parse_address(repo_id).repo_id: model})
+        yield folder / "page"
 
 
 def write_files(report: PushReport) -> None:

@@ -132,6 +132,7 @@ class CardFacts:
         limits: Known limitations, in sentences.
         exports: Which exports were made: mappings with `target`, `verified` and `difference`.
         native: The native export's `target`, `auto_class` and `revision`.
+        space: Whether there is a Space of the same name.
     """
 
     tags: tuple[str, ...] = ()
@@ -141,6 +142,7 @@ class CardFacts:
     limits: tuple[str, ...] = ()
     exports: tuple[Mapping[str, Any], ...] = ()
     native: Mapping[str, str] | None = None
+    space: bool = False
 
 
 def write_card(folder: Path, address: Address, facts: CardFacts) -> str:
@@ -182,6 +184,7 @@ def write_card(folder: Path, address: Address, facts: CardFacts) -> str:
         flops=forward_flops(config, shapes),
         has_code="auto_map" in config,
         native=facts.native,
+        space=facts.space,
         recipe=dict(facts.recipe),
         results=results,
         exports=facts.exports,

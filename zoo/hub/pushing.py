@@ -166,7 +166,7 @@ def push(
     overwrite_card: bool = False,
     with_code: bool = False,
     native: bool | str = False,
-    space: bool = False,
+    space: bool | str | Path = False,
     revisions: bool = False,
     dry_run: bool = False,
     allow_secrets: bool = False,
@@ -197,7 +197,8 @@ def push(
         overwrite_card: Whether to replace a README that is there, in the folder or in the repository.
         with_code: Whether to push the code that loads the model where the zoo is not installed.
         native: Whether to push an export to a class of transformers as well, to the branch "native"; or which class's.
-        space: Whether to write a Space of the same name, on which the model can be explored, as well.
+        space: Whether to write a Space of the same name, on which the model can be explored, as well; or the folder of
+            a static page for it, as [`zoo.inside.browser.write_site`][] writes it.
         revisions: Whether to push the models in the folder MODEL-revisions (`zoo train --checkpoint-at`) as well, each
             in one commit to a branch that has its name, such as "chck_1M". The code goes with them as with the model.
         dry_run: Whether to only list what would be pushed. Nothing is asked of the Hub then.
@@ -258,11 +259,13 @@ def push(
                 limits=recorded_limits(folder),
                 exports=tuple(export.for_card() for export in (code, foreign) if export),
                 native=_native_facts(foreign),
+                space=bool(space),
             )
             content = write_card(code.folder if code else folder, address, facts).encode()
         files[CARD] = PushedFile(CARD, len(content), content)
         foreign_files = {file.path: file for file in files_to_push(foreign.folder)[0]} if foreign else {}
-        page = space_files(address, license or recorded_license(folder)) if space else {}
+        static = Path(space) if isinstance(space, (str, Path)) else None
+        page = space_files(address, license or recorded_license(folder), static) if space else {}
         if not allow_secrets:
             message_file = PushedFile("the commit message", 0, (commit_message or "").encode())
             refuse_secrets([*files.values(), *foreign_files.values(), message_file], token_in_use(token))

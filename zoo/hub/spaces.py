@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import importlib.metadata
+from pathlib import Path
 
 from huggingface_hub import CommitOperationAdd, SpaceCard, SpaceCardData
+
+from zoo.base.folders import relative_files
+from zoo.base.manifest import MANIFEST_FILE
 
 from .addresses import Address
 from .client import LIBRARY, Hub
@@ -27,35 +31,47 @@ machine.
 """
 
 
-def space_files(address: Address, license: str | None = None) -> dict[str, bytes]:
-    """Write what a Space consists of."""
+STATIC_WORDS = """# {model}
+
+Look at what [{model}](https://huggingface.co/{repo_id}) writes, attends to, and would predict after each of its
+layers. It runs in the browser; nothing is sent anywhere. `zoo explore --static {model} -o page` writes the same page.
+"""
+
+
+def space_files(address: Address, license: str | None = None, page: Path | None = None) -> dict[str, bytes]:
+    """Write the files of a Space.
+
+    Args:
+        page: Folder of a static page, None for a Space that runs the explorer by Gradio.
+
+    Returns:
+        Contents by path.
+    """
     model = str(address)
     data = SpaceCardData(
         title=address.repo_id.rpartition("/")[2],
-        sdk="gradio",
-        sdk_version=SDK,
-        app_file="app.py",
+        sdk="static" if page else "gradio",
+        sdk_version=None if page else SDK,
+        app_file="index.html" if page else "app.py",
         license=license,
         models=[address.repo_id],
         tags=[LIBRARY],
     )
-    card = SpaceCard(f"---\n{data.to_yaml()}\n---\n\n{WORDS.format(model=model, repo_id=address.repo_id)}")
-    files = {
-        "README.md": str(card),
-        "app.py": APP.format(model=model),
-        "requirements.txt": f"{LIBRARY}[explore]=={importlib.metadata.version(LIBRARY)}\n",
-    }
-    return {path: text.encode() for path, text in files.items()}
+    words = (STATIC_WORDS if page else WORDS).format(model=model, repo_id=address.repo_id)
+    card = {"README.md": str(SpaceCard(f"---\n{data.to_yaml()}\n---\n\n{words}")).encode()}
+    if page is not None:
+        return card | {path: (page / path).read_bytes() for path in relative_files(page) if path != MANIFEST_FILE}
+    requirement = f"{LIBRARY}[explore]=={importlib.metadata.version(LIBRARY)}\n"
+    return card | {"app.py": APP.format(model=model).encode(), "requirements.txt": requirement.encode()}
 
 
 def push_space(hub: Hub, address: Address, files: dict[str, bytes], private: bool | None) -> str:
     """Create or update the Space that has the model's name. Other files in it stay."""
+    sdk = "gradio" if "app.py" in files else "static"
     url = hub.ask(
         "creating the Space",
         address,
-        lambda: hub.api.create_repo(
-            address.repo_id, repo_type="space", space_sdk="gradio", private=private, exist_ok=True
-        ),
+        lambda: hub.api.create_repo(address.repo_id, repo_type="space", space_sdk=sdk, private=private, exist_ok=True),
     )
     added = [CommitOperationAdd(path, content) for path, content in files.items()]
     try:

@@ -22,6 +22,7 @@ from zoo.base.folders import scratch_folder
 from zoo.converters.errors import ExportError, require
 from zoo.converters.weights import traceable
 from zoo.models import ZooPreTrainedModel
+from zoo.models.residual import SingleStream
 from zoo.models.stack import ZooStack
 
 from .tracing import TOKENS, Inspected, input_names, kinds_of, output_names, stacks_of
@@ -112,7 +113,16 @@ def depth(stack: ZooStack) -> int:
 
 
 def inspected(model: ZooPreTrainedModel) -> Inspected:
-    """A copy of a model that returns everything inside."""
+    """A copy of a model that returns everything inside.
+
+    Raises:
+        ExportError: If the page could not show the model: it expects attention in every layer, and one stream.
+    """
+    config = model.config
+    if config.mixer_layer_type is not None:
+        raise ExportError(f"a page shows attention, and layers with mixer={config.mixer!r} have none")
+    if any(type(stack.stream) is not SingleStream for stack in stacks_of(model).values()):
+        raise ExportError(f"a page shows one vector a token, and residual={config.residual!r} keeps others")
     return Inspected(traceable(model)).eval()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import hashlib
 import json
@@ -19,21 +20,28 @@ from zoo.base.folders import scratch_folder
 from zoo.converters.native.tokenizer import TOKENIZER_CONFIG, TOKENIZER_FILE
 from zoo.inside.explorer.models import Explored, with_quirks
 from zoo.inside.show import task_of
+from zoo.inside.texts import inputs_of
 from zoo.registry import VARIANTS, Task, find_weights, is_weights_name
 from zoo.training.generation.generating import generation_config, position_limit
 
 from .graphs import Weights, depth, example, graph_of, inspected, owners
 from .parts import ejected, parts_of
-from .tracing import Inspected, kinds_of, stacks_of
+from .tracing import Inspected, kinds_of, output_names, stacks_of
 
 STEPWISE = ("evaluation-sees-the-future", "every-step-is-position-zero")
 """Quirks of decoding token by token: each step sees the past alone, and has position 0."""
 
+AT_ONCE = (STEPWISE[0], "decoder-sees-the-future")
+"""Quirks by which a token sees later ones if a whole target is given, and not if it is written with a cache."""
+
 ONE_LENGTH = ("memory-makes-queries", "decoder-reads-the-source")
 """Quirks with which the target is the source."""
 
-WEIGHTS, ABOUT, CODE = "weights.bin", "model.json", "model.py"
+WEIGHTS, ABOUT, CODE, FIRST = "weights.bin", "model.json", "model.py", "first.bin"
 """Names of files."""
+
+FIRST_TEXT = "Where is the house?"
+"""The text that the page begins with."""
 
 AS_TRAINED = "as it was trained"
 LENGTH = 6
@@ -49,7 +57,7 @@ class Form:
         description: What it does, empty for the first one.
         positions: "zero" if every target token has position 0, else "counted".
         target: "source" if the decoder reads the source, else "written".
-        stepwise: Whether it writes token by token.
+        stepwise: Whether it writes token by token; if not, it reads the target that the first form writes.
     """
 
     quirks: tuple[str, ...]
@@ -82,16 +90,17 @@ def form(quirks: tuple[str, ...], label: str, description: str = "") -> Form:
     if STEPWISE[1] in quirks:
         return Form(tuple(quirk for quirk in quirks if quirk not in STEPWISE), label, description, positions="zero")
     one_length = any(quirk in ONE_LENGTH for quirk in quirks)
-    stepwise = not one_length and STEPWISE[0] not in quirks
+    stepwise = not one_length and not any(quirk in AT_ONCE for quirk in quirks)
     return Form(quirks, label, description, target="source" if one_length else "written", stepwise=stepwise)
 
 
-def write_model(one: Explored, folder: Path) -> dict[str, Any]:
+def write_model(one: Explored, folder: Path, *, is_first: bool = False) -> dict[str, Any]:
     """Write the files of a model.
 
     Args:
         one: The model and its tokenizers.
         folder: Where they go; it is made.
+        is_first: Whether it is the one that the page begins with.
 
     Returns:
         The entry in the list of models.
@@ -118,9 +127,36 @@ def write_model(one: Explored, folder: Path) -> dict[str, Any]:
     code = ejected(one.model, one.name)
     (folder / CODE).write_text(code, encoding="utf-8")
     write_tokenizers(one, folder)
-    about = {**facts(one), "forms": written, "weights": weights.sizes, "parts": parts_of(one, code)}
+    has_first = is_first and write_first(one, folder)
+    about = {**facts(one), "first": has_first, "forms": written, "weights": weights.sizes, "parts": parts_of(one, code)}
     (folder / ABOUT).write_text(json.dumps(about, ensure_ascii=False, indent=1), encoding="utf-8")
     return {key: about[key] for key in ("name", "variant", "task", "summary")} | {"folder": folder.name}
+
+
+def write_first(one: Explored, folder: Path) -> bool:
+    """Write all outputs for a text, which the page shows until the engine is there.
+
+    Returns:
+        Whether they were written: not of a model that continues the text.
+    """
+    model = one.model
+    if STEPWISE[1] in model.config.quirks or (model.can_generate() and not model.config.is_encoder_decoder):
+        return False
+    text = f"Where is {one.tokenizers.source.mask_token} house?" if task_of(model) == Task.MASKED_LM else FIRST_TEXT
+    inputs = inputs_of(model, one.tokenizers, [text])
+    inside = inspected(model)
+    ids = [tensor for name, tensor in inputs.arguments.items() if name.endswith("input_ids")]
+    tokens = [tensor for one in ids for tensor in (one, torch.ones_like(one), torch.arange(one.shape[1])[None])]
+    with torch.no_grad():
+        outputs = inside(*tokens, *example(inside.model, (LENGTH, LENGTH))[len(tokens) :])
+    tensors = {
+        name: {"dims": list(values.shape), "data": base64.b64encode(values.numpy().astype("<f4").tobytes()).decode()}
+        for name, values in zip(output_names(inside.model), outputs, strict=True)
+    }
+    written = [label for label in inputs.labels[0].tolist() if label >= 0] if model.can_generate() else []
+    content = {"text": text, "source": ids[0][0].tolist(), "written": written, "outputs": tensors}
+    (folder / FIRST).write_bytes(gzip.compress(json.dumps(content).encode(), 9, mtime=0))
+    return True
 
 
 def fitting(one: Explored, kind: Form) -> Inspected | None:

@@ -17,8 +17,8 @@ from zoo.inside.show import show
 from zoo.models import ZooPreTrainedModel
 from zoo.models.attention import attention_scaling
 
-PROBE = "a b c d e f g h i j k l m n o"
-"""A text, long enough that its number of tokens is the size of nothing else."""
+PROBE, TARGET_PROBE = "a b c d e f g h i j k l m n o", "a b c d e f g h i j k l m"
+"""Texts, long enough that their numbers of tokens are the sizes of nothing else."""
 
 SOURCE, TARGET = "source", "target"
 """Sizes of a shape that are the number of tokens of a text."""
@@ -92,10 +92,11 @@ def named_shapes(one: Explored) -> dict[str, tuple[int | str, ...]]:
     """Shapes of what modules return, with the numbers of tokens by name."""
     from zoo.inside.texts import inputs_of
 
-    given = inputs_of(one.model, one.tokenizers, [PROBE]).arguments
+    target = TARGET_PROBE if one.model.config.is_encoder_decoder else None
+    given = inputs_of(one.model, one.tokenizers, [PROBE], None if target is None else [target]).arguments
     names = {tensor.shape[1] for name, tensor in given.items() if name.endswith("input_ids")}
     named = {}
-    for path, shape in shapes_of(one, PROBE).items():
+    for path, shape in shapes_of(one, PROBE, target).items():
         own = TARGET if path == "lm_head" or ".decoder" in path else SOURCE
         named[path] = tuple(own if size in names else size for size in shape)
     return named

@@ -6,30 +6,34 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
-from zoo.base.errors import ConfigError
 from zoo.base.folders import relative_files, written_whole
 from zoo.inside.explorer.models import explored, shipped_models
 
 from .models import write_model
 from .page import find_page
 
-MODELS, LIST, FILES = "models", "index.json", "files.json"
+MODELS, LIST, FILES, INDEX, LESSONS = "models", "index.json", "files.json", "index.html", "lessons"
+
+MARK = " data-lessons"
+"""Attribute of a page that links to the lessons."""
 
 GPU_ENGINE = "webgpu"
 """The engine that also runs on GPUs, which the page has only if it is asked for: it is the larger half of a page."""
 
 
 def write_site(
-    output: str | Path, models: Iterable[str] = (), *, webgpu: bool = False, force: bool = False
+    output: str | Path, models: Iterable[str] | Mapping[str, str] = (), *, webgpu: bool = False, force: bool = False
 ) -> dict[str, int]:
     """Write the explorer as static files, which any file server serves and which ask no other host for anything.
 
     Args:
         output: A new folder.
-        models: Names of weights, folders or repositories on the Hub; by default everything that ships with the zoo.
+        models: Names of weights, folders or repositories on the Hub, or these by the names that the page shows; by
+            default everything that ships with the zoo.
         webgpu: Whether to add the engine that runs on a GPU where the browser has one (6 MB).
         force: Whether to replace the folder.
 
@@ -42,24 +46,40 @@ def write_site(
         UnsupportedOperationError: If there is no built page, and no Node to build it.
     """
     page = find_page()
-    names = list(dict.fromkeys(models)) or shipped_models()
-    folders = {name: folder_name(name) for name in names}
-    if len(set(folders.values())) < len(names):
-        raise ConfigError(f"two of these models would have one folder: {', '.join(names)}; rename one")
+    named = dict(models) if isinstance(models, Mapping) else {shown_name(name): name for name in models}
+    named = named or {name: name for name in shipped_models()}
     with written_whole(Path(output), force=force) as folder:
-        left_out = shutil.ignore_patterns("" if webgpu else GPU_ENGINE)
-        shutil.copytree(page, folder, dirs_exist_ok=True, ignore=left_out)
-        entries = [write_model(explored(name), folder / MODELS / place) for name, place in folders.items()]
+        has_lessons = lesson_models(page) <= set(named)
+        left_out = [name for name, wanted in ((GPU_ENGINE, webgpu), (LESSONS, has_lessons)) if not wanted]
+        shutil.copytree(page, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*left_out))
+        if not has_lessons:
+            index = folder / INDEX
+            index.write_text(index.read_text(encoding="utf-8").replace(MARK, ""), encoding="utf-8")
+        entries = [
+            write_model(replace(explored(model), name=name), folder / MODELS / folder_name(name), is_first=not place)
+            for place, (name, model) in enumerate(named.items())
+        ]
         engines = ["wasm", GPU_ENGINE] if webgpu else ["wasm"]
         write_json(folder / MODELS / LIST, {"engines": engines, "models": entries})
         write_json(folder / FILES, dict(hashes(folder)))
         return {path: (folder / path).stat().st_size for path in relative_files(folder)}
 
 
-def folder_name(model: str) -> str:
-    """Name of a model's folder."""
+def lesson_models(page: Path) -> set[str]:
+    """Names of the models that the lessons show."""
+    lessons = (file.read_text(encoding="utf-8") for file in (page / LESSONS).rglob("*.html"))
+    return {name for text in lessons for name in re.findall(r'data-(?:model|with)="([^"]+)"', text)}
+
+
+def shown_name(model: str) -> str:
+    """A model's name on the page: of a folder its own name, without where it is."""
     path = Path(model)
-    return re.sub(r"[^\w.-]", "--", path.resolve().name if path.is_dir() else model)
+    return path.resolve().name if path.is_dir() else model
+
+
+def folder_name(name: str) -> str:
+    """Name of a model's folder on the page."""
+    return re.sub(r"[^\w.-]", "--", name)
 
 
 def hashes(folder: Path) -> Iterator[tuple[str, str]]:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from zoo.converters.errors import ExportError
 from zoo.converters.weights import task_of
 from zoo.models import Attention, ZooPreTrainedModel
 from zoo.models.stack import ZooStack
@@ -102,13 +103,14 @@ class Inspected(nn.Module):
         """
         inputs = dict(zip(input_names(self.model), given, strict=True))
         heads = {kind: inputs[f"{kind}_heads"] for kind in kinds_of(self.model)}
-        source: dict[str, Tensor] = {}
+        source: dict[str, Tensor | None] = {}
         self.seen = {}
         for name, stack in stacks_of(self.model).items():
-            ids, mask, positions = (inputs[f"{name}_{one}"] for one in TOKENS)
+            ids, given_mask, positions = (inputs[f"{name}_{one}"] for one in TOKENS)
+            mask = stack.padding_mask(given_mask, ids)  # by the variant's rule, which may be none at all
             options = {} if name == "encoder" else {"use_cache": False, **source}
             with placed(stack, positions), observed(stack, name, heads, inputs[f"{name}_layers"]) as seen:
-                run = stack(input_ids=ids, attention_mask=mask, **options)
+                run = stack(input_ids=ids, attention_mask=given_mask, **options)
             seen.stages["norm"] = run.last_hidden_state
             source = {"encoder_hidden_states": run.last_hidden_state, "encoder_attention_mask": mask}
             self.seen[name] = seen
@@ -122,12 +124,12 @@ class Inspected(nn.Module):
         ]
         return logits, *found, *(torch.stack([*one.stages.values()]) for one in self.seen.values())
 
-    def read_out(self, hidden_states: Tensor, mask: Tensor) -> Tensor:
+    def read_out(self, hidden_states: Tensor, mask: Tensor | None) -> Tensor:
         """Logits of hidden states, by the model's own head.
 
         Args:
             hidden_states: After the final norm. *Shape:* (batch_size, seq_len, hidden_size)
-            mask: 1 for real tokens. *Shape:* (batch_size, seq_len)
+            mask: 1 for real tokens, None for no mask. *Shape:* (batch_size, seq_len)
 
         Returns:
             *Shape:* (batch_size, seq_len, vocab_size), or of a sequence classifier (batch_size, num_labels).
@@ -212,7 +214,8 @@ def observed_attention(module: Attention, kind: str, heads: Tensor, seen: Seen) 
         query: Tensor, key: Tensor, value: Tensor, *args: Any, **kwargs: Any
     ) -> tuple[Tensor, Tensor | None]:
         mixed, found = attend(query, key, value, *args, **kwargs)
-        assert found is not None
+        if found is None or found.shape[1] != mixed.shape[2]:
+            raise ExportError(f"a page shows one map a head, and {type(module).__name__} has none or several")
         weights.append(found)
         norms.append(moved_norms(value.repeat_interleave(query.shape[1] // value.shape[1], dim=1), module.o_proj))
         return mixed * heads[len(weights) - 1][:, None], found

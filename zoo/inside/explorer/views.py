@@ -99,8 +99,11 @@ def drawing_of(one: Explored, text: str) -> Drawing:
 
 
 @torch.no_grad()
-def shapes_of(one: Explored, text: str) -> dict[str, tuple[int, ...]]:
+def shapes_of(one: Explored, text: str, target: str | None = None) -> dict[str, tuple[int, ...]]:
     """Run a model on a text, and note the shape of what each of its modules returns, without the batch.
+
+    Args:
+        target: Text of an encoder-decoder's decoder, by default the model's own output.
 
     Returns:
         Shapes by the module's path; of a module that runs several times, those of the last.
@@ -115,7 +118,7 @@ def shapes_of(one: Explored, text: str) -> dict[str, tuple[int, ...]]:
 
     hooks = [module.register_forward_hook(note) for module in one.model.modules()]
     try:
-        one.model(**inputs_of(one.model, one.tokenizers, [text]).arguments)
+        one.model(**inputs_of(one.model, one.tokenizers, [text], None if target is None else [target]).arguments)
     finally:
         for hook in hooks:
             hook.remove()

@@ -1,0 +1,176 @@
+"""Graphs for the page in the browser: everything inside, equal to the model, with heads and layers off."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from every_variant import EACH, ONE_TASK
+
+import zoo
+from zoo.base.errors import UnsupportedOperationError
+from zoo.converters.errors import ExportError
+from zoo.inside.browser import page, parts
+from zoo.inside.browser.graphs import HALVES, SINGLES, Weights, example, graph_of, inspected, own_logits
+from zoo.inside.browser.models import forms_of, write_model
+from zoo.inside.browser.parts import Lines, parts_of
+from zoo.inside.browser.tracing import Inspected, input_names, kinds_of, output_names
+from zoo.inside.explorer import explored
+
+SHOWN_ELSEWHERE = {"attention-residuals", "diff-transformer", "kimi-linear-style", "lfm2-style", "qwen3-next-style"}
+SHOWN_ELSEWHERE |= {f"{kind}hyper-connections" for kind in ("", "gated-", "manifold-")}
+"""Variants with layers without attention, several streams, or several maps a head."""
+
+
+def record(name: str, task: str) -> tuple[Inspected, tuple[torch.Tensor, ...], dict[str, torch.Tensor]]:
+    inside = inspected(zoo.build(f"{name}@tiny", task, seed=0).eval())
+    given = example(inside.model, (6, 6), padded=True)
+    with torch.no_grad():
+        return inside, given, dict(zip(output_names(inside.model), inside(*given), strict=True))
+
+
+@pytest.mark.parametrize("name", EACH)
+def test_what_is_recorded_is_the_models_own(name: str) -> None:
+    if name in SHOWN_ELSEWHERE:
+        with pytest.raises(ExportError, match="a page shows"):
+            record(name, ONE_TASK[name])
+        return
+    inside, given, found = record(name, ONE_TASK[name])
+    model = inside.model
+    with torch.no_grad():
+        torch.testing.assert_close(found["logits"][-1], own_logits(model, given))
+    for kind in kinds_of(model):
+        assert found[f"{kind}_norms"].shape == torch.Size([*found[f"{kind}_attention"].shape[:3], 6])
+
+
+@pytest.mark.parametrize("name", ["vanilla", "pre-norm", "t5-style"])
+def test_attention_is_what_transformers_records(name: str) -> None:
+    inside, given, found = record(name, "seq2seq-lm")
+    ids, mask, _, target, target_mask, *_ = given
+    with torch.no_grad():
+        outputs = inside.model(
+            input_ids=ids,
+            attention_mask=mask,
+            decoder_input_ids=target,
+            decoder_attention_mask=target_mask,
+            output_attentions=True,
+        )
+    for kind in ("encoder", "decoder"):
+        torch.testing.assert_close(found[f"{kind}_attention"], torch.stack(outputs[f"{kind}_attentions"]))
+    torch.testing.assert_close(found["cross_attention"], torch.stack(outputs.cross_attentions))
+
+
+def test_a_head_that_is_off_adds_nothing() -> None:
+    """As if its columns of the output projection were zero; the norms are of the values through these columns."""
+    inside, given, found = record("vanilla", "seq2seq-lm")
+    model = inside.model
+    names = input_names(model)
+    given[names.index("cross_heads")][1, 0] = 0.0
+    with torch.no_grad():
+        off = inside(*given)[0]
+        attention = model.model.decoder.layers[1].cross_attn
+        width = attention.head_dim
+        memory = found["encoder_stages"][-1]
+        values = memory @ attention.v_proj.weight[:width].T + attention.v_proj.bias[:width]
+        norms = (values @ attention.o_proj.weight[:, :width].T).norm(dim=-1)
+        torch.testing.assert_close(found["cross_norms"][1, :, 0], norms)
+        attention.o_proj.weight[:, :width] = 0.0
+        torch.testing.assert_close(off[-1], own_logits(model, given))
+    assert not torch.allclose(off[-1], found["logits"][-1])
+
+
+def test_a_layer_that_is_off_is_the_identity() -> None:
+    inside, given, _ = record("gpt2-style", "causal-lm")
+    given[-1][0] = 0.0
+    with torch.no_grad():
+        off = inside(*given)[0][-1]
+        del inside.model.model.layers[0]
+        inside.model.config.num_hidden_layers -= 1
+        torch.testing.assert_close(off, own_logits(inside.model, given))
+
+
+def test_early_predictions_are_those_of_the_logit_lens() -> None:
+    one = explored("gpt2-style.char-en")
+    lens = zoo.inside.logit_lens(one.model, "Where is", tokenizer=one.tokenizers)
+    inside = inspected(one.model)
+    ids = torch.tensor([one.tokenizers.source("Where is")["input_ids"]])
+    given = (ids, torch.ones_like(ids), torch.arange(ids.shape[1])[None], *example(inside.model, (6, 6))[3:])
+    with torch.no_grad():
+        shares = inside(*given)[0][:, 0].softmax(dim=-1)
+    np.testing.assert_allclose(shares.max(dim=-1).values, lens.probabilities[..., 0], atol=1e-5)
+
+
+def test_weights_are_stored_once_and_exactly() -> None:
+    weights = Weights()
+    half, single = np.float32([[1.5, -2.0]]), np.float32([0.1, 0.2, 0.3])
+    assert weights.place(half) == (HALVES, 0)
+    assert weights.place(single) == (SINGLES, 0)
+    assert weights.place(half.copy()) == (HALVES, 0)
+    assert weights.place(np.float32([3.0])) == (HALVES, 8)
+    assert weights.sizes == {HALVES: 3, SINGLES: 3}
+    content = np.frombuffer(weights.content(), np.uint8)
+    planes = content[:6].reshape(2, 3)
+    np.testing.assert_array_equal(np.ascontiguousarray(planes[::-1].T).view("<f2").ravel(), [1.5, -2.0, 3.0])
+    np.testing.assert_array_equal(content[6:].view("<f4"), single)
+
+
+@pytest.mark.slow
+def test_a_graph_that_computes_otherwise_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    inside = inspected(explored("nlpt-encoder.language").model)
+    assert graph_of(inside, Weights())
+    read_out = Inspected.read_out
+    monkeypatch.setattr(Inspected, "read_out", lambda *given: read_out(*given) + 1.0)
+    with pytest.raises(ExportError, match=r"logits of .* differ by 1\.0"):
+        graph_of(inside, Weights())
+
+
+def test_quirks_are_forms_and_decode_as_the_model_does() -> None:
+    forms = {form.label: form for form in forms_of(explored("d2l-style.en-pt-faithful"))}
+    stepwise = forms["as it was trained"]
+    assert stepwise.positions == "zero" and stepwise.stepwise
+    assert not {"every-step-is-position-zero", "evaluation-sees-the-future"} & set(stepwise.quirks)
+    assert not forms["the whole target at once"].stepwise
+    assert not {form.label: form for form in forms_of(explored("odom-style.en-pt"))}["decoder-sees-the-future"].stepwise
+    assert {form.label: form.target for form in forms_of(explored("explicando.en-pt"))}[
+        "memory-makes-queries"
+    ] == "source"
+
+
+@pytest.mark.slow
+def test_only_quirks_that_show_have_a_graph(tmp_path: Path) -> None:
+    entry = write_model(replace(explored("nlpt-encoder.language"), name="mine"), tmp_path / "mine")
+    assert entry["name"] == "mine" and entry["task"] == "sequence-classification"
+    about = zoo.base.files.read_json(tmp_path / "mine/model.json")
+    assert [form["label"] for form in about["forms"]] == ["as it was trained", "padding-is-attended"]
+    assert about["limit"] == 256 and about["labels"] == ["English", "Portuguese"]
+
+
+@pytest.mark.slow
+def test_parts_have_formulas_shapes_and_lines() -> None:
+    one = explored("vanilla.en-pt")
+    code = parts.ejected(one.model, one.name)
+    found = {part["path"]: part for part in parts_of(one, code)}
+    lines = code.splitlines()
+    cross = found["model.decoder.layers.0.cross_attn"]
+    assert cross["formula"].startswith("softmax(Q Kᵀ / √16) V") and cross["shape"] == ("target", 64)
+    assert lines[cross["line"] - 1].startswith("class Attention")
+    norm = found["model.encoder.layers.0.mlp_residual.norm_out"]
+    assert "self.norm_out = nn.LayerNorm" in lines[norm["line"] - 1]
+    assert found["model.encoder.layers.0.mlp"]["shape"] == ("source", 64)
+    assert found["lm_head"]["shape"] == ("target", 2000)
+    assert Lines("").find("model.norm", "encoder") is None
+
+
+def test_without_a_page_and_without_node_there_is_one_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(page, "BUILT", tmp_path / "none")
+    monkeypatch.setattr(page, "SOURCES", tmp_path / "none")
+    with pytest.raises(UnsupportedOperationError, match="a release of the zoo brings it"):
+        page.find_page()
+    (tmp_path / "none").mkdir()
+    (tmp_path / "none/package.json").write_text("{}")
+    monkeypatch.setattr(page.shutil, "which", lambda name: None)
+    with pytest.raises(UnsupportedOperationError, match="Node 20 and npm"):
+        page.find_page()
