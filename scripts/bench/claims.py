@@ -41,9 +41,13 @@ this, and `zoo claims norm=dyt` what is about one part.
 CALIBRATION = """## Calibration
 
 Signs that others published at larger sizes were written down in
-[calibration.yaml](../zoo/comparison/benchmarks/calibration.yaml) before their rows here were recorded. Better and worse
-come out where the mean difference has that sign; "no better" comes out unless the variant is ahead beyond noise. The
-intervals of the rates are those of Clopper and Pearson, a trial a sign.
+[calibration.yaml](../zoo/comparison/benchmarks/calibration.yaml) before their rows here were recorded. A sign came
+out, or came out the other way, where a paired t-test at 5 % decides between the two, each size by itself; "no
+better" comes out where the variant is better by less than the benchmark's margin. All else is undecided, and so is
+what rests on a learning rate at the edge of what was tried. The intervals of the rates are those of Clopper and
+Pearson, a trial a sign; signs of one comparison from several sources are not independent. A sign drawn at random
+comes out in half of the cases: the probability by chance is that of coming out at least as often. Effects are
+changes of the loss as shares of the baseline's, where the source has a number.
 """
 
 

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from pathlib import Path
 
+import pandas
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from zoo.comparison.benchmarks import Row, find_benchmark
 from zoo.comparison.benchmarks.claims import Contrast
-from zoo.comparison.benchmarks.claims.calibration import Rate, Sign, Trial, binomial_interval
+from zoo.comparison.benchmarks.claims.calibration import (
+    Calibration,
+    Rate,
+    Sign,
+    binomial_interval,
+    rank_correlation,
+    try_sign,
+)
 from zoo.comparison.benchmarks.claims.judging import FAILS, HOLDS, MISSING, UNCLEAR, judge_contrasts
 from zoo.comparison.results.verdicts import Scores
 
@@ -128,18 +139,45 @@ def test_an_interval_of_a_rate_is_that_of_clopper_and_pearson() -> None:
 
 
 @pytest.mark.parametrize(
-    ("published", "expect", "own", "hit"),
+    ("published", "own", "result"),
     [
-        ("better", "lower", [0.9, 1.2, 0.8], True),
-        ("better", "lower", [1.1, 1.2, 0.8], False),
-        ("worse", "higher", [1.1, 1.2, 0.8], True),
-        ("worse", "higher", [None, 0.2, 0.1], True),
-        ("better", "lower", [None, None, None], False),
-        ("no better", "lower", [0.9, 1.2, 0.8], True),
-        ("no better", "lower", [0.50, 0.51, 0.49], False),
+        ("better", [0.80, 0.81, 0.79], "came out"),
+        ("better", [1.20, 1.21, 1.19], "came out the other way"),
+        ("better", [0.9, 1.2, 0.8], "undecided"),
+        ("worse", [1.20, 1.21, 1.19], "came out"),
+        ("no better", [1.000, 1.001, 0.999], "came out"),
+        ("no better", [0.80, 0.81, 0.79], "came out the other way"),
+        ("no better", [0.9, 1.2, 0.8], "undecided"),
     ],
 )
-def test_a_published_sign_comes_out_or_not(published: str, expect: str, own: list[float | None], hit: bool) -> None:
-    contrast = Contrast("b", "v", expect, "w", score="heldout_loss")
-    outcome = judge_contrasts([contrast], [(dict(enumerate(own)), by_seed([1.0, 1.0, 1.0]))])[0]
-    assert Trial(Sign("s", "s", published), "c", outcome).hit is hit
+def test_a_published_sign_comes_out_the_other_way_or_is_undecided(
+    published: str, own: list[float], result: str
+) -> None:
+    ladder = find_benchmark("ladder")
+    variant, condition = "gpt2-style:norm=rmsnorm", "0.3 M"
+    compare = {"benchmark": "ladder", "variant": variant, "baseline": "gpt2-style"}
+    rows = [
+        Row(1, condition, name, seed, ladder.data, settings={"learning_rate": 0.01}, values={"heldout_loss": loss})
+        for name, losses in ((variant, own), ("gpt2-style", [1.0, 1.0, 1.0]))
+        for seed, loss in enumerate(losses)
+    ]
+    sign = Sign("s", "s", published, compare, effect=-0.1)
+    trials = try_sign(sign, Path("mine.yaml"), {"ladder": ladder}, {"ladder": rows})
+    found = Calibration(trials, [])
+    assert [trial.result for trial in trials] == ["not recorded yet", result, "not recorded yet"]
+    is_decided = result != "undecided"
+    assert (found.rate(condition).trials, found.decided(condition).hits) == (is_decided, is_decided)
+    assert found.rate(condition).hits == (result == "came out") and found.correlation(condition) is None
+    assert found.by_chance(condition) == ({"came out": 0.5, "undecided": None}.get(result, 1.0))
+    tried = {"learning_rate": [0.001, 0.003, 0.01]}
+    edge = [replace(row, settings={**row.settings, "tried": tried}) for row in rows]
+    assert try_sign(sign, Path("mine.yaml"), {"ladder": ladder}, {"ladder": edge})[1].result == "undecided"
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=3, max_size=12))
+def test_the_correlation_of_ranks_is_that_of_pandas(pairs: list[tuple[int, int]]) -> None:
+    one, other = ([float(value) for value in side] for side in zip(*pairs, strict=True))
+    found = rank_correlation(one, other)
+    ranks = [pandas.Series(side).rank() for side in (one, other)]
+    expected = ranks[0].corr(ranks[1])
+    assert found == pytest.approx(expected, abs=1e-9) if found is not None else math.isnan(expected)

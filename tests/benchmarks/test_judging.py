@@ -187,3 +187,33 @@ def test_the_pages_are_what_their_command_writes() -> None:
     for page, (*headings, empty) in results.FRONTS.items():
         assert results.front_table(found, headings, empty) in pages[page]
         assert len(pages[page].splitlines()) < 150
+
+
+@pytest.mark.parametrize("at_edge", ["post-norm", "pre-norm"])
+def test_no_verdict_rests_on_an_edge(at_edge: str) -> None:
+    both = [*BASE, *rows("post-norm", [60.0, 61.5, 60.1, 60.3, 59.9])]
+    tried = {"learning_rate": [0.001, 0.003, 0.01]}
+    for rate, word in ((0.003, "worse"), (0.01, "undecided by edge")):
+        swept = [
+            replace(row, settings={"learning_rate": rate if row.variant == at_edge else 0.003, "tried": tried})
+            for row in both
+        ]
+        verdicts = judge(BENCHMARK, swept)
+        standing = verdicts.of("post-norm")
+        assert standing is not None and standing.verdict == word
+    assert "Undecided, as a swept value is best at the edge of what was tried: `post-norm`" in told(verdicts)
+
+
+def test_a_verdict_with_unequal_decay_is_marked() -> None:
+    names = ["gpt2-style", "gpt2-style:norm=rmsnorm", "gpt2-style:hidden_act=relu"]
+    benchmark = find_benchmark("char-lm")
+    made = [
+        Row(benchmark.version, "500 steps", name, seed, benchmark.data, values={"heldout_loss": 2.0 + seed})
+        for name in names
+        for seed in range(3)
+    ]
+    verdicts = judge(benchmark, made, "500 steps")
+    assert [bool(verdicts.unequal_decay(name)) for name in names] == [False, True, False]
+    equal = replace(benchmark, compare={**benchmark.compare, "arguments": {"decay": "matrices"}})
+    assert not judge(equal, made, "500 steps").unequal_decay(names[1])
+    assert "Weight decay is not equal for `gpt2-style:norm=rmsnorm`" in told(verdicts)

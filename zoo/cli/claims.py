@@ -62,17 +62,19 @@ def show_calibration(*, as_json: bool) -> None:
         as_json: Whether to write data.
     """
     from zoo.comparison.benchmarks.claims import calibrate
-    from zoo.comparison.benchmarks.claims.page import hit, in_words
+    from zoo.comparison.benchmarks.claims.page import RATE_HEADINGS, rate_row
 
     found = calibrate()
     rates = {condition: found.rate(condition) for condition in found.conditions}
     if as_json:
-        trials = [{**asdict(trial), "outcome": trial.outcome.to_dict(), "hit": trial.hit} for trial in found.trials]
+        trials = [
+            {**asdict(trial), "outcome": trial.outcome.to_dict(), "result": trial.result} for trial in found.trials
+        ]
         write_json({**asdict(found), "trials": trials, "rates": {name: asdict(rate) for name, rate in rates.items()}})
         return
     signs = dict.fromkeys(trial.sign.name for trial in found.trials)
-    rows = [(name, *(hit(trial) for trial in found.trials if trial.sign.name == name)) for name in signs]
+    rows = [(name, *(trial.result for trial in found.trials if trial.sign.name == name)) for name in signs]
     write(table(("Published sign", *found.conditions), rows), heading("How often the published sign came out"))
-    write(table(("", ""), [(name, in_words(rate)) for name, rate in rates.items()]))
+    write(table(RATE_HEADINGS, [rate_row(found, name) for name in found.conditions]))
     for sign in found.untested:
         write(Text(f"{sign.name} is not tested: {sign.untested}"))

@@ -6,13 +6,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from zoo.base.errors import UnknownNameError
+from zoo.base.errors import UnknownNameError, ZooError
 from zoo.comparison import Run
 from zoo.comparison.request.sweep import at_the_edge, read_sweep
+from zoo.comparison.results.fairness import decay_groups, enumerated
 from zoo.comparison.results.metrics import COSTS, LOSSES
-from zoo.comparison.results.statistics import Measurements, PairedDifference
-from zoo.comparison.results.verdicts import FAILED, finite, judged
+from zoo.comparison.results.statistics import DECIDED, EDGE, Measurements, PairedDifference
+from zoo.comparison.results.verdicts import BASELINE, FAILED, finite, judged
 from zoo.models.parts import deviations_of
+from zoo.training.arguments import DECAYS
+from zoo.training.recipe import recipe_for
 
 from .definition import Benchmark
 from .rows import Row
@@ -27,7 +30,8 @@ class Standing:
         rows: Its rows, a row a seed.
         samples: Each column over the seeds that have a number.
         difference: How its score differs from the baseline's; None for the baseline, and where one has no number.
-        verdict: "baseline", "failed", or a word of `zoo.comparison.results.statistics`.
+        verdict: "baseline", "failed", or a word of `zoo.comparison.results.statistics`; `EDGE` in place of a verdict
+            that decides where the variant's or the baseline's best swept value is at the edge of what was tried.
     """
 
     variant: str
@@ -81,6 +85,21 @@ class Verdicts:
             Where it stands; None where it was not recorded.
         """
         return next((one for one in self.standings if one.variant == variant), None)
+
+    def unequal_decay(self, variant: str) -> str:
+        """Roles of parameters that decay in a variant or in the baseline alone: "gains and scalars"; empty for none."""
+        said = self.benchmark.arguments(self.condition)
+        recipe = recipe_for(said["task"], said.get("recipe"))
+        arguments = {**recipe.arguments, **read_sweep(said.get("sweep")), **said.get("arguments", {})}
+        rule, task = str(arguments.get("decay", DECAYS[0])), recipe.data_task().model_task
+        baseline = next((one.variant for one in self.standings if one.verdict == BASELINE), variant)
+        if not arguments.get("weight_decay") or rule == DECAYS[0] or variant == baseline:
+            return ""
+        try:
+            own, other = (set(decay_groups(name, task, rule)) for name in (variant, baseline))
+        except ZooError:  # a variant of the user's own that is not there any more
+            return ""
+        return enumerated(own ^ other)
 
     def at_the_edge(self) -> dict[str, dict[str, float]]:
         """Find variants whose best value of a swept argument is the least or the greatest that was tried.
@@ -145,10 +164,13 @@ def judge(
         raise UnknownNameError(baseline, list(found), kind="baseline")
     better = benchmark.better(score)
     scores = {name: {row.seed: finite(row.values.get(score)) for row in own} for name, own in found.items()}
+    at_edge = {name: edges(benchmark, own[0]) for name, own in found.items()}
     standings = []
     design = benchmark.design if score == benchmark.score else replace(benchmark.design, margin=None)
     for name, (difference, word) in judged(scores, baseline, better, design).items():
         finished = any(value is not None for value in scores[name].values())
+        if word in DECIDED and (at_edge[name] or at_edge.get(baseline)):
+            word = EDGE
         standings.append(Standing(name, found[name], samples_of(found[name]), difference, word if finished else FAILED))
 
     def badness(one: Standing) -> tuple[bool, int, float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from zoo.comparison.results.metrics import COSTS, LOSSES
-from zoo.comparison.results.statistics import Measurements
+from zoo.comparison.results.statistics import EDGE, Measurements
 from zoo.comparison.results.units import counted
 from zoo.comparison.results.verdicts import FAILED
 
@@ -47,7 +47,7 @@ def cells(verdicts: Verdicts, standing: Standing) -> list[str]:
         spread(standing.samples.get(verdicts.score)),
         "" if difference is None else f"{difference.mean:+.3g}",
         chance(p),
-        standing.verdict,
+        standing.verdict + (" (decay)" if verdicts.unequal_decay(standing.variant) else ""),
         *(number(name, standing.samples.get(name)) for name in columns_shown(verdicts)),
     ]
 
@@ -111,11 +111,12 @@ def told(verdicts: Verdicts) -> str:
     """
     words: Mapping[str, list[str]] = {
         word: [f"`{one.variant}`" for one in verdicts.standings if one.verdict == word]
-        for word in ("better", "worse", "the same", "within noise", "undecided", "untested")
+        for word in ("better", "worse", "the same", "within noise", "undecided", EDGE, "untested")
     }
     said = {
         "the same": f"The same within {verdicts.benchmark.margin or 0.0:g}",
         "undecided": f"Undecided, of at most {verdicts.benchmark.most_seeds} seeds",
+        EDGE: "Undecided, as a swept value is best at the edge of what was tried",
         "better": "Ahead of the baseline beyond noise",
         "worse": "Behind it beyond noise",
         "within noise": "Cannot be told from it",
@@ -134,6 +135,11 @@ def told(verdicts: Verdicts) -> str:
         lines.append(
             f"- Best with a `{argument}` at the edge of what was tried, so perhaps better beyond it: {values}."
         )
+    lines += [
+        f"- Weight decay is not equal for `{one.variant}`: {what} decay in one of the two alone."
+        for one in verdicts.standings
+        if (what := verdicts.unequal_decay(one.variant))
+    ]
     lines += [
         f"- `{one.variant}` differs from its paper: {what}" for one in verdicts.standings for what in one.deviations
     ]

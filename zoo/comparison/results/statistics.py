@@ -43,6 +43,9 @@ DECIDED = (BETTER, WORSE, SAME)
 NOISE, UNDECIDED, UNKNOWN = "within noise", "undecided", "untested"
 """Verdicts that do not: of a fixed number of seeds, of seeds that are added until a limit, of fewer than three."""
 
+EDGE = "undecided by edge"
+"""In place of a verdict that decides, where a best swept value is the least or the greatest that was tried."""
+
 
 @dataclass(frozen=True)
 class Measurements:

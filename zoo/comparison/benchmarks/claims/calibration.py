@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from zoo.base.errors import ConfigError, InvalidChoiceError
 from zoo.comparison.results.distributions import increasing_inverse
@@ -15,9 +19,13 @@ from zoo.comparison.results.statistics import LEVEL
 from ..definition import CALIBRATION, Benchmark, benchmarks
 from ..rows import Row, read_rows
 from .contrast import Contrast, entries, made, read_contrast
-from .judging import HOLDS, MISSING, Outcome, judge_contrasts
+from .judging import FAILS, HOLDS, MISSING, UNCLEAR, Outcome, judge_contrasts, without_edges
 
 PUBLISHED = ("better", "worse", "no better")
+
+CAME_OUT, OTHER_WAY, UNDECIDED = "came out", "came out the other way", "undecided"
+RESULTS = {HOLDS: CAME_OUT, FAILS: OTHER_WAY, UNCLEAR: UNDECIDED, MISSING: MISSING}
+"""What came out of a sign, by the verdict on the contrast that expects it."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +38,9 @@ class Sign:
         published: One of `PUBLISHED`.
         compare: The rows that test it, by the fields of [`Contrast`][] but `expect`; empty where none can.
         untested: Why none can.
+        size: Of the published models, in parameters or layers; empty where it was not read.
+        tokens: That they were trained on; empty where that was not read.
+        effect: The published change of the loss as a share of the baseline's; None where no number was read.
         name: Its name.
     """
 
@@ -38,6 +49,9 @@ class Sign:
     published: str
     compare: Mapping[str, Any] | None = None
     untested: str = ""
+    size: str = ""
+    tokens: str = ""
+    effect: float | None = None
     name: str = ""
 
 
@@ -48,7 +62,7 @@ class Trial:
     Attributes:
         sign: The sign.
         condition: The condition, which is a size.
-        outcome: What the rows say; `expect` is that the variant is better, or worse where worse was published.
+        outcome: The verdict on the contrast that expects what was published.
     """
 
     sign: Sign
@@ -56,21 +70,15 @@ class Trial:
     outcome: Outcome
 
     @property
-    def hit(self) -> bool | None:
-        """Whether the published sign came out; None where nothing is recorded.
+    def result(self) -> str:
+        """`CAME_OUT`, `OTHER_WAY` or `UNDECIDED`, or `MISSING` where nothing is recorded."""
+        return RESULTS[self.outcome.verdict]
 
-        Better and worse come out by the sign of the mean difference, and a run that is lost is worse than any number;
-        "no better" comes out unless the variant is better beyond noise.
-        """
-        outcome = self.outcome
-        if outcome.verdict == MISSING:
-            return None
-        if self.sign.published == "no better":
-            return outcome.verdict != HOLDS
-        lost, baseline_lost = outcome.lost
-        if lost != baseline_lost or outcome.difference is None:
-            return (lost > baseline_lost) == (self.sign.published == "worse")
-        return outcome.difference.mean * outcome.contrast.direction > 0
+    @property
+    def effect(self) -> float | None:
+        """The difference as a share of the baseline's score; None where there is none."""
+        difference, baseline = self.outcome.difference, self.outcome.baseline
+        return None if difference is None or not baseline else difference.mean / baseline.mean
 
 
 @dataclass(frozen=True)
@@ -107,9 +115,32 @@ class Calibration:
     untested: Sequence[Sign]
 
     def rate(self, condition: str) -> Rate:
-        """Describe how often published signs came out at one size, a trial a sign; those without rows are left out."""
-        hits = [trial.hit for trial in self.trials if trial.condition == condition]
-        return Rate.of(hit for hit in hits if hit is not None)
+        """How often published signs came out at one size, of those that are decided."""
+        results = self.results(condition)
+        return Rate.of([True] * results[CAME_OUT] + [False] * results[OTHER_WAY])
+
+    def decided(self, condition: str) -> Rate:
+        """How many signs are decided at one size, of those that are recorded."""
+        results = self.results(condition)
+        return Rate.of([True] * (results[CAME_OUT] + results[OTHER_WAY]) + [False] * results[UNDECIDED])
+
+    def by_chance(self, condition: str) -> float | None:
+        """The probability that signs drawn at random come out as often, or more often; None where none is decided."""
+        rate = self.rate(condition)
+        return at_least(0.5, rate.hits, rate.trials) if rate.trials else None
+
+    def correlation(self, condition: str) -> float | None:
+        """Spearman's rank correlation of published effects and those here; None of fewer than three."""
+        pairs = [
+            (trial.sign.effect, trial.effect)
+            for trial in self.trials
+            if trial.condition == condition and trial.sign.effect is not None and trial.effect is not None
+        ]
+        return rank_correlation([one for one, _ in pairs], [one for _, one in pairs]) if len(pairs) > 2 else None
+
+    def results(self, condition: str) -> Counter[str]:
+        """Count what came out at one size."""
+        return Counter(trial.result for trial in self.trials if trial.condition == condition)
 
     @property
     def conditions(self) -> list[str]:
@@ -154,22 +185,40 @@ def try_sign(
     whole = read_contrast({"expect": "higher", **sign.compare}, where, known)
     benchmark = known[whole.benchmark]
     more = (benchmark.better(whole.score) > 0) == (sign.published != "worse")
+    expected: dict[str, Any] = {"expect": "higher" if more else "lower"}
+    if sign.published == "no better":
+        expected = {"expect": "no higher" if more else "no lower", "margin": benchmark.margin or 0.0}
     contrasts: list[Contrast] = [
-        replace(whole, conditions=[condition], expect="higher" if more else "lower")
-        for condition in whole.conditions or benchmark.conditions
+        replace(whole, conditions=[condition], **expected) for condition in whole.conditions or benchmark.conditions
     ]
-    outcomes = judge_contrasts(contrasts, [one.scores(benchmark, recorded[benchmark.name]) for one in contrasts])
+    rows = recorded[benchmark.name]
+    # Each size is judged by itself: how often verdicts are right is what is asked.
+    judged = (judge_contrasts([one], [one.scores(benchmark, rows)])[0] for one in contrasts)
+    outcomes = [without_edges(one, benchmark, rows) for one in judged]
     return [Trial(sign, one.contrast.conditions[0], one) for one in outcomes]
+
+
+def at_least(rate: float, wanted: int, trials: int) -> float:
+    """The probability of at least so many hits."""
+    rate = min(rate, 1.0)
+    return math.fsum(math.comb(trials, k) * rate**k * (1 - rate) ** (trials - k) for k in range(wanted, trials + 1))
+
+
+def rank_correlation(one: Sequence[float], other: Sequence[float]) -> float | None:
+    """Spearman's rank correlation, of ties the mean rank; None where all are tied."""
+    first, second = mean_ranks(one), mean_ranks(other)
+    return float(np.corrcoef(first, second)[0, 1]) if np.ptp(first) and np.ptp(second) else None
+
+
+def mean_ranks(values: Sequence[float]) -> NDArray[np.float64]:
+    """The rank of each value, of ties the mean of theirs."""
+    _, places, counts = np.unique(np.asarray(values), return_inverse=True, return_counts=True)
+    return np.asarray((np.cumsum(counts) - (counts - 1) / 2)[places], dtype=np.float64)
 
 
 def binomial_interval(hits: int, trials: int, level: float = LEVEL) -> tuple[float, float]:
     """The interval of Clopper and Pearson (1934), which holds a rate at least as often as its level says."""
     tail = (1 - level) / 2
-
-    def at_least(rate: float, wanted: int) -> float:
-        rate = min(rate, 1.0)
-        return math.fsum(math.comb(trials, k) * rate**k * (1 - rate) ** (trials - k) for k in range(wanted, trials + 1))
-
-    low = increasing_inverse(lambda rate: at_least(rate, hits), tail) if hits else 0.0
-    high = increasing_inverse(lambda rate: at_least(rate, hits + 1), 1 - tail) if hits < trials else 1.0
+    low = increasing_inverse(lambda rate: at_least(rate, hits, trials), tail) if hits else 0.0
+    high = increasing_inverse(lambda rate: at_least(rate, hits + 1, trials), 1 - tail) if hits < trials else 1.0
     return low, high

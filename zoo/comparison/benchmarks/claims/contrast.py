@@ -15,6 +15,7 @@ from zoo.registry import VARIANTS, parse_name
 from zoo.training.recipe import read_yaml
 
 from ..definition import Benchmark
+from ..judging import edges
 from ..rows import Row
 
 T = TypeVar("T")
@@ -83,6 +84,18 @@ class Contrast:
         fitting = [row for row in rows if (row.version, row.data) == (benchmark.version, data)]
         variant, baseline = (scores_of(benchmark, fitting, *side) for side in self.sides)
         return variant, baseline
+
+    def edges(self, benchmark: Benchmark, rows: Iterable[Row]) -> str:
+        """Name swept arguments with a best value, on either side, at the edge of what was tried; empty for none."""
+        fitting = [row for row in rows if (row.version, row.data) == (benchmark.version, benchmark.data)]
+        found = {
+            f"{name} of {variant}"
+            for variant, conditions, _ in self.sides
+            for row in fitting
+            if row.variant == variant and row.condition in (conditions or benchmark.conditions)
+            for name in edges(benchmark, row)
+        }
+        return ", ".join(sorted(found))
 
     def seconds(self, benchmark: Benchmark, rows: Iterable[Row]) -> float:
         """How long both sides train with one seed, by what was recorded; models that are on both sides count once."""

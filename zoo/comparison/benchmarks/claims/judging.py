@@ -65,6 +65,7 @@ class Outcome:
             could be tested.
         lost: How many runs of the variant, and of the baseline, failed or diverged.
         cost: What it would take to decide; None where it is decided, or no sizes can be tested.
+        edge: What was swept and has its best value at the edge of what was tried, so that nothing is decided.
     """
 
     contrast: Contrast
@@ -75,6 +76,7 @@ class Outcome:
     p: float | None = None
     lost: tuple[int, int] = (0, 0)
     cost: Cost | None = None
+    edge: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Write it as plain data."""
@@ -142,11 +144,22 @@ def judge_claim(claim: Claim, known: Mapping[str, Benchmark], recorded: Mapping[
     """Judge a claim."""
     sides = [one.scores(known[one.benchmark], recorded[one.benchmark]) for one in claim.tests]
     seconds = [one.seconds(known[one.benchmark], recorded[one.benchmark]) for one in claim.tests]
-    outcomes = judge_contrasts(claim.tests, sides, seconds)
+    outcomes = [
+        without_edges(outcome, known[outcome.contrast.benchmark], recorded[outcome.contrast.benchmark])
+        for outcome in judge_contrasts(claim.tests, sides, seconds)
+    ]
     verdicts = {outcome.verdict for outcome in outcomes}
     word = next(word for word in (FAILS, MISSING, UNCLEAR, HOLDS) if word in verdicts)
     names = dict.fromkeys(name for one in claim.tests for (name, *_) in one.sides)
     return Finding(claim, word, outcomes, tuple(dict.fromkeys(one for name in names for one in deviations_of(name))))
+
+
+def without_edges(outcome: Outcome, benchmark: Benchmark, rows: Sequence[Row]) -> Outcome:
+    """Leave an outcome undecided where the best value of a sweep is at the edge of what was tried."""
+    if outcome.verdict not in (HOLDS, FAILS):
+        return outcome
+    found = outcome.contrast.edges(benchmark, rows)
+    return replace(outcome, verdict=UNCLEAR, edge=found) if found else outcome
 
 
 def judge_contrasts(

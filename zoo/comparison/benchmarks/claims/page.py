@@ -10,9 +10,17 @@ from zoo.comparison.results.statistics import PairedDifference
 from zoo.comparison.results.units import counted
 
 from ..page import spread, title
-from .calibration import Calibration, Rate, Trial
+from .calibration import Calibration, Rate
 from .contrast import Contrast
 from .judging import MISSING, VERDICTS, Cost, Finding, Outcome
+
+RATE_HEADINGS = (
+    "Size",
+    "Came out, of those decided",
+    "Decided, of those recorded",
+    "Probability by chance",
+    "Rank correlation of effects",
+)
 
 EXPECTED = {
     "higher": "higher than",
@@ -45,7 +53,8 @@ def numbers(outcome: Outcome) -> str:
     sides += side(outcome.baseline is not None and spread(outcome.baseline), baseline_lost)
     if outcome.difference is None:
         return sides
-    return f"{sides}: {tested(outcome.difference, outcome.p)}{to_decide(outcome.cost)}"
+    edge = f"; undecided, as the best {outcome.edge} is at the edge of what was tried" if outcome.edge else ""
+    return f"{sides}: {tested(outcome.difference, outcome.p)}{to_decide(outcome.cost)}{edge}"
 
 
 def to_decide(cost: Cost | None) -> str:
@@ -79,15 +88,22 @@ def tally(findings: Sequence[Finding]) -> str:
 def in_words(rate: Rate) -> str:
     """Write a rate: "9 of 12, 75 % (43 to 95 %)"."""
     if not rate.trials:
-        return "nothing is recorded yet"
+        return "none"
     low, high = rate.interval
     share = f"{100 * rate.hits / rate.trials:.0f} % ({100 * low:.0f} to {100 * high:.0f} %)"
     return f"{rate.hits} of {rate.trials}, {share}"
 
 
-def hit(trial: Trial) -> str:
-    """Whether a published sign came out."""
-    return MISSING if trial.hit is None else "yes" if trial.hit else "no"
+def rate_row(calibration: Calibration, condition: str) -> list[str]:
+    """Write how often published signs came out at one size; headings are in `RATE_HEADINGS`."""
+    chance, correlation = calibration.by_chance(condition), calibration.correlation(condition)
+    return [
+        condition,
+        in_words(calibration.rate(condition)),
+        in_words(calibration.decided(condition)),
+        "" if chance is None else f"{chance:.2g}",
+        "" if correlation is None else f"{correlation:+.2f}",
+    ]
 
 
 def markdown(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -118,11 +134,13 @@ def calibration_section(calibration: Calibration) -> str:
         trials = [trial for trial in calibration.trials if trial.sign.name == sign]
         known = trials[0].sign
         compared = f"`{trials[0].outcome.contrast.variant}` against `{trials[0].outcome.contrast.baseline}`"
-        cells = [f"{hit(trial)} {said}".strip() if (said := numbers(trial.outcome)) else hit(trial) for trial in trials]
-        rows.append([f"{known.sign} ({known.source})", known.published, compared, *cells])
-    table = markdown(["Published", "Sign", "Here", *calibration.conditions], rows)
-    rates = [f"- {condition}: {in_words(calibration.rate(condition))}" for condition in calibration.conditions]
+        cells = [f"{trial.result} {said}" if (said := numbers(trial.outcome)) else trial.result for trial in trials]
+        effect = "" if known.effect is None else f"{known.effect:+.2%}"
+        published = ", ".join(
+            filter(None, (known.published, effect, known.size, known.tokens and f"{known.tokens} tokens"))
+        )
+        rows.append([f"{known.sign} ({known.source})", published, compared, *cells])
+    table = markdown(["Published", "Sign, effect, size", "Here", *calibration.conditions], rows)
+    rates = markdown(RATE_HEADINGS, [rate_row(calibration, condition) for condition in calibration.conditions])
     left = [f"- {sign.sign} ({sign.source}): {sign.untested}." for sign in calibration.untested]
-    return "\n\n".join(
-        [table, "How often the published sign came out:", "\n".join(rates), "Not tested:", "\n".join(left)]
-    )
+    return "\n\n".join([rates, table, "Not tested:", "\n".join(left)])
