@@ -58,8 +58,8 @@ has a page of its own.
 
 `zoo bench show NAME` prints a table, `zoo list --sort NAME` puts the best variants first, and `zoo show VARIANT` says
 where one stands. `zoo bench run NAME VARIANT` repeats a row or adds one of your own, and
-`zoo bench verify NAME` repeats some rows and says whether they come out again. Quality does not depend on what else a
-machine does; how fast a run was does, so no speeds are shown, and the CSV files say how busy the machine was.
+`zoo bench verify NAME` repeats some rows and compares the results. Quality does not depend on what else a
+machine does; how fast a run was does, so no speeds are shown, and the CSV files record how busy the machine was.
 
 What the [weights that ship](weights.md) scored has rows of its own, in
 [weights.csv](../zoo/comparison/benchmarks/results/weights.csv), written from the very files that their cards read.
