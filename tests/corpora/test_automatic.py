@@ -11,6 +11,7 @@ from corpora.recorded import SETTINGS
 
 from zoo import compare
 from zoo.base.errors import ConfigError, DataError
+from zoo.comparison.run.launchers import ray_environment
 from zoo.data.corpora import planning, preparing
 from zoo.data.corpora.planning import find_source
 from zoo.data.tasks import find_task, prepared
@@ -166,3 +167,9 @@ def test_a_comparison_encodes_its_texts_once_for_all_runs_and_trials(tmp_path, d
     assert sorted(place.name.startswith("tokenizer-") for place in folders) == [False, True]
     jobs = [json.loads(file.read_text()) for file in (tmp_path / "out").rglob("job.json")]
     assert {job["data"] for job in jobs} == {data} and sum(job["trial"] for job in jobs) == 6
+
+
+def test_workers_of_ray_share_the_folder_of_prepared_data(data_home, monkeypatch):
+    assert ray_environment()["env_vars"]["ZOO_DATA"] == str(data_home)
+    monkeypatch.delenv("ZOO_DATA")
+    assert "ZOO_DATA" not in ray_environment()["env_vars"]

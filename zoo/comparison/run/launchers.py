@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from zoo.base.errors import ConfigError, InvalidChoiceError
+from zoo.data.corpora.getting import DATA_VARIABLE
 
 from ..setup.job import Job
 from .outcome import note
@@ -75,8 +76,9 @@ def launch_with_ray(jobs: Sequence[Job], processes: int, options: Mapping[str, A
 
 
 def ray_environment() -> dict[str, Any]:
-    """The runtime environment in which Ray's workers find the zoo where it is not installed."""
-    return {"env_vars": {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}}
+    """The runtime environment in which Ray's workers find the zoo where it is not installed, and prepared data."""
+    shared = {DATA_VARIABLE: os.environ[DATA_VARIABLE]} if DATA_VARIABLE in os.environ else {}
+    return {"env_vars": {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path), **shared}}
 
 
 def launch_with_submitit(jobs: Sequence[Job], processes: int, options: Mapping[str, Any], announce: Announce) -> None:
