@@ -94,44 +94,20 @@ def head_statistics(
 
 
 def entropies(weights: Tensor, keys: Tensor) -> Tensor:
-    """The entropy of every query's weights.
-
-    Args:
-        weights: *Shape:* (num_layers, batch_size, num_heads, num_queries, num_keys)
-        keys: True for real keys. *Shape:* (batch_size, num_keys)
-
-    Returns:
-        In nats. *Shape:* (num_layers, batch_size, num_heads, num_queries)
-    """
+    """Entropy of every query's weights in nats, (num_layers, batch_size, num_heads, num_queries)."""
     real = weights.double() * keys[:, None, None]
     return torch.special.entr(real).sum(dim=-1)
 
 
 def distances(weights: Tensor, keys: Tensor) -> Tensor:
-    """How far every query looks.
-
-    Args:
-        weights: *Shape:* (num_layers, batch_size, num_heads, num_queries, num_keys)
-        keys: True for real keys. *Shape:* (batch_size, num_keys)
-
-    Returns:
-        In tokens. *Shape:* (num_layers, batch_size, num_heads, num_queries)
-    """
+    """Mean distance of every query's weights in tokens, (num_layers, batch_size, num_heads, num_queries)."""
     places = torch.arange(weights.shape[-1], device=weights.device, dtype=torch.double)
     apart = (places[: weights.shape[-2], None] - places[None]).abs()
     return (weights.double() * keys[:, None, None] * apart).sum(dim=-1)
 
 
 def average(values: Tensor, queries: Tensor) -> NDArray[np.float32]:
-    """Average over real queries.
-
-    Args:
-        values: *Shape:* (num_layers, batch_size, num_heads, num_queries)
-        queries: True for real ones. *Shape:* (batch_size, num_queries)
-
-    Returns:
-        *Shape:* (num_layers, num_heads)
-    """
+    """Average over real queries: (num_layers, num_heads)."""
     total = (values * queries[:, None]).sum(dim=(1, 3)) / queries.sum()
     return total.float().cpu().numpy()
 

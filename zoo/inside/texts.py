@@ -88,16 +88,7 @@ def encode(tokenizer: PreTrainedTokenizerFast, text: str, *, end: bool = True) -
 
 
 def padded(sequences: Sequence[Sequence[int]], pad_token_id: int | None, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Make a batch of sequences.
-
-    Args:
-        sequences: Ids.
-        pad_token_id: Fill value.
-        device: Where the batch goes.
-
-    Returns:
-        The ids, and True for real tokens. *Shape:* (batch_size, seq_len)
-    """
+    """Ids and mask, (batch_size, seq_len), of sequences that are padded on the right."""
     tensors = [torch.tensor(ids, dtype=torch.long, device=device) for ids in sequences]
     ids = pad_sequence(tensors, batch_first=True, padding_value=pad_token_id or 0)
     return ids, pad_sequence([torch.ones_like(one, dtype=torch.bool) for one in tensors], batch_first=True)

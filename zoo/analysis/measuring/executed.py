@@ -82,46 +82,17 @@ def executed(run: Callable[[], object]) -> Executed:
 
 
 def attention_flops(query: Tensor, key: Tensor, value: Tensor, *rest: Any, **named: Any) -> int:
-    """Operations of attention on a CPU.
-
-    Args:
-        query: *Shape:* (batch_size, num_heads, query_len, head_dim)
-        key: *Shape:* (batch_size, num_heads, key_len, head_dim)
-        value: *Shape:* as key
-        rest: Further arguments of the operator.
-        named: Likewise.
-
-    Returns:
-        Those of two products.
-    """
+    """Operations of attention on a CPU: two products of tensors, (batch_size, num_heads, seq_len, head_dim)."""
     return 2 * query.shape[:3].numel() * key.shape[2] * (query.shape[3] + value.shape[3])
 
 
 def attention_backward_flops(gradient: Tensor, *states: Tensor, **named: Any) -> int:
-    """Operations of the backward pass of attention, on any device.
-
-    Args:
-        gradient: *Shape:* (batch_size, num_heads, query_len, head_dim)
-        states: Queries, keys and values as for [`attention_flops`][], and what else the operator takes.
-        named: Likewise.
-
-    Returns:
-        Those of four products.
-    """
+    """Operations of the backward pass of attention, on any device: four products."""
     return 2 * attention_flops(*states)
 
 
 def fast_layer_flops(states: Tensor, width: int, *rest: Any, **named: Any) -> int:
-    """Operations of a whole layer of `nn.TransformerEncoder` on its fast path.
-
-    Args:
-        states: Inputs, possibly nested. *Shape:* (batch_size, seq_len, width)
-        rest: Further arguments of the operator: weights of attention, then those of the feed-forward network.
-        named: Likewise.
-
-    Returns:
-        Those of its six products.
-    """
+    """Operations of a whole layer of `nn.TransformerEncoder` on its fast path: six products."""
     matrices = [tensor for tensor in rest if isinstance(tensor, Tensor) and tensor.ndim == 2]
     lengths = [len(row) for row in states.unbind()]
     weights = sum(matrix.numel() for matrix in matrices[:4])

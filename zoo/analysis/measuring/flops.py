@@ -30,33 +30,17 @@ COUNTED = ("input_ids", "inputs_embeds", "attention_mask", "decoder_input_ids", 
 
 
 def solving(system: torch.Size, targets: torch.Size, **named: Any) -> int:
-    """Operations of solving triangular systems: half of those of a product.
-
-    Args:
-        system: *Shape:* (..., size, size)
-        targets: *Shape:* (..., size, num_targets)
-        named: Further arguments of the operator.
-    """
+    """Operations of solving triangular systems, (..., size, size): half of those of a product."""
     return math.prod(system) * targets[-1]
 
 
 def convolving(states: torch.Size, filters: torch.Size, *rest: Any, out_shape: torch.Size, **named: Any) -> int:
-    """Operations of a convolution.
-
-    Args:
-        filters: *Shape:* (channels, channels a group, ...)
-        out_shape: *Shape:* (batch_size, channels, ...)
-    """
+    """Operations of a convolution with filters (channels, channels per group, ...)."""
     return 2 * math.prod(out_shape) * math.prod(filters[1:])
 
 
 def convolving_backward(gradient: torch.Size, states: torch.Size, filters: torch.Size, *rest: Any, **named: Any) -> int:
-    """Operations of the backward pass of a convolution, for its input and its filters.
-
-    Args:
-        gradient: *Shape:* (batch_size, channels, ...)
-        filters: *Shape:* (channels, channels a group, ...)
-    """
+    """Operations of the backward pass of a convolution, for its input and its filters."""
     return 4 * math.prod(gradient) * math.prod(filters[1:])
 
 

@@ -106,13 +106,7 @@ def decode_speed(model: PreTrainedModel, batch: Mapping[str, Any], seconds: floa
 
 
 def write(model: PreTrainedModel, prompt: Tensor, steps: int, clock: Clock) -> None:
-    """Generate a fixed number of tokens.
-
-    Args:
-        prompt: *Shape:* (1, seq_len)
-        steps: How many tokens.
-        clock: Sees every one.
-    """
+    """Generate `steps` tokens after a prompt, (1, seq_len); the clock sees every one."""
     length = {"max_new_tokens": steps, "min_new_tokens": steps, "max_length": None, "min_length": None}
     model.generate(
         prompt,

@@ -179,27 +179,13 @@ def body_sum(model: ZooPreTrainedModel, ids: Tensor) -> Tensor:
 
 
 def inputs_of(model: ZooPreTrainedModel, ids: Tensor) -> dict[str, Any]:
-    """Token ids under the names that a model knows.
-
-    Args:
-        ids: *Shape:* (batch_size, seq_len)
-
-    Returns:
-        Arguments of its forward.
-    """
+    """Token ids, (batch_size, seq_len), as arguments of a model's forward."""
     both = {"input_ids": ids, "decoder_input_ids": ids} if model.config.is_encoder_decoder else {"input_ids": ids}
     return {**both, "use_cache": False} if model.config.is_encoder_decoder or model.config.is_decoder else both
 
 
 def body_of(model: ZooPreTrainedModel, ids: Tensor) -> Tensor:
-    """The last hidden states; of a model that predicts no tokens, its outputs.
-
-    Args:
-        ids: *Shape:* (batch_size, seq_len)
-
-    Returns:
-        *Shape:* (batch_size, seq_len, hidden_size), or the outputs'.
-    """
+    """The last hidden states; of a model that predicts no tokens, its outputs."""
     body = model.model if isinstance(model, LanguageModel) else model
     states: Tensor = body(**inputs_of(model, ids))[0]
     return states

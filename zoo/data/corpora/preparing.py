@@ -121,13 +121,7 @@ class Preparation:
         return hashlib.sha256(json.dumps(planned, sort_keys=True).encode()).hexdigest()
 
     def kept(self, *, progress: bool = False) -> Path:
-        """Write it into the folder of all corpora, or find it there.
-
-        Other processes that want the same wait until it is there.
-
-        Returns:
-            The prepared folder.
-        """
+        """Write it into the folder of all corpora, or find it there, and return the folder; other processes wait."""
         from filelock import FileLock
 
         place = data_folder() / PREPARED / self.key[:KEY_DIGITS]
@@ -212,16 +206,7 @@ def begin(place: Path, key: str) -> Manifest | None:
 
 
 def write_heldout(place: Path, texts: Iterable[str], others: Iterable[str]) -> tuple[str, int]:
-    """Copy the held-out documents, and write their hashes.
-
-    Args:
-        place: The prepared folder.
-        texts: The documents.
-        others: Documents that are not copied.
-
-    Returns:
-        The file of hashes, and the number of documents that were copied.
-    """
+    """Copy the held-out documents, and write hashes of all; returns the file of hashes and the number of copies."""
     hashes, lines = [], []
     for text in texts:
         hashes.append(document_hash(text))

@@ -138,14 +138,7 @@ class BlockCollator:
         self.shifted = shifted
 
     def __call__(self, blocks: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
-        """Make a batch.
-
-        Args:
-            blocks: Blocks: `input_ids` and `labels`. *Shape:* (seq_len,)
-
-        Returns:
-            The same, *Shape:* (batch_size, seq_len), and an `attention_mask` where a block was filled up.
-        """
+        """Make a batch, (batch_size, seq_len), of blocks, with an `attention_mask` if a block was filled up."""
         batch = {
             "input_ids": in_rows([block["input_ids"] for block in blocks], self.pad_token_id),
             "labels": in_rows([block["labels"] for block in blocks], IGNORED),

@@ -46,14 +46,7 @@ def is_mapped(examples: Any) -> bool:
 
 
 def mapped_rows(source: str, names: Sequence[str], decides: Any, rows: Iterable[Mapping[str, list[Any]]]) -> Dataset:
-    """Map the rows of a file, which are written as Arrow the first time.
-
-    Args:
-        source: The file.
-        names: Its columns.
-        decides: Plain data that decide the rows, besides the file.
-        rows: Columns of some rows at a time.
-    """
+    """Map the rows of a file, which are written as Arrow the first time; `decides` are the data of their identity."""
     found = os.stat(source)
     stamp = [str(Path(source).absolute()), found.st_size, found.st_mtime_ns]
     return mapped(place_of("table", [stamp, list(names), decides]), rows, source)
@@ -121,11 +114,7 @@ def in_parts(
 
 
 def texts_of(read: Callable[[Any], list[str]], examples: Any) -> Iterable[str]:
-    """Texts to train a tokenizer on: all, or of mapped examples a sample of at most `SAMPLE_CHARACTERS`.
-
-    Args:
-        read: Takes texts from examples.
-    """
+    """Texts to train a tokenizer on: all, or of mapped examples a sample of at most `SAMPLE_CHARACTERS`."""
     if not is_mapped(examples):
         return read(examples)
     share = min(1.0, SAMPLE_CHARACTERS / max(examples.data.nbytes, 1))

@@ -29,17 +29,12 @@ def resampled(
     *,
     n_bootstrap: int = 1,
 ) -> Score:
-    """Compute a score of what was counted, and its interval (percentile bootstrap over examples, Efron 1979).
+    """A score from 0 to 100, with its interval (percentile bootstrap over examples, Efron 1979).
 
     Args:
-        name: What the score is called.
-        counts: What was counted of each example. *Shape:* (num_examples, ...)
-        value_of: What makes scores of sums. *Shape:* (..., num_samples) of (num_samples, ...)
-        signature: How it was computed.
-        n_bootstrap: How often to resample; 1 for no interval.
-
-    Returns:
-        The score, from 0 to 100.
+        counts: Counts of each example. *Shape:* (num_examples, ...)
+        value_of: Makes scores of sums. *Shape:* (..., num_samples) of (num_samples, ...)
+        n_bootstrap: Number of resamples; 1 for no interval.
     """
     value = float(value_of(counts.sum(axis=0, keepdims=True))[0])
     interval = None
@@ -53,16 +48,7 @@ def resampled(
 def resampled_values(
     counts: Counts, value_of: Callable[[npt.NDArray[Any]], npt.NDArray[Any]], n_bootstrap: int
 ) -> npt.NDArray[np.float64]:
-    """Compute a score of resampled examples.
-
-    Args:
-        counts: As for `resampled`.
-        value_of: As for `resampled`.
-        n_bootstrap: How often to resample.
-
-    Returns:
-        *Shape:* (n_bootstrap,)
-    """
+    """Scores of resampled examples, (n_bootstrap,); arguments are those of `resampled`."""
     generator = np.random.default_rng(SEED)
     number = len(counts)
     flat = counts.reshape(number, -1).astype(np.float64)
@@ -76,39 +62,18 @@ def resampled_values(
 
 
 def ratio(sums: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-    """Divide what was right by what there was.
-
-    Args:
-        sums: *Shape:* (num_samples, 2)
-
-    Returns:
-        *Shape:* (num_samples,)
-    """
+    """Share of right answers: (num_samples, 2) -> (num_samples,)."""
     return sums[:, 0] / np.maximum(sums[:, 1], 1)
 
 
 def f1(sums: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-    """Compute F1 (van Rijsbergen 1979): twice what was right over what was said and what was there, 0 over nothing.
-
-    Args:
-        sums: What was right, said, and there. *Shape:* (..., 3)
-
-    Returns:
-        *Shape:* (...)
-    """
+    """F1 (van Rijsbergen 1979) of sums of right, predicted and true labels, (..., 3); 0 over nothing."""
     right, said, there = sums[..., 0], sums[..., 1], sums[..., 2]
     return 2 * right / np.maximum(said + there, 1)
 
 
 def macro_f1(sums: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-    """Average the F1 of the labels that occur or were said.
-
-    Args:
-        sums: *Shape:* (num_samples, num_labels, 3)
-
-    Returns:
-        *Shape:* (num_samples,)
-    """
+    """Mean F1 of the labels that occur or were predicted: (num_samples, num_labels, 3) -> (num_samples,)."""
     counted = sums[..., 1:].sum(axis=-1) > 0
     return (f1(sums) * counted).sum(axis=-1) / np.maximum(counted.sum(axis=-1), 1)
 

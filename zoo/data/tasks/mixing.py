@@ -84,11 +84,7 @@ class MixedTexts(ShardedTexts):
         return Splits(*mixed)
 
     def blocks(self, encode: Callable[[Any], Any]) -> MixedBlocks:
-        """Blocks of all sources.
-
-        Args:
-            encode: Makes the blocks of one.
-        """
+        """Blocks of all sources, by a function that makes those of one."""
         return MixedBlocks(list(self.parts), [encode(part) for part in self.parts.values()], self.shares)
 
 
@@ -165,11 +161,7 @@ class MixedBlocks(torch.utils.data.Dataset[Any]):
         return (periods * self.before[:, -1] + self.before[:, rest]).tolist()
 
     def result(self, number: int) -> dict[str, dict[str, float]]:
-        """What a run has read of each source: its share of the blocks, and its epochs.
-
-        Args:
-            number: Blocks that were read.
-        """
+        """Share of the blocks and epochs of each source, after a number of blocks."""
         drawn = self.drawn(number)
         return {
             name: {"share": count / max(number, 1), "epochs": count / size}

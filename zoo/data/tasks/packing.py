@@ -80,11 +80,7 @@ class PackedCollator:
 
 
 def pack(ends: Iterable[Ids], row_size: int) -> Numbers:
-    """Pack documents by best fit, the longest of a window first.
-
-    Args:
-        ends: Where documents end in the row of all ids, in parts, in order.
-        row_size: Number of labels of a row.
+    """Pack documents, by their ends in the row of all ids, by best fit, the longest of a window first.
 
     Returns:
         Row, first label and number of labels of each piece, by rows. *Shape:* (num_segments, 3)

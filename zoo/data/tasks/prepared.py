@@ -64,12 +64,7 @@ class ShardedTexts(ABC):
 
     @abstractmethod
     def tokenizers(self, train: Callable[[Any], Tokenizers], options: Mapping[str, Any]) -> Tokenizers:
-        """Train tokenizers on a sample, once for each kind.
-
-        Args:
-            train: Called with the texts.
-            options: What decides the tokenizers, besides the texts.
-        """
+        """Train tokenizers on a sample, once for each kind of options."""
 
     def select(self, rows: Iterable[int]) -> list[dict[str, str]]:
         """Rows to show: none, as there are no texts."""
@@ -175,14 +170,7 @@ class SourceTexts(ShardedTexts):
 def trained_once(
     train: Callable[[Any], Tokenizers], texts: Iterable[str], sources: Sequence[Any], options: Mapping[str, Any]
 ) -> Tokenizers:
-    """Train tokenizers, or find them.
-
-    Args:
-        train: Called with the texts.
-        texts: What to train on.
-        sources: Plain data that decide the texts.
-        options: What decides the tokenizers, besides the texts.
-    """
+    """Train tokenizers, or find those of the same sources and options."""
     decides = json.dumps([*sources, dict(options)], sort_keys=True, default=str)
     key = hashlib.sha256(decides.encode()).hexdigest()[:KEY_DIGITS]
     place = data_folder() / PREPARED / f"tokenizer-{key}"
@@ -271,14 +259,7 @@ def stop(error: DataError) -> None:
 
 
 def tokenizers_for(source: str, tokenizer: str, task: str, **found: Any) -> Tokenizers:
-    """Load or train the tokenizer for a preparation.
-
-    Args:
-        source: The source.
-        tokenizer: A folder, or a kind with options.
-        task: The task that a tokenizer of this kind is trained for.
-        found: Options of [`zoo.data.corpora.planning.find_source`][].
-    """
+    """Load the tokenizer of a folder, or train one of a kind, for a preparation."""
     if Path(tokenizer).is_dir():
         return load_tokenizers(tokenizer)
     texts: Any = SourceTexts(find_source(source, **found))

@@ -142,10 +142,7 @@ def make_table(
 def checked_rows(
     source: str | Path, names: Sequence[str], kinds: Sequence[Kind], rows: Any, unit: str
 ) -> Iterator[list[Any]]:
-    """Check rows.
-
-    Yields:
-        The values of a row, and its place.
+    """Yield the values of each row, and its place.
 
     Raises:
         DataError: When a row is not valid, with its place, or there are none.

@@ -228,13 +228,9 @@ def observed_attention(module: Attention, kind: str, heads: Tensor, seen: Seen) 
 
 
 def moved_norms(values: Tensor, projection: nn.Linear) -> Tensor:
-    """Norms of values after the output projection (Kobayashi et al. 2020, Attention is Not Only a Weight, section 3).
+    """Norms of values after the output projection (Kobayashi et al.
 
-    Args:
-        values: *Shape:* (batch_size, num_heads, num_keys, head_dim)
-
-    Returns:
-        *Shape:* (batch_size, num_heads, num_keys)
+    2020, Attention is Not Only a Weight, section 3).
     """
     by_head = projection.weight.t().reshape(values.shape[1], values.shape[3], -1)
     return torch.einsum("bhkd,hdo->bhko", values, by_head).square().sum(dim=-1).sqrt()

@@ -231,12 +231,12 @@ def decide(
 
 
 def cost_of(contrast: Contrast, moved: PairedDifference, tests: int, seconds: float | None) -> Cost | None:
-    """Find what it takes to decide a contrast where the true difference is the one that was measured.
+    """Cost of deciding a contrast if the true difference is the measured one.
 
     Args:
         moved: The differences, moved by the margin of "no lower" and "no higher".
-        tests: How many contrasts are corrected for.
-        seconds: How long the training of one more seed takes.
+        tests: Number of contrasts in the correction.
+        seconds: Training time of one more seed.
     """
     least = detectable(moved)
     if least is None or not moved.deviation:
