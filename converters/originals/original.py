@@ -44,12 +44,14 @@ class Original(Converter):
         signatures: Keys of which each belongs to one of the document's modules, and to no other format.
         unsaid: Fields that no state_dict holds, and their names in the document.
         free: Further fields in which two models of the document may differ.
+        optional_quirks: Defects that one of its versions has and another has not.
     """
 
     variant: str
     signatures: tuple[str, ...]
     unsaid: ClassVar[Mapping[str, str]]
     free: tuple[str, ...] = ()
+    optional_quirks: tuple[str, ...] = ()
 
     def recognises(self, keys: Collection[str]) -> bool:
         """Whether one of the signatures is among the keys. Arguments as in the base class."""
@@ -82,7 +84,8 @@ class Original(Converter):
         if missing:
             example = f"zoo.convert(source, {self.name!r}, {', '.join(f'{name}=...' for name in missing)})"
             raise MissingHintError(self.name, missing, example)
-        config = make_config(self.variant, layout.task, faithful=quirks is None, quirks=quirks or (), **hints)
+        quirks = tuple(VARIANTS.get(self.variant).quirks) if quirks is None else quirks
+        config = make_config(self.variant, layout.task, quirks=quirks, **hints)
         return Plan(layout.model_class, config, self.key_map(layout.model_class, config))
 
     def needed(self, layout: Layout) -> dict[str, str]:
@@ -103,11 +106,13 @@ class Original(Converter):
         lacking = [
             f"the quirk {name} is off"
             for name, quirk in variant.quirks.items()
-            if name not in config.quirks and not (quirk.overrides and quirk.overrides.keys() <= NOT_COMPUTED)
+            if name not in (*config.quirks, *self.optional_quirks)
+            and not (quirk.overrides and quirk.overrides.keys() <= NOT_COMPUTED)
         ]
+        quirks = [name for name in variant.quirks if name in config.quirks or name not in self.optional_quirks]
         free = {name: getattr(config, name) for name in (*self.unsaid, *self.free) if hasattr(config, name)}
         stacks = {name: getattr(config, name) for name in ("is_decoder", "is_encoder_decoder", "add_cross_attention")}
-        original = make_config(self.variant, faithful=True, **free, **stacks).to_dict()
+        original = make_config(self.variant, quirks=quirks, **free, **stacks).to_dict()
         given = config.to_dict()
         differing = [
             f"{name} is {given.get(name)!r} instead of {original[name]!r}"

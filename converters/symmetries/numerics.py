@@ -184,7 +184,11 @@ class RescaleStream(Symmetry):
 
     def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
         """To any epsilon, where the stream can be scaled and nothing but its norms has this epsilon."""
-        other_norms = config.qk_norm or config.mlp_inner_norm or (config.lm_head_transform and task == Task.MASKED_LM)
+        other_norms = (
+            config.qk_norm
+            or config.mlp_inner_norm
+            or (config.lm_head_transform and task in (Task.CAUSAL_LM, Task.MASKED_LM))
+        )
         scalable = config.embedding_norm or config.position not in COMPUTED_TABLES
         kept = config.final_norm or task != Task.FEATURE_EXTRACTION
         placed = config.norm_placement in ("pre", "post") and config.norm in SCALE_FREE_NORMS

@@ -26,6 +26,9 @@ BASE: dict[str, Any] = {
 }
 LENGTH = 12
 
+READ_BY_ALL = [name for name in POSITIONS.names() if not POSITIONS.get(name).read_by]
+RELATIVE = {"position": "disentangled", "attention": "disentangled", "relative_attention_max_distance": 40}
+
 ROPE = {"rope_type": "default", "rope_theta": 10000.0}
 
 # task, what is common to both models, and the values of one field, all of which must differ from each other.
@@ -77,9 +80,9 @@ SWITCHES: list[tuple[str, str, dict[str, Any], list[Any]]] = [
     ("parallel_residual", "masked-lm", {}, [True, False]),
     ("parallel_residual", "seq2seq-lm", {}, [True, False]),
     ("share_layers", "causal-lm", {}, [True, False]),
-    ("position", "causal-lm", {}, POSITIONS.names()),
-    ("position", "masked-lm", {}, POSITIONS.names()),
-    ("position", "seq2seq-lm", {}, POSITIONS.names()),
+    ("position", "causal-lm", {}, READ_BY_ALL),
+    ("position", "masked-lm", {}, READ_BY_ALL),
+    ("position", "seq2seq-lm", {}, READ_BY_ALL),
     ("rope_parameters", "causal-lm", {"position": "rotary"}, [ROPE, {**ROPE, "rope_theta": 100.0}]),
     ("rope_parameters", "causal-lm", {"position": "rotary"}, [ROPE, {**ROPE, "partial_rotary_factor": 0.5}]),
     ("rope_parameters", "causal-lm", {"position": "rotary"}, [ROPE, {**ROPE, "rope_type": "linear", "factor": 2.0}]),
@@ -101,6 +104,9 @@ SWITCHES: list[tuple[str, str, dict[str, Any], list[Any]]] = [
     ("sinusoidal_theta", "causal-lm", {"position": "sinusoidal"}, [10000.0, 100.0]),
     ("sinusoidal_theta", "causal-lm", {"position": "sinusoidal-halves"}, [10000.0, 100.0]),
     ("relative_attention_num_buckets", "causal-lm", {"position": "t5"}, [32, 8]),
+    ("relative_attention_num_buckets", "masked-lm", RELATIVE, [8, 4]),
+    ("relative_attention_max_distance", "masked-lm", {**RELATIVE, "relative_attention_num_buckets": 16}, [40, 12]),
+    ("position", "masked-lm", {"attention": "disentangled"}, POSITIONS.names()),
     ("relative_attention_max_distance", "causal-lm", {"position": "t5", "relative_attention_num_buckets": 8}, [128, 9]),
     ("scale_embedding", "causal-lm", {}, [True, False]),
     ("tie_word_embeddings", "causal-lm", {}, [True, False]),
@@ -110,6 +116,9 @@ SWITCHES: list[tuple[str, str, dict[str, Any], list[Any]]] = [
     ("share_encoder_decoder_embeddings", "seq2seq-lm", {"tie_word_embeddings": True}, [True, False]),
     ("lm_head_bias", "causal-lm", {}, [True, False]),
     ("lm_head_transform", "masked-lm", {}, [True, False]),
+    ("lm_head_transform", "causal-lm", {}, [True, False]),
+    ("lm_head_transform_act", "masked-lm", {"lm_head_transform": True}, [None, "relu"]),
+    ("lm_head_transform_bias", "causal-lm", {"lm_head_transform": True}, [True, False]),
     ("logit_scale", "causal-lm", {}, [1.0, 0.5]),
     ("final_logit_softcapping", "causal-lm", {}, [None, 1.0]),
     ("classifier_pooling", "sequence-classification", {}, list(map(str, Pooling))),
@@ -141,6 +150,7 @@ OF_THE_MODEL = {
     "is_decoder": "chosen by the task",
     "is_encoder_decoder": "chosen by the task",
     "add_cross_attention": "set by the encoder-decoder",
+    "masked_next_token": "read by the loss of masked language models, tested with GPT-BERT",
     "use_cache": "tested with generation",
     "pad_token_id": "read by generation and label shifting",
     "decoder_pad_token_id": "read by label shifting",

@@ -32,7 +32,10 @@ SIZES = {
 }
 
 AXES: dict[str, list[Any]] = {
-    **{field: [name for name in parts if parts.origin(name).built_in] for field, parts in PART_FIELDS.items()},
+    **{
+        field: [name for name in parts if parts.origin(name).built_in and not getattr(parts.get(name), "read_by", ())]
+        for field, parts in PART_FIELDS.items()
+    },
     "norm_placement": [str(word) for word in NormPlacement],
     "qk_norm": [None, *map(str, QKNorm)],
     "residual_scaling": [None, *map(str, ResidualScaling)],

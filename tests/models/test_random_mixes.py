@@ -32,7 +32,11 @@ CHECKED = (
 )
 
 BUILT_IN = {
-    field: [name for name in registry.names() if registry.origin(name).built_in]
+    field: [
+        name
+        for name in registry.names()
+        if registry.origin(name).built_in and not getattr(registry.get(name), "read_by", ())
+    ]
     for field, registry in {"position": POSITIONS, "norm": NORMS, "feed_forward": FEED_FORWARDS}.items()
 }
 

@@ -71,6 +71,18 @@ def test_a_masked_model_scores_each_token_where_it_is_masked(method, tokenizer):
 
 
 @torch.no_grad()
+def test_a_model_of_next_masked_tokens_predicts_one_position_earlier(tokenizer):
+    model = built("gpt-bert-style", "masked-lm", tokenizer)
+    for text, found in zip(TEXTS, sentence_scores(model, tokenizer, TEXTS), strict=True):
+        ids = [tokenizer.bos_token_id, *tokenizer(text)["input_ids"]]
+        rows = torch.tensor([ids] * (len(ids) - 2))
+        rows[range(len(rows)), range(1, len(ids) - 1)] = tokenizer.mask_token_id
+        logits = model(rows).logits
+        expected = sum(log_probability(logits[place - 1, place - 1], ids[place]) for place in range(1, len(ids) - 1))
+        assert found == pytest.approx(expected, abs=1e-5)
+
+
+@torch.no_grad()
 def test_an_encoder_decoder_scores_by_its_decoder(tokenizer):
     model = built("pre-norm", "seq2seq-lm", tokenizer)
     source = torch.tensor([[tokenizer.mask_token_id, tokenizer.eos_token_id]])

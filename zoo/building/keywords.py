@@ -53,6 +53,9 @@ class Settings(Keywords, total=False):
     """Whether there is a norm on the inner width, after the activation (NormFormer)."""
     attention: Literal[
         "differential",
+        "disentangled",
+        "disentangled-gated",
+        "disentangled-other-rows",
         "exclusive",
         "gated",
         "kv-sharing",
@@ -79,7 +82,9 @@ class Settings(Keywords, total=False):
     """Bound on the scores, None for none."""
     sliding_window: int | None
     """Number of positions back that a key may be, None for all."""
-    norm: Literal["dyt", "layernorm", "layernorm-no-bias", "rmsnorm", "unit", "zero-centered-rmsnorm"]
+    norm: Literal[
+        "dyt", "layernorm", "layernorm-no-affine", "layernorm-no-bias", "rmsnorm", "unit", "zero-centered-rmsnorm"
+    ]
     """Norm part."""
     norm_placement: Literal["post", "pre", "sandwich", "res-post", "deepnorm", "none"]
     """Position of the norms around a sublayer."""
@@ -95,6 +100,7 @@ class Settings(Keywords, total=False):
     """Whether a norm follows the embeddings."""
     residual: Literal[
         "attention-residuals",
+        "depth-weighted-average",
         "gated-hyper-connections",
         "hyper-connections",
         "lambdas",
@@ -114,6 +120,7 @@ class Settings(Keywords, total=False):
     """Whether all layers share one layer's weights."""
     position: Literal[
         "alibi",
+        "disentangled",
         "learned",
         "learned-unpadded",
         "none",
@@ -133,9 +140,9 @@ class Settings(Keywords, total=False):
     sinusoidal_theta: float
     """Base of the sinusoidal wavelengths."""
     relative_attention_num_buckets: int
-    """Number of T5's buckets."""
+    """Number of buckets of distances: of T5 in all, of disentangled attention on either side."""
     relative_attention_max_distance: int
-    """Distance from which T5's last bucket holds everything."""
+    """Distance from which the last bucket holds everything."""
     scale_embedding: bool
     """Whether token embeddings are multiplied by the root of their width, sqrt(hidden_size)."""
     tie_word_embeddings: bool
@@ -145,8 +152,15 @@ class Settings(Keywords, total=False):
     lm_head_bias: bool
     """Whether the output projection has a bias."""
     lm_head_transform: bool
-    """Whether masked language modelling transforms its input first (BERT: dense, act, norm), to the width of the
+    """Whether language modelling transforms its input first (BERT: dense, act, norm), to the width of the
     embeddings."""
+    lm_head_transform_act: str | None
+    """Its activation, `hidden_act` if None."""
+    lm_head_transform_bias: bool | None
+    """Whether it has a bias, `mlp_bias` if not given."""
+    masked_next_token: bool
+    """Whether masked language modelling predicts a token one position earlier, as a causal model does (GPT-BERT), so
+    that the same weights are a causal and a masked language model."""
     logit_scale: float
     """Factor on the logits."""
     final_logit_softcapping: float | None
@@ -168,7 +182,7 @@ class Settings(Keywords, total=False):
     """Probability of dropping an element after the feed-forward activation."""
     classifier_dropout: float | None
     """Probability of dropping an element before a classifier, `dropout` if not given."""
-    initializer: Literal["d2l", "deepnorm", "depth-scaled", "mup", "normal", "torch", "xavier-uniform"]
+    initializer: Literal["d2l", "deepnorm", "depth-scaled", "layer-scaled", "mup", "normal", "torch", "xavier-uniform"]
     """Initialisation part."""
     initializer_range: float | None
     """Standard deviation of normal initialisation; by default 0.02, times sqrt(initializer_width / hidden_size) in

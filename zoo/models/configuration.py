@@ -267,6 +267,14 @@ class ZooConfig(Fields, PreTrainedConfig):
         decoder.is_decoder = decoder.add_cross_attention = True
         return decoder
 
+    def of_stack(self, stack: str) -> Self:
+        """The configuration of the same weights as an encoder or a decoder, this one if it describes that stack."""
+        if self.stack == stack:
+            return self
+        other = copy.deepcopy(self)
+        other.is_decoder = stack == "decoder"
+        return other
+
     def encoder_decoder_config(self) -> Self:
         """The configuration of both stacks, also where `is_decoder` makes this one describe the decoder alone."""
         if not self.is_decoder:

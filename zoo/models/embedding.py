@@ -88,6 +88,7 @@ class Position(nn.Module):
         uses_rope_parameters: Whether the part reads `config.rope_parameters`.
         rope_layer_types: Layer types with their own settings there; empty if all layers have the same.
         counts_padding: Whether padding counts as positions.
+        read_by: Attention parts that read it; empty if all do.
         default_rope_parameters: Their default.
     """
 
@@ -97,6 +98,7 @@ class Position(nn.Module):
     uses_rope_parameters: bool = False
     rope_layer_types: tuple[str, ...] = ()
     counts_padding: bool = True
+    read_by: tuple[str, ...] = ()
     default_rope_parameters: ClassVar[dict[str, Any]] = {"rope_type": "default", "rope_theta": 10000.0}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

@@ -36,6 +36,7 @@ ANY: Any = ...
 """Need of an export target that expresses every value of a setting."""
 
 LANGUAGE_MODELS = ("causal-lm", "masked-lm", "seq2seq-lm")
+TRANSFORMED = ("causal-lm", "masked-lm")
 SEQUENCE_CLASSIFIERS = ("sequence-classification",)
 CLASSIFIERS = (*SEQUENCE_CLASSIFIERS, "token-classification")
 
@@ -252,9 +253,11 @@ class Fields:
         plain=ANY)
     sinusoidal_theta: float = setting(10000.0, "Base of the sinusoidal wavelengths.", NUMBERS, ELSEWHERE, positive=True,
         read_with=("position", ("sinusoidal", "sinusoidal-halves")))
-    relative_attention_num_buckets: int = setting(32, "Number of T5's buckets.", COUNT, read_with=("position", ("t5",)))
-    relative_attention_max_distance: int = setting(128, "Distance from which T5's last bucket holds everything.",
-        NUMBERS, IDS, read_with=("position", ("t5",)))
+    relative_attention_num_buckets: int = setting(32,
+        "Number of buckets of distances: of T5 in all, of disentangled attention on either side.", COUNT,
+        read_with=("position", ("t5", "disentangled")))
+    relative_attention_max_distance: int = setting(128, "Distance from which the last bucket holds everything.",
+        NUMBERS, IDS, read_with=("position", ("t5", "disentangled")))
 
     scale_embedding: bool = setting(False,
         "Whether token embeddings are multiplied by the root of their width, sqrt(hidden_size).", NUMBERS, DRAWN,
@@ -266,9 +269,18 @@ class Fields:
     lm_head_bias: bool = setting(False, "Whether the output projection has a bias.", DRAWN, heads=LANGUAGE_MODELS,
         place="output", words="bias")
     lm_head_transform: bool = setting(False,
-        "Whether masked language modelling transforms its input first (BERT: dense, act, norm), to the width of the "
+        "Whether language modelling transforms its input first (BERT: dense, act, norm), to the width of the "
         "embeddings.",
         DRAWN, heads=LANGUAGE_MODELS, place="output", words="transformed first")
+    lm_head_transform_act: str | None = setting(None, "Its activation, `hidden_act` if None.", NUMBERS,
+        heads=TRANSFORMED, read_with=("lm_head_transform", (True,)), place="output", words="{value} in its transform")
+    lm_head_transform_bias: FilledBool = setting(None, "Whether it has a bias, `mlp_bias` if not given.",
+        heads=TRANSFORMED, usual="mlp_bias", read_with=("lm_head_transform", (True,)), place="output",
+        words={"True": "a bias in its transform", "": "no bias in its transform"})
+    masked_next_token: bool = setting(False,
+        "Whether masked language modelling predicts a token one position earlier, as a causal model does (GPT-BERT), "
+        "so that the same weights are a causal and a masked language model.", changes="nothing", heads=TRANSFORMED,
+        place="output", words="masked tokens predicted one position earlier")
     logit_scale: float = setting(1.0, "Factor on the logits.", NUMBERS, ANY_NUMBER, DRAWN, heads=LANGUAGE_MODELS,
         place="output", words="× {value}")
     final_logit_softcapping: float | None = setting(None, "Bound on the logits, None for none.", NUMBERS, DRAWN,

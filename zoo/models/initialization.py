@@ -15,7 +15,7 @@ from transformers import initialization as init
 
 from .attention import Attention
 from .feed_forwards import Experts
-from .layers import FeedForward
+from .layers import EncoderLayer, FeedForward
 from .mixers.base import Mixer
 from .residual import deepnorm_constants
 
@@ -83,6 +83,21 @@ def torch_default(module: nn.Module, config: ZooConfig) -> None:
             init.uniform_(weight, -(weight.shape[-1] ** -0.5), weight.shape[-1] ** -0.5)
     elif isinstance(module, nn.Embedding):
         init.normal_(module.weight)
+
+
+def layer_scaled(module: nn.Module, config: ZooConfig) -> None:
+    """Truncated normal with variance 2 / (5 * width); feed-forwards divided by sqrt(2 * layer) (LTG-BERT)."""
+    std = math.sqrt(2 / (5 * config.hidden_size))
+    if isinstance(module, (nn.Linear, nn.Embedding)):
+        init.trunc_normal_(module.weight, mean=0.0, std=std, a=-2 * std, b=2 * std)
+    elif isinstance(module, Experts):
+        for weight in (module.gate_up_proj, module.down_proj):
+            init.trunc_normal_(weight, mean=0.0, std=std, a=-2 * std, b=2 * std)
+    elif isinstance(module, EncoderLayer) and isinstance(module.mlp, FeedForward):
+        std /= math.sqrt(2 * (1 + getattr(module.self_attn, "layer_idx", 0)))
+        for linear in module.mlp.children():
+            if isinstance(linear, nn.Linear):
+                init.trunc_normal_(linear.weight, mean=0.0, std=std, a=-2 * std, b=2 * std)
 
 
 def xavier_uniform_experts(experts: Experts, gain: float = 1.0) -> None:

@@ -16,6 +16,7 @@ from .capabilities import refuse_paging
 from .configuration import ZooConfig
 from .feed_forwards.balance import with_router_loss
 from .layers import build_activation
+from .masked_next_token import mixed_loss, partly_causal
 from .multi_token_prediction import MultiTokenPrediction, prediction_depth
 from .norms import build_norm
 from .options import CallOptions
@@ -33,18 +34,21 @@ class LanguageModel(ZooPreTrainedModel):
     Args:
         body: The model with the hidden states to project.
         embedding: Name of the parameter that the projection is when embeddings are tied.
-        width: Width of what is projected, by default that of the hidden states.
+        transforms: Whether `lm_head_transform` puts a transform before the projection.
     """
 
     _tp_plan = {"lm_head": "colwise_gather_output"}
     _fsdp_plan = {"lm_head": "keep_full_weight"}
 
-    def __init__(self, config: ZooConfig, body: ZooPreTrainedModel, embedding: str, width: int | None = None) -> None:
+    def __init__(self, config: ZooConfig, body: ZooPreTrainedModel, embedding: str, transforms: bool = False) -> None:
         super().__init__(config)
+        transforms = transforms and config.lm_head_transform
         self.model = body
         self.tied_embedding = embedding
         build_head, size = transformer_of(config).head, transformer_of(config).output_size(config)
-        self.lm_head = build_head(width or config.hidden_size, size, bias=config.lm_head_bias)
+        width = config.embedding_width if transforms else config.hidden_size
+        self.lm_head = build_head(width, size, bias=config.lm_head_bias)
+        self.transform = PredictionTransform(config) if transforms else None
 
     def tied_weights(self) -> dict[str, str]:
         """The output projection, if it is the embedding."""
@@ -57,6 +61,8 @@ class LanguageModel(ZooPreTrainedModel):
 
     def project(self, hidden_states: Tensor) -> Tensor:
         """Scores of every token id: (..., hidden_size) -> (..., vocab_size)."""
+        if self.transform is not None:
+            hidden_states = self.transform(hidden_states)
         logits = self.lm_head(hidden_states)
         if self.config.logit_scale != 1.0:
             logits = logits * self.config.logit_scale
@@ -66,7 +72,7 @@ class LanguageModel(ZooPreTrainedModel):
 
     def head_modules(self) -> tuple[nn.Module, ...]:
         """Modules of `project`."""
-        return (self.lm_head,)
+        return (self.lm_head,) if self.transform is None else (self.transform, self.lm_head)
 
     def targets(self, labels: Tensor, **kwargs: Any) -> Tensor:
         """The labels, each where it is predicted; a head may shift them. *Shape:* (batch_size, seq_len)."""
@@ -125,6 +131,11 @@ def keep_positions(hidden_states: Tensor, logits_to_keep: int | Tensor) -> Tenso
     return hidden_states.take_along_dim(logits_to_keep[..., None], dim=1)
 
 
+def next_labels(labels: Tensor) -> Tensor:
+    """Each position's next label, -100 at the last one. *Shape:* (batch_size, seq_len), unchanged."""
+    return nn.functional.pad(labels, (0, 1), value=IGNORED)[:, 1:].contiguous()
+
+
 class ZooForCausalLM(LanguageModel, CachedGenerationMixin):
     """A decoder that predicts the next token.
 
@@ -133,7 +144,8 @@ class ZooForCausalLM(LanguageModel, CachedGenerationMixin):
     """
 
     def __init__(self, config: ZooConfig) -> None:
-        super().__init__(config, ZooDecoder(config), "model.embed_tokens.weight")
+        config = config.of_stack("decoder") if config.masked_next_token else config
+        super().__init__(config, ZooDecoder(config), "model.embed_tokens.weight", transforms=True)
         self.mtp = MultiTokenPrediction(config) if prediction_depth(config) else None
         self.post_init()
 
@@ -145,7 +157,7 @@ class ZooForCausalLM(LanguageModel, CachedGenerationMixin):
     def targets(self, labels: Tensor, **kwargs: Any) -> Tensor:
         """The next token's label at every position, or `shift_labels` if given, as transformers' loss takes them."""
         shifted: Tensor | None = kwargs.get("shift_labels")
-        return nn.functional.pad(labels, (0, 1), value=IGNORED)[:, 1:] if shifted is None else shifted
+        return next_labels(labels) if shifted is None else shifted
 
     @with_captured_steps
     @can_return_tuple
@@ -201,7 +213,7 @@ class ZooForCausalLM(LanguageModel, CachedGenerationMixin):
 
 
 class PredictionTransform(nn.Module):
-    """BERT's transform before the output projection: dense, with a bias if feed-forwards have one; activation, norm.
+    """BERT's transform before the output projection: dense, activation, norm.
 
     It leads to the width of the embeddings, one of which the projection may be.
     """
@@ -209,12 +221,13 @@ class PredictionTransform(nn.Module):
     def __init__(self, config: ZooConfig) -> None:
         super().__init__()
         width = config.embedding_width
-        self.dense = nn.Linear(config.hidden_size, width, bias=config.mlp_bias)
-        self.act_fn = build_activation(config.hidden_act)
+        act = config.lm_head_transform_act or config.hidden_act
+        self.dense = nn.Linear(config.hidden_size, width, bias=config.lm_head_transform_bias)
+        self.act_fn = build_activation(act)
         self.norm = build_norm(config, width)
         self.drawn_as = (
             "dense layer",
-            f"{config.hidden_size} → {width}, {config.hidden_act}, {type(self.norm).__name__}",
+            f"{config.hidden_size} → {width}, {act}, {type(self.norm).__name__}",
         )
 
     def forward(self, hidden_states: Tensor) -> Tensor:
@@ -230,18 +243,28 @@ class ZooForMaskedLM(LanguageModel):
     """
 
     def __init__(self, config: ZooConfig) -> None:
-        width = config.embedding_width if config.lm_head_transform else None
-        super().__init__(config, ZooEncoder(config), "model.embed_tokens.weight", width)
-        self.transform = PredictionTransform(config) if config.lm_head_transform else nn.Identity()
+        config = config.of_stack("encoder") if config.masked_next_token else config
+        super().__init__(config, ZooEncoder(config), "model.embed_tokens.weight", transforms=True)
         self.post_init()
 
-    def head_modules(self) -> tuple[nn.Module, ...]:
-        """Modules of `project`: the transform as well."""
-        return (self.transform, self.lm_head)
+    def logits_and_loss(
+        self, hidden_states: Tensor, labels: Tensor | None, *args: Any, causal_rows: Tensor | None = None, **kwargs: Any
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """Score token ids, and compare with the labels where they are predicted."""
+        if not self.config.masked_next_token or labels is None:
+            return super().logits_and_loss(hidden_states, labels, *args, **kwargs)
+        labels = self.targets(labels, **kwargs)
+        kwargs = {**kwargs, "shift_labels": labels}
+        if causal_rows is None or causal_rows.all() or not causal_rows.any():
+            return super().logits_and_loss(hidden_states, labels, *args, **kwargs)
+        return mixed_loss(self, super().logits_and_loss, hidden_states, labels, causal_rows, **kwargs)
 
-    def project(self, hidden_states: Tensor) -> Tensor:
-        """Transform, then score every token id. Shapes as in the base class."""
-        return super().project(self.transform(hidden_states))
+    def targets(self, labels: Tensor, **kwargs: Any) -> Tensor:
+        """The labels; with `masked_next_token`, one position earlier, or `shift_labels` if given."""
+        shifted: Tensor | None = kwargs.get("shift_labels")
+        if not self.config.masked_next_token:
+            return labels
+        return next_labels(labels) if shifted is None else shifted
 
     @can_return_tuple
     def forward(
@@ -255,9 +278,10 @@ class ZooForMaskedLM(LanguageModel):
         loss_smoothing: float = 0.0,
         z_loss: float = 0.0,
         token_type_ids: Tensor | None = None,
+        causal_rows: Tensor | None = None,
         **kwargs: CallOptions,
     ) -> MaskedLMOutput:
-        """Predict the token at every position.
+        """Predict the token at every position, with `masked_next_token` the next one.
 
         Args:
             input_ids: Token ids. *Shape:* (batch_size, seq_len)
@@ -270,21 +294,25 @@ class ZooForMaskedLM(LanguageModel):
             loss_smoothing: Label smoothing: the share of the target that the loss spreads over the whole vocabulary.
             z_loss: Weight of the squared log of the softmax's normalizer in the loss (PaLM: 1e-4).
             token_type_ids: Types of tokens, by default 0. *Shape:* (batch_size, seq_len)
+            causal_rows: True for rows in which a position sees only itself and earlier ones; with `masked_next_token`.
+                The loss is then the mean over causal rows and the mean over the others, weighted by numbers of rows.
+                *Shape:* (batch_size,)
             kwargs: `output_attentions`, `output_hidden_states`, `return_dict`, `num_items_in_batch`, and what attention
                 backends take.
 
         Returns:
             `logits`, *Shape:* (batch_size, seq_len, vocab_size), the loss if there are labels, and what was asked for.
         """
+        given: Any = input_ids if inputs_embeds is None else inputs_embeds
         outputs = self.model(
             input_ids=input_ids,
-            attention_mask=attention_mask,
+            attention_mask=attention_mask if causal_rows is None else partly_causal(given, attention_mask, causal_rows),
             position_ids=position_ids,
             inputs_embeds=inputs_embeds,
             token_type_ids=token_type_ids,
             **kwargs,
         )
         options = {"skip_logits": skip_logits, "label_smoothing": loss_smoothing, "z_loss": z_loss, **kwargs}
-        logits, loss = self.logits_and_loss(outputs.last_hidden_state, labels, **options)
+        logits, loss = self.logits_and_loss(outputs.last_hidden_state, labels, causal_rows=causal_rows, **options)
         output = MaskedLMOutput(loss, logits, outputs.hidden_states, outputs.attentions)
         return with_router_loss(output, outputs, attention_mask, self.config) if "router_logits" in outputs else output

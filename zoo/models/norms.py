@@ -37,6 +37,18 @@ class BiaslessLayerNorm(QuickLayerNorm):
         self.drawn_as = ("LayerNorm", "no bias")
 
 
+class AffinelessLayerNorm(QuickLayerNorm):
+    """Layer normalisation that learns nothing (LTG-BERT, GPT-BERT, OLMo).
+
+    Args:
+        width: Size of the last dimension, which is normalised.
+    """
+
+    def __init__(self, width: int, config: ZooConfig) -> None:
+        super().__init__(width, eps=config.layer_norm_eps, elementwise_affine=False)
+        self.drawn_as = ("LayerNorm", "no weights")
+
+
 class RMSNorm(nn.Module):
     """Root-mean-square normalisation (Zhang and Sennrich 2019): no mean is subtracted and there is no bias.
 

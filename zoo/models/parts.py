@@ -65,6 +65,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "learned-unpadded": "models.embedding:LearnedUnpaddedPosition",
         "alibi": "models.position_bias:AlibiPosition",
         "t5, relative-buckets": "models.position_bias:RelativeBucketPosition",
+        "disentangled": "models.positions.disentangled:DisentangledPosition",
         "rotary-by-layer": "models.positions.rotary_by_layer:RotaryByLayerPosition",
         "rotary, rope": "models.rotary:RotaryPosition",
         "rotary-interleaved": "models.rotary:InterleavedRotaryPosition",
@@ -73,6 +74,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
     },
     "norm": {
         "layernorm": "models.norms:LayerNorm",
+        "layernorm-no-affine": "models.norms:AffinelessLayerNorm",
         "layernorm-no-bias": "models.norms:BiaslessLayerNorm",
         "rmsnorm": "models.norms:RMSNorm",
         "zero-centered-rmsnorm": "models.norms:ZeroCenteredNorm",
@@ -91,6 +93,9 @@ BUILT_IN: dict[str, dict[str, str]] = {
     "attention": {
         "multi-head": "models.attention:Attention",
         "differential": "models.attentions.differential:DifferentialAttention",
+        "disentangled": "models.attentions.disentangled:DisentangledAttention",
+        "disentangled-gated": "models.attentions.disentangled:GatedDisentangledAttention",
+        "disentangled-other-rows": "variants.builders.ltg_bert:OtherRowsAttention",
         "exclusive": "models.attentions.exclusive:ExclusiveAttention",
         "gated": "models.attentions.gated:GatedAttention",
         "kv-sharing": "models.attentions.kv_sharing:SharedKeyValueAttention",
@@ -109,6 +114,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
     },
     "residual": {
         "plain": "models.residual:Residual",
+        "depth-weighted-average, dwa": "models.residuals.depth_weighted:DepthWeightedResidual",
         "gated-hyper-connections": "models.residuals.gated:GatedHyperConnections",
         "hyper-connections": "models.residuals.hyper_connections:HyperConnections",
         "lambdas": "models.residuals.lambdas:LambdaResidual",
@@ -123,6 +129,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "xavier-uniform": "models.initialization:xavier_uniform",
         "deepnorm": "models.initialization:deepnorm",
         "torch": "models.initialization:torch_default",
+        "layer-scaled": "models.initialization:layer_scaled",
         "mup": "models.parametrization:MaximalUpdate",
         "d2l": "variants.builders.d2l:d2l_initializer",
     },

@@ -129,12 +129,12 @@ def require_choice(field: str, value: object, valid: list[str]) -> None:
 
 def validate_embeddings(config: ZooConfig) -> None:
     """Require tied embeddings to be as wide as what is projected onto the vocabulary."""
-    transformed = config.stack == "encoder" and config.lm_head_transform
+    transformed = config.stack != "encoder-decoder" and config.lm_head_transform
     if config.embedding_size not in (None, config.hidden_size) and config.tie_word_embeddings and not transformed:
         raise ConfigError(
             f"embedding_size={config.embedding_size} and hidden_size={config.hidden_size} with "
             "tie_word_embeddings=True were given, but the output projection reads hidden states: "
-            "tie_word_embeddings=False, or in an encoder lm_head_transform=True, which leads back to embedding_size"
+            "tie_word_embeddings=False, or in a single stack lm_head_transform=True, which leads back to embedding_size"
         )
 
 

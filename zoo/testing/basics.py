@@ -46,13 +46,13 @@ def check_output_has_its_documented_shape(subject: Subject) -> None:
 
 @check(tasks=LABELLED)
 def check_loss_is_cross_entropy(subject: Subject) -> None:
-    """The loss is the mean cross-entropy of the labels that are not -100, shifted for causal models only."""
+    """The loss is the mean cross-entropy of the labels that are not -100, shifted where the next token is predicted."""
     labels = subject.labels()
     assert labels is not None
     with torch.no_grad():
         outputs = subject.model(**subject.inputs(), labels=labels)
     logits = outputs.logits
-    if subject.task == "causal-lm":
+    if subject.task == "causal-lm" or (subject.task == "masked-lm" and subject.config.masked_next_token):
         logits, labels = logits[:, :-1], labels[:, 1:]
     log_probabilities = logits.log_softmax(-1).reshape(-1, logits.shape[-1])
     chosen = [

@@ -112,6 +112,48 @@ class MaskedBlocks(Dataset[Any]):
         return block_lengths(self.starts, self.block_size, len(self.ids))
 
 
+class PartlyCausalBlocks(Dataset[Any]):
+    """Blocks for masked next-token prediction: in some, every token is a label, and in the others the masked ones.
+
+    Args:
+        masked: Blocks with masks, one of whose ids is only a label.
+        causal_share: Which part of the blocks has none; which ones depends on the seed, the epoch and the block.
+    """
+
+    def __init__(self, masked: MaskedBlocks, causal_share: float) -> None:
+        self.masked = masked
+        self.ids = masked.ids
+        self.causal_share = causal_share
+        self.set_epoch(0)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Describe which epoch comes next; accelerate calls this."""
+        self.masked.set_epoch(epoch)
+        self.draw = np.random.SeedSequence([self.masked.seed, epoch]).generate_state(1, np.uint64)[0] / 2.0**64
+
+    def __len__(self) -> int:
+        lengths = self.masked.lengths  # a last block of one id has no label
+        return len(self.masked) - int(len(self.masked) > 1 and lengths[-1] < 2)
+
+    def is_causal(self, index: int) -> bool:
+        """Whether a block has no masks: of any number of neighbours, the share that is asked for."""
+        place = index * 0.6180339887498949 + float(self.draw)  # a low-discrepancy sequence
+        return place % 1.0 < self.causal_share
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        causal = self.is_causal(index)
+        block = self.masked[index]
+        ids, labels = block["input_ids"], block["labels"]
+        if causal:
+            ids = labels = np.where(labels == IGNORED, ids, labels)
+        return {"input_ids": ids[:-1], "labels": labels[1:], "causal_rows": causal}
+
+    @property
+    def lengths(self) -> Ids:
+        """Number of ids of each block."""
+        return self.masked.lengths[: len(self)] - 1
+
+
 def block_lengths(starts: range, block_size: int, end: int) -> Ids:
     """Number of ids of blocks in a row that ends somewhere: all but the last ones are whole; of a streamed row, one."""
     if end >= ENDLESS - 1:
@@ -149,6 +191,14 @@ class BlockCollator:
         if self.shifted:
             batch["shift_labels"] = batch["labels"]
         return batch
+
+
+class PartlyCausalCollator(BlockCollator):
+    """Puts causal and masked blocks into batches. Arguments as in the base class."""
+
+    def __call__(self, blocks: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
+        """Make a batch, with `causal_rows`. *Shape:* (batch_size,)."""
+        return {**super().__call__(blocks), "causal_rows": torch.tensor([block["causal_rows"] for block in blocks])}
 
 
 def in_rows(blocks: Sequence[Any], padding: int) -> Tensor:

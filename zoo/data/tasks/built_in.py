@@ -3,6 +3,7 @@
 from . import (
     language_modeling,
     masked_language_modeling,
+    masked_next_token,
     synthetic,
     text_classification,
     token_classification,
@@ -12,6 +13,7 @@ from . import (
 __all__ = [
     "language_modeling",
     "masked_language_modeling",
+    "masked_next_token",
     "synthetic",
     "text_classification",
     "token_classification",

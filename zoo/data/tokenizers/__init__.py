@@ -3,7 +3,7 @@
 from .kinds import TOKENIZERS, train_bpe, train_character, train_unigram, train_word
 from .originals import train_d2l_word, train_explicando_character
 from .pairs import Tokenizers, load_tokenizers, train_tokenizers
-from .vocabulary import SPECIAL_TOKENS, leave_open, wrap
+from .vocabulary import SPECIAL_TOKENS, leave_open, open_texts, wrap
 
 __all__ = [
     "SPECIAL_TOKENS",
@@ -11,6 +11,7 @@ __all__ = [
     "Tokenizers",
     "leave_open",
     "load_tokenizers",
+    "open_texts",
     "train_bpe",
     "train_character",
     "train_d2l_word",

@@ -58,6 +58,16 @@ def leave_open(tokenizer: PreTrainedTokenizerFast) -> None:
     tokenizer.backend_tokenizer.post_processor = TemplateProcessing(single="$A")
 
 
+def open_texts(tokenizer: PreTrainedTokenizerFast) -> None:
+    """Put the end of a text in front of every text from now on, as `bos_token`: rows of documents have it between two.
+
+    A model that predicts each token one position earlier predicts the first one there.
+    """
+    end, number = tokenizer.eos_token, tokenizer.eos_token_id
+    tokenizer.bos_token = end
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(single=f"{end} $A", special_tokens=[(end, number)])
+
+
 def counted(
     texts: Iterable[str], normalizer: normalizers.Normalizer, pre_tokenizer: pre_tokenizers.PreTokenizer
 ) -> Counter[str]:

@@ -1,5 +1,6 @@
 """Residual connections beyond the plain sum: parts of the registry `RESIDUALS`."""
 
+from .depth_weighted import DepthWeightedResidual
 from .gated import GatedHyperConnections
 from .hyper_connections import HyperConnections
 from .lambdas import LambdaResidual
@@ -10,6 +11,7 @@ from .over_depth import AttentionResidual
 
 __all__ = [
     "AttentionResidual",
+    "DepthWeightedResidual",
     "GatedHyperConnections",
     "HyperConnections",
     "LambdaResidual",

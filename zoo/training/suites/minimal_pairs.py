@@ -44,7 +44,8 @@ def sentence_scores(
 ) -> list[float]:
     """Score sentences."""
     method, task = method_of(model, method), task_of(model)
-    find = left_to_right if method == METHODS[0] else partial(masked, within_word=method == METHODS[2])
+    earlier = getattr(model.config, "masked_next_token", False)
+    find = left_to_right if method == METHODS[0] else partial(masked, within_word=method == METHODS[2], earlier=earlier)
     queries = list(find(tokenizer, sentences))
     longest = max((len(ids) for _, ids, _, _ in queries), default=0)
     if (most := getattr(model.config, "max_position_embeddings", None)) is not None and longest > most:
@@ -76,27 +77,42 @@ def methods_for(task: str, method: str | None = None) -> tuple[str, ...]:
 
 def left_to_right(tokenizer: PreTrainedTokenizerFast, sentences: Sequence[str]) -> Iterator[Query]:
     """A row for each sentence: each token given those before it, the first one given the token that begins a text."""
-    first = tokenizer.bos_token_id if tokenizer.bos_token_id is not None else tokenizer.eos_token_id
-    if first is None:
-        raise ConfigError("the tokenizer has neither bos_token nor eos_token, which a sentence's first token follows")
+    first = begin(tokenizer)
     for number, ids in enumerate(to_ids(tokenizer, sentences, add_special_tokens=False)):
         ids = ids[1:] if ids[:1] == [first] else ids
         yield number, [first, *ids[:-1]], list(range(len(ids))), ids
 
 
-def masked(tokenizer: PreTrainedTokenizerFast, sentences: Sequence[str], *, within_word: bool) -> Iterator[Query]:
-    """A row for each token of each sentence, in which it is masked, and with it, if asked, the rest of its word."""
+def begin(tokenizer: PreTrainedTokenizerFast) -> int:
+    """The token that begins a text."""
+    first = tokenizer.bos_token_id if tokenizer.bos_token_id is not None else tokenizer.eos_token_id
+    if first is None:
+        raise ConfigError("the tokenizer has neither bos_token nor eos_token, which a sentence's first token follows")
+    return int(first)
+
+
+def masked(
+    tokenizer: PreTrainedTokenizerFast, sentences: Sequence[str], *, within_word: bool, earlier: bool = False
+) -> Iterator[Query]:
+    """A row for each token of each sentence, in which it is masked, and with it, if asked, the rest of its word.
+
+    Args:
+        within_word: Whether the later tokens of its word are masked, too.
+        earlier: Whether it is predicted one position earlier, by the token that begins a text if it is the first one.
+    """
     mask = tokenizer.mask_token_id
     if mask is None:
         raise ConfigError("the tokenizer has no mask_token, which a masked language model is scored with")
     encoded = tokenizer(list(sentences), return_special_tokens_mask=True, return_attention_mask=False, verbose=False)
     for number, (ids, special) in enumerate(zip(encoded["input_ids"], encoded["special_tokens_mask"], strict=True)):
         words = encoded.word_ids(number)
+        if earlier and not special[0]:
+            ids, special, words = [begin(tokenizer), *ids], [1, *special], [None, *words]
         for place in (place for place, is_special in enumerate(special) if not is_special):
             hidden = {place}
             if within_word and words[place] is not None:
                 hidden |= {later for later in range(place, len(ids)) if words[later] == words[place]}
-            yield number, [mask if at in hidden else id_ for at, id_ in enumerate(ids)], [place], [ids[place]]
+            yield number, [mask if at in hidden else id_ for at, id_ in enumerate(ids)], [place - earlier], [ids[place]]
 
 
 def encoder_inputs(tokenizer: PreTrainedTokenizerFast) -> list[int]:

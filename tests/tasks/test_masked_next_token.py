@@ -1,0 +1,81 @@
+"""Masked next-token prediction mixed with causal language modelling: blocks, and a model that loads as both."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer
+
+import zoo
+from zoo.base.errors import ConfigError
+from zoo.data.tasks import find_task
+from zoo.training.suites import evaluate_suite
+
+SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+TEXT = "The cats sleep here. The dog that saw the cats sleeps there. " * 40
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data")
+    (folder / "train.txt").write_text(TEXT)
+    (folder / "heldout.txt").write_text(TEXT[::-1])
+    return folder
+
+
+@pytest.mark.parametrize("share", [0.0, 0.25, 1.0])
+def test_blocks_have_the_share_and_every_label_is_the_next_token(share, data):
+    task = find_task(f"masked-next-token:block_size=8,causal_share={share}")
+    splits = task.load(data)
+    tokenizers = task.train_tokenizers(splits.train, kind="bpe", vocab_size=280)
+    blocks = task.encode(splits.train, tokenizers, training=True)
+    row, mask = blocks.ids, tokenizers.source.mask_token_id
+    for epoch in (0, 1):
+        blocks.set_epoch(epoch)
+        causal = [block["causal_rows"] for block in map(blocks.__getitem__, range(len(blocks)))]
+        assert sum(causal) == pytest.approx(share * len(blocks), abs=2)
+        for number, is_causal in enumerate(causal):
+            block, start = blocks[number], blocks.masked.starts[number]
+            length = blocks.lengths[number]
+            true = row[start : start + length + 1]
+            labelled = block["labels"] != -100
+            assert len(block["input_ids"]) == length > 0 and (block["labels"] == true[1:])[labelled].all()
+            assert labelled.all() == is_causal or length < 8
+            if is_causal:
+                assert (block["input_ids"] == true[:-1]).all() and mask not in block["input_ids"]
+            else:
+                seen = block["input_ids"][1:] == true[1:-1]
+                assert seen[~labelled[:-1]].all()
+
+
+@pytest.mark.slow
+def test_a_trained_model_is_causal_and_masked(data, tmp_path: Path):
+    result = zoo.train(
+        "gpt-bert-style",
+        "masked-next-token:block_size=16,causal_share=0.5",
+        data=data,
+        tokenizer={"kind": "bpe", "vocab_size": 280},
+        output_dir=tmp_path / "model",
+        max_steps=6,
+        progress=False,
+        settings={**SIZES, "dropout": 0.0, "attention_dropout": 0.0},
+    )
+    assert result.report.scores["perplexity"].value > 1
+    models = [auto.from_pretrained(tmp_path / "model") for auto in (AutoModelForCausalLM, AutoModelForMaskedLM)]
+    assert [model.config.is_decoder for model in models] == [True, False]
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "model")
+    assert tokenizer("The cats")["input_ids"][0] == tokenizer.bos_token_id == tokenizer.eos_token_id
+    (tmp_path / "suite").mkdir()
+    (tmp_path / "suite" / "a.jsonl").write_text(
+        '{"sentence_good": "The cats sleep.", "sentence_bad": "The cats sleeps."}'
+    )
+    for model in models:
+        assert len(evaluate_suite(model, "blimp", data=tmp_path / "suite", tokenizer=tokenizer).scores) == 1
+
+
+def test_other_variants_are_refused():
+    with pytest.raises(ConfigError, match="masked_next_token=true"):
+        find_task("masked-next-token").check_variant("bert-style")
+    with pytest.raises(ConfigError, match="between 0 and 1"):
+        find_task("masked-next-token:causal_share=2")

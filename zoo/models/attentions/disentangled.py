@@ -1,0 +1,168 @@
+"""Disentangled attention: scores of contents with contents, and of contents with relative positions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from zoo.base.errors import ConfigError
+from zoo.fast.modules import QuickLayerNorm
+
+from ..attention import Attention, Mixed
+from ..norms import build_norm
+from ..positions.disentangled import DisentangledPosition, dropped, look_up
+
+if TYPE_CHECKING:
+    from transformers.cache_utils import Cache
+
+    from ..configuration import ZooConfig
+    from ..context import EarlierLayers
+
+
+class DisentangledAttention(Attention):
+    """Scores `(q k + q k_r + q_r k) / sqrt(3 d)`, with queries and keys of the relative position r in addition.
+
+    DeBERTa (He et al. 2020, equation 4). As in LTG-BERT (Samuel et al. 2023, section 3), the projections of contents
+    also project positions, and a norm with weights and biases follows the output projection. `attention_scale` is not
+    used.
+    """
+
+    backends = ("sdpa", "eager")
+    supports_unpadding = False
+
+    def __init__(self, config: ZooConfig, layer_idx: int, **kwargs: Any) -> None:
+        super().__init__(config, layer_idx, **kwargs)
+        self.reads_table = config.position == "disentangled"
+        self.scaling = (3 * self.head_dim) ** -0.5
+        self.num_buckets = config.relative_attention_num_buckets
+        self.max_distance = config.relative_attention_max_distance
+        self.bucket = DisentangledPosition.bucket
+
+    @classmethod
+    def check_options(cls, config: ZooConfig) -> None:
+        """Require as many heads for keys as for queries, no norms on them, and no cross attention.
+
+        Raises:
+            ConfigError: Otherwise.
+        """
+        wrong = {
+            "num_key_value_heads": config.num_key_value_heads != config.num_attention_heads,
+            "qk_norm": config.qk_norm is not None,
+            "is_encoder_decoder": config.is_encoder_decoder or config.add_cross_attention,
+        }
+        for name in (name for name, is_wrong in wrong.items() if is_wrong):
+            what = "cross attention" if name == "is_encoder_decoder" else f"{name}={getattr(config, name)!r}"
+            raise ConfigError(
+                f"attention={config.attention!r} was given with {what}; it is for "
+                "as many heads of keys as of queries, without norms on them and without "
+                "cross attention"
+            )
+
+    def build_projections(self, config: ZooConfig) -> None:
+        """Build the projections, and the norm after the last one."""
+        super().build_projections(config)
+        self.o_norm: nn.Module = QuickLayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+
+    def forward(
+        self,
+        hidden_states: Tensor,
+        attention_mask: Any = None,
+        position_bias: Tensor | None = None,
+        key_value_states: Tensor | None = None,
+        position_embeddings: Any = None,
+        past_key_values: Cache | None = None,
+        step: int | None = None,
+        earlier: EarlierLayers | None = None,
+        **kwargs: Any,
+    ) -> Mixed:
+        """Mix the values of all visible positions; the bias of positions of this kind is their table."""
+        if position_bias is not None and self.reads_table:
+            seen, offset, place = 0, 0, self.layer_idx if step is None else step
+            if past_key_values is not None:
+                seen = past_key_values.get_seq_length(place)
+                _, offset = past_key_values.get_mask_sizes(hidden_states.shape[1], place)
+            queries = (
+                torch.arange(hidden_states.shape[1], device=hidden_states.device) + seen
+            )  # a cache changes its count
+            kwargs |= {"queries": queries, "first_key": offset}
+        given: Any = {
+            "past_key_values": past_key_values,
+            "step": step,
+            "earlier": earlier,
+            "position_embeddings": position_embeddings,
+        }
+        return super().forward(hidden_states, attention_mask, position_bias, None, **given, **kwargs)
+
+    def attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        attention_mask: Any,
+        position_bias: Tensor | None = None,
+        queries: Tensor | None = None,
+        first_key: int = 0,
+        **kwargs: Any,
+    ) -> Mixed:
+        """Mix the values, with the scores of relative positions as a bias."""
+        if position_bias is not None and queries is not None:
+            keys = torch.arange(key.shape[2], device=query.device) + first_key
+            rows = self.num_buckets - 1 + self.bucket(queries[:, None] - keys, self.num_buckets, self.max_distance)
+            position_bias = self.relative_scores(query, key, position_bias[0, 0], rows)
+        return super().attend(query, key, value, attention_mask, position_bias=position_bias, **kwargs)
+
+    def relative_scores(self, query: Tensor, key: Tensor, table: Tensor, rows: Tensor) -> Tensor:
+        """Score contents with relative positions, by all rows of the table and not by all pairs of positions.
+
+        Args:
+            query: *Shape:* (batch_size, num_attention_heads, query_len, head_dim)
+            key: *Shape:* (batch_size, num_attention_heads, key_len, head_dim)
+            table: *Shape:* (num_rows, hidden_size)
+            rows: Row of the table for every query and key. *Shape:* (query_len, key_len)
+
+        Returns:
+            *Shape:* (batch_size, num_attention_heads, query_len, key_len)
+        """
+        table = dropped(table, self.dropout, training=self.training)[None]
+        query_place, key_place = self.places(self.q_proj(table), self.k_proj(table))
+        of_keys = look_up(query @ key_place.mT, rows)
+        of_queries = look_up(key @ query_place.mT, rows.T).mT
+        return self.scaling * (of_keys + of_queries)
+
+    def places(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+        """Split projected rows of the table into heads.
+
+        Args:
+            queries: *Shape:* (1, num_rows, num_heads * head_dim)
+            keys: *Shape:* as queries.
+
+        Returns:
+            Both. *Shape:* (1, num_heads, num_rows, head_dim)
+        """
+        return self.split_heads(queries), self.split_heads(keys)
+
+    def merge_heads(self, mixed: Tensor, hidden_states: Tensor, value: Tensor | None) -> Tensor:
+        """Project the mixed values, and norm them."""
+        normed: Tensor = self.o_norm(super().merge_heads(mixed, hidden_states, value))
+        return normed
+
+
+class GatedDisentangledAttention(DisentangledAttention):
+    """Disentangled attention with mixed values multiplied by GELU gates and normed before the output projection.
+
+    GPT-BERT (Charpentier and Samuel 2024, section 3). The norm is the configuration's.
+    """
+
+    def build_projections(self, config: ZooConfig) -> None:
+        """Build the projections, that of the gates, and the norm before the last one."""
+        super().build_projections(config)
+        self.gate_proj = nn.Linear(config.hidden_size, self.o_proj.in_features, bias=config.attention_bias)
+        self.o_norm = build_norm(config, self.o_proj.in_features)
+
+    def merge_heads(self, mixed: Tensor, hidden_states: Tensor, value: Tensor | None) -> Tensor:
+        """Gate the mixed values, norm and project them."""
+        gated = mixed.reshape(*hidden_states.shape[:-1], -1) * F.gelu(self.gate_proj(hidden_states))
+        return self.o_proj(self.o_norm(gated))

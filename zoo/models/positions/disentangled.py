@@ -1,0 +1,113 @@
+"""Relative positions with a vector for every bucket of distances, which disentangled attention projects."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers import initialization as init
+
+from zoo.base.errors import ConfigError
+from zoo.fast.modules import QuickLayerNorm
+from zoo.models.embedding import Position
+
+if TYPE_CHECKING:
+    from zoo.models.configuration import ZooConfig
+
+
+class DisentangledPosition(Position):
+    """A normed vector for every bucket of distances, one table for all layers (DeBERTa, He et al. 2020, section 3.1).
+
+    A bucket holds one distance up to half of the buckets of a side, and the others grow logarithmically up to
+    `relative_attention_max_distance` (DeBERTa-v2; LTG-BERT, Samuel et al. 2023, section 3.2).
+    [`zoo.models.attentions.disentangled.DisentangledAttention`][] reads it.
+
+    Args:
+        config: Supplies `relative_attention_num_buckets`, the buckets of a side, `relative_attention_max_distance`,
+            `hidden_size` and `layer_norm_eps`.
+    """
+
+    parameter_roles: ClassVar[dict[str, str]] = {"weight": "table"}
+
+    has_bias = True
+    read_by = ("disentangled", "disentangled-gated", "disentangled-other-rows")
+
+    def __init__(self, config: ZooConfig) -> None:
+        super().__init__(config)
+        self.weight = nn.Parameter(torch.empty(2 * config.relative_attention_num_buckets - 1, config.hidden_size))
+        self.norm = QuickLayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+
+    @classmethod
+    def check_options(cls, config: ZooConfig) -> None:
+        """Require attention that reads the table, embeddings of its width, and distances beyond the exact buckets.
+
+        Raises:
+            ConfigError: Otherwise.
+        """
+        buckets, distance = config.relative_attention_num_buckets, config.relative_attention_max_distance
+        if config.attention not in cls.read_by:
+            raise ConfigError(
+                f"position={config.position!r} was given with attention={config.attention!r}, which does not read it; "
+                "give attention='disentangled' or 'disentangled-gated'"
+            )
+        if config.embedding_size is not None:
+            raise ConfigError(
+                f"position={config.position!r} was given with embedding_size={config.embedding_size}; attention "
+                "projects its table, which is as wide as hidden states"
+            )
+        if buckets < 4 or distance - 1 <= buckets // 2:
+            raise ConfigError(
+                f"relative_attention_num_buckets={buckets} was given with relative_attention_max_distance={distance}; "
+                "there must be at least 4 buckets, and a distance of more than half of them"
+            )
+
+    def init_weights(self) -> None:
+        """Draw the table as LTG-BERT does, from a truncated normal distribution with variance 2 / (5 * width)."""
+        std = math.sqrt(2 / (5 * self.weight.shape[1]))
+        init.trunc_normal_(self.weight, mean=0.0, std=std, a=-2 * std, b=2 * std)
+
+    def forward(self) -> Tensor:
+        """Norm the table. *Shape:* (2 * num_buckets - 1, hidden_size)."""
+        return self.norm(self.weight)
+
+    def bias(self, query_positions: Tensor, key_positions: Tensor) -> Tensor:
+        """The normed table, which attention makes scores of. *Shape:* (1, 1, 2 * num_buckets - 1, hidden_size)."""
+        return self()[None, None]
+
+    @staticmethod
+    def bucket(distance: Tensor, num_buckets: int, max_distance: int) -> Tensor:
+        """Bucket numbers of signed distances.
+
+        Args:
+            distance: Query position minus key position. *Shape:* any
+            num_buckets: Number of buckets of a side.
+            max_distance: Distance from which the last bucket holds everything.
+
+        Returns:
+            Integers between -num_buckets and num_buckets, both excluded. *Shape:* as distance.
+        """
+        half = num_buckets // 2
+        far = distance.abs().clamp(half - 1, max_distance - 1).float()
+        steps = torch.ceil(torch.log(far / half) / math.log((max_distance - 1) / half) * (half - 1))
+        return torch.where(distance.abs() <= half, distance, distance.sign() * (steps.long() + half))
+
+
+def look_up(scores: Tensor, rows: Tensor) -> Tensor:
+    """Choose for every query and key the score of their distance.
+
+    Args:
+        scores: Of every vector with each row of the table. *Shape:* (batch_size, num_heads, query_len, num_rows)
+        rows: *Shape:* (query_len, key_len)
+
+    Returns:
+        *Shape:* (batch_size, num_heads, query_len, key_len)
+    """
+    return scores.gather(-1, rows.expand(*scores.shape[:2], -1, -1))
+
+
+def dropped(table: Tensor, probability: float, *, training: bool) -> Tensor:
+    """Drop elements of the table in training."""
+    return F.dropout(table, probability, training) if training and probability else table
