@@ -11,6 +11,7 @@ from transformers.utils.generic import can_return_tuple
 from zoo.fast.captured_steps import with_captured_steps
 from zoo.fast.chunked_loss import IGNORED, cross_entropy
 from zoo.fast.generation import CachedGenerationMixin
+from zoo.fast.modules import Identity
 
 from .capabilities import refuse_paging
 from .configuration import ZooConfig
@@ -48,7 +49,7 @@ class LanguageModel(ZooPreTrainedModel):
         build_head, size = transformer_of(config).head, transformer_of(config).output_size(config)
         width = config.embedding_width if transforms else config.hidden_size
         self.lm_head = build_head(width, size, bias=config.lm_head_bias)
-        self.transform = PredictionTransform(config) if transforms else None
+        self.transform = PredictionTransform(config) if transforms else Identity()
 
     def tied_weights(self) -> dict[str, str]:
         """The output projection, if it is the embedding."""
@@ -61,9 +62,7 @@ class LanguageModel(ZooPreTrainedModel):
 
     def project(self, hidden_states: Tensor) -> Tensor:
         """Scores of every token id: (..., hidden_size) -> (..., vocab_size)."""
-        if self.transform is not None:
-            hidden_states = self.transform(hidden_states)
-        logits = self.lm_head(hidden_states)
+        logits = self.lm_head(self.transform(hidden_states))
         if self.config.logit_scale != 1.0:
             logits = logits * self.config.logit_scale
         if (cap := self.config.final_logit_softcapping) is not None:
@@ -72,7 +71,7 @@ class LanguageModel(ZooPreTrainedModel):
 
     def head_modules(self) -> tuple[nn.Module, ...]:
         """Modules of `project`."""
-        return (self.lm_head,) if self.transform is None else (self.transform, self.lm_head)
+        return (self.transform, self.lm_head)
 
     def targets(self, labels: Tensor, **kwargs: Any) -> Tensor:
         """The labels, each where it is predicted; a head may shift them. *Shape:* (batch_size, seq_len)."""
