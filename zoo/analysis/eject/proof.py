@@ -29,6 +29,20 @@ GRADIENTS = 1e-5
 LENGTHS = (12, 9)
 """Tokens of the two sequences, before padding."""
 
+NAMES = {
+    "input_ids": "ids",
+    "inputs_embeds": "ids",
+    "decoder_input_ids": "decoder_ids",
+    "decoder_inputs_embeds": "decoder_ids",
+}
+"""Inputs of the file by those of the model."""
+
+CANNOT_WRITE = {"memory-makes-queries", "works-on-features"}
+"""Quirks of models that write nothing token by token."""
+
+OF_ONE_LENGTH = {"memory-makes-queries", "decoder-reads-the-source"}
+"""Quirks of models with sources and targets of one length."""
+
 
 def prove(file: Path, model: ZooPreTrainedModel, task: str, *, is_new: bool) -> dict[str, float]:
     """Compare an ejected file, run in a process without the zoo, with its model.
@@ -51,10 +65,10 @@ def prove(file: Path, model: ZooPreTrainedModel, task: str, *, is_new: bool) -> 
         folder = Path(name)
         save_quietly(model, folder)
         (folder / "inputs").mkdir()
-        writes = task in ("causal-lm", "seq2seq-lm")
-        given = {"ids": inputs["input_ids"]} | ({"attention_mask": inputs["attention_mask"]} if padded else {})
-        if "decoder_input_ids" in inputs:
-            given["decoder_ids"] = inputs["decoder_input_ids"]
+        writes = task in ("causal-lm", "seq2seq-lm") and not CANNOT_WRITE.intersection(model.config.quirks)
+        given = {NAMES.get(name, name): tensor for name, tensor in inputs.items()}
+        if not padded:
+            del given["attention_mask"]
         save_file(given | ({} if labels is None else {"labels": labels}), folder / "inputs" / "inputs.safetensors")
         (folder / "inputs" / "how.json").write_text(json.dumps({"writes": writes}), encoding="utf-8")
         command = [sys.executable, "-I", running.__file__, str(file), str(folder)]
@@ -96,20 +110,39 @@ def inputs_of(model: ZooPreTrainedModel, task: str) -> tuple[dict[str, Tensor], 
         mask[1, LENGTHS[1] :] = 0
         ids[1, LENGTHS[1] :] = config.pad_token_id or 0
     inputs = {"input_ids": ids, "attention_mask": mask}
+    length = LENGTHS[0 if OF_ONE_LENGTH.intersection(config.quirks) else 1]
     if config.is_encoder_decoder:
-        inputs["decoder_input_ids"] = drawn(config.decoder_vocab_size, 2, LENGTHS[1])
+        inputs["decoder_input_ids"] = drawn(config.decoder_vocab_size, 2, length)
+    if config.type_vocab_size is not None and config.stack == "encoder":
+        inputs["token_type_ids"] = torch.randint(config.type_vocab_size, (2, LENGTHS[0]), generator=generator)
     labels: Tensor | None = drawn(config.vocab_size, 2, LENGTHS[0])
     if task == "causal-lm":
         labels = ids.clone()
     elif task == "seq2seq-lm":
-        labels = drawn(config.decoder_vocab_size, 2, LENGTHS[1])
+        labels = drawn(config.decoder_vocab_size, 2, length)
     elif task == "sequence-classification":
-        labels = torch.tensor([0, config.num_labels - 1])
+        labels = classes(config)
     elif task == "token-classification":
         labels = torch.randint(config.num_labels, (2, LENGTHS[0]), generator=generator)
     elif task == "feature-extraction":
         labels = None
+    if config.has_quirk("works-on-features"):
+        for name in ("input_ids", "decoder_input_ids"):
+            shape = (*inputs.pop(name).shape, config.hidden_size)
+            inputs[name.replace("_ids", "s_embeds")] = torch.randn(shape, generator=generator)
+        labels = None if labels is None else labels % config.hidden_size
     return inputs, labels, padded
+
+
+def classes(config: Any) -> Tensor:
+    """Labels of two sequences."""
+    if config.classifier_positions is not None:
+        return torch.arange(2 * config.classifier_positions).view(2, -1) % config.num_labels
+    if config.num_labels == 1 or config.problem_type == "regression":
+        return torch.linspace(-1, 1, 2 * config.num_labels).view(2, -1)
+    if config.problem_type == "multi_label_classification":
+        return (torch.arange(2 * config.num_labels).view(2, -1) % 2).float()
+    return torch.tensor([0, config.num_labels - 1])
 
 
 def expected(
@@ -120,11 +153,12 @@ def expected(
     for dtype in TOLERANCES:
         model.to(dtype).eval()
         with torch.no_grad():
-            output = model(**inputs, use_cache=False) if writes else model(**inputs)
+            given = running.copied(inputs, dtype)
+            output = model(**given, use_cache=False) if writes else model(**given)
         found[f"outputs {dtype}"] = output["logits"] if "logits" in output else output["last_hidden_state"]
     if labels is not None:
-        given = {name: tensor for name, tensor in inputs.items() if name != "decoder_input_ids"}
-        loss = model.train()(**given, labels=labels)["loss"]
+        given = {name: tensor for name, tensor in inputs.items() if name != "decoder_input_ids"} | {"labels": labels}
+        loss = model.train()(**running.copied(given, torch.float64))["loss"]
         loss.backward()
         found["loss"] = loss.detach()
         found |= running.gradients(model)

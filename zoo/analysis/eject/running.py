@@ -36,10 +36,10 @@ def main(file: str, folder: str) -> None:
     for dtype in (torch.float32, torch.float64):
         model.to(dtype).eval()
         with torch.no_grad():
-            found[f"outputs {dtype}"] = first(model(**inputs))
+            found[f"outputs {dtype}"] = first(model(**copied(inputs, dtype)))
     if labels is not None:
-        inputs.pop("decoder_ids", None)
-        loss = model.train()(**inputs, labels=labels)[1]
+        given = {name: tensor for name, tensor in inputs.items() if name != "decoder_ids" or tensor.is_floating_point()}
+        loss = model.train()(**copied(given | {"labels": labels}, torch.float64))[1]
         loss.backward()
         found["loss"] = loss.detach()
         found |= gradients(model)
@@ -50,6 +50,11 @@ def main(file: str, folder: str) -> None:
     save_file(
         {name: tensor.contiguous() for name, tensor in found.items()}, Path(folder, "inputs", "found.safetensors")
     )
+
+
+def copied(inputs: dict[str, Any], dtype: Any) -> dict[str, Any]:
+    """Copies of inputs, of which floating ones are of this dtype."""
+    return {name: one.to(dtype, copy=True) if one.is_floating_point() else one for name, one in inputs.items()}
 
 
 def first(output: Any) -> Any:

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING, Any
 
-from zoo.models.parts import PART_FIELDS
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+from zoo.models.attentions.kv_sharing import SharedKeyValueAttention
+from zoo.models.multi_token_prediction import LOSS_WEIGHT
+from zoo.models.parametrization import width_factor
+from zoo.models.parts import FEED_FORWARDS, PART_FIELDS
 from zoo.models.residual import deepnorm_constants
+from zoo.models.transformer import build_by_settings
 from zoo.registry import VARIANTS
 
 from ..plain.config import Config
@@ -14,18 +21,6 @@ from .specialising import no_plain_form
 
 if TYPE_CHECKING:
     from zoo.models import ZooConfig
-
-UNWRITTEN: dict[str, Any] = {
-    "classifier_positions": None,
-    "type_vocab_size": None,
-    "keep_dead": False,
-    "encoder_attention_bias": False,
-    "num_nextn_predict_layers": 0,
-    "output_router_logits": False,
-    "latent_norm_eps": None,
-    "n_group": 1,
-}
-"""Settings without a plain form, unless they have these values."""
 
 DECODER_FIELDS = (
     "vocab_size",
@@ -51,32 +46,122 @@ def plain_config(config: ZooConfig, task: str) -> Config:
     values |= {field: registry.canonical(getattr(config, field)) for field, registry in PART_FIELDS.items()}
     types = config.types_of_layers()
     windows = [kind == "sliding_attention" for kind in types]
-    rope = getattr(config, "rope_parameters", None) or {}
     alpha, beta = deepnorm_constants(config)
     values |= {
         "task": task,
         "stack": config.stack,
         "num_labels": config.num_labels,
+        "problem_type": config.problem_type or ("regression" if config.num_labels == 1 else None),
         "layer_types": types,
         "all_layers_have_windows": all(windows),
         "some_layers_have_windows": any(windows) and not all(windows),
+        "first_attention_layer": next(place for place, kind in enumerate(types) if kind != config.mixer_layer_type),
         "is_rotary": values["position"].startswith("rotary"),
+        "has_local": values["position"] == "rotary-by-layer",
         "add_cross_attention": config.stack == "encoder-decoder",
-        "rope_theta": rope.get("rope_theta", rope.get("full_attention", {}).get("rope_theta")),
-        "rope_local_theta": rope.get("sliding_attention", {}).get("rope_theta"),
-        "rotary_dim": int(config.head_dim * rope.get("partial_rotary_factor", 1.0)),
         "deepnorm_alpha": alpha,
         "deepnorm_beta": beta,
+        "has_experts": values["feed_forward"].startswith("moe"),
+        "mup_width_factor": width_factor(config),
+        "decoder_pad_token_id": config.pad_token_id
+        if config.decoder_pad_token_id is None
+        else config.decoder_pad_token_id,
     }
-    if values.get("moe_intermediate_size", 0) is None:
-        values["moe_intermediate_size"] = config.intermediate_size
-    if values.get("shared_expert_intermediate_size", 0) is None:
-        values["shared_expert_intermediate_size"] = values["moe_intermediate_size"]
+    values |= rope_settings(config) | by_builder(config)
+    values["position_skips_padding"] = values["position"] == "learned-unpadded" or is_by_length(values["rope_type"])
+    values["generates_with_cache"] = "masks-from-token-ids" not in config.quirks and not is_by_length(
+        values["rope_type"]
+    )
+    balances = getattr(FEED_FORWARDS.get(config.feed_forward), "has_auxiliary_loss", False)
+    values["balances_experts"] = bool(balances and values.get("output_router_logits"))
+    if values["attention"] == "kv-sharing":
+        values["kv_sources"] = SharedKeyValueAttention.sources(config)
+    for name, usual in {
+        "encoder_attention_bias": False,
+        "num_nextn_predict_layers": 0,
+        "mtp_loss_weight": LOSS_WEIGHT,
+        "num_streams": 0,
+    }.items():
+        values.setdefault(name, usual)
+    for name, other in USUAL.items():
+        if values.get(name, 0) is None:
+            values[name] = values[other]
     for name in ("linear_num_key_heads", "linear_num_value_heads", "linear_num_heads"):
         values[name] = values.get(name) or config.num_attention_heads
     for name in ("linear_key_head_dim", "linear_value_head_dim", "linear_head_dim"):
         values[name] = values.get(name) or config.head_dim
     return Config(**values)
+
+
+USUAL = {
+    "moe_intermediate_size": "intermediate_size",
+    "shared_expert_intermediate_size": "moe_intermediate_size",
+    "latent_norm_eps": "layer_norm_eps",
+}
+"""Settings of parts that others fill."""
+
+BY_BUILDER = {
+    "universal": {"step_embeddings": True},
+    "normformer": {"head_scale": True, "attention_branch_norm": True},
+    "nlpt_encoder": {"attention_branch_dropout": False},
+    "ngpt": {"unit_weights": True},
+    "vanilla": {},
+    "d2l_style": {},
+    "odom_style": {},
+    "explicando": {},
+}
+"""What the code of a variant of its own does, as settings, by the function that builds it."""
+
+
+def by_builder(config: ZooConfig) -> dict[str, bool]:
+    """Settings in the place of a variant's own code."""
+    usual = {"step_embeddings": False, "head_scale": False, "attention_branch_norm": False, "unit_weights": False}
+    builder = VARIANTS.get(config.variant).builder
+    return {**usual, "attention_branch_dropout": True, **BY_BUILDER.get(builder.__name__, {})}
+
+
+def is_by_length(rope_type: str | None) -> bool:
+    """Whether frequencies depend on the length of the text."""
+    return rope_type in ("dynamic", "longrope")
+
+
+def rope_settings(config: ZooConfig) -> dict[str, Any]:
+    """Settings of rotations, flat."""
+    given = getattr(config, "rope_parameters", None) or {}
+    full, local = given.get("full_attention", given), given.get("sliding_attention", {})
+    kind, local_kind = full.get("rope_type", "default"), local.get("rope_type", "default")
+    shares = {name: value for name, value in local.items() if name not in ("rope_type", "rope_theta")}
+    if local_kind != "default" and (local_kind != kind or shares != {name: full.get(name) for name in shares}):
+        raise no_plain_form("rope_parameters", given)
+    if local.get("partial_rotary_factor", 1.0) != full.get("partial_rotary_factor", 1.0) and local:
+        raise no_plain_form("rope_parameters", given)
+    part = full.get("partial_rotary_factor", 1.0)
+    factor, original = full.get("factor"), full.get("original_max_position_embeddings")
+    if factor is None and original is not None:
+        factor = config.max_position_embeddings / original
+    attention_factor = 1.0
+    if kind != "default":
+        of_full = copy.copy(config)
+        of_full.rope_parameters = full
+        attention_factor = ROPE_INIT_FUNCTIONS[kind](of_full)[1]
+    return {
+        "rope_theta": full.get("rope_theta"),
+        "rope_local_theta": local.get("rope_theta"),
+        "rope_type": kind,
+        "rope_local_type": local_kind,
+        "rotary_dim": config.head_dim if kind == "proportional" else int(config.head_dim * part),
+        "rope_turning_pairs": int(part * config.head_dim // 2),
+        "rope_factor": 1.0 if factor is None else factor,
+        "rope_original_length": original,
+        "rope_attention_factor": attention_factor,
+        "rope_beta_fast": full.get("beta_fast") or 32,
+        "rope_beta_slow": full.get("beta_slow") or 1,
+        "rope_truncate": given.get("truncate", True),
+        "rope_low_freq_factor": full.get("low_freq_factor"),
+        "rope_high_freq_factor": full.get("high_freq_factor"),
+        "rope_short_factor": full.get("short_factor"),
+        "rope_long_factor": full.get("long_factor"),
+    }
 
 
 def decoder_changes(config: ZooConfig) -> dict[str, Any]:
@@ -94,23 +179,15 @@ def refuse_unwritten(config: ZooConfig) -> None:
         origin = registry.origin(getattr(config, field))
         if not origin.built_in:
             raise no_plain_form(field, getattr(config, field))
-    for name, usual in UNWRITTEN.items():
-        if getattr(config, name, usual) not in (usual, None):
-            raise no_plain_form(name, getattr(config, name))
+    if getattr(config, "keep_dead", False):
+        raise no_plain_form("keep_dead", True)
     for quirk in config.quirks:
         if f'"{quirk}"' not in source and quirk not in BY_SETTINGS:
             raise no_plain_form("quirks", quirk)
-    rope = getattr(config, "rope_parameters", None) or {}
-    for one in (rope, *(part for part in rope.values() if isinstance(part, dict))):
-        if one.get("rope_type", "default") != "default":
-            raise no_plain_form("rope_type", one["rope_type"])
     builder = VARIANTS.get(config.variant).builder
-    if builder.__module__.startswith("zoo.variants.builders") and config.variant not in BUILDERS:
+    if builder is not build_by_settings and builder.__name__ not in BY_BUILDER:
         raise no_plain_form("variant", config.variant)
 
 
-BY_SETTINGS = {"torch-initialization", "masked-rows-are-uniform"}
+BY_SETTINGS = {"torch-initialization", "masked-rows-are-uniform", "unscaled-initialization", "layers-share-weights"}
 """Quirks that are other settings."""
-
-BUILDERS = {"vanilla", "d2l-style", "nlpt-encoder", "odom-style", "explicando", "ngpt", "normformer", "universal"}
-"""Variants with code of their own that the plain code has."""

@@ -44,6 +44,7 @@ class Program:
             self.rewrite(self.fold)
             self.rewrite(self.inline)
             self.definitions = {name: with_methods_inlined(node) for name, node in self.definitions.items()}
+            self.remove_methods()
             self.remove_parameters()
             self.definitions = cleaned(self.definitions, self.entry[0])
         self.refuse_missing()
@@ -243,13 +244,27 @@ class Program:
         body = found.body.visit(Folder(values))
         assert isinstance(body, cst.IndentedBlock)
         statements: list[Any] = [one for one in body.body if not is_docstring(one)]
+        if len(statements) != 1:
+            return None
         returns = m.extract(
             statements[0], m.SimpleStatementLine(body=[m.Return(m.SaveMatchedNode(m.DoNotCare(), "value"))])
         )
-        if returns is None or len(statements) != 1 or statements[0].leading_lines:
+        if returns is None or statements[0].leading_lines:
             return None
         value = returns["value"]
         return value if isinstance(value, cst.BaseExpression) else None
+
+    def remove_methods(self) -> None:
+        """Drop methods that nothing calls."""
+        read = {attribute for node in self.definitions.values() for attribute in names(node).attributes}
+        for name, node in self.definitions.items():
+            if isinstance(node, cst.ClassDef):
+                unused = methods(node).keys() - read - {"__init__", "forward", "generate"}
+                body = [
+                    one for one in node.body.body if getattr(getattr(one, "name", None), "value", None) not in unused
+                ]
+                if unused:
+                    self.definitions[name] = node.with_changes(body=node.body.with_changes(body=body))
 
     def remove_parameters(self) -> None:
         """Drop parameters that are constant or that nothing reads, and what is given for them."""
@@ -394,7 +409,7 @@ def with_methods_inlined(node: cst.CSTNode) -> cst.CSTNode:
             ) -> Any:
                 assign = updated_node.body[0]
                 if isinstance(assign, cst.Assign) and code(assign.value).startswith(f"self.{name}("):  # noqa: B023
-                    result = cst.SimpleStatementLine([assign.with_changes(value=last.value)])  # noqa: B023
+                    result = statements[-1].with_changes(body=[assign.with_changes(value=last.value)])  # noqa: B023
                     return cst.FlattenSentinel([*statements[:-1], result])  # noqa: B023
                 return updated_node
 

@@ -51,10 +51,13 @@ def file_of(config: Config, summary: str, decoder: dict[str, Any]) -> str:
         decoder: Settings that are others in the decoder of an encoder-decoder.
     """
     model = MODELS.get(config.task, {"decoder": "Decoder", "encoder": "Encoder"}.get(config.stack, "EncoderDecoder"))
-    scripts = ["load", "train", "main"] if config.task in MODELS else ["load"]
+    trains = config.task in MODELS and "works-on-features" not in config.quirks
+    scripts = ["load", "train", "main"] if trains else ["load"]
     given: dict[str, Any] = {"attention_mask": None} if config.task == "causal-lm" else {}
     if config.task not in MODELS:
-        given = {"cache": None, "start": 0, "memory": None, "memory_mask": None}
+        given = {"cache": None, "start": 0, "memory": None, "memory_mask": None, "depths": None}
+    if config.type_vocab_size is None or config.stack != "encoder":
+        given["token_type_ids"] = None
     program = Program(config, [model, *scripts], given)
     definitions = program.specialised()
     body = "\n\n\n".join(

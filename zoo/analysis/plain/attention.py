@@ -19,28 +19,39 @@ Cache = dict[str, Tensor]
 class Attention(nn.Module):
     """Multi-head attention (Vaswani et al. 2017, section 3.2.2)."""
 
-    def __init__(self, config: Config, layer_idx: int) -> None:
+    def __init__(self, config: Config, layer_idx: int, is_cross: bool = False, extra_bias: bool = False) -> None:
         super().__init__()
         self.config = config
-        if config.attention in ("kv-sharing", "value-embeddings"):
-            raise NoPlainForm("attention")
         query_width = config.num_attention_heads * config.head_dim
         key_width = config.num_key_value_heads * config.head_dim
-        self.q_proj = nn.Linear(config.hidden_size, query_width, bias=config.attention_bias)
-        self.k_proj = nn.Linear(config.hidden_size, key_width, bias=config.attention_bias)
-        self.v_proj = nn.Linear(config.hidden_size, key_width, bias=config.attention_bias)
-        self.o_proj = nn.Linear(query_width, config.hidden_size, bias=config.attention_out_bias)
-        if config.variant == "normformer":
+        if config.attention == "kv-sharing":
+            self.layer_idx, self.source = layer_idx, config.kv_sources[layer_idx]
+        if "heads-share-weights" in config.quirks:
+            # The original's defect: all heads are one module, so that they are equal.
+            self.q_proj = nn.Linear(config.hidden_size, config.head_dim, bias=config.attention_bias)
+            self.k_proj = nn.Linear(config.hidden_size, config.head_dim, bias=config.attention_bias)
+            self.v_proj = nn.Linear(config.hidden_size, config.head_dim, bias=config.attention_bias)
+        else:
+            self.q_proj = nn.Linear(config.hidden_size, query_width, bias=config.attention_bias or extra_bias)
+            if config.attention != "kv-sharing" or self.source == layer_idx:
+                self.k_proj = nn.Linear(config.hidden_size, key_width, bias=config.attention_bias or extra_bias)
+                self.v_proj = nn.Linear(config.hidden_size, key_width, bias=config.attention_bias or extra_bias)
+        self.o_proj = nn.Linear(query_width, config.hidden_size, bias=config.attention_out_bias or extra_bias)
+        if config.head_scale:
             self.head_scale = LearnedScale(config.num_attention_heads, 1.0)
         if config.attention == "gated":
             self.gate_proj = nn.Linear(config.hidden_size, query_width, bias=config.attention_bias)
         if config.attention == "sinks":
             self.sinks = nn.Parameter(torch.zeros(config.num_attention_heads))
         if config.attention == "value-residual":
-            if config.add_cross_attention:
-                raise NoPlainForm("attention")
-            self.mixes = layer_idx > 0
+            self.mixes = layer_idx > config.first_attention_layer and not is_cross
             if self.mixes:
+                self.value_lambdas = nn.Parameter(torch.full((2,), 0.5))
+        if config.attention == "value-embeddings":
+            behind = config.num_hidden_layers - 1 - layer_idx
+            self.mixes = behind % config.value_embedding_interval == 0 and not is_cross
+            if self.mixes:
+                self.value_embedding = nn.Embedding(config.vocab_size, key_width)
                 self.value_lambdas = nn.Parameter(torch.full((2,), 0.5))
         if config.attention == "normalized":
             self.qk_scales = Factors(query_width, 1.0, config.hidden_size**-0.5)
@@ -52,10 +63,12 @@ class Attention(nn.Module):
             self.lambda_k2 = nn.Parameter(torch.randn(config.head_dim) * 0.1)
         if config.qk_norm == "head":
             self.q_norm = build_norm(config, config.head_dim, config.layer_norm_eps)
-            self.k_norm = build_norm(config, config.head_dim, config.layer_norm_eps)
+            if config.attention != "kv-sharing" or self.source == layer_idx:
+                self.k_norm = build_norm(config, config.head_dim, config.layer_norm_eps)
         elif config.qk_norm == "full":
             self.q_norm = build_norm(config, query_width, config.layer_norm_eps)
-            self.k_norm = build_norm(config, key_width, config.layer_norm_eps)
+            if config.attention != "kv-sharing" or self.source == layer_idx:
+                self.k_norm = build_norm(config, key_width, config.layer_norm_eps)
 
     def forward(
         self,
@@ -68,11 +81,21 @@ class Attention(nn.Module):
         earlier: Cache | None = None,
     ) -> Tensor:
         """Mix the values of visible keys. *Shape:* x (batch, length, hidden_size), mask (..., 1, length, keys)."""
+        if self.config.attention == "kv-sharing" and self.source != self.layer_idx:
+            return self.attend_to_earlier(x, mask, bias, rotation, earlier)
         source = x if memory is None else memory
-        query, key, value = self.q_proj(x), self.k_proj(source), self.v_proj(source)
+        if "memory-makes-queries" in self.config.quirks and memory is not None:
+            # The original's defect: the source makes queries and keys, and the target the values.
+            query, key, value = self.q_proj(memory), self.k_proj(memory), self.v_proj(x)
+        else:
+            query, key, value = self.q_proj(x), self.k_proj(source), self.v_proj(source)
         if self.config.qk_norm == "full":
             query, key = self.q_norm(query), self.k_norm(key)
         query, key, value = (y.unflatten(-1, (-1, self.config.head_dim)).transpose(1, 2) for y in (query, key, value))
+        if "heads-share-weights" in self.config.quirks:
+            query = query.expand(-1, self.config.num_attention_heads, -1, -1)
+            key = key.expand(-1, self.config.num_attention_heads, -1, -1)
+            value = value.expand(-1, self.config.num_attention_heads, -1, -1)
         if self.config.qk_norm == "head":
             # Queries and keys have one length, so that scores stay small (Henry et al. 2020, section 3).
             query, key = self.q_norm(query), self.k_norm(key)
@@ -82,6 +105,10 @@ class Attention(nn.Module):
                 value = self.value_lambdas[0] * earlier["value"] + self.value_lambdas[1] * value
             else:
                 earlier["value"] = value
+        if self.config.attention == "value-embeddings" and earlier is not None and self.mixes:
+            # Values are mixed with a further embedding of the token (Jordan et al. 2024, modded-nanogpt).
+            embedded = self.value_embedding(earlier["ids"]).unflatten(-1, (-1, self.config.head_dim)).transpose(1, 2)
+            value = self.value_lambdas[0] * value + self.value_lambdas[1] * embedded
         if self.config.attention == "exclusive":
             own = F.normalize(value, dim=-1) if memory is None else None
         if rotation is not None:
@@ -94,6 +121,52 @@ class Attention(nn.Module):
             if cache:
                 key, value = torch.cat([cache["key"], key], dim=2), torch.cat([cache["value"], value], dim=2)
             cache["key"], cache["value"] = key, value
+        if self.config.attention == "kv-sharing" and earlier is not None:
+            earlier[f"key {self.layer_idx}"], earlier[f"value {self.layer_idx}"] = key, value
+        mixed = self.attend(query, key, value, mask, bias)
+        if self.config.attention == "exclusive" and own is not None:
+            # The output has no component along the token's own value (Zhai 2026, section 3).
+            own = own.repeat_interleave(mixed.shape[1] // own.shape[1], dim=1)
+            mixed = mixed - (mixed * own).sum(dim=-1, keepdim=True) * own
+        if self.config.attention == "differential":
+            # The second head of a pair is subtracted, with a learned factor (Ye et al. 2024, equations 1 and 2).
+            minus = (self.lambda_q2 * self.lambda_k2).sum().exp()
+            factor = (self.lambda_q1 * self.lambda_k1).sum().exp() - minus + self.lambda_init
+            first, second = mixed.chunk(2, dim=1)
+            mixed = first - factor * second
+            mixed = F.rms_norm(mixed, mixed.shape[-1:], eps=self.config.layer_norm_eps) * (1 - self.lambda_init)
+        if self.config.head_scale:
+            # A learned factor for each head (Shleifer et al. 2021, NormFormer, equation 3).
+            mixed = mixed * self.head_scale.weight[:, None, None]
+        mixed = mixed.transpose(1, 2).flatten(-2)
+        if self.config.attention == "gated":
+            # A gate for every channel of the heads' outputs (Qiu et al. 2025, section 2.2).
+            mixed = mixed * torch.sigmoid(self.gate_proj(x))
+        return self.o_proj(mixed)
+
+    def attend_to_earlier(
+        self,
+        x: Tensor,
+        mask: Tensor,
+        bias: Tensor | None,
+        rotation: tuple[Tensor, Tensor] | None,
+        earlier: Cache | None,
+    ) -> Tensor:
+        """Mix the values of an earlier layer: the last layers have queries alone (Brandon et al. 2024, section 3)."""
+        query = self.q_proj(x)
+        if self.config.qk_norm == "full":
+            query = self.q_norm(query)
+        query = query.unflatten(-1, (-1, self.config.head_dim)).transpose(1, 2)
+        if self.config.qk_norm == "head":
+            query = self.q_norm(query)
+        if rotation is not None:
+            query = rotate(query, rotation, self.config)
+        assert earlier is not None
+        key, value = earlier[f"key {self.source}"], earlier[f"value {self.source}"]
+        return self.o_proj(self.attend(query, key, value, mask, bias).transpose(1, 2).flatten(-2))
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor, bias: Tensor | None) -> Tensor:
+        """Mix values by the softmax of scores. *Shape:* (batch, heads, length or keys, head_dim)."""
         if self.config.attention == "differential":
             # Both heads of a pair mix the values of both, head i and head i + n / 2.
             value = torch.cat([half.repeat(1, 2, 1, 1) for half in value.chunk(2, dim=1)], dim=-1)
@@ -133,31 +206,16 @@ class Attention(nn.Module):
             # Each head may attend to nothing: a learned logit has a share of the softmax (gpt-oss, section 2).
             sinks = self.sinks[:, None, None].expand(*scores.shape[:-1], 1)
             scores = torch.cat([scores, sinks], dim=-1)
-        weights = scores.softmax(dim=-1)
+        if "softmax-over-the-batch" in self.config.quirks:
+            # The original's defect: the weights of a query and a key sum to one over the batch, not over the keys.
+            weights = scores.softmax(dim=0).masked_fill(~mask, 0.0)
+        else:
+            weights = scores.softmax(dim=-1)
         if self.config.attention == "sinks":
             weights = weights[..., :-1]
         if self.config.attention_dropout:
             weights = F.dropout(weights, self.config.attention_dropout, self.training)
-        mixed = weights @ value
-        if self.config.attention == "exclusive" and own is not None:
-            # The output has no component along the token's own value (Zhai 2026, section 3).
-            own = own.repeat_interleave(mixed.shape[1] // own.shape[1], dim=1)
-            mixed = mixed - (mixed * own).sum(dim=-1, keepdim=True) * own
-        if self.config.attention == "differential":
-            # The second head of a pair is subtracted, with a learned factor (Ye et al. 2024, equations 1 and 2).
-            minus = (self.lambda_q2 * self.lambda_k2).sum().exp()
-            factor = (self.lambda_q1 * self.lambda_k1).sum().exp() - minus + self.lambda_init
-            first, second = mixed.chunk(2, dim=1)
-            mixed = first - factor * second
-            mixed = F.rms_norm(mixed, mixed.shape[-1:], eps=self.config.layer_norm_eps) * (1 - self.lambda_init)
-        if self.config.variant == "normformer":
-            # A learned factor for each head (Shleifer et al. 2021, NormFormer, equation 3).
-            mixed = mixed * self.head_scale.weight[:, None, None]
-        mixed = mixed.transpose(1, 2).flatten(-2)
-        if self.config.attention == "gated":
-            # A gate for every channel of the heads' outputs (Qiu et al. 2025, section 2.2).
-            mixed = mixed * torch.sigmoid(self.gate_proj(x))
-        return self.o_proj(mixed)
+        return weights @ value
 
 
 class LatentAttention(nn.Module):
@@ -169,13 +227,13 @@ class LatentAttention(nn.Module):
         head_width = config.qk_nope_head_dim + config.head_dim
         if config.q_lora_rank:
             self.q_a_proj = nn.Linear(config.hidden_size, config.q_lora_rank, bias=config.attention_bias)
-            self.q_a_norm = build_norm(config, config.q_lora_rank, config.layer_norm_eps)
+            self.q_a_norm = build_norm(config, config.q_lora_rank, config.latent_norm_eps)
             self.q_proj = nn.Linear(config.q_lora_rank, config.num_attention_heads * head_width, bias=False)
         else:
             self.q_proj = nn.Linear(config.hidden_size, config.num_attention_heads * head_width, bias=False)
         key_width = config.kv_lora_rank + config.head_dim
         self.kv_a_proj = nn.Linear(config.hidden_size, key_width, bias=config.attention_bias)
-        self.kv_a_norm = build_norm(config, config.kv_lora_rank, config.layer_norm_eps)
+        self.kv_a_norm = build_norm(config, config.kv_lora_rank, config.latent_norm_eps)
         value_width = config.num_attention_heads * config.v_head_dim
         both = config.num_attention_heads * config.qk_nope_head_dim + value_width
         self.kv_b_proj = nn.Linear(config.kv_lora_rank, both, bias=False)
@@ -209,16 +267,33 @@ class LatentAttention(nn.Module):
         both = self.kv_b_proj(latent).unflatten(-1, (config.num_attention_heads, -1)).transpose(1, 2)
         key, value = both.split([config.qk_nope_head_dim, config.v_head_dim], dim=-1)
         key = torch.cat([key, turning.expand(-1, config.num_attention_heads, -1, -1)], dim=-1)
-        scores = query @ key.transpose(-1, -2) * (config.qk_nope_head_dim + config.head_dim) ** -0.5
+        if config.attention_scale == "head-dim":
+            scores = query @ key.transpose(-1, -2) * (config.qk_nope_head_dim + config.head_dim) ** -0.5
+        elif config.attention_scale == "hidden-size":
+            scores = query @ key.transpose(-1, -2) * config.hidden_size**-0.5
+        elif config.attention_scale == "none":
+            scores = query @ key.transpose(-1, -2)
+        else:
+            scores = query @ key.transpose(-1, -2) / config.attention_scale
+        if config.attn_logit_softcapping is not None:
+            # Scores are bounded (Gemma 2, section 2).
+            scores = torch.tanh(scores / config.attn_logit_softcapping) * config.attn_logit_softcapping
         if bias is not None:
             scores = scores + bias.to(scores.dtype)
         scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
-        mixed = scores.softmax(dim=-1) @ value
-        return self.o_proj(mixed.transpose(1, 2).flatten(-2))
+        weights = scores.softmax(dim=-1)
+        if config.attention_dropout:
+            weights = F.dropout(weights, config.attention_dropout, self.training)
+        return self.o_proj((weights @ value).transpose(1, 2).flatten(-2))
 
 
-def build_attention(config: Config, layer_idx: int) -> nn.Module:
+def build_attention(config: Config, layer_idx: int, is_cross: bool = False, extra_bias: bool = False) -> nn.Module:
     """The attention that the configuration names."""
     if config.attention == "latent":
         return LatentAttention(config)
-    return Attention(config, layer_idx)
+    if config.attention in (
+        *("multi-head", "differential", "exclusive", "gated", "kv-sharing", "masked-rows-uniform", "normalized"),
+        *("sinks", "value-embeddings", "value-residual"),
+    ):
+        return Attention(config, layer_idx, is_cross, extra_bias)
+    raise NoPlainForm("attention")

@@ -14,17 +14,63 @@ def activate(x: Tensor, name: str) -> Tensor:
     """The activation of this name."""
     if name == "relu":
         return F.relu(x)
-    if name == "gelu":
+    if name in ("gelu", "gelu_python"):
         return F.gelu(x)
-    if name in ("gelu_new", "gelu_pytorch_tanh"):
+    if name in ("gelu_new", "gelu_pytorch_tanh", "gelu_python_tanh", "gelu_accurate"):
         return F.gelu(x, approximate="tanh")
-    if name == "silu":
+    if name == "gelu_fast":
+        return 0.5 * x * (1 + torch.tanh(x * 0.7978845608 * (1 + 0.044715 * x * x)))
+    if name == "gelu_10":
+        return F.gelu(x).clamp(-10, 10)
+    if name == "quick_gelu":
+        return x * torch.sigmoid(1.702 * x)
+    if name in ("silu", "swish"):
         return F.silu(x)
     if name == "relu2":
         return F.relu(x).square()
+    if name == "relu6":
+        return F.relu6(x)
+    if name == "leaky_relu":
+        return F.leaky_relu(x)
     if name == "tanh":
         return F.tanh(x)
+    if name == "sigmoid":
+        return torch.sigmoid(x)
+    if name == "mish":
+        return F.mish(x)
+    if name == "hardswish":
+        return F.hardswish(x)
+    if name == "linear":
+        return x
+    if name == "laplace":
+        # A squaring function with finite slopes (Ma et al. 2022, Mega, equation 13).
+        return 0.5 * (1 + torch.erf((x - 0.707107) / (0.282095 * 2**0.5)))
+    if name == "sqrtsoftplus":
+        return F.softplus(x).sqrt()
     raise NoPlainForm("hidden_act")
+
+
+class XIELU(nn.Module):
+    """An activation with learned slopes on both sides of zero (Huang and Schlag 2024, xIELU, section 3)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.alpha_p = nn.Parameter(torch.tensor([0.8]).expm1().log())
+        self.alpha_n = nn.Parameter(torch.tensor([0.8 - 0.5]).expm1().log())
+        self.beta = nn.Parameter(torch.tensor(0.5), requires_grad=False)
+        self.eps = nn.Parameter(torch.tensor(-1e-6), requires_grad=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        above = F.softplus(self.alpha_p) * x * x + self.beta * x
+        slope = self.beta + F.softplus(self.alpha_n)
+        return torch.where(x > 0, above, (torch.expm1(torch.min(x, self.eps)) - x) * slope + self.beta * x)
+
+
+def learned_activation(name: str) -> nn.Module:
+    """An activation with parameters."""
+    if name == "prelu":
+        return nn.PReLU()
+    return XIELU()
 
 
 class FeedForward(nn.Module):
@@ -35,11 +81,16 @@ class FeedForward(nn.Module):
         self.config = config
         self.up_proj = nn.Linear(config.hidden_size, width, bias=config.mlp_bias)
         self.down_proj = nn.Linear(width, config.hidden_size, bias=config.mlp_bias)
+        if config.hidden_act in ("prelu", "xielu"):
+            self.act_fn = learned_activation(config.hidden_act)
         if config.mlp_inner_norm:
             self.norm = build_norm(config, width, config.layer_norm_eps)
 
     def forward(self, x: Tensor) -> Tensor:
-        x = activate(self.up_proj(x), self.config.hidden_act)
+        if self.config.hidden_act in ("prelu", "xielu"):
+            x = self.act_fn(self.up_proj(x))
+        else:
+            x = activate(self.up_proj(x), self.config.hidden_act)
         if self.config.activation_dropout:
             x = F.dropout(x, self.config.activation_dropout, self.training)
         if self.config.mlp_inner_norm:
@@ -60,6 +111,8 @@ class GatedFeedForward(nn.Module):
         if config.feed_forward == "normalized":
             self.gate_scales = Factors(width, 1.0, 1.0)
             self.up_scales = Factors(width, 1.0, 1.0)
+        if config.hidden_act in ("prelu", "xielu"):
+            self.act_fn = learned_activation(config.hidden_act)
         if config.mlp_inner_norm:
             self.norm = build_norm(config, width, config.layer_norm_eps)
 
@@ -67,9 +120,13 @@ class GatedFeedForward(nn.Module):
         if self.config.feed_forward == "normalized":
             # Both have learned factors (nGPT, section 2.4).
             gate = self.gate_proj(x) * (self.gate_scales() * self.config.hidden_size**0.5)
-            x = activate(gate, self.config.hidden_act) * (self.up_proj(x) * self.up_scales())
+            up = self.up_proj(x) * self.up_scales()
         else:
-            x = activate(self.gate_proj(x), self.config.hidden_act) * self.up_proj(x)
+            gate, up = self.gate_proj(x), self.up_proj(x)
+        if self.config.hidden_act in ("prelu", "xielu"):
+            x = self.act_fn(gate) * up
+        else:
+            x = activate(gate, self.config.hidden_act) * up
         if self.config.activation_dropout:
             x = F.dropout(x, self.config.activation_dropout, self.training)
         if self.config.mlp_inner_norm:
@@ -95,10 +152,19 @@ class Router(nn.Module):
         scores = F.linear(x, self.weight)
         if self.config.feed_forward == "moe-clamped":
             scores = scores + self.bias
+        if self.config.balances_experts:
+            self.scores = scores
         if self.config.feed_forward == "moe-sigmoid":
             # The bias balances how often experts are chosen, and is in no weight (DeepSeek-V3, section 2.1.2).
             weights = scores.sigmoid()
-            experts = (weights + self.balance_bias).topk(self.config.num_experts_per_tok, dim=-1).indices
+            affinities = weights + self.balance_bias
+            if self.config.n_group != self.config.topk_group:
+                # Experts are of the best groups alone, by the sum of the two best experts of each.
+                groups = affinities.unflatten(-1, (self.config.n_group, -1))
+                best = groups.topk(2, dim=-1).values.sum(dim=-1).topk(self.config.topk_group, dim=-1).indices
+                ruled_out = torch.ones_like(groups[..., 0], dtype=torch.bool).scatter(-1, best, False)
+                affinities = groups.masked_fill(ruled_out[..., None], -torch.inf).flatten(-2)
+            experts = affinities.topk(self.config.num_experts_per_tok, dim=-1).indices
             weights = weights.gather(-1, experts)
         else:
             # Those of the highest probabilities (Jiang et al. 2024, Mixtral, section 2.1).
@@ -122,6 +188,10 @@ class Experts(nn.Module):
         if config.mlp_bias:
             self.gate_up_proj_bias = nn.Parameter(torch.zeros(count, 2 * inner))
             self.down_proj_bias = nn.Parameter(torch.zeros(count, width))
+        if config.hidden_act in ("prelu", "xielu"):
+            self.act_fn = learned_activation(config.hidden_act)
+        if config.mlp_inner_norm:
+            self.norm = build_norm(config, inner, config.layer_norm_eps)
 
     def forward(self, x: Tensor, expert: int) -> Tensor:
         """Transform tokens by one expert. *Shape:* (tokens, hidden_size), unchanged."""
@@ -134,12 +204,27 @@ class Experts(nn.Module):
             gate = gate.clamp(max=self.config.swiglu_limit)
             up = up.clamp(-self.config.swiglu_limit, self.config.swiglu_limit)
             x = gate * torch.sigmoid(self.config.swiglu_alpha * gate) * (up + 1)
+        elif self.config.hidden_act in ("prelu", "xielu"):
+            x = self.act_fn(gate) * up
         else:
             x = activate(gate, self.config.hidden_act) * up
         if self.config.activation_dropout:
             x = F.dropout(x, self.config.activation_dropout, self.training)
+        if self.config.mlp_inner_norm:
+            # A norm on the inner width (Shleifer et al. 2021, NormFormer, section 2).
+            x = self.norm(x)
         x = x @ self.down_proj[expert].T
         return x + self.down_proj_bias[expert] if self.config.mlp_bias else x
+
+
+def balance(model: nn.Module, attention_mask: Tensor | None, config: Config) -> Tensor:
+    """The load-balancing loss of all routers (Fedus et al. 2021, Switch Transformers, equations 4 to 6)."""
+    scores = torch.stack([module.scores for module in model.modules() if isinstance(module, Router)])
+    probabilities = scores.softmax(dim=-1)
+    chosen = torch.zeros_like(scores).scatter(-1, probabilities.topk(config.num_experts_per_tok, dim=-1).indices, 1.0)
+    real = torch.ones_like(scores[0, :, 0]) if attention_mask is None else attention_mask.flatten().to(scores)
+    weights = real[:, None] / (real.sum() * len(scores))
+    return config.num_experts * ((chosen * weights).sum(dim=(0, 1)) * (probabilities * weights).sum(dim=(0, 1))).sum()
 
 
 class MixtureOfExperts(nn.Module):
@@ -180,12 +265,12 @@ def build_feed_forward(config: Config, layer_idx: int) -> nn.Module:
         return FeedForward(config, config.intermediate_size)
     if config.feed_forward in ("gated", "normalized"):
         return GatedFeedForward(config, config.intermediate_size)
-    if config.feed_forward not in ("moe", "moe-sigmoid", "moe-shared", "moe-clamped"):
-        raise NoPlainForm("feed_forward")
-    if config.first_k_dense_replace == 0:
+    if config.feed_forward in ("moe", "moe-sigmoid", "moe-shared", "moe-clamped") and config.first_k_dense_replace:
+        return (
+            GatedFeedForward(config, config.intermediate_size)
+            if layer_idx < config.first_k_dense_replace
+            else MixtureOfExperts(config)
+        )
+    if config.feed_forward in ("moe", "moe-sigmoid", "moe-shared", "moe-clamped"):
         return MixtureOfExperts(config)
-    return (
-        GatedFeedForward(config, config.intermediate_size)
-        if layer_idx < config.first_k_dense_replace
-        else MixtureOfExperts(config)
-    )
+    raise NoPlainForm("feed_forward")

@@ -8,10 +8,13 @@ from torch.nn import functional as F
 
 from .attention import Cache
 from .config import Config, NoPlainForm
-from .feed_forward import activate
+from .feed_forward import activate, balance, learned_activation
 from .initialization import initialize
+from .layers import DecoderLayer
 from .norms import build_norm
-from .stacks import Decoder, Encoder, EncoderDecoder
+from .positions import sinusoids
+from .stacks import Decoder, Encoder, EncoderDecoder, entered
+from .streams import begun, build_stream, ended
 
 
 def bounded(logits: Tensor, config: Config) -> Tensor:
@@ -30,6 +33,46 @@ def chosen(logits: Tensor, temperature: float) -> Tensor:
     return torch.multinomial((logits / temperature).softmax(dim=-1), num_samples=1)
 
 
+class PredictionDepth(nn.Module):
+    """One layer more, which looks one token further (DeepSeek-V3, section 2.2, equations 21 and 22)."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        width = config.hidden_size if config.embedding_size is None else config.embedding_size
+        self.state_norm = build_norm(config, config.hidden_size, config.layer_norm_eps)
+        self.token_norm = build_norm(config, width, config.embedding_norm_eps)
+        self.projection = nn.Linear(config.hidden_size + width, config.hidden_size, bias=False)
+        self.layer = DecoderLayer(config, config.num_hidden_layers - 1)
+        if config.residual in ("gated-hyper-connections", "manifold-hyper-connections", "attention-residuals"):
+            self.stream = build_stream(config)
+        if config.final_norm:
+            self.norm = build_norm(config, config.hidden_size, config.layer_norm_eps)
+
+    def forward(
+        self,
+        x: Tensor,
+        embedded: Tensor,
+        mask: Tensor,
+        bias: Tensor | None,
+        rotation: tuple[Tensor, Tensor] | None,
+        earlier: Cache | None,
+    ) -> Tensor:
+        """*Shape:* (batch, length, hidden_size) and embeddings of the tokens that follow -> (..., hidden_size)."""
+        x = self.projection(torch.cat([self.state_norm(x), self.token_norm(embedded)], dim=-1))
+        x = entered(begun(x, self.config), self.layer, self.config.num_hidden_layers - 1, self.config)
+        x = ended(self.layer(x, mask, bias, rotation, earlier=earlier), self, self.config)
+        return self.norm(x) if self.config.final_norm else x
+
+
+class MultiTokenPrediction(nn.Module):
+    """Layers that predict later tokens, in training alone."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.depths = nn.ModuleList(PredictionDepth(config) for _ in range(config.num_nextn_predict_layers))
+
+
 class UnitHead(nn.Linear):
     """Cosines of hidden states and token vectors, times a learned factor for each token (nGPT, section 2.1)."""
 
@@ -43,7 +86,7 @@ class UnitHead(nn.Linear):
 
 def build_head(config: Config) -> nn.Module:
     """The output projection of a decoder."""
-    if config.variant == "ngpt":
+    if config.unit_weights:
         return UnitHead(config.hidden_size, config.vocab_size)
     return nn.Linear(config.hidden_size, config.vocab_size, bias=config.lm_head_bias)
 
@@ -56,6 +99,8 @@ class CausalLM(nn.Module):
         self.config = config
         self.model = Decoder(config)
         self.lm_head = build_head(config)
+        if config.num_nextn_predict_layers:
+            self.mtp = MultiTokenPrediction(config)
         initialize(self, config)
         if config.tie_word_embeddings:
             self.lm_head.weight = self.model.embed_tokens.weight
@@ -69,15 +114,30 @@ class CausalLM(nn.Module):
         start: int = 0,
     ) -> tuple[Tensor, Tensor | None]:
         """Logits of the next tokens, and the loss. *Shape:* ids and labels (batch, length); mask 1 for real tokens."""
-        logits = bounded(self.lm_head(self.model(ids, attention_mask, cache, start)), self.config)
+        if self.config.num_nextn_predict_layers and self.training and labels is not None:
+            x, *further = self.model(ids, attention_mask, depths=self.mtp.depths)
+        else:
+            x = self.model(ids, attention_mask, cache, start)
+        logits = bounded(self.lm_head(x), self.config)
         if labels is None:
             return logits, None
-        return logits, F.cross_entropy(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
+        loss = F.cross_entropy(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
+        if self.config.balances_experts:
+            loss = loss + self.config.router_aux_loss_coef * balance(self.model, attention_mask, self.config)
+        if self.config.num_nextn_predict_layers and self.training:
+            for shift, x in enumerate(further, start=1):
+                # The loss of a further token, divided as that of the next one is (DeepSeek-V3, equation 24).
+                wanted = F.pad(labels, (0, shift + 1), value=-100)[:, shift + 1 :].flatten()
+                scores = bounded(self.lm_head(x), self.config).flatten(0, 1)
+                extra = F.cross_entropy(scores, wanted, reduction="sum") / (labels[:, 1:] != -100).sum()
+                loss = loss + self.config.mtp_loss_weight / len(further) * extra
+        return logits, loss
 
     @torch.no_grad()
     def generate(self, ids: Tensor, max_new_tokens: int, temperature: float = 0.0) -> Tensor:
         """Continue token ids. *Shape:* (batch, length) -> (batch, length + max_new_tokens)."""
-        if "masks-from-token-ids" in self.config.quirks:
+        if not self.config.generates_with_cache:
+            # Earlier keys are computed again: they depend on the tokens that follow.
             for _ in range(max_new_tokens):
                 ids = torch.cat([ids, chosen(self(ids)[0][:, -1], temperature)], dim=1)
             return ids
@@ -98,6 +158,8 @@ class Seq2SeqLM(nn.Module):
         self.config = config
         self.model = EncoderDecoder(config)
         self.lm_head = nn.Linear(config.hidden_size, config.decoder_vocab_size, bias=config.lm_head_bias)
+        if "works-on-features" in config.quirks:
+            self.lm_head = nn.Linear(config.hidden_size, config.hidden_size, bias=config.lm_head_bias)
         initialize(self, config)
         if config.tie_word_embeddings:
             self.lm_head.weight = self.model.decoder.embed_tokens.weight
@@ -113,13 +175,23 @@ class Seq2SeqLM(nn.Module):
         memory: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None, Tensor]:
         """Logits of the target, the loss, the encoder's output. *Shape:* (batch, source), (batch, target)."""
-        if decoder_ids is None and labels is not None:
+        if decoder_ids is None and "decoder-reads-the-source" in self.config.quirks:
+            # The original's defect: the decoder reads the source itself.
+            decoder_ids = ids
+        elif decoder_ids is None and labels is not None:
             # The target after the token that begins it.
-            decoder_ids = labels.roll(1, dims=-1).masked_fill(labels.roll(1, dims=-1) == -100, self.config.pad_token_id)
+            decoder_ids = labels.roll(1, dims=-1)
+            decoder_ids = decoder_ids.masked_fill(decoder_ids == -100, self.config.decoder_pad_token_id)
             decoder_ids[:, 0] = self.config.decoder_start_token_id
         x, memory = self.model(ids, decoder_ids, attention_mask, cache, start, memory)
         logits = bounded(self.lm_head(x), self.config)
-        loss = None if labels is None else F.cross_entropy(logits.flatten(0, 1), labels.flatten())
+        if labels is None:
+            return logits, None, memory
+        loss = F.cross_entropy(logits.flatten(0, 1), labels.flatten())
+        if self.config.balances_experts:
+            balanced = balance(self.model.encoder, attention_mask, self.config)
+            balanced = balanced + balance(self.model.decoder, None, self.config)
+            loss = loss + self.config.router_aux_loss_coef * balanced
         return logits, loss, memory
 
     @torch.no_grad()
@@ -128,7 +200,9 @@ class Seq2SeqLM(nn.Module):
     ) -> Tensor:
         """Write a target. *Shape:* (batch, source) -> (batch, 1 + max_new_tokens)."""
         target = torch.full_like(ids[:, :1], self.config.decoder_start_token_id)
-        if "masks-from-token-ids" in self.config.quirks:
+        if "memory-makes-queries" in self.config.quirks or "works-on-features" in self.config.quirks:
+            raise NotImplementedError("the original cannot write token by token")
+        if not self.config.generates_with_cache:
             for _ in range(max_new_tokens):
                 logits, _, _ = self(ids, None, attention_mask, target)
                 target = torch.cat([target, chosen(logits[:, -1], temperature)], dim=1)
@@ -150,9 +224,13 @@ class PredictionTransform(nn.Module):
         self.config = config
         width = config.hidden_size if config.embedding_size is None else config.embedding_size
         self.dense = nn.Linear(config.hidden_size, width, bias=config.mlp_bias)
+        if config.hidden_act in ("prelu", "xielu"):
+            self.act_fn = learned_activation(config.hidden_act)
         self.norm = build_norm(config, width, config.layer_norm_eps)
 
     def forward(self, x: Tensor) -> Tensor:
+        if self.config.hidden_act in ("prelu", "xielu"):
+            return self.norm(self.act_fn(self.dense(x)))
         return self.norm(activate(self.dense(x), self.config.hidden_act))
 
 
@@ -174,16 +252,23 @@ class MaskedLM(nn.Module):
             self.lm_head.weight = self.model.embed_tokens.weight
 
     def forward(
-        self, ids: Tensor, labels: Tensor | None = None, attention_mask: Tensor | None = None
+        self,
+        ids: Tensor,
+        labels: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """Logits of all tokens, and the loss where labels are not -100. *Shape:* ids and labels (batch, length)."""
-        x = self.model(ids, attention_mask)
+        x = self.model(ids, attention_mask, token_type_ids)
         if self.config.lm_head_transform:
             x = self.transform(x)
         logits = bounded(self.lm_head(x), self.config)
         if labels is None:
             return logits, None
-        return logits, F.cross_entropy(logits.flatten(0, 1), labels.flatten())
+        loss = F.cross_entropy(logits.flatten(0, 1), labels.flatten())
+        if self.config.balances_experts:
+            loss = loss + self.config.router_aux_loss_coef * balance(self.model, attention_mask, self.config)
+        return logits, loss
 
 
 def pooled(x: Tensor, attention_mask: Tensor | None, config: Config) -> Tensor:
@@ -211,9 +296,32 @@ class Pooler(nn.Module):
         super().__init__()
         self.config = config
         self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+        if config.classifier_pooler_act in ("prelu", "xielu"):
+            self.act_fn = learned_activation(config.classifier_pooler_act)
 
     def forward(self, x: Tensor) -> Tensor:
+        if self.config.classifier_pooler_act in ("prelu", "xielu"):
+            return self.act_fn(self.dense(x))
         return activate(self.dense(x), self.config.classifier_pooler_act)
+
+
+class PositionDecoder(nn.Module):
+    """One vector for each position out of one for the sequence (Poli et al. 2024, MAD, section 3.1)."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        self.norms = nn.ModuleList(build_norm(config, config.hidden_size, config.layer_norm_eps) for _ in range(2))
+        self.dense = nn.ModuleList(nn.Linear(config.hidden_size, config.hidden_size) for _ in range(2))
+        self.norm = build_norm(config, config.hidden_size, config.layer_norm_eps)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """*Shape:* (batch, hidden_size) -> (batch, positions, hidden_size)."""
+        positions = torch.arange(self.config.classifier_positions, device=x.device)
+        x = x[:, None] + sinusoids(positions, "sinusoidal", self.config).to(x.dtype)
+        for norm, dense in zip(self.norms, self.dense, strict=True):
+            x = F.gelu(dense(norm(x)))
+        return self.norm(x)
 
 
 class SequenceClassifier(nn.Module):
@@ -223,25 +331,44 @@ class SequenceClassifier(nn.Module):
         super().__init__()
         self.config = config
         self.model = Decoder(config) if config.is_decoder else Encoder(config)
-        if config.classifier_pooler_act is not None:
+        if config.classifier_positions is not None:
+            self.pooler: nn.Module = PositionDecoder(config)
+        elif config.classifier_pooler_act is not None:
             self.pooler = Pooler(config)
         self.classifier = nn.Linear(config.hidden_size, config.num_labels, bias=config.classifier_bias)
         initialize(self, config)
 
     def forward(
-        self, ids: Tensor, labels: Tensor | None = None, attention_mask: Tensor | None = None
+        self,
+        ids: Tensor,
+        labels: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """Logits of classes, and the loss. *Shape:* ids (batch, length), labels (batch,), logits (batch, labels)."""
         if "masks-from-token-ids" in self.config.quirks and attention_mask is None:
             # As in the encoder.
             attention_mask = ids != self.config.pad_token_id
-        x = pooled(self.model(ids, attention_mask), attention_mask, self.config)
-        if self.config.classifier_pooler_act is not None:
+        if "padding-is-attended" in self.config.quirks:
+            # The original's defect: padding is read like any other token.
+            attention_mask = None
+        x = pooled(self.model(ids, attention_mask, token_type_ids), attention_mask, self.config)
+        if self.config.classifier_pooler_act is not None or self.config.classifier_positions is not None:
             x = self.pooler(x)
         if self.config.classifier_dropout:
             x = F.dropout(x, self.config.classifier_dropout, self.training)
         logits = self.classifier(x)
-        return logits, None if labels is None else F.cross_entropy(logits, labels)
+        if labels is None:
+            return logits, None
+        if self.config.problem_type == "regression" and self.config.num_labels == 1:
+            return logits, F.mse_loss(logits.squeeze(), labels.squeeze())
+        if self.config.problem_type == "regression":
+            return logits, F.mse_loss(logits, labels)
+        if self.config.problem_type == "multi_label_classification":
+            return logits, F.binary_cross_entropy_with_logits(logits, labels)
+        if self.config.classifier_positions is not None:
+            return logits, F.cross_entropy(logits.flatten(0, 1), labels.flatten())
+        return logits, F.cross_entropy(logits, labels)
 
 
 class TokenClassifier(nn.Module):
@@ -255,10 +382,14 @@ class TokenClassifier(nn.Module):
         initialize(self, config)
 
     def forward(
-        self, ids: Tensor, labels: Tensor | None = None, attention_mask: Tensor | None = None
+        self,
+        ids: Tensor,
+        labels: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """Logits of classes, and the loss where labels are not -100. *Shape:* ids and labels (batch, length)."""
-        x = self.model(ids, attention_mask)
+        x = self.model(ids, attention_mask, token_type_ids)
         if self.config.classifier_dropout:
             x = F.dropout(x, self.config.classifier_dropout, self.training)
         logits = self.classifier(x)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from .config import Config, NoPlainForm
 
@@ -19,47 +19,95 @@ def normalize(model: nn.Module) -> None:
             weight.copy_(nn.functional.normalize(weight, dim=0 if outward else -1))
 
 
+def draw_expert(weight: Tensor, config: Config) -> None:
+    """Draw the stacked weights of experts."""
+    if config.initializer == "mup":
+        nn.init.normal_(weight, std=config.initializer_range / config.mup_width_factor**0.5)
+    elif config.initializer in ("torch", "d2l"):
+        nn.init.uniform_(weight, -(weight.shape[-1] ** -0.5), weight.shape[-1] ** -0.5)
+    else:
+        # Xavier-uniform, as if each map of each expert were a layer of its own.
+        bound = math.sqrt(6 / (config.hidden_size + config.moe_intermediate_size))
+        if config.initializer == "deepnorm":
+            bound = config.deepnorm_beta * bound
+        nn.init.uniform_(weight, -bound, bound)
+
+
+def draw_table(weight: Tensor, config: Config) -> None:
+    """Draw vectors that are looked up."""
+    if config.initializer in ("torch", "d2l"):
+        # As PyTorch's modules do: the original's defect where embeddings are scaled up in addition.
+        nn.init.normal_(weight)
+    elif config.initializer in ("xavier-uniform", "deepnorm") and config.scale_embedding:
+        nn.init.normal_(weight, std=config.hidden_size**-0.5)
+    elif config.initializer == "mup" and config.scale_embedding:
+        nn.init.normal_(weight, std=config.initializer_range / config.mup_width_factor**0.5)
+    else:
+        nn.init.normal_(weight, std=config.initializer_range)
+
+
+def draw_matrix(weight: Tensor, name: str, config: Config) -> None:
+    """Draw the weights of a projection."""
+    if config.initializer in ("xavier-uniform", "d2l"):
+        nn.init.xavier_uniform_(weight)
+    elif config.initializer == "deepnorm":
+        # Branches start small (Wang et al. 2022, DeepNet, figure 2).
+        is_branch = name.endswith(("v_proj.weight", "o_proj.weight", "out_proj.weight")) or (
+            ("mlp." in name) and name.endswith("_proj.weight")
+        )
+        nn.init.xavier_uniform_(weight, gain=config.deepnorm_beta if is_branch else 1.0)
+        if config.attention == "latent" and name.endswith("kv_b_proj.weight"):
+            weight.unflatten(0, (config.num_attention_heads, -1))[:, config.qk_nope_head_dim :] *= config.deepnorm_beta
+    elif config.initializer == "mup":
+        # Hidden matrices are divided by the root of the width, classifiers by the width (muP, table 8).
+        if name == "lm_head.weight":
+            nn.init.normal_(weight, std=config.initializer_range)
+        elif name == "classifier.weight":
+            nn.init.normal_(weight, std=config.initializer_range / config.mup_width_factor)
+        else:
+            nn.init.normal_(weight, std=config.initializer_range / config.mup_width_factor**0.5)
+    else:
+        raise NoPlainForm("initializer")
+
+
 @torch.no_grad()
 def initialize(model: nn.Module, config: Config) -> None:
     """Draw the weights of projections and tables; norms have ones already."""
     for name, weight in model.named_parameters():
-        if config.initializer == "torch":
-            # As PyTorch's modules do: the original's defect where embeddings are scaled up in addition.
-            if "embed_tokens" in name:
-                nn.init.normal_(weight)
-            elif "position" in name:
-                nn.init.normal_(weight, std=config.initializer_range)
-            continue
-        if name.endswith(".bias"):
+        if config.initializer not in ("torch", "d2l") and name.endswith(".bias"):
             nn.init.zeros_(weight)
         if config.attention == "sinks" and name.endswith("sinks"):
             nn.init.normal_(weight, std=config.initializer_range)
         if config.residual == "hyper-connections" and "residual.weights" in name:
             continue
+        if config.residual == "gated-hyper-connections" and "gates.norm" in name:
+            continue
         if weight.ndim < 2 or (config.mixer != "attention" and "conv" in name):
             continue
-        if config.feed_forward.startswith("moe") and config.initializer != "normal":
-            raise NoPlainForm("initializer")
         if config.initializer in ("normal", "depth-scaled"):
             nn.init.normal_(weight, std=config.initializer_range)
             if config.initializer == "depth-scaled" and name.endswith(("o_proj.weight", "down_proj.weight")):
                 # Projections onto the stream, of which there are two in each layer (GPT-2, section 2.3).
                 nn.init.normal_(weight, std=config.initializer_range / math.sqrt(2 * config.num_hidden_layers))
-        elif config.initializer in ("xavier-uniform", "deepnorm"):
-            if "embed_tokens" in name and config.scale_embedding:
-                nn.init.normal_(weight, std=config.hidden_size**-0.5)
-            elif "embed_tokens" in name or "position" in name or "step" in name:
-                nn.init.normal_(weight, std=config.initializer_range)
-            elif config.initializer == "deepnorm" and not name.endswith(
-                ("q_proj.weight", "k_proj.weight", "head.weight")
+            if config.initializer == "depth-scaled" and config.mixer != "attention" and "out_proj" in name:
+                nn.init.normal_(weight, std=config.initializer_range / math.sqrt(2 * config.num_hidden_layers))
+            if config.initializer == "depth-scaled" and config.has_experts and name.endswith("experts.down_proj"):
+                nn.init.normal_(weight, std=config.initializer_range / math.sqrt(2 * config.num_hidden_layers))
+            if (
+                config.initializer == "depth-scaled"
+                and config.residual == "gated-hyper-connections"
+                and "gates" in name
             ):
-                # Branches start small (Wang et al. 2022, DeepNet, figure 2).
-                nn.init.xavier_uniform_(weight, gain=config.deepnorm_beta)
-            else:
-                nn.init.xavier_uniform_(weight)
-        else:
-            raise NoPlainForm("initializer")
+                nn.init.normal_(weight, std=config.initializer_range)
+        elif "embed_tokens" in name or "token_types" in name or "value_embedding" in name:
+            draw_table(weight, config)
+        elif "position.weight" in name or "step_embedding" in name or "router" in name or "weights.weight" in name:
+            nn.init.normal_(weight, std=config.initializer_range)
+        elif config.has_experts and weight.ndim == 3:
+            draw_expert(weight, config)
+        elif config.initializer != "torch":
+            draw_matrix(weight, name, config)
         if config.position == "t5" and name.endswith("position.weight"):
             nn.init.normal_(weight, std=config.hidden_size**-0.5)
-    if config.variant == "ngpt":
+    if config.unit_weights:
         normalize(model)

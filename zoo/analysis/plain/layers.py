@@ -8,7 +8,8 @@ from .attention import Cache, build_attention
 from .config import Config
 from .feed_forward import build_feed_forward
 from .mixers import build_mixer
-from .residual import build_residual
+from .residual import BareSublayer
+from .streams import build_residual
 
 
 class EncoderLayer(nn.Module):
@@ -17,27 +18,24 @@ class EncoderLayer(nn.Module):
     def __init__(self, config: Config, layer_idx: int) -> None:
         super().__init__()
         self.config = config
-        if config.variant == "universal":
+        if config.step_embeddings:
             # A vector for each time that the layer is applied (Dehghani et al. 2019, section 2.1).
             self.step_embedding = nn.Embedding(config.num_hidden_layers, config.hidden_size)
-        is_first = config.residual == "no-first-norm" and layer_idx == 0
-        norms_branch = config.variant == "normformer"
-        drops_skip = "dropout-on-the-skip" in config.quirks
-        self.self_attn = build_attention(config, layer_idx)
+        self.self_attn = build_attention(config, layer_idx, extra_bias=config.encoder_attention_bias)
         if config.parallel_residual:
-            self.residual = build_residual(config, 2 * layer_idx, is_first=is_first)
+            self.residual = build_residual(config, layer_idx, opens_layer=True)
         else:
             self.self_attn_residual = build_residual(
                 config,
-                2 * layer_idx,
-                norms_branch=norms_branch,
-                drops_skip=drops_skip,
-                drops=config.variant != "nlpt-encoder",
-                is_first=is_first,
+                layer_idx,
+                opens_layer=True,
+                norms_branch=config.attention_branch_norm,
+                drops_skip="dropout-on-the-skip" in config.quirks,
+                drops=config.attention_branch_dropout,
             )
         self.mlp = build_feed_forward(config, layer_idx)
         if not config.parallel_residual:
-            self.mlp_residual = build_residual(config, 2 * layer_idx + 1, drops_skip=drops_skip)
+            self.mlp_residual = build_residual(config, layer_idx, drops_skip="dropout-on-the-skip" in config.quirks)
 
     def forward(
         self,
@@ -60,34 +58,33 @@ class DecoderLayer(nn.Module):
     def __init__(self, config: Config, layer_idx: int) -> None:
         super().__init__()
         self.config = config
-        if config.variant == "universal":
+        if config.step_embeddings:
             # A vector for each time that the layer is applied (Dehghani et al. 2019, section 2.1).
             self.step_embedding = nn.Embedding(config.num_hidden_layers, config.hidden_size)
-        is_first = config.residual == "no-first-norm" and layer_idx == 0
-        norms_branch = config.variant == "normformer"
         if config.mixer == "attention":
             self.self_attn = build_attention(config, layer_idx)
         else:
             # Some layers have attention, the others a memory that does not grow.
-            self.has_attention = config.layer_types[layer_idx] == "full_attention"
+            self.has_attention = config.layer_types[layer_idx].endswith("_attention") and (
+                config.layer_types[layer_idx] != "linear_attention"
+            )
             self.self_attn = build_attention(config, layer_idx) if self.has_attention else build_mixer(config)
         if config.parallel_residual:
-            self.residual = build_residual(config, 2 * layer_idx, is_first=is_first)
+            self.residual = build_residual(config, layer_idx, opens_layer=True)
+        elif "self-attention-stands-bare" in config.quirks:
+            self.self_attn_residual = BareSublayer()
         else:
             self.self_attn_residual = build_residual(
-                config,
-                2 * layer_idx,
-                norms_branch=norms_branch,
-                is_first=is_first,
+                config, layer_idx, opens_layer=True, norms_branch=config.attention_branch_norm
             )
         if config.add_cross_attention:
             if "cross-attention-reuses-self" not in config.quirks:
-                self.cross_attn = build_attention(config, layer_idx)
+                self.cross_attn = build_attention(config, layer_idx, is_cross=True)
             if "feed-forward-reuses-cross-norm" not in config.quirks:
-                self.cross_attn_residual = build_residual(config, 2 * layer_idx + 1, norms_branch=norms_branch)
+                self.cross_attn_residual = build_residual(config, layer_idx, norms_branch=config.attention_branch_norm)
         self.mlp = build_feed_forward(config, layer_idx)
         if not config.parallel_residual:
-            self.mlp_residual = build_residual(config, 2 * layer_idx + 1)
+            self.mlp_residual = build_residual(config, layer_idx)
 
     def forward(
         self,
@@ -100,7 +97,9 @@ class DecoderLayer(nn.Module):
         memory_mask: Tensor | None = None,
         earlier: Cache | None = None,
     ) -> Tensor:
-        if self.config.parallel_residual:
+        if self.config.parallel_residual and self.config.mixer != "attention" and not self.has_attention:
+            x = self.residual(x, lambda h: self.self_attn(h, cache=cache) + self.mlp(h))
+        elif self.config.parallel_residual:
             # Both sublayers read one norm and are summed (Wang and Komatsuzaki 2021, GPT-J).
             x = self.residual(
                 x, lambda h: self.self_attn(h, mask, bias, rotation, cache, earlier=earlier) + self.mlp(h)

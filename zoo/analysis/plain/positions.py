@@ -7,23 +7,84 @@ import math
 import torch
 from torch import Tensor, nn
 
-from .config import Config
+from .config import Config, NoPlainForm
 
 
-def sinusoids(positions: Tensor, config: Config) -> Tensor:
-    """Sines and cosines of each position (Vaswani et al. 2017, section 3.5). *Shape:* (length,) -> (length, width)."""
+def sinusoids(positions: Tensor, kind: str, config: Config) -> Tensor:
+    """Sines and cosines of each position (Vaswani et al. 2017, section 3.5). *Shape:* (..., length) -> (..., width)."""
+    if "cosines-have-own-exponents" in config.quirks and kind == "sinusoidal":
+        # The original's defect: an odd column j has the exponent j / d, where the paper has (j - 1) / d.
+        columns = torch.arange(config.hidden_size, device=positions.device)
+        angles = positions[..., None].float() / config.sinusoidal_theta ** (columns / config.hidden_size)
+        return torch.where(columns % 2 == 0, angles.sin(), angles.cos())
     exponents = torch.arange(0, config.hidden_size, 2, device=positions.device) / config.hidden_size
-    angles = positions[:, None].float() / config.sinusoidal_theta**exponents
-    if config.position == "sinusoidal-halves":
-        return torch.cat([angles.sin(), angles.cos()], dim=-1)[:, : config.hidden_size]
-    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)[:, : config.hidden_size]
+    angles = positions[..., None].float() / config.sinusoidal_theta**exponents
+    if kind == "sinusoidal-halves":
+        return torch.cat([angles.sin(), angles.cos()], dim=-1)[..., : config.hidden_size]
+    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)[..., : config.hidden_size]
 
 
-def rotary(positions: Tensor, theta: float, config: Config) -> tuple[Tensor, Tensor]:
-    """Cosines and sines of angles by position (Su et al. 2021, RoFormer, equation 15). *Shape:* (length, pairs)."""
+def frequencies(positions: Tensor, theta: float, kind: str, config: Config) -> Tensor:
+    """Angles by which each pair turns from one position to the next."""
     width = config.rotary_dim if config.rotary_dim < config.head_dim else config.head_dim
     exponents = torch.arange(0, width, 2, device=positions.device) / width
-    angles = positions[:, None].float() * theta**-exponents
+    if kind == "default":
+        return theta**-exponents
+    if kind == "linear":
+        # Positions are divided by a factor (Chen et al. 2023, Position Interpolation, equation 4).
+        return 1 / theta**exponents / config.rope_factor
+    if kind == "dynamic":
+        # The base grows with the text once it is longer than those of the training.
+        longest = (positions.amax(dim=-1, keepdim=True)[..., None] + 1).clamp(min=config.max_position_embeddings)
+        growth = config.rope_factor * longest / config.max_position_embeddings - (config.rope_factor - 1)
+        return 1 / (theta * growth ** (width / (width - 2))) ** exponents
+    if kind == "yarn":
+        # Short wavelengths are kept, long ones interpolated (Peng et al. 2023, YaRN, section 3.2).
+        low, high = (
+            width * math.log(config.rope_original_length / (turns * 2 * math.pi)) / (2 * math.log(theta))
+            for turns in (config.rope_beta_fast, config.rope_beta_slow)
+        )
+        if config.rope_truncate:
+            low, high = math.floor(low), math.ceil(high)
+        low, high = max(low, 0), min(high, width - 1)
+        pairs = torch.arange(width // 2, dtype=torch.float32, device=positions.device)
+        ramp = ((pairs - low) / (high - low + (0.001 if low == high else 0))).clamp(0, 1)
+        kept = 1 - ramp
+        return 1 / (config.rope_factor * theta**exponents) * (1 - kept) + 1 / theta**exponents * kept
+    if kind == "llama3":
+        # Short wavelengths are kept, long ones divided by a factor, those between mixed (Llama 3.1).
+        plain = 1 / theta**exponents
+        wavelength = 2 * math.pi / plain
+        low, high = config.rope_low_freq_factor, config.rope_high_freq_factor
+        scaled = torch.where(wavelength > config.rope_original_length / low, plain / config.rope_factor, plain)
+        smooth = (config.rope_original_length / wavelength - low) / (high - low)
+        mixed = (1 - smooth) * scaled / config.rope_factor + smooth * scaled
+        is_between = (wavelength >= config.rope_original_length / high) & (
+            wavelength <= config.rope_original_length / low
+        )
+        return torch.where(is_between, mixed, scaled)
+    if kind == "longrope":
+        # Each wavelength has a factor of its own, and another one in long texts (Ding et al. 2024, section 3).
+        longest = positions.amax(dim=-1, keepdim=True)[..., None] + 1
+        short, long = (torch.tensor(one) for one in (config.rope_short_factor, config.rope_long_factor))
+        scale = torch.where(longest > config.rope_original_length, long, short)
+        return 1 / (scale * theta**exponents)
+    if kind == "proportional":
+        # A part of all pairs turns, the others have a frequency of zero.
+        turning = torch.arange(0, 2 * config.rope_turning_pairs, 2, device=positions.device) / config.head_dim
+        still = torch.zeros(config.head_dim // 2 - config.rope_turning_pairs, device=positions.device)
+        return torch.cat([1 / theta**turning, still]) / config.rope_factor
+    raise NoPlainForm("rope_type")
+
+
+def rotary(positions: Tensor, theta: float, kind: str, config: Config) -> tuple[Tensor, Tensor]:
+    """Cosines and sines of angles by position (Su et al. 2021, RoFormer, equation 15). *Shape:* (length, pairs)."""
+    angles = positions[..., None].float() * frequencies(positions, theta, kind, config)
+    if config.position_skips_padding:
+        angles = angles.unsqueeze(-3)
+    if config.rope_attention_factor != 1.0 and kind != "default":
+        # Scores grow a little, as the entropy of attention does in long texts.
+        return angles.cos() * config.rope_attention_factor, angles.sin() * config.rope_attention_factor
     return angles.cos(), angles.sin()
 
 

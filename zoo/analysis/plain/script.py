@@ -49,7 +49,7 @@ def train(model: Model, text: Tensor, steps: int = 100) -> None:
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        if model.config.variant == "ngpt":
+        if model.config.unit_weights:
             normalize(model)
         print(f"step {step}: loss {loss.item():.3f}")
 

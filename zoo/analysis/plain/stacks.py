@@ -13,6 +13,17 @@ from .config import Config, NoPlainForm
 from .layers import DecoderLayer, EncoderLayer
 from .norms import build_norm
 from .positions import RelativeBuckets, alibi, rotary, sinusoids
+from .streams import begun, build_stream, ended
+
+
+def whole(x: Tensor, attention_mask: Tensor | None, config: Config) -> Tensor:
+    """The mask of keys that are tokens. *Shape:* (batch, length, ...) -> (batch, 1, 1, length)."""
+    if "padding-is-attended" in config.quirks:
+        # The original's defect: padding takes part in attention like any other token.
+        attention_mask = None
+    return (torch.ones(x.shape[:2], device=x.device) if attention_mask is None else attention_mask)[
+        :, None, None
+    ].bool()
 
 
 def seen(mask: Tensor, near: Any, index: int, config: Config) -> Tensor:
@@ -31,15 +42,22 @@ def rotation_of(rotation: Any, local: Any, index: int, config: Config) -> Any:
     return rotation
 
 
+def bias_of(bias: Any, index: int, config: Config) -> Any:
+    """The term on the scores of one layer."""
+    if config.nope_layers is not None:
+        return None if config.nope_layers[index] else bias
+    return bias
+
+
 def entered(x: Tensor, layer: Any, index: int, config: Config) -> Tensor:
     """The input of one layer: one that is applied again and again learns a vector for each time."""
-    if config.variant == "universal":
+    if config.step_embeddings:
         return x + layer.step_embedding.weight[index]
     return x
 
 
 class Stack(nn.Module):
-    """What encoder and decoder have in common: embeddings and the final norm."""
+    """What encoder and decoder have in common: embeddings, and how the stream begins and ends."""
 
     position: Any
     layers: nn.ModuleList
@@ -47,15 +65,16 @@ class Stack(nn.Module):
     def __init__(self, config: Config, is_causal: bool) -> None:
         super().__init__()
         self.config = config
-        if config.nope_layers is not None and config.position in ("alibi", "t5"):
-            raise NoPlainForm("nope_layers")
         width = config.hidden_size if config.embedding_size is None else config.embedding_size
-        self.embed_tokens = nn.Embedding(config.vocab_size, width)
-        if config.position == "learned":
+        if "works-on-features" not in config.quirks:
+            self.embed_tokens = nn.Embedding(config.vocab_size, width)
+        if config.type_vocab_size is not None and not is_causal:
+            self.token_types = nn.Embedding(config.type_vocab_size, width)
+        if config.position in ("learned", "learned-unpadded"):
             self.position = nn.Embedding(config.max_position_embeddings, width)
         elif config.position == "t5":
             self.position = RelativeBuckets(config, is_causal=is_causal)
-        elif config.position == "learned-unpadded":
+        elif not (config.is_rotary or config.position in ("none", "alibi", "sinusoidal", "sinusoidal-halves")):
             raise NoPlainForm("position")
         if config.embedding_norm:
             same = config.embedding_norm_eps == config.layer_norm_eps
@@ -63,16 +82,37 @@ class Stack(nn.Module):
             self.embedding_norm = build_norm(config, width, eps)
         if config.embedding_size is not None:
             self.embedding_projection = nn.Linear(config.embedding_size, config.hidden_size)
+        if config.residual in ("gated-hyper-connections", "manifold-hyper-connections", "attention-residuals"):
+            self.stream = build_stream(config)
 
-    def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
-        """Look tokens up and add their positions. *Shape:* (batch, length) -> (batch, length, hidden_size)."""
+    def look_up(self, ids: Tensor) -> Tensor:
+        """The vectors of tokens. *Shape:* (batch, length) -> (batch, length, width)."""
+        if "works-on-features" in self.config.quirks:
+            # The original's defect: there is no vocabulary, and what is given are vectors.
+            return ids
         x = self.embed_tokens(ids)
+        if "embedding-never-learns" in self.config.quirks:
+            # The original's defect: no gradient reaches the embeddings.
+            x = x.detach()
         if self.config.scale_embedding:
             x = x * x.shape[-1] ** 0.5
-        if self.config.position == "learned":
+        return x
+
+    def embed(self, ids: Tensor, positions: Tensor, token_types: Tensor | None = None) -> Tensor:
+        """Look tokens up and add their positions. *Shape:* (batch, length) -> (batch, length, hidden_size)."""
+        x = self.look_up(ids)
+        if token_types is not None:
+            x = x + self.token_types(token_types)
+        if "table-ends-at-1000" in self.config.quirks:
+            # The original's defect: there are no more positions.
+            assert int(positions.max()) < 1000
+        if self.config.position in ("learned", "learned-unpadded"):
             x = x + self.position(positions)
+        elif "changes-its-inputs" in self.config.quirks and self.config.position == "sinusoidal":
+            # The original's defect: embeddings change in place, also such as are given.
+            x = x.add_(sinusoids(positions, self.config.position, self.config).to(x.dtype))
         elif self.config.position in ("sinusoidal", "sinusoidal-halves"):
-            x = x + sinusoids(positions, self.config).to(x.dtype)
+            x = x + sinusoids(positions, self.config.position, self.config).to(x.dtype)
         if self.config.embedding_norm:
             x = self.embedding_norm(x)
         if self.config.dropout:
@@ -95,16 +135,15 @@ class Encoder(Stack):
         if config.final_norm:
             self.norm = build_norm(config, config.hidden_size, config.layer_norm_eps)
 
-    def forward(self, ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+    def forward(
+        self, ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
+    ) -> Tensor:
         """Hidden states. *Shape:* (batch, length) -> (batch, length, hidden_size); the mask is 1 for real tokens."""
         if "masks-from-token-ids" in self.config.quirks and attention_mask is None:
             # The original's defect: without a mask, each token that is the padding's is masked.
             attention_mask = ids != self.config.pad_token_id
         positions = torch.arange(ids.shape[1], device=ids.device)
-        if "padding-is-attended" in self.config.quirks:
-            # The original's defect: padding takes part in attention like any other token.
-            attention_mask = None
-        mask = (torch.ones_like(ids) if attention_mask is None else attention_mask)[:, None, None].bool()
+        mask = whole(ids, attention_mask, self.config)
         if self.config.all_layers_have_windows or self.config.some_layers_have_windows:
             # A token sees those that are near it (Beltagy et al. 2020, Longformer, section 3.1).
             near = (positions - positions[:, None]).abs() <= self.config.sliding_window
@@ -118,20 +157,25 @@ class Encoder(Stack):
             bias = alibi(positions, positions, self.config)
         else:
             bias = None
-        rotation = rotary(positions, self.config.rope_theta, self.config) if self.config.is_rotary else None
-        local = rotary(positions, self.config.rope_local_theta, self.config) if self.config.is_rotary else None
-        x = self.embed(ids, positions)
-        if self.config.residual == "hyper-connections":
-            # Several streams, which begin alike and are summed in the end.
-            x = x[:, :, None].expand(-1, -1, self.config.num_streams, -1)
-        earlier = dict[str, Tensor]() if self.config.attention == "value-residual" else None
+        if self.config.position_skips_padding and attention_mask is not None:
+            positions = (attention_mask.cumsum(dim=1) - 1).clamp(min=0)
+        config = self.config
+        rotation = rotary(positions, config.rope_theta, config.rope_type, config) if config.is_rotary else None
+        local = rotary(positions, config.rope_local_theta, config.rope_local_type, config) if config.has_local else None
+        if self.config.type_vocab_size is not None and token_type_ids is None:
+            token_type_ids = torch.zeros_like(ids)
+        x = self.embed(ids, positions, token_type_ids)
+        x = begun(x, self.config)
+        if self.config.attention == "value-embeddings":
+            earlier = {"ids": ids}
+        else:
+            earlier = dict[str, Tensor]() if self.config.attention in ("value-residual", "kv-sharing") else None
         layers = [self.layers[0]] * self.config.num_hidden_layers if self.config.share_layers else self.layers
         for index, layer in enumerate(layers):
             turned = rotation_of(rotation, local, index, self.config)
             x = entered(x, layer, index, self.config)
-            x = layer(x, seen(mask, near, index, self.config), bias, turned, earlier)
-        if self.config.residual == "hyper-connections":
-            x = x.sum(dim=2)
+            x = layer(x, seen(mask, near, index, self.config), bias_of(bias, index, self.config), turned, earlier)
+        x = ended(x, self, self.config)
         return self.norm(x) if self.config.final_norm else x
 
 
@@ -155,6 +199,7 @@ class Decoder(Stack):
         start: int = 0,
         memory: Tensor | None = None,
         memory_mask: Tensor | None = None,
+        depths: nn.ModuleList | None = None,
     ) -> Tensor:
         """Hidden states; `start` tokens are cached already. *Shape:* (batch, length) -> (batch, length, width)."""
         if "masks-from-token-ids" in self.config.quirks and attention_mask is None:
@@ -170,32 +215,61 @@ class Decoder(Stack):
             near = None
         if self.config.all_layers_have_windows:
             mask = mask & near
-        if attention_mask is not None:
+        if attention_mask is not None and "padding-is-attended" not in self.config.quirks:
             mask = mask & attention_mask[:, None, None].bool()
+        if "decoder-sees-the-future" in self.config.quirks:
+            # The original's defect: each token sees what the last one does.
+            mask = mask[..., -1:, :]
+        if "evaluation-sees-the-future" in self.config.quirks and not self.training:
+            # The original's defect: outside of training, each token sees what the last one does.
+            mask = mask[..., -1:, :]
         if self.config.position == "t5":
             bias = self.position.bias(positions, keys)
         elif self.config.position == "alibi":
             bias = alibi(positions, keys, self.config)
         else:
             bias = None
-        rotation = rotary(positions, self.config.rope_theta, self.config) if self.config.is_rotary else None
-        local = rotary(positions, self.config.rope_local_theta, self.config) if self.config.is_rotary else None
-        x = self.embed(ids, positions)
-        if self.config.residual == "hyper-connections":
-            # Several streams, which begin alike and are summed in the end.
-            x = x[:, :, None].expand(-1, -1, self.config.num_streams, -1)
-        earlier = dict[str, Tensor]() if self.config.attention == "value-residual" else None
+        if self.config.position_skips_padding and attention_mask is not None:
+            positions = (attention_mask.cumsum(dim=1) - 1).clamp(min=0)
+        if "every-step-is-position-zero" in self.config.quirks:
+            # The original's defect: each call counts from zero, so that tokens written one by one all have position 0.
+            positions = torch.arange(ids.shape[1], device=ids.device)
         config = self.config
+        rotation = rotary(positions, config.rope_theta, config.rope_type, config) if config.is_rotary else None
+        local = rotary(positions, config.rope_local_theta, config.rope_local_type, config) if config.has_local else None
+        x = self.embed(ids, positions)
+        x = begun(x, self.config)
+        if self.config.attention == "value-embeddings":
+            earlier = {"ids": ids}
+        else:
+            earlier = dict[str, Tensor]() if self.config.attention in ("value-residual", "kv-sharing") else None
         layers = [self.layers[0]] * self.config.num_hidden_layers if self.config.share_layers else self.layers
         for index, layer in enumerate(layers):
             turned = rotation_of(rotation, local, index, config)
             x = entered(x, layer, index, config)
             x = layer(
-                x, seen(mask, near, index, config), bias, turned, cache and cache[index], memory, memory_mask, earlier
+                x,
+                seen(mask, near, index, config),
+                bias_of(bias, index, config),
+                turned,
+                cache and cache[index],
+                memory,
+                memory_mask,
+                earlier,
             )
-        if self.config.residual == "hyper-connections":
-            x = x.sum(dim=2)
-        return self.norm(x) if self.config.final_norm else x
+        x = ended(x, self, self.config)
+        if self.config.final_norm:
+            x = self.norm(x)
+        if self.config.num_nextn_predict_layers and depths is not None:
+            # Further layers look at the tokens that follow, one more each (DeepSeek-V3, section 2.2).
+            states, last = [x], self.config.num_hidden_layers - 1
+            turned, mask = rotation_of(rotation, local, last, config), seen(mask, near, last, config)
+            for shift, depth in enumerate(depths, start=1):
+                embedded = self.look_up(ids).roll(-shift, dims=1)
+                earlier = {"ids": ids.roll(-shift, dims=1)} if self.config.attention == "value-embeddings" else None
+                states.append(depth(states[-1], embedded, mask, bias_of(bias, last, config), turned, earlier))
+            return torch.stack(states)
+        return x
 
 
 class EncoderDecoder(nn.Module):
@@ -223,5 +297,5 @@ class EncoderDecoder(nn.Module):
             # As in the encoder.
             attention_mask = ids != self.config.pad_token_id
         memory = self.encoder(ids, attention_mask) if memory is None else memory
-        memory_mask = (torch.ones_like(ids) if attention_mask is None else attention_mask)[:, None, None].bool()
+        memory_mask = whole(memory, attention_mask, self.config)
         return self.decoder(decoder_ids, None, cache, start, memory, memory_mask), memory
