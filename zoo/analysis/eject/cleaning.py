@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import libcst as cst
 from libcst import matchers as m
 
 from .folding import code
-from .program import Substitution, names
+from .program import Names, Substitution, names
 
-SHORT, LONGEST = 45, 90
-"""Columns of a return into which a variable is put, before and after."""
+LONGEST = 96
+"""Columns of a statement into which a variable is put."""
 
 
 def cleaned(definitions: dict[str, cst.CSTNode], model: str) -> dict[str, cst.CSTNode]:
@@ -55,7 +54,7 @@ class Cleaner(cst.CSTTransformer):
         assert isinstance(body, cst.BaseSuite)
         body = body.visit(Substitution(dict(aliases)))
         assert isinstance(body, cst.IndentedBlock)
-        return updated_node.with_changes(body=body.with_changes(body=joined(body.body)))
+        return updated_node.with_changes(body=body)
 
 
 class Unread(cst.CSTTransformer):
@@ -97,26 +96,59 @@ class Unread(cst.CSTTransformer):
         return updated_node
 
 
-def joined(statements: Sequence[Any]) -> list[Any]:
-    """Statements in which a variable that the last one returns is put into the return."""
-    kept = list(statements)
-    if len(kept) < 2 or not all(isinstance(one, cst.SimpleStatementLine) for one in kept[-2:]):
-        return kept
-    first, last = kept[-2:]
-    assign, returned = first.body[0], last.body[0]
-    if not isinstance(assign, cst.Assign) or not isinstance(returned, cst.Return) or last.leading_lines:
-        return kept
-    if len(code(last)) > SHORT:
-        return kept
-    name, value = code(assign.targets[0].target), assign.value
-    if not isinstance(assign.targets[0].target, cst.Name) or names(last).read.count(name) != 1:
-        return kept
-    if code(last) != f"return {name}" and f"({name})" not in code(last):
-        value = value.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
-    if isinstance(value, cst.Call):
-        value = assign.value
-    statement = last.visit(Substitution({name: value})).with_changes(leading_lines=first.leading_lines)
-    return kept if len(code(statement)) > LONGEST else [*kept[:-2], statement]
+class Joiner(cst.CSTTransformer):
+    """Put a variable that the next statement alone reads into that statement, where the line stays short."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.functions: list[Names] = []
+
+    def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
+        self.functions.append(names(node.body))
+
+    def leave_FunctionDef(self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef) -> cst.FunctionDef:
+        self.functions.pop()
+        return updated_node
+
+    def leave_IndentedBlock(
+        self, original_node: cst.IndentedBlock, updated_node: cst.IndentedBlock
+    ) -> cst.IndentedBlock:
+        kept: list[Any] = []
+        for statement in updated_node.body:
+            together = self.joined(kept[-1], statement) if kept else None
+            if together is None:
+                kept.append(statement)
+            else:
+                kept[-1] = together
+        return updated_node.with_changes(body=kept)
+
+    def joined(self, first: Any, last: Any) -> cst.SimpleStatementLine | None:
+        """Two statements as one, None if they stay two."""
+        if not all(isinstance(one, cst.SimpleStatementLine) for one in (first, last)) or last.leading_lines:
+            return None
+        assign, reader = first.body[0], last.body[0]
+        if not isinstance(assign, cst.Assign) or not isinstance(reader, (cst.Assign, cst.Return)):
+            return None
+        name, text = code(assign.targets[0].target), code(last)
+        if not isinstance(assign.targets[0].target, cst.Name) or reader.value is None:
+            return None
+        renewed = isinstance(reader, cst.Return) or code(reader.targets[0].target) == name
+        function = self.functions[-1]
+        once = function.read.count(name) == function.written.count(name) == 1
+        if names(reader.value).read.count(name) != 1 or not (renewed or once) or "lambda" in text or " for " in text:
+            return None
+        value: Any = assign.value
+        whole = code(reader.value) == name or any(part in text for part in whole_places(name))
+        if not whole and not isinstance(value, (cst.Call, cst.Name, cst.Attribute, cst.Subscript)):
+            value = value.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
+        changed = reader.with_changes(value=reader.value.visit(Substitution({name: value})))
+        statement = last.with_changes(body=[changed], leading_lines=first.leading_lines)
+        return None if len(code(changed)) > LONGEST else statement
+
+
+def whole_places(name: str) -> tuple[str, ...]:
+    """How code reads where a name is a whole argument."""
+    return f"({name})", f"({name},", f", {name})", f", {name},"
 
 
 def assigned(body: cst.BaseSuite) -> dict[str, cst.Assign]:

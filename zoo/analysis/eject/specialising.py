@@ -11,7 +11,7 @@ from libcst import matchers as m
 
 from zoo.base.errors import UnsupportedOperationError
 
-from .cleaning import cleaned
+from .cleaning import Joiner, cleaned
 from .folding import PRESENT, UNKNOWN, Folder, code, evaluate, is_literal
 from .program import Substitution, functions, methods, names, read_plain
 
@@ -48,7 +48,7 @@ class Program:
             self.remove_parameters()
             self.definitions = cleaned(self.definitions, self.entry[0])
         self.refuse_missing()
-        return self.definitions
+        return {name: node.visit(Joiner()) for name, node in self.definitions.items()}  # type: ignore[misc]
 
     def in_order(self) -> list[str]:
         """Names of definitions, each after those that it uses, as a forward comes to them."""
@@ -408,7 +408,7 @@ def with_methods_inlined(node: cst.CSTNode) -> cst.CSTNode:
                 self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
             ) -> Any:
                 assign = updated_node.body[0]
-                if isinstance(assign, cst.Assign) and code(assign.value).startswith(f"self.{name}("):  # noqa: B023
+                if isinstance(assign, cst.Assign) and code(assign.value) == code(called[0]):  # noqa: B023
                     result = statements[-1].with_changes(body=[assign.with_changes(value=last.value)])  # noqa: B023
                     return cst.FlattenSentinel([*statements[:-1], result])  # noqa: B023
                 return updated_node

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from typing import Any
 
@@ -60,20 +61,32 @@ def file_of(config: Config, summary: str, decoder: dict[str, Any]) -> str:
         given["token_type_ids"] = None
     program = Program(config, [model, *scripts], given)
     definitions = program.specialised()
-    body = "\n\n\n".join(
-        text_of(node) for node in definitions.values() if isinstance(node, (cst.ClassDef, cst.FunctionDef))
-    )
-    types = [code(node) for node in definitions.values() if not isinstance(node, (cst.ClassDef, cst.FunctionDef))]
+    written_out = [text_of(node) for node in definitions.values() if isinstance(node, (cst.ClassDef, cst.FunctionDef))]
+    body = "\n\n".join(written_out)
+    body = re.sub(r"def main\(\).*", 'if __name__ == "__main__":', body)
+    body = with_comments_at_ends(body)
     changes = "".join(f", {name}={value!r}" for name, value in decoder.items())
     body = body.replace("config.of_decoder()", f"replace(config{changes})" if decoder else "config")
     body = body.replace("Model", model)
     if "FeedForward" not in definitions:
         body = body.replace("GatedFeedForward", "FeedForward")  # one name for the one network of a file
-    main = '\n\n\nif __name__ == "__main__":\n    main()\n' if "main" in scripts else "\n"
-    fields = settings(body, config)
-    text = "\n".join([*types, "", "", ""]) if types else ""
-    whole = f"{fields}\n\n\n{text}{body}{main}"
-    return f'"""{summary}"""\n\n{imports(whole)}\n\n\n{whole}'
+    types = [code(node) for node in definitions.values() if not isinstance(node, (cst.ClassDef, cst.FunctionDef))]
+    whole = "\n\n".join([*types, settings(body, config), body]) + "\n"
+    return f'"""{summary}"""\n\n{imports(whole)}\n\n{whole}'
+
+
+def with_comments_at_ends(text: str) -> str:
+    """Comments of one line at the end of the line that they are about, where there is room."""
+    kept: list[str] = []
+    for line in text.splitlines():
+        above = kept[-1] if kept else ""
+        is_comment = above.lstrip().startswith("#") and not line.lstrip().startswith("#")
+        several = len(kept) > 1 and kept[-2].lstrip().startswith("#")
+        if is_comment and not several and not line.endswith("(") and len(line) + 2 + len(above.lstrip()) <= WIDTH:
+            kept[-1] = f"{line}  {above.lstrip()}"
+        else:
+            kept.append(line)
+    return "\n".join(kept)
 
 
 def text_of(node: cst.CSTNode) -> str:

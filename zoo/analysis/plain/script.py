@@ -18,11 +18,10 @@ Model: TypeAlias = Any
 
 
 def load(folder: str) -> Model:
-    """Read the weights of a folder that the zoo saved."""
+    """Read the weights of a folder that the zoo saved, tied ones once."""
     model, weights = Model(Config()), dict[str, Tensor]()
     for file in Path(folder).glob("*.safetensors"):
         weights |= load_file(file)
-    # Tied weights are saved once.
     assert weights.keys() == dict(model.named_parameters()).keys()
     model.load_state_dict(weights, strict=False)
     return model
@@ -54,9 +53,8 @@ def train(model: Model, text: Tensor, steps: int = 100) -> None:
         print(f"step {step}: loss {loss.item():.3f}")
 
 
-def main() -> None:
-    """Train on the bytes of a text: `--train text.txt --load folder --save weights.safetensors`."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
+def main() -> None:  # noqa: D103 - the lines that run the file
+    parser = argparse.ArgumentParser(description="Train on the bytes of a text.")
     for option in ("--train", "--load", "--save"):
         parser.add_argument(option, required=option == "--train")
     args = parser.parse_args()

@@ -16,16 +16,6 @@ from .positions import RelativeBuckets, alibi, rotary, sinusoids
 from .streams import begun, build_stream, ended
 
 
-def whole(x: Tensor, attention_mask: Tensor | None, config: Config) -> Tensor:
-    """The mask of keys that are tokens. *Shape:* (batch, length, ...) -> (batch, 1, 1, length)."""
-    if "padding-is-attended" in config.quirks:
-        # The original's defect: padding takes part in attention like any other token.
-        attention_mask = None
-    return (torch.ones(x.shape[:2], device=x.device) if attention_mask is None else attention_mask)[
-        :, None, None
-    ].bool()
-
-
 def seen(mask: Tensor, near: Any, index: int, config: Config) -> Tensor:
     """The mask of one layer: some layers see near tokens alone."""
     if config.some_layers_have_windows:
@@ -143,7 +133,11 @@ class Encoder(Stack):
             # The original's defect: without a mask, each token that is the padding's is masked.
             attention_mask = ids != self.config.pad_token_id
         positions = torch.arange(ids.shape[1], device=ids.device)
-        mask = whole(ids, attention_mask, self.config)
+        tokens = ids[..., 0] if "works-on-features" in self.config.quirks else ids
+        if "padding-is-attended" in self.config.quirks:
+            # The original's defect: padding takes part in attention like any other token.
+            attention_mask = None
+        mask = (torch.ones_like(tokens) if attention_mask is None else attention_mask)[:, None, None].bool()
         if self.config.all_layers_have_windows or self.config.some_layers_have_windows:
             # A token sees those that are near it (Beltagy et al. 2020, Longformer, section 3.1).
             near = (positions - positions[:, None]).abs() <= self.config.sliding_window
@@ -297,5 +291,9 @@ class EncoderDecoder(nn.Module):
             # As in the encoder.
             attention_mask = ids != self.config.pad_token_id
         memory = self.encoder(ids, attention_mask) if memory is None else memory
-        memory_mask = whole(memory, attention_mask, self.config)
+        tokens = ids[..., 0] if "works-on-features" in self.config.quirks else ids
+        if "padding-is-attended" in self.config.quirks:
+            # As in the encoder.
+            attention_mask = None
+        memory_mask = (torch.ones_like(tokens) if attention_mask is None else attention_mask)[:, None, None].bool()
         return self.decoder(decoder_ids, None, cache, start, memory, memory_mask), memory
