@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import html
+import os
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 
 from documents import ROOT
 from reference import cell
 
 import zoo
 from zoo.analysis.drawing import draw, to_svg, to_svg_beside
+from zoo.analysis.eject import code_difference
+from zoo.analysis.eject.ejecting import text_of
 from zoo.building.settings import setting_cards
 from zoo.building.weights.tables import scores_text
 from zoo.comparison.benchmarks import benchmarks
@@ -31,6 +36,18 @@ NEIGHBOURS = 2
 """How many of the nearest variants each is put side by side with."""
 
 
+CODE = tuple(filter(None, os.environ.get("ZOO_SITE_CODE", "").split(",")))
+"""Variants whose whole code is shown, all if none are named: each takes seconds."""
+
+STEPS = (
+    ("gpt2-style", "llama-style"),
+    ("llama-style", "gemma3-style"),
+    ("vanilla", "vanilla+faithful"),
+    ("pre-norm", "post-norm"),
+)
+"""Models with a page of the lines in which they differ."""
+
+
 def pages() -> dict[str, str]:
     """Write the gallery.
 
@@ -41,15 +58,41 @@ def pages() -> dict[str, str]:
     nearest = {name: neighbours(card, cards.values()) for name, card in cards.items()}
     drawings = {name: draw(name) for name in cards}
     recorded, claimed = results(), claims()
+    with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as pool:
+        names = [name for name in cards if not CODE or name in CODE]
+        models = dict(zip(names, pool.map(whole_model, names), strict=True))
+        changes = dict(zip(STEPS, pool.map(code_page, STEPS), strict=True))
     made = {"gallery/index.md": index(cards.values())}
     for name, card in cards.items():
         about = [one for one in claimed if name in one.claim.about]
-        made[f"gallery/{name}.md"] = variant_page(card, nearest[name], recorded[name], about)
+        made[f"gallery/{name}.md"] = variant_page(card, nearest[name], recorded[name], about, models.get(name))
         made[f"gallery/{name}.svg"] = to_svg(drawings[name])
     for a, b in sorted({pair(name, other) for name, others in nearest.items() for other in others}):
         made[f"gallery/{a}--{b}.md"] = difference_page(a, b)
         made[f"gallery/{a}--{b}.svg"] = to_svg_beside(drawings[a], drawings[b])
-    return made
+    return made | {f"gallery/{code_name(step)}.md": page for step, page in changes.items()}
+
+
+def whole_model(name: str) -> str:
+    """Write a variant as one file, folded up."""
+    task = describe(name).tasks[0]
+    text = text_of(zoo.config(name, task), task, name)
+    summary = f"{name} in one file, {len(text.splitlines())} lines"
+    return f'<details markdown="1">\n<summary>{summary}</summary>\n\n```py\n{text}```\n\n</details>'
+
+
+def code_page(step: tuple[str, str]) -> str:
+    """Write the page of the lines in which two variants differ."""
+    found = code_difference(*step)
+    return (
+        f"# From {step[0]} to {step[1]}\n\n{found.removed} lines are removed and {found.added} added, "
+        f"in files as `zoo eject` writes them.\n\n```diff\n{found.text}\n```\n"
+    )
+
+
+def code_name(step: tuple[str, str]) -> str:
+    """Name of the page of two variants' lines."""
+    return "--".join(step).replace("+", "-") + "--code"
 
 
 def neighbours(card: Card, cards: Iterable[Card]) -> list[str]:
@@ -116,14 +159,22 @@ def tile(card: Card, words: Iterable[tuple[str, str]]) -> str:
 
 
 def variant_page(
-    card: Card, nearest: Iterable[str], recorded: Iterable[tuple[str, ...]], claimed: Iterable[Finding]
+    card: Card,
+    nearest: Iterable[str],
+    recorded: Iterable[tuple[str, ...]],
+    claimed: Iterable[Finding],
+    model: str | None,
 ) -> str:
     """Write the page of one variant."""
-    return "\n\n".join(filter(None, sections(card, nearest, recorded, claimed))) + "\n"
+    return "\n\n".join(filter(None, sections(card, nearest, recorded, claimed, model))) + "\n"
 
 
 def sections(
-    card: Card, nearest: Iterable[str], recorded: Iterable[tuple[str, ...]], claimed: Iterable[Finding]
+    card: Card,
+    nearest: Iterable[str],
+    recorded: Iterable[tuple[str, ...]],
+    claimed: Iterable[Finding],
+    model: str | None,
 ) -> Iterator[str]:
     """What stands on the page of one variant, from top to bottom."""
     yield f"# {card.name}"
@@ -157,7 +208,11 @@ def sections(
     yield section("Exports", headings[1:], (row[1:] for row in exported if row[0] == card.name))
     yield "## Limits\n\n" + "\n".join(f"- {limit}" for limit in card.limits) if card.limits else ""
     beside = (f"- [{card.name} and {other}]({'--'.join(pair(card.name, other))}.md)" for other in nearest)
-    yield "## Side by side\n\n" + "\n".join(beside)
+    lines = (
+        f"- [From {step[0]} to {step[1]}, line by line]({code_name(step)}.md)" for step in STEPS if card.name in step
+    )
+    yield "## Side by side\n\n" + "\n".join((*beside, *lines))
+    yield f"## Code\n\n{model}" if model is not None else ""
 
 
 def results() -> dict[str, list[tuple[str, ...]]]:

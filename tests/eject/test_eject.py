@@ -17,49 +17,52 @@ import zoo
 from zoo.analysis.eject import code_difference, eject
 from zoo.analysis.eject.ejecting import text_of
 from zoo.analysis.eject.proof import prove, randomise
-from zoo.base.errors import OutputExistsError, UnsupportedOperationError, ZooError
+from zoo.base.errors import OutputExistsError, RegistrationError, UnsupportedOperationError, ZooError
 from zoo.base.files import replace_part
 from zoo.building.builder import config as configure
 from zoo.models import NORMS, RMSNorm
-from zoo.models.parts import ATTENTIONS, FEED_FORWARDS, POSITIONS, RESIDUALS
+from zoo.models.parts import PART_FIELDS
 from zoo.registry import describe, list_variants
+from zoo.testing import new_subject
+from zoo.testing.plain import check_plain_forms_of_plugins_compute_the_same
 
 ROOT = Path(__file__).parents[2]
-MIXED = {
-    "position": POSITIONS,
-    "norm": NORMS,
-    "feed_forward": FEED_FORWARDS,
-    "attention": ATTENTIONS,
-    "residual": RESIDUALS,
-}
-"""Parts that are drawn."""
-
 BY_DAY = [("gpt2-style", "causal-lm"), ("vanilla+faithful", "seq2seq-lm")]
-
-REFUSED = {
-    "attention-residuals": "residual='attention-residuals'",
-    "gated-hyper-connections": "residual='gated-hyper-connections'",
-    "manifold-hyper-connections": "residual='manifold-hyper-connections'",
-    "multi-token-prediction": "num_nextn_predict_layers=1",
-}
-"""Variants without a plain form, and what their refusals name."""
 
 BY_NIGHT = [
     (name, task)
     for name in (*list_variants(), "vanilla+faithful")
     for task in describe(name.partition("+")[0]).tasks
-    if name not in REFUSED and (name, task) not in BY_DAY
+    if (name, task) not in BY_DAY
 ]
 
-LINES = {
-    "gpt2-style": 160,
-    "llama-style": 180,
-    "vanilla": 260,
-    "t5-style": 260,
-    "deepseek-v3-style": 330,
-    "qwen3-next-style": 380,
+QUIRKS = [f"{name}+{quirk}" for name in list_variants() for quirk in describe(name).quirks]
+
+PARTS = [
+    f"pre-norm:{field}={part}" for field, registry in PART_FIELDS.items() for part in registry.names() if part != "mup"
+]
+"""Each part that ships, in a model of which the rest is usual."""
+
+SCALED = {"factor": 4.0, "original_max_position_embeddings": 8}
+ROTATIONS = {
+    "linear": {"factor": 4.0},
+    "dynamic": {"factor": 4.0},
+    "yarn": SCALED,
+    "llama3": {**SCALED, "low_freq_factor": 1.0, "high_freq_factor": 4.0},
+    "longrope": {**SCALED, "short_factor": [1.0 + i / 8 for i in range(8)], "long_factor": [2.0 + i for i in range(8)]},
+    "proportional": {"partial_rotary_factor": 0.5},
 }
-"""The most lines of code of a file."""
+"""Settings of each kind of scaled rotation; texts of a proof are longer than 8 tokens."""
+
+LINES = {
+    "gpt2-style": (160, 200),
+    "llama-style": (180, 221),
+    "vanilla": (260, 296),
+    "t5-style": (260, 329),
+    "deepseek-v3-style": (330, 330),
+    "qwen3-next-style": (380, 380),
+}
+"""The most lines of code of a file, and of all of it with docstrings, comments and blank lines."""
 
 
 def tiny(name: str) -> str:
@@ -94,33 +97,70 @@ def test_a_file_computes_what_its_model_does(name, task):
     assert "# Proved when written" in ejected.text
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize(("name", "what"), REFUSED.items())
-def test_a_variant_without_a_plain_form_is_refused_by_name(name, what):
-    with pytest.raises(UnsupportedOperationError, match=f"^{what} has no plain form"):
-        source(f"{name}@tiny")
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", QUIRKS)
+def test_each_quirk_has_a_plain_form(name):
+    assert eject(tiny(name)).differences["float64"] < 1e-12
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("seed", range(40))
-def test_random_mixes_of_parts_compute_the_same_or_are_refused_by_name(seed):
-    """A mix that cannot be built is drawn again; a refusal names a setting and never a difference."""
+@pytest.mark.parametrize("task", ["causal-lm", "masked-lm", "seq2seq-lm"])
+@pytest.mark.parametrize("name", PARTS)
+def test_each_part_has_a_plain_form(name, task):
+    try:
+        model = zoo.build(name.replace(":", "@tiny:", 1), task, seed=0)
+    except ZooError:
+        pytest.skip("the part is for other stacks")
+    randomise(model)
+    assert eject(model).differences["float64"] < 1e-12
+
+
+@pytest.mark.parametrize("kind", ["llama3", *(pytest.param(one, marks=pytest.mark.nightly) for one in ROTATIONS)])
+def test_each_scaled_rotation_has_a_plain_form(kind):
+    rope = {"rope_type": kind, "rope_theta": 10000.0, **ROTATIONS[kind]}
+    settings = {"max_position_embeddings": 8} if kind == "dynamic" else {}
+    model = zoo.build("llama-style@tiny", "causal-lm", seed=0, rope_parameters=rope, **settings)
+    assert eject(model).differences["float64"] < 1e-12
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", [*list_variants(), *(one for one in PARTS if "initializer" in one)])
+def test_new_weights_are_drawn_as_in_the_zoo(name, tmp_path):
+    """The deviation of each tensor is the zoo's."""
+    task = describe(name.partition(":")[0]).tasks[0]
+    model = zoo.build(name.replace(":", "@tiny:", 1) if ":" in name else f"{name}@tiny", task, seed=0)
+    (tmp_path / "model.py").write_text(text_of(model.config, task, name), encoding="utf-8")
+    found = runpy.run_path(str(tmp_path / "model.py"), run_name="ejected")
+    torch.manual_seed(0)
+    drawn = dict(
+        found[type(model).__name__.replace("Zoo", "").replace("For", "")](found["Config"]()).named_parameters()
+    )
+    for key, weight in model.named_parameters():
+        if weight.numel() > 200:
+            assert drawn[key].std().item() == pytest.approx(weight.std().item(), rel=0.2, abs=1e-6), key
+        elif weight.numel() > 1:
+            assert (drawn[key].std() < 1e-6) == (weight.std() < 1e-6), key
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", range(200))
+def test_random_mixes_of_parts_compute_the_same(seed):
+    """A mix that cannot be built is drawn again."""
     draw = random.Random(seed)
     while True:
-        drawn = {field: draw.choice([*registry.names()]) for field, registry in MIXED.items()}
-        drawn["norm_placement"] = draw.choice(["pre", "post", "sandwich", "res-post", "none"])
+        drawn = {field: draw.choice([*registry.names()]) for field, registry in PART_FIELDS.items()}
+        drawn["norm_placement"] = draw.choice(["pre", "post", "sandwich", "res-post", "deepnorm", "none"])
+        drawn["residual_scaling"] = draw.choice([None, "layer-scale", "rezero"])
+        drawn["qk_norm"] = draw.choice([None, "head", "full"])
+        drawn["parallel_residual"] = draw.choice([False, True])
+        drawn["sliding_window"] = draw.choice([None, 4])
         try:
             model = zoo.build("pre-norm@tiny", draw.choice(describe("pre-norm").tasks), seed=0, **drawn)
         except ZooError:
             continue
         break
     randomise(model)
-    try:
-        ejected = eject(model)
-    except UnsupportedOperationError as error:
-        assert "has no plain form" in str(error), drawn
-        return
-    assert ejected.differences["float64"] < 1e-12, drawn
+    assert eject(model).differences["float64"] < 1e-12, drawn
 
 
 @pytest.mark.thorough
@@ -134,10 +174,11 @@ def test_the_page_shows_the_files_as_they_are():
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(("name", "most"), LINES.items())
-def test_files_are_short(name, most):
+@pytest.mark.parametrize(("name", "most", "most_in_all"), [(name, *most) for name, most in LINES.items()])
+def test_files_are_short(name, most, most_in_all):
     text = source(name)
     assert lines_of_code(text) <= most
+    assert len(text.splitlines()) <= most_in_all
     assert max(map(len, text.splitlines())) <= 120
 
 
@@ -171,8 +212,67 @@ def test_a_wrong_file_is_refused_by_what_differs(tmp_path):
 def test_a_part_without_a_plain_form_is_refused_by_name(monkeypatch):
     monkeypatch.setattr(NORMS, "_items", dict(NORMS._items))
     NORMS.register("my-norm")(RMSNorm)
-    with pytest.raises(UnsupportedOperationError, match=r"norm='my-norm' has no plain form"):
+    with pytest.raises(UnsupportedOperationError, match=r"norm='my-norm' has no plain form.*docs/plugins"):
         source("pre-norm:norm=my-norm")
+
+
+PLAIN = '''
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+class ScaleNorm(nn.Module):
+    """Vectors of one learned length (Nguyen and Salazar 2019)."""
+
+    def __init__(self, width: int, eps: float) -> None:
+        super().__init__()
+        self.weight, self.eps = nn.Parameter(torch.full((1,), width**0.5)), eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.weight * F.normalize(x, dim=-1, eps=self.eps)
+'''
+"""A plugin's plain form."""
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_a_plugin_gives_a_plain_form(tmp_path, monkeypatch, wrong):
+    """zoo.testing checks it; one that computes something else is refused."""
+    text = PLAIN.replace("F.normalize(x", "2 * F.normalize(x") if wrong else PLAIN
+    (tmp_path / "scale_norm_plain.py").write_text(text, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(NORMS, "_items", dict(NORMS._items))
+
+    @NORMS.register("scale-norm")
+    class ScaleNorm(torch.nn.Module):
+        plain = "scale_norm_plain:ScaleNorm"
+
+        def __init__(self, width, config):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.full((1,), width**0.5))
+            self.eps = config.layer_norm_eps
+
+        def forward(self, hidden_states):
+            return self.weight * torch.nn.functional.normalize(hidden_states, dim=-1, eps=self.eps)
+
+    subject = new_subject("pre-norm:norm=scale-norm", "causal-lm")
+    if wrong:
+        with pytest.raises(UnsupportedOperationError, match="nothing was written"):
+            check_plain_forms_of_plugins_compute_the_same(subject)
+        return
+    check_plain_forms_of_plugins_compute_the_same(subject)
+    assert text.strip().partition("class ")[2] in eject("pre-norm@tiny:norm=scale-norm", task="causal-lm").text
+
+
+def test_a_plain_form_that_is_not_there_is_named(monkeypatch):
+    monkeypatch.setattr(NORMS, "_items", dict(NORMS._items))
+
+    @NORMS.register("no-form")
+    class NoForm(RMSNorm):
+        plain = "no_such_module:Norm"
+
+    with pytest.raises(RegistrationError, match="there is no module 'no_such_module'"):
+        source("pre-norm:norm=no-form")
 
 
 def test_a_file_is_not_replaced_unless_forced(tmp_path):

@@ -17,7 +17,7 @@ with the property and the numbers where the model lacks it. `CHECKS.names()` lis
 case on an accelerator.
 """
 
-from . import attending, backends, basics, engines, fast_paths, generating, int8, masks, training
+from . import attending, backends, basics, engines, fast_paths, generating, int8, masks, plain, training
 from .cases import CHECKS, Case, Check, cases, check, check_variant
 from .subjects import Subject, new_subject, randomize, subject_of, token_ids
 
@@ -38,6 +38,7 @@ __all__ = [
     "int8",
     "masks",
     "new_subject",
+    "plain",
     "randomize",
     "subject_of",
     "token_ids",

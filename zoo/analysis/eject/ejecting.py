@@ -20,6 +20,8 @@ from zoo.models import TASK_CLASSES, ZooPreTrainedModel
 from zoo.registry import describe, is_weights_name
 
 from ..diff import tasks_of
+from .plugins import plain_forms, with_forms
+from .program import read_plain
 from .proof import prove
 from .settings import decoder_changes, plain_config, refuse_unwritten
 from .writing import file_of
@@ -70,17 +72,21 @@ class CodeDifference(Printed):
     Attributes:
         names: Both models.
         text: A unified diff.
-        changed: Lines that are changed, added or removed.
+        changed: Lines that are changed, added or removed; a line in the place of another counts once.
+        removed: Lines of the first file that are not in the second.
+        added: Lines of the second file that are not in the first.
     """
 
     names: tuple[str, str]
     text: str
     changed: int
+    removed: int
+    added: int
 
     def shown(self) -> Iterator[Part]:
         """The diff, under its size."""
         yield Title(" and ".join(self.names), "as one file each")
-        yield Note(f"{self.changed} lines are changed, added or removed.")
+        yield Note(f"{self.removed} lines are removed, {self.added} added.")
         yield Source(self.text)
 
 
@@ -150,7 +156,9 @@ def code_difference(a: VariantName | str, b: VariantName | str, task: TaskName |
     diff = "\n".join(difflib.unified_diff(before, after, a, b, lineterm=""))
     matcher = difflib.SequenceMatcher(None, before, after)
     places = [codes[1:] for codes in matcher.get_opcodes() if codes[0] != "equal"]
-    return CodeDifference((a, b), diff, sum(max(end - start, to - begin) for start, end, begin, to in places))
+    changed = sum(max(end - start, to - begin) for start, end, begin, to in places)
+    removed, added = (sum(place[i + 1] - place[i] for place in places) for i in (0, 2))
+    return CodeDifference((a, b), diff, changed, removed, added)
 
 
 def opened(model: str | Path, task: str | None) -> tuple[Any, bool]:
@@ -176,7 +184,8 @@ def text_of(config: Any, task: str, name: str) -> str:
     refuse_unwritten(config)
     card = describe(config.variant)
     summary = f"{textwrap.fill(f'{name}, from {card.source}.', 117)}\n\n{textwrap.fill(card.summary, 120)}\n"
-    return file_of(plain_config(config, task), summary, decoder_changes(config))
+    definitions = with_forms(read_plain(), plain_forms(config))
+    return file_of(plain_config(config, task), summary, decoder_changes(config), definitions)
 
 
 def ending(model: ZooPreTrainedModel, differences: dict[str, float]) -> str:

@@ -20,14 +20,20 @@ def read_plain() -> dict[str, cst.CSTNode]:
     """Top-level definitions of the plain code by name: classes, functions and names of types."""
     found: dict[str, cst.CSTNode] = {}
     for file in sorted(PLAIN.glob("*.py")):
-        if file.name == "config.py":
-            continue
-        for statement in cst.parse_module(file.read_text(encoding="utf-8")).body:
-            if isinstance(statement, (cst.ClassDef, cst.FunctionDef)):
-                found[statement.name.value] = statement
-            elif m.matches(statement, m.SimpleStatementLine(body=[m.Assign()])):
-                found[code(statement).partition(" ")[0]] = statement
+        if file.name != "config.py":
+            found |= definitions_of(file.read_text(encoding="utf-8"))
     return flattened(found)
+
+
+def definitions_of(source: str) -> dict[str, cst.CSTNode]:
+    """Top-level definitions of a module by name."""
+    found: dict[str, cst.CSTNode] = {}
+    for statement in cst.parse_module(source).body:
+        if isinstance(statement, (cst.ClassDef, cst.FunctionDef)):
+            found[statement.name.value] = statement
+        elif m.matches(statement, m.SimpleStatementLine(body=[m.Assign()])):
+            found[code(statement).partition(" ")[0]] = statement
+    return found
 
 
 def flattened(definitions: dict[str, cst.CSTNode]) -> dict[str, cst.CSTNode]:

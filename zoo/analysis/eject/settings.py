@@ -16,6 +16,7 @@ from zoo.models.transformer import build_by_settings
 from zoo.registry import VARIANTS
 
 from ..plain.config import Config
+from .plugins import hooks, plain_forms
 from .program import PLAIN
 from .specialising import no_plain_form
 
@@ -61,6 +62,7 @@ def plain_config(config: ZooConfig, task: str) -> Config:
         "add_cross_attention": config.stack == "encoder-decoder",
         "deepnorm_alpha": alpha,
         "deepnorm_beta": beta,
+        "position_hooks": hooks(config),
         "has_experts": values["feed_forward"].startswith("moe"),
         "mup_width_factor": width_factor(config),
         "decoder_pad_token_id": config.pad_token_id
@@ -175,9 +177,9 @@ def decoder_changes(config: ZooConfig) -> dict[str, Any]:
 def refuse_unwritten(config: ZooConfig) -> None:
     """Refuse what no plain code is about, by its name."""
     source = "".join(file.read_text(encoding="utf-8") for file in PLAIN.glob("*.py"))
+    forms = plain_forms(config)
     for field, registry in PART_FIELDS.items():
-        origin = registry.origin(getattr(config, field))
-        if not origin.built_in:
+        if not registry.origin(getattr(config, field)).built_in and field not in forms:
             raise no_plain_form(field, getattr(config, field))
     if getattr(config, "keep_dead", False):
         raise no_plain_form("keep_dead", True)

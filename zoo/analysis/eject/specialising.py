@@ -11,9 +11,10 @@ from libcst import matchers as m
 
 from zoo.base.errors import UnsupportedOperationError
 
+from .calls import bound, is_docstring, parameters, with_methods_inlined
 from .cleaning import Joiner, cleaned
 from .folding import PRESENT, UNKNOWN, Folder, code, evaluate, is_literal
-from .program import Substitution, functions, methods, names, read_plain
+from .program import Substitution, functions, methods, names
 
 Key = tuple[str, str]
 """A function: the name of its class, or its own; and its own."""
@@ -26,11 +27,18 @@ class Program:
         config: Settings.
         entry: The class of the model, and the functions after it.
         given: Known values of parameters of the model's forward.
+        definitions: The plain code, with that of plugins.
     """
 
-    def __init__(self, config: SimpleNamespace, entry: list[str], given: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        config: SimpleNamespace,
+        entry: list[str],
+        given: Mapping[str, Any],
+        definitions: Mapping[str, cst.CSTNode],
+    ) -> None:
         self.config, self.entry, self.given = config, entry, given
-        self.definitions = dict(read_plain())
+        self.definitions = dict(definitions)
         self.params: dict[tuple[str, str, str], Any] = {}
         self.always: set[tuple[str, str, str]] = set()
 
@@ -355,21 +363,9 @@ class Program:
 def no_plain_form(name: str, value: Any) -> UnsupportedOperationError:
     """The error of a setting without a plain form."""
     return UnsupportedOperationError(
-        f"{name}={value!r} has no plain form yet, so no file can be written; `zoo show --code` prints the code "
-        "that the model runs"
+        f"{name}={value!r} has no plain form, so no file can be written; a plugin gives one by the attribute "
+        "`plain` of its part, see docs/plugins.md; `zoo show --code` prints the code that the model runs"
     )
-
-
-def parameters(node: cst.FunctionDef) -> dict[str, cst.BaseExpression | None]:
-    """Parameters and their defaults, without `self`."""
-    return {one.name.value: one.default for one in node.params.params if one.name.value != "self"}
-
-
-def bound(function: cst.FunctionDef, call: cst.Call) -> dict[str, cst.Arg]:
-    """Arguments of a call by the names of parameters."""
-    order = list(parameters(function))
-    given = dict(zip(order, (arg for arg in call.args if arg.keyword is None), strict=False))
-    return given | {arg.keyword.value: arg for arg in call.args if arg.keyword is not None}
 
 
 def sources(body: cst.CSTNode, name: str, above: tuple[str, ...] = ()) -> set[str]:
@@ -391,43 +387,9 @@ def simple(value: Any) -> Any:
     return value if value is UNKNOWN or value is PRESENT or is_literal(value) else PRESENT
 
 
-def with_methods_inlined(node: cst.CSTNode) -> cst.CSTNode:
-    """A class with the statements of a method in the place of its only call, with arguments called as parameters."""
-    if not isinstance(node, cst.ClassDef):
-        return node
-    for name, method in methods(node).items():
-        called = [call for call in names(node).calls if code(call.func) == f"self.{name}"]
-        statements = [one for one in method.body.body if not is_docstring(one)]
-        last: Any = statements[-1].body[0] if isinstance(statements[-1], cst.SimpleStatementLine) else None
-        once = len(called) == 1 and isinstance(last, cst.Return) and name != "forward"
-        if not once or [code(arg.value) for arg in called[0].args] != list(parameters(method)):
-            continue
-
-        class Splicer(cst.CSTTransformer):
-            def leave_SimpleStatementLine(
-                self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
-            ) -> Any:
-                assign = updated_node.body[0]
-                if isinstance(assign, cst.Assign) and code(assign.value) == code(called[0]):  # noqa: B023
-                    result = statements[-1].with_changes(body=[assign.with_changes(value=last.value)])  # noqa: B023
-                    return cst.FlattenSentinel([*statements[:-1], result])  # noqa: B023
-                return updated_node
-
-        body = [one for one in node.body.body if one is not method]
-        changed = node.with_changes(body=node.body.with_changes(body=body)).visit(Splicer())
-        assert isinstance(changed, cst.ClassDef)
-        return changed
-    return node
-
-
 def joined(values: list[Any]) -> Any:
     """What is known of a parameter that has one of several values."""
     first = values[0]
     if all(value is first or (type(value) is type(first) and value == first) for value in values):
         return first
     return UNKNOWN if any(value is UNKNOWN or value is None for value in values) else PRESENT
-
-
-def is_docstring(node: cst.CSTNode) -> bool:
-    """Whether a statement is a string."""
-    return m.matches(node, m.SimpleStatementLine(body=[m.Expr(m.SimpleString())]))

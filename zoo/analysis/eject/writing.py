@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
+from collections.abc import Mapping
 from typing import Any
 
 import libcst as cst
@@ -11,7 +12,7 @@ from libcst import matchers as m
 
 from ..plain.config import Config
 from .folding import code
-from .program import names
+from .program import names, read_plain
 from .specialising import Program
 
 MODELS = {
@@ -43,13 +44,16 @@ WIDTH = 120
 STANDARD = ("import argparse", "import math", "from collections", "from dataclasses", "from pathlib")
 
 
-def file_of(config: Config, summary: str, decoder: dict[str, Any]) -> str:
+def file_of(
+    config: Config, summary: str, decoder: dict[str, Any], definitions: Mapping[str, cst.CSTNode] | None = None
+) -> str:
     """Write the file of a model.
 
     Args:
         config: Its settings.
         summary: The docstring.
         decoder: Settings that are others in the decoder of an encoder-decoder.
+        definitions: The plain code, by default without that of plugins.
     """
     model = MODELS.get(config.task, {"decoder": "Decoder", "encoder": "Encoder"}.get(config.stack, "EncoderDecoder"))
     trains = config.task in MODELS and "works-on-features" not in config.quirks
@@ -59,7 +63,7 @@ def file_of(config: Config, summary: str, decoder: dict[str, Any]) -> str:
         given = {"cache": None, "start": 0, "memory": None, "memory_mask": None, "depths": None}
     if config.type_vocab_size is None or config.stack != "encoder":
         given["token_type_ids"] = None
-    program = Program(config, [model, *scripts], given)
+    program = Program(config, [model, *scripts], given, read_plain() if definitions is None else definitions)
     definitions = program.specialised()
     written_out = [text_of(node) for node in definitions.values() if isinstance(node, (cst.ClassDef, cst.FunctionDef))]
     body = "\n\n".join(written_out)

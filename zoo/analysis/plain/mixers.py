@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .attention import Cache
-from .config import Config
+from .config import Config, NoPlainForm
 from .norms import RMSNorm
 
 
@@ -143,4 +143,6 @@ def build_mixer(config: Config) -> nn.Module:
         return ShortConvolution(config)
     if config.mixer == "kimi-delta-attention":
         return KimiDeltaAttention(config)
-    return GatedDeltaNet(config)
+    if config.mixer == "gated-delta-net":
+        return GatedDeltaNet(config)
+    raise NoPlainForm("mixer")

@@ -116,6 +116,11 @@ def alibi(queries: Tensor, keys: Tensor, config: Config) -> Tensor:
     return -slopes[:, None, None] * (queries[:, None] - keys).abs()
 
 
+def build_position(config: Config) -> nn.Module:
+    """A position encoding with parts of its own."""
+    raise NoPlainForm("position")
+
+
 class RelativeBuckets(nn.Embedding):
     """A learned scalar for each head and bucket of distances (Raffel et al. 2020, T5, section 2.1)."""
 

@@ -9,10 +9,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .attention import Cache
-from .config import Config, NoPlainForm
+from .config import Config
 from .layers import DecoderLayer, EncoderLayer
 from .norms import build_norm
-from .positions import RelativeBuckets, alibi, rotary, sinusoids
+from .positions import RelativeBuckets, alibi, build_position, rotary, sinusoids
 from .streams import begun, build_stream, ended
 
 
@@ -65,7 +65,7 @@ class Stack(nn.Module):
         elif config.position == "t5":
             self.position = RelativeBuckets(config, is_causal=is_causal)
         elif not (config.is_rotary or config.position in ("none", "alibi", "sinusoidal", "sinusoidal-halves")):
-            raise NoPlainForm("position")
+            self.position = build_position(config)
         if config.embedding_norm:
             same = config.embedding_norm_eps == config.layer_norm_eps
             eps = config.layer_norm_eps if same else config.embedding_norm_eps
@@ -103,6 +103,8 @@ class Stack(nn.Module):
             x = x.add_(sinusoids(positions, self.config.position, self.config).to(x.dtype))
         elif self.config.position in ("sinusoidal", "sinusoidal-halves"):
             x = x + sinusoids(positions, self.config.position, self.config).to(x.dtype)
+        elif "embed" in self.config.position_hooks:
+            x = self.position.embed(x, positions)
         if self.config.embedding_norm:
             x = self.embedding_norm(x)
         if self.config.dropout:
@@ -149,6 +151,8 @@ class Encoder(Stack):
             bias = self.position.bias(positions, positions)
         elif self.config.position == "alibi":
             bias = alibi(positions, positions, self.config)
+        elif "bias" in self.config.position_hooks:
+            bias = self.position.bias(positions, positions)
         else:
             bias = None
         if self.config.position_skips_padding and attention_mask is not None:
@@ -221,6 +225,8 @@ class Decoder(Stack):
             bias = self.position.bias(positions, keys)
         elif self.config.position == "alibi":
             bias = alibi(positions, keys, self.config)
+        elif "bias" in self.config.position_hooks:
+            bias = self.position.bias(positions, keys)
         else:
             bias = None
         if self.config.position_skips_padding and attention_mask is not None:

@@ -1,0 +1,57 @@
+"""Functions and their calls: parameters, arguments, and methods in the place of their only call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import libcst as cst
+from libcst import matchers as m
+
+from .folding import code
+from .program import methods, names
+
+
+def parameters(node: cst.FunctionDef) -> dict[str, cst.BaseExpression | None]:
+    """Parameters and their defaults, without `self`."""
+    return {one.name.value: one.default for one in node.params.params if one.name.value != "self"}
+
+
+def bound(function: cst.FunctionDef, call: cst.Call) -> dict[str, cst.Arg]:
+    """Arguments of a call by the names of parameters."""
+    order = list(parameters(function))
+    given = dict(zip(order, (arg for arg in call.args if arg.keyword is None), strict=False))
+    return given | {arg.keyword.value: arg for arg in call.args if arg.keyword is not None}
+
+
+def with_methods_inlined(node: cst.CSTNode) -> cst.CSTNode:
+    """A class with the statements of a method in the place of its only call, with arguments called as parameters."""
+    if not isinstance(node, cst.ClassDef):
+        return node
+    for name, method in methods(node).items():
+        called = [call for call in names(node).calls if code(call.func) == f"self.{name}"]
+        statements = [one for one in method.body.body if not is_docstring(one)]
+        last: Any = statements[-1].body[0] if isinstance(statements[-1], cst.SimpleStatementLine) else None
+        once = len(called) == 1 and isinstance(last, cst.Return) and name != "forward"
+        if not once or [code(arg.value) for arg in called[0].args] != list(parameters(method)):
+            continue
+
+        class Splicer(cst.CSTTransformer):
+            def leave_SimpleStatementLine(
+                self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
+            ) -> Any:
+                assign = updated_node.body[0]
+                if isinstance(assign, cst.Assign) and code(assign.value) == code(called[0]):  # noqa: B023
+                    result = statements[-1].with_changes(body=[assign.with_changes(value=last.value)])  # noqa: B023
+                    return cst.FlattenSentinel([*statements[:-1], result])  # noqa: B023
+                return updated_node
+
+        body = [one for one in node.body.body if one is not method]
+        changed = node.with_changes(body=node.body.with_changes(body=body)).visit(Splicer())
+        assert isinstance(changed, cst.ClassDef)
+        return changed
+    return node
+
+
+def is_docstring(node: cst.CSTNode) -> bool:
+    """Whether a statement is a string."""
+    return m.matches(node, m.SimpleStatementLine(body=[m.Expr(m.SimpleString())]))

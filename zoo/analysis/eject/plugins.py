@@ -1,0 +1,123 @@
+"""Plain forms of parts that plugins bring.
+
+A part names its plain form in an attribute `plain`, "module:object" in a module that imports torch alone; its other
+definitions there are taken along where it reads them. The object is called as the plain part in its place is, with
+those of these arguments that it has parameters for:
+
+- norm: `config`, `width`, `eps`
+- attention: `config`, `layer_idx`, `is_cross`; its forward has the arguments of the plain `Attention`
+- feed_forward: `config`, `layer_idx`
+- mixer: `config`; its forward has `x` and `cache`
+- residual: `config`, `layer_idx`, `opens_layer`; its forward has `x` and `sublayer`
+- position: `config`; it has `embed(x, positions)`, or `bias(queries, keys)`, or both
+- hidden_act: a function of `x`
+- initializer: a function of `weight`, `name` and `config`
+"""
+
+from __future__ import annotations
+
+import ast
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import libcst as cst
+from libcst import matchers as m
+
+from zoo.base.errors import RegistrationError
+from zoo.models.parts import PART_FIELDS
+
+from .folding import code
+from .program import definitions_of, methods, read_plain
+
+if TYPE_CHECKING:
+    from zoo.models import ZooConfig
+
+
+def plain_forms(config: ZooConfig) -> dict[str, tuple[str, dict[str, cst.CSTNode]]]:
+    """Plain forms that plugins give for the parts of a model: name and all definitions of the module, by field."""
+    found = {}
+    for field, registry in PART_FIELDS.items():
+        part = registry.get(getattr(config, field))
+        if not registry.origin(getattr(config, field)).built_in and (path := getattr(part, "plain", None)):
+            found[field] = read_form(path)
+    return found
+
+
+def read_form(path: str) -> tuple[str, dict[str, cst.CSTNode]]:
+    """Read the module of a plain form, which is not imported.
+
+    Raises:
+        RegistrationError: If there is no such module or object, or one of its names is taken by the plain code.
+    """
+    module, _, name = path.partition(":")
+    try:
+        spec = find_spec(module)
+    except ModuleNotFoundError:
+        spec = None
+    if spec is None or spec.origin is None or not Path(spec.origin).is_file():
+        raise RegistrationError(f"plain={path!r} was given by a part, but there is no module {module!r}")
+    definitions = definitions_of(Path(spec.origin).read_text(encoding="utf-8"))
+    if name not in definitions:
+        names = ", ".join(definitions)
+        raise RegistrationError(f"plain={path!r} was given by a part, but {module} defines {names or 'nothing'}")
+    if taken := definitions.keys() & read_plain().keys():
+        raise RegistrationError(f"{', '.join(sorted(taken))} of {module} is a name of the plain code; give another one")
+    return name, definitions
+
+
+def with_forms(
+    definitions: dict[str, cst.CSTNode], forms: dict[str, tuple[str, dict[str, cst.CSTNode]]]
+) -> dict[str, cst.CSTNode]:
+    """The plain code with the forms of plugins, each in the place of the refusal of its field."""
+    done = dict(definitions)
+    for field, (name, others) in forms.items():
+        done |= others
+        for place, node in definitions.items():
+            done[place] = (
+                done[place].visit(Replacement(field, name, others[name]))
+                if isinstance(  # type: ignore[assignment]
+                    node, cst.FunctionDef
+                )
+                else done[place]
+            )
+    return done
+
+
+def hooks(config: ZooConfig) -> tuple[str, ...]:
+    """What a plugin's plain position does: "embed", "bias"."""
+    form = plain_forms(config).get("position")
+    return () if form is None else tuple(name for name in ("embed", "bias") if name in methods(form[1][form[0]]))
+
+
+class Replacement(cst.CSTTransformer):
+    """Call a plain form where its field would be refused.
+
+    Args:
+        field: Name of the setting.
+        name: Name of the form.
+        form: Its definition.
+    """
+
+    def __init__(self, field: str, name: str, form: Any) -> None:
+        super().__init__()
+        self.field, self.name = field, name
+        init = methods(form).get("__init__") if isinstance(form, cst.ClassDef) else form
+        self.takes = [] if init is None else [one.name.value for one in init.params.params]
+        self.given: list[str] = []
+
+    def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
+        self.given = [one.name.value for one in node.params.params]
+
+    def leave_SimpleStatementLine(
+        self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
+    ) -> cst.SimpleStatementLine:
+        refusal = m.SimpleStatementLine(body=[m.Raise(exc=m.Call(m.Name("NoPlainForm")))])
+        if not m.matches(updated_node, refusal) or ast.literal_eval(
+            code(updated_node)[len("raise NoPlainForm(") : -1]
+        ) != (self.field):
+            return updated_node
+        arguments = ", ".join(name for name in self.given if name in self.takes)
+        statement = cst.parse_statement(f"return {self.name}({arguments})")
+        assert isinstance(statement, cst.SimpleStatementLine)
+        return statement
