@@ -63,6 +63,8 @@ def plain_config(config: ZooConfig, task: str) -> Config:
         "deepnorm_alpha": alpha,
         "deepnorm_beta": beta,
         "position_hooks": hooks(config),
+        "keeps_values": values["attention"] in ("value-residual", "kv-sharing"),
+        "looks_up_values": values["attention"] == "value-embeddings",
         "has_experts": values["feed_forward"].startswith("moe"),
         "mup_width_factor": width_factor(config),
         "decoder_pad_token_id": config.pad_token_id

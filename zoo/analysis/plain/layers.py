@@ -8,7 +8,6 @@ from .attention import Cache, build_attention
 from .config import Config
 from .feed_forward import build_feed_forward
 from .mixers import build_mixer
-from .residual import BareSublayer
 from .streams import build_residual
 
 
@@ -71,11 +70,13 @@ class DecoderLayer(nn.Module):
             self.self_attn = build_attention(config, layer_idx) if self.has_attention else build_mixer(config)
         if config.parallel_residual:
             self.residual = build_residual(config, layer_idx, opens_layer=True)
-        elif "self-attention-stands-bare" in config.quirks:
-            self.self_attn_residual = BareSublayer()
         else:
             self.self_attn_residual = build_residual(
-                config, layer_idx, opens_layer=True, norms_branch=config.attention_branch_norm
+                config,
+                layer_idx,
+                opens_layer=True,
+                norms_branch=config.attention_branch_norm,
+                stands_bare="self-attention-stands-bare" in config.quirks,
             )
         if config.add_cross_attention:
             if "cross-attention-reuses-self" not in config.quirks:

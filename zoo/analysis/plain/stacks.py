@@ -164,10 +164,7 @@ class Encoder(Stack):
             token_type_ids = torch.zeros_like(ids)
         x = self.embed(ids, positions, token_type_ids)
         x = begun(x, self.config)
-        if self.config.attention == "value-embeddings":
-            earlier = {"ids": ids}
-        else:
-            earlier = dict[str, Tensor]() if self.config.attention in ("value-residual", "kv-sharing") else None
+        earlier = dict[str, Tensor]() if config.keeps_values else {"ids": ids} if config.looks_up_values else None
         layers = [self.layers[0]] * self.config.num_hidden_layers if self.config.share_layers else self.layers
         for index, layer in enumerate(layers):
             turned = rotation_of(rotation, local, index, self.config)
@@ -239,10 +236,7 @@ class Decoder(Stack):
         local = rotary(positions, config.rope_local_theta, config.rope_local_type, config) if config.has_local else None
         x = self.embed(ids, positions)
         x = begun(x, self.config)
-        if self.config.attention == "value-embeddings":
-            earlier = {"ids": ids}
-        else:
-            earlier = dict[str, Tensor]() if self.config.attention in ("value-residual", "kv-sharing") else None
+        earlier = dict[str, Tensor]() if config.keeps_values else {"ids": ids} if config.looks_up_values else None
         layers = [self.layers[0]] * self.config.num_hidden_layers if self.config.share_layers else self.layers
         for index, layer in enumerate(layers):
             turned = rotation_of(rotation, local, index, config)
@@ -266,7 +260,7 @@ class Decoder(Stack):
             turned, mask = rotation_of(rotation, local, last, config), seen(mask, near, last, config)
             for shift, depth in enumerate(depths, start=1):
                 embedded = self.look_up(ids).roll(-shift, dims=1)
-                earlier = {"ids": ids.roll(-shift, dims=1)} if self.config.attention == "value-embeddings" else None
+                earlier = {"ids": ids.roll(-shift, dims=1)} if config.looks_up_values else None
                 states.append(depth(states[-1], embedded, mask, bias_of(bias, last, config), turned, earlier))
             return torch.stack(states)
         return x

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from .config import Config, NoPlainForm
 from .norms import build_norm
-from .residual import NormalizedResidual, Residual, skipped
+from .residual import BareSublayer, NormalizedResidual, Residual, skipped
 
 
 class ConnectionWeights(nn.Module):
@@ -282,8 +282,11 @@ def build_residual(
     norms_branch: bool = False,
     drops_skip: bool = False,
     drops: bool = True,
+    stands_bare: bool = False,
 ) -> nn.Module:
     """The residual connection that the configuration names."""
+    if stands_bare:
+        return BareSublayer()
     if config.residual in ("hyper-connections", "manifold-hyper-connections"):
         return HyperConnections(config, (2 * layer_idx + (0 if opens_layer else 1)) % config.num_streams)
     if config.residual == "gated-hyper-connections":
