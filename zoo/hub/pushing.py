@@ -198,7 +198,7 @@ def push(
         with_code: Whether to push the code that loads the model where the zoo is not installed.
         native: Whether to push an export to a class of transformers as well, to the branch "native"; or which class's.
         space: Whether to write a Space of the same name, on which the model can be explored, as well; or the folder of
-            a static page for it, as [`zoo.inside.browser.write_site`][] writes it.
+            a static page for it, as `zoo.inside.browser.write_site` writes it.
         revisions: Whether to push the models in the folder MODEL-revisions (`zoo train --checkpoint-at`) as well, each
             in one commit to a branch that has its name, such as "chck_1M". The code goes with them as with the model.
         dry_run: Whether to only list what would be pushed. Nothing is asked of the Hub then.
