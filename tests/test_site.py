@@ -62,7 +62,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("site")]  # one build se
 def build(root: Path, folder: Path) -> subprocess.CompletedProcess[str]:
     """Build a site; not `--quiet`, which keeps warnings from `--strict`, too."""
     command = ["-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
-    return run_fork(command, cwd=root, env={**os.environ, "NO_MKDOCS_2_WARNING": "1", "ZOO_SITE_CODE": "vanilla"})
+    return run_fork(
+        command, cwd=root, env={**os.environ, "NO_MKDOCS_2_WARNING": "1", "ZOO_SITE_CODE": "pre-norm,post-norm"}
+    )
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +101,8 @@ def test_everything_public_has_its_place(site: Path) -> None:
         assert (site / f"gallery/{name}.svg").is_file()
     card = (site / "gallery/vanilla.html").read_text()
     assert all(f'id="{part}"' in card for part in ("settings", "weights", "exports", "side-by-side"))
-    assert "class DecoderLayer" in re.sub("<[^>]*>", "", card)
+    page = (site / "gallery/pre-norm.html").read_text()
+    assert "class DecoderLayer" in re.sub("<[^>]*>", "", page)
     steps = (site / "gallery/pre-norm--post-norm--code.html").read_text()
     assert "Post-norm: the sum is normalised" in re.sub("<[^>]*>", "", steps)
     assert 'id="results"' in (site / "gallery/pre-norm.html").read_text()

@@ -7,8 +7,6 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 
 from documents import ROOT
 from reference import cell
@@ -58,10 +56,7 @@ def pages() -> dict[str, str]:
     nearest = {name: neighbours(card, cards.values()) for name, card in cards.items()}
     drawings = {name: draw(name) for name in cards}
     recorded, claimed = results(), claims()
-    with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as pool:
-        names = [name for name in cards if not CODE or name in CODE]
-        models = dict(zip(names, pool.map(whole_model, names), strict=True))
-        changes = dict(zip(STEPS, pool.map(code_page, STEPS), strict=True))
+    models = {name: whole_model(name) for name in cards if not CODE or name in CODE}
     made = {"gallery/index.md": index(cards.values())}
     for name, card in cards.items():
         about = [one for one in claimed if name in one.claim.about]
@@ -70,7 +65,12 @@ def pages() -> dict[str, str]:
     for a, b in sorted({pair(name, other) for name, others in nearest.items() for other in others}):
         made[f"gallery/{a}--{b}.md"] = difference_page(a, b)
         made[f"gallery/{a}--{b}.svg"] = to_svg_beside(drawings[a], drawings[b])
-    return made | {f"gallery/{code_name(step)}.md": page for step, page in changes.items()}
+    return made | {f"gallery/{code_name(step)}.md": code_page(step) for step in steps()}
+
+
+def steps() -> list[tuple[str, str]]:
+    """The pairs of which a page is made."""
+    return [step for step in STEPS if not CODE or set(step) <= set(CODE)]
 
 
 def whole_model(name: str) -> str:
@@ -209,7 +209,7 @@ def sections(
     yield "## Limits\n\n" + "\n".join(f"- {limit}" for limit in card.limits) if card.limits else ""
     beside = (f"- [{card.name} and {other}]({'--'.join(pair(card.name, other))}.md)" for other in nearest)
     lines = (
-        f"- [From {step[0]} to {step[1]}, line by line]({code_name(step)}.md)" for step in STEPS if card.name in step
+        f"- [From {step[0]} to {step[1]}, line by line]({code_name(step)}.md)" for step in steps() if card.name in step
     )
     yield "## Side by side\n\n" + "\n".join((*beside, *lines))
     yield f"## Code\n\n{model}" if model is not None else ""
