@@ -51,9 +51,8 @@ def errors() -> str:
 def trust() -> str:
     """The calibration, and what came out of papers' claims."""
     findings = claims()
-    _, _, rest = calibration_section(calibrate()).partition("How often the published sign came out:\n\n")
-    rates = rest.partition("\n\n")[0] + "\n"
-    return f"{rates}\nOf {len(findings)} claims of papers: {tally(findings)}.\n"
+    rates = calibration_section(calibrate()).partition("\n\n")[0]
+    return f"{rates}\n\nOf {len(findings)} claims of papers: {tally(findings)}.\n"
 
 
 PARTS = {"scope": scope, "exactness": exactness, "errors": errors, "trust": trust}
