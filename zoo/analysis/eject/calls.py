@@ -40,7 +40,8 @@ def with_methods_inlined(node: cst.CSTNode) -> cst.CSTNode:
                 self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
             ) -> Any:
                 assign = updated_node.body[0]
-                if isinstance(assign, cst.Assign) and code(assign.value) == code(called[0]):  # noqa: B023
+                is_read = isinstance(assign, (cst.Assign, cst.Return)) and assign.value is not None
+                if is_read and code(assign.value) == code(called[0]):  # type: ignore[union-attr, arg-type]  # noqa: B023
                     result = statements[-1].with_changes(body=[assign.with_changes(value=last.value)])  # noqa: B023
                     return cst.FlattenSentinel([*statements[:-1], result])  # noqa: B023
                 return updated_node
@@ -48,7 +49,8 @@ def with_methods_inlined(node: cst.CSTNode) -> cst.CSTNode:
         body = [one for one in node.body.body if one is not method]
         changed = node.with_changes(body=node.body.with_changes(body=body)).visit(Splicer())
         assert isinstance(changed, cst.ClassDef)
-        return changed
+        if f"self.{name}(" not in code(changed):  # else it is called inside of another expression
+            return changed
     return node
 
 
