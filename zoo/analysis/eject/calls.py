@@ -39,9 +39,9 @@ def with_methods_inlined(node: cst.CSTNode) -> cst.CSTNode:
             def leave_SimpleStatementLine(
                 self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
             ) -> Any:
-                assign = updated_node.body[0]
+                assign: Any = updated_node.body[0]
                 is_read = isinstance(assign, (cst.Assign, cst.Return)) and assign.value is not None
-                if is_read and code(assign.value) == code(called[0]):  # type: ignore[union-attr, arg-type]  # noqa: B023
+                if is_read and code(assign.value) == code(called[0]):  # noqa: B023
                     result = statements[-1].with_changes(body=[assign.with_changes(value=last.value)])  # noqa: B023
                     return cst.FlattenSentinel([*statements[:-1], result])  # noqa: B023
                 return updated_node
