@@ -1,7 +1,7 @@
 """Bundles: a model with the code that it needs, for `trust_remote_code=True`.
 
-The code is taken from the library's own files: of each, the definitions that the model's variant needs, with imports
-rewritten for a flat folder, as transformers wants it.
+The code is taken from the library's own files: the definitions that the model's settings need, without the branches
+that they decide against, in two files of which transformers loads one for the configuration and one for the model.
 """
 
 from __future__ import annotations
@@ -10,33 +10,56 @@ import ast
 import hashlib
 import inspect
 import json
+import re
+import textwrap
 from collections.abc import Iterator
-from functools import partial
+from functools import cache, partial
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from zoo.base.files import read_json
 from zoo.base.formats import BUNDLE
+from zoo.base.manifest import CODE_FILE
 from zoo.models import TASK_CLASSES, ZooConfig, ZooPreTrainedModel
 from zoo.models import parts as registries
 from zoo.models.capabilities import limits_in_vllm
-from zoo.models.parts import PART_FIELDS, named_parts
+from zoo.models.fields import ANY, SETTINGS
+from zoo.models.parts import NAMED_FIELDS, PART_FIELDS, named_parts
 from zoo.models.pretrained import BODIES
 from zoo.registry import VARIANTS, Task
 
-from . import bundle_registry
+from .folding import Settings, empty_attributes, folded
+from .one_file import OneFile
 from .target import PLACE, TARGETS, ExportOptions, Target, TargetPlan
-from .tree_shaking import Shaker, write_module
+from .tree_shaking import Definition, Piece, Shaker
 from .verification import Difference, verify
 from .weights import save_generation, task_of
 
-ENTRY = "modeling"
-"""The module that `auto_map` names."""
+MODELING, CONFIGURATION = "modeling_zoo", "configuration_zoo"
+"""The two files: `auto_map` names both."""
 
-REGISTRY = "zoo.registry"
+SEAM = "zoo.converters.bundle_seam"
+"""Definitions in the place of registries and fast paths."""
+
+FILLED = ("zoo.models.pretrained", "BODIES")
+"""A table of the modelling file, which is complete when that file has been read."""
+
+REPLACED = (
+    *("zoo.registry", "zoo.fast.", "zoo.base.errors", "zoo.base.formats"),
+    *("zoo.models.fields", "zoo.models.configuration", "zoo.models.mixers.base"),
+)
+"""Modules with definitions that those of the seam replace."""
+
+OPEN = ("sliding_window", "classifier_pooling", "classifier_bias")
+"""Settings that a bundle has all code for."""
+
+EXTRAS = ("num_nextn_predict_layers",)
+"""Settings of no field that bring code of their own if they are not 0."""
+
 TABLES = {name: table for name, table in vars(registries).items() if table in PART_FIELDS.values()}
 """The registries of parts, by their names in source code."""
-MANIFEST = BUNDLE.place
 INSTALLED = ("torch.", "transformers.")
 """Modules that a bundle imports and does not bring: transformers has most activations."""
 
@@ -85,8 +108,35 @@ class BundleTarget(Target):
         """State that its code has to be trusted, and that its tokenizer needs none."""
         return f"{self.load_with(auto_class, trust_remote_code=True)}\n{TOKENIZER_USAGE}"
 
+    def sections(self, folder: Path) -> list[str]:
+        """State which code it brings, and what to read before trusting it."""
+        return [code_section(folder)]
+
 
 TARGETS.register(BundleTarget.name, BundleTarget())
+
+
+CODE = """## Code
+
+`trust_remote_code=True` runs the two files below on your machine. Before you trust them, compare the SHA-256 of your
+copies with this table (`sha256sum *.py`), and read them: first the imports of both, which are of torch, transformers,
+huggingface_hub and Python itself; then `{configuration}.py`, which checks settings, and `{modeling}.py`, in which
+parts, layers, stacks and heads follow each other. Neither opens a file or a connection. They are the zoo's own
+definitions without what this model does not use; the first lines name the version and the hash of their sources.
+transformer-zoo itself loads this folder without them, and refuses it if they were edited.
+
+| File | Lines | SHA-256 |
+|---|---|---|
+{rows}
+"""
+
+
+def code_section(folder: Path) -> str:
+    """Section of a card about the code in a bundle."""
+    listed = read_json(folder / CODE_FILE)["sha256"]
+    counts = {name: len((folder / name).read_text(encoding="utf-8").splitlines()) for name in listed}
+    rows = "\n".join(f"| `{name}` | {counts[name]:,} | `{digest}` |" for name, digest in listed.items())
+    return CODE.format(configuration=CONFIGURATION, modeling=MODELING, rows=rows)
 
 
 def write_bundle(model: ZooPreTrainedModel, folder: Path) -> None:
@@ -107,9 +157,9 @@ def write_bundle(model: ZooPreTrainedModel, folder: Path) -> None:
         "transformer-zoo": version("transformer-zoo"),
         "variant": config.variant,
         "quirks": config.quirks,
-        "sha256": {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in sorted(files)},
+        "sha256": digests(files),
     }
-    (folder / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+    (folder / CODE_FILE).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
 
 
 def heads_of(config: ZooConfig) -> dict[str, type[ZooPreTrainedModel]]:
@@ -127,45 +177,197 @@ def heads_of(config: ZooConfig) -> dict[str, type[ZooPreTrainedModel]]:
 
 def auto_map(config: ZooConfig) -> dict[str, str]:
     """Where transformers finds the classes."""
-    found = {auto: f"{ENTRY}.{head.__name__}" for auto, head in heads_of(config).items()}
-    return {"AutoConfig": "configuration.ZooConfig", **found}
+    found = {auto: f"{MODELING}.{head.__name__}" for auto, head in heads_of(config).items()}
+    return {"AutoConfig": f"{CONFIGURATION}.ZooConfig", **found}
+
+
+def digests(files: dict[str, str]) -> dict[str, str]:
+    """SHA-256 of files by name."""
+    return {name: hashlib.sha256(files[name].encode()).hexdigest() for name in sorted(files)}
+
+
+def fixed_settings(config: ZooConfig) -> dict[str, Any]:
+    """Settings that may decide which code is in a bundle: parts, words, and mechanisms that are off.
+
+    Returns:
+        Their values. Numbers, and settings of heads that a user may change for training, are open.
+    """
+    names = [*NAMED_FIELDS, "quirks", "is_encoder_decoder"]
+    if config.stack != "encoder-decoder":
+        names += ["is_decoder", "add_cross_attention"]
+    for name, one in SETTINGS.items():
+        is_open = one.plain is ANY or one.usual or one.decoder_of or name in OPEN
+        value = getattr(config, name)
+        if one.changes in ("shapes", "numbers") and not is_open and (value is None or value is False or one.choices):
+            names.append(name)
+    fixed = {name: getattr(config, name) for name in names if name != "classifier_pooler_act"}
+    return fixed | {name: 0 for name in EXTRAS if not getattr(config, name, 0)}
 
 
 def bundle_files(config: ZooConfig) -> dict[str, str]:
     """The code that a model needs, by file name."""
-    variant = VARIANTS.get(config.variant)
-    builder = variant.builder
-    own = dict.fromkeys(("zoo", builder.__module__.partition(".")[0]))
-    shaker = Shaker(own, replaced=[REGISTRY])
-    for package in ("zoo.models.encoder_decoder", "zoo.models.pretrained"):
-        shaker.module(package)
-    for head in (*heads_of(config).values(), BODIES[config.stack], ZooConfig):
-        shaker.keep(head.__module__, head.__name__)
-    shaker.keep(builder.__module__, builder.__name__)
-    shaker.keep(REGISTRY, "register")
-    facts = f"source={variant.source!r}, paper={variant.paper!r}"
-    registered = {f"register({variant.name!r}, {facts})": builder, **registered_parts(shaker, config)}
+    settings = Settings(config, fixed_settings(config))
+    seam = set(Shaker(("zoo",)).module(SEAM).definitions)
+    if config.mixer_layer_type is not None:
+        seam.remove("Mixer")
 
-    names = flat_names(shaker.kept)
-    files = {f"{names[module]}.py": write_module(shaker, module, names) for module in shaker.kept if module != REGISTRY}
-    files[f"{names[REGISTRY]}.py"] = inspect.getsource(bundle_registry)
-    needed = {(REGISTRY, "register")}
-    needed |= {(registries.__name__, call.split(".")[0]) for call in registered if call.startswith(tuple(TABLES))}
-    calls = []
-    for call, thing in registered.items():
-        definition = thing.func if isinstance(thing, partial) else thing
-        needed.add((definition.__module__, definition.__name__))
+    @cache
+    def fold(definition: Definition, text: str) -> str:
+        return folded(definition, text, settings)
+
+    # First without classes that only isinstance mentions, then without what reads them or attributes that are None.
+    first = Shaker(
+        own_packages(config),
+        SEAM,
+        lambda *name: replaces(seam, *name),
+        fold,
+        FILLED,
+        weak=True,
+    )
+    keep(first, config)
+    texts = {definition: [piece.text for piece in pieces] for definition, pieces in first.kept.items()}
+    absent = {name for _, name in first.mentioned - first.kept.keys()}
+    empty = empty_attributes(text for each in texts.values() for text in each)
+
+    def fold_again(definition: Definition, text: str) -> str:
+        done = fold(definition, text)
+        words = set(re.findall(r"\w+", done))
+        return folded(definition, done, settings, absent, empty) if words & (absent | empty) else done
+
+    shaker = Shaker(own_packages(config), SEAM, lambda *name: replaces(seam, *name), fold_again, FILLED)
+    configured, registered = keep(shaker, config)
+    every = set(shaker.kept)
+    order = reading_order(shaker)
+    used = {name for definition in every for name in settings.decided.get(definition, ())}
+    fixed = {name: value for name, value in settings.fixed.items() if name in used}
+    head = head_of(config, {module for module, _ in every})
+    second = head_of(config, set(), whole_head=False)
+    configuration = OneFile(shaker, configured, dict.fromkeys(every - configured, MODELING)).write(
+        head, order, "", postponed=True
+    )
+    modeling = OneFile(shaker, every - configured, dict.fromkeys(configured, CONFIGURATION))
+    return {
+        f"{CONFIGURATION}.py": with_guard(configuration, fixed),
+        f"{MODELING}.py": modeling.write(second, order, registrations(config, registered), postponed=False),
+    }
+
+
+def own_packages(config: ZooConfig) -> list[str]:
+    """Packages with code that a bundle brings."""
+    return [*dict.fromkeys(("zoo", VARIANTS.get(config.variant).builder.__module__.partition(".")[0]))]
+
+
+def replaces(seam: set[str], module: str, name: str) -> bool:
+    """Whether a definition of the seam replaces one of the library."""
+    return module.startswith(REPLACED) and name in seam
+
+
+def keep(shaker: Shaker, config: ZooConfig) -> tuple[set[Definition], dict[str, Any]]:
+    """Keep what a model needs.
+
+    Returns:
+        What its configuration needs; and parts, by where each belongs.
+    """
+    shaker.keep("zoo.models.configuration", "ZooConfig")
+    configured = set(shaker.kept)
+    stacks = [config.stack] if config.stack != "encoder-decoder" else [*BODIES]
+    bodies: dict[str, Any] = {f'BODIES["{stack}"]': BODIES[stack] for stack in stacks}
+    shaker.keep(*FILLED)
+    shaker.keep(SEAM, "Variant")
+    for kept in (*heads_of(config).values(), *bodies.values(), VARIANTS.get(config.variant).builder):
+        shaker.keep(kept.__module__, kept.__name__)
+    return configured, bodies | registered_parts(shaker, config)
+
+
+def reading_order(shaker: Shaker) -> list[str]:
+    """Modules in the order in which they are read: what a module imports before it, heads last."""
+    order: dict[str, None] = {}
+    seen = set[str]()
+
+    def visit(module: str) -> None:
+        if module in seen:
+            return
+        seen.add(module)
+        for source, name in shaker.module(module).imports.values():
+            if (found := shaker.resolve(source, name)) is not None and found[0] in modules:
+                visit(found[0])
+        order[module] = None
+
+    modules = dict.fromkeys(module for module, _ in shaker.kept)
+    for module in ("zoo.models.configuration", *modules):
+        visit(module)
+    return list(order)
+
+
+def with_guard(text: str, fixed: dict[str, Any]) -> str:
+    """Let a configuration refuse settings that its code does not compute."""
+    listed = ", ".join(f"{name!r}: {value!r}" for name, value in fixed.items()).replace("'", '"')
+    listed = textwrap.fill(f"{listed},", 116, break_on_hyphens=False, break_long_words=False) + "\n"
+    listed = textwrap.indent(listed, " " * 4)
+    place, method = text.index("@in_the_zoos_words"), "    def __post_init__(self, **kwargs"
+    guard = f"FIXED: dict[str, Any] = {{\n{listed}}}\n{GUARDED}\n\n\n"
+    return text[:place] + guard + text[place:].replace(method, f"{GUARD}\n{method}", 1)
+
+
+GUARDED = '"""Settings by which code was left out, for which other values are refused."""'
+GUARD = '''    def __setattr__(self, name: str, value: Any) -> None:
+        """Refuse settings by which code was left out."""
+        if name in FIXED and (value or None) != (FIXED[name] or None):
+            raise ConfigError(
+                f"{name}={value!r} was given, but these files have the code of {name}={FIXED[name]!r} alone; "
+                "`pip install transformer-zoo` brings all"
+            )
+        super().__setattr__(name, value)
+'''
+
+
+def registrations(config: ZooConfig, registered: dict[str, Any]) -> str:
+    """Statements that fill the tables of parts."""
+    lines, imports = [], []
+    for table, part in registered.items():
+        definition = part.func if isinstance(part, partial) else part
         text = definition.__name__
-        if isinstance(thing, partial):
-            needed.add(("functools", "partial"))
-            text = f"partial({', '.join((text, *(f'{name}={value!r}' for name, value in thing.keywords.items())))})"
-        calls.append(f"{call}({text})\n")
-    places = {module: f".{name}" for module, name in names.items()}
-    imports = [f"from {places.get(module, module)} import {name}  # noqa: E402\n" for module, name in sorted(needed)]
-    filling = [(module, min(shaker.kept[module])) for module, effects in shaker.kept_effects.items() if effects]
-    files[f"{ENTRY}.py"] = entry(config, names, filling)
-    files["configuration.py"] = with_registrations(files["configuration.py"], "".join((*imports, *calls)))
-    return files
+        if isinstance(part, partial):
+            text = f"partial({', '.join((text, *(f'{name}={value!r}' for name, value in part.keywords.items())))})"
+        if definition.__module__.startswith(INSTALLED):
+            imports.append(f"from {definition.__module__} import {definition.__name__}  # noqa: E402")
+        lines.append(f"{table} = {text}")
+    builder = VARIANTS.get(config.variant).builder
+    lines = [*dict.fromkeys(imports), "", *sorted(lines), f'VARIANTS["{config.variant}"] = Variant({builder.__name__})']
+    return "\n".join(["# The parts that the configuration names", *lines]) + "\n"
+
+
+HEAD = """The variant {variant!r} of transformer-zoo {version}, {source}.
+
+Written by `zoo export --as bundle` out of the library's own files: their definitions in the order in which they are
+read, without what this model does not use. Import statements, registries and fast paths are replaced; no line computes
+anything that the library does not. SHA-256 of the {count} files of the library, one after another: {digest}.
+
+Before you trust it: the model card has the SHA-256 of both files, as bundle.json has. Nothing here opens files,
+connections or processes; look at the imports, search for open, eval, exec and getattr, and read the forwards. Or
+`pip install transformer-zoo` and load the folder with zoo.load, which runs none of this.
+"""
+
+
+SECOND = """The variant {variant!r} of transformer-zoo {version}: parts, layers, stacks, heads, in reading order.
+
+{file}.py has the configuration, and says where both files come from and what to check before you trust them.
+"""
+
+
+def head_of(config: ZooConfig, modules: set[str], *, whole_head: bool = True) -> str:
+    """Docstring of a file."""
+    variant = VARIANTS.get(config.variant)
+    whole = hashlib.sha256("".join(inspect.getsource(import_module(module)) for module in sorted(modules)).encode())
+    text = (HEAD if whole_head else SECOND).format(
+        variant=config.variant,
+        version=version("transformer-zoo"),
+        source=variant.paper or variant.source,
+        count=len(modules),
+        file=CONFIGURATION,
+        digest=whole.hexdigest(),
+    )
+    return '"""' + "\n\n".join(textwrap.fill(block, 120) for block in text.strip().split("\n\n")) + '\n"""'
 
 
 def registered_parts(shaker: Shaker, config: ZooConfig) -> dict[str, Any]:
@@ -176,77 +378,42 @@ def registered_parts(shaker: Shaker, config: ZooConfig) -> dict[str, Any]:
         config: A complete configuration.
 
     Returns:
-        The parts, by the call that registers each: `POSITIONS.register('rotary')`.
+        The parts, by where each belongs: `POSITIONS["rotary"]`.
     """
     wanted = [
         (name, part) for name, table in TABLES.items() for _, known, part in named_parts(config) if known is table
     ]
     found: dict[str, Any] = {}
-    read: set[tuple[str, str]] = set()
+    read: set[Definition] = set()
 
     def look_ups() -> Iterator[tuple[str, str]]:
-        new = {(m, n) for m, names in shaker.kept.items() for n in names if m != REGISTRY} - read
+        new = shaker.kept.keys() - read
         read.update(new)
-        return (pair for module, defined in new for pair in looked_up(shaker, module, defined))
+        return (pair for definition in new for pair in looked_up(shaker.kept[definition]))
 
     wanted += look_ups()
     while wanted:
         table, name = wanted.pop()
-        call = f"{table}.register({name!r})"
+        call = f'{table}["{name}"]'
         if call in found:
             continue
         part = found[call] = TABLES[table].get(name)
         shaker.keep(registries.__name__, table)
         if getattr(part, "func", part).__module__.startswith(INSTALLED):
             continue
-        shaker.keep(part.__module__, part.__name__)
+        replaced = shaker.resolve(part.__module__, part.__name__) or (part.__module__, part.__name__)
+        shaker.keep(*replaced)
         wanted += look_ups()
     return dict(sorted(found.items()))
 
 
-def looked_up(shaker: Shaker, module: str, name: str) -> list[tuple[str, str]]:
+def looked_up(pieces: list[Piece]) -> list[tuple[str, str]]:
     """Parts that a definition looks up by name: `NORMS.get("layernorm")`."""
     found = []
-    for statement in shaker.module(module).definitions[name]:
-        for node in ast.walk(statement):
-            match node:
-                case ast.Call(
-                    func=ast.Attribute(value=ast.Name(id=table), attr="get"), args=[ast.Constant(value=str(part))]
-                ) if table in TABLES:
-                    found.append((table, part))
+    for node in (node for piece in pieces for node in ast.walk(piece.tree)):
+        match node:
+            case ast.Call(
+                func=ast.Attribute(value=ast.Name(id=table), attr="get"), args=[ast.Constant(value=str(part))]
+            ) if table in TABLES:
+                found.append((table, part))
     return found
-
-
-def flat_names(modules: dict[str, set[str]]) -> dict[str, str]:
-    """Give every module a name in a flat folder."""
-    names: dict[str, str] = {}
-    for module in sorted(modules, key=lambda module: (not module.startswith("zoo.models"), module)):
-        short = module.rpartition(".")[2]
-        taken = {*names.values(), ENTRY}
-        names[module] = short if short not in taken else module.replace(".", "_")
-    return names
-
-
-def with_registrations(text: str, statements: str) -> str:
-    """Let the configuration import and register the parts that it looks up."""
-    return f"{text}\n\n# The builder and the parts need ZooConfig, so they come last.\n{statements}"
-
-
-def entry(config: ZooConfig, names: dict[str, str], filling: list[tuple[str, str]]) -> str:
-    """Write the module that `auto_map` names."""
-    builder = VARIANTS.get(config.variant).builder
-    needed = {(head.__module__, head.__name__) for head in (*heads_of(config).values(), BODIES[config.stack])}
-    needed |= {(builder.__module__, builder.__name__), *filling}
-    imports = sorted(f"from .{names[module]} import {name}" for module, name in needed)
-    exported = sorted(["ZooConfig", *(name for _, name in needed)])
-    return f'''"""The variant {config.variant!r} of transformer-zoo {version("transformer-zoo")}.
-
-These files were made from the library's own, of which they hold what this model needs.
-"""
-
-# First, as the variant needs ZooConfig, and the configuration imports the variant at its end.
-from .configuration import ZooConfig  # isort: skip
-{chr(10).join(imports)}
-
-__all__ = {exported!r}
-'''

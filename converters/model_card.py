@@ -41,7 +41,7 @@ def write_card(
     if report.transforms:
         changes = "\n".join(f"- `{name}`: {summary}" for name, summary in report.transforms.items())
         sections.append(f"Weights were rewritten by these exact symmetries:\n\n{changes}\n")
-    sections += records
+    sections += [*target.sections(folder), *records]
     if report.notes:
         sections.append("## Notes\n\n" + "\n".join(f"- {note}" for note in report.notes) + "\n")
     (folder / "README.md").write_text("\n".join(sections), encoding="utf-8")

@@ -214,6 +214,10 @@ class Target(ABC):
         """Code that loads an export with the Auto class of its task."""
         return self.load_with(auto_class)
 
+    def sections(self, folder: Path) -> list[str]:
+        """Further sections of the model card, read from what was written."""
+        return []
+
     def stored(self, options: ExportOptions) -> str:
         """How weights are stored, one of `dtypes`."""
         return options.dtype or self.dtypes[0]

@@ -1,4 +1,4 @@
-"""Takes out of a package's source files the definitions that some names need, and makes flat modules of them."""
+"""Finds the definitions of a package that some names need, and of classes the methods that something calls."""
 
 from __future__ import annotations
 
@@ -6,80 +6,10 @@ import ast
 import importlib
 import inspect
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-
-
-def write_module(shaker: Shaker, module: str, names: dict[str, str]) -> str:
-    """Write what is kept of a module."""
-    source = shaker.module(module)
-    statements = {id(s): s for name in shaker.kept[module] for s in source.definitions[name]}
-    statements |= {id(effect): effect for effect in shaker.kept_effects.get(module, [])}
-    ordered = sorted(statements.values(), key=lambda statement: statement.lineno)
-    body = join_statements(source, ordered)
-    used = set(re.findall(r"\w+", body))
-
-    for_types = own_imports(shaker, source.for_types, used, names) + foreign_imports(source, used, for_types=True)
-    if for_types:
-        used.add(TYPE_CHECKING)
-    blocks = [
-        foreign_imports(source, used, for_types=False),
-        own_imports(shaker, source.imports, used, names),
-        ["if TYPE_CHECKING:", *(f"    {line}" for line in for_types)] if for_types else [],
-    ]
-    head = [f'"""{source.doc}\n"""' if "\n" in source.doc else f'"""{source.doc}"""', "", *future(source)]
-    head += [line for block in blocks if block for line in (*block, "")]
-    return "\n".join(head) + "\n" + rewrite_inner_imports(source, body, names) + "\n"
-
-
-def foreign_imports(source: Module, used: set[str], *, for_types: bool) -> list[str]:
-    """Imports of other packages."""
-    lines = []
-    for statement, only_types in source.foreign:
-        kept = [alias for alias in statement.names if (alias.asname or alias.name).partition(".")[0] in used]
-        if kept and only_types == for_types:
-            lines.append(ast.unparse(type(statement)(**{**statement.__dict__, "names": kept})))
-    return lines
-
-
-def own_imports(shaker: Shaker, table: dict[str, tuple[str, str]], used: set[str], names: dict[str, str]) -> list[str]:
-    """Imports of modules that are taken along."""
-    gathered: dict[str, list[str]] = {}
-    for name, origin in table.items():
-        found = shaker.resolve(*origin) if name in used else None
-        if found is not None and found[1] in shaker.kept.get(found[0], ()):
-            gathered.setdefault(names[found[0]], []).append(found[1] if name == found[1] else f"{found[1]} as {name}")
-    return [f"from .{module} import {', '.join(sorted(imported))}" for module, imported in sorted(gathered.items())]
-
-
-def future(source: Module) -> list[str]:
-    """The line that makes annotations lazy, where a module has it."""
-    line = "from __future__ import annotations"
-    return [line, ""] if line in source.source else []
-
-
-def join_statements(source: Module, statements: list[ast.stmt]) -> str:
-    """Write statements one after another, spaced as in the library."""
-    text = ""
-    for statement in statements:
-        is_doc = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
-        is_block = isinstance(statement, ast.FunctionDef | ast.ClassDef)
-        text += "\n" if is_doc else "\n\n\n" if is_block else "\n\n"
-        text += source.text(statement)
-    return text.lstrip("\n")
-
-
-def rewrite_inner_imports(source: Module, body: str, names: dict[str, str]) -> str:
-    """Rewrite imports inside of functions for the flat folder."""
-
-    def flat(found: re.Match[str]) -> str:
-        node = ast.parse(found[0].strip()).body[0]
-        assert isinstance(node, ast.ImportFrom)
-        return f"{found[1]}from .{names.get(source.absolute(node), source.absolute(node))} import {found[3]}"
-
-    return re.sub(r"^( +)from (zoo[.\w]*|\.[.\w]*) import (.+)$", flat, body, flags=re.MULTILINE)
-
+from typing import Any, NamedTuple
 
 Definition = tuple[str, str]
 """A module's name and the name of something defined in it."""
@@ -168,11 +98,7 @@ class Module:
 
     def text(self, statement: ast.stmt) -> str:
         """The source of a statement, with its decorators and the comments right above."""
-        decorators = getattr(statement, "decorator_list", [])
-        first = min([statement.lineno, *(decorator.lineno for decorator in decorators)]) - 1
-        while first and self.lines[first - 1].startswith("#"):
-            first -= 1
-        return "\n".join(self.lines[first : statement.end_lineno])
+        return "\n".join(self.lines[slice(*span(self.lines, statement))])
 
 
 parsed = cache(Module)
@@ -194,32 +120,97 @@ def names_in(statement: ast.AST) -> frozenset[str]:
     return frozenset(node.id for node in ast.walk(statement) if isinstance(node, ast.Name))
 
 
+Guard = tuple[str, list[ast.stmt]]
+"""A class, and statements that run for its objects alone."""
+
+
+def read_names(tree: ast.AST, guards: list[Guard] | None = None) -> tuple[frozenset[str], frozenset[str]]:
+    """Names that a statement mentions, and words by which it may read attributes.
+
+    Args:
+        guards: Takes what runs for objects of one class, which is then left out, as are classes that only tests of an
+            object's class, or recorders of outputs, mention.
+    """
+    weak = guards is not None
+    names, words = set[str](), set[str]()
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Name):
+            names.add(node.id)
+        elif isinstance(node, ast.Attribute):
+            words.add(node.attr)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.isidentifier():
+            words.add(node.value)
+        match node:
+            case ast.If(test=ast.Call(func=ast.Name(id="isinstance"), args=[subject, ast.Name(id=kind)])) if weak:
+                assert guards is not None
+                guards.append((kind, node.body))
+                waiting += [subject, *node.orelse]
+            case ast.Call(func=ast.Name(id="isinstance"), args=[subject, _]) if weak:
+                waiting.append(subject)
+            case ast.Compare(left=ast.Call(func=ast.Name(id="type"), args=[subject]), ops=[ast.In()]) if weak:
+                waiting.append(subject)
+            case ast.Call(func=ast.Name(id="OutputRecorder" as called)) if weak:
+                names.add(called)
+            case _:
+                waiting += ast.iter_child_nodes(node)
+    return frozenset(names), frozenset(words)
+
+
+class Piece(NamedTuple):
+    """A statement of a module, as it is kept."""
+
+    text: str
+    tree: ast.stmt
+
+
 class Shaker:
     """Follows names from definition to definition.
 
     Args:
         own: Packages with modules to include.
-        replaced: Modules that others replace: imports from them are not followed.
+        replacement: A module, definitions of which replace those that `replaces` names.
+        replaces: Whether it replaces a definition of a module.
+        fold: Changes the source of a definition before it is read.
+        late: A definition that imports inside of functions do not keep.
+        weak: Whether a class is not kept that only tests of an object's class, or recorders of outputs, mention.
+
+    Attributes:
+        kept: Statements of definitions.
+        mentioned: Definitions that kept statements mention, those of `isinstance` too.
+        words: Words by which kept statements may read attributes.
+        guarded: Statements that run for objects of a class that is not kept yet.
+        pending: Methods of kept classes that nothing reads yet, with their modules and classes, by their names.
     """
 
-    def __init__(self, own: Iterable[str], replaced: Iterable[str]) -> None:
-        self.own = tuple(own)
-        self.replaced = tuple(replaced)
-        self.modules: dict[str, Module] = {}
-        self.kept: dict[str, set[str]] = {}
-        self.kept_effects: dict[str, list[ast.Expr]] = {}
+    def __init__(
+        self,
+        own: Iterable[str],
+        replacement: str = "",
+        replaces: Callable[[str, str], bool] = lambda module, name: False,
+        fold: Callable[[Definition, str], str] = lambda definition, text: text,
+        late: Definition | None = None,
+        *,
+        weak: bool = False,
+    ) -> None:
+        self.own, self.replacement, self.replaces, self.fold = tuple(own), replacement, replaces, fold
+        self.late, self.weak = late, weak
+        self.kept: dict[Definition, list[Piece]] = {}
+        self.words: set[str] = set()
+        self.mentioned: set[Definition] = set()
+        self.pending: dict[str, list[tuple[str, str, ast.stmt]]] = {}
+        self.guarded: dict[Definition, list[tuple[str, list[ast.stmt]]]] = {}
 
     def module(self, name: str) -> Module:
-        """Read a module once."""
-        if name not in self.modules:
-            module = importlib.import_module(name)
-            self.modules[name] = parsed(name, hasattr(module, "__path__"), inspect.getsource(module), self.own)
-        return self.modules[name]
+        """Read a module."""
+        module = importlib.import_module(name)
+        return parsed(name, hasattr(module, "__path__"), inspect.getsource(module), self.own)
 
     def resolve(self, module: str, name: str) -> Definition | None:
         """Find where something is defined that a module imports."""
-        if module in self.replaced:
-            return module, name
+        if self.replaces(module, name):
+            return self.replacement, name
         found = self.module(module)
         if name in found.definitions:
             return module, name
@@ -227,48 +218,112 @@ class Shaker:
             return self.resolve(*found.imports[name])
         return next(filter(None, (self.resolve(source, name) for source in found.everything_of)), None)
 
+    def needs(self, module: str, names: Iterable[str]) -> Iterator[tuple[str, Definition]]:
+        """Where the names that a definition of a module mentions are defined."""
+        source = self.module(module)
+        for name in names:
+            is_own = name in source.definitions or name in source.imports
+            if is_own and (found := self.resolve(module, name)) is not None:
+                yield name, found
+
     def keep(self, module: str, name: str) -> None:
         """Keep a definition and everything that it needs."""
-        pending = [(module, name)]
-        while pending:
-            where, what = pending.pop()
-            if where in self.replaced:
-                self.kept.setdefault(where, set()).add(what)
+        waiting = [(module, name)]
+        while waiting:
+            definition = waiting.pop()
+            if definition in self.kept:
                 continue
-            if what in self.kept.setdefault(where, set()):
-                continue
-            self.kept[where].add(what)
-            source = self.module(where)
-            mentioned = set().union(*(names_in(statement) for statement in source.definitions[what]))
-            for effect in self.effects_on(where, what):
-                mentioned |= names_in(effect)
-            for mention in mentioned:
-                found = self.resolve(where, mention) if mention in {*source.definitions, *source.imports} else None
-                if found is not None:
-                    pending.append(found)
-            pending += self.pending_effects(where, what)
+            self.kept[definition] = self.pieces(definition)
+            for where, body in self.guarded.pop(definition, ()):
+                waiting += [each for inner in body for each in self.follow(where, inner)]
+            for piece in self.kept[definition]:
+                dropped = self.unread_methods(definition[0], piece.tree)
+                for method in dropped:
+                    self.pending.setdefault(method.name, []).append((*definition, method))
+                waiting += self.follow(definition[0], piece.tree, dropped)
+            while called := self.pending.keys() & self.words:
+                for each in called:
+                    for owner, _, called_one in self.pending.pop(each):
+                        waiting += self.follow(owner, called_one)
 
-    def effects_on(self, module: str, name: str) -> list[ast.Expr]:
-        """Statements that fill a definition in its own module: `NAME.update(...)`, but not registrations."""
-        found = [effect for effect in self.module(module).effects if receiver(effect) == (name, "update")]
-        self.kept_effects.setdefault(module, []).extend(found)
-        return found
+    def pieces(self, definition: Definition) -> list[Piece]:
+        """Statements of a definition, and those that fill it in its own module: `NAME.update(...)`."""
+        module, name = definition
+        source = self.module(module)
+        effects = [effect for effect in source.effects if receiver(effect) == (name, "update")]
+        texts = [self.fold(definition, source.text(each)) for each in (*source.definitions[name], *effects)]
+        return [Piece(text.strip("\n"), ast.parse(text).body[0]) for text in texts]
 
-    def pending_effects(self, module: str, name: str) -> list[Definition]:
-        """Statements of other modules that fill a definition."""
-        needed: list[Definition] = []
-        for other in list(self.modules.values()):
-            if other.name == module or other.name in self.replaced:
-                continue
-            for effect in other.effects:
-                target, method = receiver(effect)
-                if method != "update" or effect in self.kept_effects.get(other.name, []):
-                    continue
-                if target in other.imports and self.resolve(*other.imports[target]) == (module, name):
-                    self.kept_effects.setdefault(other.name, []).append(effect)
-                    mentioned = names_in(effect) & {*other.definitions, *other.imports}
-                    needed += [found for found in (self.resolve(other.name, each) for each in mentioned) if found]
-        return needed
+    def follow(self, module: str, statement: ast.AST, without: Iterable[ast.AST] = ()) -> list[Definition]:
+        """Note what a statement reads, and return the definitions that it needs."""
+        parts: list[ast.AST] = [statement]
+        if isinstance(statement, ast.ClassDef):
+            left_out = set(map(id, without))
+            others = (*statement.bases, *statement.keywords, *statement.decorator_list, *statement.body)
+            parts = [part for part in others if id(part) not in left_out]
+        names = set[str]()
+        found: list[Definition] = []
+        guards: list[Guard] = []
+        for part in parts:
+            mentioned, words = read_names(part, guards if self.weak else None)
+            names |= mentioned
+            self.words |= words
+            for node in ast.walk(part):
+                source = self.module(module).absolute(node) if isinstance(node, ast.ImportFrom) else ""
+                if isinstance(node, ast.ImportFrom) and source.partition(".")[0] in self.own:
+                    resolved = (self.resolve(source, alias.name) for alias in node.names)
+                    found += [each for each in resolved if each is not None and each != self.late]
+        if self.weak:
+            self.mentioned |= {definition for _, definition in self.needs(module, read_names(statement)[0])}
+        for kind, body in guards:
+            of_class = dict(self.needs(module, [kind])).get(kind)
+            if of_class is None or of_class in self.kept:
+                found += [each for inner in body for each in self.follow(module, inner)]
+            else:
+                self.guarded.setdefault(of_class, []).append((module, body))
+        return found + [definition for _, definition in self.needs(module, names)]
+
+    def unread_methods(self, module: str, statement: ast.stmt) -> list[ast.FunctionDef]:
+        """Methods of a class that nothing reads: no other code has them in a base, and no kept code has their name."""
+        if not isinstance(statement, ast.ClassDef):
+            return []
+        cls: Any = getattr(importlib.import_module(module), statement.name)
+        foreign = [base for base in cls.__mro__ if base.__module__.partition(".")[0] not in self.own]
+        return [
+            part
+            for part in statement.body
+            if isinstance(part, ast.FunctionDef)
+            and part.name not in self.words
+            and (part.name.startswith("_repr_") or not part.name.startswith("_"))
+            and not any(part.name in vars(base) for base in foreign)
+        ]
+
+    def text(self, definition: Definition) -> str:
+        """What is kept of a definition."""
+        dropped = {id(method) for methods in self.pending.values() for *_, method in methods}
+        texts = []
+        for piece in self.kept[definition]:
+            body = getattr(piece.tree, "body", [])
+            left_out = [part for part in body if id(part) in dropped]
+            texts.append(without_lines(piece.text, left_out) if left_out else piece.text)
+        return "\n".join(texts)
+
+
+def without_lines(text: str, statements: Iterable[ast.stmt]) -> str:
+    """Text without the lines of some statements, their decorators and the comments right above them."""
+    lines = text.split("\n")
+    left_out = {line for statement in statements for line in range(*span(lines, statement))}
+    kept = "\n".join(line for number, line in enumerate(lines) if number not in left_out)
+    return re.sub(r"\n\n\n+", "\n\n", kept).rstrip()
+
+
+def span(lines: list[str], statement: ast.stmt) -> tuple[int, int]:
+    """First line of a statement, with its decorators and the comments right above, and the line after it."""
+    decorators = getattr(statement, "decorator_list", [])
+    first = min([statement.lineno, *(decorator.lineno for decorator in decorators)]) - 1
+    while first and lines[first - 1].lstrip().startswith("#"):
+        first -= 1
+    return first, statement.end_lineno or statement.lineno
 
 
 def receiver(effect: ast.Expr) -> tuple[str, str]:

@@ -1,15 +1,14 @@
 """Bundles: the code that a model needs, taken from the library's own files, which loads without the library."""
 
 import ast
-import builtins
 import hashlib
 import json
 import os
-import re
+import subprocess
 import sys
 import textwrap
 from functools import cache
-from typing import NamedTuple
+from pathlib import Path
 
 import pytest
 import torch
@@ -17,8 +16,8 @@ from native_models import zoo_model
 from preloaded import run_python
 
 import zoo
-from zoo.converters.bundle import auto_map, bundle_files, write_bundle
-from zoo.converters.bundle_registry import Registry
+from zoo.base.errors import CheckpointError
+from zoo.converters.bundle import auto_map, bundle_files, code_section, write_bundle
 from zoo.converters.tree_shaking import Shaker
 from zoo.models import ZooConfig
 from zoo.registry import VARIANTS, list_variants
@@ -28,87 +27,81 @@ pytestmark = pytest.mark.thorough
 CASES = [(name, task) for name in list_variants() for task in VARIANTS.get(name).tasks[:1]]
 
 
-@pytest.mark.parametrize(("name", "task"), CASES)
-def test_code_is_flat_and_complete(name, task):
-    """Every file compiles, imports only its neighbours and installed packages, and defines what others import."""
-    modules = {
-        file.removesuffix(".py"): read(text) for file, text in bundle_files(zoo_model(name, task).config).items()
-    }
-    for module, found in modules.items():
-        for node in found.imports:
-            if node.level:
-                assert node.level == 1
-                assert node.module in modules, f"{module} imports {node.module}"
-                for alias in node.names:
-                    assert alias.name in modules[node.module].defined, (
-                        f"{module} imports {alias.name} from {node.module}"
-                    )
-            else:
-                assert node.module.partition(".")[0] != "zoo"
-        assert not found.unbound
-    for target in auto_map(zoo_model(name, task).config).values():
-        module, _, head = target.partition(".")
-        assert head in modules[module].defined
+DECODER, ENCODER_DECODER, WITH_EXPERTS = 2600, 3500, 3200
+"""Most lines of a bundle; a decoder with experts or two kinds of layers has more of its own."""
 
-
-class Read(NamedTuple):
-    """What a file imports from where, defines, and takes from nowhere."""
-
-    imports: list[ast.ImportFrom]
-    defined: set[str]
-    unbound: set[str]
+LONGER = {
+    *("deepseek-moe", "deepseek-v3-style", "gpt-oss-style", "mixtral-style", "qwen3-moe-style", "qwen3-next-style"),
+    *("kimi-linear-style", "lfm2-style", "multi-token-prediction", "ngpt", "value-residual"),
+}
 
 
 @cache
-def read(text):
-    """Many variants bring the same files."""
-    nodes = list(ast.walk(tree := ast.parse(text)))
-    imports = [node for node in nodes if isinstance(node, ast.ImportFrom)]
-    names = [node for node in nodes if isinstance(node, ast.Name)]
-    defined = {name for node in tree.body for name in names_of(node)}
-    inside = {node.id for node in names if not isinstance(node.ctx, ast.Load)}
-    inside |= {name for node in imports for name in names_of(node)}
-    constants = {node.id for node in names if node.id.isupper() and len(node.id) > 3}
-    return Read(imports, defined, constants - defined - inside - set(dir(builtins)))
+def files_of(name, task=None):
+    return bundle_files(zoo_model(name, task or VARIANTS.get(name).tasks[0]).config)
 
 
-def names_of(node):
-    if isinstance(node, ast.If):
-        return [name for each in (*node.body, *node.orelse) for name in names_of(each)]
-    if isinstance(node, ast.Import | ast.ImportFrom):
-        return [alias.asname or alias.name for alias in node.names]
-    if isinstance(node, ast.FunctionDef | ast.ClassDef):
-        return [node.name]
-    targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-    single = [part for target in targets for part in (target.elts if isinstance(target, ast.Tuple) else [target])]
-    return [target.id for target in single if isinstance(target, ast.Name)]
+@pytest.mark.parametrize(("name", "task"), CASES)
+def test_code_is_complete_and_short(name, task, tmp_path):
+    """Both files read nothing that they lack, import nothing that they do not read, and have not too many lines."""
+    files = files_of(name, task)
+    for file, text in files.items():
+        (tmp_path / file).write_text(text)
+    rules = ["--isolated", "--no-cache", "--select", "F4,F8", "--ignore", "F841"]
+    command = [sys.executable, "-m", "ruff", "check", *rules, "."]
+    found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stdout
+    assert all("zoo" not in packages(text) for text in files.values())
+    stack = zoo_model(name, task).config.stack
+    most = ENCODER_DECODER if stack == "encoder-decoder" else WITH_EXPERTS if name in LONGER else DECODER
+    assert sum(len(text.splitlines()) for text in files.values()) <= most
+    for target in auto_map(zoo_model(name, task).config).values():
+        module, _, head = target.partition(".")
+        assert f"class {head}(" in files[f"{module}.py"]
+
+
+def packages(text):
+    nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Import | ast.ImportFrom)]
+    modules = [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom) and not node.level]
+    return {module.partition(".")[0] for module in modules}
 
 
 def test_only_what_is_needed_is_there():
-    files = bundle_files(zoo_model("vanilla").config)
+    files = files_of("vanilla")
     code = "\n".join(files.values())
-    assert {"vanilla.py", "modeling.py", "configuration.py", "registry.py"} <= set(files)
-    assert "rotary.py" not in files
-    for absent in (
-        "AlibiPosition",
-        "SinusoidalPosition",
-        "RMSNorm(",
-        "ZooForMaskedLM",
+    assert set(files) == {"configuration_zoo.py", "modeling_zoo.py"}
+    parts = ("AlibiPosition", "SinusoidalPosition", "RMSNorm", "Router")
+    for word in (
+        *parts,
         "entry_points",
+        "captured",
+        "Unpadded",
+        "int8",
+        "class Experts",
+        "ZooForMaskedLM",
+        "ParallelEncoderLayer",
+        "DeltaNet",
     ):
-        assert absent not in code
+        assert word not in code, word
     assert "class LearnedPosition" in code
-    assert re.search(r"paper=.*Attention Is All You Need", code), "what the author says of the variant stays"
+    assert "Attention Is All You Need" in code, "what the author says of the variant stays"
+
+
+def test_files_read_from_settings_to_heads():
+    text = files_of("gpt2-style")["modeling_zoo.py"]
+    order = ["LearnedPosition", "Attention", "FeedForward", "DecoderLayer", "ZooDecoder", "ZooForCausalLM"]
+    places = [text.index(f"class {name}(") for name in ("Attention", "DecoderLayer", "ZooDecoder", "ZooForCausalLM")]
+    assert places == sorted(places) and all(f"class {name}(" in text for name in order)
 
 
 def test_code_is_the_librarys_own():
-    from zoo.models import attention
+    from zoo.models import residual
 
-    with open(attention.__file__, encoding="utf-8") as file:
+    with open(residual.__file__, encoding="utf-8") as file:
         library = file.read()
-    bundled = bundle_files(zoo_model("vanilla").config)["attention.py"]
-    body = bundled[bundled.index("class Attention(") :]
-    assert body.split("\n\n\n")[0] in library
+    bundled = files_of("vanilla")["modeling_zoo.py"]
+    forward = bundled.partition("class Residual(")[2].partition("        branch = self.branch(")[2].partition("\n\n")[0]
+    assert forward in library
 
 
 def test_a_module_that_was_edited_is_read_again(tmp_path, monkeypatch):
@@ -116,29 +109,66 @@ def test_a_module_that_was_edited_is_read_again(tmp_path, monkeypatch):
     file = tmp_path / "edited_part.py"
     for name in ("first", "other"):
         file.write_text(f"{name}_name = 1  # {'again' if name == 'other' else 'at first'}\n")
-        assert list(Shaker(["edited_part"], []).module("edited_part").definitions) == [f"{name}_name"]
+        assert list(Shaker(["edited_part"]).module("edited_part").definitions) == [f"{name}_name"]
     del sys.modules["edited_part"]
 
 
-def test_configuration_and_manifest(tmp_path):
+def test_configuration_and_record_of_code(tmp_path):
     model = zoo_model("vanilla", dtype=torch.float32)
     write_bundle(model, tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
-    assert config["auto_map"]["AutoModelForSeq2SeqLM"] == "modeling.ZooForConditionalGeneration"
-    assert config["auto_map"]["AutoConfig"] == "configuration.ZooConfig"
-    manifest = json.loads((tmp_path / "bundle.json").read_text())
-    assert manifest["variant"] == "vanilla"
-    assert manifest["transformer-zoo"] == zoo.__version__
-    for name, digest in manifest["sha256"].items():
+    assert config["auto_map"]["AutoModelForSeq2SeqLM"] == "modeling_zoo.ZooForConditionalGeneration"
+    assert config["auto_map"]["AutoConfig"] == "configuration_zoo.ZooConfig"
+    record = json.loads((tmp_path / "bundle.json").read_text())
+    assert record["variant"] == "vanilla"
+    assert record["transformer-zoo"] == zoo.__version__
+    for name, digest in record["sha256"].items():
         assert hashlib.sha256((tmp_path / name).read_bytes()).hexdigest() == digest
-    assert set(manifest["sha256"]) == {path.name for path in tmp_path.glob("*.py")}
+        assert f"| `{name}` |" in code_section(tmp_path) and digest in code_section(tmp_path)
+    assert set(record["sha256"]) == {path.name for path in tmp_path.glob("*.py")}
 
 
-def test_the_registry_of_a_bundle_says_what_it_lacks():
-    registry = Registry("position")
-    registry.register("learned", int)
-    with pytest.raises(KeyError, match=r"no position 'rotary', only learned.*pip install transformer-zoo"):
-        registry.get("rotary")
+def test_edited_code_is_refused(tmp_path):
+    """The zoo runs its own code, so that an edit would be without effect there, and nothing would be reported."""
+    write_bundle(zoo_model("pre-norm", "causal-lm", dtype=torch.float32), tmp_path)
+    zoo.load(str(tmp_path))
+    before = code_section(tmp_path)
+    file = tmp_path / "modeling_zoo.py"
+    file.write_text(file.read_text().replace("scores.softmax(dim=-1)", "scores.sigmoid()"))
+    assert hashlib.sha256(file.read_bytes()).hexdigest() not in before
+    with pytest.raises(CheckpointError, match=r"not what was exported, by its bundle.json: modeling_zoo.py"):
+        zoo.load(str(tmp_path))
+    assert zoo.load(str(tmp_path), verify=False)
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("preloaded")
+def test_settings_without_their_code_are_refused_by_name(tmp_path):
+    """A changed configuration works as far as the code reaches, and is refused beyond."""
+    write_bundle(zoo_model("llama-style", "causal-lm", dtype=torch.float32), tmp_path)
+    script = f"""
+import sys; sys.modules["zoo"] = None
+from transformers import AutoConfig, AutoModelForCausalLM
+config = AutoConfig.from_pretrained({str(tmp_path)!r}, trust_remote_code=True)
+config.sliding_window, config.num_hidden_layers = 4, 1
+AutoModelForCausalLM.from_config(config, trust_remote_code=True)
+for changes in (dict(position="alibi"), dict(qk_norm="head"), dict(hidden_act="relu"), dict(hidden_size=-1)):
+    try:
+        AutoConfig.from_pretrained({str(tmp_path)!r}, trust_remote_code=True, **changes)
+    except ValueError as error:
+        print(type(error).__name__, error)
+try:
+    config.final_logit_softcapping = 30.0
+except ValueError as error:
+    print(error)
+"""
+    done = run_python(["-c", script], env=os.environ, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr[-800:]
+    lines = done.stdout.splitlines()
+    assert [line.split()[0] for line in lines[:4]] == ["ConfigError"] * 4, lines
+    named = ("position='alibi'", "qk_norm='head'", "'relu'", "hidden_size=-1", "softcapping=30.0")
+    for line, words in zip(lines, named, strict=True):
+        assert words in line
 
 
 @pytest.mark.slow
@@ -202,7 +232,25 @@ def test_a_plugins_variant_brings_its_code(tmp_path):
     done = run_python(["-c", script], env=os.environ, cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-800:]
     assert done.stdout.split()[-1] == "0.0"
-    assert "FACTOR = 0.5" in (tmp_path / "out" / "outsider.py").read_text()
+    assert "FACTOR = 0.5" in (tmp_path / "out" / "modeling_zoo.py").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("preloaded")
+@pytest.mark.parametrize(
+    ("name", "task"),
+    [
+        pytest.param("gpt2-style", "causal-lm", marks=pytest.mark.nightly),
+        ("llama-style", "causal-lm"),
+        ("vanilla", "seq2seq-lm"),
+    ],
+)
+def test_bundles_do_what_models_of_transformers_do(name, task, tmp_path):
+    """Caches, beams, checkpointing, Trainer, PEFT, saving and loading again, each where the zoo cannot be imported."""
+    write_bundle(zoo_model(name, task, dtype=torch.float32), tmp_path / "bundle")
+    done = run_python([str(Path(__file__).parent / "bundle_worker.py"), "bundle"], env=os.environ, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr[-1500:]
+    assert done.stdout.splitlines()[-1] == "all of it"
 
 
 @pytest.mark.parametrize("name", ["gemma3-style", "modernbert-style"])

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from zoo.base.errors import CheckpointError, FormatVersionError, ZooWarning, enumerate_names
 from zoo.base.files import leaves_its_folder, read_json, write_file
-from zoo.base.formats import MANIFEST
+from zoo.base.formats import BUNDLE, MANIFEST
 
 try:
     import xxhash
@@ -30,6 +30,8 @@ except ModuleNotFoundError:  # as where a model's code is loaded without the zoo
 
 MANIFEST_FILE = MANIFEST.place
 WEIGHTS = ".safetensors"
+CODE_FILE = BUNDLE.place
+"""The record of a bundle's code, with the SHA-256 of every file."""
 
 
 @dataclass(frozen=True)
@@ -141,6 +143,26 @@ def changed_files(folder: Path, files: Mapping[str, Written]) -> list[str]:
     """List files that are not as they were written."""
     there = {name: entry for name, entry in files.items() if (folder / name).is_file()}
     return sorted(name for name, entry in there.items() if not entry.is_content_of(folder / name))
+
+
+def check_code(folder: Path) -> None:
+    """Require the code in the folder of a bundle to be what was exported.
+
+    Raises:
+        CheckpointError: When a file of code was edited, removed or added since: the zoo runs its own code instead, so
+            that a model would compute something else here than with `trust_remote_code`.
+    """
+    try:
+        listed = dict(read_json(folder / CODE_FILE)["sha256"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(f"{folder / CODE_FILE} is not a valid record of code: {error}") from error
+    found = {file.name: sha256_of(file) for file in folder.glob("*.py")}
+    changed = sorted(name for name in {**listed, **found} if listed.get(name) != found.get(name))
+    if changed:
+        raise CheckpointError(
+            f"{folder} holds code that is not what was exported, by its {CODE_FILE}: {enumerate_names(changed)}. The "
+            "zoo runs its own code instead; to load the weights all the same, give verify=False"
+        )
 
 
 @contextmanager

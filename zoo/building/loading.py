@@ -29,6 +29,7 @@ from zoo.base.errors import (
 )
 from zoo.base.files import read_json
 from zoo.base.formats import BUNDLE, DISTRIBUTION
+from zoo.base.manifest import CODE_FILE, check_code
 from zoo.building.fingerprints import check_fingerprint, recorded_fingerprint
 from zoo.models import TASK_CLASSES, ZooConfig, ZooForCausalLM, ZooPreTrainedModel
 from zoo.models.checkpoint_files import check_described, checked_before_reading, saved_shapes
@@ -79,15 +80,15 @@ def load(folder: Path, task: str | None = None, **kwargs: Any) -> ZooPreTrainedM
         folder: A folder that `save_pretrained` wrote.
         task: The head to load, by default the one that was saved.
         kwargs: As for `from_pretrained`: `dtype`, `device_map`, `attn_implementation`, ...; `verify=False` to load
-            weights that are not those of the folder's manifest. With another number of labels or vocabulary, the head
-            or the embeddings are new and random, with a `NewHeadWarning`.
+            weights or next to code that are not those of the folder's records. With another number of labels or
+            vocabulary, the head or the embeddings are new and random, with a `NewHeadWarning`.
 
     Returns:
         The model, in evaluation mode.
 
     Raises:
-        CheckpointError: When the folder is missing, empty, truncated, or holds something else; or when it has a record
-            of weights, and they no longer compute what they did.
+        CheckpointError: When the folder is missing, empty, truncated, or holds something else; when it is a bundle with
+            edited code; or when it has a record of weights, and they no longer compute what they did.
         UnknownOverrideError: When there is no such option.
         MissingPluginError: When the variant, or a part, comes from a plugin that is not there.
         ZooError: When the configuration is not valid.
@@ -104,6 +105,8 @@ def load(folder: Path, task: str | None = None, **kwargs: Any) -> ZooPreTrainedM
     if has_names and not as_saved:
         check_weights(folder, config, shapes)
     kwargs = {"verify": True, **kwargs}
+    if kwargs["verify"] and (folder / CODE_FILE).is_file():
+        check_code(folder)
     if recorded and not as_saved:
         check_fingerprint(saved_as.from_pretrained(folder, verify=True).eval(), recorded, folder)
     sizes = changed_sizes(config, kwargs)

@@ -38,7 +38,62 @@ def refuse_flex(attn_implementation: str) -> None:
         )
 
 
-class CachedGenerationMixin(GenerationMixin):
+class Generation(GenerationMixin):
+    """transformers' generation, also with keys that are rotated by the length of the text."""
+
+    def prepare_inputs_for_generation(
+        self: Any,
+        input_ids: Tensor,
+        next_sequence_length: int | None = None,
+        past_key_values: Any = None,
+        attention_mask: Any = None,
+        inputs_embeds: Tensor | None = None,
+        is_first_iteration: bool | None = False,
+        **kwargs: Any,
+    ) -> Any:
+        """Prepare a step as transformers does, and recompute a cache whose keys are rotated for another length.
+
+        Arguments and result as for transformers' own.
+        """
+        if past_key_values is not None and (position := self.get_decoder().position).changes_after(self.config):
+            embeds = None if self.config.is_encoder_decoder else inputs_embeds
+            written = 0 if embeds is None else embeds.shape[1]
+            seen, new = int(past_key_values.get_seq_length()), next_sequence_length or input_ids.shape[1]
+            mask = kwargs.get("decoder_attention_mask") if self.config.is_encoder_decoder else attention_mask
+            whole = written + input_ids.shape[1] == seen + new
+            if whole and position.outgrows_cache(mask, seen, seen + new):
+                past_key_values.reset()
+                next_sequence_length = None
+                if embeds is not None:
+                    inputs_embeds = torch.cat([embeds, self.get_input_embeddings()(input_ids)], dim=1)
+                    is_first_iteration = True
+        return super().prepare_inputs_for_generation(
+            input_ids,
+            next_sequence_length,
+            past_key_values,
+            attention_mask,
+            inputs_embeds,
+            is_first_iteration,
+            **kwargs,
+        )
+
+    def _prepare_cache_for_generation(
+        self: Any, generation_config: Any, model_kwargs: dict[str, Any], mode: Any, *args: Any, **kwargs: Any
+    ) -> Any:
+        threshold = self.get_decoder().position.changes_after(self.config)
+        if threshold and mode == GenerationMode.ASSISTED_GENERATION and generation_config.max_length > threshold:
+            raise UnsupportedOperationError(
+                f"assisted generation up to {generation_config.max_length} tokens was asked for, but beyond "
+                f"{threshold} this rope_type rotates keys by the length of the text, which drafts change; leave the "
+                "assistant out"
+            )
+        result = super()._prepare_cache_for_generation(generation_config, model_kwargs, mode, *args, **kwargs)
+        if getattr(model_kwargs.get("past_key_values"), "is_compileable", False):
+            refuse_flex(self.config._attn_implementation)
+        return result
+
+
+class CachedGenerationMixin(Generation):
     """transformers' generation with a preallocated cache, and decode steps that are captured and replayed."""
 
     def generate(self, *args: Any, **kwargs: Any) -> Any:
@@ -87,56 +142,11 @@ class CachedGenerationMixin(GenerationMixin):
     def _get_logits_processor(self, *args: Any, **kwargs: Any) -> LogitsProcessorList:
         return LogitsProcessors(super()._get_logits_processor(*args, **kwargs))
 
-    def prepare_inputs_for_generation(
-        self: Any,
-        input_ids: Tensor,
-        next_sequence_length: int | None = None,
-        past_key_values: Any = None,
-        attention_mask: Any = None,
-        inputs_embeds: Tensor | None = None,
-        is_first_iteration: bool | None = False,
-        **kwargs: Any,
-    ) -> Any:
-        """Prepare a step as transformers does, and recompute a cache whose keys are rotated for another length.
-
-        Arguments and result as for transformers' own.
-        """
-        if past_key_values is not None and (position := self.get_decoder().position).changes_after(self.config):
-            embeds = None if self.config.is_encoder_decoder else inputs_embeds
-            written = 0 if embeds is None else embeds.shape[1]
-            seen, new = int(past_key_values.get_seq_length()), next_sequence_length or input_ids.shape[1]
-            mask = kwargs.get("decoder_attention_mask") if self.config.is_encoder_decoder else attention_mask
-            whole = written + input_ids.shape[1] == seen + new
-            if whole and position.outgrows_cache(mask, seen, seen + new):
-                past_key_values.reset()
-                next_sequence_length = None
-                if embeds is not None:
-                    inputs_embeds = torch.cat([embeds, self.get_input_embeddings()(input_ids)], dim=1)
-                    is_first_iteration = True
-        return super().prepare_inputs_for_generation(
-            input_ids,
-            next_sequence_length,
-            past_key_values,
-            attention_mask,
-            inputs_embeds,
-            is_first_iteration,
-            **kwargs,
-        )
-
     def _prepare_cache_for_generation(
-        self: Any, generation_config: Any, model_kwargs: dict[str, Any], mode: Any, *args: Any, **kwargs: Any
+        self: Any, generation_config: Any, model_kwargs: dict[str, Any], *args: Any, **kwargs: Any
     ) -> Any:
-        threshold = self.get_decoder().position.changes_after(self.config)
-        if threshold and mode == GenerationMode.ASSISTED_GENERATION and generation_config.max_length > threshold:
-            raise UnsupportedOperationError(
-                f"assisted generation up to {generation_config.max_length} tokens was asked for, but beyond "
-                f"{threshold} this rope_type rotates keys by the length of the text, which drafts change; leave the "
-                "assistant out"
-            )
         given = model_kwargs.get("past_key_values")
-        result = super()._prepare_cache_for_generation(generation_config, model_kwargs, mode, *args, **kwargs)
-        if getattr(model_kwargs.get("past_key_values"), "is_compileable", False):
-            refuse_flex(self.config._attn_implementation)
+        result = super()._prepare_cache_for_generation(generation_config, model_kwargs, *args, **kwargs)
         if given is None and current().cache_room != "never":
             copies = max(generation_config.num_beams or 1, generation_config.num_return_sequences or 1)
             let_grow(model_kwargs.get("past_key_values"), copies, generation_config.max_length or 0)

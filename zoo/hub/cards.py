@@ -13,6 +13,7 @@ from typing import Any
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from zoo.base.errors import ZooError
+from zoo.base.manifest import CODE_FILE
 from zoo.models.fields import Fields, stated
 
 from .acceptance import is_distribution
@@ -183,6 +184,7 @@ def write_card(folder: Path, address: Address, facts: CardFacts) -> str:
         parameters=parameter_count(shapes),
         flops=forward_flops(config, shapes),
         has_code="auto_map" in config,
+        code=code_of(folder),
         native=facts.native,
         space=facts.space,
         recipe=dict(facts.recipe),
@@ -193,6 +195,15 @@ def write_card(folder: Path, address: Address, facts: CardFacts) -> str:
         **{**known, "limits": (*map(as_text, facts.limits), *known["limits"])},
     )
     return str(card)
+
+
+def code_of(folder: Path) -> str:
+    """The section about the code that a folder brings, empty if it brings none."""
+    if not (folder / CODE_FILE).is_file():
+        return ""
+    from zoo.converters.bundle import code_section
+
+    return code_section(folder)
 
 
 def as_text(value: Any) -> str:

@@ -54,7 +54,8 @@ class ZooStack(ZooModel):
         self.placed_types = config.placed_types_of_layers()
         distinct_layers = 1 if config.share_layers else config.num_hidden_layers
         self.layers = nn.ModuleList([build_layer(config, layer_idx) for layer_idx in range(distinct_layers)])
-        refuse_layers_without_mixer(self.layers, config)
+        if config.mixer_layer_type is not None:
+            refuse_layers_without_mixer(self.layers, config)
         self.stream = RESIDUALS.get(config.residual).build_stream(config)
         self.norm = build_norm(config) if config.final_norm else Identity()
         self._no_split_modules = {type(layer).__name__ for layer in self.layers}

@@ -131,7 +131,7 @@ class Mixer(nn.Module):
 
 def build_mixer(config: ZooConfig, layer_idx: int, *, is_causal: bool = False) -> Any:
     """Build what lets the tokens of a layer see each other: attention, or in layers of its type the mixer."""
-    if config.types_of_layers()[layer_idx] == config.mixer_layer_type:
+    if config.mixer_layer_type is not None and config.types_of_layers()[layer_idx] == config.mixer_layer_type:
         return MIXERS.get(config.mixer)(config, layer_idx)
     return build_attention(config, layer_idx, is_causal=is_causal)
 

@@ -1,0 +1,196 @@
+"""What a bundle has in the place of the library's registries and fast paths.
+
+A definition here replaces the library's of the same name. None of it is a fast path: attention is transformers',
+dropout and norms are PyTorch's, a loss is computed with its logits.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from enum import Enum
+from typing import Any, TypeVar
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from zoo.base.errors import ConfigError, InputError
+from zoo.fast.attention import flash_window, refuse_what_is_ignored
+from zoo.fast.attention_backends import eager_attention
+from zoo.fast.chunked_loss import mean_loss, summed_loss
+from zoo.fast.generation import Generation
+from zoo.models.context import packed_documents
+
+T = TypeVar("T")
+
+
+class InvalidChoiceError(ConfigError):
+    """A setting's value is not among its choices."""
+
+    def __init__(self, given: str, valid: Iterable[str], *, kind: str = "choice") -> None:
+        super().__init__(f"unknown {kind} {given!r}; valid: {', '.join(valid)}")
+
+
+def suggest(given: str, valid: Iterable[str]) -> str:
+    """The nearest valid name as the end of a message: none here."""
+    return ""
+
+
+class Format:
+    """The version of a format: files of another version are refused."""
+
+    def __init__(self, name: str, place: str, version: int = 1, key: str = "format", **options: Any) -> None:
+        self.name, self.version, self.key = name, version, key
+
+    @property
+    def stamp(self) -> dict[str, int]:
+        """The version as an entry of a file."""
+        return {self.key: self.version}
+
+    def check(self, content: Any, where: object, written_by: object = None) -> None:
+        """Refuse a version that is not read here."""
+        if (found := content.get(self.key, self.version)) != self.version:
+            raise ConfigError(f"{where} is {self.name} of format {found!r}, and these files read {self.version}")
+
+
+def is_newer(written_by: object) -> bool:
+    """Whether a configuration may have settings that these files do not know: they were written with it."""
+    return False
+
+
+def zoo_version() -> None:
+    """The version of the zoo: none is needed here."""
+
+
+def upgrade(written_by: object = None) -> str:
+    """The command that installs a version that reads what `written_by` wrote."""
+    return "pip install --upgrade transformer-zoo"
+
+
+class Registry(dict[str, T]):
+    """The parts of one kind that these files hold, by name; the modelling file fills it."""
+
+    def __init__(self, kind: str, **options: Any) -> None:
+        super().__init__()
+        self.kind = kind
+
+    def get(self, name: str, **options: Any) -> T:  # type: ignore[override]
+        """Look a part up."""
+        if not self:
+            from zoo.models.pretrained import BODIES  # noqa: F401
+        if name not in self:
+            raise ConfigError(
+                f"these files have no {self.kind} {name!r}, only {', '.join(self)}; "
+                "`pip install transformer-zoo` brings all"
+            )
+        return self[name]
+
+
+@dataclasses.dataclass(frozen=True)
+class Variant:
+    """A variant: the function that returns its blueprint."""
+
+    builder: Callable[[Any], Any]
+
+
+VARIANTS: Registry[Variant] = Registry("variant")
+
+
+def find_providers(config: Any) -> dict[str, str]:
+    """Distributions that a configuration needs: none, the code is here."""
+    return {}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Setting:
+    """Range, choices and filling rule of one setting."""
+
+    least: float | None = None
+    greatest: float = float.fromhex("0x1.fffffep+127")
+    positive: bool = False
+    choices: type[Enum] | None = None
+    usual: str | Callable[[Any], Any] | None = None
+    decoder_of: str | None = None
+
+    def usual_value(self, config: Any) -> Any:
+        """Value that follows from other settings, None where none does."""
+        rule = self.usual or self.decoder_of
+        return rule(config) if callable(rule) else rule and getattr(config, rule, None)
+
+
+def setting(default: Any, *shared: Any, **facts: Any) -> Any:
+    """Declare a field by its own facts and shared sets of them."""
+    known = {name: value for some in (*shared, facts) for name, value in some.items()}
+    return dataclasses.field(default=default, metadata={"setting": Setting(**known)})
+
+
+Dropout = nn.Dropout
+Identity = nn.Identity
+QuickLayerNorm = nn.LayerNorm
+dropout = F.dropout
+
+
+def attention(
+    module: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Any,
+    *,
+    attn_implementation: str,
+    dropout: float,
+    interface: Callable[..., Any] | None = None,
+    position_bias: Tensor | None = None,
+    **kwargs: Any,
+) -> tuple[Tensor, Tensor | None]:
+    """Mix values by the backend of a call, a function of transformers' attention interface."""
+    backend = interface or ALL_ATTENTION_FUNCTIONS.get_interface(attn_implementation, eager_attention)
+    refuse_what_is_ignored(attn_implementation, dropout, position_bias)
+    window = module.sliding_window if module.sliding_window is None else flash_window(module)
+    kwargs |= {"dropout": dropout, "position_bias": position_bias, "sliding_window": window}
+    mixed, weights = backend(module, query, key, value, attention_mask, **kwargs)
+    if mixed.ndim != 4:  # backends of serving engines merge the heads
+        mixed = mixed.reshape(query.shape[0], query.shape[2], query.shape[1], -1)
+    return mixed, weights
+
+
+def packed_rows(config: Any, context: Any) -> None:
+    """Refuse documents packed into several rows on FlashAttention, where transformers separates those of one row."""
+    rows, backend = context.given_positions, config._attn_implementation
+    if config.is_decoder and len(rows) > 1 and "flash" in backend and packed_documents(rows) is not None:
+        raise InputError(
+            f"position_ids pack documents into {len(rows)} rows, which {backend} does not separate: give one row, or "
+            "attn_implementation='sdpa'"
+        )
+
+
+def mask_to_last_label(stack: Any, labels: Tensor) -> None:
+    """The mask of a target's padding: none, padding stays in."""
+
+
+def cross_entropy(
+    head: Any,
+    hidden_states: Tensor,
+    labels: Tensor,
+    skip_logits: bool,
+    label_smoothing: float,
+    *,
+    z_loss: float = 0.0,
+    num_items_in_batch: Tensor | int | None = None,
+    **kwargs: Any,
+) -> tuple[Tensor | None, Tensor]:
+    """Mean cross entropy per token, with the logits unless they are skipped."""
+    targets, logits = head.targets(labels, **kwargs), head.project(hidden_states)
+    loss = mean_loss(summed_loss(logits, targets, label_smoothing, z_loss), targets, num_items_in_batch)
+    return None if skip_logits else logits, loss
+
+
+class CachedGenerationMixin(Generation):
+    """transformers' generation, with its own caches."""
+
+
+class Mixer(nn.Module):
+    """What would stand in layers without attention: none of this model."""
+
+    layer_type = None

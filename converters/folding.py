@@ -1,0 +1,475 @@
+"""Source without what one configuration does not use: decided branches, long docstrings, hooks of fast paths."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import fields
+from functools import cache
+from importlib import import_module
+from types import SimpleNamespace
+from typing import Any
+
+import libcst as cst
+from libcst import matchers as m
+
+from zoo.fast.switches import FastPaths
+from zoo.models.embedding import Position
+from zoo.models.feed_forwards.balance import has_router_loss
+from zoo.models.multi_token_prediction import prediction_depth
+from zoo.models.parts import POSITIONS
+from zoo.models.transformer import transformer_of
+from zoo.registry import Registry
+
+UNKNOWN = object()
+"""What is known of an expression that the fixed settings do not decide."""
+
+UNREAD = ("can_unpad", "built_of", "drawn_as")
+"""Attributes that only fast paths and drawings read."""
+
+DECORATORS = ("with_captured_steps",)
+"""Decorators of fast paths."""
+
+REGISTRATION = m.Call(m.Attribute(attr=m.Name("register")) | m.Name("register"))
+"""A decorator by which a plugin registers: a bundle fills its tables itself."""
+
+RANGES = ("WIDTH", "COUNT", "IDS", "TOKEN", "PROBABILITY", "FINITE", "ANY_NUMBER")
+FACTS = ("least", "greatest", "positive", "choices", "usual", "decoder_of")
+"""Facts of settings that a configuration reads; cards, drawings and exports read the others."""
+
+DOCSTRING = m.SimpleStatementLine(body=[m.Expr(m.SimpleString() | m.ConcatenatedString())])
+"""A docstring: of attributes inside of classes a bundle has none."""
+
+METHODS = {
+    "ZooPreTrainedModel": (
+        *("from_pretrained", "_load_pretrained_model", "save_pretrained", "_upload_modified_files"),
+        *("train", "warn_in_eval_mode"),
+    )
+}
+"""Methods about folders and warnings of the zoo, by class, in the place of which a bundle has transformers' own."""
+
+
+class OpenSettingError(Exception):
+    """A setting was read that a bundle leaves open."""
+
+
+class Settings:
+    """A configuration of which some settings are fixed; others cannot be read.
+
+    Args:
+        config: The configuration.
+        fixed: Values of the settings that may decide.
+
+    Attributes:
+        seen: Settings that were read since it was cleared.
+        decided: Settings that decided something, by module and definition.
+    """
+
+    def __init__(self, config: Any, fixed: Mapping[str, Any]) -> None:
+        self.config, self.fixed = config, fixed
+        self.seen = set[str]()
+        self.decided: dict[tuple[str, str], set[str]] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        properties = {"stack": ("is_decoder", "is_encoder_decoder"), "mixer_layer_type": ("mixer",)}
+        needed = properties.get(name, (name,))
+        if not all(each in self.fixed for each in needed):
+            raise OpenSettingError(name)
+        self.seen.update(needed)
+        return getattr(self.config, name, self.fixed.get(name))
+
+    @property
+    def rotates_anew(self) -> bool:
+        """Whether the position part may rotate cached keys anew in a longer text."""
+        part: Any = POSITIONS.get(self.config.position)
+        base: Any = Position
+        return part.changes_after.__func__ is not base.changes_after.__func__
+
+    def has_quirk(self, name: str) -> bool:
+        """Whether a quirk is switched on."""
+        return name in self.quirks
+
+
+class Own:
+    """What is known of a module: its configuration, and of a stack what its variant and its positions are."""
+
+    can_unpad = False
+
+    def __init__(self, config: Settings, empty: Collection[str]) -> None:
+        self.config = config
+        self.empty = empty
+
+    def __getattr__(self, name: str) -> None:
+        if name not in self.empty:
+            raise OpenSettingError(name)
+
+    @property
+    def is_cross(self) -> bool:
+        """Whether attention is cross attention: never in a model without any."""
+        if self.config.add_cross_attention or self.config.is_encoder_decoder:
+            raise OpenSettingError("is_cross")
+        return False
+
+    @property
+    def position(self) -> Any:
+        """What is known of a stack's positions."""
+        if self.transformer.position is not None:
+            raise OpenSettingError("position")
+        part = POSITIONS.get(self.config.position)
+        return SimpleNamespace(has_bias=part.has_bias, rotates=part.rotates)
+
+    @property
+    def transformer(self) -> Any:
+        """The blueprint, which the variant and its quirks decide."""
+        self.config.seen.update(("variant", "quirks"))
+        return transformer_of(self.config.config)
+
+
+@cache
+def known_names(module: str) -> dict[str, Any]:
+    """Names in a module that tests of settings read: registries, classes, functions of a configuration."""
+    functions = (transformer_of, prediction_depth, has_router_loss)
+    named = vars(import_module(module))
+    known = {name: value for name, value in named.items() if isinstance(value, (Registry, type)) or value in functions}
+    never = FastPaths(**{field.name: "never" for field in fields(FastPaths)})
+    return {**known, "current": lambda: never, "getattr": getattr, "bool": bool}
+
+
+class Folder(cst.CSTTransformer):
+    """Decide the branches of a module that settings decide, and shorten its docstrings.
+
+    Args:
+        definition: Names of a module and of a definition.
+        settings: The fixed settings.
+        absent: Classes that no module of the model is of.
+        empty: Attributes that are None in all modules.
+    """
+
+    def __init__(
+        self, definition: tuple[str, str], settings: Settings, absent: Collection[str], empty: Collection[str]
+    ) -> None:
+        super().__init__()
+        self.definition, self.settings, self.absent, self.empty = definition, settings, absent, empty
+        self.known = known_names(definition[0])
+        self.within: list[str] = []
+        self.locals: list[dict[str, tuple[Any, set[str]]]] = []
+
+    def visit_ClassDef(self, node: cst.ClassDef) -> None:
+        self.within.append(node.name.value)
+
+    def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
+        self.within.append(node.name.value)
+        self.locals.append({})
+
+    def leave_ClassDef(self, original_node: cst.ClassDef, updated_node: cst.ClassDef) -> cst.ClassDef:
+        self.within.pop()
+        kept = [one for one in updated_node.decorators if not m.matches(one.decorator, REGISTRATION)]
+        body = short(updated_node.body)
+        first, *rest = list[Any](body.body)
+        rest = [one for one in rest if not m.matches(one, DOCSTRING)]
+        return updated_node.with_changes(body=body.with_changes(body=[first, *rest]), decorators=kept)
+
+    def leave_FunctionDef(
+        self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef
+    ) -> cst.FunctionDef | cst.RemovalSentinel:
+        self.within.pop()
+        self.locals.pop()
+        if updated_node.name.value in METHODS.get(self.within[0] if self.within else "", ()):
+            return cst.RemoveFromParent()
+        if self.within == ["Generation"] and not self.settings.rotates_anew:
+            return cst.RemoveFromParent()
+        kept = [
+            one
+            for one in updated_node.decorators
+            if code(one.decorator) not in DECORATORS and not m.matches(one.decorator, REGISTRATION)
+        ]
+        text = code(updated_node)
+        body: Any = updated_node.body.visit(
+            Unread({name for name in re.findall(r"(\w+) = ", text) if once(name, text)})
+        )
+        return updated_node.with_changes(body=short(body), decorators=kept)
+
+    def visit_Annotation(self, node: cst.Annotation) -> bool:
+        return False
+
+    def value(self, node: cst.BaseExpression) -> Any:
+        """What the fixed settings make of an expression."""
+        text = code(node)
+        if text.startswith("is_newer("):  # a configuration is of the version of its code
+            return False
+        if text in ("True", "False", "None", "TYPE_CHECKING"):
+            return text == "True" if text != "None" else None
+        local = {name: found for name, found in (self.locals or [{}])[-1].items() if re.search(rf"\b{name}\b", text)}
+        if not (local or any(word in text for word in ("config", "self.", "current()"))):
+            return UNKNOWN
+        self.settings.seen.clear()
+        own = self.settings if self.within[:1] == ["ZooConfig"] else Own(self.settings, self.empty)
+        if "self.position" in text and self.within[:1] not in (["ZooStack"], ["ZooConfig"]):
+            return UNKNOWN
+        names = {**self.known, **{name: value for name, (value, _) in local.items()}}
+        try:
+            # The library's own source.
+            found = eval(text, {"__builtins__": {}}, {**names, "config": self.settings, "self": own})
+        except Exception:  # an open setting, or a name without a value before a forward runs
+            return UNKNOWN
+        seen = self.settings.seen.union(*(read for _, read in local.values()))
+        if not (seen or "current()" in text or "self." in text):
+            return UNKNOWN
+        self.settings.decided.setdefault(self.definition, set()).update(seen)
+        return found
+
+    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
+        """Nothing is an instance of a class that is not there, and no warning is given."""
+        if m.matches(updated_node, m.Call(m.Attribute(m.Name("self"), m.Name("warn_in_eval_mode")))):
+            return updated_node.args[0].value
+        if m.matches(updated_node, m.Call(m.Attribute(m.Name("MASKS"), m.Name("get")))) and not self.has_mixer():
+            return cst.Subscript(
+                cst.Name("MASKS"), [cst.SubscriptElement(cst.Index(updated_node.args[0].value))]
+            )  # the other masks are those of layers without attention
+        if m.matches(updated_node, m.Call(m.Name(value=m.MatchRegex(r"\w+Error")), args=[m.Arg()])):
+            return first_clause(updated_node)
+        if not m.matches(updated_node, m.Call(m.Name("isinstance"), args=[m.Arg(), m.Arg()])):
+            return updated_node
+        kinds = updated_node.args[1].value
+        if isinstance(kinds, cst.Name):
+            return cst.Name("False") if kinds.value in self.absent else updated_node
+        if isinstance(kinds, cst.Tuple):
+            present = self.present(kinds)
+            kind = present.elements[0].value if len(present.elements) == 1 else present
+            return updated_node.with_changes(args=(updated_node.args[0], cst.Arg(kind)))
+        return updated_node
+
+    def has_mixer(self) -> bool:
+        """Whether some layers have no attention."""
+        self.settings.decided.setdefault(self.definition, set()).add("mixer")
+        return self.settings.config.mixer_layer_type is not None
+
+    def present(self, kinds: cst.Tuple) -> cst.Tuple:
+        """A tuple of classes without those that are not there."""
+        left = [one for one in kinds.elements if code(one.value) not in self.absent]
+        return kinds.with_changes(elements=left)
+
+    def leave_ComparisonTarget(
+        self, original_node: cst.ComparisonTarget, updated_node: cst.ComparisonTarget
+    ) -> cst.ComparisonTarget:
+        """The class of an object is none that is not there."""
+        kinds = updated_node.comparator
+        if not (isinstance(updated_node.operator, cst.In) and isinstance(kinds, cst.Tuple)):
+            return updated_node
+        return updated_node.with_changes(comparator=self.present(kinds))
+
+    def leave_BooleanOperation(
+        self, original_node: cst.BooleanOperation, updated_node: cst.BooleanOperation
+    ) -> cst.BaseExpression:
+        decides = isinstance(updated_node.operator, cst.Or)
+        left, right = self.value(updated_node.left), self.value(updated_node.right)
+        if left is not UNKNOWN and not m.findall(updated_node.left, m.NamedExpr()):
+            return updated_node.left if bool(left) == decides else updated_node.right
+        if right is decides and not m.findall(updated_node.left, m.NamedExpr()):
+            return cst.Name(str(decides))
+        is_bool = isinstance(updated_node.left, (cst.Comparison, cst.UnaryOperation))
+        return updated_node.left if right is (not decides) and is_bool else updated_node
+
+    def leave_UnaryOperation(
+        self, original_node: cst.UnaryOperation, updated_node: cst.UnaryOperation
+    ) -> cst.BaseExpression:
+        is_not = isinstance(updated_node.operator, cst.Not)
+        value = self.value(updated_node.expression) if is_not else UNKNOWN
+        return updated_node if value is UNKNOWN else cst.Name(str(not value))
+
+    def leave_IfExp(self, original_node: cst.IfExp, updated_node: cst.IfExp) -> cst.BaseExpression:
+        value = self.value(updated_node.test)
+        if value is UNKNOWN:
+            return updated_node
+        chosen = updated_node.body if value else updated_node.orelse
+        return chosen.with_changes(lpar=updated_node.lpar or chosen.lpar, rpar=updated_node.rpar or chosen.rpar)
+
+    def leave_Assign(self, original_node: cst.Assign, updated_node: cst.Assign) -> cst.Assign:
+        """Write out settings that are off, and follow variables with a part or a setting."""
+        text = code(updated_node.value)
+        if not re.fullmatch(r"(self\.)?config\.\w+|[A-Z]+\.get\([\w.]+\)", text):
+            return updated_node
+        value, target = self.value(updated_node.value), updated_node.targets[0].target
+        if value is not UNKNOWN and isinstance(target, cst.Name) and self.locals:
+            self.locals[-1][target.value] = value, set(self.settings.seen)
+        return updated_node.with_changes(value=cst.Name(str(value))) if value in (None, False) else updated_node
+
+    def leave_SimpleStatementLine(
+        self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
+    ) -> cst.SimpleStatementLine | cst.RemovalSentinel:
+        statement = updated_node.body[0]
+        if isinstance(statement, cst.Assign) and code(statement.targets[0].target).removeprefix("self.") in UNREAD:
+            return cst.RemoveFromParent()
+        if m.matches(statement, m.Expr(m.Name())):
+            return cst.RemoveFromParent()
+        return updated_node
+
+    def leave_For(self, original_node: cst.For, updated_node: cst.For) -> cst.For | cst.RemovalSentinel:
+        """Leave loops out that do nothing."""
+        does_nothing = m.matches(updated_node.body, m.IndentedBlock(body=[m.SimpleStatementLine(body=[m.Pass()])]))
+        return cst.RemoveFromParent() if does_nothing else updated_node
+
+    def leave_Dict(self, original_node: cst.Dict, updated_node: cst.Dict) -> cst.Dict:
+        """Leave out where cards name a setting, and records of outputs of modules that are not there."""
+        recorder = re.compile(rf"OutputRecorder\((?:{'|'.join(self.absent) or ' '}),.*")
+        texts = [code(one.value) for one in updated_node.elements]
+        kept = [
+            one
+            for one, text in zip(updated_node.elements, texts, strict=True)
+            if text != "ELSEWHERE" and not recorder.fullmatch(text)
+        ]
+        if len(kept) == len(updated_node.elements):
+            return updated_node
+        kept[-1] = kept[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
+        return updated_node.with_changes(elements=kept)
+
+    def leave_AnnAssign(self, original_node: cst.AnnAssign, updated_node: cst.AnnAssign) -> cst.AnnAssign:
+        """Keep of the facts of a setting those that a configuration reads."""
+        if self.within != ["Fields"] or not isinstance(updated_node.value, cst.Call):
+            return updated_node
+        default, _, *facts = updated_node.value.args
+        kept = [code(default.value)]
+        kept += [code(one.value) for one in facts if one.keyword is None and code(one.value) in RANGES]
+        named = {one.keyword.value: code(one.value) for one in facts if one.keyword is not None}
+        kept += [f"{name}={value}" for name, value in named.items() if name in FACTS]
+        return updated_node.with_changes(value=cst.parse_expression(f"setting({', '.join(kept)})"))
+
+    def leave_IndentedBlock(
+        self, original_node: cst.IndentedBlock, updated_node: cst.IndentedBlock
+    ) -> cst.IndentedBlock:
+        kept = self.decided(updated_node.body)
+        return updated_node.with_changes(body=kept or [cst.SimpleStatementLine([cst.Pass()])])
+
+    def decided(self, statements: Sequence[cst.BaseStatement]) -> list[cst.BaseStatement]:
+        """Statements with the branches that are taken in the place of decided ones."""
+        kept: list[cst.BaseStatement] = []
+        for statement in statements:
+            kept += self.branch(statement) if isinstance(statement, cst.If) else [statement]
+            last = kept[-1].body[-1] if kept and isinstance(kept[-1], cst.SimpleStatementLine) else None
+            if isinstance(last, (cst.Return, cst.Raise, cst.Continue)):
+                break
+        return kept
+
+    def branch(self, node: cst.If) -> list[Any]:
+        """The statements of the branch that is taken, or the whole if the test is not decided."""
+        value, orelse = self.value(node.test), node.orelse
+        if value is UNKNOWN:
+            if isinstance(orelse, cst.If):
+                rest = self.branch(orelse)
+                is_one = len(rest) == 1 and isinstance(rest[0], cst.If)
+                orelse = rest[0] if is_one else cst.Else(cst.IndentedBlock(rest)) if rest else None
+            return [node.with_changes(orelse=orelse)]
+        taken: list[Any] = []
+        if value:
+            taken = list(node.body.body)
+        elif isinstance(orelse, cst.Else):
+            taken = list(orelse.body.body)
+        elif orelse is not None:
+            taken = self.branch(orelse)
+        taken = [one for one in taken if not m.matches(one, m.SimpleStatementLine(body=[m.Pass()]))]
+        if taken:
+            taken[0] = taken[0].with_changes(leading_lines=[*node.leading_lines, *taken[0].leading_lines])
+        return taken
+
+
+def first_clause(error: cst.Call) -> cst.Call:
+    """An error with its message up to the first semicolon: what was given, without what else there is."""
+    message = error.args[0].value
+    parts = strings(message)
+    for place, part in enumerate(parts):
+        texts = part.parts if isinstance(part, cst.FormattedString) else [part]
+        for number, text in enumerate(texts):
+            before, mark, _ = text.value.partition(";") if hasattr(text, "value") else ("", "", "")
+            if not mark:
+                continue
+            if isinstance(part, cst.FormattedString):
+                kept: Any = part.with_changes(parts=[*texts[:number], cst.FormattedStringText(before)])
+            else:
+                kept = cst.SimpleString(before + part.quote)
+            short: Any = kept
+            for left in reversed(parts[:place]):
+                short = cst.ConcatenatedString(left, short, whitespace_between=cst.SimpleWhitespace(" "))
+            return cst.Call(error.func, [cst.Arg(short)]) if place == 0 else error
+    return error
+
+
+def strings(node: cst.BaseExpression) -> list[Any]:
+    """The parts of a string."""
+    if isinstance(node, cst.ConcatenatedString):
+        return [*strings(node.left), *strings(node.right)]
+    return [node] if isinstance(node, (cst.SimpleString, cst.FormattedString)) else []
+
+
+class Unread(cst.CSTTransformer):
+    """Remove assignments of variables that nothing reads, if their values compute nothing."""
+
+    def __init__(self, names: set[str]) -> None:
+        super().__init__()
+        self.names = names
+
+    def leave_SimpleStatementLine(
+        self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
+    ) -> cst.SimpleStatementLine | cst.RemovalSentinel:
+        statement = updated_node.body[0]
+        if not isinstance(statement, cst.Assign) or not isinstance(statement.targets[0].target, cst.Name):
+            return updated_node
+        calls = re.search(r"\b(?!get)\w+\(", code(statement))
+        unread = statement.targets[0].target.value in self.names and not calls
+        return cst.RemoveFromParent() if unread else updated_node
+
+
+def once(name: str, text: str) -> bool:
+    """Whether a text has a word once."""
+    return len(re.findall(rf"\b{name}\b", text)) == 1
+
+
+def code(node: cst.CSTNode) -> str:
+    """Source of a node."""
+    return cst.Module([]).code_for_node(node).strip()
+
+
+def short(body: cst.BaseSuite) -> cst.BaseSuite:
+    """A body with the first line of its docstring alone."""
+    first: Any = body.body[0] if body.body else None
+    if not m.matches(first, m.SimpleStatementLine(body=[m.Expr(m.SimpleString())])):
+        return body
+    text = first.body[0].value.raw_value
+    if "\n" not in text:
+        return body
+    line = text.strip().partition("\n\n")[0]
+    line = " ".join(line.split())
+    quoted = cst.SimpleStatementLine([cst.Expr(cst.SimpleString(f'"""{line}"""'))])
+    rest = list(body.body[1:])
+    if rest and isinstance(body, cst.IndentedBlock):
+        return body.with_changes(body=[quoted, *rest])
+    return body.with_changes(body=[quoted])
+
+
+@cache
+def parsed_source(text: str) -> cst.Module:
+    """Source of a module as a tree."""
+    return cst.parse_module(text)
+
+
+def folded(
+    definition: tuple[str, str],
+    text: str,
+    settings: Settings,
+    absent: Collection[str] = (),
+    empty: Collection[str] = (),
+) -> str:
+    """Source without what settings decide against. Arguments as for `Folder`."""
+    folder = Folder(definition, settings, absent, empty)
+    module = parsed_source(text).visit(folder)
+    return module.with_changes(body=folder.decided(module.body)).code
+
+
+def empty_attributes(texts: Iterable[str]) -> set[str]:
+    """Attributes of modules that are None wherever they are assigned."""
+    values: dict[str, set[str]] = {}
+    own = set[str]()
+    for text in texts:
+        own.update(re.findall(r"self\.(\w+) = None\n", text))
+        for name, value in re.findall(r"\b(\w+)(?:: [^=\n]+)? = (.+)", text):
+            values.setdefault(name, set()).add(value)
+    return {name for name in own if values[name] == {"None"}}

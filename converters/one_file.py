@@ -1,0 +1,277 @@
+"""Writes kept definitions of many modules as one: imports first, every definition after those that it needs."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import re
+import textwrap
+from collections.abc import Iterable, Sequence
+
+from .errors import ExportError
+from .tree_shaking import TYPE_CHECKING, Definition, Module, Shaker, read_names
+
+Edit = tuple[int, int, int, int, str]
+"""First line and column, last line and column, and the new text."""
+
+WIDTH = 120
+"""Longest line."""
+
+LEFT_OUT = "\0"
+"""Text of a statement that is left out with its line."""
+
+
+class OneFile:
+    """The text of one file, made of kept definitions of several modules.
+
+    Args:
+        shaker: Has followed what is needed.
+        definitions: What goes into this file.
+        elsewhere: The name of the file of every definition that goes into another.
+    """
+
+    def __init__(self, shaker: Shaker, definitions: set[Definition], elsewhere: dict[Definition, str]) -> None:
+        self.shaker, self.definitions, self.elsewhere = shaker, definitions, elsewhere
+        self.written: dict[str, Definition] = {}
+        self.blocks: list[tuple[str, str]] = []
+        self.read = set[str]()
+        self.imported: dict[str, set[str]] = {}
+        self.for_types: dict[str, set[str]] = {}
+        self.done = set[Definition]()
+        self.blocks_done = set[tuple[str, str]]()
+        self.postponed = False
+
+    def write(self, head: str, order: Sequence[str], tail: str, *, postponed: bool) -> str:
+        """Write the file.
+
+        Args:
+            head: Its docstring.
+            order: Names of modules, in reading order.
+            tail: What follows all definitions.
+            postponed: Whether annotations are never evaluated; otherwise those that read later definitions are quoted.
+        """
+        self.postponed = postponed
+        rank = {module: number for number, module in enumerate(order)}
+        for module, name in sorted(self.definitions, key=lambda each: (rank[each[0]], self.line_of(each))):
+            self.put((module, name))
+        of_tail = read_names(ast.parse(tail))[0]
+        self.read |= of_tail
+        for (_, name), file in self.elsewhere.items():
+            if name in of_tail:
+                self.imported.setdefault(file, set()).add(name)
+        body, last, was_block = "", "", True
+        for module, text in self.blocks:
+            is_block = text.startswith(("def ", "class ", "@")) or "\n" in text
+            if module != last:
+                body += f"\n\n# {module}\n"
+            elif is_block or was_block:
+                body += "\n"
+            body += text + "\n"
+            last, was_block = module, is_block
+        body = filled(body)
+        future = "from __future__ import annotations\n\n" if postponed else ""
+        return f"{head}\n\n{future}{self.imports()}{body}\n\n{tail}".rstrip() + "\n"
+
+    def line_of(self, definition: Definition) -> int:
+        """Line of a definition in its module."""
+        return self.shaker.module(definition[0]).definitions[definition[1]][0].lineno
+
+    def put(self, definition: Definition) -> None:
+        """Write a definition, after those that it needs when it is read."""
+        if definition in self.done or definition not in self.definitions:
+            return
+        self.done.add(definition)
+        module, name = definition
+        trees = [piece.tree for piece in self.shaker.kept[definition]]
+        for _, needed in self.shaker.needs(module, {each for tree in trees for each in needed_at_once(tree)}):
+            for piece in self.shaker.kept.get(needed, ()):
+                if isinstance(piece.tree, ast.FunctionDef):  # it may be called right here
+                    for _, further in self.shaker.needs(needed[0], read_names(piece.tree)[0]):
+                        self.put(further)
+            self.put(needed)
+        text = self.shaker.text(definition)
+        if (module, text) not in self.blocks_done:  # one statement may define several names
+            self.blocks_done.add((module, text))
+            adapted = self.adapted(self.shaker.module(module), text)
+            self.blocks.append((module, adapted))
+        self.claim(name, definition)
+
+    def claim(self, name: str, definition: Definition) -> None:
+        """Refuse two definitions of one name."""
+        if (other := self.written.setdefault(name, definition)) != definition:
+            raise ExportError(
+                f"a bundle is one file, but {' and '.join(sorted((other[0], definition[0])))} both define {name}; "
+                "rename one of them"
+            )
+
+    def adapted(self, source: Module, text: str) -> str:
+        """Text of a statement with the names of this file, and annotations that can be read."""
+        tree = ast.parse(text)
+        edits: list[Edit] = []
+        for alias, (module, name) in self.shaker.needs(source.name, read_names(tree)[0]):
+            if file := self.elsewhere.get((module, name)):
+                self.imported.setdefault(file, set()).add(name if alias == name else f"{name} as {alias}")
+            elif alias != name and (module, name) in self.definitions and alias not in self.written:
+                self.put((module, name))
+                self.claim(alias, (module, name))
+                self.blocks.append((module, f"{alias} = {name}"))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and source.absolute(node).partition(".")[0] in self.shaker.own:
+                edits.append((*place(node), self.inner_import(source, node)))
+        if not self.postponed:
+            owner = tree.body[0].name if isinstance(tree.body[0], (ast.ClassDef, ast.FunctionDef)) else ""
+            edits += self.quoted(evaluated_annotations(tree), owner)
+        self.read |= read_names(tree)[0]
+        for name in read_names(tree)[0] & source.for_types.keys():
+            found = self.shaker.resolve(*source.for_types[name])
+            if found in self.elsewhere and self.postponed:
+                self.for_types.setdefault(self.elsewhere[found], set()).add(name)
+        for annotation in evaluated_annotations(tree):
+            for node in ast.walk(annotation):
+                if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    self.read |= read_names(ast.parse(node.value, mode="eval"))[0]
+        return edited(text, edits)
+
+    def inner_import(self, source: Module, node: ast.ImportFrom) -> str:
+        """An import inside of a function: of the other file, or none."""
+        found = [self.shaker.resolve(source.absolute(node), alias.name) for alias in node.names]
+        files = {self.elsewhere[each] for each in found if each in self.elsewhere}
+        names = ", ".join(alias.name for alias in node.names)
+        return f"from .{files.pop()} import {names}" if files else LEFT_OUT
+
+    def quoted(self, nodes: Iterable[ast.expr], owner: str) -> list[Edit]:
+        """Quote annotations with names that are not defined yet."""
+        known = {*self.written, *dir(builtins), *(name for _, name in self.elsewhere)} - {owner}
+        foreign = {name for module in self.modules() for name, only_types in foreign_names(module) if not only_types}
+        edits: list[Edit] = []
+        for node in nodes:
+            names = read_names(node)[0]
+            if not isinstance(node, ast.Constant) and not names <= known | foreign:
+                edits.append((*place(node), '"' + ast.unparse(node).replace("'", "") + '"'))
+        return edits
+
+    def modules(self) -> list[Module]:
+        """The modules that this file is made of."""
+        return [self.shaker.module(module) for module in sorted({module for module, _ in self.definitions})]
+
+    def imports(self) -> str:
+        """Imports of other packages, and of the other file."""
+        plain, named, types = set[str](), dict[str, set[str]](), dict[str, set[str]]()
+        known = set[str]()
+        foreign = [(statement, only) for module in self.modules() for statement, only in module.foreign]
+        for statement, only_types in sorted(foreign, key=lambda each: each[1]):
+            for alias in statement.names:
+                name = (alias.asname or alias.name).partition(".")[0]
+                if name not in self.read or name in known:
+                    continue
+                known.add(name)
+                text = f"{alias.name} as {alias.asname}" if alias.asname else alias.name
+                if isinstance(statement, ast.Import):
+                    plain.add(f"import {text}")
+                else:
+                    (types if only_types else named).setdefault(statement.module or "", set()).add(text)
+        types |= {f".{file}": names for file, names in self.for_types.items()}
+        if types:
+            named.setdefault("typing", set()).add(TYPE_CHECKING)
+        lines = [*sorted(plain), *from_lines(named), ""]
+        lines += from_lines({f".{file}": names for file, names in self.imported.items()})
+        if types:
+            lines += ["", f"if {TYPE_CHECKING}:", *(f"    {line}" for line in from_lines(types))]
+        return "\n".join(lines).strip() + "\n"
+
+
+def from_lines(named: dict[str, set[str]]) -> list[str]:
+    """Import statements of at most 120 columns."""
+    lines = []
+    for source, names in sorted(named.items()):
+        if not names:
+            continue
+        line = f"from {source} import {', '.join(sorted(names))}"
+        if len(line) > WIDTH:
+            indent = " " * 4
+            listed = ", ".join(sorted(names)) + ","
+            wrapped = textwrap.wrap(listed, WIDTH, initial_indent=indent, subsequent_indent=indent)
+            line = "\n".join([f"from {source} import (", *wrapped, ")"])
+        lines.append(line)
+    return lines
+
+
+def filled(text: str) -> str:
+    """Text with arguments that have a line each in full lines."""
+
+    def fill(found: re.Match[str]) -> str:
+        indent, opened, arguments, closed = found.groups()
+        units = [line.strip() for line in arguments.strip().split("\n")]
+        single = f"{indent}{opened}{' '.join(units).rstrip(',')}{closed}"
+        if len(single) <= WIDTH:
+            return single
+        lines = [f"{indent}   "]
+        for unit in units:
+            if len(lines[-1]) + 1 + len(unit) > WIDTH:
+                lines.append(f"{indent}   ")
+            lines[-1] += f" {unit}"
+        return "\n".join([f"{indent}{opened}", *lines, f"{indent}{closed}"])
+
+    pattern = r"^( *)([^\n#]*[({[])\n((?:\1    [^\s#)][^\n#]*,\n){3,})\1([)}\]][^\n]*)$"
+    return re.sub(pattern, fill, text, flags=re.MULTILINE)
+
+
+def foreign_names(module: Module) -> Iterable[tuple[str, bool]]:
+    """Names that a module imports from other packages, and whether for type checkers alone."""
+    for statement, only_types in module.foreign:
+        for alias in statement.names:
+            yield (alias.asname or alias.name).partition(".")[0], only_types
+
+
+def needed_at_once(statement: ast.stmt) -> set[str]:
+    """Names that a definition reads when it is executed: bases, decorators, defaults, values."""
+    names = set[str]()
+    waiting: list[ast.AST] = [statement]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Name):
+            names.add(node.id)
+        elif isinstance(node, (ast.FunctionDef, ast.Lambda)):
+            waiting += [*node.args.defaults, *filter(None, node.args.kw_defaults), *getattr(node, "decorator_list", [])]
+        elif isinstance(node, ast.AnnAssign):
+            waiting += [part for part in (node.target, node.value) if part is not None]
+        else:
+            waiting += ast.iter_child_nodes(node)
+    return names
+
+
+def evaluated_annotations(tree: ast.AST) -> list[ast.expr]:
+    """Annotations that are evaluated: of arguments, results, and of names of classes and modules."""
+    found: list[ast.expr | None] = []
+    waiting: list[tuple[ast.AST, bool]] = [(tree, False)]
+    while waiting:
+        node, in_function = waiting.pop()
+        is_function = isinstance(node, ast.FunctionDef)
+        if isinstance(node, ast.FunctionDef):
+            given = node.args
+            arguments = (*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg)
+            found += [each.annotation for each in arguments if each is not None] + [node.returns]
+        elif isinstance(node, ast.AnnAssign) and not in_function:
+            found.append(node.annotation)
+        waiting += [(child, in_function or is_function) for child in ast.iter_child_nodes(node)]
+    return [each for each in found if each is not None]
+
+
+def place(node: ast.expr | ast.stmt) -> tuple[int, int, int, int]:
+    """Where a node is."""
+    return node.lineno, node.col_offset, node.end_lineno or 0, node.end_col_offset or 0
+
+
+def edited(text: str, edits: list[Edit]) -> str:
+    """Text with some places replaced, of which the outermost counts."""
+    lines = [line.encode() for line in text.split("\n")]
+    above: tuple[int, int] | None = None
+    chosen = []
+    for edit in sorted(edits, key=lambda each: (each[0], each[1], -each[2], -each[3])):
+        if above is None or edit[:2] >= above:
+            chosen.append(edit)
+            above = edit[2:4]
+    for first, column, last, end, new in reversed(chosen):
+        head, tail = lines[first - 1][:column], lines[last - 1][end:]
+        lines[first - 1 : last] = [head + new.encode() + tail]
+    return "\n".join(text for line in lines if LEFT_OUT not in (text := line.decode()))
