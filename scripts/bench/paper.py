@@ -23,7 +23,9 @@ COMMAND = "python scripts/bench/paper.py"
 
 def scope() -> str:
     """What there is, in numbers."""
-    variants = [VARIANTS.get(name) for name in VARIANTS.names() if VARIANTS.origin(name).built_in]
+    variants = [
+        VARIANTS.get(name) for name in VARIANTS.names() if VARIANTS.origin(name).module.startswith("zoo.variants")
+    ]
     quirks = sum(len(variant.quirks) for variant in variants)
     measured = list(csv.DictReader((ROOT / "converters/measured.tsv").open(encoding="utf-8"), delimiter="\t"))
     found = benchmarks().values()
