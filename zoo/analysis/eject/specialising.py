@@ -210,6 +210,7 @@ class Program:
                     if arg is None:
                         omitted.add((*one, name))
                     value = evaluate(arg.value if arg is not None else default, known)  # type: ignore[arg-type]
+                    value = UNKNOWN if arg is not None and self.may_be_none(arg.value) else value
                     seen.setdefault((*one, name), []).append(simple(value))
         forward = methods(self.definitions[self.entry[0]])["forward"]
         for name, default in parameters(forward).items():
