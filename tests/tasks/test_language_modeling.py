@@ -86,6 +86,7 @@ def test_documents_end_where_the_next_begins(write):
     text = tokenizers.source.decode([*block["input_ids"], block["labels"][-1]])
     assert text == "<eos>".join(splits.heldout["text"])
     assert len(splits.heldout) == 2
+    assert tokenizers.source.bos_token == "<eos>"  # what a model has learned to begin a document after
 
 
 def test_a_folder_of_texts(write):

@@ -51,11 +51,13 @@ def wrap(
 
 
 def leave_open(tokenizer: PreTrainedTokenizerFast) -> None:
-    """Frame texts with nothing from now on.
+    """Frame texts with nothing from now on, and begin a text with the token that ends one.
 
-    What a decoder reads goes on: behind the end of a text, as servers and pipelines would put it, it begins another.
+    Servers and pipelines put no end after a prompt. Rows of documents have one token between two of them, so that a
+    model learns no other token in front of a text; an empty prompt and the scores of sentences start with it.
     """
     tokenizer.backend_tokenizer.post_processor = TemplateProcessing(single="$A")
+    tokenizer.bos_token = tokenizer.eos_token
 
 
 def open_texts(tokenizer: PreTrainedTokenizerFast) -> None:
@@ -63,8 +65,8 @@ def open_texts(tokenizer: PreTrainedTokenizerFast) -> None:
 
     A model that predicts each token one position earlier predicts the first one there.
     """
+    leave_open(tokenizer)
     end, number = tokenizer.eos_token, tokenizer.eos_token_id
-    tokenizer.bos_token = end
     tokenizer.backend_tokenizer.post_processor = TemplateProcessing(single=f"{end} $A", special_tokens=[(end, number)])
 
 
