@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,6 +55,7 @@ def push(
     native: str | None,
     space: bool,
     revisions: bool,
+    static: bool,
     dry_run: bool,
     allow_secrets: bool,
     token: str | None,
@@ -66,26 +67,29 @@ def push(
     cards. Links are refused, and so are files that hold an access token or another secret. A model card is written
     unless there is one. NAME is the name of weights.
     """
+    if static and not space:
+        raise click.UsageError("--static is an option of --space")
     from zoo.hub import push as push_model
 
-    report = push_model(
-        model,
-        repo_id,
-        revision=revision,
-        private=private,
-        create_pr=create_pr,
-        commit_message=commit_message,
-        tags=[tag.strip() for tag in tags.split(",") if tag.strip()],
-        license=license,
-        overwrite_card=overwrite_card,
-        with_code=with_code,
-        native=native or native is not None,
-        space=space,
-        revisions=revisions,
-        dry_run=dry_run,
-        allow_secrets=allow_secrets,
-        token=token,
-    )
+    with static_page(model, repo_id) if static else nullcontext(space) as page:
+        report = push_model(
+            model,
+            repo_id,
+            revision=revision,
+            private=private,
+            create_pr=create_pr,
+            commit_message=commit_message,
+            tags=[tag.strip() for tag in tags.split(",") if tag.strip()],
+            license=license,
+            overwrite_card=overwrite_card,
+            with_code=with_code,
+            native=native or native is not None,
+            space=page,
+            revisions=revisions,
+            dry_run=dry_run,
+            allow_secrets=allow_secrets,
+            token=token,
+        )
     if as_json:
         write_json(vars(report))
         return
