@@ -21,6 +21,7 @@ from zoo.fast.attention import BACKENDS
 from zoo.fast.decode_step import DecodeStep
 from zoo.fast.unpadding import UnpaddedMask
 from zoo.models import (
+    NORMS,
     Attention,
     LearnedPosition,
     Residual,
@@ -32,6 +33,7 @@ from zoo.models import attention as attention_module
 from zoo.models.context import Context, EarlierLayers
 from zoo.models.mixers import convolution, delta_net
 from zoo.models.mixers.base import Mixer
+from zoo.models.norms import LayerNorm
 from zoo.testing import basics
 
 Break = Callable[[Any, pytest.MonkeyPatch], None]
@@ -260,3 +262,10 @@ def replay_in_place(model: Any, patch: pytest.MonkeyPatch) -> None:
 
 def read_a_weight_outside_of_its_forward(model: Any, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(LearnedPosition, "embed", lambda self, embeds, ids: embeds + F.embedding(ids, self.weight))
+
+
+def give_a_wrong_plain_form(model: Any, patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(NORMS, "_items", dict(NORMS._items))
+    form = type("OtherNorm", (LayerNorm,), {"plain": "models.doubled_norm:DoubledNorm"})
+    NORMS.register("other-norm")(form)
+    model.config.norm = "other-norm"

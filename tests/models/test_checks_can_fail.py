@@ -22,6 +22,7 @@ from models.defects import (
     forget_the_last_label,
     forget_the_seed,
     forget_the_window_on_flash,
+    give_a_wrong_plain_form,
     give_all_layers_one_place,
     ignore_padding,
     keep_padding_in_a_state,
@@ -109,6 +110,7 @@ DEFECTS: list[tuple[str, str, Break]] = [
     ("skipping_logits_changes_no_gradient", MASKED, forget_the_last_label),
     ("unpadding_changes_nothing", CAUSAL, let_unpadded_sequences_see_everything),
     ("int8_weights_give_nearly_the_same", CAUSAL, take_values_for_queries),
+    ("plain_forms_of_plugins_compute_the_same", CAUSAL, give_a_wrong_plain_form),
 ]
 
 

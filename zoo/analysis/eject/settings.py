@@ -101,6 +101,7 @@ USUAL = {
     "moe_intermediate_size": "intermediate_size",
     "shared_expert_intermediate_size": "moe_intermediate_size",
     "latent_norm_eps": "layer_norm_eps",
+    "lm_head_transform_act": "hidden_act",
 }
 """Settings of parts that others fill."""
 
@@ -193,5 +194,8 @@ def refuse_unwritten(config: ZooConfig) -> None:
         raise no_plain_form("variant", config.variant)
 
 
-BY_SETTINGS = {"torch-initialization", "masked-rows-are-uniform", "unscaled-initialization", "layers-share-weights"}
+BY_SETTINGS = {
+    *("torch-initialization", "masked-rows-are-uniform", "unscaled-initialization", "layers-share-weights"),
+    "positions-in-other-rows",
+}
 """Quirks that are other settings."""

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from .config import Config, NoPlainForm
 from .norms import Factors, build_norm
-from .positions import rotate
+from .positions import bucket, rotate
 from .residual import LearnedScale
 
 Cache = dict[str, Tensor]
@@ -41,6 +41,11 @@ class Attention(nn.Module):
             self.head_scale = LearnedScale(config.num_attention_heads, 1.0)
         if config.attention == "gated":
             self.gate_proj = nn.Linear(config.hidden_size, query_width, bias=config.attention_bias)
+        if config.attention in ("disentangled", "disentangled-other-rows"):
+            self.o_norm: nn.Module = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        if config.attention == "disentangled-gated":
+            self.gate_proj = nn.Linear(config.hidden_size, query_width, bias=config.attention_bias)
+            self.o_norm = build_norm(config, query_width, config.layer_norm_eps)
         if config.attention == "sinks":
             self.sinks = nn.Parameter(torch.zeros(config.num_attention_heads))
         if config.attention == "value-residual":
@@ -142,6 +147,12 @@ class Attention(nn.Module):
         if self.config.attention == "gated":
             # A gate for every channel of the heads' outputs (Qiu et al. 2025, section 2.2).
             mixed = mixed * torch.sigmoid(self.gate_proj(x))
+        if self.config.attention == "disentangled-gated":
+            # A gate for every channel, then a norm (Charpentier and Samuel 2024, GPT-BERT, section 3).
+            mixed = self.o_norm(mixed * F.gelu(self.gate_proj(x)))
+        if self.config.attention in ("disentangled", "disentangled-other-rows"):
+            # The output is normalised (Samuel et al. 2023, LTG-BERT, section 3).
+            return self.o_norm(self.o_proj(mixed))
         return self.o_proj(mixed)
 
     def attend_to_earlier(
@@ -165,6 +176,24 @@ class Attention(nn.Module):
         key, value = earlier[f"key {self.source}"], earlier[f"value {self.source}"]
         return self.o_proj(self.attend(query, key, value, mask, bias).transpose(1, 2).flatten(-2))
 
+    def relative_scores(self, query: Tensor, key: Tensor, table: Tensor) -> Tensor:
+        """Scores of contents with vectors of relative positions. *Shape:* (batch, heads, length, keys)."""
+        if self.config.attention_dropout:
+            table = F.dropout(table, self.config.attention_dropout, self.training)
+        places = torch.arange(key.shape[2], device=key.device)
+        rows = bucket(places[-query.shape[2] :, None] - places, self.config)
+        place_queries, place_keys = self.q_proj(table), self.k_proj(table)
+        if self.config.attention == "disentangled-other-rows":
+            # The original's defect: a head has the rows of other heads here than for contents.
+            both = torch.cat([place_queries, place_keys], dim=-1).unflatten(-1, (-1, 2 * self.config.head_dim))
+            place_queries, place_keys = both.chunk(2, dim=-1)
+        else:
+            place_queries, place_keys = (
+                y.unflatten(-1, (-1, self.config.head_dim)) for y in (place_queries, place_keys)
+            )
+        of_keys = torch.einsum("bhqd,qkhd->bhqk", query, place_keys[rows])
+        return of_keys + torch.einsum("bhkd,qkhd->bhqk", key, place_queries[rows])
+
     def attend(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor, bias: Tensor | None) -> Tensor:
         """Mix values by the softmax of scores. *Shape:* (batch, heads, length or keys, head_dim)."""
         if self.config.attention == "differential":
@@ -174,7 +203,13 @@ class Attention(nn.Module):
             # Several queries share a key and a value (Ainslie et al. 2023, GQA, section 2.2).
             groups = query.shape[1] // key.shape[1]
             key, value = key.repeat_interleave(groups, dim=1), value.repeat_interleave(groups, dim=1)
-        if self.config.attention == "normalized" and self.config.attention_scale == "head-dim":
+        if self.config.position == "disentangled" and bias is not None:
+            # Contents meet relative positions, both ways (He et al. 2020, DeBERTa, equation 4).
+            scores = query @ key.transpose(-1, -2) + self.relative_scores(query, key, bias)
+            scores = scores * (3 * self.config.head_dim) ** -0.5
+        elif self.config.attention.startswith("disentangled"):
+            scores = query @ key.transpose(-1, -2) * (3 * self.config.head_dim) ** -0.5
+        elif self.config.attention == "normalized" and self.config.attention_scale == "head-dim":
             # Cosines are small, so scores are scaled up (nGPT, section 2.3.2).
             scores = query @ key.transpose(-1, -2) * self.config.head_dim**0.5
         elif self.config.attention_scale == "head-dim":
@@ -192,7 +227,7 @@ class Attention(nn.Module):
         if self.config.attn_logit_softcapping is not None:
             # Scores are bounded (Gemma 2, section 2).
             scores = torch.tanh(scores / self.config.attn_logit_softcapping) * self.config.attn_logit_softcapping
-        if bias is not None:
+        if bias is not None and self.config.position != "disentangled":
             scores = scores + bias.to(scores.dtype)
         if self.config.attention == "masked-rows-uniform":
             # The original's defect: a query that sees no key gives all of them the same weight.
@@ -292,8 +327,8 @@ def build_attention(config: Config, layer_idx: int, is_cross: bool = False, extr
     if config.attention == "latent":
         return LatentAttention(config)
     if config.attention in (
-        *("multi-head", "differential", "exclusive", "gated", "kv-sharing", "masked-rows-uniform", "normalized"),
-        *("sinks", "value-embeddings", "value-residual"),
+        *("multi-head", "differential", "disentangled", "disentangled-gated", "disentangled-other-rows", "exclusive"),
+        *("gated", "kv-sharing", "masked-rows-uniform", "normalized", "sinks", "value-embeddings", "value-residual"),
     ):
         return Attention(config, layer_idx, is_cross, extra_bias)
     raise NoPlainForm("attention")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -24,6 +26,13 @@ def bounded(logits: Tensor, config: Config) -> Tensor:
     if config.final_logit_softcapping is not None:
         logits = torch.tanh(logits / config.final_logit_softcapping) * config.final_logit_softcapping
     return logits
+
+
+def transformed(x: Tensor, owner: Any, config: Config) -> Tensor:
+    """Hidden states as the output projection reads them."""
+    if config.lm_head_transform:
+        return owner.transform(x)
+    return x
 
 
 def chosen(logits: Tensor, temperature: float) -> Tensor:
@@ -88,7 +97,27 @@ def build_head(config: Config) -> nn.Module:
     """The output projection of a decoder."""
     if config.unit_weights:
         return UnitHead(config.hidden_size, config.vocab_size)
+    if config.lm_head_transform and config.embedding_size is not None:
+        return nn.Linear(config.embedding_size, config.vocab_size, bias=config.lm_head_bias)
     return nn.Linear(config.hidden_size, config.vocab_size, bias=config.lm_head_bias)
+
+
+class PredictionTransform(nn.Module):
+    """A dense layer in front of the output projection (Devlin et al. 2018, BERT)."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.config = config
+        width = config.hidden_size if config.embedding_size is None else config.embedding_size
+        self.dense = nn.Linear(config.hidden_size, width, bias=config.lm_head_transform_bias)
+        if config.lm_head_transform_act in ("prelu", "xielu"):
+            self.act_fn = learned_activation(config.lm_head_transform_act)
+        self.norm = build_norm(config, width, config.layer_norm_eps)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.config.lm_head_transform_act in ("prelu", "xielu"):
+            return self.norm(self.act_fn(self.dense(x)))
+        return self.norm(activate(self.dense(x), self.config.lm_head_transform_act))
 
 
 class CausalLM(nn.Module):
@@ -98,6 +127,8 @@ class CausalLM(nn.Module):
         super().__init__()
         self.config = config
         self.model = Decoder(config)
+        if config.lm_head_transform:
+            self.transform = PredictionTransform(config)
         self.lm_head = build_head(config)
         if config.num_nextn_predict_layers:
             self.mtp = MultiTokenPrediction(config)
@@ -118,7 +149,7 @@ class CausalLM(nn.Module):
             x, *further = self.model(ids, attention_mask, depths=self.mtp.depths)
         else:
             x = self.model(ids, attention_mask, cache, start)
-        logits = bounded(self.lm_head(x), self.config)
+        logits = bounded(self.lm_head(transformed(x, self, self.config)), self.config)
         if labels is None:
             return logits, None
         loss = F.cross_entropy(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
@@ -128,7 +159,7 @@ class CausalLM(nn.Module):
             for shift, x in enumerate(further, start=1):
                 # The loss of a further token, divided as that of the next one is (DeepSeek-V3, equation 24).
                 wanted = F.pad(labels, (0, shift + 1), value=-100)[:, shift + 1 :].flatten()
-                scores = bounded(self.lm_head(x), self.config).flatten(0, 1)
+                scores = bounded(self.lm_head(transformed(x, self, self.config)), self.config).flatten(0, 1)
                 extra = F.cross_entropy(scores, wanted, reduction="sum") / (labels[:, 1:] != -100).sum()
                 loss = loss + self.config.mtp_loss_weight / len(further) * extra
         return logits, loss
@@ -216,24 +247,6 @@ class Seq2SeqLM(nn.Module):
         return target
 
 
-class PredictionTransform(nn.Module):
-    """A dense layer in front of the output projection (Devlin et al. 2018, BERT)."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        self.config = config
-        width = config.hidden_size if config.embedding_size is None else config.embedding_size
-        self.dense = nn.Linear(config.hidden_size, width, bias=config.mlp_bias)
-        if config.hidden_act in ("prelu", "xielu"):
-            self.act_fn = learned_activation(config.hidden_act)
-        self.norm = build_norm(config, width, config.layer_norm_eps)
-
-    def forward(self, x: Tensor) -> Tensor:
-        if self.config.hidden_act in ("prelu", "xielu"):
-            return self.norm(self.act_fn(self.dense(x)))
-        return self.norm(activate(self.dense(x), self.config.hidden_act))
-
-
 class MaskedLM(nn.Module):
     """An encoder that predicts masked tokens (Devlin et al. 2018, BERT, section 3.1)."""
 
@@ -243,10 +256,7 @@ class MaskedLM(nn.Module):
         self.model = Encoder(config)
         if config.lm_head_transform:
             self.transform = PredictionTransform(config)
-        if config.lm_head_transform and config.embedding_size is not None:
-            self.lm_head = nn.Linear(config.embedding_size, config.vocab_size, bias=config.lm_head_bias)
-        else:
-            self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=config.lm_head_bias)
+        self.lm_head = build_head(config)
         initialize(self, config)
         if config.tie_word_embeddings:
             self.lm_head.weight = self.model.embed_tokens.weight
@@ -260,12 +270,14 @@ class MaskedLM(nn.Module):
     ) -> tuple[Tensor, Tensor | None]:
         """Logits of all tokens, and the loss where labels are not -100. *Shape:* ids and labels (batch, length)."""
         x = self.model(ids, attention_mask, token_type_ids)
-        if self.config.lm_head_transform:
-            x = self.transform(x)
-        logits = bounded(self.lm_head(x), self.config)
+        logits = bounded(self.lm_head(transformed(x, self, self.config)), self.config)
         if labels is None:
             return logits, None
-        loss = F.cross_entropy(logits.flatten(0, 1), labels.flatten())
+        if self.config.masked_next_token:
+            # Each token is predicted one position earlier, as a causal model does (GPT-BERT, section 2).
+            loss = F.cross_entropy(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
+        else:
+            loss = F.cross_entropy(logits.flatten(0, 1), labels.flatten())
         if self.config.balances_experts:
             loss = loss + self.config.router_aux_loss_coef * balance(self.model, attention_mask, self.config)
         return logits, loss

@@ -19,6 +19,18 @@ def normalize(model: nn.Module) -> None:
             weight.copy_(nn.functional.normalize(weight, dim=0 if outward else -1))
 
 
+def draw_by_layer(weight: Tensor, name: str, config: Config) -> None:
+    """Draw from a truncated normal distribution, feed-forward networks smaller in later layers (LTG-BERT)."""
+    std = math.sqrt(2 / (5 * config.hidden_size))
+    if "router" in name or "weights.weight" in name:
+        nn.init.normal_(weight, std=config.initializer_range)
+        return
+    *_, layer, owner, _, _ = ("", "", *name.split("."))
+    if owner == "mlp":
+        std = std / math.sqrt(2 * (int(layer) + 1 if layer.isdigit() else config.num_hidden_layers))
+    nn.init.trunc_normal_(weight, std=std, a=-2 * std, b=2 * std)
+
+
 def draw_expert(weight: Tensor, config: Config) -> None:
     """Draw the stacked weights of experts."""
     if config.initializer == "mup":
@@ -99,6 +111,8 @@ def initialize(model: nn.Module, config: Config) -> None:
                 and "gates" in name
             ):
                 nn.init.normal_(weight, std=config.initializer_range)
+        elif config.initializer == "layer-scaled":
+            draw_by_layer(weight, name, config)
         elif "embed_tokens" in name or "token_types" in name or "value_embedding" in name:
             draw_table(weight, config)
         elif "position.weight" in name or "step_embedding" in name or "router" in name or "weights.weight" in name:
@@ -109,5 +123,8 @@ def initialize(model: nn.Module, config: Config) -> None:
             draw_matrix(weight, name, config)
         if config.position == "t5" and name.endswith("position.weight"):
             nn.init.normal_(weight, std=config.hidden_size**-0.5)
+        if config.position == "disentangled" and name.endswith("position.weight"):
+            std = math.sqrt(2 / (5 * config.hidden_size))
+            nn.init.trunc_normal_(weight, std=std, a=-2 * std, b=2 * std)
     if config.unit_weights:
         normalize(model)

@@ -65,6 +65,8 @@ def build_norm(config: Config, width: int, eps: float) -> nn.Module:
     """The norm that the configuration names."""
     if config.norm == "layernorm":
         return nn.LayerNorm(width, eps=eps)
+    if config.norm == "layernorm-no-affine":
+        return nn.LayerNorm(width, eps=eps, elementwise_affine=False)
     if config.norm == "layernorm-no-bias":
         return nn.LayerNorm(width, eps=eps, bias=False)
     if config.norm == "rmsnorm":

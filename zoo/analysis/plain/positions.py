@@ -121,6 +121,27 @@ def build_position(config: Config) -> nn.Module:
     raise NoPlainForm("position")
 
 
+class RelativeVectors(nn.Module):
+    """A vector for each bucket of distances, which attention projects (He et al. 2020, DeBERTa, section 3.1)."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(2 * config.relative_attention_num_buckets - 1, config.hidden_size))
+        self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+
+    def forward(self) -> Tensor:
+        return self.norm(self.weight)
+
+
+def bucket(distance: Tensor, config: Config) -> Tensor:
+    """The row of each distance: one row each for small ones, then logarithmically (Samuel et al. 2023, section 3.2)."""
+    half = config.relative_attention_num_buckets // 2
+    far = distance.abs().clamp(half - 1, config.relative_attention_max_distance - 1).float() / half
+    steps = torch.log(far) / math.log((config.relative_attention_max_distance - 1) / half) * (half - 1)
+    signed = torch.where(distance.abs() <= half, distance, distance.sign() * (steps.ceil().long() + half))
+    return signed + config.relative_attention_num_buckets - 1
+
+
 class RelativeBuckets(nn.Embedding):
     """A learned scalar for each head and bucket of distances (Raffel et al. 2020, T5, section 2.1)."""
 

@@ -12,7 +12,7 @@ from .attention import Cache
 from .config import Config
 from .layers import DecoderLayer, EncoderLayer
 from .norms import build_norm
-from .positions import RelativeBuckets, alibi, build_position, rotary, sinusoids
+from .positions import RelativeBuckets, RelativeVectors, alibi, build_position, rotary, sinusoids
 from .streams import begun, build_stream, ended
 
 
@@ -64,6 +64,8 @@ class Stack(nn.Module):
             self.position = nn.Embedding(config.max_position_embeddings, width)
         elif config.position == "t5":
             self.position = RelativeBuckets(config, is_causal=is_causal)
+        elif config.position == "disentangled":
+            self.position = RelativeVectors(config)
         elif not (config.is_rotary or config.position in ("none", "alibi", "sinusoidal", "sinusoidal-halves")):
             self.position = build_position(config)
         if config.embedding_norm:
@@ -151,6 +153,8 @@ class Encoder(Stack):
             bias = self.position.bias(positions, positions)
         elif self.config.position == "alibi":
             bias = alibi(positions, positions, self.config)
+        elif self.config.position == "disentangled":
+            bias = self.position()
         elif "bias" in self.config.position_hooks:
             bias = self.position.bias(positions, positions)
         else:
@@ -222,6 +226,8 @@ class Decoder(Stack):
             bias = self.position.bias(positions, keys)
         elif self.config.position == "alibi":
             bias = alibi(positions, keys, self.config)
+        elif self.config.position == "disentangled":
+            bias = self.position()
         elif "bias" in self.config.position_hooks:
             bias = self.position.bias(positions, keys)
         else:

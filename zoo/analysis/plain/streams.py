@@ -228,7 +228,7 @@ def begun(x: Tensor, config: Config) -> Tensor:
     """The stream that the first layer reads."""
     if config.residual == "attention-residuals":
         return x[:, :, None]
-    if config.residual == "lambdas":
+    if config.residual in ("lambdas", "depth-weighted-average"):
         return torch.stack([x, x], dim=2)
     if config.residual.endswith("hyper-connections"):
         return x[:, :, None].expand(-1, -1, config.num_streams, -1)
@@ -239,7 +239,7 @@ def ended(x: Tensor, owner: Any, config: Config) -> Tensor:
     """What the last layer leaves, one vector a token."""
     if config.residual == "hyper-connections":
         return x.sum(dim=2)
-    if config.residual == "lambdas":
+    if config.residual in ("lambdas", "depth-weighted-average"):
         return x[:, :, 0]
     if config.residual in ("gated-hyper-connections", "manifold-hyper-connections", "attention-residuals"):
         return owner.stream(x)
@@ -262,6 +262,35 @@ class LambdaResidual(Residual):
         if self.config.norm_placement in ("post", "deepnorm"):
             return torch.stack([self.norm_out(skipped(stream, self.config) + branch), embedded], dim=2)
         return torch.stack([stream + branch, embedded], dim=2)
+
+
+class DepthMixture(nn.Module):
+    """A weighted sum of states, at first the last one (Pagliardini et al. 2024, DenseFormer, section 3)."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.eye(count)[-1].clone())
+
+    def forward(self, states: Tensor) -> Tensor:
+        """*Shape:* (batch, length, states, hidden_size) -> (batch, length, hidden_size)."""
+        return (self.weight[:, None] * states).sum(dim=2)
+
+
+class DepthWeightedResidual(Residual):
+    """The plain sum, mixed with the embedding and earlier sums (Charpentier and Samuel 2024, GPT-BERT, section 3)."""
+
+    def __init__(self, config: Config, layer_idx: int, opens_layer: bool) -> None:
+        super().__init__(config)
+        earlier = layer_idx if config.parallel_residual else 2 * layer_idx + (0 if opens_layer else 1)
+        self.mix = DepthMixture(earlier + 2)
+
+    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        """Read the mixture, the first vector, and append the sum. *Shape:* (batch, length, vectors, hidden_size)."""
+        summed = skipped(x[:, :, 0], self.config) + self.branch(x[:, :, 0], sublayer)
+        if self.config.norm_placement in ("post", "deepnorm"):
+            summed = self.norm_out(summed)
+        states = torch.cat([x[:, :, 1:], summed[:, :, None]], dim=2)
+        return torch.cat([self.mix(states)[:, :, None], states], dim=2)
 
 
 class Lambdas(nn.Module):
@@ -293,6 +322,8 @@ def build_residual(
         return GatedHyperConnections(config)
     if config.residual == "attention-residuals":
         return AttentionResidual(config, layer_idx, opens_layer)
+    if config.residual == "depth-weighted-average":
+        return DepthWeightedResidual(config, layer_idx, opens_layer)
     if config.residual == "normalized":
         return NormalizedResidual(config)
     if config.residual == "lambdas":
