@@ -7,15 +7,14 @@ import importlib
 import inspect
 import sys
 import threading
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Generic, TypeVar, overload
 
+from zoo.base.deprecation import warn_deprecated
 from zoo.base.errors import (
-    DeprecatedNameWarning,
     MissingPluginError,
     NameCollisionError,
     RegistrationError,
@@ -247,9 +246,7 @@ class Registry(Generic[T]):
         entry = self._entry(item.target) if isinstance(item, _Alias) else item
         for deprecated in dict.fromkeys((item.deprecated, entry.deprecated)):
             if deprecated is not None:
-                warnings.warn(
-                    f"{self.kind} {name!r} is deprecated: {deprecated}", DeprecatedNameWarning, _level_of_user()
-                )
+                warn_deprecated(f"{self.kind} {name!r}", deprecated)
         return entry.value
 
     def canonical(self, name: str) -> str:
@@ -387,11 +384,3 @@ class Registry(Generic[T]):
                     self._items.pop(name, None)
                 else:
                     self._items[name] = item
-
-
-def _level_of_user() -> int:
-    """The `stacklevel` at which a warning given by the caller points to the first line outside the zoo."""
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "zoo":
-        level, frame = level + 1, frame.f_back
-    return level
