@@ -7,7 +7,7 @@ import shutil
 import sys
 import zipfile
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ import zoo
 from zoo.base import formats
 from zoo.base.errors import FormatVersionError, PluginWarning
 from zoo.base.manifest import read_manifest
+from zoo.comparison.benchmarks import rows
 from zoo.comparison.benchmarks.rows import read_rows, write_rows
 from zoo.comparison.plan import find_plan
 from zoo.comparison.results.comparison import Comparison
@@ -90,6 +91,16 @@ def test_token_shards_are_read() -> None:
 def test_rows_are_written_as_they_were(tmp_path: Path) -> None:
     write_rows(tmp_path / "rows.csv", read_rows(OLD / "rows.csv"))
     assert (tmp_path / "rows.csv").read_bytes() == (OLD / "rows.csv").read_bytes()
+
+
+def test_rows_of_a_later_format_carry_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    later = replace(formats.ROWS, version=2)
+    with monkeypatch.context() as patch:
+        patch.setattr(rows, "ROWS", later)
+        write_rows(tmp_path / "rows.csv", read_rows(OLD / "rows.csv"))
+        assert len(read_rows(tmp_path / "rows.csv")) == len(read_rows(OLD / "rows.csv")) > 0
+    with pytest.raises(FormatVersionError, match="a record of runs of format 2.*pip install --upgrade transformer-zoo"):
+        read_rows(tmp_path / "rows.csv")
 
 
 def test_a_plugin_of_the_first_interface_is_loaded(site: Path) -> None:

@@ -259,28 +259,37 @@ def of_books(found: Mapping[str, Any]) -> str:
     )
 
 
-def pairs(folder: Path, rows: int) -> dict[int, dict[str, float]]:
-    """Measure a step of translation on a file of sentence pairs, and on one of a hundredth of it."""
+def pairs(folder: Path, rows: int) -> dict[str, dict[str, float]]:
+    """Measure a step of translation on files of sentence pairs, and on one of a hundredth of them."""
+    import pyarrow.csv
+    import pyarrow.parquet
+
     drawn = random.Random(0)
     words = ["".join(drawn.choices("abcdefghijklmnopqrstuvwxyz", k=drawn.randint(2, 9))) for _ in range(5000)]
-    found = {}
+    files = []
     for count in (rows // 100, rows):
-        file = folder / f"{count}.tsv"
-        with file.open("w") as out:
+        files.append(folder / f"{count}.tsv")
+        with files[-1].open("w") as out:
             out.write("source\ttarget\n")
             for row in range(count):
                 sides = (" ".join(drawn.choices(words, k=drawn.randint(3, 9))) for _ in range(2))
                 out.write(f"{row} {chr(9).join(sides)}\n")
+    table = pyarrow.csv.read_csv(files[-1], parse_options=pyarrow.csv.ParseOptions(delimiter="\t"))
+    files.append(files[-1].with_suffix(".parquet"))
+    pyarrow.parquet.write_table(table, files[-1])
+    found = {}
+    for file in files:
         run = Measured(TRANSLATE, file, ZOO_DATA=str(folder / "data"))
-        found[count] = {"bytes": file.stat().st_size, "seconds": run.seconds, "cpu": run.cpu, "memory": run.memory}
+        costs = {"bytes": file.stat().st_size, "seconds": run.seconds, "cpu": run.cpu, "memory": run.memory}
+        found[f"{int(file.stem):,} in {file.suffix}"] = costs
     return found
 
 
-def of_pairs(found: Mapping[int, Mapping[str, float]]) -> str:
+def of_pairs(found: Mapping[str, Mapping[str, float]]) -> str:
     """Describe what `pairs` measured."""
     rows: Sequence[Sequence[str]] = [
-        [f"{count:,}", f"{one['bytes'] / 1e6:.1f}", f"{one['cpu']:.1f}", f"{one['memory'] / 1e6:.0f}"]
-        for count, one in found.items()
+        [name, f"{one['bytes'] / 1e6:.1f}", f"{one['cpu']:.1f}", f"{one['memory'] / 1e6:.0f}"]
+        for name, one in found.items()
     ]
     table = to_table(["pairs", "MB of the file", "s of the processor", "MB of memory at most"], rows)
     return f"{described()}; a step of translation\n\n{table}"

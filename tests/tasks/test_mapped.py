@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from datasets import ClassLabel, Dataset, Features, Value
 from safetensors.torch import load_file
 
 import zoo
@@ -14,6 +15,7 @@ from zoo.base.errors import DataError
 from zoo.data.corpora.keeping import kept_prepared
 from zoo.data.tasks import find_task, mapped
 from zoo.data.tasks.mapped import TooLongError, is_mapped
+from zoo.data.tasks.reading import read_table
 from zoo.data.tasks.sources import DataSource
 from zoo.training.inputs import encode
 from zoo.training.record import digest_of_examples, digest_of_tokenizers
@@ -32,7 +34,13 @@ def write(file: Path, task: str) -> Path:
     """Write pairs, or texts with labels; one held-out text is also in the training part."""
     rows = [(row[0], row[1 if task == "translation" else 2]) for row in (*ROWS, *ROWS[:150])]
     names = ("en", "fr") if task == "translation" else ("text", "label")
-    if file.suffix == ".jsonl":
+    if file.suffix == ".parquet":
+        columns = {name: [row[place] for row in rows] for place, name in enumerate(names)}
+        features = Features({names[0]: Value("string"), names[1]: Value("string")})
+        if task != "translation":  # labels as numbers, as most data sets keep them
+            features["label"] = ClassLabel(names=["new", "good", "bad"])
+        Dataset.from_dict(columns, features=features).to_parquet(file, batch_size=100)
+    elif file.suffix == ".jsonl":
         file.write_text("".join(json.dumps(dict(zip(names, row, strict=True))) + "\n" for row in rows))
     else:
         mark = "\t" if file.suffix == ".tsv" else ","
@@ -52,7 +60,7 @@ def found(task: Any, file: Path) -> tuple[Any, ...]:
     return is_mapped(splits.train), examples, splits.duplicates, counts, digest_of_tokenizers(tokenizers), ids[:]
 
 
-@pytest.mark.parametrize("suffix", [".tsv", ".csv", ".jsonl"])
+@pytest.mark.parametrize("suffix", [".tsv", ".csv", ".jsonl", ".parquet"])
 @pytest.mark.parametrize("task", ["translation", "translation:max_length=11", "text-classification"])
 def test_mapped_rows_are_those_in_memory(suffix, task, tmp_path, monkeypatch):
     file = write(tmp_path / f"a{suffix}", task.partition(":")[0])
@@ -102,3 +110,24 @@ def test_bad_rows_of_a_large_file_are_named_and_leave_nothing(tmp_path, monkeypa
     task = find_task("translation:max_length=1")
     with pytest.raises(TooLongError, match="more than max_length=1 tokens"):
         encode(task, splits, task.train_tokenizers(splits.train), seed=0)
+
+
+def test_rows_of_nested_columns_are_read_a_part_at_a_time(tmp_path, monkeypatch):
+    monkeypatch.setattr(mapped, "LARGE", 1000)
+    pairs = [{"id": n, "translation": {"en": row[0], "fr": row[1]}} for n, row in enumerate(ROWS)]
+    Dataset.from_list(pairs).to_parquet(tmp_path / "a.parquet", batch_size=100)
+    table = read_table(tmp_path / "a.parquet")
+    assert is_mapped(table.dataset()) and table.place(299) == f"{tmp_path / 'a.parquet'}, row 300"
+    assert [*zip(*table.columns.values(), strict=True)] == [row[:2] for row in ROWS]
+
+
+def test_a_damaged_part_of_a_large_parquet_file_leaves_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(mapped, "LARGE", 1000)
+    file = write(tmp_path / "a.parquet", "translation")
+    content = bytearray(file.read_bytes())
+    place = content.rindex(b"word", 0, len(content) // 2)
+    content[place - 40 : place + 200] = bytes(240)
+    file.write_bytes(content)
+    with pytest.raises(DataError, match="a.parquet is not a valid Parquet file"):
+        read_table(file)
+    assert [kept for kept in kept_prepared() if kept.source != "unfinished"] == []

@@ -78,7 +78,7 @@ class Row:
 
 
 FIXED = tuple(one.name for one in fields(Row) if one.name != "values")
-"""The columns that every file has, before those of scores and costs. A column "format" follows from version 2 on."""
+"""The columns that every file has, before those of scores and costs. Later formats add "format"."""
 
 
 def name_of_data(data: Path | None) -> str:
@@ -130,11 +130,12 @@ def write_rows(file: Path, rows: Iterable[Row]) -> None:
     ordered = sorted(rows, key=lambda row: row.key)
     columns = sorted({name for row in ordered for name in row.values})
     text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, [*FIXED, *columns], lineterminator="\n")
+    stamp = ROWS.stamp if ROWS.version > 1 else {}
+    writer = csv.DictWriter(text, [*stamp, *FIXED, *columns], lineterminator="\n")
     writer.writeheader()
     for row in ordered:
         fixed = {name: getattr(row, name) for name in FIXED}
-        writer.writerow({**fixed, "settings": json.dumps(row.settings, sort_keys=True), **row.values})
+        writer.writerow({**stamp, **fixed, "settings": json.dumps(row.settings, sort_keys=True), **row.values})
     write_file(file, text.getvalue())
 
 

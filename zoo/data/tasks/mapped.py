@@ -37,7 +37,17 @@ class TooLongError(DataError):
 
 def is_large(source: str | Path) -> bool:
     """Whether the rows of a file are too many for memory."""
-    return Path(source).is_file() and Path(source).stat().st_size > LARGE
+    return Path(source).is_file() and bytes_of(Path(source)) > LARGE
+
+
+def bytes_of(file: Path) -> int:
+    """Bytes of the rows of a file: of Parquet, those that it decompresses to."""
+    if file.suffix.lower() != ".parquet":
+        return file.stat().st_size
+    from pyarrow.parquet import read_metadata  # type: ignore[import-untyped]
+
+    metadata = read_metadata(file)
+    return sum(int(metadata.row_group(group).total_byte_size) for group in range(metadata.num_row_groups))
 
 
 def is_mapped(examples: Any) -> bool:

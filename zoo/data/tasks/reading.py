@@ -6,7 +6,8 @@ import csv
 import json
 import re
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -163,19 +164,39 @@ def read_jsonl(file: Path, columns: Sequence[Column] | None, kinds: Sequence[Kin
 
 
 def read_parquet(file: Path, columns: Sequence[Column] | None, kinds: Sequence[Kind]) -> Table:
-    """Read a Parquet file. Arguments as of `read_table`."""
+    """Read a Parquet file, some rows at a time. Arguments as of `read_table`."""
+    import pyarrow as pa
     from datasets import Dataset
     from datasets.table import InMemoryTable
-    from pyarrow.parquet import read_table as read_parquet_table  # type: ignore[import-untyped]
+    from pyarrow.parquet import ParquetFile  # type: ignore[import-untyped]
 
+    from .mapped import ROWS_AT_ONCE
+
+    def flat(table: pa.Table) -> Dataset:
+        return Dataset(InMemoryTable(table)).flatten()  # and not `from_parquet`, which shows progress and fills a cache
+
+    def parts() -> Iterator[Dataset]:
+        with valid_parquet(file), parquet:
+            read = [name for name in schema.names if any(one == name or one.startswith(f"{name}.") for one in names)]
+            for batch in parquet.iter_batches(ROWS_AT_ONCE, columns=read):
+                yield flat(pa.Table.from_batches([batch]))
+
+    with valid_parquet(file):
+        parquet = ParquetFile(file)
+        schema = parquet.schema_arrow
+        available = flat(schema.empty_table()).column_names
+    names = chosen_columns(available, kinds, columns, file)
+    return make_table(file, names, kinds, enumerate(rows_of(parts(), names), start=1), unit="row")
+
+
+@contextmanager
+def valid_parquet(file: Path) -> Iterator[None]:
+    """Raise a DataError for what a file that is no Parquet raises."""
     try:
-        dataset = Dataset(
-            InMemoryTable(read_parquet_table(file))
-        )  # and not `from_parquet`, which shows progress and fills a cache
+        yield
     except Exception as error:
         reason = str(error).partition("\n")[0]
         raise DataError(f"{file} is not a valid Parquet file: {reason}") from error
-    return table_of(dataset, file, columns, kinds)
 
 
 def read_conll(file: Path, columns: Sequence[Column] | None, kinds: Sequence[Kind]) -> Table:
@@ -211,9 +232,13 @@ def table_of(dataset: Dataset, source: str | Path, columns: Sequence[Column] | N
     """Choose columns of a dataset; labels that it keeps as numbers become their names."""
     dataset = dataset.flatten()
     names = chosen_columns(dataset.column_names, kinds, columns, source)
-    read = [named_labels(dataset, name) for name in names]
-    rows = enumerate(zip(*read, strict=True), start=1)
-    return make_table(source, names, kinds, rows, unit="row")
+    return make_table(source, names, kinds, enumerate(rows_of([dataset], names), start=1), unit="row")
+
+
+def rows_of(parts: Iterable[Dataset], names: Sequence[str]) -> Iterator[Iterable[Any]]:
+    """Yield the values of columns row by row."""
+    for part in parts:
+        yield from zip(*(named_labels(part, name) for name in names), strict=True)
 
 
 def named_labels(dataset: Dataset, column: str) -> list[Any]:
