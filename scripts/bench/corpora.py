@@ -261,8 +261,8 @@ def of_books(found: Mapping[str, Any]) -> str:
 
 def pairs(folder: Path, rows: int) -> dict[str, dict[str, float]]:
     """Measure a step of translation on files of sentence pairs, and on one of a hundredth of them."""
-    import pyarrow.csv
-    import pyarrow.parquet
+    import pyarrow.csv  # type: ignore[import-untyped]
+    import pyarrow.parquet  # type: ignore[import-untyped]
 
     drawn = random.Random(0)
     words = ["".join(drawn.choices("abcdefghijklmnopqrstuvwxyz", k=drawn.randint(2, 9))) for _ in range(5000)]

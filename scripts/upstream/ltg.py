@@ -21,7 +21,7 @@ import zoo
 from zoo.converters import convert_back
 
 FILES = {"ltg-bert": ("training/model.py", "babylm/train/model.py"), "gpt-bert": ("pretraining/model_extra.py",)}
-SIZES = {
+SIZES: dict[str, Any] = {
     "attention_probs_dropout_prob": 0.0,
     "hidden_dropout_prob": 0.0,
     "hidden_size": 48,
@@ -80,9 +80,10 @@ def their_logits(model: Any, ids: Tensor, hidden: Tensor) -> Tensor:
 def compare(name: str, file: Path, dtype: torch.dtype) -> None:
     """Print the largest differences of one file's model."""
     theirs = random_model(load_module(file), dtype)
-    distance = {"relative_attention_max_distance": SIZES["max_position_embeddings"]}
-    corrected = {"quirks": ()} if file.parent.parent.name == "babylm" else {}
-    ours: Any = zoo.convert(theirs, name, **distance, **corrected)
+    settings: dict[str, Any] = {"relative_attention_max_distance": SIZES["max_position_embeddings"]}
+    if file.parent.parent.name == "babylm":
+        settings["quirks"] = ()
+    ours: Any = zoo.convert(theirs, name, **settings)
     ids = torch.randint(SIZES["vocab_size"], (BATCH, LENGTH))
     real = torch.arange(LENGTH) < torch.tensor([LENGTH, LENGTH // 2, 7])[:, None]
     square = ~real[:, None, :].expand(-1, LENGTH, -1)

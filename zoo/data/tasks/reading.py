@@ -165,7 +165,7 @@ def read_jsonl(file: Path, columns: Sequence[Column] | None, kinds: Sequence[Kin
 
 def read_parquet(file: Path, columns: Sequence[Column] | None, kinds: Sequence[Kind]) -> Table:
     """Read a Parquet file, some rows at a time. Arguments as of `read_table`."""
-    import pyarrow as pa
+    import pyarrow as pa  # type: ignore[import-untyped]
     from datasets import Dataset
     from datasets.table import InMemoryTable
     from pyarrow.parquet import ParquetFile  # type: ignore[import-untyped]
