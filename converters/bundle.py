@@ -263,11 +263,7 @@ def replaces(seam: set[str], module: str, name: str) -> bool:
 
 
 def keep(shaker: Shaker, config: ZooConfig) -> tuple[set[Definition], dict[str, Any]]:
-    """Keep what a model needs.
-
-    Returns:
-        What its configuration needs; and parts, by where each belongs.
-    """
+    """Keep what a model needs."""
     shaker.keep("zoo.models.configuration", "ZooConfig")
     configured = set(shaker.kept)
     stacks = [config.stack] if config.stack != "encoder-decoder" else [*BODIES]
@@ -372,10 +368,6 @@ def head_of(config: ZooConfig, modules: set[str], *, whole_head: bool = True) ->
 
 def registered_parts(shaker: Shaker, config: ZooConfig) -> dict[str, Any]:
     """Keep the parts that a configuration names, and those that they look up themselves.
-
-    Args:
-        shaker: Keeps them.
-        config: A complete configuration.
 
     Returns:
         The parts, by where each belongs: `POSITIONS["rotary"]`.

@@ -31,17 +31,12 @@ WRAPPERS = ("module.", "_orig_mod.")
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Tensors of another implementation.
-
-    Args:
-        module: The live module they came from, if one was given.
-        owned: Whether the tensors have no other owner, so that they need not be copied.
-    """
+    """Tensors of another implementation."""
 
     tensors: Mapping[str, Tensor]
-    module: nn.Module | None = None
+    module: nn.Module | None = None  # The live module they came from, if one was given
     name: str = "the given state_dict"
-    owned: bool = False
+    owned: bool = False  # Whether the tensors have no other owner, so that they need not be copied
 
     @classmethod
     def of(cls, source: Source) -> Checkpoint:

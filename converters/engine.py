@@ -94,17 +94,11 @@ class EngineModel(PreTrainedModel):
 
 
 class Said(NamedTuple):
-    """A text to score.
+    """A text to score."""
 
-    Args:
-        prompt: Ids before it, or what an encoder-decoder reads.
-        ids: The text.
-        labels: The same, -100 for ids that do not count.
-    """
-
-    prompt: list[int]
-    ids: list[int]
-    labels: list[int]
+    prompt: list[int]  # Ids before it, or what an encoder-decoder reads
+    ids: list[int]  # The text
+    labels: list[int]  # The same, -100 for ids that do not count
 
 
 def continued(ids: list[int], following: list[int]) -> Said:
@@ -117,13 +111,9 @@ def continued(ids: list[int], following: list[int]) -> Said:
 
 
 class WritingModel(EngineModel, GenerationMixin):
-    """An export in an engine that returns tokens, and log-probabilities of given ones, but no logits.
+    """An export in an engine that returns tokens, and log-probabilities of given ones, but no logits."""
 
-    Attributes:
-        engine_name: The engine's own name.
-    """
-
-    engine_name: ClassVar[str]
+    engine_name: ClassVar[str]  # The engine's own name
 
     @classmethod
     def open(cls, folder: Path) -> Self:
@@ -142,14 +132,10 @@ class WritingModel(EngineModel, GenerationMixin):
         """Compute the loss of labels, or the hidden states of an encoder.
 
         Args:
-            labels: Target of an encoder-decoder, or the tokens of a decoder themselves; -100 does not count.
-                *Shape:* (batch_size, seq_len)
+            labels: Target of an encoder-decoder, or the tokens of a decoder themselves; -100 does not count. *Shape:*
+                (batch_size, seq_len)
             shift_labels: Next tokens of a decoder, in place of `labels`. *Shape:* (batch_size, seq_len)
             kwargs: Arguments that a trainer gives every model.
-
-        Raises:
-            UnsupportedOperationError: Without labels, as there are no logits; with labels for an encoder; and where
-                labels of a decoder are not the tokens that follow.
         """
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         self.check_lengths(mask)

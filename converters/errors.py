@@ -53,8 +53,6 @@ class CheckpointKeysError(ConversionError, KeyError):
     """Keys of a checkpoint that do not fit its format, all of them in one message.
 
     Attributes:
-        unknown: Keys that nothing reads.
-        missing: Keys that are not there.
         misshapen: Keys with the wrong shape.
     """
 
@@ -104,12 +102,7 @@ class LostInputWarning(ZooWarning):
 
 
 class DifferentOutputsError(ConversionError):
-    """A converted model does not compute what the native one does. It is not handed out.
-
-    Args:
-        allowed: Largest difference that rounding explains.
-        side: Of which inputs.
-    """
+    """A converted model does not compute what the native one does. It is not handed out."""
 
     def __init__(self, name: str, difference: float, allowed: float, side: str) -> None:
         super().__init__(

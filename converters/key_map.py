@@ -23,15 +23,10 @@ class KeyMapError(ValueError):
 
 @dataclass(frozen=True)
 class Side:
-    """The keys on one side of a row: patterns to recognise them by, which are templates to write them with.
+    """The keys on one side of a row: patterns to recognise them by, which are templates to write them with."""
 
-    Args:
-        templates: Keys that refer to groups by a backslash and a digit.
-        groups: The regular expression of every group.
-    """
-
-    templates: tuple[str, ...]
-    groups: tuple[str, ...]
+    templates: tuple[str, ...]  # Keys that refer to groups by a backslash and a digit
+    groups: tuple[str, ...]  # The regular expression of every group
     patterns: tuple[re.Pattern[str], ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

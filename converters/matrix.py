@@ -38,22 +38,15 @@ MEASURED = Path(__file__).with_name("measured.tsv")
 
 @dataclass(frozen=True)
 class MatrixRow:
-    """One variant with one head.
-
-    Args:
-        target: The first class of transformers that expresses it, None if there is none.
-        transforms: The symmetries that lead there.
-        others: Further classes that express it.
-        reason: Why the nearest class does not, empty where one does.
-        engines: Why it cannot go to each other target, by the target's name; nothing where it can.
-    """
+    """One variant with one head."""
 
     variant: str
     task: str
-    target: str | None
-    transforms: tuple[str, ...]
-    others: tuple[str, ...]
-    reason: str
+    target: str | None  # The first class of transformers that expresses it, None if there is none
+    transforms: tuple[str, ...]  # The symmetries that lead there
+    others: tuple[str, ...]  # Further classes that express it
+    reason: str  # Why the nearest class does not, empty where one does
+    # Why it cannot go to each other target, by the target's name; nothing where it can
     engines: Mapping[str, tuple[str, ...]]
 
     def to_dict(self) -> dict[str, Any]:

@@ -39,11 +39,7 @@ def below(checkpoint: Checkpoint, prefix: str) -> Checkpoint:
 
 
 def find_format(checkpoint: Checkpoint, origin: str | None) -> tuple[Checkpoint, str]:
-    """The checkpoint without the shortest prefix below which its format is recognised, and its converter's name.
-
-    Raises:
-        UnknownFormatError: When no converter, or more than one, recognises the keys, or only some of them.
-    """
+    """The checkpoint without the shortest prefix below which its format is recognised, and its converter's name."""
     keys = list(checkpoint.tensors)
     for prefix in prefixes(keys):
         below_it = [key.removeprefix(prefix) for key in keys if key.startswith(prefix)]

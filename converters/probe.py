@@ -29,24 +29,14 @@ LENGTH = 6
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """Computations of a variant beyond its settings.
+    """Computations of a variant beyond its settings."""
 
-    Args:
-        own: A phrase for each, none where the settings describe everything.
-        needs_masks: Whether it masks tokens although no mask was given, which no class of transformers does.
-    """
-
-    own: tuple[str, ...]
-    needs_masks: bool
+    own: tuple[str, ...]  # A phrase for each, none where the settings describe everything
+    needs_masks: bool  # Whether it masks tokens although no mask was given, which no class of transformers does
 
 
 def arithmetic_of(config: ZooConfig, task: str) -> Arithmetic:
-    """Find out what a variant computes beyond its settings, or by settings that no class of transformers has.
-
-    Args:
-        config: A model's settings.
-        task: Task of its head.
-    """
+    """Find out what a variant computes beyond its settings, or by settings that no class of transformers has."""
     if config.classifier_positions is not None and task == Task.SEQUENCE_CLASSIFICATION:
         return Arithmetic((f"its classifier labels {config.classifier_positions} positions of one vector",), False)
     if not ACTIVATIONS.origin(config.hidden_act).built_in:

@@ -36,13 +36,9 @@ class Reason(Enum):
 
 
 class Obstacle(str):
-    """A phrase that names what keeps a model from a target, and the reason.
+    """A phrase that names what keeps a model from a target, and the reason."""
 
-    Args:
-        reason: Where it lies; None where a plugin gives none.
-    """
-
-    reason: Reason | None
+    reason: Reason | None  # Where it lies; None where a plugin gives none
 
     def __new__(cls, phrase: str, reason: Reason | None = None) -> Obstacle:
         """Make a phrase with a reason."""

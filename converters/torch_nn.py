@@ -106,14 +106,7 @@ def norms_have_biases(tensors: Mapping[str, Tensor]) -> bool:
 
 
 def read_sizes(tensors: Mapping[str, Tensor]) -> tuple[type[ZooPreTrainedModel], dict[str, Any]]:
-    """Infer fields from keys and shapes.
-
-    Returns:
-        The class of the zoo, and fields of its configuration.
-
-    Raises:
-        CheckpointKeysError: When one of two stacks is missing.
-    """
+    """Infer fields from keys and shapes."""
     stacks = [prefix for prefix in ("encoder.", "decoder.") if any(key.startswith(prefix) for key in tensors)]
     if len(stacks) == 1:
         other = "decoder." if stacks == ["encoder."] else "encoder."

@@ -18,13 +18,9 @@ Tensors = tuple[Tensor, ...]
 
 @dataclass(frozen=True)
 class Transform:
-    """A change of tensors that can be undone.
+    """A change of tensors that can be undone."""
 
-    Args:
-        name: A verb for messages: "cannot transpose x: ...".
-    """
-
-    name: str
+    name: str  # A verb for messages: "cannot transpose x: ..."
     forward: Callable[[Tensors], Tensors]
     backward: Callable[[Tensors], Tensors]
 

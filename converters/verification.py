@@ -35,7 +35,6 @@ def sample_inputs(model: ZooPreTrainedModel, seed: int = 0, *, longest: int = 9)
     """Random inputs: padded with a mask, and without any.
 
     Args:
-        seed: Of the random numbers.
         longest: Length of the longest sequence, if the model reads that many tokens.
 
     Returns:
@@ -121,40 +120,24 @@ NOISE = 30
 
 @dataclass(frozen=True)
 class Perplexities:
-    """Cost of rounded weights, on a text that the original wrote by its own probabilities.
+    """Cost of rounded weights, on a text that the original wrote by its own probabilities."""
 
-    Args:
-        original: The original's perplexity.
-        rounded: The export's.
-        tokens: How many tokens that is the mean over.
-    """
-
-    original: float
-    rounded: float
-    tokens: int
+    original: float  # The original's perplexity
+    rounded: float  # The export's
+    tokens: int  # How many tokens that is the mean over
 
 
 @dataclass(frozen=True)
 class Difference:
-    """How far an exported model is from the original.
+    """How far an exported model is from the original."""
 
-    Args:
-        float32: Largest difference of outputs in float32.
-        float64: The same in float64, None where it was not measured.
-        largest: The largest output, for comparison.
-        batches: How many batches were compared.
-        greedy: Whether greedy decoding gave the same tokens, None where nothing can be generated.
-        beams: The same of beam search.
-        perplexities: Cost of rounded weights, None where that was not measured.
-    """
-
-    float32: float
-    float64: float | None
-    largest: float
-    batches: int
-    greedy: bool | None
-    beams: bool | None = None
-    perplexities: Perplexities | None = None
+    float32: float  # Largest difference of outputs in float32
+    float64: float | None  # The same in float64, None where it was not measured
+    largest: float  # The largest output, for comparison
+    batches: int  # How many batches were compared
+    greedy: bool | None  # Whether greedy decoding gave the same tokens, None where nothing can be generated
+    beams: bool | None = None  # The same of beam search
+    perplexities: Perplexities | None = None  # Cost of rounded weights, None where that was not measured
 
     def to_dict(self) -> dict[str, Any]:
         """As a dictionary."""
@@ -278,7 +261,6 @@ def explained(difference: float, scale: float, noise: Callable[[], float], toler
     Args:
         difference: The measured one; `noise`, the original's distance from float64, is only computed beyond the first
             tolerance.
-        scale: The largest output.
         tolerance: Relative to the largest output; infinite for rounded weights.
     """
     allowed = tolerance * max(1.0, scale)

@@ -29,13 +29,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Reference:
-    """An object of a module, which is imported when the object is used.
+    """An object of a module, which is imported when the object is used."""
 
-    Attributes:
-        path: "module:object", as in entry points.
-    """
-
-    path: str
+    path: str  # "module:object", as in entry points
 
     def load(self) -> Any:
         """Import the object."""

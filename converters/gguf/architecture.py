@@ -43,32 +43,23 @@ EXPRESSED = frozenset(
 
 @dataclass(frozen=True)
 class Architecture:
-    """An architecture of llama.cpp.
-
-    Args:
-        native: The class of transformers with the weights and settings that it takes.
-        activations: Names of the activation that it has.
-        changes: Changes of the class's weights.
-        metadata: Numbers that it reads in addition to those of every architecture.
-        windows: Whether its layers may have windows: all but the last of every so many.
-        positionless: Of its layers, one of so many has no positions; 0 where all have them.
-        output: Whether it always has an output projection in addition to the embedding.
-        only: Settings of the model or of its parts, with the only value that it has.
-        other_depths: Numbers of layers by which it takes a model for one that computes something else.
-        differs: Further properties of a model that it lacks, a phrase each.
-    """
+    """An architecture of llama.cpp."""
 
     name: str
-    native: str
-    activations: tuple[str, ...] = SILU
+    native: str  # The class of transformers with the weights and settings that it takes
+    activations: tuple[str, ...] = SILU  # Names of the activation that it has
     tolerance: float = SMOOTH
-    changes: tuple[Change, ...] = ()
+    changes: tuple[Change, ...] = ()  # Changes of the class's weights
+    # Numbers that it reads in addition to those of every architecture
     metadata: Callable[[ZooConfig], Metadata] = field(default=lambda config: {})
-    windows: bool = False
-    positionless: int = 0
-    output: bool = False
+    windows: bool = False  # Whether its layers may have windows: all but the last of every so many
+    positionless: int = 0  # Of its layers, one of so many has no positions; 0 where all have them
+    output: bool = False  # Whether it always has an output projection in addition to the embedding
+    # Settings of the model or of its parts, with the only value that it has
     only: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    # Numbers of layers by which it takes a model for one that computes something else
     other_depths: tuple[int, ...] = ()
+    # Further properties of a model that it lacks, a phrase each
     differs: Callable[[ZooConfig], list[str]] = field(default=lambda config: [])
 
     def obstacles(self, config: ZooConfig) -> list[str]:

@@ -87,17 +87,11 @@ def check_gguf(
 
 @dataclass(frozen=True)
 class Job:
-    """A question to llama.cpp.
+    """A question to llama.cpp."""
 
-    Args:
-        prompts: Ids, some of them longer than any window.
-        texts: Prompts as text; none for a model without a tokenizer.
-        text: Output of the model, with every token to be scored; empty for none.
-    """
-
-    prompts: list[list[int]]
-    texts: list[str]
-    text: list[int]
+    prompts: list[list[int]]  # Ids, some of them longer than any window
+    texts: list[str]  # Prompts as text; none for a model without a tokenizer
+    text: list[int]  # Output of the model, with every token to be scored; empty for none
 
 
 def draw(model: ZooPreTrainedModel, source: Path | None, *, writes: bool, seed: int = 0) -> Job:

@@ -24,11 +24,7 @@ FORCED = 1e4
 
 
 class Server:
-    """A GGUF file in llama.cpp, with keys and values in float32 and one text at a time.
-
-    Raises:
-        RuntimeError: When llama.cpp cannot load it.
-    """
+    """A GGUF file in llama.cpp, with keys and values in float32 and one text at a time."""
 
     def __init__(self, path: str, context: int, threads: int) -> None:
         # Where it ends the process, it would have a debugger print every thread first.

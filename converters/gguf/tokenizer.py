@@ -33,16 +33,11 @@ KINDS = "byte-level BPE as GPT-2's or Llama 3's, and Unigram with Metaspace"
 
 @dataclass(frozen=True)
 class TokenizerMetadata:
-    """Entries of the file about a tokenizer.
-
-    Args:
-        types: By id, of llama.cpp's.
-        fields: Further entries, by what follows `add_` in the names of GGUFWriter's methods.
-    """
+    """Entries of the file about a tokenizer."""
 
     tokens: tuple[str, ...]
-    types: tuple[int, ...]
-    fields: Mapping[str, Any]
+    types: tuple[int, ...]  # By id, of llama.cpp's
+    fields: Mapping[str, Any]  # Further entries, by what follows `add_` in the names of GGUFWriter's methods
 
     def entries(self, vocab_size: int) -> dict[str, Any]:
         """Complete it to as many tokens as the embedding has."""

@@ -28,11 +28,7 @@ NARROWER = {"Q6_K": "Q8_0", "Q5_K": "Q5_1", "Q4_K": "Q5_0", "Q3_K": "IQ4_NL", "Q
 
 
 def quantize(data: Any, kind: Any) -> Any:
-    """Bytes of rows, float32, rounded to a GGMLQuantizationType with blocks that divide a row.
-
-    Raises:
-        ExportError: When neither gguf nor the llama.cpp that is installed writes this type.
-    """
+    """Bytes of rows, float32, rounded to a GGMLQuantizationType with blocks that divide a row."""
     gguf = require("gguf", "gguf")
     try:
         return gguf.quants.quantize(data, kind)

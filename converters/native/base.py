@@ -32,28 +32,18 @@ class UnknownNativeError(UnknownConverterError):
 
 
 class NativeFormat(ABC):
-    """A family of classes of transformers with one configuration: its settings and keys, and those of the zoo.
+    """A family of classes of transformers with one configuration: its settings and keys, and those of the zoo."""
 
-    Attributes:
-        name: Name for users, which is its model type.
-        rank: Of several classes that fit equally well, that of the lowest rank is taken.
-        model_types: Model types of transformers that are read in this format; the first is written.
-        variant: The variant that its checkpoints become.
-        stack: Which stacks its models have: "encoder", "decoder" or "encoder-decoder".
-        classes: The class of transformers for every task.
-        prefix: Prefix of a body's weights in a model with a head.
-        computes_in_double: Whether its classes compute anything in float64.
-        reasons: Phrases for settings of a model that the class lacks, by field.
-    """
-
-    name: ClassVar[str]
-    rank: ClassVar[int] = 1000
+    name: ClassVar[str]  # Name for users, which is its model type
+    rank: ClassVar[int] = 1000  # Of several classes that fit equally well, that of the lowest rank is taken
+    # Model types of transformers that are read in this format; the first is written
     model_types: ClassVar[tuple[str, ...]]
-    variant: ClassVar[str]
-    stack: ClassVar[str]
-    classes: ClassVar[Mapping[str, str]]
-    prefix: ClassVar[str]
-    computes_in_double: ClassVar[bool] = True
+    variant: ClassVar[str]  # The variant that its checkpoints become
+    stack: ClassVar[str]  # Which stacks its models have: "encoder", "decoder" or "encoder-decoder"
+    classes: ClassVar[Mapping[str, str]]  # The class of transformers for every task
+    prefix: ClassVar[str]  # Prefix of a body's weights in a model with a head
+    computes_in_double: ClassVar[bool] = True  # Whether its classes compute anything in float64
+    # Phrases for settings of a model that the class lacks, by field
     reasons: ClassVar[Mapping[str, str]] = MappingProxyType({})
 
     @abstractmethod
@@ -62,11 +52,7 @@ class NativeFormat(ABC):
 
     @abstractmethod
     def read_config(self, native: Any, task: str) -> dict[str, Any]:
-        """Fields of [`ZooConfig`][], for a task, that differ from the variant's defaults, or might.
-
-        Raises:
-            NoCounterpartError: When the native configuration has something that the zoo lacks.
-        """
+        """Fields of [`ZooConfig`][], for a task, that differ from the variant's defaults, or might."""
 
     @abstractmethod
     def write_config(self, config: ZooConfig, task: str) -> dict[str, Any]:

@@ -76,16 +76,11 @@ class ComputeIn(TorchFunctionMode):
 
 @dataclass(frozen=True)
 class Observation:
-    """Outputs of a native model.
-
-    Args:
-        inputs: A batch of three rows: not padded, padded on the right, padded on the left.
-        output: Where the outputs are: "logits" or "last_hidden_state".
-    """
+    """Outputs of a native model."""
 
     name: str
-    inputs: dict[str, Tensor]
-    output: str
+    inputs: dict[str, Tensor]  # A batch of three rows: not padded, padded on the right, padded on the left
+    output: str  # Where the outputs are: "logits" or "last_hidden_state"
     values: Tensor
 
 
@@ -232,17 +227,11 @@ LARGEST = 2e10
 
 @dataclass(frozen=True)
 class Growth:
-    """Outputs of a native model while a text grows.
+    """Outputs of a native model while a text grows."""
 
-    Args:
-        inputs: The whole text, and what encoders read. *Shape:* (1, length), (1, source_len)
-        text: Which of the inputs grows.
-        lengths: At how many tokens the outputs were taken, one after another.
-    """
-
-    inputs: dict[str, Tensor]
-    text: str
-    lengths: range
+    inputs: dict[str, Tensor]  # The whole text, and what encoders read. *Shape:* (1, length), (1, source_len)
+    text: str  # Which of the inputs grows
+    lengths: range  # At how many tokens the outputs were taken, one after another
     values: Tensor
 
 

@@ -33,18 +33,14 @@ EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class Field:
-    """A native field and the zoo's, where it is more than another name.
-
-    Args:
-        read: Makes the zoo's value of the native configuration, by default the field's value.
-        write: Makes the native value of the zoo's configuration, by default the zoo's value.
-        has: Values that the class can have, as in [`Needs`][]; any value if not given.
-    """
+    """A native field and the zoo's, where it is more than another name."""
 
     name: str
+    # Makes the zoo's value of the native configuration, by default the field's value
     read: Callable[[Any], Any] | None = None
+    # Makes the native value of the zoo's configuration, by default the zoo's value
     write: Callable[[ZooConfig], Any] | None = None
-    has: Any = None
+    has: Any = None  # Values that the class can have, as in `Needs`; any value if not given
 
 
 def choice(name: str, field: str, values: Mapping[Any, Any]) -> Field:
@@ -88,34 +84,22 @@ def pairs(keys: Keys, zoo_prefix: str, native_prefix: str, config: ZooConfig) ->
 
 
 class DeclaredFormat(NativeFormat):
-    """A native format that is all tables. The names of its classes follow from its model type.
+    """A native format that is all tables. The names of its classes follow from its model type."""
 
-    Attributes:
-        fields: Native fields by the zoo's.
-        always: Settings of the class that differ from [`plain_needs`][], as in [`Needs`][].
-        only: Native fields with the only value that can be converted.
-        follows: Native fields that follow from the zoo's settings, and are not read on the way in.
-        layers: Prefix of the layers, with `{n}` for a layer's number.
-        body: The keys outside of the layers, the zoo's after `model.`.
-        layer: The keys in a layer.
-        parameters: The keys of parameters in a layer that are neither weights nor biases of a module.
-        heads: The keys of heads by task.
-        unread: Native weights that are stored twice or computed, as under a head.
-        biased_norms: Whether its layer norms have biases.
-    """
-
-    fields: ClassVar[Mapping[str, str | Field]]
-    always: ClassVar[Mapping[str, Any]] = EMPTY
-    only: ClassVar[Mapping[str, Any]] = EMPTY
+    fields: ClassVar[Mapping[str, str | Field]]  # Native fields by the zoo's
+    always: ClassVar[Mapping[str, Any]] = EMPTY  # Settings of the class that differ from `plain_needs`, as in `Needs`
+    only: ClassVar[Mapping[str, Any]] = EMPTY  # Native fields with the only value that can be converted
+    # Native fields that follow from the zoo's settings, and are not read on the way in
     follows: ClassVar[Mapping[str, Callable[[ZooConfig], Any]]] = EMPTY
     prefix = "model."
-    layers: ClassVar[str] = "layers.{n}"
-    body: ClassVar[Keys]
+    layers: ClassVar[str] = "layers.{n}"  # Prefix of the layers, with `{n}` for a layer's number
+    body: ClassVar[Keys]  # The keys outside of the layers, the zoo's after `model.`
     layer: ClassVar[Keys] = EMPTY
+    # The keys of parameters in a layer that are neither weights nor biases of a module
     parameters: ClassVar[Mapping[str, str]] = EMPTY
-    heads: ClassVar[Mapping[str, Keys]]
-    unread: ClassVar[tuple[str, ...]] = ()
-    biased_norms: ClassVar[bool] = True
+    heads: ClassVar[Mapping[str, Keys]]  # The keys of heads by task
+    unread: ClassVar[tuple[str, ...]] = ()  # Native weights that are stored twice or computed, as under a head
+    biased_norms: ClassVar[bool] = True  # Whether its layer norms have biases
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()

@@ -26,17 +26,12 @@ SAME_TABLE = 2e-4
 
 
 class BartLike(DeclaredFormat):
-    """Base of the family.
-
-    Attributes:
-        sinusoidal: Whether its position table is computed at first; what is stored counts.
-        offset: Rows at the beginning of the position table that are never read.
-    """
+    """Base of the family."""
 
     stack = "encoder-decoder"
     placement: ClassVar[str]
-    sinusoidal: ClassVar[bool] = False
-    offset: ClassVar[int] = 0
+    sinusoidal: ClassVar[bool] = False  # Whether its position table is computed at first; what is stored counts
+    offset: ClassVar[int] = 0  # Rows at the beginning of the position table that are never read
     embedding_norm: ClassVar[bool] = False
     output_bias: ClassVar[bool] = True
     tables = tuple(f"model.{stack}.embed_positions.weight" for stack in ("encoder", "decoder"))

@@ -47,20 +47,14 @@ Axes = dict[int, str]
 
 @dataclass(frozen=True)
 class Graph:
-    """One graph.
+    """One graph."""
 
-    Args:
-        name: Its file's name without the ending.
-        inputs: Example arguments of the module, nested as it takes them; no tensor twice, or it is traced as one input.
-        axes: Names of their free axes, nested alike; outputs have those that follow.
-        input_names: A name for every tensor among them.
-    """
-
-    name: str
+    name: str  # Its file's name without the ending
     module: nn.Module
+    # Example arguments of the module, nested as it takes them; no tensor twice, or it is traced as one input
     inputs: tuple[Any, ...]
-    axes: tuple[Any, ...]
-    input_names: tuple[str, ...]
+    axes: tuple[Any, ...]  # Names of their free axes, nested alike; outputs have those that follow
+    input_names: tuple[str, ...]  # A name for every tensor among them
     output_names: tuple[str, ...]
 
 

@@ -30,11 +30,7 @@ from .session import PAST, PRESENT, Session, length_of
 
 
 class GraphModel(EngineModel):
-    """Graphs as a model of transformers.
-
-    Args:
-        sessions: The graphs by name.
-    """
+    """Graphs as a model of transformers."""
 
     def __init__(self, config: ZooConfig, folder: Path, sessions: Mapping[str, Session]) -> None:
         super().__init__(config, folder)
@@ -54,11 +50,7 @@ class GraphModel(EngineModel):
         return attention_mask.long()
 
     def place(self, input_ids: Tensor, attention_mask: Tensor | None, seen: int = 0, stack: int = 0) -> Tensor:
-        """Positions by the variant's rule, (batch_size, seq_len); stack 1 is the decoder of an encoder-decoder.
-
-        Raises:
-            InputError: When there are no tokens, or more than the model has positions.
-        """
+        """Positions by the variant's rule, (batch_size, seq_len); stack 1 is the decoder of an encoder-decoder."""
         refuse_empty(input_ids)
         part = cast(NoPosition, self.positions[stack])
         position_ids = part.count(input_ids, attention_mask, seen).expand(len(input_ids), -1)

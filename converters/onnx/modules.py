@@ -91,11 +91,7 @@ class Encoder(nn.Module):
 
 
 class Memory(nn.Module):
-    """The keys and values that the decoder's cross attention makes of the encoder's output.
-
-    Args:
-        model: An encoder-decoder.
-    """
+    """The keys and values that the decoder's cross attention makes of the encoder's output."""
 
     def __init__(self, model: ZooPreTrainedModel) -> None:
         super().__init__()
@@ -158,7 +154,6 @@ class Decode(nn.Module):
 
         Args:
             decoder_attention_mask: *Shape:* (batch_size, key_len), earlier positions included
-            memory: Keys and values of the source.
             past: Keys and values of earlier target positions.
         """
         own, cross = filled_cache(past), filled_cache(memory)

@@ -37,11 +37,7 @@ class Session(ABC):
 
 
 class OnnxSession(Session):
-    """A graph in ONNX Runtime, on as many threads as torch has. Keys and values go in and out.
-
-    Raises:
-        CheckpointError: When the file is damaged.
-    """
+    """A graph in ONNX Runtime, on as many threads as torch has. Keys and values go in and out."""
 
     def __init__(self, path: Path) -> None:
         import onnxruntime

@@ -35,11 +35,7 @@ def settings() -> dict[str, str | int]:
 
 
 class EngineCache(Cache):
-    """Keys and values that stay in the engine.
-
-    Args:
-        request: The inference request with variables that hold them.
-    """
+    """Keys and values that stay in the engine."""
 
     def __init__(self, request: Any, rows: int) -> None:
         super().__init__(layers=[])
@@ -67,11 +63,7 @@ class EngineCache(Cache):
 
 
 class OpenVinoSession(Session):
-    """A graph in OpenVINO, on as many threads as torch has.
-
-    Raises:
-        CheckpointError: When the file is damaged.
-    """
+    """A graph in OpenVINO, on as many threads as torch has."""
 
     def __init__(self, path: Path) -> None:
         import openvino

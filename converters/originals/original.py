@@ -26,32 +26,21 @@ NOT_COMPUTED = {"use_cache", "initializer", "initializer_range", "quirks", "prov
 
 @dataclass(frozen=True)
 class Layout:
-    """Sizes that follow from the keys and shapes of a checkpoint.
+    """Sizes that follow from the keys and shapes of a checkpoint."""
 
-    Args:
-        model_class: The class of the zoo that computes the same.
-    """
-
-    model_class: type[ZooPreTrainedModel]
+    model_class: type[ZooPreTrainedModel]  # The class of the zoo that computes the same
     task: str
     settings: dict[str, Any] = field(default_factory=dict)
 
 
 class Original(Converter):
-    """The converter of a document, which is one variant with all its quirks.
-
-    Attributes:
-        signatures: Keys of which each belongs to one of the document's modules, and to no other format.
-        unsaid: Fields that no state_dict holds, and their names in the document.
-        free: Further fields in which two models of the document may differ.
-        optional_quirks: Defects that one of its versions has and another has not.
-    """
+    """The converter of a document, which is one variant with all its quirks."""
 
     variant: str
-    signatures: tuple[str, ...]
-    unsaid: ClassVar[Mapping[str, str]]
-    free: tuple[str, ...] = ()
-    optional_quirks: tuple[str, ...] = ()
+    signatures: tuple[str, ...]  # Keys of which each belongs to one of the document's modules, and to no other format
+    unsaid: ClassVar[Mapping[str, str]]  # Fields that no state_dict holds, and their names in the document
+    free: tuple[str, ...] = ()  # Further fields in which two models of the document may differ
+    optional_quirks: tuple[str, ...] = ()  # Defects that one of its versions has and another has not
 
     def recognises(self, keys: Collection[str]) -> bool:
         """Whether one of the signatures is among the keys. Arguments as in the base class."""

@@ -33,22 +33,14 @@ TABLES = r"\.(embed_tokens|token_types|position)\.weight$"
 
 
 class Symmetry(ABC):
-    """A change of one setting that a change of weights makes up for.
+    """A change of one setting that a change of weights makes up for."""
 
-    Attributes:
-        name: Name in reports.
-        field: The setting that it changes.
-        rank: Settings are changed in this order, as some symmetries rely on what others have done.
-        summary: One line for reports.
-        half_precision: Whether the new weights can be expected to survive 16-bit floats.
-        unties: Whether it changes the embedding or the output projection by itself, so that they cannot stay tied.
-    """
-
-    name: ClassVar[str]
-    field: ClassVar[str]
-    rank: ClassVar[int] = 0
-    summary: ClassVar[str]
-    half_precision: ClassVar[bool] = True
+    name: ClassVar[str]  # Name in reports
+    field: ClassVar[str]  # The setting that it changes
+    rank: ClassVar[int] = 0  # Settings are changed in this order, as some symmetries rely on what others have done
+    summary: ClassVar[str]  # One line for reports
+    half_precision: ClassVar[bool] = True  # Whether the new weights can be expected to survive 16-bit floats
+    # Whether it changes the embedding or the output projection by itself, so that they cannot stay tied
     unties: ClassVar[bool] = False
 
     @abstractmethod

@@ -85,15 +85,11 @@ class StoreTable(Symmetry):
 
 
 class RotaryLayout(Symmetry):
-    """Reorder the columns of rotated heads, so that other columns form pairs.
-
-    Attributes:
-        layouts: The position before and after.
-    """
+    """Reorder the columns of rotated heads, so that other columns form pairs."""
 
     field = "position"
     rank = 120
-    layouts: ClassVar[tuple[str, str]]
+    layouts: ClassVar[tuple[str, str]]  # The position before and after
 
     def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
         """From one layout to the other, unless queries are normalised after their projection."""

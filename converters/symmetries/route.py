@@ -21,17 +21,11 @@ configuration that gives either, or `ANY`. Of a field that is not named it expre
 
 @dataclass(frozen=True)
 class Route:
-    """The way from a model's settings to those that a class has.
+    """The way from a model's settings to those that a class has."""
 
-    Args:
-        steps: Symmetries, in the order in which they apply.
-        config: The settings at the end.
-        obstacles: Differences that no symmetry removes, a phrase each; the route is open without any.
-    """
-
-    steps: tuple[Step, ...]
-    config: ZooConfig
-    obstacles: tuple[str, ...]
+    steps: tuple[Step, ...]  # Symmetries, in the order in which they apply
+    config: ZooConfig  # The settings at the end
+    obstacles: tuple[str, ...]  # Differences that no symmetry removes, a phrase each; the route is open without any
 
     def __call__(self, state: State) -> State:
         """Change the weights, step by step."""
@@ -44,13 +38,8 @@ def find_route(config: ZooConfig, needs: Needs, task: str, reasons: Mapping[str,
     """Find the symmetries that lead to what a class has.
 
     Args:
-        config: The model's settings.
-        needs: Settings of the class.
         task: Output that must stay the same: the head's, or the last hidden states.
         reasons: Phrases for fields that cannot be changed, instead of the usual one.
-
-    Returns:
-        The route, open or not.
     """
     current = canonical(config)
     steps: list[Step] = []

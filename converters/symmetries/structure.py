@@ -114,13 +114,9 @@ class ZeroTokenTypes(Symmetry):
 
 
 class ZeroBias(Symmetry):
-    """Add a bias of zeros.
+    """Add a bias of zeros."""
 
-    Attributes:
-        layers: Regular expression of the weights of the layers that lack it.
-    """
-
-    layers: ClassVar[str]
+    layers: ClassVar[str]  # Regular expression of the weights of the layers that lack it
 
     def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
         """From no bias to one."""

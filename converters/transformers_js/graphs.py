@@ -86,15 +86,7 @@ def parts_of(model: ZooPreTrainedModel) -> tuple[Graph, Graph, Graph]:
 
 
 def merge(memory: ModelProto, decoder: ModelProto) -> ModelProto:
-    """Let the decoder make keys and values of the source at the first step, and keep them at later ones.
-
-    Args:
-        memory: Makes them of the encoder's output.
-        decoder: Takes them under the names that they have there.
-
-    Returns:
-        The decoder with an input that switches the cache on, and those keys and values among the rest of it.
-    """
+    """Let the decoder make keys and values of the source at the first step, and keep them at later ones."""
     from onnx import TensorProto, checker, compose, helper
 
     names = [output.name for output in memory.graph.output]

@@ -30,28 +30,16 @@ RULES_OF_STACK = {"encoder_layer": ("encoder", "encoder-decoder"), "decoder_laye
 
 @dataclass(frozen=True)
 class Difference:
-    """One axis in which two variants differ.
+    """One axis in which two variants differ."""
 
-    Attributes:
-        axis: A field of the configuration, a quirk, a part that is code, "task", "stack" or "parameters".
-        kind: "setting", "quirk", "code" or "size".
-        a: Value of the first.
-        b: Value of the second.
-    """
-
-    axis: str
-    kind: str
-    a: Any
-    b: Any
+    axis: str  # A field of the configuration, a quirk, a part that is code, "task", "stack" or "parameters"
+    kind: str  # "setting", "quirk", "code" or "size"
+    a: Any  # Value of the first
+    b: Any  # Value of the second
 
 
 class Differences(list[Difference], Printed):
-    """Differences of two variants, a list that prints as a table.
-
-    Args:
-        names: The two variants.
-        differences: The axes.
-    """
+    """Differences of two variants, a list that prints as a table."""
 
     def __init__(self, names: tuple[str, str], differences: Iterable[Difference]) -> None:
         super().__init__(differences)

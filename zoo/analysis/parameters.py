@@ -22,42 +22,25 @@ MODULE_HEADINGS = ("Module", "Shapes", "Parameters", "Times", "Total")
 
 @dataclass(frozen=True)
 class ParameterRow:
-    """One parameter.
+    """One parameter."""
 
-    Attributes:
-        name: Its name in the checkpoint.
-        shape: Its shape.
-        count: Its number of elements, 0 where it is shared: it has been counted there.
-        shared_with: The parameter that it is, where it is one of the names of another.
-        is_embedding: Whether it belongs to an embedding of tokens or positions.
-    """
-
-    name: str
+    name: str  # Its name in the checkpoint
     shape: tuple[int, ...]
-    count: int
-    shared_with: str | None
-    is_embedding: bool
+    count: int  # Its number of elements, 0 where it is shared: it has been counted there
+    shared_with: str | None  # The parameter that it is, where it is one of the names of another
+    is_embedding: bool  # Whether it belongs to an embedding of tokens or positions
 
 
 @dataclass(frozen=True)
 class ParameterTable(Printed):
-    """All parameters of a model.
+    """All parameters of a model."""
 
-    Attributes:
-        name: The variant's name with its settings.
-        task: Task of the model.
-        rows: The parameters, in the order of the model.
-        total: Their number, each shared one counted once.
-        non_embedding: The same without embeddings of tokens and positions.
-        active: Their number without the experts that a token does not see.
-    """
-
-    name: str
-    task: str
-    rows: tuple[ParameterRow, ...]
-    total: int
-    non_embedding: int
-    active: int
+    name: str  # The variant's name with its settings
+    task: str  # Task of the model
+    rows: tuple[ParameterRow, ...]  # The parameters, in the order of the model
+    total: int  # Their number, each shared one counted once
+    non_embedding: int  # The same without embeddings of tokens and positions
+    active: int  # Their number without the experts that a token does not see
 
     def shown(self) -> Iterator[Part]:
         """A row a module, and what they sum up to."""
@@ -81,21 +64,13 @@ class ParameterTable(Printed):
 
 @dataclass(frozen=True)
 class ModuleRow:
-    """The parameters of a module, and of its likes in other layers.
+    """The parameters of a module, and of its likes in other layers."""
 
-    Attributes:
-        name: The module's name, with "*" for the layer's number where there are likes.
-        shapes: The shapes by the names of the parameters.
-        count: Number of elements in one of the modules.
-        times: Number of modules.
-        shared_with: The module whose parameters it uses, if it has none of its own.
-    """
-
-    name: str
-    shapes: dict[str, tuple[int, ...]]
-    count: int
-    times: int
-    shared_with: str | None
+    name: str  # The module's name, with "*" for the layer's number where there are likes
+    shapes: dict[str, tuple[int, ...]]  # The shapes by the names of the parameters
+    count: int  # Number of elements in one of the modules
+    times: int  # Number of modules
+    shared_with: str | None  # The module whose parameters it uses, if it has none of its own
 
     def shapes_text(self, *, named: bool = True) -> str:
         """Write the shapes."""

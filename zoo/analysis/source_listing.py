@@ -35,40 +35,24 @@ LENGTH = 4
 
 @dataclass(frozen=True)
 class Function:
-    """A function that a forward passes.
+    """A function that a forward passes."""
 
-    Attributes:
-        file: Where it is, from the folder that the package lies in.
-        line: Where it begins, decorators included.
-        owner: Names of the class that it is a method of and of its bases, as written: "ZooDecoder(ZooStack)".
-        name: Its name.
-        text: Its source, indented as a method is, with the first sentence of its docstring.
-        lines_of_code: Lines without docstring, comments and blank lines.
-    """
-
-    file: str
-    line: int
-    owner: str | None
+    file: str  # Where it is, from the folder that the package lies in
+    line: int  # Where it begins, decorators included
+    owner: str | None  # Names of the class that it is a method of and of its bases, as written: "ZooDecoder(ZooStack)"
     name: str
-    text: str
-    lines_of_code: int
+    text: str  # Its source, indented as a method is, with the first sentence of its docstring
+    lines_of_code: int  # Lines without docstring, comments and blank lines
 
 
 @dataclass(frozen=True)
 class Listing(Printed):
-    """The source of a variant, as `print` shows it.
+    """The source of a variant, as `print` shows it."""
 
-    Attributes:
-        name: The variant's name, as it was asked for.
-        declaration: What it is, as data; None for a function that is registered.
-        builder: What assembles it.
-        functions: What a forward calls, file by file, both in the order of the first call.
-    """
-
-    name: str
-    declaration: Function | None
-    builder: Function
-    functions: tuple[Function, ...]
+    name: str  # The variant's name, as it was asked for
+    declaration: Function | None  # What it is, as data; None for a function that is registered
+    builder: Function  # What assembles it
+    functions: tuple[Function, ...]  # What a forward calls, file by file, both in the order of the first call
 
     @property
     def files(self) -> tuple[str, ...]:

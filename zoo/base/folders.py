@@ -196,12 +196,7 @@ def relative_files(folder: Path) -> list[str]:
 
 
 def move_into(folder: Path, new: Path) -> None:
-    """Replace files that the zoo wrote earlier by new ones. An interrupted replacement can be repeated.
-
-    Args:
-        folder: Where they belong.
-        new: Where they are, with their manifest, which is moved last.
-    """
+    """Replace files that the zoo wrote earlier by new ones. An interrupted replacement can be repeated."""
     if not (new / MANIFEST_FILE).is_file():
         return
     if folder.is_dir() and not any(folder.iterdir()):
@@ -223,7 +218,6 @@ def finish_earlier(folder: Path, owner: int | None = None) -> None:
     """Remove what killed processes left next to a folder, and finish replacements that had begun.
 
     Args:
-        folder: The folder that they were writing.
         owner: User id of the owner of these folders; None for all users.
     """
     for workshop in folder.parent.glob(f".{glob.escape(folder.name)}.*"):

@@ -36,15 +36,12 @@ CODE_FILE = BUNDLE.place
 
 @dataclass(frozen=True)
 class Written:
-    """Size and hashes of a written file.
-
-    Args:
-        xxh3_128: The same, None in older manifests. Where xxhash is installed files are compared by it, in an eighth of
-            the time: it finds damage, and forgery nothing here can find, since a manifest is as easily changed.
-    """
+    """Size and hashes of a written file."""
 
     size: int
     sha256: str
+    # The same, None in older manifests. Where xxhash is installed files are compared by it, in an eighth of the time:
+    # it finds damage, and forgery nothing here can find, since a manifest is as easily changed.
     xxh3_128: str | None = None
 
     def is_content_of(self, file: Path) -> bool:
@@ -146,12 +143,7 @@ def changed_files(folder: Path, files: Mapping[str, Written]) -> list[str]:
 
 
 def check_code(folder: Path) -> None:
-    """Require the code in the folder of a bundle to be what was exported.
-
-    Raises:
-        CheckpointError: When a file of code was edited, removed or added since: the zoo runs its own code instead, so
-            that a model would compute something else here than with `trust_remote_code`.
-    """
+    """Require the code in the folder of a bundle to be what was exported."""
     try:
         listed = dict(read_json(folder / CODE_FILE)["sha256"])
     except (ValueError, KeyError, TypeError) as error:

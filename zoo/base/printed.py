@@ -123,15 +123,10 @@ class Source:
 
 @dataclass(frozen=True)
 class Picture:
-    """A drawing.
+    """A drawing."""
 
-    Attributes:
-        svg: An SVG element; its text is escaped.
-        words: The same made of letters.
-    """
-
-    svg: str
-    words: str
+    svg: str  # An SVG element; its text is escaped
+    words: str  # The same made of letters
 
     def text(self) -> str:
         """Letters."""
@@ -144,17 +139,11 @@ class Picture:
 
 @dataclass(frozen=True)
 class Page:
-    """A page with a style and a script of its own.
+    """A page with a style and a script of its own."""
 
-    Attributes:
-        document: The whole page.
-        words: Text for a terminal.
-        height: How much room it has, in pixels.
-    """
-
-    document: str
-    words: str
-    height: int
+    document: str  # The whole page
+    words: str  # Text for a terminal
+    height: int  # How much room it has, in pixels
 
     def text(self) -> str:
         """The words."""
@@ -167,18 +156,12 @@ class Page:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of words and numbers.
+    """Rows of words and numbers."""
 
-    Attributes:
-        rows: The cells; the first of a row is its name.
-        headings: Above the columns; empty for names with facts.
-        numbers: Headings of the columns with numbers, which end below each other.
-        shades: Strength of each cell's background colour, names aside, from 0 to 1. *Shape:* as rows, less a column
-    """
-
-    rows: Sequence[Sequence[str]]
-    headings: tuple[str, ...] = ()
-    numbers: tuple[str, ...] = ()
+    rows: Sequence[Sequence[str]]  # The cells; the first of a row is its name
+    headings: tuple[str, ...] = ()  # Above the columns; empty for names with facts
+    numbers: tuple[str, ...] = ()  # Headings of the columns with numbers, which end below each other
+    # Strength of each cell's background colour, names aside, from 0 to 1. *Shape:* as rows, less a column
     shades: Sequence[Sequence[float]] = ()
 
     def text(self) -> str:
@@ -243,15 +226,10 @@ def folded(text: str, width: int) -> list[str]:
 
 @dataclass(frozen=True)
 class Folded:
-    """Collapsed details in HTML; not shown on a terminal.
+    """Collapsed details in HTML; not shown on a terminal."""
 
-    Attributes:
-        words: Summary of the details.
-        parts: The details.
-    """
-
-    words: str
-    parts: tuple[Part, ...]
+    words: str  # Summary of the details
+    parts: tuple[Part, ...]  # The details
 
     def text(self) -> str:
         """The parts."""

@@ -47,8 +47,6 @@ def follow(
     """Sizes that follow others, and those of the definition that stay although the width is another.
 
     Args:
-        definition: The settings of a variant, with its preset.
-        given: The settings that are given on top.
         head_multiple: What every number of heads must be a multiple of.
     """
     own = {"hidden_size": Fields.hidden_size, "num_attention_heads": Fields.num_attention_heads}

@@ -22,15 +22,11 @@ from zoo.models.validation import LAYER_TYPES
 
 @dataclass(frozen=True)
 class SettingCard:
-    """What there is to know about one field of the configuration.
-
-    Attributes:
-        default: Its value in a plain configuration; a variant may have another one.
-    """
+    """What there is to know about one field of the configuration."""
 
     name: str
     description: str
-    default: Any
+    default: Any  # Its value in a plain configuration; a variant may have another one
 
     @cached_property
     def values(self) -> Mapping[str, str]:

@@ -188,14 +188,7 @@ def show_rows(
     *,
     recorded: bool = True,
 ) -> None:
-    """Print a table a condition.
-
-    Args:
-        rows: Recorded rows, or new ones.
-        score: The column that decides.
-        baseline: The variant that others are compared with.
-        recorded: Whether these are all rows that were recorded, so that missing ones are reported.
-    """
+    """Print a table a condition."""
     from zoo.comparison.benchmarks import judge
     from zoo.comparison.benchmarks.across import read_across
 

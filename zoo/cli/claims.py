@@ -56,11 +56,7 @@ def claims(name: str | None, calibration: bool, as_json: bool) -> None:
 
 
 def show_calibration(*, as_json: bool) -> None:
-    """Write which published signs came out here.
-
-    Args:
-        as_json: Whether to write data.
-    """
+    """Write which published signs came out here."""
     from zoo.comparison.benchmarks.claims import calibrate
     from zoo.comparison.benchmarks.claims.page import RATE_HEADINGS, rate_row
 

@@ -96,7 +96,6 @@ def show_plan(model: str, as_json: bool) -> None:
 
     Args:
         model: The saved model's folder, the name of weights, or a repository on the Hub.
-        as_json: Whether to print JSON.
     """
     from zoo.building.dispatch import load
     from zoo.converters import TARGETS, plan_engines, plan_export

@@ -47,12 +47,7 @@ class TaskName(click.ParamType):  # type: ignore[type-arg]
 
 
 class OneOf(click.Choice[str]):
-    """One of a few words.
-
-    Args:
-        kind: Their kind, for the error message.
-        choices: The words.
-    """
+    """One of a few words."""
 
     def __init__(self, kind: str, choices: Sequence[str]) -> None:
         super().__init__(choices)

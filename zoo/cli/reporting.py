@@ -32,7 +32,6 @@ def report(error: BaseException, *, with_traceback: bool = False) -> int:
 
     Args:
         error: The exception that ended the command.
-        with_traceback: Whether to write Python's traceback above it.
     """
     if isinstance(error, click.Abort) and isinstance(error.__cause__, EOFError):
         error = error.__cause__  # which click takes for the end of what a user types, wherever it comes from

@@ -50,11 +50,7 @@ class Finding:
 
 
 def examine() -> list[Finding]:
-    """Examine this machine; products of matrices are timed, which takes about a second.
-
-    Returns:
-        Findings, in the order of importance.
-    """
+    """Examine this machine; products of matrices are timed, which takes about a second."""
     accelerators = [accelerator(index) for index in range(torch.cuda.device_count())]
     return [
         processor(),

@@ -115,9 +115,7 @@ def carry_out(
     """Do what is left to be done of a comparison.
 
     Args:
-        request: The request.
         began: When the command began, in seconds of `time.perf_counter`.
-        progress: Whether runs show progress bars.
         on_run: As for [`compare`][].
         tell: As for [`compare`][].
     """
@@ -184,12 +182,7 @@ def carry_out(
 def with_more_seeds(
     comparison: Comparison, run: Callable[[Sequence[str], int], list[Run]], tell: Callable[[str], None]
 ) -> Comparison:
-    """Add seeds to variants that are undecided, until all are decided or the limit is reached.
-
-    Args:
-        run: Runs variants with a seed.
-        tell: Takes a sentence about each round.
-    """
+    """Add seeds to variants that are undecided, until all are decided or the limit is reached."""
     while True:
         summary = summarize(comparison)
         undecided = [row.name for row in summary.rows if row.verdict == UNDECIDED]

@@ -16,19 +16,14 @@ from .files import PLAN, RESULTS, plain, read_json_or_none, write_json
 
 @dataclass(frozen=True)
 class ComparisonPlan:
-    """The plan of a comparison.
+    """The plan of a comparison."""
 
-    Attributes:
-        common: Facts that all runs share, as plain data by name: the task, the data, the recipe, the budget.
-        baseline: The variant that the others are measured against.
-        seconds: How long the commands that ran something, and came to their end, have taken.
-    """
-
+    # Facts that all runs share, as plain data by name: the task, the data, the recipe, the budget
     common: dict[str, Any]
     names: list[str]
     seeds: list[int]
-    baseline: str
-    seconds: float = 0.0
+    baseline: str  # The variant that the others are measured against
+    seconds: float = 0.0  # How long the commands that ran something, and came to their end, have taken
 
     @property
     def sweep(self) -> dict[str, list[Any]]:

@@ -30,18 +30,12 @@ COUNTED = (
 
 @dataclass(frozen=True)
 class RepeatedNumber:
-    """A number of a run, as it was recorded and as it came out again.
-
-    Attributes:
-        number: Its name in results.json.
-        recorded: Its value in the record, None where that has none.
-        repeated: Its value now, None where the run failed.
-    """
+    """A number of a run, as it was recorded and as it came out again."""
 
     run: str
-    number: str
-    recorded: Any
-    repeated: Any
+    number: str  # Its name in results.json
+    recorded: Any  # Its value in the record, None where that has none
+    repeated: Any  # Its value now, None where the run failed
 
     @property
     def equal(self) -> bool:

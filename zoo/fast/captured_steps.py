@@ -42,34 +42,24 @@ CLOSE = 1e-5
 
 @dataclass
 class CapturedSteps:
-    """Captured decode steps of one model.
+    """Captured decode steps of one model."""
 
-    Attributes:
-        guards: State that the model's forward depended on at capture.
-        counts: Number of steps of each kind that the model itself has run.
-        steps: Captured step of each kind; None if it cannot be captured.
-        prepackings: How weights are prepacked, by kind and mode; None if that makes steps no faster.
-    """
-
-    guards: Guards
-    counts: Counter[Any] = field(default_factory=Counter)
+    guards: Guards  # State that the model's forward depended on at capture
+    counts: Counter[Any] = field(default_factory=Counter)  # Number of steps of each kind that the model itself has run
     replays: int = 0
+    # Captured step of each kind; None if it cannot be captured
     steps: dict[Any, CapturedStep | None] = field(default_factory=dict)
+    # How weights are prepacked, by kind and mode; None if that makes steps no faster
     prepackings: dict[Any, Prepacking | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class CapturedStep:
-    """A captured decode step, which replaces all of its kind.
-
-    Attributes:
-        program: The same as a Python function.
-        output: The class of the forward's output.
-    """
+    """A captured decode step, which replaces all of its kind."""
 
     capture: CapturedGraph
-    program: Program
-    output: type[Any]
+    program: Program  # The same as a Python function
+    output: type[Any]  # The class of the forward's output
 
     def replay(self, step: DecodeStep, weights: PrepackedWeights | None = None) -> Any:
         """Run a decode step of the captured kind, and extend its cache; None if the forward has to run."""

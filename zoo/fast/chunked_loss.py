@@ -192,10 +192,6 @@ def chunked_loss(
 
     Positions without a loss are not projected on the CPU; on accelerators they are, as in transformers, because
     selecting them needs a device sync.
-
-    Args:
-        project: Maps hidden states to logits by the parameters.
-        chunk_size: Tokens per chunk.
     """
     states, labels = hidden_states.flatten(0, -2), labels.flatten()
     ignored: Tensor | None = labels == IGNORED

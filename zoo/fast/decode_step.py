@@ -32,16 +32,12 @@ FLAGS = ("use_cache", "logits_to_keep", "return_dict")
 
 @dataclass(frozen=True)
 class DecodeStep:
-    """A decode step: one token per row, and the cache.
-
-    Attributes:
-        lengths: Number of cached positions, capacity of the cache, and lengths of the masks.
-    """
+    """A decode step: one token per row, and the cache."""
 
     tensors: dict[str, Tensor]
     flags: dict[str, Any]
     cache: Cache
-    lengths: dict[str, int]
+    lengths: dict[str, int]  # Number of cached positions, capacity of the cache, and lengths of the masks
 
     @classmethod
     def of(cls, arguments: dict[str, Any], *, drops_masks: bool) -> DecodeStep | None:

@@ -120,9 +120,6 @@ class CachedGenerationMixin(Generation):
         Returns:
             Whether such steps will be replayed. If not, `generate` returns the same without replay: on a GPU, with a
             cache or a module that is not the zoo's, PyTorch's or transformers', or with ZOO_GRAPH_CAPTURE=never.
-
-        Raises:
-            ConfigError: If the batch size is not positive.
         """
         if batch_size < 1:
             raise ConfigError(f"batch_size={batch_size} is not valid; at least 1 text at a time")

@@ -37,11 +37,7 @@ def eliminate_dead_code(graph: fx.Graph) -> None:
 
 
 def fold_transposes(graph: fx.Graph) -> None:
-    """Fold transpositions that keep the order of all elements, as those of a single token, into adjacent views.
-
-    Args:
-        graph: Changed in place.
-    """
+    """Fold transpositions that keep the order of all elements, as those of a single token, into adjacent views."""
     for node in graph.find_nodes(op="call_function", target=Tensor.transpose):
         source, shape = node.args[0], node.meta["val"].shape
         if not all(type(size) is int for size in shape) or not keeps_order(source.meta["val"].shape, *node.args[1:]):
@@ -93,16 +89,11 @@ STAND_INS: dict[Any, Callable[..., Any]] = {
 
 @dataclass(frozen=True)
 class CapturedGraph:
-    """Operations of a function, to be run on other values and other lengths.
+    """Operations of a function, to be run on other values and other lengths."""
 
-    Attributes:
-        graph: The operations, on placeholders for all inputs and then for all constants.
-        holds: Whether the same operations would be chosen for such lengths, in the given order.
-    """
-
-    graph: fx.Graph
+    graph: fx.Graph  # The operations, on placeholders for all inputs and then for all constants
     constants: tuple[Tensor, ...]
-    holds: Callable[..., bool]
+    holds: Callable[..., bool]  # Whether the same operations would be chosen for such lengths, in the given order
 
     def fits(self, *lengths: int) -> bool:
         """Whether the captured operations hold for these lengths, in the order in which they were given."""
@@ -138,9 +129,6 @@ def capture(
         tensors: Example inputs; only shapes and dtypes matter.
         dimensions: For every tensor the dimension that is a length, and its name; None if its shape is fixed.
         lengths: Numbers that may differ in every run, by name.
-
-    Raises:
-        Exception: Of any kind, if the function cannot be captured.
     """
     shapes = ShapeEnv(duck_shape=False)  # lengths that are equal by chance stay two symbols
     fake = FakeTensorMode(shape_env=shapes, allow_non_fake_inputs=True)

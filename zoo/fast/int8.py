@@ -45,14 +45,11 @@ if _operator is not None:
 
 @dataclass(frozen=True)
 class Int8Engine:
-    """Library for int8 matrix products on this machine.
-
-    Attributes:
-        reduce_range: Whether inputs are rounded to seven bits instead of eight, because sums of two products overflow
-            16 bits on processors without instructions for int8 (VNNI).
-    """
+    """Library for int8 matrix products on this machine."""
 
     name: str
+    # Whether inputs are rounded to seven bits instead of eight, because sums of two products overflow 16 bits on
+    # processors without instructions for int8 (VNNI)
     reduce_range: bool
 
 

@@ -30,17 +30,11 @@ ROUNDS = 5
 
 @dataclass(frozen=True)
 class Trial:
-    """Measurement of an alternative matmul.
+    """Measurement of an alternative matmul."""
 
-    Attributes:
-        gain: Speedup over the default.
-        deviation: Difference from the exact result, relative to the largest value.
-        needed: Speedup required.
-    """
-
-    gain: float
-    deviation: float
-    needed: float = PAYS
+    gain: float  # Speedup over the default
+    deviation: float  # Difference from the exact result, relative to the largest value
+    needed: float = PAYS  # Speedup required
 
     @property
     def pays(self) -> bool:

@@ -37,16 +37,11 @@ SAMPLES = 16
 
 @dataclass(frozen=True)
 class JointLinear:
-    """Linear layers of a captured graph with the same input, merged.
-
-    Attributes:
-        weights: Their weights among the graph's constants.
-        biases: Their biases; none, or as many.
-    """
+    """Linear layers of a captured graph with the same input, merged."""
 
     nodes: tuple[fx.Node, ...]
-    weights: tuple[int, ...]
-    biases: tuple[int, ...]
+    weights: tuple[int, ...]  # Their weights among the graph's constants
+    biases: tuple[int, ...]  # Their biases; none, or as many
     rows: int
 
     def widths(self, constants: Sequence[Tensor]) -> tuple[int, ...]:
@@ -63,15 +58,10 @@ class JointLinear:
 
 @dataclass(frozen=True)
 class Prepacking:
-    """A captured graph with linear layers on prepacked weights.
+    """A captured graph with linear layers on prepacked weights."""
 
-    Attributes:
-        program: Takes all inputs, all constants of the graph, then the prepacked weights.
-        layers: Layers on prepacked weights.
-    """
-
-    program: Program
-    layers: tuple[JointLinear, ...]
+    program: Program  # Takes all inputs, all constants of the graph, then the prepacked weights
+    layers: tuple[JointLinear, ...]  # Layers on prepacked weights
 
     def prepack(self, constants: Sequence[Tensor]) -> PrepackedWeights:
         """Prepack the present weights."""
@@ -85,7 +75,6 @@ class PrepackedWeights:
 
     Args:
         program: Takes all inputs and all constants of the graph, then the tensors.
-        sources: The original weights and biases.
     """
 
     def __init__(self, program: Program, tensors: tuple[Tensor, ...], sources: tuple[Tensor, ...]) -> None:
@@ -127,11 +116,7 @@ def prepacking_of(capture: CapturedGraph, *, everywhere: bool = False) -> Prepac
 
 
 def joint_layers(graph: fx.Graph, constants: Sequence[Any]) -> list[JointLinear]:
-    """Find the float32 linear layers of a graph with a known number of rows and tracked weights, merged by input.
-
-    Returns:
-        All of them, those with the same input as one.
-    """
+    """Find the float32 linear layers of a graph with a known number of rows and tracked weights, merged by input."""
     inputs = graph.find_nodes(op="placeholder")
     places = {node: place for place, node in enumerate(inputs[len(inputs) - len(constants) :])}
     groups: dict[Any, list[tuple[fx.Node, Any, Any]]] = {}
@@ -163,7 +148,6 @@ def replace(graph: fx.Graph, layer: JointLinear, constants: Sequence[Tensor]) ->
 
     Args:
         graph: Changed in place; the results of `prepack` become its last inputs.
-        layer: Layers of this graph.
     """
     inputs = graph.find_nodes(op="placeholder")
     for place in range(len(inputs), len(inputs) + (3 if layer.biases else 2)):
@@ -187,7 +171,6 @@ def prepacked_linear(states: Tensor, prepacked: Tensor, shape: Tensor, bias: Ten
     """Multiply by prepacked weights: (..., in_features) -> (..., out_features).
 
     Args:
-        shape: A tensor of size (out_features, in_features).
         rows: Number of rows for which the weights were prepacked.
     """
     return torch.ops.mkl._mkl_linear(states, prepacked, shape, bias, rows)

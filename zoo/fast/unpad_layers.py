@@ -29,24 +29,15 @@ SHARE = 0.125
 
 
 class Stack(Protocol):
-    """What [`run_without_padding`][] reads of a stack of layers.
-
-    Attributes:
-        layers: The layers to run without padding, with the modules before and after them.
-        embedding_projection: Module before the layers.
-        norm: Norm after the layers.
-        training: Whether dropout is on.
-        can_unpad: Whether all modules but attention are token-wise.
-        built_of: The classes of which it was built.
-    """
+    """What [`run_without_padding`][] reads of a stack of layers."""
 
     config: Any
-    layers: Any
-    embedding_projection: Any
-    norm: Any
-    training: bool
-    can_unpad: bool
-    built_of: frozenset[type[nn.Module]]
+    layers: Any  # The layers to run without padding, with the modules before and after them
+    embedding_projection: Any  # Module before the layers
+    norm: Any  # Norm after the layers
+    training: bool  # Whether dropout is on
+    can_unpad: bool  # Whether all modules but attention are token-wise
+    built_of: frozenset[type[nn.Module]]  # The classes of which it was built
     run_layers: Callable[..., Tensor]
 
 
@@ -149,7 +140,6 @@ def find_unpaddings(
     Args:
         sequences: A padding mask and its states, of the stack's input and of the cross-attention input. *Shape:*
             (batch_size, seq_len) or None, and (batch_size, seq_len, hidden_size) or None
-        by_length: Whether attention takes the lengths of sequences.
 
     Returns:
         An unpadding for each input with states, or None for all.

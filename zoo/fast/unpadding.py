@@ -16,22 +16,14 @@ from torch.nn import functional as F
 
 @dataclass(frozen=True)
 class Unpadding:
-    """Positions of the tokens in a padded batch.
+    """Positions of the tokens in a padded batch."""
 
-    Args:
-        indices: Indices of the tokens among all positions of the batch. *Shape:* (num_tokens,)
-        starts: First position of every sequence.
-        lengths: Number of tokens of every sequence, which are contiguous.
-        cu_seqlens: Cumulative lengths of the sequences, as FlashAttention takes them. *Shape:* (batch_size + 1,)
-        seq_len: Padded length.
-    """
-
-    indices: Tensor
-    starts: tuple[int, ...]
-    lengths: tuple[int, ...]
-    cu_seqlens: Tensor
+    indices: Tensor  # Indices of the tokens among all positions of the batch. *Shape:* (num_tokens,)
+    starts: tuple[int, ...]  # First position of every sequence
+    lengths: tuple[int, ...]  # Number of tokens of every sequence, which are contiguous
+    cu_seqlens: Tensor  # Cumulative lengths of the sequences, as FlashAttention takes them. *Shape:* (batch_size + 1,)
     batch_size: int
-    seq_len: int
+    seq_len: int  # Padded length
 
     @property
     def saved(self) -> int:

@@ -125,25 +125,18 @@ VERSIONS = (LIBRARY, "torch", "transformers", "huggingface_hub")
 
 @dataclass(frozen=True)
 class CardFacts:
-    """Facts for a card that are not in the checkpoint.
+    """Facts for a card that are not in the checkpoint."""
 
-    Args:
-        tags: Words to find the repository by.
-        eval_results: How well it does: `EvalResult`s, or mappings with their fields.
-        limits: Known limitations, in sentences.
-        exports: Which exports were made: mappings with `target`, `verified` and `difference`.
-        native: The native export's `target`, `auto_class` and `revision`.
-        space: Whether there is a Space of the same name.
-    """
-
-    tags: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()  # Words to find the repository by
     license: str | None = None
     recipe: Mapping[str, Any] = field(default_factory=dict)
+    # How well it does: `EvalResult`s, or mappings with their fields
     eval_results: tuple[EvalResult | Mapping[str, Any], ...] = ()
-    limits: tuple[str, ...] = ()
+    limits: tuple[str, ...] = ()  # Known limitations, in sentences
+    # Which exports were made: mappings with `target`, `verified` and `difference`
     exports: tuple[Mapping[str, Any], ...] = ()
-    native: Mapping[str, str] | None = None
-    space: bool = False
+    native: Mapping[str, str] | None = None  # The native export's `target`, `auto_class` and `revision`
+    space: bool = False  # Whether there is a Space of the same name
 
 
 def write_card(folder: Path, address: Address, facts: CardFacts) -> str:

@@ -74,8 +74,6 @@ class Hub:
 
         Args:
             error: The exception.
-            purpose: Description of the request.
-            address: The repository that was asked about.
 
         Returns:
             The error to raise instead; None where the exception has nothing to do with the Hub.

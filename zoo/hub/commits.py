@@ -38,33 +38,23 @@ LONGEST_LOOK = 5.0
 
 @dataclass(frozen=True)
 class Landed:
-    """A commit that is there.
-
-    Args:
-        pull_request: The address of the pull request that holds it, if there is one.
-    """
+    """A commit that is there."""
 
     commit: str
-    pull_request: str | None = None
+    pull_request: str | None = None  # The address of the pull request that holds it, if there is one
 
 
 @dataclass(frozen=True)
 class Change:
-    """The changes of one commit.
-
-    Args:
-        address: Repository and branch.
-        parent: The commit on which it is based; if the branch has moved on, nothing is changed.
-        create_pr: Whether to open a pull request instead of moving the branch.
-    """
+    """The changes of one commit."""
 
     hub: Hub
-    address: Address
-    parent: str
+    address: Address  # Repository and branch
+    parent: str  # The commit on which it is based; if the branch has moved on, nothing is changed
     files: Sequence[PushedFile]
     deleted: Sequence[str]
     message: str
-    create_pr: bool = False
+    create_pr: bool = False  # Whether to open a pull request instead of moving the branch
 
     def commit(self) -> Landed:
         """Upload the files and commit.
@@ -75,12 +65,6 @@ class Change:
         Returns:
             The commit, after its files have been compared with the Hub's list. A warning is raised if the Hub has
             confirmed the commit and gives no list.
-
-        Raises:
-            HubConflictError: When the branch was changed since `parent`; nothing was changed then.
-            IntegrityError: When the Hub holds something else than what was sent.
-            UnconfirmedCommitError: When the Hub cannot be asked whether it has made the commit.
-            HubError: When it did not work; nothing was changed then.
         """
         api, repo_id = self.hub.api, self.address.repo_id
         additions = [CommitOperationAdd(file.path, _source(file)) for file in self.files]

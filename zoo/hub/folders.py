@@ -73,11 +73,7 @@ PICKLED = (b"PK", b"\x80")
 
 @dataclass(frozen=True)
 class PushedFile:
-    """A file that goes to the Hub.
-
-    Args:
-        content: Where it is, or what is in it.
-    """
+    """A file that goes to the Hub."""
 
     path: str
     size: int
@@ -85,12 +81,7 @@ class PushedFile:
 
 
 def files_to_push(folder: Path) -> tuple[list[PushedFile], list[str]]:
-    """Files of a folder that belong to a model, and the paths of all others, which are not pushed; both sorted.
-
-    Raises:
-        CheckpointError: When it is no checkpoint, or a file to push is a link.
-        UnsafeWeightsError: When it has no weights in a safe format.
-    """
+    """Files of a folder that belong to a model, and the paths of all others, which are not pushed; both sorted."""
     if not folder.is_dir():
         raise CheckpointError(f"{folder} is not a folder; push takes a model, a checkpoint's folder or an export")
     found = {

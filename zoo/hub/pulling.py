@@ -119,19 +119,14 @@ def from_cache(
 
 @dataclass(frozen=True)
 class Download:
-    """A download into the cache.
-
-    Args:
-        trust_remote_code: Whether code may be downloaded.
-        with_pickles: Whether pickled weights may be, where there are no safetensors.
-    """
+    """A download into the cache."""
 
     hub: Hub
     address: Address
     cache_dir: str | Path | None = None
     force_download: bool = False
-    trust_remote_code: bool = False
-    with_pickles: bool = False
+    trust_remote_code: bool = False  # Whether code may be downloaded
+    with_pickles: bool = False  # Whether pickled weights may be, where there are no safetensors
 
     def run(self) -> Snapshot:
         """Download what is missing, verify everything, and only then let the cache's revision move on."""

@@ -84,17 +84,12 @@ NATIVE_REVISION = "native"
 
 @dataclass(frozen=True)
 class Exported:
-    """An export, ready to be pushed.
-
-    Args:
-        auto_class: The Auto class that loads it.
-        difference: How far its outputs are from the checkpoint's, None where that was not measured.
-    """
+    """An export, ready to be pushed."""
 
     folder: Path
     target: str
-    auto_class: str
-    difference: float | None
+    auto_class: str  # The Auto class that loads it
+    difference: float | None  # How far its outputs are from the checkpoint's, None where that was not measured
 
     def for_card(self) -> Mapping[str, Any]:
         """Tell a model card what was verified."""
@@ -299,11 +294,7 @@ def push(
 
 
 def models_of_run(model: PreTrainedModel | str | Path) -> dict[str, Path]:
-    """Folders, by name, of the models that were saved during a model's training.
-
-    Raises:
-        CheckpointError: When there are none, or one is of another run.
-    """
+    """Folders, by name, of the models that were saved during a model's training."""
     place = Path(f"{Path(model)}{REVISIONS_SUFFIX}") if isinstance(model, (str, Path)) else None
     found = {} if place is None else {file.parent.name: file.parent for file in sorted(place.glob(f"*/{CONFIG}"))}
     if not found:

@@ -57,10 +57,7 @@ class BoundedBody(STREAM):
     """The body of an answer, up to a number of bytes.
 
     Args:
-        body: The body.
         longest: How many bytes it may have.
-        too_long: Raised when it has more.
-        spent: Counts what was read.
     """
 
     def __init__(self, body: Any, longest: int, too_long: HubError, spent: Budget | None = None) -> None:

@@ -43,9 +43,6 @@ def space_files(address: Address, license: str | None = None, page: Path | None 
 
     Args:
         page: Folder of a static page, None for a Space that runs the explorer by Gradio.
-
-    Returns:
-        Contents by path.
     """
     model = str(address)
     data = SpaceCardData(

@@ -70,7 +70,6 @@ class WatchedUpload:
     """An upload that is ended when it makes no progress in a `with`, and otherwise hf_xet's own.
 
     Args:
-        upload: hf_xet's own.
         patience: Progress has to be made in the time that all attempts of one request may take.
     """
 

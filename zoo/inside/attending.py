@@ -176,8 +176,8 @@ def attention_weights(model: PreTrainedModel, inputs: Inputs) -> dict[str, Tenso
     """Run a model, and keep its attention weights.
 
     Returns:
-        By the kind of attention, of the layers that have any.
-            *Shape:* (num_layers, batch_size, num_heads, num_queries, num_keys)
+        By the kind of attention, of the layers that have any. *Shape:* (num_layers, batch_size, num_heads, num_queries,
+        num_keys)
     """
     backend = model.config._attn_implementation
     model.set_attn_implementation("eager")  # the only one that has weights to show

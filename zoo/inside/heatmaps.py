@@ -65,9 +65,6 @@ def table_figure(
 
     Args:
         tables: *Shape:* (num_tables, num_rows, num_columns)
-        titles: A title a table.
-        xlabel: Label of the columns.
-        ylabel: Label of the rows.
         columns: Number of panels in a row.
         signed: Whether values have both signs: blue below zero, red above.
     """

@@ -27,15 +27,10 @@ IDENTITY = ("variant", "quirks", "providers")
 
 @dataclass(frozen=True)
 class Portrait(Printed):
-    """A variant's card and drawing.
+    """A variant's card and drawing."""
 
-    Attributes:
-        card: Its variant's card, with its own settings and its own number of parameters.
-        drawing: Its blocks.
-    """
-
-    card: Card
-    drawing: Drawing
+    card: Card  # Its variant's card, with its own settings and its own number of parameters
+    drawing: Drawing  # Its blocks
 
     def shown(self) -> Iterator[Part]:
         """The card, and the drawing below it."""

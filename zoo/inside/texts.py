@@ -20,22 +20,16 @@ REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 @dataclass(frozen=True)
 class Inputs:
-    """Examples for a model.
+    """Examples for a model."""
 
-    Attributes:
-        arguments: Keyword arguments of its forward.
-        masks: True for real tokens, by "encoder" or "decoder". *Shape:* (batch_size, seq_len)
-        tokens: The tokens of every example, padding left out, by "encoder" or "decoder".
-        labels: Next token of each position of the decoder, or of the encoder-decoder's target; -100 without one.
-            *Shape:* (batch_size, seq_len)
-        outputs: Target of the decoder of an encoder-decoder, as text; otherwise empty.
-    """
-
-    arguments: dict[str, Any]
-    masks: dict[str, Tensor]
+    arguments: dict[str, Any]  # Keyword arguments of its forward
+    masks: dict[str, Tensor]  # True for real tokens, by "encoder" or "decoder". *Shape:* (batch_size, seq_len)
+    # The tokens of every example, padding left out, by "encoder" or "decoder"
     tokens: dict[str, tuple[tuple[str, ...], ...]]
+    # Next token of each position of the decoder, or of the encoder-decoder's target; -100 without one. *Shape:*
+    # (batch_size, seq_len)
     labels: Tensor
-    outputs: tuple[str, ...]
+    outputs: tuple[str, ...]  # Target of the decoder of an encoder-decoder, as text; otherwise empty
 
 
 def inputs_of(
@@ -44,12 +38,8 @@ def inputs_of(
     """Turn texts into what a model reads.
 
     Args:
-        sources: Input texts.
-        targets: Target texts of an encoder-decoder, by default its own output; or what follows the
-            sources of a language model.
-
-    Returns:
-        A batch, padded on the right.
+        targets: Target texts of an encoder-decoder, by default its own output; or what follows the sources of a
+            language model.
     """
     source = tokenizers.source
     encoded = [encode(source, text, end=not model.config.is_decoder) for text in sources]

@@ -55,9 +55,6 @@ def what_engines_lack(config: ZooConfig, attn_implementation: str) -> str | None
     This applies to transformers' paged attention (continuous batching) and to the backends that serving engines
     register: they get the queries, keys and values of the new tokens, once per layer.
 
-    Args:
-        attn_implementation: The backend's name.
-
     Returns:
         None if nothing is ignored.
     """

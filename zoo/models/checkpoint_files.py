@@ -65,15 +65,11 @@ def saved_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
 
 @dataclass
 class Expected:
-    """Weights that a checkpoint has, which the model of a `from_pretrained` must be described by.
-
-    Attributes:
-        is_checked: Whether a model was compared with them.
-    """
+    """Weights that a checkpoint has, which the model of a `from_pretrained` must be described by."""
 
     folder: Path
     shapes: dict[str, tuple[int, ...]]
-    is_checked: bool = False
+    is_checked: bool = False  # Whether a model was compared with them
 
 
 EXPECTED: ContextVar[Expected | None] = ContextVar("EXPECTED", default=None)

@@ -26,9 +26,6 @@ class Classifier(ZooPreTrainedModel):
 
     Args:
         config: A configuration of an encoder or of a decoder alone; `num_labels` is the number of classes.
-
-    Raises:
-        ConfigError: When the configuration describes an encoder-decoder.
     """
 
     def __init__(self, config: ZooConfig) -> None:

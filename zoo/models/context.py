@@ -50,11 +50,8 @@ def padding_mask(
         position_ids: *Shape:* (batch_size or 1, seq_len)
 
     Returns:
-        1 for real tokens, *Shape:* (batch_size, seq_len); the unpadding of documents packed into rows; None if
-        every row holds one document from its first position on, and without padding if there is a cache.
-
-    Raises:
-        InputError: If the mask is not a padding mask, or packed documents would go into a cache.
+        1 for real tokens, *Shape:* (batch_size, seq_len); the unpadding of documents packed into rows; None if every
+        row holds one document from its first position on, and without padding if there is a cache.
     """
     if attention_mask is None:
         # Where a cache is given, as generation does, an accelerator would be waited for in vain.
@@ -111,43 +108,31 @@ MASKS = {
 
 @dataclass
 class Context:
-    """Inputs of the layers of a stack in one call, apart from hidden states.
+    """Inputs of the layers of a stack in one call, apart from hidden states."""
 
-    Attributes:
-        attention_mask: Of the stack's input: 1 for real tokens, cached ones included, *Shape:* (batch_size, key_len);
-            None; or finished masks, one for all layers or a dict by layer type.
-        position_ids: Positions; None before `place` continues them from the cache. *Shape:* (batch_size or 1, seq_len)
-        past_key_values: Keys and values of earlier positions, extended by the layers.
-        encoder_hidden_states: Input of cross attention. *Shape:* (batch_size, source_len, hidden_size)
-        encoder_attention_mask: 1 for real source tokens. *Shape:* (batch_size, source_len)
-        biases: Position biases by layer type. *Shape:* (batch_size, num_attention_heads, seq_len, key_len)
-        given_positions: Positions, if the caller gave them, from `place` on: computed ones increase by one, so they
-            need no search for packed documents (avoids a device sync).
-        token_ids: Ids of the tokens, None if their embeddings were given. *Shape:* (batch_size, seq_len)
-        cache: The part of past_key_values for self-attention, from `place` on.
-    """
-
+    # Of the stack's input: 1 for real tokens, cached ones included, *Shape:* (batch_size, key_len); None; or finished
+    # masks, one for all layers or a dict by layer type
     attention_mask: Any
+    # Positions; None before `place` continues them from the cache. *Shape:* (batch_size or 1, seq_len)
     position_ids: Any
-    past_key_values: Cache | None
+    past_key_values: Cache | None  # Keys and values of earlier positions, extended by the layers
+    # Input of cross attention. *Shape:* (batch_size, source_len, hidden_size)
     encoder_hidden_states: Tensor | None = None
-    encoder_attention_mask: Any = None
+    encoder_attention_mask: Any = None  # 1 for real source tokens. *Shape:* (batch_size, source_len)
+    # Position biases by layer type. *Shape:* (batch_size, num_attention_heads, seq_len, key_len)
     biases: dict[str | None, Tensor | None] = field(default_factory=dict)
+    # Positions, if the caller gave them, from `place` on: computed ones increase by one, so they need no search for
+    # packed documents (avoids a device sync)
     given_positions: Any = None
+    # Ids of the tokens, None if their embeddings were given. *Shape:* (batch_size, seq_len)
     token_ids: Tensor | None = None
-    cache: Cache | None = None
+    cache: Cache | None = None  # The part of past_key_values for self-attention, from `place` on
 
     def place(self, inputs_embeds: Tensor, position: Position) -> None:
         """Continue positions from the cache unless they are given, and refuse positions that cannot be encoded.
 
         Args:
             inputs_embeds: *Shape:* (batch_size, seq_len, hidden_size)
-            position: The position part of the stack.
-
-        Raises:
-            SequenceTooLongError: If there are more positions than the part can encode.
-            InputError: If the mask omits cached positions, so that their padding is unknown; or if a sequence of this
-                length encodes them differently.
         """
         past = self.past_key_values
         self.cache = past.self_attention_cache if isinstance(past, EncoderDecoderCache) else past
@@ -184,14 +169,11 @@ class EarlierLayers:
     """Tensors by name that the layers of a stack keep for later ones within one call, and its tokens.
 
     Not a dictionary: hooks of accelerate and FSDP copy dictionaries on the way into a layer, and writes would be lost.
-
-    Attributes:
-        token_ids: Ids of the tokens, None if their embeddings were given. *Shape:* (batch_size, seq_len)
-        is_token: 1 for tokens, 0 for padding; None if all are tokens. *Shape:* (batch_size, seq_len)
-        kept: The tensors.
     """
 
+    # Ids of the tokens, None if their embeddings were given. *Shape:* (batch_size, seq_len)
     token_ids: Tensor | None = None
+    # 1 for tokens, 0 for padding; None if all are tokens. *Shape:* (batch_size, seq_len)
     is_token: Tensor | None = None
     kept: dict[str, tuple[Tensor, ...]] = field(default_factory=dict)
 

@@ -65,44 +65,32 @@ ANY_NUMBER = {"least": -LARGEST_FLOAT, "greatest": LARGEST_FLOAT}
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """One setting.
+    """One setting."""
 
-    Args:
-        default: Value in a plain configuration; a variant may have another one.
-        help: Description.
-        least: Smallest number, of the elements if it is a list; None for no range.
-        greatest: Largest number.
-        positive: Whether a number has to be positive and finite.
-        choices: Words that it takes; None if it takes no words, or names a part.
-        usual: What fills it where it is None: another setting, or a function of the configuration.
-        decoder_of: Setting that fills it in encoder-decoders alone.
-        changes: Its effect: "shapes" (of weights, and numbers), "numbers", "training" (and new weights) or "nothing".
-        heads: Tasks with a head that reads it; all if empty.
-        read_with: Another setting, and its values with which this one is read; always if None.
-        plain: Value that every export target expresses, by default `usual` or `default`; or `ANY`. A target that
-            expresses others names the setting.
-        place: Row of a card and step of a drawing that state it: "attention", "feed_forward", "embeddings", "residual",
-            "positions", "output", "stack", "other"; empty where both have words of their own for it.
-        words: Phrase of cards and drawings where the value is not `plain`, with `{value}`; by value, "" for the others;
-            by default the name.
-        drawn: Whether a drawing shows it by other means, such as a step of its own.
-    """
-
-    default: Any = None
-    help: str
-    least: float | None = None
-    greatest: float = LARGEST_FLOAT
-    positive: bool = False
-    choices: type[Enum] | None = None
+    default: Any = None  # Value in a plain configuration; a variant may have another one
+    help: str  # Description
+    least: float | None = None  # Smallest number, of the elements if it is a list; None for no range
+    greatest: float = LARGEST_FLOAT  # Largest number
+    positive: bool = False  # Whether a number has to be positive and finite
+    choices: type[Enum] | None = None  # Words that it takes; None if it takes no words, or names a part
+    # What fills it where it is None: another setting, or a function of the configuration
     usual: str | Callable[[Any], Any] | None = None
-    decoder_of: str | None = None
+    decoder_of: str | None = None  # Setting that fills it in encoder-decoders alone
+    # Its effect: "shapes" (of weights, and numbers), "numbers", "training" (and new weights) or "nothing"
     changes: str = "shapes"
-    heads: tuple[str, ...] = ()
+    heads: tuple[str, ...] = ()  # Tasks with a head that reads it; all if empty
+    # Another setting, and its values with which this one is read; always if None
     read_with: tuple[str, tuple[Any, ...]] | None = None
+    # Value that every export target expresses, by default `usual` or `default`; or `ANY`. A target that expresses
+    # others names the setting.
     plain: Any = None
+    # Row of a card and step of a drawing that state it: "attention", "feed_forward", "embeddings", "residual",
+    # "positions", "output", "stack", "other"; empty where both have words of their own for it
     place: str = "other"
+    # Phrase of cards and drawings where the value is not `plain`, with `{value}`; by value, "" for the others; by
+    # default the name
     words: str | Mapping[str, str] | None = None
-    drawn: bool = False
+    drawn: bool = False  # Whether a drawing shows it by other means, such as a step of its own
 
     def usual_value(self, config: Any) -> Any:
         """Value that follows from other settings, None where none does."""

@@ -47,7 +47,6 @@ def validate_inherited(config: Any, kwargs: dict[str, Any]) -> None:
 
     Args:
         config: The configuration, before `PreTrainedConfig.__post_init__`.
-        kwargs: Arguments that are no fields.
     """
     validate_labels(config.id2label, kwargs.get("num_labels"))
     for field, types in PLAIN.items():
@@ -94,9 +93,6 @@ def validate_rope_parameters(rope_parameters: Any, layer_types: tuple[str, ...] 
     Args:
         rope_parameters: The given value, None for the default.
         layer_types: Layer types that have settings of their own; none where they are the same in all layers.
-
-    Raises:
-        ConfigError: When they are not, or the kind of scaling is unknown.
     """
     if rope_parameters is None:
         return

@@ -33,7 +33,6 @@ class LanguageModel(ZooPreTrainedModel):
     An argument of a forward whose name contains "label" is one that transformers' trainer expects in every batch.
 
     Args:
-        body: The model with the hidden states to project.
         embedding: Name of the parameter that the projection is when embeddings are tied.
         transforms: Whether `lm_head_transform` puts a transform before the projection.
     """
@@ -115,8 +114,8 @@ def keep_positions(hidden_states: Tensor, logits_to_keep: int | Tensor) -> Tenso
 
     Args:
         hidden_states: *Shape:* (batch_size, seq_len, hidden_size)
-        logits_to_keep: How many last positions to keep; or their indices, *Shape:* (num_positions,), also
-            per sequence, *Shape:* (batch_size, num_positions); or a boolean mask, *Shape:* (batch_size, seq_len).
+        logits_to_keep: How many last positions to keep; or their indices, *Shape:* (num_positions,), also per sequence,
+            *Shape:* (batch_size, num_positions); or a boolean mask, *Shape:* (batch_size, seq_len).
 
     Returns:
         *Shape:* (batch_size, num_positions, hidden_size), or (num_kept, hidden_size) for a mask.

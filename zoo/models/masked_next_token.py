@@ -22,9 +22,6 @@ def partly_causal(inputs: Tensor, attention_mask: Tensor | None, causal_rows: Te
 
     Returns:
         True where a query sees a key. *Shape:* (batch_size, 1, seq_len, seq_len)
-
-    Raises:
-        InputError: When the attention mask is no padding mask.
     """
     rows, length = inputs.shape[:2]
     if attention_mask is not None and attention_mask.ndim != 2:
@@ -55,7 +52,6 @@ def mixed_loss(
     Masked rows have few labels, so a mean over all labels would be nearly that of causal rows.
 
     Args:
-        head: The language model.
         logits_and_loss: As of [`zoo.models.language_modeling.LanguageModel`][].
         hidden_states: *Shape:* (batch_size, seq_len, hidden_size)
         labels: Where they are predicted, -100 for none. *Shape:* (batch_size, seq_len)

@@ -94,8 +94,6 @@ class MultiTokenPrediction(nn.Module):
         by, and averaged over depths. A token of another document in the row is not predicted, nor one of padding.
 
         Args:
-            output: With the model's own loss.
-            head: The language model.
             hidden_states: Input of the output projection. *Shape:* (batch_size, seq_len, hidden_size)
             labels: As it was given them, like what follows. *Shape:* (batch_size, seq_len)
 

@@ -38,11 +38,7 @@ class BiaslessLayerNorm(QuickLayerNorm):
 
 
 class AffinelessLayerNorm(QuickLayerNorm):
-    """Layer normalisation that learns nothing (LTG-BERT, GPT-BERT, OLMo).
-
-    Args:
-        width: Size of the last dimension, which is normalised.
-    """
+    """Layer normalisation that learns nothing (LTG-BERT, GPT-BERT, OLMo)."""
 
     def __init__(self, width: int, config: ZooConfig) -> None:
         super().__init__(width, eps=config.layer_norm_eps, elementwise_affine=False)

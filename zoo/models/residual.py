@@ -74,12 +74,9 @@ class Stream(nn.Module):
     """The residual stream from layer to layer: how it begins and ends.
 
     Its forward turns the stream back into hidden states, after the last layer and for outputs between layers.
-
-    Attributes:
-        grows: Whether layers add vectors to it.
     """
 
-    grows: ClassVar[bool] = False
+    grows: ClassVar[bool] = False  # Whether layers add vectors to it
 
     def open(self, hidden_states: Tensor) -> Tensor:
         """The stream for the first layer: embedded tokens, or (batch_size, seq_len, num_vectors, hidden_size)."""

@@ -39,12 +39,7 @@ DecoderInputs = Callable[["Tensor | None", "Tensor | None", "ZooConfig"], Tensor
 
 
 def shift_tokens_right(input_ids: Tensor | None, labels: Tensor | None, config: ZooConfig) -> Tensor:
-    """The usual decoder inputs: the start token, then every label (or source token) but the last.
-
-    Raises:
-        InputError: When there are neither labels nor source ids.
-        ConfigError: When the configuration lacks the start token's or the padding's id.
-    """
+    """The usual decoder inputs: the start token, then every label (or source token) but the last."""
     targets = input_ids if labels is None else labels
     if targets is None:
         raise InputError("nothing to decode: give decoder_input_ids, decoder_inputs_embeds or labels")

@@ -45,12 +45,9 @@ class UnitWeights(nn.Module):
     """A module with matrices that consist of vectors of length one (nGPT, section 2.6).
 
     They have it in a new model, and after every step of an optimiser that [`normalize_weights`][] is called after.
-
-    Attributes:
-        unit_weights: Paths of matrices, and the dimension along which vectors lie: -1 for one an output, 0 for one an
-            input.
     """
 
+    # Paths of matrices, and the dimension along which vectors lie: -1 for one an output, 0 for one an input
     unit_weights: ClassVar[dict[str, int]]
 
     def init_weights(self) -> None:
@@ -75,12 +72,7 @@ def normalize_weights(model: nn.Module) -> None:
 
 
 class RescaledWeights(nn.Module):
-    """Learned factors `weight * initial / scale`, so that their learning rate is their own (nGPT, section 2.5).
-
-    Args:
-        initial: Their value in a new model.
-        scale: The value of the parameter in a new model.
-    """
+    """Learned factors `weight * initial / scale`, so that their learning rate is their own (nGPT, section 2.5)."""
 
     def __init__(self, width: int, initial: float, scale: float) -> None:
         super().__init__()

@@ -83,11 +83,7 @@ def validate_options(config: ZooConfig) -> None:
 
 
 def validate_further_tokens(config: ZooConfig) -> None:
-    """Require a decoder, and layers that can follow its last one, where further tokens are predicted in training.
-
-    Raises:
-        ConfigError: When there is none, or a number is not what it must be.
-    """
+    """Require a decoder, and layers that can follow its last one, where further tokens are predicted in training."""
     for name, word in (("num_nextn_predict_layers", "int"), ("mtp_loss_weight", "float")):
         value = getattr(config, name, 0)
         if not is_of_type(value, word):
@@ -139,14 +135,7 @@ def validate_embeddings(config: ZooConfig) -> None:
 
 
 def validate_layers(config: ZooConfig, layer_types: list[str] | None) -> None:
-    """Require layer types to name every layer, and windows to have a size.
-
-    Args:
-        layer_types: The kind of each layer, or a pattern of them.
-
-    Raises:
-        ConfigError: When they do not.
-    """
+    """Require layer types to name every layer, and windows to have a size."""
     own = config.mixer_layer_type
     valid = LAYER_TYPES if own is None else (*LAYER_TYPES, own)
     if not isinstance(layer_types, (list, tuple, type(None))):

@@ -131,11 +131,7 @@ def refusal_of(error: Exception) -> RefusedRequestError:
 
 
 async def read(kind: type[R], request: Request, served: ServedModel) -> R:
-    """Read a request, no more of it than `MAX_BODY`, for this model.
-
-    Raises:
-        RefusedRequestError: When it is too long, not valid, or for another model.
-    """
+    """Read a request, no more of it than `MAX_BODY`, for this model."""
     size, kept = 0, bytearray()
     async for chunk in request.stream():
         size += len(chunk)

@@ -12,17 +12,11 @@ from .text import Piece, Token, token_text
 
 
 class Form(ABC):
-    """A form of answers.
+    """A form of answers."""
 
-    Attributes:
-        name: Value of `object`.
-        chunk: Value of `object` in a stream.
-        prefix: How ids begin.
-    """
-
-    name: str
-    chunk: str
-    prefix: str
+    name: str  # Value of `object`
+    chunk: str  # Value of `object` in a stream
+    prefix: str  # How ids begin
 
     @abstractmethod
     def choice(self, tokenizer: PreTrainedTokenizerFast, piece: Piece, top: int | None, start: int) -> dict[str, Any]:

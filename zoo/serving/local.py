@@ -38,8 +38,6 @@ class LocalOnly:
 
     Args:
         token: Secret that every request must carry.
-        hosts: Host names that are served, any port.
-        public: Paths that need no token.
     """
 
     def __init__(self, app: App, token: str, hosts: Iterable[str], public: Iterable[str] = ()) -> None:
@@ -110,10 +108,6 @@ class LocalServer:
         port: The port; by default the first free one from 7860 on.
         token: The token of its address; by default a random one.
         hosts: Names that requests may give this machine, besides its own and `host`.
-        public: Paths that need no token.
-
-    Raises:
-        ConfigError: When the port is taken, or there is no such address.
     """
 
     def __init__(

@@ -13,19 +13,13 @@ MAX_ROWS = 128
 
 @dataclass
 class RefusedRequestError(Exception):
-    """A request that is answered by OpenAI's error object.
-
-    Attributes:
-        code: OpenAI's code, if it has one.
-        status: The HTTP status.
-        kind: OpenAI's type of error.
-    """
+    """A request that is answered by OpenAI's error object."""
 
     message: str
     param: str | None = None
-    code: str | None = None
-    status: int = 400
-    kind: str = "invalid_request_error"
+    code: str | None = None  # OpenAI's code, if it has one
+    status: int = 400  # The HTTP status
+    kind: str = "invalid_request_error"  # OpenAI's type of error
 
     def to_dict(self) -> dict[str, Any]:
         """OpenAI's error object."""

@@ -37,24 +37,16 @@ EMBEDDED_AT_ONCE = 32
 
 @dataclass(frozen=True)
 class Job:
-    """A request for text.
+    """A request for text."""
 
-    Attributes:
-        prompts: Ids of each prompt. *Shape:* (seq_len,)
-        each: How many outputs a prompt.
-        temperature: Of sampling; 0 for the best token.
-        top_p: The share of probability that is sampled from.
-        top: How many log-probabilities a step; None for none, not even the written token's.
-    """
-
-    prompts: list[Tensor]
-    each: int
+    prompts: list[Tensor]  # Ids of each prompt. *Shape:* (seq_len,)
+    each: int  # How many outputs a prompt
     max_tokens: int
     stops: Sequence[str]
-    temperature: float
-    top_p: float
+    temperature: float  # Of sampling; 0 for the best token
+    top_p: float  # The share of probability that is sampled from
     seed: int | None
-    top: int | None
+    top: int | None  # How many log-probabilities a step; None for none, not even the written token's
 
 
 class LastLogits(LogitsProcessor):
@@ -77,13 +69,7 @@ class LastLogits(LogitsProcessor):
 
 
 class Follower(StoppingCriteria):
-    """Follows generation step by step: hands on what is certain, and ends rows that are complete.
-
-    Args:
-        texts: One for each row.
-        emit: Called with each piece.
-        stopped: Whether nothing more is wanted.
-    """
+    """Follows generation step by step: hands on what is certain, and ends rows that are complete."""
 
     def __init__(
         self,
@@ -112,11 +98,7 @@ class ServedModel:
 
     Args:
         source: A checkpoint's folder, the name of weights, a repository on the Hub, or a model.
-        tokenizer: The tokenizer of a model that is given.
         name: Name in requests; by default `source`, or the folder's name.
-
-    Raises:
-        CheckpointError: When there is no such model.
     """
 
     def __init__(
@@ -142,11 +124,7 @@ class ServedModel:
         return trained if known is None else known
 
     def encode(self, prompts: Sequence[str | list[int]], param: str) -> list[Tensor]:
-        """Ids of prompts, which are texts or ids.
-
-        Raises:
-            RefusedRequestError: When one is too long, or has ids that the vocabulary lacks.
-        """
+        """Ids of prompts, which are texts or ids."""
         size = self.model.config.vocab_size
         encoded = []
         for number, prompt in enumerate(prompts, start=1):
@@ -204,16 +182,7 @@ class ServedModel:
 
     @torch.no_grad()
     def write(self, job: Job, emit: Callable[[Piece], object], stopped: Callable[[], bool]) -> list[int]:
-        """Write.
-
-        Args:
-            job: The request.
-            emit: Called with the pieces of all outputs, in order of arrival.
-            stopped: Whether nothing more is wanted.
-
-        Returns:
-            The number of tokens of each output, ends included.
-        """
+        """Write."""
         model, tokenizer = self.model, self.tokenizers.target
         sampled = job.temperature >= COLDEST
         drawing = {"temperature": job.temperature, "top_p": job.top_p, "top_k": 0} if sampled else {}

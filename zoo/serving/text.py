@@ -17,51 +17,33 @@ UNSETTLED = re.compile(r"[\s'\ufffd]+\Z")
 
 @dataclass(frozen=True)
 class Token:
-    """A token that was written.
-
-    Attributes:
-        log_probability: Of the token, in nats.
-        top: The most probable ids at this step, with their log-probabilities.
-        start: Where its text begins in the output.
-    """
+    """A token that was written."""
 
     id: int
-    log_probability: float = 0.0
-    top: tuple[tuple[int, float], ...] = ()
-    start: int = 0
+    log_probability: float = 0.0  # Of the token, in nats
+    top: tuple[tuple[int, float], ...] = ()  # The most probable ids at this step, with their log-probabilities
+    start: int = 0  # Where its text begins in the output
 
 
 @dataclass(frozen=True)
 class Piece:
-    """The next part of an output.
+    """The next part of an output."""
 
-    Attributes:
-        row: The number of the output.
-        tokens: The tokens that begin in it.
-        finish: At the end, "stop" for an end or a stop string, "length" where it is cut.
-    """
-
-    row: int
+    row: int  # The number of the output
     text: str
-    tokens: tuple[Token, ...]
-    finish: str | None = None
+    tokens: tuple[Token, ...]  # The tokens that begin in it
+    finish: str | None = None  # At the end, "stop" for an end or a stop string, "length" where it is cut
 
 
 @dataclass
 class GrowingText:
-    """An output, token by token.
-
-    Args:
-        prompt: The ids that it continues; none for an encoder-decoder.
-        ends: Ids that end it.
-        stops: Texts that end it, and do not belong to it.
-    """
+    """An output, token by token."""
 
     row: int
     tokenizer: PreTrainedTokenizerFast
-    prompt: Sequence[int]
-    ends: Collection[int]
-    stops: Sequence[str]
+    prompt: Sequence[int]  # The ids that it continues; none for an encoder-decoder
+    ends: Collection[int]  # Ids that end it
+    stops: Sequence[str]  # Texts that end it, and do not belong to it
     finish: str | None = None
     count: int = 0
     text: str = ""
@@ -70,11 +52,7 @@ class GrowingText:
     _sent: int = 0
 
     def add(self, token: int, log_probability: float = 0.0, top: tuple[tuple[int, float], ...] = ()) -> Piece | None:
-        """Take the next token.
-
-        Returns:
-            The text that became certain, possibly empty.
-        """
+        """Take the next token."""
         self.count += 1
         if token in self.ends:
             return self.end("stop")

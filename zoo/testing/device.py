@@ -63,17 +63,10 @@ class MixedDevicesError(RuntimeError):
 
 
 class FarTensor(Tensor):
-    """A tensor on the fake device.
+    """A tensor on the fake device."""
 
-    Args:
-        there: Its values, on the CPU.
-
-    Attributes:
-        there: The same.
-        allocated: Counts the memory of all of them, also of those that a backward pass makes in a thread of its own.
-    """
-
-    there: Tensor
+    there: Tensor  # The same
+    # Counts the memory of all of them, also of those that a backward pass makes in a thread of its own
     allocated: ClassVar[Allocations | None] = None
 
     @staticmethod

@@ -29,20 +29,14 @@ MOST_LABELS_DRAWN = 60
 
 @dataclass(frozen=True)
 class Answer:
-    """An example with what a model made of it.
-
-    Attributes:
-        prediction: What the model answered.
-        probability: The probability of the prediction, of several labels that of the least probable; None for generated
-            text.
-        ids: Of predicted labels, their ids.
-    """
+    """An example with what a model made of it."""
 
     text: str
     gold: str
-    prediction: str
+    prediction: str  # What the model answered
+    # The probability of the prediction, of several labels that of the least probable; None for generated text
     probability: float | None = None
-    ids: tuple[int, ...] = ()
+    ids: tuple[int, ...] = ()  # Of predicted labels, their ids
     gold_ids: tuple[int, ...] = ()
 
     @property

@@ -55,35 +55,27 @@ RANGES: dict[str, tuple[float, float]] = {
 
 @dataclass
 class ZooTrainingArguments(Seq2SeqTrainingArguments):
-    """transformers' training arguments, with early stopping among them, and Muon among the optimisers.
+    """transformers' training arguments, with early stopping among them, and Muon among the optimisers."""
 
-    Attributes:
-        early_stopping_patience: How many evaluations without a better one end the run; None for no such end.
-        early_stopping_threshold: By how much an evaluation must be better to count.
-        decay: What weight decay applies to: "matrices", "matrices-and-embeddings" (tables of positions too), "all", or
-            "transformers", the rule of transformers' trainer, which depends on classes and names.
-        z_loss: Weight of the squared log of the softmax's normalizer in the training loss of a language model
-            (Chowdhery et al. 2022, PaLM, section 5: 1e-4).
-        average: "ema" or "lawa", averages of the weights of the last part of the run, which are saved and evaluated as
-            well; None for none.
-        average_last: Share of the updates that are averaged over.
-        average_steps: Updates from one to the next that is taken into the average.
-        average_decay: What the moving average keeps of itself each time.
-        checkpoint_at: Numbers of tokens or words, such as "1M,2M,10M", after which the model is saved in the folder
-            `output_dir`-revisions, as chck_1M for instance.
-        checkpoint_in: Their unit, "tokens" or "words", as many as the texts to train on have on average in as many
-            tokens.
-    """
-
+    # How many evaluations without a better one end the run; None for no such end
     early_stopping_patience: int | None = None
-    early_stopping_threshold: float = 0.0
+    early_stopping_threshold: float = 0.0  # By how much an evaluation must be better to count
+    # What weight decay applies to: "matrices", "matrices-and-embeddings" (tables of positions too), "all", or
+    # "transformers", the rule of transformers' trainer, which depends on classes and names
     decay: str = "matrices"
+    # Weight of the squared log of the softmax's normalizer in the training loss of a language model (Chowdhery et al.
+    # 2022, PaLM, section 5: 1e-4).
     z_loss: float = 0.0
+    # "ema" or "lawa", averages of the weights of the last part of the run, which are saved and evaluated as well; None
+    # for none
     average: str | None = None
-    average_last: float = 0.2
-    average_steps: int = 1
-    average_decay: float = 0.999
+    average_last: float = 0.2  # Share of the updates that are averaged over
+    average_steps: int = 1  # Updates from one to the next that is taken into the average
+    average_decay: float = 0.999  # What the moving average keeps of itself each time
+    # Numbers of tokens or words, such as "1M,2M,10M", after which the model is saved in the folder
+    # `output_dir`-revisions, as chck_1M for instance
     checkpoint_at: str | None = None
+    # Their unit, "tokens" or "words", as many as the texts to train on have on average in as many tokens
     checkpoint_in: str = "tokens"
 
     def __post_init__(self) -> None:
@@ -139,11 +131,7 @@ def device_settings(*, use_cpu: bool) -> dict[str, Any]:
 
 
 def completed(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Add what follows from the wish to keep the best checkpoint, as early stopping does.
-
-    Returns:
-        The same, where need be with evaluations, a checkpoint at each, and the best one loaded at the end.
-    """
+    """Add what follows from the wish to keep the best checkpoint, as early stopping does."""
     keeps_best = given.get("load_best_model_at_end", given.get("early_stopping_patience") is not None)
     if not keeps_best:
         return dict(given)

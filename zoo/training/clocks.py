@@ -65,11 +65,7 @@ class TimeBudget(TrainerCallback, ExportableState):
 
 
 class TimedCheckpoints(TrainerCallback):
-    """Saves a checkpoint whenever enough time has passed, so that short runs save none and long ones lose little.
-
-    Args:
-        seconds: From one to the next.
-    """
+    """Saves a checkpoint whenever enough time has passed, so that short runs save none and long ones lose little."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds

@@ -106,30 +106,20 @@ class EvaluationWarning(ZooWarning):
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The numbers of an evaluation.
-
-    Attributes:
-        data: What the examples are called: the name of their file.
-        repeats_training: Whether they are the held-out examples of the model's own training.
-        target_tokens: What the loss is the mean over: target tokens, ends included, padding excluded; or labels.
-        loss: Cross-entropy per target token or label, in nats.
-        scores: Scores of the generated outputs, with 95 % confidence intervals.
-        seconds: Wall-clock time of loss and generation.
-        answers: Each example with what the model made of it; none for tasks without outputs.
-        labels: The labels of a classifier, for which there is no perplexity.
-    """
+    """The numbers of an evaluation."""
 
     task: str
-    data: str
-    repeats_training: bool
+    data: str  # What the examples are called: the name of their file
+    repeats_training: bool  # Whether they are the held-out examples of the model's own training
     examples: int
-    target_tokens: int
-    loss: float
-    scores: dict[str, Score]
+    target_tokens: int  # What the loss is the mean over: target tokens, ends included, padding excluded; or labels
+    loss: float  # Cross-entropy per target token or label, in nats
+    scores: dict[str, Score]  # Scores of the generated outputs, with 95 % confidence intervals
     outputs: list[str]
-    seconds: float
+    seconds: float  # Wall-clock time of loss and generation
+    # Each example with what the model made of it; none for tasks without outputs
     answers: tuple[Answer, ...] = field(default=(), repr=False)
-    labels: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()  # The labels of a classifier, for which there is no perplexity
 
     @property
     def perplexity(self) -> float | None:

@@ -44,11 +44,7 @@ def full_recipe(
 
 
 def tokenizers_for(task: DataTask, examples: Dataset, recipe: Recipe, *, is_given: bool = False) -> Tokenizers:
-    """Load or train the tokenizers of a run; prepared texts have their own.
-
-    Raises:
-        ConfigError: When a tokenizer was asked for (`is_given`), and the examples are prepared with theirs.
-    """
+    """Load or train the tokenizers of a run; prepared texts have their own."""
     if isinstance(examples, PreparedTexts):
         if "folder" not in recipe.tokenizer and (is_given or recipe.tokenizer != recipe_for(task.name).tokenizer):
             raise ConfigError(

@@ -20,7 +20,6 @@ class MuonWithAdamW(torch.optim.Optimizer):
     Muon's updates are scaled to the size of AdamW's, so that both share one learning rate.
 
     Args:
-        matrices: Parameters of two dimensions.
         others: Groups of the remaining parameters, each with its weight decay.
     """
 
@@ -79,9 +78,6 @@ def build_muon(
     """Give the weights inside of a model's layers to Muon, and all others to AdamW.
 
     Embeddings, tables of positions and the output projection are no linear maps of hidden states, so they are AdamW's.
-
-    Raises:
-        ConfigError: When the model's parametrization is muP, which scales Adam's learning rates.
     """
     if getattr(model.config, "initializer", None) == "mup":
         raise ConfigError("parametrization='mup' was given with Muon; its learning rates are those of Adam")

@@ -26,20 +26,15 @@ LABELLED = (Task.SEQUENCE_CLASSIFICATION.value, Task.TOKEN_CLASSIFICATION.value)
 
 @dataclass(frozen=True)
 class Label:
-    """What a model says of a text or a word.
+    """What a model says of a text or a word."""
 
-    Attributes:
-        text: The text or the word.
-        label: The most probable label; of a model with a single output, the number that it gives; None for a text whose
-            words are labelled.
-        score: The label's probability; None where there is none.
-        words: The labels of a text's words, of a model for token classification; or of numbered positions, of one for
-            sequence classification with `classifier_positions`.
-    """
-
-    text: str
+    text: str  # The text or the word
+    # The most probable label; of a model with a single output, the number that it gives; None for a text whose words
+    # are labelled
     label: str | None = None
-    score: float | None = None
+    score: float | None = None  # The label's probability; None where there is none
+    # The labels of a text's words, of a model for token classification; or of numbered positions, of one for sequence
+    # classification with `classifier_positions`
     words: tuple[Label, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:

@@ -31,24 +31,16 @@ Collator = Callable[[Any], Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Side:
-    """What a model reads, or what it learns to write.
-
-    Attributes:
-        position: What places them.
-    """
+    """What a model reads, or what it learns to write."""
 
     column: str
     name: str
     vocabulary: int
-    position: Position | None
+    position: Position | None  # What places them
 
 
 def sides_of(model: PreTrainedModel) -> list[Side]:
-    """Find what a model reads and learns to write.
-
-    Returns:
-        One side, or two where it has an encoder and a decoder.
-    """
+    """Find what a model reads and learns to write."""
     config = model.config
     positions = {name: part for name, part in model.named_modules() if isinstance(part, Position)}
 

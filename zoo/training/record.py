@@ -30,16 +30,11 @@ Record = TypeVar("Record")
 
 @dataclass(frozen=True)
 class ExamplesRecord:
-    """Some examples.
-
-    Attributes:
-        sha256: The hash of their columns, in hexadecimal digits.
-        columns: The columns that were read, by their names, or their numbers where these were given.
-    """
+    """Some examples."""
 
     examples: int
-    sha256: str
-    columns: Sequence[str] = ()
+    sha256: str  # The hash of their columns, in hexadecimal digits
+    columns: Sequence[str] = ()  # The columns that were read, by their names, or their numbers where these were given
 
     @classmethod
     def of(cls, examples: Dataset) -> ExamplesRecord:
@@ -50,34 +45,23 @@ class ExamplesRecord:
 
 @dataclass(frozen=True)
 class DataRecord:
-    """The examples of a run.
+    """The examples of a run."""
 
-    Attributes:
-        source: Where they come from; None where they were given as objects.
-        selection: Those of the training data that the best checkpoint was chosen by; None where the last one was kept.
-        duplicates: How many were not trained on because they are held out as well.
-    """
-
-    source: DataSource | None
+    source: DataSource | None  # Where they come from; None where they were given as objects
     train: ExamplesRecord
     heldout: ExamplesRecord
+    # Those of the training data that the best checkpoint was chosen by; None where the last one was kept
     selection: ExamplesRecord | None = None
-    duplicates: int = 0
+    duplicates: int = 0  # How many were not trained on because they are held out as well
 
 
 @dataclass(frozen=True)
 class RunRecord:
-    """A run, so that it can be told, repeated, evaluated again, and told from others.
+    """A run, so that it can be told, repeated, evaluated again, and told from others."""
 
-    Attributes:
-        variant: The variant's name with its settings, or the model's class.
-        seed: The seed of weights, dropout and data.
-        recipe: How it was trained: as it ran, not as the recipe's file says.
-    """
-
-    variant: str
-    seed: int
-    recipe: Recipe
+    variant: str  # The variant's name with its settings, or the model's class
+    seed: int  # The seed of weights, dropout and data
+    recipe: Recipe  # How it was trained: as it ran, not as the recipe's file says
     tokenizers: str
     data: DataRecord
 
@@ -148,13 +132,7 @@ def record_run(
     selection: Dataset | None = None,
     seed: int,
 ) -> RunRecord:
-    """Record a run.
-
-    Args:
-        model: A variant's name, or the model that was given.
-        recipe: The recipe, with everything that was said beside it.
-        selection: The examples that the best checkpoint is chosen by.
-    """
+    """Record a run."""
     named = isinstance(model, str)
     ran = replace(
         recipe,

@@ -45,15 +45,11 @@ class MakingError(ZooError, RuntimeError):
 
 @dataclass(frozen=True)
 class ScoreComparison:
-    """A score beside the recorded one.
-
-    Attributes:
-        recorded: The score then, None where none was recorded.
-    """
+    """A score beside the recorded one."""
 
     key: str
     found: RecordedScore
-    recorded: RecordedScore | None
+    recorded: RecordedScore | None  # The score then, None where none was recorded
 
     @property
     def same(self) -> bool | None:
@@ -77,16 +73,12 @@ class ScoreComparison:
 
 @dataclass(frozen=True)
 class Verification:
-    """What came out of verifying weights.
-
-    Attributes:
-        scores: Their scores now, beside the recorded ones; none where only files and outputs were compared.
-        problem: What is wrong with files or outputs, None where nothing is.
-    """
+    """What came out of verifying weights."""
 
     name: str
+    # Their scores now, beside the recorded ones; none where only files and outputs were compared
     scores: tuple[ScoreComparison, ...] = ()
-    problem: str | None = None
+    problem: str | None = None  # What is wrong with files or outputs, None where nothing is
 
     @property
     def holds(self) -> bool:

@@ -70,7 +70,6 @@ class Revisions(TrainerCallback):
 
     Args:
         marks: Names and numbers of tokens, in rising order.
-        save: Saves the model by a mark's name.
     """
 
     def __init__(self, trainer: ZooTrainer, marks: dict[str, float], save: Callable[[str], None]) -> None:

@@ -14,11 +14,6 @@ class RunTotals(TrainerCallback, ExportableState):
 
     A checkpoint that would be written at the last step of an epoch is written at the epoch's end: an evaluation may
     come in between, which a run that goes on from the checkpoint would leave out.
-
-    Args:
-        tokens: Those of the run up to the checkpoint that it goes on from.
-        logged_step: The last step whose loss was logged.
-        loss: The sum of the losses of the steps since.
     """
 
     def __init__(self, tokens: int = 0, seconds: float = 0.0, logged_step: int = 0, loss: float = 0.0) -> None:

@@ -50,19 +50,15 @@ def fold_token_type(skipped_rows: int) -> Transform:
 
 
 class BertLike(EncoderFormat):
-    """Base of the family.
-
-    Attributes:
-        roberta_heads: Whether heads are named, and positions counted, as RoBERTa does.
-        usual_types: Number of token types in the class, which other libraries rely on, also where there are none.
-    """
+    """Base of the family."""
 
     fields = {**BERT_FIELDS, **same("type_vocab_size")}
     only = {"is_decoder": False, "add_cross_attention": False}
     body = {"embed_tokens": "embeddings.word_embeddings", "embedding_norm": "embeddings.LayerNorm"}
     layers = "encoder.layer.{n}"
     layer = BERT_LAYER
-    roberta_heads: ClassVar[bool] = False
+    roberta_heads: ClassVar[bool] = False  # Whether heads are named, and positions counted, as RoBERTa does
+    # Number of token types in the class, which other libraries rely on, also where there are none
     usual_types: ClassVar[int] = 2
     reasons = {
         "lm_head_transform": "its head transforms before it projects (dense, activation, norm); a plain projection "

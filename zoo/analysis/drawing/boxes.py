@@ -26,34 +26,21 @@ Marks = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Line:
-    """A line of text in a box.
-
-    Attributes:
-        text: The text.
-        size: How large its letters are.
-        style: Its classes.
-    """
+    """A line of text in a box."""
 
     text: str
-    size: float
-    style: str
+    size: float  # How large its letters are
+    style: str  # Its classes
 
 
 @dataclass(frozen=True)
 class Box:
-    """A step, measured.
-
-    Attributes:
-        step: The step.
-        width: How wide its box is.
-        lines: Text in it.
-        mark: Kind of highlighting, if any.
-    """
+    """A step, measured."""
 
     step: Step
-    width: float
-    lines: tuple[Line, ...] = field(default=())
-    mark: str = ""
+    width: float  # How wide its box is
+    lines: tuple[Line, ...] = field(default=())  # Text in it
+    mark: str = ""  # Kind of highlighting, if any
 
     @property
     def height(self) -> float:

@@ -31,19 +31,12 @@ def fitted(text: str, width: float, size: float) -> list[str]:
 
 @dataclass
 class Bounds:
-    """The rectangle that a picture fills.
+    """The rectangle that a picture fills."""
 
-    Attributes:
-        left: Its least x.
-        top: Its least y.
-        right: Its greatest x.
-        bottom: Its greatest y.
-    """
-
-    left: float = 0.0
-    top: float = 0.0
-    right: float = 0.0
-    bottom: float = 0.0
+    left: float = 0.0  # Its least x
+    top: float = 0.0  # Its least y
+    right: float = 0.0  # Its greatest x
+    bottom: float = 0.0  # Its greatest y
 
     @property
     def width(self) -> float:

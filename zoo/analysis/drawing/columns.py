@@ -24,22 +24,14 @@ SUM = 10.0
 
 @dataclass
 class Column:
-    """Draws one stack, upwards from y = 0, with the residual stream at x = 0.
+    """Draws one stack, upwards from y = 0, with the residual stream at x = 0."""
 
-    Attributes:
-        block: The stack.
-        side: Where skip connections run: -1 for left of the stream, 1 for right.
-        marks: Highlighted steps.
-        canvas: The picture.
-        y: Where the stream has come to.
-        boxes: Every step's box and its middle, by the step's place.
-    """
-
-    block: Block
-    side: int = -1
-    marks: Marks = field(default_factory=dict)
-    canvas: Canvas = field(default_factory=Canvas)
-    y: float = 0.0
+    block: Block  # The stack
+    side: int = -1  # Where skip connections run: -1 for left of the stream, 1 for right
+    marks: Marks = field(default_factory=dict)  # Highlighted steps
+    canvas: Canvas = field(default_factory=Canvas)  # The picture
+    y: float = 0.0  # Where the stream has come to
+    # Every step's box and its middle, by the step's place
     boxes: dict[str, tuple[Box, Point]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -15,15 +15,10 @@ Place = tuple[str, str]
 
 @dataclass(frozen=True)
 class DrawingComparison:
-    """Differences of two drawings.
+    """Differences of two drawings."""
 
-    Attributes:
-        marks: For each of the two, "only" or "changed" by the places of its steps.
-        words: The same as sentences.
-    """
-
-    marks: tuple[dict[str, str], dict[str, str]]
-    words: tuple[str, ...]
+    marks: tuple[dict[str, str], dict[str, str]]  # For each of the two, "only" or "changed" by the places of its steps
+    words: tuple[str, ...]  # The same as sentences
 
 
 def compare(a: Drawing, b: Drawing) -> DrawingComparison:

@@ -40,11 +40,7 @@ Marks = Mapping[str, tuple[str, ...]]
 
 
 class Reader:
-    """Reads a drawing off a model on the meta device.
-
-    Args:
-        marks: Quirks of every step, by its path.
-    """
+    """Reads a drawing off a model on the meta device."""
 
     def __init__(self, model: ZooPreTrainedModel, marks: Marks | None = None) -> None:
         self.model = model

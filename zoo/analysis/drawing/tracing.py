@@ -19,17 +19,11 @@ TRACED = (1, 2)
 
 @dataclass
 class Call:
-    """One call of a module.
-
-    Attributes:
-        module: The module.
-        given: The first tensor that it was called with.
-        inner: The calls that were made meanwhile.
-    """
+    """One call of a module."""
 
     module: nn.Module
-    given: Tensor | None = None
-    inner: list[Call] = field(default_factory=list)
+    given: Tensor | None = None  # The first tensor that it was called with
+    inner: list[Call] = field(default_factory=list)  # The calls that were made meanwhile
 
 
 def trace(layer: nn.Module, config: ZooConfig, position: Position, earlier: EarlierLayers) -> list[Call]:

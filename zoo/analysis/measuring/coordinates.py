@@ -22,17 +22,11 @@ LENGTH, BATCH_SIZE = 32, 8
 
 @dataclass(frozen=True)
 class Coordinates:
-    """Sizes of a model's activations and updates at one width.
+    """Sizes of a model's activations and updates at one width."""
 
-    Attributes:
-        width: Its hidden size.
-        logits: Mean size of its logits before every update, and after the last.
-        changes: Mean change of its logits since the beginning, after every update.
-    """
-
-    width: int
-    logits: tuple[float, ...]
-    changes: tuple[float, ...]
+    width: int  # Its hidden size
+    logits: tuple[float, ...]  # Mean size of its logits before every update, and after the last
+    changes: tuple[float, ...]  # Mean change of its logits since the beginning, after every update
 
 
 def check_coordinates(

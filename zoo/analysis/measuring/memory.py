@@ -20,7 +20,6 @@ class Allocations(TorchDispatchMode):
 
     Attributes:
         held: Bytes that are there now.
-        peak: The most that were there at one time.
     """
 
     def __init__(self, known: Iterable[Tensor] = ()) -> None:

@@ -20,17 +20,11 @@ LENGTH, BATCH_SIZE = 32, 4
 
 @dataclass(frozen=True)
 class Signal:
-    """What one residual connection reads and adds.
+    """What one residual connection reads and adds."""
 
-    Attributes:
-        path: Its name in the model.
-        stream: Root mean square of the stream that it reads.
-        branch: Root mean square of what it adds, after its norm, scale and dropout.
-    """
-
-    path: str
-    stream: float
-    branch: float
+    path: str  # Its name in the model
+    stream: float  # Root mean square of the stream that it reads
+    branch: float  # Root mean square of what it adds, after its norm, scale and dropout
 
     @property
     def share(self) -> float:
@@ -42,9 +36,7 @@ def measure_signals(name: str, task: str | None = None, **settings: Any) -> list
     """Measure the signals of a new model on random tokens, in the order of its forward.
 
     Args:
-        name: A variant's name, with settings.
         task: What it is built for; by default its first task.
-        settings: Further settings.
 
     Returns:
         A signal for each residual connection; of one that is applied several times, the first.

@@ -11,25 +11,15 @@ MIB = 2**20
 
 @dataclass(frozen=True)
 class Device:
-    """An accelerator.
+    """An accelerator."""
 
-    Attributes:
-        name: Usual name.
-        memory: Bytes, as `nvidia-smi` shows.
-        flops: Operations a second of matrix products in bfloat16 that add up in float32, without sparsity.
-        bandwidth: Bytes a second between memory and chip.
-        link: Bytes a second that go out to the other devices of a machine, and as many come in.
-        network: The same to other machines, for each device of one that is built as the maker builds them.
-        source: Where this is written.
-    """
-
-    name: str
-    memory: int
-    flops: float
-    bandwidth: float
-    link: float
-    network: float
-    source: str
+    name: str  # Usual name
+    memory: int  # Bytes, as `nvidia-smi` shows
+    flops: float  # Operations a second of matrix products in bfloat16 that add up in float32, without sparsity
+    bandwidth: float  # Bytes a second between memory and chip
+    link: float  # Bytes a second that go out to the other devices of a machine, and as many come in
+    network: float  # The same to other machines, for each device of one that is built as the maker builds them
+    source: str  # Where this is written
 
 
 DEVICES = {
@@ -66,17 +56,7 @@ DEVICES = {
 
 
 def find_device(name: str) -> Device:
-    """Look a device up.
-
-    Args:
-        name: Its name, in any case, with hyphens or blanks.
-
-    Returns:
-        The device.
-
-    Raises:
-        UnknownNameError: With the nearest name.
-    """
+    """Look a device up."""
     known = name.lower().replace(" ", "-").replace("_", "-")
     if known not in DEVICES:
         raise UnknownNameError(name, DEVICES, kind="device")

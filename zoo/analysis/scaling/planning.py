@@ -76,17 +76,11 @@ def slurm_script(command: str, devices: int) -> str | None:
 
 @dataclass(frozen=True)
 class Roofline:
-    """The least seconds that an update takes on a device, by what it waits for. The largest is the bound.
+    """The least seconds that an update takes on a device, by what it waits for. The largest is the bound."""
 
-    Attributes:
-        compute: Matrix products at the peak of the device.
-        memory: Weights, gradients, states and activations, each read and written as often as it must be.
-        link: Gradients, weights or activations that go to other devices.
-    """
-
-    compute: float
-    memory: float
-    link: float
+    compute: float  # Matrix products at the peak of the device
+    memory: float  # Weights, gradients, states and activations, each read and written as often as it must be
+    link: float  # Gradients, weights or activations that go to other devices
 
     @property
     def seconds(self) -> float:

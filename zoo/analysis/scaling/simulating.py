@@ -39,17 +39,11 @@ class Precision(str, Enum):
 
 
 class Peak(NamedTuple):
-    """The most bytes at one time, by the sequences of a batch.
+    """The most bytes at one time, by the sequences of a batch."""
 
-    Attributes:
-        least: However few there are: gradients of large weights, on their way to those that are kept.
-        fixed: Bytes that do not depend on the number of sequences.
-        each: For every sequence.
-    """
-
-    least: int
-    fixed: int
-    each: int
+    least: int  # However few there are: gradients of large weights, on their way to those that are kept
+    fixed: int  # Bytes that do not depend on the number of sequences
+    each: int  # For every sequence
 
     def at(self, sequences: int) -> int:
         """The bytes of a batch."""
@@ -57,14 +51,9 @@ class Peak(NamedTuple):
 
 
 class StepMemory(NamedTuple):
-    """Peak memory of a training step, without weights, kept gradients, and the optimiser's states.
+    """Peak memory of a training step, without weights, kept gradients, and the optimiser's states."""
 
-    Attributes:
-        body: Without head and loss.
-        whole: With them.
-    """
-
-    body: Peak
+    body: Peak  # Without head and loss
     whole: Peak
 
     def activations(self, sequences: int) -> int:

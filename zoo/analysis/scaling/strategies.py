@@ -63,23 +63,14 @@ class Strategy(str, Enum):
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes on one device at the peak of a training step.
+    """Bytes on one device at the peak of a training step."""
 
-    Attributes:
-        parameters: Weights in float32.
-        gradients: Theirs, in float32; with DDP as well in the buckets that are averaged.
-        optimizer: Its states, in float32.
-        gathered: With FSDP2, whole weights and gradients of the layers at work, in bfloat16.
-        activations: Bytes of the body for its backward pass and in it; copies of the weights in bfloat16 too.
-        logits: Bytes of the output projection and the loss.
-    """
-
-    parameters: int
-    gradients: int
-    optimizer: int
-    gathered: int
-    activations: int
-    logits: int
+    parameters: int  # Weights in float32
+    gradients: int  # Theirs, in float32; with DDP as well in the buckets that are averaged
+    optimizer: int  # Its states, in float32
+    gathered: int  # With FSDP2, whole weights and gradients of the layers at work, in bfloat16
+    activations: int  # Bytes of the body for its backward pass and in it; copies of the weights in bfloat16 too
+    logits: int  # Bytes of the output projection and the loss
 
     @property
     def total(self) -> int:
@@ -89,27 +80,16 @@ class Memory:
 
 @dataclass(frozen=True)
 class Share:
-    """Work of one device in a training step.
+    """Work of one device in a training step."""
 
-    Attributes:
-        strategy: How the step is spread.
-        checkpointing: Whether layers are computed again in the backward pass.
-        slices: Devices that compute a layer together.
-        shards: Devices that keep a part of every weight each.
-        num_parameters: Of the model, or of the slice that this device computes.
-        gathered: Weights that are gathered at one time.
-        states: Numbers that the optimiser keeps for a weight.
-        step: Quantities that depend on the batch.
-    """
-
-    strategy: Strategy
-    checkpointing: bool
-    slices: int
-    shards: int
-    num_parameters: int
-    gathered: int
-    states: int
-    step: StepMemory
+    strategy: Strategy  # How the step is spread
+    checkpointing: bool  # Whether layers are computed again in the backward pass
+    slices: int  # Devices that compute a layer together
+    shards: int  # Devices that keep a part of every weight each
+    num_parameters: int  # Of the model, or of the slice that this device computes
+    gathered: int  # Weights that are gathered at one time
+    states: int  # Numbers that the optimiser keeps for a weight
+    step: StepMemory  # Quantities that depend on the batch
 
     def memory(self, sequences: int) -> Memory:
         """The memory of a device."""

@@ -27,17 +27,11 @@ Point = tuple[float, float | None]
 
 @dataclass(frozen=True)
 class Reading:
-    """What the conditions of a benchmark say together.
+    """What the conditions of a benchmark say together."""
 
-    Attributes:
-        says: What the numbers are, in a sentence.
-        headings: Names of the columns.
-        rows: A row a variant that was recorded under all conditions, the best first.
-    """
-
-    says: str
-    headings: Sequence[str]
-    rows: Sequence[Sequence[str]]
+    says: str  # What the numbers are, in a sentence
+    headings: Sequence[str]  # Names of the columns
+    rows: Sequence[Sequence[str]]  # A row a variant that was recorded under all conditions, the best first
 
 
 def valley(benchmark: Benchmark, rows: Iterable[Row]) -> Reading:

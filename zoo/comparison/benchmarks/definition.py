@@ -34,38 +34,26 @@ ACROSS = ("valley", "power-law", "average")
 
 @dataclass(frozen=True)
 class Text:
-    """A text that does not ship.
+    """A text that does not ship."""
 
-    Attributes:
-        name: Its name; that of a corpus (`zoo data`) is found without `--data`, once it is downloaded.
-        sha256: Of the file; of a folder, of the list of its files as sha256sum prints it, sorted by path. Rows of
-            another text are kept apart.
-        source: Where it comes from.
-    """
-
-    name: str
+    name: str  # Its name; that of a corpus (`zoo data`) is found without `--data`, once it is downloaded
+    # Of the file; of a folder, of the list of its files as sha256sum prints it, sorted by path. Rows of another text
+    # are kept apart.
     sha256: str
-    source: str
+    source: str  # Where it comes from
 
 
 @dataclass(frozen=True)
 class Anchor:
-    """A published number that a row of the benchmark should come near to.
+    """A published number that a row of the benchmark should come near to."""
 
-    Attributes:
-        variant: Which row.
-        value: The published number.
-        source: Where it was published.
-        tolerance: How far from it a mean may be, because of seeds and of what the source does not say.
-        condition: Of which condition; where there are several and none is named, of the average over them.
-        averaged_over: Of how many scores in percent it is the average, of which this is one; instead of `tolerance`.
-    """
-
-    variant: str
-    value: float
-    source: str
+    variant: str  # Which row
+    value: float  # The published number
+    source: str  # Where it was published
+    # How far from it a mean may be, because of seeds and of what the source does not say
     tolerance: float | None = None
-    condition: str = ""
+    condition: str = ""  # Of which condition; where there are several and none is named, of the average over them
+    # Of how many scores in percent it is the average, of which this is one; instead of `tolerance`
     averaged_over: int = 1
 
     @property
@@ -302,14 +290,7 @@ def find_benchmark(name: str) -> Benchmark:
 
 
 def read(file: Path) -> Benchmark:
-    """Read a benchmark's file.
-
-    Returns:
-        The benchmark, called like the file.
-
-    Raises:
-        ConfigError: When something is missing, unknown, or contradicts something else.
-    """
+    """Read a benchmark's file."""
     said = read_yaml(file)
     known = [one.name for one in fields(Benchmark) if one.name not in ("name", "results")]
     results = FOLDER / "results" if file.parent == FOLDER else file.parent

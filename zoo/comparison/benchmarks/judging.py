@@ -23,21 +23,15 @@ from .rows import Row
 
 @dataclass(frozen=True)
 class Standing:
-    """Where a variant stands.
+    """Where a variant stands."""
 
-    Attributes:
-        variant: Its name.
-        rows: Its rows, a row a seed.
-        samples: Each column over the seeds that have a number.
-        difference: How its score differs from the baseline's; None for the baseline, and where one has no number.
-        verdict: "baseline", "failed", or a word of `zoo.comparison.results.statistics`; `EDGE` in place of a verdict
-            that decides where the variant's or the baseline's best swept value is at the edge of what was tried.
-    """
-
-    variant: str
-    rows: Sequence[Row]
-    samples: Mapping[str, Measurements]
+    variant: str  # Its name
+    rows: Sequence[Row]  # Its rows, a row a seed
+    samples: Mapping[str, Measurements]  # Each column over the seeds that have a number
+    # How its score differs from the baseline's; None for the baseline, and where one has no number
     difference: PairedDifference | None
+    # "baseline", "failed", or a word of `zoo.comparison.results.statistics`; `EDGE` in place of a verdict that decides
+    # where the variant's or the baseline's best swept value is at the edge of what was tried
     verdict: str
 
     @property

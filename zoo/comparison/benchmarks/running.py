@@ -31,27 +31,17 @@ Tell = Callable[[str], None]
 
 @dataclass
 class Session:
-    """One command that runs a benchmark.
-
-    Attributes:
-        benchmark: The benchmark.
-        folder: Where its comparisons go.
-        data: The text that was brought, None where it ships.
-        file: Where rows are recorded, None for nowhere.
-        placing: Where runs happen, and how many at a time: `jobs`, `launcher` and `launch_with` of `zoo.compare`.
-        progress: Whether to show progress bars.
-        tell: Takes sentences about what happens.
-        rows: What has come out.
-    """
+    """One command that runs a benchmark."""
 
     benchmark: Benchmark
-    folder: Path
-    data: Path | None
-    file: Path | None
+    folder: Path  # Where its comparisons go
+    data: Path | None  # The text that was brought, None where it ships
+    file: Path | None  # Where rows are recorded, None for nowhere
+    # Where runs happen, and how many at a time: `jobs`, `launcher` and `launch_with` of `zoo.compare`
     placing: Mapping[str, Any]
-    progress: bool
-    tell: Tell
-    rows: list[Row] = field(default_factory=list)
+    progress: bool  # Whether to show progress bars
+    tell: Tell  # Takes sentences about what happens
+    rows: list[Row] = field(default_factory=list)  # What has come out
 
     @cached_property
     def called(self) -> str:
@@ -59,12 +49,7 @@ class Session:
         return name_of_data(self.data)
 
     def run(self, condition: str, names: Sequence[str], seeds: Sequence[int]) -> None:
-        """Run variants under a condition. Where rows are recorded, those that are there are not made again.
-
-        Args:
-            condition: Which one.
-            names: The variants, the baseline first.
-        """
+        """Run variants under a condition. Where rows are recorded, those that are there are not made again."""
         there = {row.key: row for row in (read_rows(self.file) if self.file else ())}
         keys = {name: [self.key(condition, name, seed) for seed in seeds] for name in names}
         missing = [name for name in names if any(key not in there for key in keys[name])]
@@ -112,11 +97,7 @@ class Session:
         return {name: row.settings[name] for name in sweep if name in row.settings}
 
     def transferred(self, condition: str, name: str) -> dict[str, Any]:
-        """What the sweep under the first condition chose for a variant, with the learning rate of this condition.
-
-        Raises:
-            ConfigError: When the variant has no row under the first condition.
-        """
+        """What the sweep under the first condition chose for a variant, with the learning rate of this condition."""
         first = self.benchmark.first
         row = self.row_of(first, name)
         if row is None or "learning_rate" not in row.settings:
@@ -161,17 +142,12 @@ class Session:
         """Compare variants.
 
         Args:
-            condition: Under which condition.
-            names: The variants.
             baseline: What they are made equal to, whether it is among them or was recorded before. Without its own runs
                 nothing can go on.
             chosen: What a sweep has chosen for all of these variants; None where it is still to choose.
 
         Returns:
             A row a run; where a variant is refused, rows that say why, beside those of the others.
-
-        Raises:
-            OutputExistsError: When the folder holds another comparison.
         """
         arguments = self.benchmark.arguments(condition)
         task, training, data = arguments.pop("task"), arguments.pop("arguments", {}), arguments.pop("data", None)
@@ -224,9 +200,7 @@ class Session:
         """Make a row of a run.
 
         Args:
-            condition: Under which it was made.
             found: The comparison that it belongs to, None where it never began.
-            chosen: What a sweep of another comparison has chosen for it.
         """
         values = columns_of_run(run)
         tried = {} if found is None else self.tried(condition, run.name, found)

@@ -85,8 +85,6 @@ def repeat(benchmark: Benchmark, row: Row, verdicts: Verdicts, data: Path | None
 
     Args:
         verdicts: Those of its condition, which know how much seeds differ.
-        data: The text, where the benchmark wants one.
-        tell: Takes sentences about what happens.
     """
     arguments = benchmark.arguments(row.condition)
     for decided in ("match", "match_by", "match_to", "sweep"):

@@ -25,11 +25,7 @@ class Budget:
 
 
 def read_budget(given: str | Mapping[str, float] | None) -> Budget | None:
-    """Read a budget, "tokens=2e6" or {"tokens": 2e6}; None is the recipe's.
-
-    Raises:
-        ConfigError: When it cannot be read.
-    """
+    """Read a budget, "tokens=2e6" or {"tokens": 2e6}; None is the recipe's."""
     if given is None:
         return None
     text = given if isinstance(given, str) else ",".join(f"{kind}={amount}" for kind, amount in given.items())

@@ -28,24 +28,18 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Option:
-    """How an argument is spelled on the command line.
+    """How an argument is spelled on the command line."""
 
-    Attributes:
-        about: Description, for `help(zoo.compare)` and `zoo compare --help`.
-        metavar: Placeholder of its value in the help.
-        kind: "text", "number", "real", "count" (above 0), "path", "flag", "values" (A=1,2), or "settings" (KEY=VALUE):
-            the last two any number of times.
-        is_shared: Whether `zoo train` has the same flag, so that it is defined with that one.
-        repeats: Whether it belongs to the command that repeats a comparison; an option of how it is run does not.
-    """
-
-    about: str
+    about: str  # Description, for `help(zoo.compare)` and `zoo compare --help`
     flag: str | None = None
     short: str | None = None
-    metavar: str | None = None
+    metavar: str | None = None  # Placeholder of its value in the help
     choices: tuple[str, ...] = ()
+    # "text", "number", "real", "count" (above 0), "path", "flag", "values" (A=1,2), or "settings" (KEY=VALUE): the last
+    # two any number of times
     kind: str = "text"
-    is_shared: bool = False
+    is_shared: bool = False  # Whether `zoo train` has the same flag, so that it is defined with that one
+    # Whether it belongs to the command that repeats a comparison; an option of how it is run does not
     repeats: bool = True
 
 

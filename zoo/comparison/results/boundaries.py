@@ -37,7 +37,6 @@ def levels(error: float, limit: int, sides: int) -> tuple[float, ...]:
     """P-values that decide at each look: after three seeds, after one more, and so on to the limit.
 
     Args:
-        error: Of all looks together.
         sides: 2 for a test of no difference, 1 for a test against one side.
     """
     found = []

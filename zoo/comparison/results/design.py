@@ -12,15 +12,12 @@ from .statistics import DECIDED, ERROR, NOISE, UNDECIDED, PairedDifference, Pair
 
 @dataclass(frozen=True)
 class Design:
-    """How verdicts are reached, settled before there are any results.
+    """How verdicts are reached, settled before there are any results."""
 
-    Attributes:
-        margin: The largest difference of the score that decides which counts as none; None for no verdict "the same".
-        limit: The most seeds of a variant, where undecided ones get another seed until they are decided; None where all
-            have the same number.
-    """
-
+    # The largest difference of the score that decides which counts as none; None for no verdict "the same"
     margin: float | None = None
+    # The most seeds of a variant, where undecided ones get another seed until they are decided; None where all have the
+    # same number
     limit: int | None = None
 
     @property
@@ -55,7 +52,6 @@ def decide_in_turn(
 
     Args:
         histories: By variant, its pairs with the first three seeds, with the first four, and so on.
-        limit: The seeds of the last look.
 
     Returns:
         Differences as they were when they were decided, or at the last look; none of a variant without a look.

@@ -29,15 +29,11 @@ DROPOUTS = ("dropout", "attention_dropout", "activation_dropout")
 
 @dataclass(frozen=True)
 class FairnessSheet:
-    """Equal and different conditions of variants.
-
-    Attributes:
-        qualifications: Phrases that belong to the verdict of each variant, by name.
-    """
+    """Equal and different conditions of variants."""
 
     shared: Mapping[str, str]
     variants: Mapping[str, Mapping[str, str]]
-    qualifications: Mapping[str, tuple[str, ...]]
+    qualifications: Mapping[str, tuple[str, ...]]  # Phrases that belong to the verdict of each variant, by name
 
     @property
     def topics(self) -> list[str]:

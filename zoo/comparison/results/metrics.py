@@ -14,25 +14,16 @@ from .units import Writer, duration, large, memory, milliseconds, number, percen
 
 @dataclass(frozen=True)
 class Metric:
-    """One number of a run.
+    """One number of a run."""
 
-    Attributes:
-        key: Its name in files.
-        read: Finds it in a run that was trained; None where it was not measured.
-        write: Writes it for people, with its unit.
-        better: 1 where more is better, -1 where less is, 0 where neither is.
-        group: "Quality", "Size", "Work", "Memory" or "Speed".
-        in_brief: Whether it is shown where there is little room.
-    """
-
-    key: str
+    key: str  # Its name in files
     title: str
     about: str
-    read: Callable[[Run], float | None]
-    write: Writer
-    better: int
-    group: str
-    in_brief: bool = True
+    read: Callable[[Run], float | None]  # Finds it in a run that was trained; None where it was not measured
+    write: Writer  # Writes it for people, with its unit
+    better: int  # 1 where more is better, -1 where less is, 0 where neither is
+    group: str  # "Quality", "Size", "Work", "Memory" or "Speed"
+    in_brief: bool = True  # Whether it is shown where there is little room
 
     @property
     def is_cost(self) -> bool:

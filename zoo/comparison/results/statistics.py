@@ -80,51 +80,32 @@ class Measurements:
 
 @dataclass(frozen=True)
 class Pairs:
-    """The scores of a variant and of the baseline, seed by seed.
+    """The scores of a variant and of the baseline, seed by seed."""
 
-    Attributes:
-        differences: Variant minus baseline, for every seed with which both have a number.
-        lost: Seeds with which the baseline has a number and the variant has none: its run failed, or diverged.
-        baseline_lost: Seeds with which it is the other way round.
-        better: 1 where more is better, -1 where less is.
-    """
-
-    differences: Sequence[float]
-    lost: int = 0
-    baseline_lost: int = 0
-    better: int = 1
+    differences: Sequence[float]  # Variant minus baseline, for every seed with which both have a number
+    lost: int = 0  # Seeds with which the baseline has a number and the variant has none: its run failed, or diverged
+    baseline_lost: int = 0  # Seeds with which it is the other way round
+    better: int = 1  # 1 where more is better, -1 where less is
 
 
 @dataclass(frozen=True)
 class PairedDifference:
-    """How a variant differs from the baseline over the seeds that both have.
+    """How a variant differs from the baseline over the seeds that both have."""
 
-    Attributes:
-        mean: Mean difference, variant minus baseline.
-        deviation: Sample standard deviation of the differences; None of a single one.
-        interval: Student's interval for the mean difference. After correction it has the level at which it excludes
-            zero just where `adjusted` is below 0.05; where `sameness` is below 0.05, the level at which it lies within
-            the margin. None where sizes are not tested: with fewer than three seeds, where runs were lost, and where
-            nothing spreads.
-        effect: The mean in units of the deviation, Cohen's d_z; None where there is no deviation.
-        pairs: Number of seeds.
-        p: Of the paired t-test, or of the sign test where runs were lost; None with fewer than three seeds.
-        adjusted: The same after correction, see [`compare_all`][].
-        wins: Seeds on which the variant is better; the baseline's lost runs count among them.
-        losses: Seeds on which it is worse; its own lost runs count among them.
-        sameness: Corrected p-value of two one-sided tests that the true difference is within the margin; None without
-            a margin, and where sizes are not tested.
-    """
-
-    mean: float
-    deviation: float | None
+    mean: float  # Mean difference, variant minus baseline
+    deviation: float | None  # Sample standard deviation of the differences; None of a single one
+    # Student's interval for the mean difference. After correction it has the level at which it excludes zero just where
+    # `adjusted` is below 0.05; where `sameness` is below 0.05, the level at which it lies within the margin. None where
+    # sizes are not tested: with fewer than three seeds, where runs were lost, and where nothing spreads.
     interval: tuple[float, float] | None
-    effect: float | None
-    pairs: int
-    p: float | None
-    adjusted: float | None = None
-    wins: int = 0
-    losses: int = 0
+    effect: float | None  # The mean in units of the deviation, Cohen's d_z; None where there is no deviation
+    pairs: int  # Number of seeds
+    p: float | None  # Of the paired t-test, or of the sign test where runs were lost; None with fewer than three seeds
+    adjusted: float | None = None  # The same after correction, see `compare_all`
+    wins: int = 0  # Seeds on which the variant is better; the baseline's lost runs count among them
+    losses: int = 0  # Seeds on which it is worse; its own lost runs count among them
+    # Corrected p-value of two one-sided tests that the true difference is within the margin; None without a margin, and
+    # where sizes are not tested
     sameness: float | None = None
 
     @classmethod
@@ -175,7 +156,6 @@ class PairedDifference:
         """Correct p-values so that they are below `ERROR` if and only if the uncorrected ones are below their limits.
 
         Args:
-            error: Limit of the test for a difference.
             margin: Differences within it count as none.
             same_error: Limit of each of the two one-sided tests, by default `error`.
         """

@@ -17,20 +17,15 @@ from .verdicts import FAILED, finite, judged
 
 @dataclass(frozen=True)
 class VariantSummary:
-    """A variant.
-
-    Attributes:
-        samples: The values of each metric over the seeds, by key; a metric that no run of it has is left out.
-        difference: How its main score differs from the baseline's; None for the baseline, and where one of the two has
-            no number.
-        verdict: `BASELINE`, `FAILED`, or a word of `zoo.comparison.results.statistics`.
-    """
+    """A variant."""
 
     name: str
     runs: Sequence[Run]
+    # The values of each metric over the seeds, by key; a metric that no run of it has is left out
     samples: dict[str, Measurements]
+    # How its main score differs from the baseline's; None for the baseline, and where one of the two has no number
     difference: PairedDifference | None
-    verdict: str
+    verdict: str  # `BASELINE`, `FAILED`, or a word of `zoo.comparison.results.statistics`
 
     @property
     def failed(self) -> list[Run]:

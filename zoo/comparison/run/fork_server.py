@@ -31,9 +31,7 @@ def serve(requests: TextIO, replies: TextIO, modules: Sequence[str]) -> None:
     """Answer until requests end.
 
     Args:
-        requests: Where they come from.
         replies: Where replies go, a short line each, which are never mixed.
-        modules: Those that may be asked for.
     """
     own, *others = modules
     gc.disable()

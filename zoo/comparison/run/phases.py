@@ -23,19 +23,14 @@ Launch = Callable[[Sequence[Job], Callable[[Job], None]], None]
 
 @dataclass
 class Phases:
-    """First trials, then runs.
-
-    Attributes:
-        tried: The values of the sweep.
-        launched: Whether there was anything to do.
-    """
+    """First trials, then runs."""
 
     plan: ComparisonPlan
     maker: JobMaker
-    tried: Values
+    tried: Values  # The values of the sweep
     launch: Launch
     on_run: OnRun | None
-    launched: bool = False
+    launched: bool = False  # Whether there was anything to do
 
     def choices(self) -> dict[str, Choice]:
         """Choose values for every variant by trials; none without a sweep."""
@@ -62,11 +57,7 @@ class Phases:
         return {name: found[name] for name in self.plan.names}
 
     def runs(self, names: Sequence[str], seeds: Sequence[int], choices: Mapping[str, Choice]) -> list[Run]:
-        """Run variants with every seed, and what was chosen for each.
-
-        Returns:
-            The runs, variant by variant.
-        """
+        """Run variants with every seed, and what was chosen for each."""
         chosen = {name: choices[name].values if name in choices else {} for name in names}
         jobs = {
             (name, seed): self.maker.job(name, seed, values)

@@ -21,15 +21,11 @@ LONGEST_TEXT = 32
 
 @dataclass(frozen=True)
 class Probe:
-    """Questions to a model.
-
-    Attributes:
-        references: Targets for the logits of an encoder-decoder.
-    """
+    """Questions to a model."""
 
     modules: tuple[str, ...]
     sources: tuple[str, ...]
-    references: tuple[str, ...] = ()
+    references: tuple[str, ...] = ()  # Targets for the logits of an encoder-decoder
     task: str = "seq2seq-lm"
 
     @torch.no_grad()

@@ -43,16 +43,11 @@ class Trial:
 
 @dataclass(frozen=True)
 class Choice:
-    """The choice of a sweep for a variant.
-
-    Attributes:
-        values: Chosen values; None if all trials failed.
-        best: The trial that decided, or next to which the chosen value lies.
-    """
+    """The choice of a sweep for a variant."""
 
     trials: Sequence[Trial]
-    values: Mapping[str, Any] | None
-    best: Trial | None
+    values: Mapping[str, Any] | None  # Chosen values; None if all trials failed
+    best: Trial | None  # The trial that decided, or next to which the chosen value lies
 
     def tried(self, name: str) -> list[Any]:
         """The values of an argument that were tried."""
@@ -152,13 +147,7 @@ def chosen_values(choice: Choice) -> list[str]:
 
 
 def recorded(choices: Mapping[str, Choice], values: Values, seed: int) -> dict[str, Any]:
-    """Write down what a sweep has found: what `Comparison.sweep` holds.
-
-    Args:
-        choices: Choices by variant.
-        values: Values to try.
-        seed: With which seed.
-    """
+    """Write down what a sweep has found: what `Comparison.sweep` holds."""
     reports = [one.run.report for choice in choices.values() for one in choice.trials if one.run.report is not None]
     return {
         "values": values,

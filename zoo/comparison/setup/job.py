@@ -15,39 +15,26 @@ from ..request.seeds import DATA_SEED
 
 @dataclass(frozen=True)
 class Job:
-    """One variant to train with one seed.
+    """One variant to train with one seed."""
 
-    Attributes:
-        name: The variant's name, as it was given.
-        variant: The variant's name with the settings that were chosen for it.
-        tokenizer: The folder of the tokenizer that all variants share.
-        recipe: How to train: the fields of [`zoo.training.Recipe`][].
-        hash: Of everything that decides its results.
-        settings: Chosen settings, for reports.
-        seconds: How long it may be trained, None where its number of updates is known.
-        flops: Operations a token of a forward pass and of training, where they have been counted; they decide nothing.
-        trial: Whether it is one of a sweep: it is trained on a part of the training examples, and its loss is that of
-            the others.
-        score: The suite that decides, as for [`zoo.compare`][].
-        modules: Modules to import first: the user's own that register the variant or its parts.
-    """
-
-    name: str
-    variant: str
+    name: str  # The variant's name, as it was given
+    variant: str  # The variant's name with the settings that were chosen for it
     folder: str
-    tokenizer: str
-    recipe: dict[str, Any]
+    tokenizer: str  # The folder of the tokenizer that all variants share
+    recipe: dict[str, Any]  # How to train: the fields of `zoo.training.Recipe`
     seed: int
-    hash: str = ""
-    settings: dict[str, Any] = field(default_factory=dict)
-    seconds: float | None = None
+    hash: str = ""  # Of everything that decides its results
+    settings: dict[str, Any] = field(default_factory=dict)  # Chosen settings, for reports
+    seconds: float | None = None  # How long it may be trained, None where its number of updates is known
+    # Operations a token of a forward pass and of training, where they have been counted; they decide nothing
     flops: tuple[float, float] | None = None
+    # Whether it is one of a sweep: it is trained on a part of the training examples, and its loss is that of the others
     trial: bool = False
     data: str | None = None
     heldout: str | None = None
     columns: list[str | int] | None = None
-    score: str | None = None
-    modules: tuple[str, ...] = ()
+    score: str | None = None  # The suite that decides, as for `zoo.compare`
+    modules: tuple[str, ...] = ()  # Modules to import first: the user's own that register the variant or its parts
     progress: bool = True
 
     @property

@@ -27,18 +27,13 @@ CURVE_POINTS = 50
 
 @dataclass
 class JobMaker:
-    """Makes runs of variants, all of them with what the budget and the matching give them.
-
-    Attributes:
-        match_to: The variant that the others are made equal to.
-        tell: Takes sentences about what was chosen.
-    """
+    """Makes runs of variants, all of them with what the budget and the matching give them."""
 
     inputs: SharedInputs
     request: Request
-    match_to: str
+    match_to: str  # The variant that the others are made equal to
     progress: bool
-    tell: Callable[[str], None]
+    tell: Callable[[str], None]  # Takes sentences about what was chosen
     matches: dict[str, Match] = field(default_factory=dict)
     lengths: dict[str, dict[str, Any]] = field(default_factory=dict)
     counted: dict[str, FlopsPerToken] = field(default_factory=dict)
@@ -91,9 +86,7 @@ class JobMaker:
         """Make a run.
 
         Args:
-            name: The variant's name.
             values: Values that a sweep has chosen, or tries: training arguments and fields of the configuration.
-            trial: Whether it is a sweep's.
             share: The share of a run for which it is trained.
         """
         inputs, source, budget = self.inputs, self.request.source, self.request.spent

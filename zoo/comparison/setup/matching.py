@@ -32,13 +32,9 @@ Measure = Callable[[str], float]
 
 @dataclass(frozen=True)
 class Match:
-    """A variant with the sizes that make it equal to the baseline.
+    """A variant with the sizes that make it equal to the baseline."""
 
-    Attributes:
-        name: Its name, with these sizes among its settings.
-    """
-
-    name: str
+    name: str  # Its name, with these sizes among its settings
     value: float
     target: float
     settings: dict[str, int] = field(default_factory=dict)

@@ -33,15 +33,10 @@ INCIDENTAL = ("transformers_version", "_name_or_path")
 
 @dataclass(frozen=True)
 class SharedInputs:
-    """Inputs that all runs share.
+    """Inputs that all runs share."""
 
-    Attributes:
-        recipe: How to train, before anything is matched or budgeted.
-        task: The task, fitted to the data.
-    """
-
-    recipe: Recipe
-    task: DataTask
+    recipe: Recipe  # How to train, before anything is matched or budgeted
+    task: DataTask  # The task, fitted to the data
     splits: Splits
     tokenizers: Tokenizers
     folder: Path

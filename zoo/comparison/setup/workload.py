@@ -20,20 +20,14 @@ from ..request.budget import Budget
 
 @dataclass(frozen=True)
 class Workload:
-    """The workload of an update.
+    """The workload of an update."""
 
-    Attributes:
-        steps: Updates that the recipe wants.
-        tokens_per_step: Tokens in the mean update, counted as the trainer counts them: without padding, and of source
-            and target where there are both.
-        source_len: Tokens in the mean example that is read.
-        target_len: Tokens in the mean example that a decoder with an encoder writes, None without.
-    """
-
-    steps: int
+    steps: int  # Updates that the recipe wants
+    # Tokens in the mean update, counted as the trainer counts them: without padding, and of source and target where
+    # there are both
     tokens_per_step: float
-    source_len: int
-    target_len: int | None
+    source_len: int  # Tokens in the mean example that is read
+    target_len: int | None  # Tokens in the mean example that a decoder with an encoder writes, None without
 
 
 def workload(encoded: Any, args: ZooTrainingArguments, *, writes: bool) -> Workload:

@@ -70,9 +70,6 @@ class MaskedBlocks(Dataset[Any]):
     Args:
         ids: The row. *Shape:* (num_tokens,)
         block_size: Number of ids a model reads at once; the last block may be shorter.
-        stride: How far apart blocks begin.
-        collator: transformers' collator, which draws the masks.
-        seed: Which masks.
     """
 
     def __init__(

@@ -27,15 +27,10 @@ FEW_LABELS = 8
 
 @dataclass(frozen=True)
 class LabelsTask(DataTask):
-    """What tasks have in common whose answers are labels.
+    """What tasks have in common whose answers are labels."""
 
-    Attributes:
-        labels: The labels in the order of their ids; by default those in the data, sorted.
-        max_length: Number of tokens after which a text is cut.
-    """
-
-    labels: tuple[str, ...] = ()
-    max_length: int | None = None
+    labels: tuple[str, ...] = ()  # The labels in the order of their ids; by default those in the data, sorted
+    max_length: int | None = None  # Number of tokens after which a text is cut
 
     def __post_init__(self) -> None:
         check_length(self.max_length)
@@ -56,11 +51,7 @@ class LabelsTask(DataTask):
         return replace(self, labels=sorted_labels({label for column in columns for label in self.labels_of(column)}))
 
     def check_labels(self, examples: Dataset) -> None:
-        """Refuse a column that cannot hold labels, as where text and label are swapped.
-
-        Raises:
-            DataError: When there is one label, or about one for every example.
-        """
+        """Refuse a column that cannot hold labels, as where text and label are swapped."""
         text, label = examples.column_names[:2]
         labels = self.label_counts(examples)
         different, number = len(labels), sum(labels.values())

@@ -31,10 +31,6 @@ class LanguageModeling(RawTextTask):
     """Raw text; a model predicts every token from those before it, and the perplexity says how well.
 
     A .txt file is one text. In the other formats, every row is a document, and an end-of-text token is between two.
-
-    Attributes:
-        packing: "blocks" cuts all documents as one row of tokens; "documents" packs whole documents into rows of
-            `block_size`, the longest first into the fullest row that has room, and none attends to another.
     """
 
     name = "language-modeling"
@@ -42,6 +38,8 @@ class LanguageModeling(RawTextTask):
     main_score = "perplexity"
     scored_by = Outputs.NONE
 
+    # "blocks" cuts all documents as one row of tokens; "documents" packs whole documents into rows of `block_size`, the
+    # longest first into the fullest row that has room, and none attends to another
     packing: str = "blocks"
 
     def __post_init__(self) -> None:

@@ -98,7 +98,6 @@ def in_parts(
 
     Args:
         encode: A task's `encode`, which takes each example by itself.
-        decides: The task, with its options.
         options: Options of `encode`.
     """
     from zoo.data.tokenizers.encoding import backend_json

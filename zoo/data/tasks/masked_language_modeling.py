@@ -30,9 +30,6 @@ class MaskedLanguageModeling(RawTextTask):
 
     Of the chosen tokens, 80 % are masked, 10 % are replaced by random ones, and 10 % left as they are. Masks are drawn
     anew in every epoch; held-out texts always have the same ones.
-
-    Attributes:
-        mlm_probability: Which part of the tokens is to be guessed.
     """
 
     name = "masked-language-modeling"
@@ -40,7 +37,7 @@ class MaskedLanguageModeling(RawTextTask):
     main_score = "perplexity"
     scored_by = Outputs.PREDICTED
 
-    mlm_probability: float = 0.15
+    mlm_probability: float = 0.15  # Which part of the tokens is to be guessed
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -26,14 +26,11 @@ class MaskedNextToken(MaskedLanguageModeling):
     GPT-BERT (Charpentier and Samuel 2024): a masked token is predicted one position earlier, so that one model is a
     causal and a masked language model. It loads as both. The loss is that of each kind of block, weighted by their
     shares.
-
-    Attributes:
-        causal_share: Which part of the blocks is causal.
     """
 
     name = "masked-next-token"
 
-    causal_share: float = 0.5
+    causal_share: float = 0.5  # Which part of the blocks is causal
 
     def __post_init__(self) -> None:
         super().__post_init__()

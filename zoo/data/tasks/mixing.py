@@ -36,7 +36,6 @@ class MixedTexts(ShardedTexts):
     """Documents of several sources.
 
     Args:
-        parts: The sources, by their names.
         shares: Shares of their tokens, which add up to 1.
     """
 
@@ -112,8 +111,6 @@ class MixedBlocks(torch.utils.data.Dataset[Any]):
     A number beyond the last block is a block of a later epoch of its source: number = epoch * len + place.
 
     Args:
-        names: Names of the sources.
-        parts: Their blocks.
         shares: Shares of the blocks that are drawn.
     """
 

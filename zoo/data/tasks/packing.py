@@ -37,7 +37,6 @@ class PackedDocuments(Dataset[Any]):
         ids: All documents. *Shape:* (num_tokens,)
         row_size: Number of ids of a row.
         segments: What `pack` made of their ends. *Shape:* (num_segments, 3)
-        pad_token_id: Id of padding.
     """
 
     def __init__(self, ids: Ids | TokenRow, row_size: int, segments: Numbers, pad_token_id: int) -> None:

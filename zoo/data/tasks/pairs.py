@@ -20,19 +20,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PairsTask(DataTask):
-    """Pairs of texts for an encoder-decoder: the first column is read, the second written.
-
-    Attributes:
-        max_length: Number of tokens on either side, ends included, above which a pair is not trained on. Of held-out
-            pairs, what is beyond is cut off.
-        cut: Whether pairs that are too long are cut in training too.
-    """
+    """Pairs of texts for an encoder-decoder: the first column is read, the second written."""
 
     model_tasks: ClassVar[tuple[str, ...]] = ("seq2seq-lm",)
     kinds = (Kind.SOURCE, Kind.SOURCE)
 
+    # Number of tokens on either side, ends included, above which a pair is not trained on. Of held-out pairs, what is
+    # beyond is cut off.
     max_length: int | None = None
-    cut: bool = False
+    cut: bool = False  # Whether pairs that are too long are cut in training too
 
     def __post_init__(self) -> None:
         check_length(self.max_length)

@@ -75,12 +75,8 @@ class PreparedTexts(ShardedTexts):
     """Documents of a prepared folder.
 
     Args:
-        folder: The folder.
         start: The first token; that of a document.
         stop: The end, exclusive; None for all.
-
-    Raises:
-        DataError: When it is not whole.
     """
 
     def __init__(self, folder: Path, start: int = 0, stop: int | None = None) -> None:
@@ -140,11 +136,7 @@ class PreparedTexts(ShardedTexts):
 
 
 class SourceTexts(ShardedTexts):
-    """Documents of a source that are encoded into shards as soon as there is a tokenizer.
-
-    Args:
-        source: The source.
-    """
+    """Documents of a source that are encoded into shards as soon as there is a tokenizer."""
 
     def __init__(self, source: TextSource) -> None:
         self.source = source
@@ -234,8 +226,6 @@ def source_splits(
     Args:
         data: A path, or "hf:" and a data set's name.
         heldout: The texts to evaluate on; by default the source's own.
-        column: Column or key of the text.
-        made: What stands for the texts to train on.
     """
     source = find_source(data, heldout=heldout, column=column)
     held = heldout_texts(source.heldout_texts(stop))

@@ -117,9 +117,6 @@ def shares_of(data: str) -> dict[str, float] | None:
 
     Returns:
         Shares that add up to 1 by the names of sources; None if it is no mixture.
-
-    Raises:
-        ConfigError: When a source is named twice, or has no share.
     """
     found = PART.findall(data)
     if not found or "".join(f"{name}={share}+" for name, share in found) != f"{data}+" or Path(data).exists():

@@ -26,11 +26,7 @@ SAMPLED_SHARDS, SAMPLED_SHARE = 16, 1 / 32
 
 
 class StreamedTexts(ShardedTexts):
-    """Documents of a source that are never written.
-
-    Args:
-        source: The source.
-    """
+    """Documents of a source that are never written."""
 
     def __init__(self, source: TextSource) -> None:
         self.source = source
@@ -72,12 +68,6 @@ class StreamedRow:
 
     A slice before the last one is read from the beginning again, and one after it by reading what is between: so every
     process and every resumed run has the same row. Documents wait in a buffer, from which a random one is taken next.
-
-    Args:
-        source: The source.
-        tokenizers: The tokenizer.
-        buffer: Documents that wait.
-        seed: Which order.
     """
 
     def __init__(self, source: TextSource, tokenizers: Tokenizers, buffer: int, seed: int) -> None:

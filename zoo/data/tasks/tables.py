@@ -65,21 +65,13 @@ class UnknownColumnError(UnknownNameError, DataError):
 
 @dataclass(frozen=True)
 class Table:
-    """Columns of values.
+    """Columns of values."""
 
-    Attributes:
-        source: The file or dataset that they come from.
-        columns: The columns by their names, all of one length.
-        lines: Place of each row in the source, from 1.
-        unit: What `lines` counts: "line" or "row".
-        mapped: The same as a dataset that is mapped into memory, where the rows are not in it.
-    """
-
-    source: str
-    columns: Mapping[str, Sequence[Any]]
-    lines: Sequence[int]
-    unit: str = "line"
-    mapped: Dataset | None = None
+    source: str  # The file or dataset that they come from
+    columns: Mapping[str, Sequence[Any]]  # The columns by their names, all of one length
+    lines: Sequence[int]  # Place of each row in the source, from 1
+    unit: str = "line"  # What `lines` counts: "line" or "row"
+    mapped: Dataset | None = None  # The same as a dataset that is mapped into memory, where the rows are not in it
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -142,11 +134,7 @@ def make_table(
 def checked_rows(
     source: str | Path, names: Sequence[str], kinds: Sequence[Kind], rows: Any, unit: str
 ) -> Iterator[list[Any]]:
-    """Yield the values of each row, and its place.
-
-    Raises:
-        DataError: When a row is not valid, with its place, or there are none.
-    """
+    """Yield the values of each row, and its place."""
     line = None
     for line, values in rows:
         checked = []

@@ -33,24 +33,17 @@ LONGEST_SAMPLE = 64
 
 @dataclass(frozen=True)
 class RawTextTask(DataTask):
-    """Raw text. A .txt file is one text; in the other formats every row is a document.
-
-    Attributes:
-        block_size: Number of tokens that a model reads at once.
-        stride: How far apart the blocks to train on begin, by default as far as they are long; 1 for blocks that begin
-            anywhere.
-        streaming: Whether texts are encoded while they are trained on, without shards on the disk.
-        shuffle_buffer: Documents that wait to be streamed; a random one is next.
-        train_fraction: Which part of a text, from its beginning, is trained on where no held-out file is given.
-    """
+    """Raw text. A .txt file is one text; in the other formats every row is a document."""
 
     kinds = (Kind.TEXT,)
 
-    block_size: int = 128
+    block_size: int = 128  # Number of tokens that a model reads at once
+    # How far apart the blocks to train on begin, by default as far as they are long; 1 for blocks that begin anywhere
     stride: int | None = None
+    # Which part of a text, from its beginning, is trained on where no held-out file is given
     train_fraction: float = 0.9
-    streaming: bool = False
-    shuffle_buffer: int = 10_000
+    streaming: bool = False  # Whether texts are encoded while they are trained on, without shards on the disk
+    shuffle_buffer: int = 10_000  # Documents that wait to be streamed; a random one is next
 
     def __post_init__(self) -> None:
         for option, unit in (("block_size", "tokens"), ("stride", "tokens"), ("shuffle_buffer", "documents")):
@@ -150,15 +143,9 @@ class RawTextTask(DataTask):
 
         Args:
             examples: The columns `text` and `document`.
-            least: How many ids are needed.
-            training: Whether they are to be trained on.
-            seed: The order of streamed texts.
 
         Returns:
             *Shape:* (num_tokens,)
-
-        Raises:
-            DataError: When there are too few.
         """
         import numpy as np
 

@@ -28,13 +28,8 @@ def train_bpe(
     """Train byte-level BPE (Sennrich et al. 2016; bytes as in GPT-2): nothing is unknown, and every text comes back.
 
     Args:
-        texts: What to train on.
         vocab_size: Number of ids, special ones and the 256 bytes included.
         min_frequency: How often two pieces must occur side by side to become one.
-        lower_case: Whether texts are lower-cased first.
-
-    Returns:
-        The tokenizer.
     """
     trainer = trainers.BpeTrainer(
         vocab_size=vocab_size,
@@ -53,13 +48,8 @@ def train_unigram(
     """Train a unigram language model over bytes (Kudo 2018): nothing is unknown, and every text comes back.
 
     Args:
-        texts: What to train on.
         vocab_size: Number of ids, special ones and the 256 bytes included.
         max_piece_length: Number of bytes in a piece, at most.
-        lower_case: Whether texts are lower-cased first.
-
-    Returns:
-        The tokenizer.
     """
     trainer = trainers.UnigramTrainer(
         vocab_size=vocab_size,
@@ -91,13 +81,7 @@ def train_word(
     """Collect words and punctuation marks; what is rare is unknown.
 
     Args:
-        texts: What to collect from.
         vocab_size: Number of ids at most, special ones included; None for as many as there are.
-        min_frequency: How often a word must occur.
-        lower_case: Whether texts are lower-cased first.
-
-    Returns:
-        The tokenizer.
     """
     splits = [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Split(Regex(r"[^\w\s'’-]"), "isolated")]
     pieces = pre_tokenizers.Sequence(splits)
@@ -113,13 +97,7 @@ def train_character(
     """Collect characters; what is rare is unknown.
 
     Args:
-        texts: What to collect from.
         vocab_size: Number of ids at most, special ones included; None for as many as there are.
-        min_frequency: How often a character must occur.
-        lower_case: Whether texts are lower-cased first.
-
-    Returns:
-        The tokenizer.
     """
     normalizer = _composed(lower_case)
     tokens = ranked(counted(texts, normalizer, CHARACTERS), min_frequency)[:vocab_size]

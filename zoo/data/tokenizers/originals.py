@@ -28,12 +28,7 @@ def train_d2l_word(
     spaces between them, before punctuation marks too.
 
     Args:
-        texts: What to collect from.
         vocab_size: Number of ids at most, special ones included; None for as many as there are.
-        min_frequency: How often a word must occur.
-
-    Returns:
-        The tokenizer.
     """
     spaces = [normalizers.Replace(Regex("[\u202f\u00a0]"), " "), normalizers.Lowercase()]
     normalizer = normalizers.Sequence(spaces)
@@ -53,11 +48,7 @@ def train_explicando_character(texts: Iterable[str], *, characters: str | None =
     texts; of a given one, characters that it lacks cannot be read.
 
     Args:
-        texts: What to collect characters from, in the order of first occurrence.
         characters: The vocabulary instead, for instance Python's `string.printable`.
-
-    Returns:
-        The tokenizer.
     """
     source = texts if characters is None else [characters]
     nothing = normalizers.Sequence([])

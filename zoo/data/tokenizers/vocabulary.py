@@ -29,8 +29,6 @@ def wrap(
     """Make a tokenizer what transformers' models and Auto classes expect.
 
     Args:
-        tokenizer: A trained tokenizer whose vocabulary holds the special tokens.
-        specials: The special tokens by their roles.
         frame: Special tokens around a text, which is `$A`.
 
     Returns:

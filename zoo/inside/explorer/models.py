@@ -18,39 +18,22 @@ KEPT = 8
 
 @dataclass(frozen=True)
 class Explored:
-    """A model that can be looked at.
+    """A model that can be looked at."""
 
-    Attributes:
-        name: Displayed name.
-        model: It.
-        tokenizers: Tokenizers of its inputs and outputs.
-    """
-
-    name: str
+    name: str  # Displayed name
     model: ZooPreTrainedModel
-    tokenizers: Tokenizers
+    tokenizers: Tokenizers  # Tokenizers of its inputs and outputs
 
 
 def shipped_models() -> list[str]:
-    """List the weights that are there without a network.
-
-    Returns:
-        Their names, translators first: they have most to show.
-    """
+    """List the weights that are there without a network."""
     shipped = [name for name in list_weights() if not find_weights(name).on_hub]
     return sorted(shipped, key=lambda name: (find_weights(name).task != "seq2seq-lm", name))
 
 
 @lru_cache(KEPT)
 def explored(name: str) -> Explored:
-    """Load a model on the CPU, once.
-
-    Args:
-        name: The name of weights, a folder, or a repository on the Hub.
-
-    Raises:
-        ZooError: When there is no such model.
-    """
+    """Load a model on the CPU, once."""
     model, tokenizers = load_checkpoint(name, device="cpu", engine="torch")
     task_of(model)  # refuses what is not of the zoo
     return Explored(name, model, tokenizers)

@@ -93,15 +93,10 @@ def build_page(
 
     Args:
         models: Models to choose from: names of weights, folders, repositories on the Hub.
-        text: Initial text of the box.
-        reports: Folders of comparisons.
         others: Whether other models may be typed in, as is right where only you see the page.
 
     Returns:
         Gradio's `Blocks`.
-
-    Raises:
-        MissingExtraError: When Gradio is not installed.
     """
     gr = gradio()
     with gr.Blocks(title="zoo explore", analytics_enabled=False, fill_width=True) as page:
@@ -215,9 +210,6 @@ def launch(page: Any, port: int | None = None) -> LocalServer:
     Returns:
         The server: its `address` has a token, without which it answers nothing; `run()` serves until Ctrl-C, and a
         `with` block until its end.
-
-    Raises:
-        ConfigError: When the port is taken.
     """
     gr = gradio()
     from fastapi import FastAPI

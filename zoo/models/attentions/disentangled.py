@@ -43,11 +43,7 @@ class DisentangledAttention(Attention):
 
     @classmethod
     def check_options(cls, config: ZooConfig) -> None:
-        """Require as many heads for keys as for queries, no norms on them, and no cross attention.
-
-        Raises:
-            ConfigError: Otherwise.
-        """
+        """Require as many heads for keys as for queries, no norms on them, and no cross attention."""
         wrong = {
             "num_key_value_heads": config.num_key_value_heads != config.num_attention_heads,
             "qk_norm": config.qk_norm is not None,

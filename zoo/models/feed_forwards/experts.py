@@ -26,7 +26,6 @@ class Experts(nn.Module):
             `initializer_range`.
         num_experts: Number of networks.
         num_experts_per_tok: Number of experts per token.
-        inner_size: Inner width of each.
     """
 
     # Attributes that transformers' functions read.
@@ -58,8 +57,8 @@ class Experts(nn.Module):
 
         Args:
             hidden_states: *Shape:* (num_tokens, hidden_size)
-            top_k_index, top_k_weights: Chosen experts and factors on their outputs.
-                *Shape:* (num_tokens, num_experts_per_tok)
+            top_k_index, top_k_weights: Chosen experts and factors on their outputs. *Shape:* (num_tokens,
+                num_experts_per_tok)
         """
         run = experts_function(self, Experts.one_by_one, hidden_states)
         return run(self, hidden_states, top_k_index, top_k_weights)

@@ -43,8 +43,7 @@ def gated_delta_rule(
         value: *Shape:* (batch_size, num_heads, seq_len, value_dim)
         decay: Logarithm of what memory is multiplied by, at most 0. *Shape:* (batch_size, num_heads, seq_len)
         strength: Share of a key's old value that is replaced. *Shape:* as decay.
-        state: Memory before the first token, zeros if not given.
-            *Shape:* (batch_size, num_heads, key_dim, value_dim)
+        state: Memory before the first token, zeros if not given. *Shape:* (batch_size, num_heads, key_dim, value_dim)
 
     Returns:
         Outputs, *Shape:* as value, and the memory after the last token, *Shape:* as state.
@@ -91,16 +90,12 @@ def channel_gated_delta_rule(
 
 @dataclass
 class Chunks:
-    """A sequence cut into chunks. *Shape:* (batch_size, num_heads, num_chunks, size, ...) of everything.
-
-    Attributes:
-        decay: One number a token, or one a channel.
-    """
+    """A sequence cut into chunks. *Shape:* (batch_size, num_heads, num_chunks, size, ...) of everything."""
 
     query: Tensor
     key: Tensor
     value: Tensor
-    decay: Tensor
+    decay: Tensor  # One number a token, or one a channel
     strength: Tensor
 
     def __post_init__(self) -> None:
@@ -112,8 +107,8 @@ class Chunks:
         """Solve every chunk's system, and go from chunk to chunk with the memory.
 
         Args:
-            keys: Products of keys with earlier keys of the chunk, decayed in between.
-                *Shape:* (batch_size, num_heads, num_chunks, size, size)
+            keys: Products of keys with earlier keys of the chunk, decayed in between. *Shape:* (batch_size, num_heads,
+                num_chunks, size, size)
             seen: The same of queries and keys. *Shape:* as keys.
         """
         since, until = self.decayed.exp(), (self.decayed[..., -1:, :] - self.decayed).exp()

@@ -42,11 +42,7 @@ class DisentangledPosition(Position):
 
     @classmethod
     def check_options(cls, config: ZooConfig) -> None:
-        """Require attention that reads the table, embeddings of its width, and distances beyond the exact buckets.
-
-        Raises:
-            ConfigError: Otherwise.
-        """
+        """Require attention that reads the table, embeddings of its width, and distances beyond the exact buckets."""
         buckets, distance = config.relative_attention_num_buckets, config.relative_attention_max_distance
         if config.attention not in cls.read_by:
             raise ConfigError(
@@ -84,7 +80,6 @@ class DisentangledPosition(Position):
         Args:
             distance: Query position minus key position. *Shape:* any
             num_buckets: Number of buckets of a side.
-            max_distance: Distance from which the last bucket holds everything.
 
         Returns:
             Integers between -num_buckets and num_buckets, both excluded. *Shape:* as distance.

@@ -61,10 +61,6 @@ class DepthWeightedResidual(Residual):
     """The plain sum, then a mixture of it with the embedding and the sums after all earlier sublayers.
 
     DenseFormer (Pagliardini et al. 2024) mixes after whole layers; here, as in GPT-BERT, it is after every sublayer.
-
-    Args:
-        mix: The mixture.
-        slots: As in the base class.
     """
 
     def __init__(self, mix: DepthMixture, **slots: nn.Module) -> None:
@@ -73,11 +69,7 @@ class DepthWeightedResidual(Residual):
 
     @classmethod
     def check_options(cls, config: ZooConfig) -> None:
-        """Refuse stacks in which the number of earlier sublayers is not fixed by the layer.
-
-        Raises:
-            ConfigError: With cross attention, or where all layers share their weights.
-        """
+        """Refuse stacks in which the number of earlier sublayers is not fixed by the layer."""
         for name in ("is_encoder_decoder", "add_cross_attention", "share_layers", "num_nextn_predict_layers"):
             if value := getattr(config, name, False):
                 what = "cross attention" if name in ("is_encoder_decoder", "add_cross_attention") else f"{name}={value}"

@@ -34,13 +34,6 @@ def load_checkpoint(
             there is one and the engine runs there.
         engine: Where a loaded model runs, one of [`zoo.training.generation.ENGINES`][]; by default what a folder was
             exported for.
-
-    Returns:
-        The model in evaluation mode, and its tokenizers.
-
-    Raises:
-        CheckpointError: When there is no model, or no tokenizer beside it.
-        ConfigError: When a model is given without a tokenizer, or there is no such device.
     """
     check_device(device)
     if isinstance(model, (str, Path)):

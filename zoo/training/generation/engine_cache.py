@@ -38,15 +38,10 @@ KEPT = 10
 
 @dataclass(frozen=True)
 class Choice:
-    """The engine that a trial chose.
+    """The engine that a trial chose."""
 
-    Attributes:
-        engine: Its name.
-        speed: How many times as fast as PyTorch it was.
-    """
-
-    engine: str
-    speed: float
+    engine: str  # Its name
+    speed: float  # How many times as fast as PyTorch it was
 
 
 def place_of_choice(

@@ -20,28 +20,16 @@ TORCH, TORCH_INT8 = "torch", "torch-int8"
 
 
 class Engine(ABC):
-    """What a model runs in.
+    """What a model runs in."""
 
-    Attributes:
-        exact: Whether it computes what the model does, but for rounding in float32.
-    """
-
-    exact: bool = True
+    exact: bool = True  # Whether it computes what the model does, but for rounding in float32
 
     @abstractmethod
     def run(self, model: ZooPreTrainedModel, source: Path | None) -> PreTrainedModel:
         """Take a model.
 
         Args:
-            model: A model of the zoo, which may be changed.
             source: The folder it was loaded from, where its tokenizers are; None for a model in memory.
-
-        Returns:
-            The model, or an export behind the same interface, unverified.
-
-        Raises:
-            ExportError: When the engine cannot express the model.
-            MissingExtraError: When the engine is not installed.
         """
 
 
@@ -111,15 +99,6 @@ def load_for(model: str | Path, engine: str | None = None) -> PreTrainedModel:
         model: A folder, the name of weights, or a repository on the Hub.
         engine: One of [`ENGINES`][]; by default the one that a folder was exported for. A checkpoint is exported to the
             engine first, in memory and unverified; "torch-int8" is [`zoo.to_int8`][].
-
-    Returns:
-        The model, which may be an export behind the same interface.
-
-    Raises:
-        InvalidChoiceError: When there is no such engine, or the folder was exported for another one.
-        ExportError: When the engine cannot express the model.
-        MissingExtraError: When the engine is not installed.
-        CheckpointError: When there is no such checkpoint.
     """
     asked = ENGINES.get(engine or TORCH)
     folder = locate(model)

@@ -48,22 +48,14 @@ logger = get_logger(__name__)
 
 @dataclass(frozen=True)
 class Trial:
-    """What came of an engine.
+    """What came of an engine."""
 
-    Attributes:
-        engine: Its name.
-        model: The model in it, None where it cannot be.
-        seconds: The median time of the work.
-        difference: Of outputs in PyTorch, the largest, beside the largest output; of what is written, the share of
-            tokens that differ.
-        problem: Why it cannot be.
-    """
-
-    engine: str
-    model: PreTrainedModel | None
-    seconds: float = float("inf")
+    engine: str  # Its name
+    model: PreTrainedModel | None  # The model in it, None where it cannot be
+    seconds: float = float("inf")  # The median time of the work
+    # Of outputs in PyTorch, the largest, beside the largest output; of what is written, the share of tokens that differ
     difference: float = float("inf")
-    problem: str = ""
+    problem: str = ""  # Why it cannot be
 
     def __str__(self) -> str:
         if self.model is None:
@@ -152,14 +144,7 @@ def try_engines(
     limit: float = LIMIT,
     exports: Path | None = None,
 ) -> list[Trial]:
-    """Measure a model in one engine after the other. Other arguments and errors as of [`accelerate`][].
-
-    Args:
-        exports: A folder in which exports stay, under the names of their engines.
-
-    Returns:
-        A trial an engine, PyTorch's first.
-    """
+    """Measure a model in one engine after the other. Other arguments and errors as of [`accelerate`][]."""
     names = tried_engines(model, engines, exact)
     work = Work.of(model, inputs)
     running: dict[str, PreTrainedModel] = {}
@@ -221,15 +206,10 @@ def opened(model: ZooPreTrainedModel, name: str, source: Path | None, exports: P
 
 @dataclass(frozen=True)
 class Work:
-    """What engines are measured by.
+    """What engines are measured by."""
 
-    Attributes:
-        inputs: Arguments of the model, or of `generate`.
-        settings: How it writes; None for a model that does not.
-    """
-
-    inputs: Mapping[str, Tensor]
-    settings: GenerationConfig | None
+    inputs: Mapping[str, Tensor]  # Arguments of the model, or of `generate`
+    settings: GenerationConfig | None  # How it writes; None for a model that does not
 
     @classmethod
     def of(cls, model: ZooPreTrainedModel, inputs: Mapping[str, Tensor] | None) -> Work:

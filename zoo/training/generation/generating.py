@@ -114,12 +114,7 @@ def prepare(model: PreTrainedModel, num_batches: int, batch_size: int, settings:
 def generation_config(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, options: Mapping[str, Any]
 ) -> GenerationConfig:
-    """The model's generation settings with changes, checked before anything is computed.
-
-    Raises:
-        UnknownOverrideError: When there is no such option.
-        ConfigError: When options are not valid or contradict each other.
-    """
+    """The model's generation settings with changes, checked before anything is computed."""
     settings = copy.deepcopy(model.generation_config)
     valid = sorted(name for name in GenerationConfig().to_dict() if not name.startswith("_"))
     for name, value in options.items():
@@ -143,11 +138,7 @@ def generation_config(
 
 
 def encode(texts: Sequence[str], tokenizers: Tokenizers, model: PreTrainedModel) -> list[Tensor]:
-    """Ids of each text, as a model reads it: as a whole, or to be continued.
-
-    Raises:
-        SequenceTooLongError: When a text has more tokens than the model has positions.
-    """
+    """Ids of each text, as a model reads it: as a whole, or to be continued."""
     causal = continues(model)
     tokenizer = tokenizers.source
     limit = position_limit(model)
@@ -198,12 +189,7 @@ def write(
     """Write for one batch.
 
     Args:
-        model: The model.
-        tokenizer: What turns ids into text.
         encoded: Ids a text. *Shape:* (seq_len,)
-        settings: How to write.
-        scores: Whether to score every output.
-        streamer: What gets each token as soon as there is one.
 
     Returns:
         `num_return_sequences` candidates a text.

@@ -8,28 +8,18 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Candidate:
-    """One text that a model wrote.
+    """One text that a model wrote."""
 
-    Attributes:
-        text: The text, without the prompt.
-        score: Mean log-probability of its tokens in nats, the end included; None where nobody asked.
-    """
-
-    text: str
-    score: float | None = None
+    text: str  # The text, without the prompt
+    score: float | None = None  # Mean log-probability of its tokens in nats, the end included; None where nobody asked
 
 
 @dataclass(frozen=True)
 class Generation:
-    """What a model wrote for one text.
+    """What a model wrote for one text."""
 
-    Attributes:
-        prompt: What it read.
-        candidates: What it wrote: `num_return_sequences` texts, of beam search the best one first.
-    """
-
-    prompt: str
-    candidates: tuple[Candidate, ...]
+    prompt: str  # What it read
+    candidates: tuple[Candidate, ...]  # What it wrote: `num_return_sequences` texts, of beam search the best one first
 
     @property
     def text(self) -> str:

@@ -97,7 +97,6 @@ def masked(
     """A row for each token of each sentence, in which it is masked, and with it, if asked, the rest of its word.
 
     Args:
-        within_word: Whether the later tokens of its word are masked, too.
         earlier: Whether it is predicted one position earlier, by the token that begins a text if it is the first one.
     """
     mask = tokenizer.mask_token_id
@@ -195,17 +194,11 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class SuiteResult:
-    """A model's accuracy on a suite.
+    """A model's accuracy on a suite."""
 
-    Attributes:
-        suite: The suite's name.
-        method: How sentences were scored.
-        scores: Every pair with its scores, in the suite's order.
-    """
-
-    suite: str
-    method: str
-    scores: tuple[PairScore, ...] = field(repr=False)
+    suite: str  # The suite's name
+    method: str  # How sentences were scored
+    scores: tuple[PairScore, ...] = field(repr=False)  # Every pair with its scores, in the suite's order
 
     def by(self, attribute: str) -> dict[str, Accuracy]:
         """Accuracy by "paradigm", "phenomenon" or "field", sorted by name."""
@@ -271,11 +264,6 @@ def evaluate_suite(
         limit: Number of pairs per paradigm; None for all.
         batch_tokens: Number of tokens per batch.
         advance: Called with the number of rows that have been computed.
-
-    Raises:
-        UnknownNameError: When there is no such suite.
-        DataError: When its files are not there, or broken.
-        ConfigError: When the model gives no probabilities of sentences, or not by this method.
     """
     pairs = list(SUITES.get(suite).pairs(suite_folder(suite, data), limit))
     if not pairs:

@@ -19,29 +19,16 @@ from .suite import SUITES, suite_folder
 
 @dataclass(frozen=True)
 class SuiteRun:
-    """A suite and how it is run.
+    """A suite and how it is run."""
 
-    Attributes:
-        name: A name in [`zoo.training.suites.SUITES`][].
-        limit: Number of items per file; None for all.
-        method: As for [`zoo.training.suites.evaluate_suite`][].
-        data: The folder with the suite's files; None for the one that its name stands for.
-    """
-
-    name: str
-    limit: int | None = None
-    method: str | None = None
-    data: str | None = None
+    name: str  # A name in `zoo.training.suites.SUITES`
+    limit: int | None = None  # Number of items per file; None for all
+    method: str | None = None  # As for `zoo.training.suites.evaluate_suite`
+    data: str | None = None  # The folder with the suite's files; None for the one that its name stands for
 
     @classmethod
     def parse(cls, text: str) -> SuiteRun:
-        """Read a name with options, such as `blimp:limit=100`.
-
-        Raises:
-            UnknownNameError: When there is no such suite.
-            UnknownOverrideError: When a suite has no such option.
-            ConfigError: When `limit` is not a number above 0.
-        """
+        """Read a name with options, such as `blimp:limit=100`."""
         name, options = split_options(text, "suite")
         SUITES.get(name)
         for option in options:

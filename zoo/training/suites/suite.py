@@ -14,36 +14,22 @@ from zoo.registry import CORPORA, Registry
 
 @dataclass(frozen=True)
 class MinimalPair:
-    """Two sentences of which one is acceptable.
+    """Two sentences of which one is acceptable."""
 
-    Attributes:
-        good: The acceptable sentence.
-        bad: The other one.
-        paradigm: The set of pairs that it belongs to.
-        phenomenon: The phenomenon that the paradigm is about.
-        field: The field of linguistics.
-    """
-
-    good: str
-    bad: str
-    paradigm: str
-    phenomenon: str = ""
-    field: str = ""
+    good: str  # The acceptable sentence
+    bad: str  # The other one
+    paradigm: str  # The set of pairs that it belongs to
+    phenomenon: str = ""  # The phenomenon that the paradigm is about
+    field: str = ""  # The field of linguistics
 
 
 @dataclass(frozen=True)
 class Suite:
-    """A set of minimal pairs in files of JSON lines, as BLiMP has them.
+    """A set of minimal pairs in files of JSON lines, as BLiMP has them."""
 
-    Attributes:
-        summary: What it tests.
-        citation: Its source.
-        files: Where its files can be had.
-    """
-
-    summary: str
-    citation: str
-    files: str
+    summary: str  # What it tests
+    citation: str  # Its source
+    files: str  # Where its files can be had
 
     def pairs(self, folder: str | Path, limit: int | None = None) -> Iterator[MinimalPair]:
         """Read the pairs.
@@ -51,9 +37,6 @@ class Suite:
         Args:
             folder: The folder with the suite's files, or one above a folder `data` with them.
             limit: Number of pairs per file; None for all.
-
-        Raises:
-            DataError: When there are no such files, or a line is no pair, with file and line.
         """
         files = sorted(Path(folder).glob("*.jsonl")) or sorted(Path(folder, "data").glob("*.jsonl"))
         if not files:

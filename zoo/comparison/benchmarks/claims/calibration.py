@@ -30,44 +30,28 @@ RESULTS = {HOLDS: CAME_OUT, FAILS: OTHER_WAY, UNCLEAR: UNDECIDED, MISSING: MISSI
 
 @dataclass(frozen=True)
 class Sign:
-    """What was published of a variant beside a baseline.
+    """What was published of a variant beside a baseline."""
 
-    Attributes:
-        sign: It, as a sentence.
-        source: Where it was published.
-        published: One of `PUBLISHED`.
-        compare: The rows that test it, by the fields of [`Contrast`][] but `expect`; empty where none can.
-        untested: Why none can.
-        size: Of the published models, in parameters or layers; empty where it was not read.
-        tokens: That they were trained on; empty where that was not read.
-        effect: The published change of the loss as a share of the baseline's; None where no number was read.
-        name: Its name.
-    """
-
-    sign: str
-    source: str
-    published: str
+    sign: str  # It, as a sentence
+    source: str  # Where it was published
+    published: str  # One of `PUBLISHED`
+    # The rows that test it, by the fields of `Contrast` but `expect`; empty where none can
     compare: Mapping[str, Any] | None = None
-    untested: str = ""
-    size: str = ""
-    tokens: str = ""
+    untested: str = ""  # Why none can
+    size: str = ""  # Of the published models, in parameters or layers; empty where it was not read
+    tokens: str = ""  # That they were trained on; empty where that was not read
+    # The published change of the loss as a share of the baseline's; None where no number was read
     effect: float | None = None
     name: str = ""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A sign, tested at one size.
-
-    Attributes:
-        sign: The sign.
-        condition: The condition, which is a size.
-        outcome: The verdict on the contrast that expects what was published.
-    """
+    """A sign, tested at one size."""
 
     sign: Sign
-    condition: str
-    outcome: Outcome
+    condition: str  # The condition, which is a size
+    outcome: Outcome  # The verdict on the contrast that expects what was published
 
     @property
     def result(self) -> str:
@@ -83,17 +67,11 @@ class Trial:
 
 @dataclass(frozen=True)
 class Rate:
-    """How often something came out.
+    """How often something came out."""
 
-    Attributes:
-        hits: How often it did.
-        trials: How often it was tried.
-        interval: Where the true rate is to be expected (Clopper and Pearson 1934).
-    """
-
-    hits: int
-    trials: int
-    interval: tuple[float, float]
+    hits: int  # How often it did
+    trials: int  # How often it was tried
+    interval: tuple[float, float]  # Where the true rate is to be expected (Clopper and Pearson 1934)
 
     @classmethod
     def of(cls, hits: Iterable[bool]) -> Rate:

@@ -138,16 +138,7 @@ def mean(values: Sequence[float | None]) -> float | None:
 
 
 def read_contrast(said: Any, where: str, benchmarks: Mapping[str, Benchmark]) -> Contrast:
-    """Read a contrast.
-
-    Args:
-        said: What a file says.
-        where: Which file and entry, for errors.
-        benchmarks: The benchmarks that there are.
-
-    Raises:
-        ZooError: When something is missing, unknown, or says nothing.
-    """
+    """Read a contrast."""
     contrast = made(Contrast, said, where)
     if contrast.benchmark not in benchmarks:
         raise UnknownNameError(contrast.benchmark, benchmarks, kind="benchmark", owner=where)
@@ -184,11 +175,7 @@ def check_score(benchmark: Benchmark, score: str, where: str) -> None:
 
 
 def made(kind: type[T], said: Any, where: str) -> T:
-    """Make a dataclass of what a file says.
-
-    Raises:
-        ZooError: When an entry is unknown or missing.
-    """
+    """Make a dataclass of what a file says."""
     known = [one.name for one in fields(kind)]  # type: ignore[arg-type]
     if not isinstance(said, dict):
         raise ConfigError(f"{where} must hold names and values; entries: {', '.join(known)}")

@@ -36,18 +36,13 @@ VERDICTS = (HOLDS, FAILS, UNCLEAR, MISSING)
 
 @dataclass(frozen=True)
 class Cost:
-    """What it would take to decide a contrast.
+    """What it would take to decide a contrast."""
 
-    Attributes:
-        seen: The smallest true difference that four of five such comparisons would have shown.
-        seeds: Seeds with which four of five comparisons decide, where the true difference is the one that was measured;
-            None for more than 1,000.
-        hours: Of training of the seeds that are missing, one run at a time; None where that is not known.
-    """
-
-    seen: float
+    seen: float  # The smallest true difference that four of five such comparisons would have shown
+    # Seeds with which four of five comparisons decide, where the true difference is the one that was measured; None for
+    # more than 1,000
     seeds: int | None
-    hours: float | None
+    hours: float | None  # Of training of the seeds that are missing, one run at a time; None where that is not known
 
 
 @dataclass(frozen=True)
@@ -168,11 +163,7 @@ def judge_contrasts(
     """Judge contrasts that belong together.
 
     Args:
-        sides: The scores of the variant and of the baseline, for each.
         seconds: How long the training of one more seed takes, for each.
-
-    Returns:
-        An outcome for each, corrected for the number of those that could be tested.
     """
     pairs = [pairs_of(own, base, one.direction) for one, (own, base) in zip(contrasts, sides, strict=True)]
     tested = [number for number, one in enumerate(pairs) if one.differences]
@@ -236,7 +227,6 @@ def cost_of(contrast: Contrast, moved: PairedDifference, tests: int, seconds: fl
     Args:
         moved: The differences, moved by the margin of "no lower" and "no higher".
         tests: Number of contrasts in the correction.
-        seconds: Training time of one more seed.
     """
     least = detectable(moved)
     if least is None or not moved.deviation:

@@ -34,21 +34,14 @@ class Contrast:
 
 @dataclass(frozen=True)
 class Architecture:
-    """How a variant is built.
-
-    Attributes:
-        axes: In what it differs from the baseline.
-        chosen: Settings that matching, a sweep or the budget chose for it and not for all.
-        unknown: Why the axes are not known, empty where they are.
-        drawing: The baseline and the variant side by side, as SVG; empty where there is nothing to see.
-    """
+    """How a variant is built."""
 
     place: int
     name: str
-    axes: list[Contrast]
-    chosen: dict[str, str]
-    unknown: str
-    drawing: Markup
+    axes: list[Contrast]  # In what it differs from the baseline
+    chosen: dict[str, str]  # Settings that matching, a sweep or the budget chose for it and not for all
+    unknown: str  # Why the axes are not known, empty where they are
+    drawing: Markup  # The baseline and the variant side by side, as SVG; empty where there is nothing to see
 
 
 def architectures_of(comparison: Comparison) -> list[Architecture]:

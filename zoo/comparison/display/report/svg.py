@@ -33,24 +33,16 @@ Writer = Callable[[float], str]
 
 @dataclass(frozen=True)
 class Axis:
-    """A scale.
-
-    Attributes:
-        start: Where the first value is drawn.
-        end: Where the last one is.
-        write: Writes values.
-        count: About how many ticks it has.
-        is_log: Whether equal ratios are equally far apart, instead of equal differences.
-    """
+    """A scale."""
 
     title: str
     low: float
     high: float
-    start: float
-    end: float
-    write: Writer
-    count: int = 5
-    is_log: bool = False
+    start: float  # Where the first value is drawn
+    end: float  # Where the last one is
+    write: Writer  # Writes values
+    count: int = 5  # About how many ticks it has
+    is_log: bool = False  # Whether equal ratios are equally far apart, instead of equal differences
 
     def __call__(self, value: float) -> float:
         """Describe where a value is drawn."""

@@ -64,11 +64,7 @@ class Addition(Synthetic):
         return [*str(first), "+", *str(second)], list(str(first + second))
 
     def number(self, generator: random.Random) -> int:
-        """Draw a number.
-
-        Returns:
-            A number; all lengths are equally likely.
-        """
+        """Draw a number."""
         length = generator.randint(self.min_length, self.length)
         return generator.randrange(10 ** (length - 1) if length > 1 else 0, 10**length)
 

@@ -30,35 +30,25 @@ TRIES = 100
 
 @dataclass(frozen=True)
 class Synthetic(PairsTask):
-    """Random sequences of symbols, and what a rule makes of them. No held-out sequence is trained on.
-
-    Attributes:
-        num_symbols: How many different symbols there are.
-        min_length: Number of symbols in the shortest sequence.
-        length: Number of symbols in the longest sequence.
-        train_examples: Number of examples to train on.
-        heldout_examples: Number of examples to evaluate on.
-        data_seed: Which examples; runs of different seeds have the same.
-        separated: Whether a language model must be told where the question ends, and must tell where the answer does.
-        has_one_length: Whether all sequences are of `length`, so that there is no `min_length`.
-        decoder_only: Whether the model is a causal language model, which reads question and answer as one sequence,
-            instead of an encoder-decoder. The question does not count in the loss.
-    """
+    """Random sequences of symbols, and what a rule makes of them. No held-out sequence is trained on."""
 
     model_tasks: ClassVar[tuple[str, ...]] = ("seq2seq-lm", "causal-lm")
     makes_examples = True
     main_score = "exact_match"
     recipe = "synthetic"
+    # Whether a language model must be told where the question ends, and must tell where the answer does
     separated: ClassVar[bool] = True
-    has_one_length: ClassVar[bool] = False
+    has_one_length: ClassVar[bool] = False  # Whether all sequences are of `length`, so that there is no `min_length`
     options_for: ClassVar[Mapping[str, str]] = {"seq2seq-lm": "decoder_only=false", "causal-lm": "decoder_only=true"}
 
-    num_symbols: int = 10
-    min_length: int = 1
-    length: int = 10
-    train_examples: int = 10_000
-    heldout_examples: int = 500
-    data_seed: int = 0
+    num_symbols: int = 10  # How many different symbols there are
+    min_length: int = 1  # Number of symbols in the shortest sequence
+    length: int = 10  # Number of symbols in the longest sequence
+    train_examples: int = 10_000  # Number of examples to train on
+    heldout_examples: int = 500  # Number of examples to evaluate on
+    data_seed: int = 0  # Which examples; runs of different seeds have the same
+    # Whether the model is a causal language model, which reads question and answer as one sequence, instead of an
+    # encoder-decoder. The question does not count in the loss.
     decoder_only: bool = False
 
     def __post_init__(self) -> None:
@@ -84,18 +74,10 @@ class Synthetic(PairsTask):
 
     @abstractmethod
     def example(self, generator: random.Random) -> tuple[Sequence[str], Sequence[str]]:
-        """Make an example.
-
-        Returns:
-            The symbols of the question, and those of the answer.
-        """
+        """Make an example."""
 
     def symbols(self, generator: random.Random) -> list[int]:
-        """Draw a sequence.
-
-        Returns:
-            Numbers of symbols.
-        """
+        """Draw a sequence."""
         length = generator.randint(self.min_length, self.length)
         return [generator.randrange(self.num_symbols) for _ in range(length)]
 
