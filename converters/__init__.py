@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 from zoo.base.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from .conversion import convert, convert_back
+    from .conversion import convert, convert_back, sniff
     from .converter import CONVERTERS, Converter, Plan
     from .exporting import ExportReport, export
     from .key_map import KeyMap
     from .planning import plan_engines, plan_export
-    from .prefixes import sniff
     from .target import TARGETS, EngineTarget, ExportOptions, Target, TargetPlan
 
 _HOMES = {
@@ -34,7 +33,7 @@ _HOMES = {
     "export": ".exporting",
     "plan_engines": ".planning",
     "plan_export": ".planning",
-    "sniff": ".prefixes",
+    "sniff": ".conversion",
 }
 
 __all__ = [

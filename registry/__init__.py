@@ -4,8 +4,7 @@ Imports nothing but the standard library, and knows no model.
 """
 
 from .cards import Card, Facts, describe, find_facts_with
-from .corpora import CORPORA, Corpus, CorpusFile, list_corpora, register_corpus
-from .engines import ENGINES
+from .corpora import CORPORA, ENGINES, Corpus, CorpusFile, list_corpora, register_corpus
 from .names import TASKS, Task, VariantSpec, parse_name, parse_value, require_task, split_options
 from .plugins import Origin
 from .table import Registry

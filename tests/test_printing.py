@@ -21,7 +21,7 @@ from synthetic_comparison import made_up
 
 from zoo.analysis.drawing.elements import element
 from zoo.base import printed
-from zoo.base.printing import printable
+from zoo.base.printed import printable
 from zoo.cli.generate import streamer_to_stdout
 from zoo.cli.output import for_stdout, table, write
 from zoo.cli.predict import line_of
@@ -31,7 +31,7 @@ from zoo.comparison.display.report import to_html
 from zoo.comparison.results.summary import summarize
 from zoo.hub.errors import without_secrets
 from zoo.inside.attending import AttentionMap, AttentionMaps
-from zoo.inside.pages import attention_page
+from zoo.inside.heatmaps import attention_page
 from zoo.training.answers import Answer, write_report
 
 HOSTILE = "a\x1b[31m\x9b2Jb\r\n\u2028\u202ec\x00"

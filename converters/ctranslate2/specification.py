@@ -20,7 +20,7 @@ from ..symmetries.base import State, stacks
 from ..verification import ends_of
 from ..weights import save_generation, weights_of
 from .planning import ABSOLUTE, ACTIVATIONS, ROTARY, rotated
-from .vocabulary import read_vocabularies
+from .running import read_vocabularies
 
 SHORTEST_TABLE = 2048
 """Rows of a table of computed positions, which have no limit in the zoo; more if the configuration has more."""

@@ -24,6 +24,9 @@ from ..symmetries.base import State
 from ..verification import ROUNDING
 from .weights import Change
 
+FILE = "model.gguf"
+
+
 Metadata = Mapping[str, Any]
 
 SMOOTH, TABLED = ROUNDING, 2e-3

@@ -21,11 +21,11 @@ from zoo.base.folders import scratch_folder
 from zoo.models import ZooConfig, ZooPreTrainedModel
 
 from ..errors import VerificationError, require
-from ..native.tokenizer import TOKENIZER_FILE
+from ..native.files import TOKENIZER_FILE
 from ..target import TargetPlan
 from ..verification import Difference, Perplexities, draw_tokens, ends_of, explained, in_dtype
 from . import serving
-from .files import FILE
+from .architecture import FILE
 from .planning import GgufPlan
 from .tokenizer import numbered
 from .writing import write_gguf

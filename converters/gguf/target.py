@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..target import TARGETS, EngineTarget, ExportOptions, TargetPlan
-from .files import FILE
+from .architecture import FILE
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -65,7 +65,7 @@ class GgufTarget(EngineTarget):
 
     def open(self, folder: Path) -> PreTrainedModel:
         """Load a file as a model that generates."""
-        from .running import GgufModel
+        from .serving import GgufModel
 
         return GgufModel.open(folder)
 

@@ -12,7 +12,7 @@ from zoo.base.files import read_json
 from zoo.models import ZooConfig
 
 from ..errors import ExportError
-from ..native.tokenizer import TOKENIZER_FILE
+from ..native.files import TOKENIZER_FILE
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED = 1, 2, 3, 4, 5
 """llama.cpp's types of tokens."""

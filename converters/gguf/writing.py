@@ -19,7 +19,7 @@ from ..native.base import NATIVE
 from ..native.writing import native_weights
 from ..target import TargetPlan
 from ..weights import save_generation
-from .files import FILE
+from .architecture import FILE
 from .planning import GgufPlan
 from .tokenizer import TokenizerMetadata
 

@@ -25,7 +25,7 @@ from zoo.models.transformer import Transformer, transformer_of
 from zoo.registry import Task
 
 from ..engine import EngineModel, NoPosition, refuse_empty, task_saved
-from .files import DECODER, ENCODER, WHOLE
+from .graphs import DECODER, ENCODER, WHOLE
 from .session import PAST, PRESENT, Session, length_of
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..target import TARGETS, EngineTarget, ExportOptions, TargetPlan
-from .files import DECODER, GRAPH_ENDING, WHOLE
+from .graphs import DECODER, GRAPH_ENDING, WHOLE
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -34,7 +34,7 @@ class OnnxTarget(EngineTarget):
 
     def write(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> None:
         """Trace the graphs."""
-        from .writing import write_onnx
+        from .graphs import write_onnx
 
         write_onnx(model, folder)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..onnx.files import DECODER, WHOLE
+from ..onnx.graphs import DECODER, WHOLE
 from ..target import TARGETS, EngineTarget, ExportOptions, TargetPlan
 from .files import GRAPH_ENDING, PREFIX
 
@@ -47,7 +47,7 @@ class OpenVinoTarget(EngineTarget):
 
     def write(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> None:
         """Trace the graphs, and translate them."""
-        from .writing import write_openvino
+        from .stateful import write_openvino
 
         write_openvino(model, folder, self.stored(options))
 

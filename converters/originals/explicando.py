@@ -16,8 +16,7 @@ from zoo.models import ZooConfig, ZooForConditionalGeneration, ZooPreTrainedMode
 from ..converter import CONVERTERS
 from ..errors import ConversionError
 from ..key_map import KeyMap
-from .aliases import one_of
-from .original import Layout, Original, count
+from .original import Layout, Original, count, one_of
 
 SPECIAL = ("<pad>", "<bos>", "<eos>")
 

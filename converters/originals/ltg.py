@@ -13,8 +13,7 @@ from ..converter import CONVERTERS
 from ..errors import NotConvertibleError
 from ..key_map import KeyMap
 from ..transforms import Transform, split
-from .aliases import one_of
-from .original import Layout, Original, count
+from .original import Layout, Original, count, one_of
 
 Rows = list[tuple[str | tuple[str, ...], str | tuple[str, ...]] | tuple[Any, Any, Transform]]
 

@@ -12,8 +12,7 @@ from zoo.models import ZooConfig, ZooForConditionalGeneration, ZooPreTrainedMode
 from ..converter import CONVERTERS
 from ..key_map import KeyMap
 from ..transforms import Transform
-from .aliases import join_aliases, one_of
-from .original import Layout, Original, count
+from .original import Layout, Original, count, join_aliases, one_of
 
 Rows = list[tuple[str | tuple[str, ...], str] | tuple[str | tuple[str, ...], str, Transform]]
 

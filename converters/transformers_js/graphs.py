@@ -12,11 +12,9 @@ from zoo.base.folders import scratch_folder
 from zoo.models import ZooPreTrainedModel
 from zoo.registry import Task
 
-from ..onnx.files import ENCODER, GRAPH_ENDING
-from ..onnx.graphs import Graph, graphs_of
+from ..onnx.graphs import ENCODER, GRAPH_ENDING, Graph, graphs_of, write_graph, write_graphs
 from ..onnx.modules import Decode, Encoder, Memory, Pairs
 from ..onnx.session import BRANCH, PAST, PRESENT
-from ..onnx.writing import write_graph, write_graphs
 from ..weights import task_of, traceable
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from zoo.models import ZooPreTrainedModel
 from zoo.registry import Task
 
 from ..errors import ExportError
-from ..native.tokenizer import TARGET_FOLDER, TOKENIZER_CONFIG, TOKENIZER_FILE
+from ..native.files import TARGET_FOLDER, TOKENIZER_CONFIG, TOKENIZER_FILE
 from ..weights import longest, task_of
 
 NODE_MODULES = "node_modules"

@@ -68,8 +68,7 @@ class TransformersJsTarget(Target):
 
     def plan(self, model: ZooPreTrainedModel) -> TargetPlan:
         """Find the first exact class that transformers.js has too."""
-        from ..onnx.graphs import obstacles
-        from ..onnx.writing import LARGEST_IN_ONE_FILE
+        from ..onnx.graphs import LARGEST_IN_ONE_FILE, obstacles
 
         task = Task(task_of(model))
         known = [name for name in KNOWN[task] if NATIVE.get(name).stack == model.config.stack]
@@ -125,10 +124,9 @@ class TransformersJsTarget(Target):
 
     def check(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> Difference:
         """Run the graphs in ONNX Runtime, which transformers.js runs them in."""
-        from ..onnx.files import DECODER, GRAPH_ENDING
+        from ..onnx.graphs import DECODER, GRAPH_ENDING, write_settings
         from ..onnx.models import model_of
         from ..onnx.session import OnnxSession
-        from ..onnx.writing import write_settings
         from ..verification import compare
         from .graphs import MERGED
 

@@ -10,7 +10,7 @@ from zoo.base.errors import CheckpointError
 from zoo.base.files import read_json
 
 from ..errors import ExportError
-from ..native.tokenizer import TARGET_FOLDER, TOKENIZER_FILE, TOKENIZER_FILES, carry_tokenizer
+from ..native.files import TARGET_FOLDER, TOKENIZER_FILE, TOKENIZER_FILES, carry_tokenizer
 
 PARTS = {
     "model": ("BPE", "Unigram", "WordLevel", "WordPiece"),

@@ -18,11 +18,9 @@ from numpy.typing import NDArray
 
 from zoo.base.files import replace_part, write_file
 from zoo.comparison.request.seeds import FEWEST_SEEDS, MOST_SEEDS
-from zoo.comparison.results.boundaries import increment, levels
-from zoo.comparison.results.design import Design
+from zoo.comparison.results.design import Design, increment, judged, levels
 from zoo.comparison.results.distributions import student_within, students_within
 from zoo.comparison.results.statistics import ERROR, SAME, UNDECIDED, sign_p
-from zoo.comparison.results.verdicts import judged
 
 RECORD = Path(__file__).with_suffix(".json")
 PAGE = Path(__file__).parents[2] / "docs" / "comparing.md"

@@ -22,7 +22,7 @@ from zoo.comparison.benchmarks.claims.calibration import (
     try_sign,
 )
 from zoo.comparison.benchmarks.claims.judging import FAILS, HOLDS, MISSING, UNCLEAR, judge_contrasts
-from zoo.comparison.results.verdicts import Scores
+from zoo.comparison.results.design import Scores
 
 EXPECTATIONS = ("higher", "lower", "same", "no higher", "no lower")
 OPPOSITE = {"higher": "lower", "lower": "higher", "no higher": "no lower", "no lower": "no higher", "same": "same"}

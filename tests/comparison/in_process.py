@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from zoo.analysis.measuring import Costs
-from zoo.comparison.run import single
+from zoo.comparison.run import launchers as single
 
 TINY = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
 TASK = "copy:train_examples=80,heldout_examples=8,length=4"

@@ -24,8 +24,8 @@ from zoo.comparison import Comparison, ReloadCheck, compare, summarize
 from zoo.comparison.files import ANSWERS, CHECKPOINT, LOCK, RELOADED, RESULT, write_json
 from zoo.comparison.run import worker
 from zoo.comparison.run.launchers import LAUNCHERS
-from zoo.comparison.run.outcome import finished, read_run
 from zoo.comparison.run.processes import reason
+from zoo.comparison.run.record import finished, read_run
 from zoo.comparison.run.reload import TARGET_FOLDER, check
 from zoo.comparison.run.timings import PHASES
 from zoo.comparison.setup.job import Job

@@ -18,11 +18,9 @@ from zoo.comparison.display.findings import sentences
 from zoo.comparison.display.report import to_html
 from zoo.comparison.pipeline import with_more_seeds
 from zoo.comparison.request.request import Request
-from zoo.comparison.results.boundaries import increment, levels, spent
-from zoo.comparison.results.design import Design
+from zoo.comparison.results.design import Design, increment, judged, levels, spent
 from zoo.comparison.results.distributions import students_within
 from zoo.comparison.results.statistics import DECIDED, SAME, UNDECIDED
-from zoo.comparison.results.verdicts import judged
 from zoo.comparison.run import launchers, worker
 
 

@@ -9,13 +9,10 @@ from datasets import Dataset
 
 from zoo.base.errors import ConfigError, FormatVersionError, InvalidChoiceError, OutputExistsError, UnknownNameError
 from zoo.base.folders import locked
-from zoo.comparison.digests import content_hash
-from zoo.comparison.files import LOCK, PLAN, RESULTS, write_json
+from zoo.comparison.files import LOCK, PLAN, RESULTS, content_hash, write_json
 from zoo.comparison.plan import find_plan, make_plan
-from zoo.comparison.request.budget import Budget, read_budget
-from zoo.comparison.request.seeds import read_seeds
-from zoo.comparison.request.sweep import combinations, read_sweep, write_values
-from zoo.comparison.setup.workload import share_of_warmup, spend, workload
+from zoo.comparison.request.seeds import Budget, combinations, read_budget, read_seeds, read_sweep, write_values
+from zoo.comparison.setup.shared_inputs import share_of_warmup, spend, workload
 from zoo.training.arguments import training_arguments
 from zoo.training.record import digest_of_examples, first_difference
 

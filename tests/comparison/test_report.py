@@ -13,7 +13,7 @@ from synthetic_comparison import made_up
 from zoo.comparison import Run
 from zoo.comparison.display.report import to_html
 from zoo.comparison.display.report.charts import first_cost
-from zoo.comparison.display.report.outputs import pieces
+from zoo.comparison.display.report.page import pieces
 from zoo.comparison.display.report.svg import Axis
 from zoo.comparison.results.summary import summarize
 

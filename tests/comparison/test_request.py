@@ -11,7 +11,7 @@ import click
 import zoo
 from zoo.building.keywords import TrainingOptions
 from zoo.cli.compare import compare as verb
-from zoo.comparison.request.command import command
+from zoo.comparison.pipeline import command
 from zoo.comparison.request.options import Options, options
 from zoo.comparison.request.request import Request
 

@@ -15,9 +15,8 @@ from synthetic_comparison import made_up
 from zoo.base.errors import ConfigError
 from zoo.comparison import Run
 from zoo.comparison.request.request import Request
-from zoo.comparison.request.sweep import at_the_edge, beyond
-from zoo.comparison.results.as_built import as_built
-from zoo.comparison.results.fairness import fairness_sheet
+from zoo.comparison.request.seeds import at_the_edge, beyond
+from zoo.comparison.results.fairness import as_built, fairness_sheet
 from zoo.comparison.run.search import Choice, chosen_values, lowest_point, recorded, search
 
 Loss = Callable[[Mapping[str, Any]], float]

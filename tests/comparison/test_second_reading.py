@@ -10,9 +10,15 @@ from synthetic_comparison import made_up
 
 from zoo.comparison import summarize
 from zoo.comparison.display.findings import sentences
-from zoo.comparison.results.power import equivalence_p, same_within, seeds_needed, smallest_difference
 from zoo.comparison.results.resampled_sentences import sentence_tests
-from zoo.comparison.results.statistics import PairedDifference, Pairs
+from zoo.comparison.results.statistics import (
+    PairedDifference,
+    Pairs,
+    equivalence_p,
+    same_within,
+    seeds_needed,
+    smallest_difference,
+)
 
 
 def test_power_is_what_simulation_says():

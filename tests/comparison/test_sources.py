@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import zoo.registry
-from zoo.comparison.sources import OWN, digest_of_modules, digest_of_the_zoo, sources_of
+from zoo.comparison.setup.shared_inputs import OWN, digest_of_modules, digest_of_the_zoo, sources_of
 
 FILES = {
     "mine/__init__.py": "from .variant import build\n",

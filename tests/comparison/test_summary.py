@@ -14,9 +14,8 @@ from zoo.base.errors import UnknownNameError
 from zoo.comparison import Run
 from zoo.comparison.display.documents import to_latex, to_markdown, write_files
 from zoo.comparison.display.findings import headline, sentences
-from zoo.comparison.display.formatting import mean_and_spread, signed
-from zoo.comparison.display.records import records, to_csv
-from zoo.comparison.display.report.curves import joined
+from zoo.comparison.display.formatting import mean_and_spread, records, signed, to_csv
+from zoo.comparison.display.report.charts import joined
 from zoo.comparison.display.report.scatter import Point, pareto
 from zoo.comparison.results.metrics import metrics_of
 from zoo.comparison.results.statistics import Measurements

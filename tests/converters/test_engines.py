@@ -15,11 +15,10 @@ from zoo.base.errors import CheckpointError, ConfigError, UnsupportedOperationEr
 from zoo.cli.main import cli
 from zoo.converters import TARGETS, plan_engines
 from zoo.converters.ctranslate2.comparing import check_ctranslate2
-from zoo.converters.ctranslate2.planning import plan_ctranslate2
-from zoo.converters.ctranslate2.settings import options_of
+from zoo.converters.ctranslate2.planning import options_of, plan_ctranslate2
 from zoo.converters.ctranslate2.specification import write_ctranslate2
 from zoo.converters.errors import ExportError, MissingExtraError, VerificationError
-from zoo.converters.onnx.writing import write_onnx
+from zoo.converters.onnx.graphs import write_onnx
 from zoo.training.generation import generate, load_checkpoint
 
 # One export to each engine serves most tests.

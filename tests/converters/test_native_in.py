@@ -37,7 +37,7 @@ from zoo.converters.native import comparing
 from zoo.converters.native.base import UnknownNativeError
 from zoo.converters.native.families.llama import Llama
 from zoo.converters.native.families.opt import Opt
-from zoo.converters.native.tokenizer import carry_tokenizer
+from zoo.converters.native.files import carry_tokenizer
 from zoo.models import RotaryPosition
 from zoo.models.choices import Pooling
 from zoo.models.pooling import POOLERS

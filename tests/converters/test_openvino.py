@@ -129,7 +129,7 @@ def test_a_damaged_export_is_refused(decoder, tmp_path):
 
 
 def test_a_full_disk_is_one_line(decoder, tmp_path):
-    from zoo.converters.openvino.writing import save
+    from zoo.converters.openvino.stateful import save
 
     graph = openvino.Core().read_model(str(decoder[1] / "openvino_model.xml"))
     (tmp_path / "graph.xml").symlink_to("/dev/full")

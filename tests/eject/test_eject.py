@@ -24,7 +24,7 @@ from zoo.models import NORMS, RMSNorm
 from zoo.models.parts import PART_FIELDS
 from zoo.registry import describe, list_variants
 from zoo.testing import new_subject
-from zoo.testing.plain import check_plain_forms_of_plugins_compute_the_same
+from zoo.testing.basics import check_plain_forms_of_plugins_compute_the_same
 
 ROOT = Path(__file__).parents[2]
 BY_DAY = [("gpt2-style", "causal-lm"), ("vanilla+faithful", "seq2seq-lm")]

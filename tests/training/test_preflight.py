@@ -13,10 +13,9 @@ from zoo.base.errors import ConfigError, InvalidChoiceError, SequenceTooLongErro
 from zoo.data.tasks import Splits
 from zoo.registry import describe
 from zoo.training import PreflightError, train
-from zoo.training.arguments import device_settings, training_arguments
+from zoo.training.arguments import check_trackers, device_settings, training_arguments
 from zoo.training.memory_check import check_disk, check_memory, check_step, step_memory
 from zoo.training.preflight import rehearse
-from zoo.training.tracking import check_trackers
 from zoo.training.trainer import ZooTrainer
 
 

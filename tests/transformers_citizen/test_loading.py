@@ -37,7 +37,7 @@ from zoo.models import (
     ZooForTokenClassification,
     ZooModel,
 )
-from zoo.testing.comparing import assert_equal, assert_same_weights
+from zoo.testing.cases import assert_equal, assert_same_weights
 
 AUTO = {"causal-lm": AutoModelForCausalLM, "masked-lm": AutoModelForMaskedLM, "seq2seq-lm": AutoModelForSeq2SeqLM}
 

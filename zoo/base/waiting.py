@@ -1,9 +1,38 @@
-"""How threads of OpenMP wait for each other, which decides what small models cost on several cores."""
+"""Waiting for others, and telling Ctrl-C from a KeyboardInterrupt that code raises."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import signal
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import FrameType
+
+
+@contextmanager
+def interrupts_counted() -> Iterator[list[int]]:
+    """Note every Ctrl-C of a block, which raises KeyboardInterrupt as always.
+
+    Yields:
+        The signals so far; none where this is not the main thread, or the user's program handles them itself.
+    """
+    heard: list[int] = []
+
+    def hear(number: int, frame: FrameType | None) -> None:
+        heard.append(number)
+        signal.default_int_handler(number, frame)
+
+    ours = threading.current_thread() is threading.main_thread()
+    if not (ours and signal.getsignal(signal.SIGINT) is signal.default_int_handler):
+        yield heard
+        return
+    signal.signal(signal.SIGINT, hear)
+    try:
+        yield heard
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 SHORTLY = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "1000"}
 """Variables of the environment with which a thread spins for some microseconds and sleeps after that.

@@ -38,7 +38,8 @@ def attention(
     from transformers.utils import logging
 
     from zoo.inside import attention as attend
-    from zoo.inside.saving import save_attention
+
+    from ..inside.heatmaps import save_attention
 
     logging.disable_progress_bar()
     maps = attend(model, source, target, device=device)

@@ -66,7 +66,8 @@ def convert(
     from zoo.converters import convert as convert_weights
     from zoo.converters.native.files import folder_of
     from zoo.converters.native.reading import is_native
-    from zoo.converters.native.tokenizer import carry_tokenizer
+
+    from ..converters.native.files import carry_tokenizer
 
     check_output(output, force=force)
     hints: dict[str, Any] = dict(settings)

@@ -12,7 +12,8 @@ from click.shell_completion import CompletionItem
 
 from zoo.base.errors import ConfigError, InvalidChoiceError, NameSyntaxError
 from zoo.registry import ENGINES, TASKS, list_variants, parse_name, parse_value, require_task
-from zoo.registry.engines import BUILT_IN
+
+from ..registry.corpora import BUILT_IN
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 

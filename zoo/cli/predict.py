@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from zoo.base.printing import printable
-
+from ..base.printed import printable
 from .output import write_json
 from .parameters import columns_option
 from .texts import read_lines, texts_options

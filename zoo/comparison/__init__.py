@@ -11,7 +11,7 @@ from zoo.base.lazy import lazy_names
 
 if TYPE_CHECKING:
     from .display.documents import write_files
-    from .display.records import records
+    from .display.formatting import records
     from .display.terminal import render, show
     from .pipeline import compare
     from .results.comparison import Comparison
@@ -23,7 +23,7 @@ _HOMES = {
     "ReloadCheck": ".run.record",
     "Run": ".run.record",
     "compare": ".pipeline",
-    "records": ".display.records",
+    "records": ".display.formatting",
     "render": ".display.terminal",
     "show": ".display.terminal",
     "ComparisonSummary": ".results.summary",

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from zoo.base.errors import ZooError, ZooWarning
-from zoo.base.printing import printable
+
+from ..base.printed import printable
 
 SECRET = re.compile(
     r"""\b(?:hf|api)_[\w.-]{8,}  # tokens of users, organisations and applications

@@ -19,11 +19,10 @@ from .cards import CardFacts, write_card
 from .client import Hub, token_in_use
 from .commits import Change
 from .errors import HubError, RepoIdError, RevisionMissingError, VisibilityError
-from .folders import CARD, CONFIG, INDEX, WEIGHTS, PushedFile, files_to_push
+from .folders import CARD, CONFIG, INDEX, WEIGHTS, PushedFile, files_to_push, refuse_secrets
 from .interruptions import interrupts_heard
 from .records import find_result, find_results, recipe_of, recorded_license, recorded_limits, run_of, without_places
 from .retries import Patience
-from .secret_scan import refuse_secrets
 from .spaces import push_space, space_files
 
 if TYPE_CHECKING:

@@ -90,7 +90,7 @@ class AttentionMaps(Printed):
 
     def shown(self) -> Iterator[Part]:
         """The page on which every head can be looked at."""
-        from .pages import attention_page  # which is made of this
+        from .heatmaps import attention_page  # which is made of this
 
         kinds = ", ".join("{} of {} layers with {} heads".format(one.title, *one.weights.shape) for one in self.maps)
         yield Page(attention_page(self), f"{self.name} reads {self.source!r}: {kinds}", PAGE_HEIGHT)

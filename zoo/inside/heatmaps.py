@@ -2,19 +2,76 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import jinja2
 import numpy as np
 from numpy.typing import NDArray
 
+from zoo.base.errors import OutputExistsError
+from zoo.base.files import write_file
 from zoo.converters.errors import require
 
-from .attending import AttentionMap
+from .attending import AttentionMap, AttentionMaps
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+
+PAGE = "attention.html"
+"""The interactive page's file."""
+
+
+def save_attention(maps: AttentionMaps, folder: str | Path, *, force: bool = False) -> list[Path]:
+    """Write a picture of each kind of attention, and the interactive page."""
+    place = Path(folder)
+    pictures = {place / f"{one.kind}.png": one for one in maps.maps}
+    page = place / PAGE
+    taken = [file for file in (*pictures, page) if file.exists()]
+    if taken and not force:
+        raise OutputExistsError(
+            f"{taken[0]} is there already; choose another folder, or force its replacement (--force)"
+        )
+    place.mkdir(parents=True, exist_ok=True)
+    for file, one in pictures.items():
+        attention_figure(one).savefig(file)
+    write_file(page, attention_page(maps))
+    return [*pictures, page]
+
+
+SCALE = 10_000
+"""Weights are written as whole numbers of this part of one: four decimals."""
+
+
+def attention_page(maps: AttentionMaps) -> str:
+    """Write a page on which every layer and head can be looked at, by pointer and by keyboard.
+
+    Returns:
+        HTML with its style and its script inside.
+    """
+    data = [
+        {
+            "kind": one.kind,
+            "title": one.title,
+            "queries": one.queries,
+            "keys": one.keys,
+            "weights": np.rint(one.weights * SCALE).astype(int).reshape(*one.weights.shape[:2], -1).tolist(),
+        }
+        for one in maps.maps
+    ]
+    template = files(__package__).joinpath("attention.html.jinja").read_text(encoding="utf-8")
+    # In a script, nothing but these could end it or begin something else.
+    script_data = json.dumps({"scale": SCALE, "maps": data}, separators=(",", ":")).replace("<", "\\u003c")
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
+    return environment.from_string(template).render(
+        name=maps.name, source=maps.source, output=maps.output, data=script_data
+    )
+
 
 PANEL, TOKEN = 1.5, 0.17
 """Inches: the least width of a panel, and the room that a token's name needs."""

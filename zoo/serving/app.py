@@ -23,12 +23,14 @@ from starlette.routing import Route
 
 from zoo.base.errors import ZooError
 
-from .forms import CHAT, COMPLETION, Form
 from .requests import (
+    CHAT,
+    COMPLETION,
     MAX_ROWS,
     ChatRequest,
     CompletionRequest,
     EmbeddingRequest,
+    Form,
     R,
     RefusedRequestError,
     SamplingRequest,

@@ -17,7 +17,9 @@ with the property and the numbers where the model lacks it. `CHECKS.names()` lis
 case on an accelerator.
 """
 
-from . import attending, backends, basics, engines, fast_paths, generating, int8, masks, plain, training
+from . import attending, backends, basics, engines, fast_paths, generating, int8, training
+from . import basics as masks
+from . import basics as plain
 from .cases import CHECKS, Case, Check, cases, check, check_variant
 from .subjects import Subject, new_subject, randomize, subject_of, token_ids
 

@@ -10,8 +10,7 @@ from torch import Tensor
 from zoo.models import ZooPreTrainedModel
 from zoo.models.parts import ATTENTIONS, POSITIONS, RESIDUALS
 
-from .cases import check
-from .comparing import assert_different, assert_equal, assert_finite
+from .cases import assert_different, assert_equal, assert_finite, check
 from .subjects import BATCH_SIZE, FIRST_ORDINARY_ID, SOURCE_LENGTH, TARGET_LENGTH, Subject, token_ids
 
 PADDING = 3

@@ -16,8 +16,7 @@ from zoo.base.errors import UnsupportedBackendError
 from zoo.building.builder import build
 
 from .attending import padded
-from .cases import check
-from .comparing import assert_equal
+from .cases import assert_equal, check
 from .subjects import BATCH_SIZE, TARGET_LENGTH, Subject
 
 DOCUMENTS = ((4, 3), (TARGET_LENGTH,), (2, 4, 1))

@@ -17,8 +17,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from zoo.base.errors import UnsupportedBackendError
 from zoo.models import Attention, ZooConfig
 
-from .cases import check
-from .comparing import assert_equal
+from .cases import assert_equal, check
 from .subjects import Subject
 
 NAME = "vllm"

@@ -21,8 +21,7 @@ from zoo.models.layers import TransformerLayer
 from zoo.models.transformer import transformer_of
 from zoo.training.after_steps import after_step
 
-from .cases import check
-from .comparing import TOLERANCE, assert_equal
+from .cases import TOLERANCE, assert_equal, check
 from .subjects import Subject, main_output
 
 LOSS_TOLERANCE = 1e-6

@@ -12,8 +12,7 @@ from zoo.fast.preallocated_cache import GrowingLayer, self_attention_cache
 from zoo.fast.switches import fast_paths
 from zoo.models import ZooPreTrainedModel
 
-from .cases import GENERATIVE, check
-from .comparing import assert_equal
+from .cases import GENERATIVE, assert_equal, check
 from .subjects import BATCH_SIZE, SOURCE_LENGTH, TARGET_LENGTH, Subject, token_ids
 
 NEW_TOKENS = 6

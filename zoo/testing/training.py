@@ -9,8 +9,7 @@ from zoo.base.errors import UnsupportedOperationError
 from zoo.models import ATTENTIONS, ZooPreTrainedModel
 
 from .basics import LABELLED
-from .cases import check
-from .comparing import assert_equal, assert_finite
+from .cases import assert_equal, assert_finite, check
 from .subjects import Subject
 
 STEPS = 12

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .guard import TrainingError
     from .memory_check import PreflightError
     from .recipe import Recipe, load_recipe, shipped_recipes
-    from .report import TrainingReport, TrainingResult
+    from .record import TrainingReport, TrainingResult
     from .saving import save_checkpoint
     from .training import ScoringError, train
 
@@ -26,8 +26,8 @@ _HOMES = {
     "Recipe": ".recipe",
     "ScoringError": ".training",
     "TrainingError": ".guard",
-    "TrainingReport": ".report",
-    "TrainingResult": ".report",
+    "TrainingReport": ".record",
+    "TrainingResult": ".record",
     "UnwritableError": "zoo.base.errors",
     "load_recipe": ".recipe",
     "save_checkpoint": ".saving",

@@ -1,21 +1,43 @@
-"""From names and values to transformers' training arguments."""
+"""TrainingArguments of transformers by names and values, and experiment trackers."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import Seq2SeqTrainingArguments
+from transformers import Seq2SeqTrainingArguments, Trainer
+from transformers.integrations import TensorBoardCallback, get_available_reporting_integrations
 from transformers.training_args import OptimizerNames
 
 from zoo.base.errors import ConfigError, InvalidChoiceError, UnknownOverrideError
 from zoo.models.roles import DECAY
 
-from .tracking import check_trackers
+TRACKERS = {"tensorboard": ("tensorboard", "tensorboardX"), "trackio": ("trackio",), "wandb": ("wandb",)}
+"""What can be reported to, and the packages of which one is needed."""
+
+
+def check_trackers(report_to: Any, installed: Callable[[str], Any] = find_spec) -> None:
+    """Refuse to report to what is not installed."""
+    named = [report_to] if isinstance(report_to, str) else list(report_to or ())
+    for name in named:
+        packages = TRACKERS.get(name, ())
+        if packages and not any(installed(package) for package in packages):
+            raise ConfigError(f"report_to={name} was given, but {name} is not installed: pip install {packages[0]}")
+        if not packages and name not in ("none", "all", *get_available_reporting_integrations()):
+            raise InvalidChoiceError(name, TRACKERS, kind="report_to")
+
+
+def keep_logs(trainer: Trainer, output_dir: str | Path) -> None:
+    """Let TensorBoard's files outlive the run: beside the model, in the folder `output_dir`-logs."""
+    for callback in trainer.callback_handler.callbacks:
+        if isinstance(callback, TensorBoardCallback) and callback.logging_dir is None:
+            callback.logging_dir = f"{Path(output_dir).absolute()}-logs"
+
 
 MUON = "muon"
 """The value of `optim` that transformers does not know."""

@@ -27,22 +27,18 @@ from zoo.data.tasks.mixing import MixedBlocks
 from zoo.data.tasks.tables import Column, DataWarning
 from zoo.fast.switches import current, fast_paths
 
-from .arguments import ZooTrainingArguments, training_arguments
+from .arguments import ZooTrainingArguments, keep_logs, training_arguments
 from .averaging import keep_average
 from .checkpoints import clear_checkpoints, going_on_from, remove_checkpoints, remove_except
 from .inputs import build_for, encode, full_recipe, num_parameters, tokenizers_for
 from .memory_check import check_room
-from .overview import overview
 from .predicting import check_generation, predict
 from .preflight import check_data, check_examples
-from .progress import LossProgress
-from .publishing import check_push, push_result
+from .progress import LossProgress, overview
 from .recipe import Recipe
-from .record import RunRecord, record_run
-from .report import TrainingReport, TrainingResult, peak_memory
+from .record import RunRecord, TrainingReport, TrainingResult, peak_memory, record_run
 from .revisions import Revisions, folder_of, marks_of
-from .saving import is_unscored, keep_report, save_checkpoint
-from .tracking import keep_logs
+from .saving import check_push, is_unscored, keep_report, push_result, save_checkpoint
 from .trainer import ZooTrainer
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""GPT-NeoX: sublayers in parallel, each with a norm of its own."""
+"""GPT-NeoX, BLOOM, MPT, StableLM, StarCoder2, Jais 2: decoders with layer norms, with rotary positions or ALiBi."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Any
 
 from zoo.models import ZooConfig
 
-from ...symmetries.base import State
-from ...transforms import split_groups
+from ...symmetries.base import State, change
+from ...transforms import split, split_groups
 from ..base import native_format
-from ..common import share_norms
-from ..declared import Keys, same, without
-from ..decoders import GPT2_HEADS, PARTIAL_ROPE, PROJECTIONS, DecoderFormat
-from .llama import ATTENTION_BIAS, PRE_NORMS, SAME_OUT_BIAS, SIZES
+from ..common import changed_exactly, share_norms
+from ..declared import Keys, biasless, choice, same, without
+from ..decoders import GPT2_HEADS, ONE_WINDOW, PARTIAL_ROPE, PROJECTIONS, ROPE, DecoderFormat
+from .llama import ATTENTION, ATTENTION_BIAS, GATED, NO_BIASES, PRE_NORMS, SAME_BIASES, SAME_OUT_BIAS, SIZES
 
 NORMS = ("input_layernorm", "post_attention_layernorm")
 READERS = ("attention.query_key_value", "mlp.dense_h_to_4h")
@@ -71,3 +71,178 @@ class GptNeoX(ParallelOrNot):
             return state
         first, second = (f".{norm}." for norm in NORMS)
         return {**state, **{name.replace(first, second): value for name, value in state.items() if first in name}}
+
+
+FOUR_TIMES = {"intermediate_size": lambda config: 4 * config.hidden_size}
+
+
+@native_format
+class Bloom(DecoderFormat):
+    """BLOOM (Scao et al. 2022): a norm on the embeddings, joined projections."""
+
+    name = "bloom"
+    variant = "bloom-style"
+    prefix = "transformer."
+    fields = {
+        **same("vocab_size", "hidden_size", "initializer_range", "attention_dropout", "tie_word_embeddings"),
+        "num_hidden_layers": "n_layer",
+        "num_attention_heads": "n_head",
+        "layer_norm_eps": "layer_norm_epsilon",
+        "dropout": "hidden_dropout",
+    }
+    always = {
+        **FOUR_TIMES,
+        "position": "alibi",
+        "hidden_act": ("gelu_pytorch_tanh", "gelu_new"),
+        "embedding_norm": True,
+        "embedding_norm_eps": lambda config: config.layer_norm_eps,
+    }
+    only = {"apply_residual_connection_post_layernorm": False}
+    layers = "h.{n}"
+    body = {"embed_tokens": "word_embeddings", "embedding_norm": "word_embeddings_layernorm", "norm": "ln_f"}
+    layer = {
+        **PRE_NORMS,
+        PROJECTIONS: ("self_attention.query_key_value", lambda config: split_groups(config.num_attention_heads, 1)),
+        "self_attn.o_proj": "self_attention.dense",
+        **FEED_FORWARD,
+    }
+    heads = GPT2_HEADS
+
+
+@native_format
+class Mpt(DecoderFormat):
+    """MPT (MosaicML 2023): neither biases nor biases of norms."""
+
+    name = "mpt"
+    variant = "alibi-decoder"
+    prefix = "transformer."
+    fields = {
+        **same("vocab_size", "initializer_range", "tie_word_embeddings"),
+        "hidden_size": "d_model",
+        "num_hidden_layers": "n_layers",
+        "num_attention_heads": "n_heads",
+        "max_position_embeddings": "max_seq_len",
+        "layer_norm_eps": "layer_norm_epsilon",
+        "dropout": "resid_pdrop",
+    }
+    always = {**NO_BIASES, **FOUR_TIMES, "position": "alibi", "hidden_act": "gelu"}
+    only = {"logit_scale": None}
+    layers = "blocks.{n}"
+    body = {"embed_tokens": "wte", **biasless({"norm": "norm_f"})}
+    layer = {
+        **biasless({"self_attn_residual.norm_in": "norm_1", "mlp_residual.norm_in": "norm_2"}),
+        PROJECTIONS: ("attn.Wqkv", split(3)),
+        "self_attn.o_proj": "attn.out_proj",
+        "mlp.up_proj": "ffn.up_proj",
+        "mlp.down_proj": "ffn.down_proj",
+    }
+    heads = GPT2_HEADS
+    biased_norms = False
+
+    def read_config(self, native: Any, task: str) -> dict[str, Any]:
+        """Express a native configuration in the zoo's settings. Arguments as in the base class."""
+        plain = {"alibi": True, "alibi_bias_max": 8, "clip_qkv": None, "softmax_scale": None, "prefix_lm": False}
+        self.refuse(native.attn_config, **plain, qk_ln=False)
+        return super().read_config(native, task)
+
+
+STORED_NORMS = r"norm\.weight$"
+
+
+class NormedLike(DecoderFormat):
+    """Base of these classes."""
+
+    variant = "pre-norm"
+    fields = {**SIZES, "layer_norm_eps": "layer_norm_eps", "rope_parameters": ROPE}
+    always = {"position": "rotary"}
+    body = {"embed_tokens": "embed_tokens", "norm": "norm"}
+    layer = {**ATTENTION, **PRE_NORMS, **without(GATED, "mlp.gate_proj")}
+
+
+@native_format
+class StableLm(ParallelOrNot, NormedLike):
+    """StableLM 2 (Bellagente et al. 2024)."""
+
+    name = "stablelm"
+    fields = {
+        **NormedLike.fields,
+        "rope_parameters": PARTIAL_ROPE,
+        "attention_bias": "use_qkv_bias",
+        "parallel_residual": "use_parallel_residual",
+        "dropout": "hidden_dropout",
+    }
+    always = {**NO_BIASES, "position": "rotary", "feed_forward": "gated"}
+    only = {"qk_layernorm": False}
+    layer = {**ATTENTION, **GATED}
+
+
+@native_format
+class Starcoder2(NormedLike):
+    """StarCoder 2 (Lozhkov et al. 2024)."""
+
+    name = "starcoder2"
+    rank = 200
+    fields = {
+        **NormedLike.fields,
+        **ONE_WINDOW,
+        "layer_norm_eps": "norm_epsilon",
+        "attention_bias": "use_bias",
+        "dropout": "residual_dropout",
+    }
+    always = {**SAME_BIASES, "position": "rotary"}
+    layer = {**ATTENTION, **PRE_NORMS, "mlp.up_proj": "mlp.c_fc", "mlp.down_proj": "mlp.c_proj"}
+
+
+@native_format
+class Jais2(NormedLike):
+    """Jais 2 (Inception, MBZUAI and Cerebras 2025)."""
+
+    name = "jais2"
+    fields = {**NormedLike.fields, **ATTENTION_BIAS, **same("mlp_bias")}
+    always = {**SAME_OUT_BIAS, "position": "rotary"}
+
+
+@native_format
+class Nemotron(NormedLike):
+    """Nemotron-4 and Minitron (Parmar et al. 2024): weights of norms are stored as differences from one."""
+
+    name = "nemotron"
+    fields = {
+        **NormedLike.fields,
+        **ATTENTION_BIAS,
+        **same("mlp_bias"),
+        "layer_norm_eps": "norm_eps",
+        "rope_parameters": PARTIAL_ROPE,
+    }
+    always = {**SAME_OUT_BIAS, "position": "rotary"}
+
+    def read_weights(self, native: Any, state: State, task: str) -> State:
+        """Add the one. Arguments as in the base class."""
+        state = super().read_weights(native, state, task)
+        return changed_exactly(state, lambda state: change(state, STORED_NORMS, lambda weight: weight + 1), self.name)
+
+    def write_weights(self, config: ZooConfig, state: State, task: str) -> State:
+        """Subtract it. Arguments as in the base class."""
+        state = super().write_weights(config, state, task)
+        return change(state, STORED_NORMS, lambda weight: weight - 1)
+
+
+@native_format
+class Persimmon(NormedLike):
+    """Persimmon (Adept 2023): joined projections, biases everywhere."""
+
+    name = "persimmon"
+    fields = {
+        **without(NormedLike.fields, "num_key_value_heads", "head_dim"),
+        "rope_parameters": PARTIAL_ROPE,
+        "dropout": "hidden_dropout",
+        "qk_norm": choice("qk_layernorm", "qk_norm", {None: False, "head": True}),
+    }
+    body = {"embed_tokens": "embed_tokens", "norm": "final_layernorm"}
+    layer = {
+        PROJECTIONS: ("self_attn.query_key_value", lambda config: split_groups(config.num_attention_heads, 1)),
+        "self_attn.o_proj": "self_attn.dense",
+        **{f"self_attn.{p}_norm": f"self_attn.{p}_layernorm" for p in "qk"},
+        **PRE_NORMS,
+        **FEED_FORWARD,
+    }

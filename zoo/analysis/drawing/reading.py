@@ -3,24 +3,114 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from zoo.models import Transformer, ZooConfig, ZooEncoderDecoder, ZooPreTrainedModel
+from zoo.models import Position, Transformer, ZooConfig, ZooEncoderDecoder, ZooPreTrainedModel
 from zoo.models.borrowing import borrowed_by
 from zoo.models.classification import ZooForSequenceClassification
 from zoo.models.context import EarlierLayers
 from zoo.models.fields import stated
+from zoo.models.parts import RESIDUALS
 from zoo.models.residual import Residual as ResidualModule
 from zoo.models.stack import ZooStack
 
 from .layers import IN_A_LAYER, merged, pattern
-from .modules import does_something, name_in, signature
 from .parts import Block, Drawing, Layer, Residual, Step, Together
-from .tracing import TRACED, Call, trace
 from .wording import kind_of, label_and_detail, note
+
+TRACED = (1, 2)
+"""The size of the batch that a layer is run on: sequences and tokens."""
+
+
+@dataclass
+class Call:
+    """One call of a module."""
+
+    module: nn.Module
+    given: Tensor | None = None  # The first tensor that it was called with
+    inner: list[Call] = field(default_factory=list)  # The calls that were made meanwhile
+
+
+def trace(layer: nn.Module, config: ZooConfig, position: Position, earlier: EarlierLayers) -> list[Call]:
+    """List the calls of a meta-device layer's own modules, and of the slots of residuals, without identities."""
+    root = Call(layer)
+    open_calls = [root]
+
+    def enter(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        given = (value for value in (*args, *kwargs.values()) if isinstance(value, Tensor))
+        open_calls.append(Call(module, next(given, None)))
+
+    def leave(module: nn.Module, args: Any, output: Any) -> None:
+        call = open_calls.pop()
+        open_calls[-1].inner.append(call)
+
+    hooks = []
+    for module in watched(layer):
+        hooks += [
+            module.register_forward_pre_hook(enter, with_kwargs=True),
+            module.register_forward_hook(leave),
+        ]
+    hidden_states = torch.zeros(*TRACED, config.hidden_size, device="meta")
+    position_ids = torch.zeros(TRACED, dtype=torch.long, device="meta")
+    try:
+        with torch.no_grad():
+            layer.eval()(
+                RESIDUALS.get(config.residual).build_stream(config).open(hidden_states),
+                None,
+                None,
+                torch.zeros_like(hidden_states) if config.add_cross_attention else None,
+                None,
+                position_embeddings=position.rotation(hidden_states, position_ids),
+                step=0,
+                earlier=earlier,
+            )
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return root.inner
+
+
+def watched(layer: nn.Module) -> list[nn.Module]:
+    """Modules with traced calls."""
+    modules = dict.fromkeys(layer.children())
+    for residual in layer.children():
+        if isinstance(residual, ResidualModule):
+            modules |= dict.fromkeys(residual.children())
+    return [module for module in modules if not isinstance(module, nn.Identity)]
+
+
+def name_in(parent: nn.Module, module: nn.Module) -> str:
+    """Name a child."""
+    children = (*parent.named_children(), *borrowed_by(parent).items())
+    return next((name for name, child in children if child is module), "")
+
+
+def does_something(module: nn.Module) -> bool:
+    """Whether a module changes what passes through it, at least in training."""
+    return not isinstance(module, nn.Identity) and not (isinstance(module, nn.Dropout) and module.p == 0)
+
+
+def signature(module: nn.Module) -> tuple[Any, ...]:
+    """Sum up a module, so that two equal sums mean two equal modules."""
+    plain = (bool, int, float, str, type(None))
+    return tuple(
+        (
+            name,
+            type(part).__qualname__,
+            tuple((key, tuple(parameter.shape)) for key, parameter in part.named_parameters(recurse=False)),
+            tuple(
+                (key, value)
+                for key, value in sorted(vars(part).items())
+                if isinstance(value, plain) and key not in {"training", "layer_idx"} and not key.startswith("_")
+            ),
+        )
+        for name, part in module.named_modules()
+    )
+
 
 RULES = {
     "attention_mask": "padding mask",
@@ -172,13 +262,13 @@ class Reader:
             for phrase in stated(self.model.config, place, drawing=True):
                 self._signatures[phrase] = True
                 yield Step("setting", phrase, place, kind="rule")
-        for field, label in RULES.items():
-            rule = getattr(last.transformer, field)
-            self._signatures[field] = getattr(rule, "__qualname__", rule)
-            if rule != getattr(Transformer, field) and not self.is_idle(field):
+        for name, label in RULES.items():
+            rule = getattr(last.transformer, name)
+            self._signatures[name] = getattr(rule, "__qualname__", rule)
+            if rule != getattr(Transformer, name) and not self.is_idle(name):
                 detail = rule.__name__ if callable(rule) else ", ".join(rule)
                 words = note(rule) if callable(rule) else ""
-                yield Step(label, detail, field, words, self.marks.get(field, ()), "rule")
+                yield Step(label, detail, name, words, self.marks.get(name, ()), "rule")
 
     def is_idle(self, rule: str) -> bool:
         """Whether a rule of the blueprint plays no part in this model."""

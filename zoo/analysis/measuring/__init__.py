@@ -1,11 +1,9 @@
 """Costs of models: operations, activations, speed, and utilisation of the machine."""
 
-from .activations import activation_bytes
-from .costs import Costs
 from .executed import Executed, OperatorCounter, executed
 from .flops import Flops, FlopsPerToken, count_flops, flops_per_token
 from .machine import gemm_limit
-from .measuring import measure
+from .measuring import Costs, activation_bytes, measure
 from .memory import peak_bytes
 from .speed import DecodeSpeed, decode_speed, prefill_speed
 

@@ -1,24 +1,105 @@
-"""All costs of a model."""
+"""Costs of a model: parameters, operations, memory, speed."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from zoo.analysis.parameters import ids_of_embeddings
 from zoo.base.errors import ZooError
 from zoo.fast.chunked_loss import IGNORED
 
-from .activations import activation_bytes
-from .costs import Costs
 from .flops import FlopsPerToken, count_flops, flops_per_token
 from .machine import gemm_limit
 from .speed import decode_speed, num_tokens, prefill_speed
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Costs of a model, apart from what training itself has measured. None is what was not, or cannot be, measured.
+
+    Attributes:
+        parameters: Each shared one counted once.
+        non_embedding_parameters: Without token and position embeddings; the output projection counts, unless it is an
+            embedding.
+        flops_per_token: Operations a token of a forward pass, at the lengths of the measured batch.
+        training_flops_per_token: Operations a token of a forward and backward pass.
+        activation_bytes: Bytes that a training step on the measured batch keeps for its backward pass, no parameters.
+        activation_tokens: Positions of that batch.
+        prefill_tokens_per_second: Speed of reading prompts, or for an encoder any input.
+        decode_tokens_per_second: Tokens written a second, one at a time with a cache, by greedy decoding of one
+            sequence; None for models that do not generate.
+        decode_latency_p50: Median seconds from one written token to the next.
+        decode_latency_p95: The same, of the slowest twentieth.
+        model_flops_utilization: Operations a second while training, as a share of `gemm_flops_per_second`.
+        gemm_flops_per_second: The most that matrix products reach on this machine, at the model's precision.
+        seconds: Duration of the measurement.
+    """
+
+    parameters: int
+    non_embedding_parameters: int
+    flops_per_token: float | None = None
+    training_flops_per_token: float | None = None
+    activation_bytes: int | None = None
+    activation_tokens: int | None = None
+    prefill_tokens_per_second: float | None = None
+    decode_tokens_per_second: float | None = None
+    decode_latency_p50: float | None = None
+    decode_latency_p95: float | None = None
+    model_flops_utilization: float | None = None
+    gemm_flops_per_second: float | None = None
+    seconds: float = 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Write it as plain data."""
+        return asdict(self)
+
+
+def activation_bytes(model: nn.Module, batch: Mapping[str, Any]) -> int:
+    """Add up what one forward pass in training mode saves for the backward pass.
+
+    Args:
+        model: The model; mode and random numbers are left as they were.
+        batch: Arguments of its forward, labels included if there are any; on the model's device.
+
+    Returns:
+        Bytes, each memory counted once however often it is saved; parameters, buffers and the batch itself aside.
+    """
+    tensors = [value for value in batch.values() if isinstance(value, Tensor)]
+    known = {storage_of(tensor)[0] for tensor in (*model.parameters(), *model.buffers(), *tensors)}
+    saved: dict[int, int] = {}
+
+    def pack(tensor: Tensor) -> Tensor:
+        place, size = storage_of(tensor)
+        saved[place] = size
+        return tensor
+
+    was_training = model.training
+    devices = [device for device in {parameter.device for parameter in model.parameters()} if device.type == "cuda"]
+    try:
+        with (
+            torch.random.fork_rng(devices),
+            torch.enable_grad(),
+            torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor),
+        ):
+            output = model.train()(**batch)  # kept until the end, so that no memory is used twice
+    finally:
+        model.train(was_training)
+    del output
+    return sum(size for place, size in saved.items() if place not in known)
+
+
+def storage_of(tensor: Tensor) -> tuple[int, int]:
+    """Describe where a tensor's memory is."""
+    storage = tensor.untyped_storage()
+    return storage.data_ptr(), storage.nbytes()
+
 
 SHARE = 0.007
 """Of a run's training time that is spent on each of reading and writing."""

@@ -12,8 +12,19 @@ from typing import Any
 from zoo.base.errors import ConfigError
 from zoo.registry import VARIANTS, Task, parse_name
 
-from .devices import Device, find_device
-from .strategies import BFLOAT16, FLOAT32, NODE, Memory, Share, Strategy, flops_of, hollow, share_of
+from .strategies import (
+    BFLOAT16,
+    FLOAT32,
+    NODE,
+    Device,
+    Memory,
+    Share,
+    Strategy,
+    find_device,
+    flops_of,
+    hollow,
+    share_of,
+)
 
 DATA = {
     Task.CAUSAL_LM: "language-modeling:block_size={seq_len}",

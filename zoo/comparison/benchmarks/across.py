@@ -12,8 +12,8 @@ import numpy as np
 
 from zoo.comparison.results.statistics import UNKNOWN, Measurements, student_interval
 from zoo.comparison.results.units import counted, large
-from zoo.comparison.results.verdicts import Scores, finite, judged
 
+from ..results.design import Scores, finite, judged
 from .definition import ACROSS, Benchmark
 from .page import chance, spread
 from .rows import Row

@@ -8,15 +8,15 @@ from functools import cached_property
 
 from zoo.base.errors import UnknownNameError, ZooError
 from zoo.comparison import Run
-from zoo.comparison.request.sweep import at_the_edge, read_sweep
 from zoo.comparison.results.fairness import decay_groups, enumerated
 from zoo.comparison.results.metrics import COSTS, LOSSES
 from zoo.comparison.results.statistics import DECIDED, EDGE, Measurements, PairedDifference
-from zoo.comparison.results.verdicts import BASELINE, FAILED, finite, judged
 from zoo.models.parts import deviations_of
 from zoo.training.arguments import DECAYS
 from zoo.training.recipe import recipe_for
 
+from ..request.seeds import at_the_edge, read_sweep
+from ..results.design import BASELINE, FAILED, finite, judged
 from .definition import Benchmark
 from .rows import Row
 

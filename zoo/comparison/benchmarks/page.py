@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from zoo.comparison.results.metrics import COSTS, LOSSES
 from zoo.comparison.results.statistics import EDGE, Measurements
 from zoo.comparison.results.units import counted
-from zoo.comparison.results.verdicts import FAILED
 
+from ..results.design import FAILED
 from .judging import Standing, Verdicts
 from .rows import Row
 

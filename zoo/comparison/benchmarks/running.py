@@ -10,21 +10,59 @@ from pathlib import Path
 from typing import Any
 
 from zoo.analysis.environment import circumstances
-from zoo.base.errors import ConfigError, InputError, UnknownNameError
+from zoo.base.errors import ConfigError, InputError, UnknownNameError, ZooError
 from zoo.base.files import check_writable
 from zoo.comparison import Comparison, Run, compare
-from zoo.comparison.digests import content_hash
-from zoo.comparison.request.seeds import FEWEST_SEEDS, MOST_SEEDS
-from zoo.comparison.request.sweep import model_fields, read_sweep
+from zoo.comparison.files import CHECKPOINT, read_json_or_none, write_json
+from zoo.comparison.request.seeds import DATA_SEED, FEWEST_SEEDS, MOST_SEEDS
 from zoo.comparison.results.fairness import values_tried
 from zoo.comparison.results.statistics import UNDECIDED
 from zoo.comparison.run.launchers import check_placing
+from zoo.data.tasks import DataSource, find_task
+from zoo.training.evaluate import evaluate
 
+from ..files import content_hash
+from ..request.seeds import model_fields, read_sweep
 from .definition import Benchmark, find_benchmark
 from .judging import columns_of_run, judge
 from .names import expand
 from .rows import Row, name_of_data, read_rows, record
-from .transfer import transfer_scores
+
+TESTS = "tests.json"
+"""The scores of a run on other tasks, in its folder."""
+
+
+def transfer_scores(
+    benchmark: Benchmark, condition: str, run: Run, folder: Path, data: Path | None, tell: Callable[[str], None]
+) -> dict[str, float]:
+    """Score a model on the benchmark's tests, once."""
+    file = folder / run.folder / TESTS
+    kept = read_json_or_none(file)
+    if not isinstance(kept, dict) or kept.get("digest") != run.hash or set(kept["scores"]) != set(benchmark.tests):
+        model = folder / run.folder / CHECKPOINT
+        scores = {test: score(benchmark, condition, test, model, data, tell) for test in benchmark.tests}
+        kept = {"digest": run.hash, "scores": scores}
+        if benchmark.tests:
+            write_json(file, kept)
+    return {f"{column}@{test}": value for test, found in kept["scores"].items() for column, value in found.items()}
+
+
+def score(
+    benchmark: Benchmark, condition: str, test: str, model: Path, data: Path | None, tell: Callable[[str], None]
+) -> Mapping[str, float]:
+    """Score a model on one test; arguments as for [`transfer_scores`][]. Nothing where it cannot read the examples."""
+    said = benchmark.arguments(condition)
+    source = DataSource.of(data or said.get("data"), said.get("heldout"), said.get("columns"), DATA_SEED)
+    name = benchmark.tests[test].format(task=benchmark.task(condition).name)
+    examples = find_task(name).load_from(source).heldout
+    try:
+        evaluation = evaluate(model, name, data=examples, n_bootstrap=1)
+    except ZooError as error:
+        tell(f"{model.parent}, {test}: {error}")
+        return {}
+    scores = {key: found.value for key, found in evaluation.scores.items() if key == benchmark.score}
+    return {"heldout_loss": evaluation.loss, **scores}
+
 
 Tell = Callable[[str], None]
 

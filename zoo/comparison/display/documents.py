@@ -8,15 +8,13 @@ from pathlib import Path
 
 from zoo.base.errors import UnknownNameError
 from zoo.base.files import write_file
-from zoo.base.printing import printable
 
+from ...base.printed import printable
 from ..results.comparison import Comparison
 from ..results.summary import ComparisonSummary, summarize
 from ..results.units import counted
-from .cells import table
 from .findings import sentences
-from .formatting import span
-from .records import to_csv
+from .formatting import span, table, to_csv
 from .report import to_html
 
 CSV, MARKDOWN, LATEX, HTML = "results.csv", "results.md", "results.tex", "report.html"

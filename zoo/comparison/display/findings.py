@@ -4,25 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..results.design import FIXED, Design
+from ..results.design import BASELINE, FAILED, FIXED, Design
 from ..results.metrics import Metric
-from ..results.power import MOST_SEEDS, detectable, same_within, seeds_needed, smallest_difference
 from ..results.resampled_sentences import sentence_tests
 from ..results.statistics import (
     BETTER,
     ERROR,
     LEVEL,
+    MOST_SEEDS,
     NOISE,
     SAME,
     UNDECIDED,
     UNKNOWN,
     WORSE,
+    detectable,
     most_coverage,
+    same_within,
+    seeds_needed,
+    smallest_difference,
     typical_spread,
 )
 from ..results.summary import ComparisonSummary, VariantSummary
 from ..results.units import counted, percent
-from ..results.verdicts import BASELINE, FAILED
 from .formatting import p_value, signed
 
 UNEQUAL_USE = 1.5

@@ -1,11 +1,88 @@
-"""Means, deviations, differences and p-values, for people."""
+"""Texts, cells and records of a comparison, for every format."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from typing import Any
 
+from ..results.metrics import Metric
 from ..results.statistics import Measurements
+from ..results.summary import ComparisonSummary, VariantSummary
 from ..results.units import Writer
+
+RUN_FIELDS = ("name", "seed", "hash")
+
+
+def records(summary: ComparisonSummary) -> list[dict[str, Any]]:
+    """List the runs with all their numbers: bytes, seconds, shares.
+
+    Returns:
+        A dictionary a run, such as pandas makes a table of; None where there is no number.
+    """
+    sheet, words = summary.fairness, {row.name: row.verdict for row in summary.rows}
+    return [
+        {
+            **{field: getattr(run, field) for field in RUN_FIELDS},
+            **{column.key: column.read(run) for column in summary.metrics},
+            "error": run.error,
+            "verdict": words[run.name],
+            "read_with": "; ".join(sheet.qualifications[run.name]),
+            **{field_of(topic): text for topic, text in {**sheet.shared, **sheet.variants[run.name]}.items()},
+        }
+        for run in summary.comparison.runs
+    ]
+
+
+def to_csv(summary: ComparisonSummary) -> str:
+    """Write the records as a table: a line of names, and a line a run."""
+    text, rows = io.StringIO(), records(summary)
+    names = dict.fromkeys(name for row in rows for name in row)
+    writer = csv.DictWriter(text, list(names), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def field_of(topic: str) -> str:
+    """The column of a topic of the fairness sheet: "fairness_weight_decay"."""
+    return f"fairness_{topic.lower().replace(' ', '_')}"
+
+
+def table(summary: ComparisonSummary, columns: Sequence[Metric]) -> list[list[str]]:
+    """Write a table: the header, then a row a variant, with the verdict after the main score."""
+    return [list(row) for row in zip(*text_columns(summary, columns), strict=True)]
+
+
+def text_columns(summary: ComparisonSummary, columns: Sequence[Metric]) -> Iterator[list[str]]:
+    """Write the columns of a table, each with its heading."""
+    yield ["Variant", *(row.name for row in summary.rows)]
+    for column in columns:
+        yield [column.title, *(number(column, row) for row in summary.rows)]
+        if column is summary.main:
+            yield ["vs baseline", *(difference(summary, row) for row in summary.rows)]
+            yield ["p", *map(corrected, summary.rows)]
+            yield ["Verdict", *(row.verdict for row in summary.rows)]
+
+
+def number(column: Metric, row: VariantSummary) -> str:
+    """Write one metric of a variant: "41.20 ± 0.53"."""
+    return mean_and_spread(column.write, row.samples[column.key]) if column.key in row.samples else NOTHING
+
+
+def difference(summary: ComparisonSummary, row: VariantSummary) -> str:
+    """Write how far a variant is from the baseline: "+0.42"."""
+    if row.difference is None or summary.main is None:
+        return NOTHING
+    return signed(summary.main.write, row.difference.mean)
+
+
+def corrected(row: VariantSummary) -> str:
+    """Write the corrected p-value of the test that decides of a variant: "0.042"."""
+    p = None if row.difference is None else row.difference.decisive
+    return NOTHING if p is None else p_value(p).removeprefix("= ")
+
 
 NOTHING = "–"
 """Stands where there is no number."""

@@ -1,4 +1,4 @@
-"""Tables with more columns than a terminal has room for: as many below each other as it takes."""
+"""Tables on the terminal: columns that fit, times by phase, and examples to show."""
 
 from __future__ import annotations
 
@@ -8,6 +8,61 @@ from collections.abc import Sequence
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
+
+from ..results.comparison import Comparison
+from ..run.record import Run
+from ..run.timings import PHASES
+
+EXAMPLES = 4
+LONGEST_TEXT = 160
+
+
+def shown_runs(comparison: Comparison) -> list[Run]:
+    """Choose of every variant the first run that has outputs."""
+    chosen = (next((run for run in comparison.runs_of(name) if run.outputs), None) for name in comparison.names)
+    return [run for run in chosen if run is not None]
+
+
+def chosen_examples(comparison: Comparison, finished: list[Run], count: int = EXAMPLES) -> list[int]:
+    """Choose the places of some examples, spread over the data, half of them such that the variants differ."""
+    if not finished:
+        return []
+    everything = range(len(comparison.references))
+    differing = [i for i in everything if len({run.outputs[i] for run in finished}) > 1]
+    chosen = spread(differing, (count + 1) // 2)
+    return sorted({*chosen, *spread([i for i in everything if i not in chosen], count - len(chosen))})
+
+
+def shortened(text: str) -> str:
+    """Cut a text that would fill the screen, as outputs of untrained models do."""
+    return text if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT - 1]}…"
+
+
+def spread(places: list[int], count: int) -> list[int]:
+    """Choose so many at equal distances."""
+    count = min(count, len(places))
+    return [places[(2 * i + 1) * len(places) // (2 * count)] for i in range(count)]
+
+
+def timings_table(comparison: Comparison) -> WideTable | Text:
+    """Put the seconds of each phase into a table: a row a variant, the mean over its runs that were timed."""
+    timed = {name: [run for run in comparison.runs if run.name == name and run.timings] for name in comparison.names}
+    names = [name for name, runs in timed.items() if runs]
+    if not names:
+        return Text("no run of this comparison was timed")
+    columns = [
+        [Text(f"{phase.capitalize()}\ns"), *(Text(f"{mean(timed[name], phase):.2f}") for name in names)]
+        for phase in PHASES
+    ]
+    shares = [mean(timed[name], "train") / sum(mean(timed[name], phase) for phase in PHASES) for name in names]
+    columns.append([Text("Training\n%"), *(Text(f"{100 * share:.0f}") for share in shares)])
+    return WideTable(names, columns)
+
+
+def mean(runs: list[Run], phase: str) -> float:
+    """The mean seconds of a phase; 0 where it did not happen."""
+    return sum(run.timings.get(phase, 0.0) for run in runs) / len(runs)
+
 
 GAP = 2
 """Blanks between columns."""

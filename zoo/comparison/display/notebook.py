@@ -8,8 +8,8 @@ from zoo.base.printed import Note, Part, Table, Title
 
 from ..results.comparison import Comparison
 from ..results.summary import summarize
-from .cells import table
 from .findings import headline, sentences
+from .formatting import table
 
 
 def parts_of(comparison: Comparison) -> Iterator[Part]:

@@ -8,17 +8,15 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from zoo.base.printing import printable
-
+from ...base.printed import printable
 from ..results.comparison import Comparison
+from ..results.design import FAILED
 from ..results.metrics import Metric
 from ..results.statistics import BETTER, WORSE
 from ..results.summary import ComparisonSummary, VariantSummary, summarize
-from ..results.verdicts import FAILED
-from .cells import corrected, difference, number
-from .examples import chosen_examples, shortened, shown_runs
 from .findings import sentences
-from .layout import GAP, NARROWEST_NAME, WideTable, folded
+from .formatting import corrected, difference, number
+from .layout import GAP, NARROWEST_NAME, WideTable, chosen_examples, folded, shortened, shown_runs
 
 STYLES = {BETTER: "green", WORSE: "red", FAILED: "red"}
 

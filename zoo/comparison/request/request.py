@@ -19,12 +19,22 @@ from zoo.training.inputs import full_recipe
 from zoo.training.record import digest_of_examples
 from zoo.training.suites import SuiteRun
 
-from ..digests import digest_of_files
-from ..files import plain
-from .budget import LENGTHS, Budget, read_budget
+from ..files import digest_of_files, plain
 from .options import Options, options
-from .seeds import DATA_SEED, FEWEST_SEEDS, MOST_LOOKS, MOST_SEEDS, enough_seeds, read_seeds
-from .sweep import Values, model_fields, read_sweep
+from .seeds import (
+    DATA_SEED,
+    FEWEST_SEEDS,
+    LENGTHS,
+    MOST_LOOKS,
+    MOST_SEEDS,
+    Budget,
+    Values,
+    enough_seeds,
+    model_fields,
+    read_budget,
+    read_seeds,
+    read_sweep,
+)
 
 
 @dataclass(frozen=True)

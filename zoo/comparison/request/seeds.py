@@ -1,10 +1,122 @@
-"""Seeds: which runs there are, and which examples are set aside."""
+"""Seeds, budgets and sweeps of a request: which runs there are, and how long each is."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
 
-from zoo.base.errors import ConfigError
+from zoo.base.errors import ConfigError, InvalidChoiceError
+from zoo.building.keywords import TrainingOptions
+from zoo.registry import parse_value
+
+SHORT_NAMES = {"lr": "learning_rate"}
+Values = dict[str, list[Any]]
+
+TRAINING_FIELDS = frozenset(TrainingOptions.__annotations__)
+
+
+def read_sweep(given: str | Iterable[str] | Mapping[str, Sequence[Any]] | None) -> Values:
+    """Read what is to be tried."""
+    if given is None:
+        return {}
+    if isinstance(given, Mapping):
+        pairs = [(name, list(values)) for name, values in given.items()]
+    else:
+        pairs = [read_values(text) for text in ([given] if isinstance(given, str) else given)]
+    values: Values = {}
+    for name, tried in pairs:
+        name = SHORT_NAMES.get(name, name)
+        if name in values:
+            raise ConfigError(f"the sweep has {name} twice; give it once, with all of its values")
+        if not tried or len(set(map(repr, tried))) < len(tried):
+            raise ConfigError(f"the sweep of {name} has the values {tried}; give different ones, e.g. {name}=1e-3,5e-4")
+        values[name] = tried
+    return values
+
+
+def read_values(text: str) -> tuple[str, list[Any]]:
+    """Read the values of one argument: "lr=1e-3,5e-4"."""
+    name, equals, listed = text.partition("=")
+    if not (equals and name.strip().isidentifier()):
+        raise ConfigError(f"cannot read the sweep {text!r}; valid: ARGUMENT=VALUE,VALUE,..., e.g. lr=1e-3,5e-4")
+    return name.strip(), [parse_value(value) for value in listed.split(",") if value.strip()]
+
+
+def write_values(name: str, values: Sequence[Any]) -> str:
+    """Write what `read_values` reads: "learning_rate=0.001,0.0005"."""
+    return f"{name}={','.join(map(str, values))}"
+
+
+def at_the_edge(value: Any, tried: Sequence[Any]) -> bool:
+    """Whether no number that was tried is less, or none is greater, so that a better one may lie beyond."""
+    numbers = [other for other in tried if is_number(other)]
+    return len(set(numbers)) > 1 and is_number(value) and not min(numbers) < value < max(numbers)
+
+
+def is_number(value: Any) -> bool:
+    """Whether it is a number, and no truth value."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def beyond(value: float, tried: Sequence[float]) -> float | None:
+    """The next value beyond an edge, as far as its neighbour is; None where numbers are not all above zero."""
+    ordered = sorted(set(tried), reverse=value == max(tried))
+    if min(ordered) <= 0:
+        return None
+    further = float(f"{value * value / ordered[1]:.3g}")
+    if all(isinstance(one, int) for one in tried):
+        return None if round(further) in ordered or further < 1 else round(further)
+    return further
+
+
+def model_fields(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of swept values that are fields of a model's configuration, such as initializer_range."""
+    from zoo.models.fields import SETTINGS
+
+    known = SETTINGS
+    return {name: value for name, value in values.items() if name in known and name not in TRAINING_FIELDS}
+
+
+def combinations(values: Values) -> list[dict[str, Any]]:
+    """Combine the values of all arguments."""
+    return [dict(zip(values, chosen, strict=True)) for chosen in product(*values.values())]
+
+
+KINDS = ("steps", "tokens", "flops", "seconds")
+LENGTHS = ("max_steps", "num_train_epochs")
+"""Training arguments that set the length of a run."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How long every run is: so much of one of `KINDS`."""
+
+    kind: str
+    amount: float
+
+    def __str__(self) -> str:
+        return f"{self.kind}={self.amount:.10g}"
+
+
+def read_budget(given: str | Mapping[str, float] | None) -> Budget | None:
+    """Read a budget, "tokens=2e6" or {"tokens": 2e6}; None is the recipe's."""
+    if given is None:
+        return None
+    text = given if isinstance(given, str) else ",".join(f"{kind}={amount}" for kind, amount in given.items())
+    kind, _, value = (part.strip() for part in text.partition("="))
+    if kind not in KINDS:
+        raise InvalidChoiceError(kind, KINDS, kind="budget")
+    try:
+        amount = float(value)
+    except ValueError:
+        amount = math.nan
+    if not (math.isfinite(amount) and amount > 0):
+        raise ConfigError(f"the budget {text!r} was given; valid: {kind}=NUMBER, above 0, e.g. {kind}=1e6")
+    return Budget(kind, amount)
+
 
 DATA_SEED = 0
 """Seed of the examples that are set aside without a held-out file: the same for every seed of a run."""

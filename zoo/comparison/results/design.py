@@ -1,13 +1,90 @@
-"""How verdicts are reached: how much counts as nothing, and whether seeds are added until a verdict is there."""
+"""How verdicts are reached: what counts as nothing, when seeds are added, and the p-values of each look."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
 
 from ..request.seeds import FEWEST_SEEDS
-from .boundaries import increment, levels, spent
-from .statistics import DECIDED, ERROR, NOISE, UNDECIDED, PairedDifference, Pairs, verdict
+from .distributions import Array, students_within
+from .statistics import DECIDED, ERROR, NOISE, UNDECIDED, UNKNOWN, PairedDifference, Pairs, compare_all, verdict
+
+EDGES = np.sinh(np.linspace(-11, 11, 451))
+"""Edges of the grid of t: p-values of 1e-9 lie on it."""
+
+MIDDLES = np.sinh((np.arcsinh(EDGES[1:]) + np.arcsinh(EDGES[:-1])) / 2)
+
+
+def spent(seeds: int, limit: int) -> float:
+    """The share of the error that is spent after some seeds of a limit; nothing before there are three."""
+    return (min(seeds, limit) / limit) ** 2 if seeds >= FEWEST_SEEDS else 0.0
+
+
+def increment(error: float, seeds: int, limit: int) -> float:
+    """The error that one look spends: a valid level of any test, which joint distributions do not raise."""
+    return error * (spent(seeds, limit) - spent(seeds - 1, limit))
+
+
+@cache
+def levels(error: float, limit: int, sides: int) -> tuple[float, ...]:
+    """P-values that decide at each look: after three seeds, after one more, and so on to the limit.
+
+    Lan and DeMets (1983) spend the error by the share of the data that is there; the share is squared here (Kim and
+    DeMets 1987). The levels are those of t-tests of normal differences. T, the sum of n of these over the root of their
+    sum of squares, is a Markov chain: the root is independent of all T so far (Basu 1955), so the next T depends on
+    this one and on a number that is Student's. The distribution of T is carried from look to look on a grid.
+
+    Args:
+        sides: 2 for a test of no difference, 1 for a test against one side.
+    """
+    found = []
+    mass = np.zeros(len(MIDDLES))
+    for seeds in range(FEWEST_SEEDS, limit + 1):
+        is_first = seeds == FEWEST_SEEDS
+        below = student_below(EDGES, seeds - 1) if is_first else mass @ transitions(seeds - 1)
+        below = below - below[0]
+        critical = -float(np.interp(increment(error, seeds, limit) / sides, below, EDGES))
+        tail = (1 - float(students_within(np.float64(critical), seeds - 1))) / 2
+        found.append(sides * tail)
+        inside = np.clip((EDGES[1:] + critical) / np.diff(EDGES), 0.0, 1.0)
+        mass = np.diff(below) * (inside * inside[::-1] if sides == 2 else inside)
+    return tuple(found)
+
+
+@cache
+def transitions(seeds: int) -> Array:
+    """The probability that t is below each edge after one more seed, for each t of `MIDDLES` after some seeds.
+
+    With v Student's over the root of the number of seeds, the next T is (T + v) / sqrt(1 + v²), which is b where
+    (1 - b²) v² + 2 T v + T² - b² = 0.
+    """
+    now = sum_over_root(MIDDLES, seeds)[:, None]
+    b = sum_over_root(EDGES, seeds + 1)[None, :]
+    discriminant = now**2 + 1 - b**2
+    root = b * np.sqrt(np.maximum(discriminant, 0.0))
+    first, second = (-now - root) / (1 - b**2), (-now + root) / (1 - b**2)
+    below_first, below_second = (student_below(v * math.sqrt(seeds), seeds) for v in (first, second))
+    misses = [np.abs(now + v - b * np.sqrt(1 + v**2)) for v in (first, second)]
+    one_root = np.where(misses[0] < misses[1], below_first, below_second)
+    between = np.abs(below_first - below_second)
+    inner = np.where(np.abs(b) < 1, one_root, np.where(b > 0, 1 - between, between))
+    never = (discriminant <= 0) | ((np.abs(b) >= 1) & (now * b <= 0))
+    return np.where(never, (b > 0).astype(float), inner)
+
+
+def sum_over_root(t: Array, seeds: int) -> Array:
+    """T for a t of so many numbers."""
+    result: Array = t * math.sqrt(seeds) / np.sqrt(seeds - 1 + t**2)
+    return result
+
+
+def student_below(t: Array, freedom: int) -> Array:
+    """The probability that Student's t lies below values."""
+    return (1 + students_within(t, freedom)) / 2
 
 
 @dataclass(frozen=True)
@@ -79,3 +156,53 @@ def at_look(pairs: Pairs, share: float, look: int, limit: int, margin: float | N
         return found.against(increment(share, look + FEWEST_SEEDS, limit), margin)
     at = found.pairs - FEWEST_SEEDS
     return found.against(levels(share, limit, 2)[at], margin, levels(share, limit, 1)[at])
+
+
+BASELINE = "baseline"
+FAILED = "failed"
+
+Scores = Mapping[int, float | None]
+"""A score by seed; None where a run failed or diverged."""
+
+
+def judged(
+    scores: Mapping[str, Scores], baseline: str, better: int, design: Design = FIXED
+) -> dict[str, tuple[PairedDifference | None, str]]:
+    """Test every variant against the baseline, corrected for the number of variants."""
+    base = scores.get(baseline, {})
+    paired = {name: pairs_of(own, base, better) for name, own in scores.items() if name != baseline}
+    tested = {name: pairs for name, pairs in paired.items() if pairs.differences}
+    if design.limit is None:
+        differences = dict(zip(tested, compare_all(list(tested.values()), design.margin), strict=True))
+    else:
+        histories = {name: history_of(scores[name], base, better) for name in tested}
+        looked = decide_in_turn(histories, design.limit, design.margin)
+        differences = {name: looked.get(name) or PairedDifference.of(pairs) for name, pairs in tested.items()}
+    words = {name: verdict(difference, design.otherwise) for name, difference in differences.items()}
+    words[baseline] = BASELINE
+    return {name: (differences.get(name), words.get(name, UNKNOWN)) for name in scores}
+
+
+def pairs_of(own: Scores, baseline: Scores, better: int) -> Pairs:
+    """Subtract the baseline's scores seed by seed; a run without a number is lost."""
+    both = [(score, baseline[seed]) for seed, score in own.items() if seed in baseline]
+    return Pairs(
+        differences=[mine - other for mine, other in both if mine is not None and other is not None],
+        lost=sum(mine is None and other is not None for mine, other in both),
+        baseline_lost=sum(mine is not None and other is None for mine, other in both),
+        better=better,
+    )
+
+
+def history_of(own: Scores, baseline: Scores, better: int) -> Sequence[Pairs]:
+    """The pairs with the first three seeds that have a number, with the first four, and so on."""
+    seeds = [seed for seed in own if seed in baseline and (own[seed], baseline[seed]) != (None, None)]
+    return [
+        pairs_of({seed: own[seed] for seed in seeds[:count]}, baseline, better)
+        for count in range(FEWEST_SEEDS, len(seeds) + 1)
+    ]
+
+
+def finite(value: float | None) -> float | None:
+    """A number, None where there is none or it is not finite: a diverged run has no score."""
+    return value if value is not None and math.isfinite(value) else None

@@ -8,11 +8,10 @@ from functools import cached_property
 
 from ..run.record import Run
 from .comparison import Comparison
-from .design import Design
+from .design import FAILED, Design, finite, judged
 from .fairness import FairnessSheet, fairness_sheet
 from .metrics import Metric, metrics_of
 from .statistics import Measurements, PairedDifference
-from .verdicts import FAILED, finite, judged
 
 
 @dataclass(frozen=True)

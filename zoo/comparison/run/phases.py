@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from zoo.training.overview import overview
-
+from ...training.progress import overview
 from ..plan import ComparisonPlan
-from ..request.sweep import Values
+from ..request.seeds import Values
 from ..setup.job import Job
 from ..setup.jobs import JobMaker
-from .outcome import finished, read_run
-from .record import Run
-from .search import Choice, chosen_values, search
-from .trials import without_a_trial
+from .record import Run, finished, read_run
+from .search import Choice, chosen_values, search, without_a_trial
 
 OnRun = Callable[[int, int, str], None]
 Launch = Callable[[Sequence[Job], Callable[[Job], None]], None]

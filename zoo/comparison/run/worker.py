@@ -36,8 +36,8 @@ from zoo.training.suites import SuiteRun
 from ..files import CHECKPOINT, LOCK, RESULT, write_json
 from ..request.seeds import DATA_SEED
 from ..setup.job import Job
-from .outcome import finished
 from .probe import MOST_EXAMPLES, Probe
+from .record import finished
 from .timings import Stopwatch
 
 SECONDS_BETWEEN_CHECKPOINTS = 60.0

@@ -12,13 +12,11 @@ from zoo.analysis.measuring import FlopsPerToken
 from zoo.registry import parse_name
 
 from ..files import TOKENIZER, plain
-from ..request.budget import LENGTHS
 from ..request.request import Request
-from ..request.sweep import model_fields
+from ..request.seeds import LENGTHS, model_fields
 from .job import Job
 from .matching import Match, Sizes, match, with_settings
-from .shared_inputs import SharedInputs, modules_of
-from .workload import share_of_warmup, spend
+from .shared_inputs import SharedInputs, modules_of, share_of_warmup, spend
 
 LONGEST_FOLDER_NAME = 100
 CURVE_POINTS = 50

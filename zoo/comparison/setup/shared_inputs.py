@@ -1,31 +1,175 @@
-"""Inputs that all runs of a comparison share: data, tokenizer and workload."""
+"""Inputs that all runs of a comparison share: data, tokenizer, workload and sources."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import ast
+import math
+import sysconfig
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
+from importlib.machinery import PathFinder
+from importlib.util import find_spec, resolve_name
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from datasets import Dataset
+
+import zoo.registry
 from zoo.analysis.environment import version_of
 from zoo.analysis.measuring import FlopsPerToken, flops_per_token
 from zoo.base.errors import ConfigError, ZooError
 from zoo.building.builder import config, skeleton
 from zoo.data.tasks import DataTask, Splits, Tokenizers, load_tokenizers
+from zoo.data.tasks.streaming import StreamedRow
 from zoo.models import ZooConfig
 from zoo.models.parts import named_parts
 from zoo.registry.plugins import Origin
 from zoo.training import Recipe
 from zoo.training.arguments import ZooTrainingArguments, training_arguments
+from zoo.training.clocks import ENDLESS
 from zoo.training.inputs import build_for, encode, tokenizers_for
-from zoo.training.preflight import check_data
+from zoo.training.preflight import check_data, measure
 from zoo.training.record import digest_of_examples
 
-from ..digests import content_hash, digest_of_files
-from ..files import TOKENIZER
-from ..sources import digest_of_modules, digest_of_the_zoo
-from .workload import Workload, workload
+from ..files import TOKENIZER, content_hash, digest_of_files, digest_of_named
+from ..request.seeds import Budget
+
+
+@dataclass(frozen=True)
+class Workload:
+    """The workload of an update."""
+
+    steps: int  # Updates that the recipe wants
+    # Tokens in the mean update, counted as the trainer counts them: without padding, and of source and target where
+    # there are both
+    tokens_per_step: float
+    source_len: int  # Tokens in the mean example that is read
+    target_len: int | None  # Tokens in the mean example that a decoder with an encoder writes, None without
+
+
+def workload(encoded: Any, args: ZooTrainingArguments, *, writes: bool) -> Workload:
+    """Count what an update works on."""
+    if isinstance(getattr(encoded, "ids", None), StreamedRow):
+        raise ConfigError("a comparison reads shards, which are encoded once for all of its runs: leave streaming out")
+    batches = math.ceil(len(encoded) / (args.train_batch_size * args.world_size))
+    steps_per_epoch = max(1, math.ceil(batches / args.gradient_accumulation_steps))
+    source = measure(encoded, "input_ids")[0] if isinstance(encoded, Dataset) else np.array(encoded.lengths)
+    target = measure(encoded, "labels")[0] if writes else None
+    tokens = int(source.sum()) + (0 if target is None else int(target.sum()))
+    return Workload(
+        steps=args.max_steps if args.max_steps > 0 else math.ceil(args.num_train_epochs * steps_per_epoch),
+        tokens_per_step=tokens / steps_per_epoch,
+        source_len=max(1, round(float(source.mean()))),
+        target_len=None if target is None else max(1, round(float(target.mean()))),
+    )
+
+
+def spend(budget: Budget | None, work: Workload, flops_per_token: float) -> dict[str, Any]:
+    """Turn a budget into training arguments."""
+    if budget is None:
+        return {}
+    if budget.kind == "seconds":
+        return {"max_steps": ENDLESS}
+    cost = {"steps": 1.0, "tokens": work.tokens_per_step, "flops": work.tokens_per_step * flops_per_token}[budget.kind]
+    steps = round(budget.amount / cost)
+    if steps < 1:
+        raise ConfigError(f"the budget {budget} is less than one update, which takes {cost:,.0f} {budget.kind}")
+    return {"max_steps": steps}
+
+
+def share_of_warmup(args: ZooTrainingArguments, work: Workload) -> dict[str, Any]:
+    """Give a warm-up that was meant for a run of another length its share of this one, if it is not one already."""
+    if args.warmup_steps < 1:
+        return {}
+    return {"warmup_steps": min(round(args.warmup_steps / work.steps, 6), 0.99)}
+
+
+OWN = ("building", "data", "fast", "models", "training", "variants")
+"""The rooms that build, train and score a model. An edit elsewhere changes no result."""
+
+STANDARD_LIBRARY = Path(sysconfig.get_path("stdlib")).resolve()
+
+INSTALLED = ("site-packages", "dist-packages")
+"""Folders of installed distributions, which are identified by their versions."""
+
+
+@cache
+def digest_of_the_zoo() -> str:
+    """Short hash of the zoo's own source, so that runs are repeated after an edit that may change them."""
+    folder, registry = (Path(module.__file__ or "").parent for module in (zoo, zoo.registry))
+    own = [(folder, file) for name in OWN for file in python_files(folder / name)]
+    own += [(registry, file) for file in python_files(registry)]
+    return digest_of_named({file.relative_to(root.parent).as_posix(): file for root, file in own})
+
+
+def python_files(place: Path) -> list[Path]:
+    """List a file of Python, or those in a folder."""
+    return [place] if place.is_file() else list(place.rglob("*.py"))
+
+
+def digest_of_modules(modules: Iterable[str]) -> str:
+    """Make a short name for the source of modules, and of what they import that is neither Python's nor installed."""
+    return digest_of_named({name: file for module in modules for name, file in sources_of(module)})
+
+
+def sources_of(module: str) -> Iterator[tuple[str, Path]]:
+    """Follow imports from a module."""
+    package = module.partition(".")[0]
+    waiting, seen = [module], set[str]()
+    while waiting:
+        name = waiting.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        file = _file_of(name)
+        if file is None or not (name.partition(".")[0] == package or _is_a_users(name, file)):
+            continue
+        yield name, file
+        waiting += imported_by(name, file)
+
+
+def imported_by(module: str, file: Path) -> Iterator[str]:
+    """List what a module imports, in functions too."""
+    package = module if file.name == "__init__.py" else module.rpartition(".")[0]
+    for node in ast.walk(ast.parse(file.read_bytes())):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield from _with_parents(alias.name)
+        elif isinstance(node, ast.ImportFrom):
+            relative = "." * node.level + (node.module or "")
+            base = resolve_name(relative, package) if node.level else relative
+            yield from _with_parents(base)
+            yield from (f"{base}.{alias.name}" for alias in node.names)
+
+
+def _with_parents(name: str) -> Iterator[str]:
+    """A module and its packages, in the order of import."""
+    parts = name.split(".")
+    yield from (".".join(parts[: count + 1]) for count in range(len(parts)))
+
+
+def _file_of(name: str) -> Path | None:
+    """The source of a module, found without importing anything; None where there is none."""
+    top, *rest = name.split(".")
+    try:
+        spec = find_spec(top)
+    except (ImportError, ValueError):
+        return None
+    for depth in range(len(rest)):
+        if spec is None or spec.submodule_search_locations is None:
+            return None
+        spec = PathFinder.find_spec(".".join((top, *rest[: depth + 1])), spec.submodule_search_locations)
+    return Path(spec.origin) if spec is not None and spec.origin is not None and spec.origin.endswith(".py") else None
+
+
+def _is_a_users(name: str, file: Path) -> bool:
+    """Whether a module is neither the zoo's, nor Python's, nor of an installed distribution."""
+    place = file.resolve()
+    installed = place.is_relative_to(STANDARD_LIBRARY) or any(folder in place.parts for folder in INSTALLED)
+    return name.partition(".")[0] != "zoo" and not installed
+
 
 INCIDENTAL = ("transformers_version", "_name_or_path")
 """Fields of a configuration that decide nothing."""

@@ -3,10 +3,9 @@
 from zoo.base.errors import DataError
 from zoo.data.tokenizers import TOKENIZERS, Tokenizers, load_tokenizers, train_tokenizers
 
-from .finding import find_task, split_name
-from .predictions import Outputs, Predictions
+from .prepared import find_task, split_name
 from .reading import read_columns
-from .scores import Score, translation_scores
+from .scores import Outputs, Predictions, Score, translation_scores
 from .sources import SHIPPED, DataSource, Splits, full_path, load_splits
 from .tables import Kind, UnknownColumnError
 from .task import TASKS, DataTask

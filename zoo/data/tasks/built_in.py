@@ -1,21 +1,5 @@
 """Importing this registers the tasks that come with the zoo."""
 
-from . import (
-    language_modeling,
-    masked_language_modeling,
-    masked_next_token,
-    synthetic,
-    text_classification,
-    token_classification,
-    translation,
-)
+from . import labels, language_modeling, masked_language_modeling, pairs, synthetic
 
-__all__ = [
-    "language_modeling",
-    "masked_language_modeling",
-    "masked_next_token",
-    "synthetic",
-    "text_classification",
-    "token_classification",
-    "translation",
-]
+__all__ = ["labels", "language_modeling", "masked_language_modeling", "pairs", "synthetic"]

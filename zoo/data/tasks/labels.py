@@ -1,25 +1,29 @@
-"""Labels: their numbers, and models that know them."""
+"""Tasks with labels: text classification, and token classification (a label a token, as of named entities)."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from typing_extensions import Self
 
 from zoo.base.errors import ConfigError, DataError, enumerate_names, suggest
 from zoo.data.tokenizers import Tokenizers, train_tokenizers
+from zoo.data.tokenizers.encoding import pieces_of, to_ids
 
-from .encoding import check_length
+from .encoding import check_length, encoded
 from .mapped import texts_of, values_of
+from .scores import Outputs, Predictions, Score
 from .sources import Splits
-from .tables import Table, place_of
-from .task import DataTask
+from .tables import Kind, Table, place_of
+from .task import TASKS, DataTask
 
 if TYPE_CHECKING:
     from datasets import Dataset
+
 
 FEW_LABELS = 8
 """Different labels that are never too many, however few examples there are."""
@@ -116,3 +120,135 @@ def sorted_labels(labels: set[str]) -> tuple[str, ...]:
     if all(label.isdecimal() for label in labels):
         return tuple(sorted(labels, key=int))
     return tuple(sorted(labels))
+
+
+@dataclass(frozen=True)
+class TextClassification(LabelsTask):
+    """Texts and their labels; accuracy and the mean F1 of the labels say how many are found."""
+
+    name = "text-classification"
+    model_tasks = ("sequence-classification",)
+    kinds = (Kind.TEXT, Kind.LABEL)
+    main_score = "accuracy"
+    scored_by = Outputs.PREDICTED
+
+    def encode(self, examples: Dataset, tokenizers: Tokenizers, *, training: bool = False, seed: int = 0) -> Dataset:
+        """Turn texts into ids, and labels into numbers. Arguments as in the base class."""
+        ids = [row[: self.max_length] for row in to_ids(tokenizers.source, self.sources(examples))]
+        columns = {
+            "input_ids": ids,
+            "attention_mask": [[1] * len(row) for row in ids],
+            "labels": [self.number(label, examples, row) for row, label in enumerate(self.references(examples))],
+            "length": [len(row) for row in ids],
+        }
+        return encoded(columns, examples)
+
+    def collator(self, tokenizers: Tokenizers) -> Callable[[Any], dict[str, Any]]:
+        """Make transformers' collator for texts. Arguments as in the base class."""
+        from transformers import DataCollatorWithPadding
+
+        return DataCollatorWithPadding(tokenizers.source)
+
+    def sources(self, examples: Dataset) -> list[str]:
+        """The first column. Arguments as in the base class."""
+        return examples[examples.column_names[0]][:]
+
+    def references(self, examples: Dataset) -> list[str]:
+        """The second column. Arguments as in the base class."""
+        return examples[examples.column_names[1]][:]
+
+    def texts(self, ids: Sequence[Any], tokenizers: Tokenizers) -> list[str]:
+        """The labels' names. Arguments as in the base class."""
+        return [self.labels[int(row[0])] for row in ids]
+
+    def score(self, predictions: Predictions, examples: Dataset, *, n_bootstrap: int = 1) -> Mapping[str, Score]:
+        """Accuracy and F1. Arguments as in the base class."""
+        from .metrics import accuracy_score, macro_f1_score
+
+        answers, labels = predictions.ids, predictions.labels
+        return {
+            "accuracy": accuracy_score(answers, labels, n_bootstrap=n_bootstrap),
+            "f1": macro_f1_score(answers, labels, len(self.labels), n_bootstrap=n_bootstrap),
+        }
+
+
+TASKS.register(TextClassification.name, TextClassification())
+
+
+@dataclass(frozen=True)
+class TokenClassification(LabelsTask):
+    """Tokens and their labels; F1 of entities (of labels, where they mark none) and accuracy say how many are found.
+
+    A token that the tokenizer cuts into pieces has its label on the first of them; the others do not count.
+    """
+
+    name = "token-classification"
+    model_tasks = ("token-classification",)
+    kinds = (Kind.TOKENS, Kind.TAGS)
+    main_score = "f1"
+    scored_by = Outputs.PREDICTED
+
+    def labels_of(self, column: Iterable[Any]) -> Iterable[str]:
+        """The labels of all tokens. Arguments as in the base class."""
+        return chain.from_iterable(column)
+
+    def encode(self, examples: Dataset, tokenizers: Tokenizers, *, training: bool = False, seed: int = 0) -> Dataset:
+        """Turn tokens into ids, and labels into numbers. Arguments as in the base class."""
+        from zoo.fast.chunked_loss import IGNORED
+
+        tokenizer = tokenizers.source
+        ending = [] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id]
+        rows: list[list[int]] = []
+        labels: list[list[int]] = []
+        pairs = zip(*(examples[name][:] for name in examples.column_names[:2]), strict=True)
+        for place, (tokens, tags) in enumerate(pairs):
+            filled = pieces_of(tokenizer, tokens)
+            numbers = [self.number(tag, examples, place) for tag in tags]
+            row = [*chain.from_iterable(filled), *ending]
+            marks = [[number] + [IGNORED] * (len(ids) - 1) for number, ids in zip(numbers, filled, strict=True)]
+            rows.append(row[: self.max_length])
+            labels.append([*chain.from_iterable(marks), *([IGNORED] * len(ending))][: self.max_length])
+        columns = {
+            "input_ids": rows,
+            "attention_mask": [[1] * len(row) for row in rows],
+            "labels": labels,
+            "length": [len(row) for row in rows],
+        }
+        return encoded(columns, examples)
+
+    def collator(self, tokenizers: Tokenizers) -> Callable[[Any], dict[str, Any]]:
+        """Make transformers' collator for labelled tokens. Arguments as in the base class."""
+        from transformers import DataCollatorForTokenClassification
+
+        return DataCollatorForTokenClassification(tokenizers.source)
+
+    def sources(self, examples: Dataset) -> list[str]:
+        """The tokens, with blanks between them. Arguments as in the base class."""
+        return [" ".join(tokens) for tokens in examples[examples.column_names[0]][:]]
+
+    def references(self, examples: Dataset) -> list[str]:
+        """The labels, with blanks between them. Arguments as in the base class."""
+        return [" ".join(tags) for tags in examples[examples.column_names[1]][:]]
+
+    def texts(self, ids: Sequence[Any], tokenizers: Tokenizers) -> list[str]:
+        """The labels' names, with blanks between them. Arguments as in the base class."""
+        return [" ".join(self.named(row)) for row in ids]
+
+    def named(self, ids: Iterable[int]) -> list[str]:
+        """Name labels."""
+        return [self.labels[number] for number in ids]
+
+    def score(self, predictions: Predictions, examples: Dataset, *, n_bootstrap: int = 1) -> Mapping[str, Score]:
+        """F1 and accuracy. Arguments as in the base class."""
+        from .metrics import accuracy_score, entity_f1_score, has_entities, macro_f1_score
+
+        answers, labels = predictions.ids, predictions.labels
+        if has_entities(self.labels):
+            named = [[self.named(row) for row in rows] for rows in (answers, labels)]
+            found = entity_f1_score(*named, n_bootstrap=n_bootstrap)
+        else:
+            found = macro_f1_score(answers, labels, len(self.labels), n_bootstrap=n_bootstrap)
+        return {"f1": found, "accuracy": accuracy_score(answers, labels, n_bootstrap=n_bootstrap)}
+
+
+TASKS.register(TokenClassification.name, TokenClassification())

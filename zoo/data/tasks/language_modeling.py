@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 from zoo.base.errors import ConfigError, InvalidChoiceError
 from zoo.data.tokenizers import Tokenizers, leave_open
 
-from .predictions import Outputs, Predictions
-from .scores import Score, perplexity
+from .scores import Outputs, Predictions, Score, perplexity
 from .task import TASKS
 from .text_task import RawTextTask, padding_of
 

@@ -1,8 +1,8 @@
-"""Tasks whose examples are pairs of texts: one to read, and one to write."""
+"""Tasks on pairs of texts: translation."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -11,8 +11,10 @@ from zoo.data.tokenizers.encoding import to_ids
 
 from .encoding import check_length, encoded, short_enough
 from .mapped import texts_of
+from .scores import Predictions, Score, translation_scores
+from .sources import SHIPPED
 from .tables import Kind
-from .task import DataTask
+from .task import TASKS, DataTask
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -78,3 +80,22 @@ class PairsTask(DataTask):
     def references(self, examples: Dataset) -> list[str]:
         """The second column. Arguments as in the base class."""
         return examples[examples.column_names[1]][:]
+
+
+@dataclass(frozen=True)
+class Translation(PairsTask):
+    """Pairs of sentences; the first column is translated into the second, and BLEU and chrF say how well.
+
+    What ships is a corpus of everyday English and Portuguese, whose held-out pairs no training pair gives away.
+    """
+
+    name = "translation"
+    shipped = SHIPPED / "en_pt"
+    main_score = "bleu"
+
+    def score(self, predictions: Predictions, examples: Dataset, *, n_bootstrap: int = 1) -> Mapping[str, Score]:
+        """BLEU and chrF. Arguments as in the base class."""
+        return translation_scores(predictions.outputs, self.references(examples), n_bootstrap=n_bootstrap)
+
+
+TASKS.register(Translation.name, Translation())

@@ -16,8 +16,7 @@ from zoo.data.tokenizers import Tokenizers
 from zoo.registry import CORPORA, VARIANTS, Registry, parse_name
 
 from .leaks import without_leaks
-from .predictions import Outputs, Predictions
-from .scores import Score
+from .scores import Outputs, Predictions, Score
 from .sources import DataSource, Splits, load_splits, set_aside, shares_of
 from .tables import Kind
 

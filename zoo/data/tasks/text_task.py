@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zoo.base.errors import ConfigError, DataError
+from zoo.data.corpora.cutting import cut
 from zoo.data.tokenizers import Tokenizers, train_tokenizers
 from zoo.data.tokenizers.encoding import to_ids
 
-from .raw_text import TEXT_SUFFIX, in_parts, read_text
+from .reading import read_lines
 from .sources import HELDOUT_NAMES, Splits, find_file, shares_of
 from .tables import Column, Kind
 from .task import DataTask
@@ -23,6 +24,29 @@ if TYPE_CHECKING:
 
     from .blocks import Ids
     from .streaming import StreamedRow
+
+
+TEXT_SUFFIX = ".txt"
+
+
+def read_text(path: str | Path) -> str:
+    """Read a whole text."""
+    file = Path(path)
+    if not file.is_file():
+        raise DataError(f"{file} is not a file")
+    text = "".join(line for _, line in read_lines(file))
+    if not text.strip():
+        raise DataError(f"{file} is empty")
+    return text
+
+
+def in_parts(text: str) -> Dataset:
+    """Cut a long text so that no tokenizer has to take it at once."""
+    from datasets import Dataset
+
+    parts = list(cut(text))
+    return Dataset.from_dict({"text": parts, "document": [0] * len(parts)})
+
 
 TEXTS_AT_ONCE = 64
 """Texts that are tokenized together."""

@@ -5,8 +5,7 @@ from zoo.registry import ENGINES
 from .checkpoint import load_checkpoint
 from .engines import Engine, ExportEngine, load_for
 from .fastest import Trial, accelerate, try_engines
-from .generating import generate
-from .results import Candidate, Generation
+from .generating import Candidate, Generation, generate
 
 __all__ = [
     "ENGINES",

@@ -9,10 +9,13 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import os
 import platform
 import shutil
-from collections.abc import Iterable, Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 import torch
@@ -20,7 +23,6 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from zoo.analysis.environment import device_name
-from zoo.base.caching import cache_folder, distributions, sources
 from zoo.base.errors import ZooError
 from zoo.base.files import read_json, write_file
 from zoo.base.folders import written_whole
@@ -28,6 +30,35 @@ from zoo.models import ZooPreTrainedModel
 from zoo.registry import ENGINES
 
 from .engines import ExportEngine
+
+PACKAGES = ("zoo", "zoo.registry", "zoo.converters")
+SOURCES = (".py", ".yaml", ".json", ".jinja", ".csv", ".tsv")
+
+
+def cache_folder(name: str) -> Path | None:
+    """Find the user's folder for what can be made again."""
+    usual = os.environ.get("LOCALAPPDATA") if sys.platform == "win32" else os.environ.get("XDG_CACHE_HOME")
+    home = os.path.expanduser("~")
+    if not usual and home == "~":  # in containers, the user may have no account
+        return None
+    return Path(usual or home, "" if usual else ".cache", "transformer-zoo", name)
+
+
+def sources() -> Iterator[Path]:
+    """List the files of the zoo that decide what it does: code, definitions and records."""
+    for package in PACKAGES:
+        spec = find_spec(package)
+        for root in (spec and spec.submodule_search_locations) or ():
+            for folder, folders, names in os.walk(root):
+                folders.sort()
+                yield from (Path(folder, name) for name in sorted(names) if name.endswith(SOURCES))
+
+
+def distributions() -> Iterator[str]:
+    """List installed distributions with their versions, as their folders are named."""
+    for folder in filter(os.path.isdir, sys.path):
+        yield from sorted(name for name in os.listdir(folder) if name.endswith((".dist-info", ".egg-info")))
+
 
 FOLDER = "engines"
 CHOICE, EXPORT = "choice.json", "export"
@@ -48,7 +79,7 @@ def place_of_choice(
     model: ZooPreTrainedModel, inputs: Mapping[str, Tensor], source: Path | None, trial: Iterable[object]
 ) -> Path | None:
     """Find where the choice for a model is kept."""
-    from zoo.converters.native.tokenizer import TARGET_FOLDER, TOKENIZER_FILES
+    from ...converters.native.files import TARGET_FOLDER, TOKENIZER_FILES
 
     if (folder := cache_folder(FOLDER)) is None:
         return None

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from .calibration import Calibration, calibrate
-from .contrast import Contrast
-from .definition import Claim, read_claims
+from .contrast import Claim, Contrast, read_claims
 from .judging import Finding, Outcome, claims, claims_about
 
 __all__ = [

@@ -8,7 +8,6 @@ from typing import Any
 
 from zoo.base.errors import UnknownNameError
 from zoo.comparison.results.metrics import LOSSES
-from zoo.comparison.results.power import detectable, equivalence_p, seeds_needed
 from zoo.comparison.results.statistics import (
     BETTER,
     LEVEL,
@@ -19,13 +18,13 @@ from zoo.comparison.results.statistics import (
     compare_all,
     verdict,
 )
-from zoo.comparison.results.verdicts import Scores, pairs_of
 from zoo.models.parts import deviations_of
 
+from ...results.design import Scores, pairs_of
+from ...results.statistics import detectable, equivalence_p, seeds_needed
 from ..definition import Benchmark, benchmarks
 from ..rows import Row, read_rows
-from .contrast import Contrast
-from .definition import Claim, read_claims
+from .contrast import Claim, Contrast, read_claims
 
 HOLDS = "holds here"
 FAILS = "does not hold here"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from zoo.comparison.results.power import MOST_SEEDS
 from zoo.comparison.results.statistics import PairedDifference
 from zoo.comparison.results.units import counted
 
+from ...results.statistics import MOST_SEEDS
 from ..page import spread, title
 from .calibration import Calibration, Rate
 from .contrast import Contrast

@@ -2,15 +2,133 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from zoo.analysis.drawing.elements import element
+
 from ...results.summary import ComparisonSummary
-from .curves import AXES, KINDS, curves_of, draw_curves
+from ...results.units import duration, large, number
+from ...run.record import Run
 from .forest import draw_forest
 from .scatter import differs, draw_scatter, pareto, points_of
+from .svg import DASHES, SERIES, Axis, frame, line, marker, picture
+
+KINDS = {"loss": "Training", "heldout_loss": "Held-out", "selection_loss": "Set aside"}
+"""Which losses are logged, and what they are called."""
+
+AXES: dict[str, tuple[str, Callable[[float], str]]] = {
+    "step": ("Steps", number(0)),
+    "tokens": ("Tokens", large),
+    "seconds": ("Time", duration),
+}
+"""Over what it is drawn."""
+
+MOST_POINTS = 120
+"""Of a line; more are not seen."""
+
+MARKS = 8
+"""Markers on a line."""
+
+LOWEST = 1e-3
+"""Below which losses are drawn alike: on a logarithmic scale there is no zero."""
+
+BEGINNING = 0.08
+"""Share of a training, at its start, with losses that may lie above the picture; the rest would be flat otherwise."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Logged values of a variant's seeds: positions, with lowest, mean and highest value there."""
+
+    place: int
+    name: str
+    points: list[tuple[float, float, float, float]]
+    seeds: int
+
+
+def curves_of(summary: ComparisonSummary, kind: str, over: str) -> list[Curve]:
+    """Find the curves of variants with at least two points; `kind` is of `KINDS`, `over` of `AXES`."""
+    found = []
+    for place, row in enumerate(summary.rows):
+        points = list(joined(row.finished, kind, over))
+        if len(points) > 1:
+            found.append(Curve(place, row.name, thinned(points), len(row.finished)))
+    return found
+
+
+def joined(runs: list[Run], kind: str, over: str) -> Iterator[tuple[float, float, float, float]]:
+    """Join the logs of a variant's runs: mean position, and lowest, mean and highest value, of every common step."""
+    steps: dict[float, list[tuple[float, float]]] = defaultdict(list)
+    for run in runs:
+        for entry in run.curve:
+            if kind in entry and over in entry:
+                steps[entry["step"]].append((entry[over], entry[kind]))
+    for step in sorted(steps):
+        entries = steps[step]
+        if len(entries) == len(runs):
+            values = [value for _, value in entries]
+            where = sum(position for position, _ in entries) / len(entries)
+            yield where, min(values), sum(values) / len(values), max(values)
+
+
+def thinned(points: list[tuple[float, float, float, float]]) -> list[tuple[float, float, float, float]]:
+    """Leave out points that would not be visible, never the last one."""
+    stride = -(-len(points) // MOST_POINTS)
+    return points[::stride] if (len(points) - 1) % stride == 0 else [*points[::stride], points[-1]]
+
+
+def draw_curves(curves: list[Curve], kind: str, over: str, width: int, height: int) -> Markup:
+    """Draw losses; `kind` is of `KINDS`, `over` of `AXES`."""
+    title, write = AXES[over]
+    positions = [point[0] for curve in curves for point in curve.points]
+    begins = min(positions) + BEGINNING * (max(positions) - min(positions))
+    values = [value for curve in curves for point in curve.points if point[0] >= begins for value in point[1:]]
+    count = 6 if width > 500 else 3
+    x = Axis(title, min(positions), max(positions), 48, width - 16, write, count)
+    low, high = 0.98 * max(min(values), LOWEST), 1.02 * max(*values, 2 * LOWEST)
+    y = Axis(f"{KINDS[kind]} loss, nats a token", low, high, height - 52, 28, "{:.3g}".format, 8, is_log=True)
+    seeds = max(curve.seeds for curve in curves)
+    about = f"{len(curves)} lines" + (
+        f", each the mean of {seeds} seeds in a band from lowest to highest" * (seeds > 1)
+    )
+    bands = [band(curve, x, y) for curve in curves if curve.seeds > 1]
+    lines = [stroke(curve, x, y) for curve in curves]
+    inside = element("svg", *bands, *lines, **clip(x, y))
+    return picture(width, height, f"{KINDS[kind]} loss by {title.lower()}", about, *frame(x, y), inside)
+
+
+def clip(x: Axis, y: Axis) -> dict[str, object]:
+    """Cut off what lies above the picture: attributes of a picture in the picture, with the same units."""
+    left, top, width, height = x.start - 6, y.end - 2, x.end - x.start + 12, y.start - y.end + 4
+    return dict(x=left, y=top, width=width, height=height, viewBox=f"{left} {top} {width} {height}")
+
+
+def band(curve: Curve, x: Axis, y: Axis) -> Markup:
+    """Draw the area from the lowest to the highest of a curve's seeds."""
+    upper = [(x(where), y(high)) for where, _, _, high in curve.points]
+    lower = [(x(where), y(low)) for where, low, _, _ in reversed(curve.points)]
+    kind = f"band c{curve.place % SERIES}"
+    return element("path", class_=kind, d=line([*upper, *lower]) + "Z", data_variant=curve.place)
+
+
+def stroke(curve: Curve, x: Axis, y: Axis) -> Markup:
+    """Draw the mean of a curve's seeds, with some markers."""
+    points = [(x(where), y(mean)) for where, _, mean, _ in curve.points]
+    stride = max(1, len(points) // MARKS)
+    offset = curve.place * stride // SERIES % stride
+    kind = f"line c{curve.place % SERIES}"
+    return element(
+        "g",
+        element("title", curve.name),
+        element("path", class_=kind, d=line(points), stroke_dasharray=DASHES[curve.place % SERIES] or None),
+        *(marker(curve.place, *point, small=True) for point in points[offset::stride]),
+        data_variant=curve.place,
+    )
+
 
 WIDE, NARROW = 900, 330
 """Widths in which every chart is drawn: on screens and paper, and on telephones."""

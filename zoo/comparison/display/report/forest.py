@@ -11,8 +11,7 @@ from zoo.analysis.drawing.elements import element
 from ...results.metrics import Metric
 from ...results.statistics import BETTER, WORSE
 from ...results.summary import VariantSummary
-from ..cells import corrected
-from ..formatting import signed
+from ..formatting import corrected, signed
 from .svg import SERIES, Axis, cut, marker, padded, picture
 
 NUMBERS = 165

@@ -6,29 +6,190 @@ import base64
 import json
 import re
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
 
 import jinja2
 from markupsafe import Markup
 
+from zoo.analysis.diff import diff, tasks_of
+from zoo.analysis.drawing import draw, to_svg_beside
+from zoo.base.errors import ZooError
 from zoo.data.tasks import TASKS, split_name
 
 from ...results.comparison import Comparison
+from ...results.fairness import as_built, flat, recipe_of, settings_of
 from ...results.metrics import Metric
 from ...results.statistics import BETTER, WORSE, Measurements, most_coverage
 from ...results.summary import ComparisonSummary, VariantSummary
 from ...results.units import counted, duration, large
-from ..cells import corrected, difference
+from ...run.record import Run
 from ..findings import basis, findings, headline
-from ..formatting import NOTHING, span, spread_beside
-from ..records import to_csv
-from .architecture import architectures_of
+from ..formatting import NOTHING, corrected, difference, span, spread_beside, to_csv
+from ..layout import chosen_examples, shortened, shown_runs
 from .charts import curve_charts, first_cost, forest, scatter_charts
-from .outputs import examples_of
 from .svg import DASHES, MARKERS, SERIES
+
+EXAMPLES = 12
+MOST_WORDS = 200
+"""Beyond which words are not compared: a document is not a sentence."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some words of an output, and whether the reference has them there."""
+
+    text: str
+    is_right: bool
+
+
+@dataclass(frozen=True)
+class Output:
+    """A variant's output for an example; `others` of `seeds` seeds wrote the same."""
+
+    place: int
+    name: str
+    seed: int
+    pieces: list[Piece]
+    is_right: bool
+    others: int
+    seeds: int
+
+
+@dataclass(frozen=True)
+class Example:
+    """An example, numbered by its place in the data from 1, with an output a variant."""
+
+    number: int
+    source: str
+    reference: str
+    outputs: list[Output]
+
+
+def examples_of(comparison: Comparison, count: int = EXAMPLES) -> list[Example]:
+    """Choose examples, half of them with different outputs, and put all outputs next to each other."""
+    finished = shown_runs(comparison)
+    return [
+        Example(
+            place + 1,
+            shortened(comparison.sources[place]),
+            shortened(comparison.references[place]),
+            [output(comparison, run, place) for run in finished],
+        )
+        for place in chosen_examples(comparison, finished, count)
+    ]
+
+
+def output(comparison: Comparison, run: Run, place: int) -> Output:
+    """Compare what a run wrote for the example at this place with what it should have written."""
+    reference = comparison.references[place]
+    written = [other.outputs[place] for other in comparison.runs_of(run.name) if other.outputs]
+    text = run.outputs[place]
+    return Output(
+        comparison.names.index(run.name),
+        run.name,
+        run.seed,
+        list(pieces(shortened(text), shortened(reference))),
+        text == reference,
+        Counter(written)[text],
+        len(written),
+    )
+
+
+def pieces(text: str, reference: str) -> Iterator[Piece]:
+    """Tell the words of a text that its reference has in the same order from those that it has not."""
+    words, right = text.split(), reference.split()
+    if len(words) > MOST_WORDS:
+        yield Piece(text, text == reference)
+        return
+    matcher = SequenceMatcher(None, right, words, autojunk=False)
+    for kind, _, _, start, end in matcher.get_opcodes():
+        if end > start:
+            yield Piece(" ".join(words[start:end]), kind == "equal")
+
+
+KINDS = {"setting": "setting", "quirk": "quirk", "code": "code"}
+"""Facts about a variant; its size as trained is in the table of results."""
+
+
+OF_THE_TOKENIZER = ("vocab_size", "decoder_vocab_size")
+"""Settings that all variants have here, whatever their defaults."""
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """A "setting", "quirk" or "code" in which a variant differs from the baseline."""
+
+    kind: str
+    name: str
+    baseline: str
+    own: str
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """How a variant is built."""
+
+    place: int
+    name: str
+    axes: list[Contrast]  # In what it differs from the baseline
+    chosen: dict[str, str]  # Settings that matching, a sweep or the budget chose for it and not for all
+    unknown: str  # Why the axes are not known, empty where they are
+    drawing: Markup  # The baseline and the variant side by side, as SVG; empty where there is nothing to see
+
+
+def architectures_of(comparison: Comparison) -> list[Architecture]:
+    """Compare each variant with the baseline."""
+    recipe = recipe_of(comparison)
+    task = None if recipe is None else str(recipe.data_task().model_task)
+    settings = [flat(settings_of(comparison, name)) for name in comparison.names]
+    differing = {key for one in settings for key in one if any(other.get(key) != one[key] for other in settings)}
+    found = []
+    for place, name in enumerate(comparison.names):
+        axes, unknown, drawing = [], "", Markup()
+        try:
+            if name != comparison.baseline:
+                baseline, own = (as_built(comparison, one, recipe) for one in (comparison.baseline, name))
+                axes = [
+                    Contrast(one.kind, one.axis, side(one.kind, one.a), side(one.kind, one.b))
+                    for one in diff(baseline, own, task)
+                    if one.kind in KINDS and one.axis not in OF_THE_TOKENIZER
+                ]
+                tasks = tasks_of(baseline, own, task)
+                sides = (
+                    replace(draw(baseline, tasks[0]), name=comparison.baseline),
+                    replace(draw(own, tasks[1]), name=name),
+                )
+                drawing = Markup(to_svg_beside(*sides))
+        except ZooError as error:  # a variant of the user's own that is not there any more
+            unknown = str(error)
+        chosen = {
+            key: in_words(value) for key, value in flat(settings_of(comparison, name)).items() if key in differing
+        }
+        found.append(Architecture(place, name, axes, chosen, unknown, drawing))
+    return found
+
+
+def side(kind: str, value: Any) -> str:
+    """Write what one of two variants has: "on" or "off" for a quirk."""
+    if kind == "quirk":
+        return "on" if value else "off"
+    return in_words(value)
+
+
+def in_words(value: Any) -> str:
+    """Write a setting: "yes", "no", "none", or its value."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, dict):
+        return ", ".join(f"{name} = {in_words(one)}" for name, one in value.items())
+    return ", ".join(map(in_words, value)) if isinstance(value, list | tuple) else str(value)
 
 
 @dataclass(frozen=True)

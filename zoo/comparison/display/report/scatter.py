@@ -11,7 +11,7 @@ from zoo.analysis.drawing.elements import element
 
 from ...results.metrics import Metric
 from ...results.summary import ComparisonSummary
-from ..cells import number
+from ..formatting import number
 from .svg import SERIES, Axis, cut, frame, line, marker, padded, picture
 
 LETTER = 7.2

@@ -12,7 +12,7 @@ from zoo.data.tokenizers import Tokenizers, train_tokenizers
 from zoo.data.tokenizers.encoding import to_ids
 
 from ..encoding import short_enough
-from ..predictions import Outputs
+from ..scores import Outputs
 from ..task import TASKS
 from ..text_task import single_vocabulary
 from .task import Synthetic

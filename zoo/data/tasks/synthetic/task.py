@@ -15,8 +15,7 @@ from zoo.data.tokenizers.encoding import to_ids
 
 from ..encoding import short_enough
 from ..pairs import PairsTask
-from ..predictions import Outputs, Predictions
-from ..scores import Score
+from ..scores import Outputs, Predictions, Score
 from ..sources import Splits
 from ..tables import Column
 from ..text_task import padding_of, single_vocabulary

@@ -1,3 +1,0 @@
-"""Names of files in a GGUF export."""
-
-FILE = "model.gguf"
