@@ -199,9 +199,6 @@ class WritingModel(EngineModel, GenerationMixin):
 
         Returns:
             Ids, or with `return_dict_in_generate` also the mean log-probability a token of each sequence.
-
-        Raises:
-            ConfigError: When a field is set that the engine does not follow.
         """
         settings = copy.deepcopy(generation_config or self.generation_config)
         for name, value in options.items():

@@ -59,18 +59,13 @@ class Side:
 
 @dataclass(frozen=True)
 class Row:
-    r"""One line of a key map: left keys, right keys, and how the values on the left become those on the right.
+    r"""One line of a key map: left keys, right keys, and how the values on the left become those on the right."""
 
-    Args:
-        left: Anchored regular expressions of plain text and groups: `^layers\.(\d+)\.norm\.(weight|bias)$`. The groups
-            of all of them must be the same.
-        right: Templates, with `\1` for the first group. Each must mention every group.
-        transform: Maps the tensors on the left to those on the right.
-    """
-
+    # Anchored regular expressions of plain text and groups: `^layers\.(\d+)\.norm\.(weight|bias)$`. The groups of all
+    # of them must be the same.
     left: Side
-    right: Side
-    transform: Transform = SAME
+    right: Side  # Templates, with `\1` for the first group. Each must mention every group.
+    transform: Transform = SAME  # Maps the tensors on the left to those on the right
 
     @classmethod
     def of(cls, left: str | tuple[str, ...], right: str | tuple[str, ...], transform: Transform = SAME) -> Row:

@@ -173,17 +173,9 @@ def verify(
     """Load an exported model and compare it with the original.
 
     Args:
-        model: The original.
-        folder: The export.
-        class_name: The Auto class, or class, of transformers to load it with.
         output: Where it returns what the original does: "logits", "last_hidden_state" or "hidden_states[-2]".
-        trust_remote_code: Whether the folder brings its own code.
         in_process: Whether to load it in this process: quicker, but what the zoo has registered is there.
         in_double: Whether to compare in float64 as well, if the model is not too large.
-        seed: Of the inputs.
-
-    Raises:
-        VerificationError: When it is too large, or the export cannot be loaded.
     """
     batches, inputs, asked = questions(model, seed)
     dtypes = ["float32", "float64"] if in_double and model.num_parameters() <= LARGEST_IN_DOUBLE else ["float32"]
@@ -200,17 +192,7 @@ def verify(
 
 
 def compare(model: ZooPreTrainedModel, engine: PreTrainedModel, *, exact: bool = True, seed: int = 0) -> Difference:
-    """Compare an export in an engine, which has the interface of a model of transformers, in float32.
-
-    Args:
-        model: The original.
-        engine: The export.
-        exact: Whether they have to be equal but for rounding.
-        seed: Of the inputs.
-
-    Raises:
-        VerificationError: When they have to, and are not.
-    """
+    """Compare an export in an engine, which has the interface of a model of transformers, in float32."""
     batches, inputs, asked = questions(model, seed)
     ours, theirs = (fresh.compute(one, asked, inputs) for one in (traceable(model), engine))
     return judge({"float32": ours}, {"float32": theirs}, batches, task_of(model), exact=exact)
@@ -278,14 +260,8 @@ def judge(
     """Measure the difference, and refuse one that is not rounding.
 
     Args:
-        ours: Outputs of the original, by dtype.
-        theirs: Outputs of the export, by dtype.
-        batches: Their inputs.
         task: Task of the original: outputs of a sequence count whole, and of tokens where they are real.
         exact: Whether they have to be equal; where weights were rounded, outputs only have to be numbers.
-
-    Raises:
-        VerificationError: When it is too large.
     """
     width = min(tensor.shape[-1] for name, tensor in ours["float32"].items() if name.endswith(".output"))
     of_tokens = task != Task.SEQUENCE_CLASSIFICATION

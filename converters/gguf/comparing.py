@@ -95,13 +95,7 @@ class Job:
 
 
 def draw(model: ZooPreTrainedModel, source: Path | None, *, writes: bool, seed: int = 0) -> Job:
-    """Draw prompts.
-
-    Args:
-        source: Where its tokenizer is.
-        writes: Whether it shall write a text of its own.
-        seed: Of the random numbers.
-    """
+    """Draw prompts."""
     config = model.config
     generator = torch.Generator().manual_seed(seed)
     longest = config.max_position_embeddings - NEW_TOKENS - 1
@@ -201,17 +195,7 @@ def judge(
     """Compare log-probabilities, tokens and prompts.
 
     Args:
-        model: The original.
-        job: The question.
-        found: Results of llama.cpp.
-        source: Where the tokenizer is.
         tolerance: Largest deviation of log-probabilities, relative to the largest; infinite for rounded weights.
-
-    Returns:
-        The difference of log-probabilities.
-
-    Raises:
-        VerificationError: When it is too large, or tokens differ where rounding does not explain it.
     """
     answers = list(zip(job.prompts, found["steps"], strict=True))
     texts = [[*prompt, *(taken for taken, _ in steps)] for prompt, steps in answers]

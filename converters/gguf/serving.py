@@ -169,7 +169,6 @@ def measure(server: Server, request: dict[str, Any]) -> dict[str, Any]:
     """Let llama.cpp compute.
 
     Args:
-        server: A file that it runs.
         request: `prompts` (ids), `new_tokens`, `most` (how many log-probabilities a step), `texts`, `text` (ids, of
             which each has to be expected after those before it).
 

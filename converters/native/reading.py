@@ -154,11 +154,7 @@ def require_origin(origin: str | None, found: NativeFormat, name: str) -> None:
 def describe(
     found: NativeFormat, native: PreTrainedConfig, tensors: dict[str, Tensor], task: str
 ) -> tuple[ZooConfig, dict[str, Tensor]]:
-    """Settings of a native model in the zoo, and the native weights that its model needs.
-
-    Raises:
-        ConversionError: When something does not fit.
-    """
+    """Settings of a native model in the zoo, and the native weights that its model needs."""
     settings = {
         "is_decoder": found.stack == "decoder",
         "is_encoder_decoder": found.stack == "encoder-decoder",

@@ -57,16 +57,11 @@ class Symmetry(ABC):
 
 @dataclass(frozen=True)
 class Step:
-    """One symmetry at work.
-
-    Args:
-        config: The settings before it.
-        wanted: The value that its setting gets.
-    """
+    """One symmetry at work."""
 
     symmetry: Symmetry
-    config: ZooConfig
-    wanted: Any
+    config: ZooConfig  # The settings before it
+    wanted: Any  # The value that its setting gets
 
     def __call__(self, state: State) -> State:
         """Change the weights."""

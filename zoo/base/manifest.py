@@ -73,11 +73,7 @@ def read_manifest(folder: Path) -> dict[str, Written]:
 
 
 def record(folder: Path, names: Iterable[str]) -> None:
-    """Update the entries of files, and remove those of missing ones.
-
-    Raises:
-        CheckpointError: When the manifest is damaged.
-    """
+    """Update the entries of files, and remove those of missing ones."""
     files = {name: entry for name, entry in read_manifest(folder).items() if (folder / name).is_file()}
     files |= {name: describe(folder / name) for name in names}
     content = {**MANIFEST.stamp, "files": {name: asdict(files[name]) for name in sorted(files)}}

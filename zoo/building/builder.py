@@ -157,16 +157,11 @@ def build(
         name: A variant's name, possibly with settings: "vanilla", "vanilla@small+faithful", "pre-norm:position=rotary".
         task: Task of the model, by default the variant's first task: one of feature-extraction, masked-lm,
             sequence-classification, token-classification, causal-lm, seq2seq-lm.
-        faithful: Whether to switch on every quirk of the original.
-        quirks: Names of quirks to switch on.
         seed: Makes the weights reproducible; the generators' state is left as it was.
         overrides: Fields of [`ZooConfig`][] that differ from the variant's defaults, `attn_implementation`, `dtype`.
 
     Returns:
         A `PreTrainedModel` with random weights, in evaluation mode.
-
-    Raises:
-        ZooError: When a name, task, quirk or field is unknown, or values contradict each other.
     """
     task = VARIANTS.get(parse_name(name).name).check_task(task)
     loading = {key: overrides.pop(key) for key in ("attn_implementation", "dtype") if key in overrides}

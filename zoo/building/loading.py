@@ -82,16 +82,6 @@ def load(folder: Path, task: str | None = None, **kwargs: Any) -> ZooPreTrainedM
         kwargs: As for `from_pretrained`: `dtype`, `device_map`, `attn_implementation`, ...; `verify=False` to load
             weights or next to code that are not those of the folder's records. With another number of labels or
             vocabulary, the head or the embeddings are new and random, with a `NewHeadWarning`.
-
-    Returns:
-        The model, in evaluation mode.
-
-    Raises:
-        CheckpointError: When the folder is missing, empty, truncated, or holds something else; when it is a bundle with
-            edited code; or when it has a record of weights, and they no longer compute what they did.
-        UnknownOverrideError: When there is no such option.
-        MissingPluginError: When the variant, or a part, comes from a plugin that is not there.
-        ZooError: When the configuration is not valid.
     """
     config = saved_config(folder)
     shapes = saved_shapes(folder)

@@ -105,7 +105,6 @@ def show(generation: Generation | None, *, several: bool) -> None:
 
     Args:
         generation: The outputs, None for an empty line.
-        several: Whether to print all of them, with their scores before them.
     """
     if generation is None:
         click.echo()

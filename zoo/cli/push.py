@@ -118,11 +118,7 @@ def static_page(model: str, repo_id: str) -> Iterator[Path]:
 
 
 def write_files(report: PushReport) -> None:
-    """Print what would be pushed.
-
-    Args:
-        report: The report of a dry run.
-    """
+    """Print what would be pushed."""
     from zoo.hub.pushing import NATIVE_REVISION
 
     places = {

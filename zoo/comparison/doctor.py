@@ -32,17 +32,11 @@ INSTRUCTIONS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16", "am
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was found.
+    """One thing that was found."""
 
-    Attributes:
-        topic: Subject.
-        found: Result.
-        advice: Consequence: what the zoo does, or its user may do.
-    """
-
-    topic: str
-    found: str
-    advice: str
+    topic: str  # Subject
+    found: str  # Result
+    advice: str  # Consequence: what the zoo does, or its user may do
 
     def to_dict(self) -> dict[str, str]:
         """The fields by name, as JSON."""

@@ -68,17 +68,12 @@ def attention(
             key_len, head_dim)
         value: *Shape:* as key.
         attention_mask: In the form that the backend wants, None for no mask beyond causality.
-        attn_implementation: The backend's name.
-        dropout: Probability of dropping an attention weight.
         interface: The backend's function, by default the one registered under its name.
         position_bias: Added to the scores. *Shape:* (batch_size, num_attention_heads, query_len, key_len)
 
     Returns:
         The mixed values, *Shape:* (batch_size, query_len, num_attention_heads, head_dim), and the weights if the
         backend has them, *Shape:* (batch_size, num_attention_heads, query_len, key_len).
-
-    Raises:
-        UnsupportedBackendError: If the backend would ignore the bias or the dropout.
     """
     backend = interface or ALL_ATTENTION_FUNCTIONS.get_interface(attn_implementation, eager_attention)
     if query.shape[0] != key.shape[0]:

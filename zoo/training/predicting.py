@@ -43,12 +43,8 @@ def predict(
     """Compute the loss of a trainer's evaluation data, and the outputs that the task is scored by.
 
     Args:
-        tokenizers: What turns ids into text.
         generation: What `generate` is called with, where outputs are generated.
         outputs: How outputs come about, by default as the task wants it.
-
-    Returns:
-        The predictions, in the order of the data.
     """
     wanted = task.outputs if outputs is None else outputs
     if wanted == Outputs.GENERATED:

@@ -75,7 +75,6 @@ def measure(step: Step, width: float, marks: Marks, *, detail: str | None = None
 
     Args:
         width: How wide its box is, if it isn't a small one.
-        marks: Highlighted steps.
         detail: Text below its name, by default all details.
     """
     small = step.kind in SMALL

@@ -17,21 +17,13 @@ QUIRK_SIGN = "◂"
 
 @dataclass(frozen=True)
 class Row:
-    """A line of a drawing.
+    """A line of a drawing."""
 
-    Attributes:
-        figure: Drawn characters.
-        below: Drawn characters next to further lines of details.
-        step: The step, with the details to write next to it.
-        remark: Text next to it, where it is no step.
-        quirks: The quirks to name where it is no step.
-    """
-
-    figure: str
-    below: str = ""
-    step: Step | None = None
-    remark: str = ""
-    quirks: tuple[str, ...] = ()
+    figure: str  # Drawn characters
+    below: str = ""  # Drawn characters next to further lines of details
+    step: Step | None = None  # The step, with the details to write next to it
+    remark: str = ""  # Text next to it, where it is no step
+    quirks: tuple[str, ...] = ()  # The quirks to name where it is no step
 
     @property
     def texts(self) -> list[str]:

@@ -157,52 +157,28 @@ ORDER = (
 
 @dataclass(frozen=True)
 class Plan:
-    """A plan of training a variant on a number of devices.
+    """A plan of training a variant on a number of devices."""
 
-    Attributes:
-        name: The variant's name with its settings.
-        task: Task of the model.
-        num_parameters: Of the model, each shared one counted once.
-        device: Kind of device.
-        devices: Their number.
-        available: Bytes of each.
-        seq_len: Tokens of a sequence.
-        strategy: How a training step is spread over them.
-        checkpointing: Whether layers are computed again in the backward pass.
-        sequences: Of a batch on a device.
-        batches: How many of them make an update, gradients adding up.
-        memory: Bytes on a device at the peak.
-        tokens_per_update: On all devices.
-        tokens_per_second: The most that all devices can read together, by the roofline.
-        roofline: The least seconds of an update, by what is waited for.
-        command: Command that starts it; with several machines, on each of them.
-        slurm: With several machines, what `sbatch` takes.
-    """
-
-    name: str
-    task: str
-    num_parameters: int
-    device: Device
-    devices: int
-    available: int
-    seq_len: int
-    strategy: Strategy
-    checkpointing: bool
-    sequences: int
-    batches: int
-    memory: Memory
-    tokens_per_update: int
-    tokens_per_second: float
-    roofline: Roofline
-    command: str
-    slurm: str | None
+    name: str  # The variant's name with its settings
+    task: str  # Task of the model
+    num_parameters: int  # Of the model, each shared one counted once
+    device: Device  # Kind of device
+    devices: int  # Their number
+    available: int  # Bytes of each
+    seq_len: int  # Tokens of a sequence
+    strategy: Strategy  # How a training step is spread over them
+    checkpointing: bool  # Whether layers are computed again in the backward pass
+    sequences: int  # Of a batch on a device
+    batches: int  # How many of them make an update, gradients adding up
+    memory: Memory  # Bytes on a device at the peak
+    tokens_per_update: int  # On all devices
+    tokens_per_second: float  # The most that all devices can read together, by the roofline
+    roofline: Roofline  # The least seconds of an update, by what is waited for
+    command: str  # Command that starts it; with several machines, on each of them
+    slurm: str | None  # With several machines, what `sbatch` takes
 
     def to_dict(self) -> dict[str, Any]:
-        """Convert to what JSON can hold.
-
-        Returns:
-            The fields by name, in order.
-        """
+        """Convert to what JSON can hold."""
         return dataclasses.asdict(self)
 
 

@@ -311,11 +311,7 @@ def read(file: Path) -> Benchmark:
 
 
 def check(benchmark: Benchmark, file: Path) -> None:
-    """Refuse a definition that contradicts itself.
-
-    Raises:
-        ConfigError: With the first thing that is wrong.
-    """
+    """Refuse a definition that contradicts itself."""
     if "task" not in benchmark.compare:
         raise ConfigError(f"{file}: compare names no task")
     if benchmark.margin is not None and not benchmark.margin > 0:

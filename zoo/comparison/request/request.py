@@ -86,11 +86,7 @@ class Request(Options):
         return None if self.score is None else SuiteRun.parse(self.score)
 
     def check(self) -> None:
-        """Refuse what can be refused without any data.
-
-        Raises:
-            ZooError: With the first thing that is wrong.
-        """
+        """Refuse what can be refused without any data."""
         check_names(self.names)
         for name, option in options().items():
             value = getattr(self, name)

@@ -40,12 +40,7 @@ class SuiteRun:
         return cls(name, **options)
 
     def check(self, task: str) -> None:
-        """Refuse a suite that models for a task cannot be scored on, and one of which the files are not here.
-
-        Raises:
-            ConfigError: When such models give no probabilities of sentences, or not by this method.
-            DataError: When the files are not there, or broken.
-        """
+        """Refuse a suite that models for a task cannot be scored on, and one of which the files are not here."""
         methods_for(task, self.method)
         _ = self.digest
 
