@@ -13,7 +13,7 @@ from accelerate import cpu_offload
 from accelerate.hooks import attach_execution_device_hook
 from torch import Tensor
 
-from zoo.base.errors import InputError
+from zoo.base.errors import InputError, UnsupportedOperationError
 from zoo.base.manifest import MANIFEST_FILE
 from zoo.building.builder import build, count_parameters
 from zoo.models import ATTENTIONS, TASK_CLASSES
