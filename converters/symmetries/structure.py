@@ -157,13 +157,24 @@ class ZeroAttentionOutBias(ZeroBias):
 
 @symmetry
 class ZeroFeedForwardBias(ZeroBias):
-    """Biases of the feed-forward network, and of what a masked-language-modelling head transforms by."""
+    """Biases of the feed-forward network."""
 
     name = "zero-feed-forward-bias"
     field = "mlp_bias"
     rank = 160
     summary = "biases of zeros for the feed-forward network"
-    layers = r"(\.mlp\.\w+_proj|^transform\.dense)\.weight$"
+    layers = r"\.mlp\.\w+_proj\.weight$"
+
+
+@symmetry
+class ZeroTransformBias(ZeroBias):
+    """A bias of the dense layer before a language model's output projection."""
+
+    name = "zero-transform-bias"
+    field = "lm_head_transform_bias"
+    rank = 165
+    summary = "a bias of zeros for the transform of the output"
+    layers = r"^transform\.dense\.weight$"
 
 
 @symmetry

@@ -47,6 +47,12 @@ CASES = {
     "zero-attention-bias": ("d2l-style", None, {}, {"attention_bias": True}),
     "zero-attention-out-bias": ("d2l-style", None, {}, {"attention_out_bias": True}),
     "zero-feed-forward-bias": ("llama-style", None, {}, {"mlp_bias": True}),
+    "zero-transform-bias": (
+        "bert-style",
+        "masked-lm",
+        dict(lm_head_transform_bias=False),
+        {"lm_head_transform_bias": True},
+    ),
     "zero-output-bias": ("llama-style", None, {}, {"lm_head_bias": True}),
     "repeat-key-value-heads": ("llama-style", None, dict(num_key_value_heads=2), {"num_key_value_heads": 4}),
     "move-embedding-scale": ("llama-style", None, dict(tie_word_embeddings=True), {"scale_embedding": True}),

@@ -36,11 +36,12 @@ DECODER_SIZES = {
 
 LLAMAS = {"llama-style", "qwen3-style", "smollm3-style", "gemma2-style", "gemma3-style", "lfm2-style"}
 GATED = {*LLAMAS, "modernbert-style", "diff-transformer", "qk-norm", "olmo2-style", "olmo3-style", "t5-style"}
-GATED |= {"t5gemma-style", "value-residual", "ngpt", "multi-token-prediction"}
+GATED |= {"t5gemma-style", "value-residual", "ngpt", "multi-token-prediction", "ltg-bert-style", "gpt-bert-style"}
 WITH_EXPERTS = ("mixtral-style", "qwen3-moe-style", "qwen3-next-style", "deepseek-moe", "gpt-oss-style")
 KEY_VALUE_HEADS = {**dict.fromkeys({*LLAMAS, *WITH_EXPERTS}, 2), "falcon-style": 1}
+UNROTATED = {"t5-style", "ltg-bert-style", "gpt-bert-style"}
 ROTATED = {
-    **dict.fromkeys({*GATED, *WITH_EXPERTS, "falcon-style", "nanochat-style", "roformer-style"} - {"t5-style"}, 16),
+    **dict.fromkeys({*GATED, *WITH_EXPERTS, "falcon-style", "nanochat-style", "roformer-style"} - UNROTATED, 16),
     **dict.fromkeys(("gptj-style", "gpt-neox-style", "qwen3-next-style"), 4),
     "deepseek-v3-style": 32,
     **dict.fromkeys(("gemma3-style", "modernbert-style"), 32),  # two kinds of layers, each with its own wavelengths
@@ -48,6 +49,9 @@ ROTATED = {
 EMBEDDING = {"albert-style": 128}
 """Widths of embeddings that are projected."""
 TRANSFORMS = {"albert-style", "bert-style", "modernbert-style", "roberta-prelayernorm-style", "roformer-style"}
+TRANSFORMS |= {"ltg-bert-style", "gpt-bert-style"}
+DISTANCES = 63
+"""Buckets of relative distances whose vectors disentangled attention projects."""
 EXPERTS = {
     "mixtral-style": (2, 8),
     "gpt-oss-style": (4, 16),
@@ -76,6 +80,12 @@ def attention(
     projections = linear(HIDDEN, query_width, queries) + 2 * linear(HIDDEN, key_width, keys)
     products = times * 2 * (2 * heads * width * queries * keys)
     return projections + products + linear(HIDDEN, HIDDEN, queries)
+
+
+def disentangled_attention(length: int) -> int:
+    """Both projections of distances, too, and scores of contents with distances in both directions."""
+    distances = 2 * linear(HIDDEN, HIDDEN, DISTANCES) + 2 * linear(HIDDEN, DISTANCES, length)
+    return attention(length, length, HEADS) + distances
 
 
 def attention_with_sinks(length: int, heads: int, kv_heads: int) -> int:
@@ -166,6 +176,10 @@ def stack(variant: str, length: int, one_head: bool = False) -> int:
         mixing = attention_with_sinks(length, HEADS, 2)
     if variant in ("deepseek-v3-style", "kimi-linear-style"):
         mixing = latent_attention(length, HEADS, 192 if variant == "deepseek-v3-style" else 0)
+    if variant in ("ltg-bert-style", "gpt-bert-style"):
+        mixing = disentangled_attention(length)
+    if variant == "gpt-bert-style":
+        mixing += linear(HIDDEN, HIDDEN, length)  # of its gates
     first = mixing
     if variant in HYBRIDS:
         first = without_attention(variant, length)[0]
@@ -190,7 +204,7 @@ def head(variant: str, task: str, length: int) -> int:
     transform = linear(HIDDEN, width, 1) if variant in TRANSFORMS else 0
     return {
         "feature-extraction": 0,
-        "causal-lm": linear(HIDDEN, VOCABULARY, length),
+        "causal-lm": linear(HIDDEN, VOCABULARY, length) + length * transform,
         "masked-lm": linear(width, VOCABULARY, length) + length * transform,
         "token-classification": linear(HIDDEN, LABELS, length),
         "sequence-classification": linear(HIDDEN, LABELS, 1) + transform,

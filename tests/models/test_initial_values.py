@@ -52,8 +52,9 @@ def test_mup_is_the_standard_parametrization_at_its_base_width() -> None:
         assert one.std().item() == pytest.approx(other.std().item(), rel=0.1), path
 
 
-@pytest.mark.parametrize("name", sorted(benchmarks()))
+@pytest.mark.parametrize("name", sorted(benchmarks().keys() - {"ladder"}))
 def test_recorded_rows_keep_the_initial_values_and_the_decay_that_they_were_made_with(name: str) -> None:
+    """All but the ladder's, which are made with the present ones."""
     benchmark = benchmarks()[name]
     for condition in benchmark.conditions:
         said = benchmark.arguments(condition)

@@ -185,11 +185,13 @@ MORE_A_LAYER = {
     "gpt-oss-style": 30,
     "value-residual": 5,
     "ngpt": 30,
+    "ltg-bert-style": 56,
+    "gpt-bert-style": 77,
 }
 """Operators that variants need and their measure does not: a bias that is cut to its place, heads that are scaled,
 streams that are read, mixed and written, an expert that every token sees, sinks that
 are written as keys (which any backend then takes), values of the first layer that are mixed in, weight vectors that
-are normalised."""
+are normalised, buckets of distances and the scores of contents with them, mixtures over depth."""
 
 MORE_A_MODEL = {
     reads: {

@@ -25,6 +25,7 @@ VARIANTS = {
     "translation": "pre-norm",
     "language-modeling": "gpt2-style",
     "masked-language-modeling": "pre-norm",
+    "masked-next-token": "gpt-bert-style",
     "text-classification": "llama-style",
     "token-classification": "pre-norm",
     "compression": "llama-style",
@@ -36,13 +37,15 @@ IN_PLACE = {
     "selective-copying": "length=8,num_copied=3",
     "memorization": "length=8",
 }
-OPTIONS = {"language-modeling": "block_size=20", "masked-language-modeling": "block_size=20"} | {
+RAW_TEXT = ("language-modeling", "masked-language-modeling", "masked-next-token")
+OPTIONS = dict.fromkeys(RAW_TEXT, "block_size=20") | {
     task: f"{FEW},{options}" for task, options in IN_PLACE.items()
 }
 SCORES = {
     "translation": {"bleu", "chrf"},
     "language-modeling": {"perplexity", "bits_per_byte"},
     "masked-language-modeling": {"perplexity", "accuracy"},
+    "masked-next-token": {"perplexity", "accuracy"},
     "text-classification": {"accuracy", "f1"},
     "token-classification": {"f1", "accuracy"},
 }
@@ -64,7 +67,7 @@ def data(tmp_path_factory):
             file = folder / name / f"{split}.jsonl"
             file.write_text("".join(json.dumps(row) + "\n" for row in part))
         files[name] = folder / name
-    for name in ("language-modeling", "masked-language-modeling"):
+    for name in RAW_TEXT:
         (folder / name).mkdir()
         (folder / name / "train.txt").write_text("\n".join(sentences))
         (folder / name / "heldout.txt").write_text("\n".join(sentences[24:]))

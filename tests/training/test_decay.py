@@ -43,6 +43,7 @@ OTHERS = {
     "LearnedPosition": Role.TABLE,
     "LearnedUnpaddedPosition": Role.TABLE,
     "RelativeBucketPosition": Role.TABLE,
+    "DisentangledPosition": Role.TABLE,
     "StepEmbedding": Role.TABLE,
     "StreamNorm": Role.GAIN,
 }

@@ -186,7 +186,7 @@ class Fields:
     feed_forward: str = setting("mlp",
         'Feed-forward part; "swiglu", "geglu" and "reglu" are "gated" with that activation.', ELSEWHERE)
     mlp_bias: bool = setting(True,
-        "Whether the feed-forward projections have biases, and the dense layer of `lm_head_transform`.",
+        "Whether the feed-forward projections have biases.",
         place="feed_forward", words="no biases")
     mlp_inner_norm: bool = setting(False,
         "Whether there is a norm on the inner width, after the activation (NormFormer).", place="feed_forward",

@@ -109,14 +109,19 @@ class MaskedNextToken(MaskedLanguageModeling):
         if not 0 <= self.causal_share <= 1:
             raise ConfigError(f"causal_share={self.causal_share!r} is not valid; it lies between 0 and 1")
 
-    def check_variant(self, name: str) -> None:
-        """Refuse a variant that is no causal and masked model at once. Arguments as in the base class."""
-        super().check_variant(name)
+    def suits(self, name: str) -> bool:
+        """Whether a variant is a causal and a masked model at once."""
         from zoo.registry import VARIANTS, parse_name
 
         spec = parse_name(name)
-        variant = VARIANTS.get(spec.name)
-        if not {**variant.settings("masked-lm"), **spec.overrides}.get("masked_next_token"):
+        settings = {**VARIANTS.get(spec.name).settings("masked-lm"), **spec.overrides} if super().suits(name) else {}
+        return bool(settings.get("masked_next_token"))
+
+    def check_variant(self, name: str) -> None:
+        """Refuse a variant that is no causal and masked model at once. Arguments as in the base class."""
+        if not super().suits(name):
+            super().check_variant(name)
+        elif not self.suits(name):
             raise ConfigError(
                 f"{name!r} predicts masked tokens where they are; task {self.name!r} takes gpt-bert-style, or "
                 f"a variant for causal-lm and masked-lm with masked_next_token=true"

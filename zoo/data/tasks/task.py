@@ -68,6 +68,10 @@ class DataTask(ABC):
         """How outputs come about."""
         return self.scored_by
 
+    def suits(self, name: str) -> bool:
+        """Whether a variant, possibly with settings, can be built for the task."""
+        return self.model_task in VARIANTS.get(parse_name(name).name).tasks
+
     def check_variant(self, name: str) -> None:
         """Refuse a variant that cannot be built for the task.
 
@@ -78,11 +82,11 @@ class DataTask(ABC):
             UnknownVariantError: When there is no such variant.
             UnsupportedTaskError: When it does something else; says with which option the task would suit it.
         """
-        variant = VARIANTS.get(parse_name(name).name)
-        if self.model_task in variant.tasks:
+        if self.suits(name):
             return
+        variant = VARIANTS.get(parse_name(name).name)
         suiting = [f"{self.name}:{option}" for task, option in self.options_for.items() if task in variant.tasks]
-        trained = [name for name in TASKS if TASKS.get(name).model_task in variant.tasks]
+        trained = [task for task in TASKS if TASKS.get(task).suits(name)]
         raise UnsupportedTaskError(self.name, variant.name, trained, next(iter(suiting), None))
 
     def configured(self, options: Mapping[str, Any]) -> Self:
