@@ -8,8 +8,6 @@ from __future__ import annotations
 from itertools import groupby
 from pathlib import Path
 
-import paper
-
 from zoo.base.files import write_file
 from zoo.comparison.benchmarks.claims import calibrate, claims
 from zoo.comparison.benchmarks.claims.page import calibration_section, tally, theme_section
@@ -66,5 +64,7 @@ def page() -> str:
 
 if __name__ == "__main__":
     write_file(PAGE, page())
+    import paper
+
     write_file(paper.PAGE, paper.page())
     print(f"Wrote {PAGE} and {paper.PAGE}")

@@ -38,9 +38,7 @@ IN_PLACE = {
     "memorization": "length=8",
 }
 RAW_TEXT = ("language-modeling", "masked-language-modeling", "masked-next-token")
-OPTIONS = dict.fromkeys(RAW_TEXT, "block_size=20") | {
-    task: f"{FEW},{options}" for task, options in IN_PLACE.items()
-}
+OPTIONS = dict.fromkeys(RAW_TEXT, "block_size=20") | {task: f"{FEW},{options}" for task, options in IN_PLACE.items()}
 SCORES = {
     "translation": {"bleu", "chrf"},
     "language-modeling": {"perplexity", "bits_per_byte"},

@@ -42,6 +42,7 @@ NEXT = {
     "doctor": "zoo plan NAME",
     "data list": "zoo data get NAME",
     "data get": "zoo data prepare NAME",
+    "data remove": "zoo data list --prepared",
     "data prepare": "zoo train NAME --data {output}",
 }
 """The next command by verb, with what the verb was given. `train`, `compare` and `plan` print their own."""

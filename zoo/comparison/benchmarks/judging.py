@@ -8,11 +8,9 @@ from functools import cached_property
 
 from zoo.base.errors import UnknownNameError, ZooError
 from zoo.comparison import Run
-from zoo.comparison.results.fairness import decay_groups, enumerated
 from zoo.comparison.results.metrics import COSTS, LOSSES
 from zoo.comparison.results.statistics import DECIDED, EDGE, Measurements, PairedDifference
 from zoo.models.parts import deviations_of
-from zoo.training.arguments import DECAYS
 from zoo.training.recipe import recipe_for
 
 from ..request.seeds import at_the_edge, read_sweep
@@ -85,9 +83,14 @@ class Verdicts:
         said = self.benchmark.arguments(self.condition)
         recipe = recipe_for(said["task"], said.get("recipe"))
         arguments = {**recipe.arguments, **read_sweep(said.get("sweep")), **said.get("arguments", {})}
-        rule, task = str(arguments.get("decay", DECAYS[0])), recipe.data_task().model_task
         baseline = next((one.variant for one in self.standings if one.verdict == BASELINE), variant)
-        if not arguments.get("weight_decay") or rule == DECAYS[0] or variant == baseline:
+        if not arguments.get("weight_decay") or variant == baseline:
+            return ""
+        from zoo.comparison.results.fairness import decay_groups, enumerated  # which build models
+        from zoo.training.arguments import DECAYS
+
+        rule, task = str(arguments.get("decay", DECAYS[0])), recipe.data_task().model_task
+        if rule == DECAYS[0]:
             return ""
         try:
             own, other = (set(decay_groups(name, task, rule)) for name in (variant, baseline))

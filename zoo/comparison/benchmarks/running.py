@@ -15,7 +15,6 @@ from zoo.base.files import check_writable
 from zoo.comparison import Comparison, Run, compare
 from zoo.comparison.files import CHECKPOINT, read_json_or_none, write_json
 from zoo.comparison.request.seeds import DATA_SEED, FEWEST_SEEDS, MOST_SEEDS
-from zoo.comparison.results.fairness import values_tried
 from zoo.comparison.results.statistics import UNDECIDED
 from zoo.comparison.run.launchers import check_placing
 from zoo.data.tasks import DataSource, find_task
@@ -155,6 +154,8 @@ class Session:
 
     def tried(self, condition: str, name: str, found: Comparison) -> dict[str, list[Any]]:
         """The values that a sweep has tried for a variant, here or in the comparison that chose them."""
+        from zoo.comparison.results.fairness import values_tried
+
         if found.sweep is not None:
             return values_tried(found, name)
         factor = self.benchmark.rates.get(condition)

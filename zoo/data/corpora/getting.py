@@ -21,6 +21,8 @@ DATA_VARIABLE = "ZOO_DATA"
 """The environment variable that names the folder of all corpora."""
 
 DOWNLOADS, RECORD = "files", ".zoo-corpus.json"
+PREPARED, KEY_DIGITS = "prepared", 16
+"""The folder of preparations in that of all corpora, and the digits of a hash that their names have."""
 AT_ONCE = 8
 BLOCK = 1 << 20
 

@@ -14,8 +14,7 @@ from zoo.base.errors import DataError, UnknownNameError
 from zoo.base.files import written
 from zoo.registry import CORPORA
 
-from .getting import data_folder
-from .preparing import PREPARED
+from .getting import PREPARED, data_folder
 from .shards import is_prepared, read_manifest
 
 OTHERS = {"tokenizer": "a tokenizer", "table": "rows of a file", "encoded": "ids of rows"}

@@ -18,7 +18,7 @@ from zoo.base import formats
 from zoo.base.errors import ConfigError, DataError, OutputExistsError
 from zoo.base.files import read_json, write_file, written
 
-from .getting import data_folder
+from .getting import KEY_DIGITS, PREPARED, data_folder
 from .near_duplicates import datasketch
 from .planning import TextSource, find_source
 from .shard_worker import FAILED, document_hash
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 ON_ERROR = ("stop", "skip")
 HELDOUT_FILE, PLAN_FILE, TOKENIZER_FILE, SHARDS = "heldout.jsonl", "plan.json", "tokenizer.json", "shards"
-PREPARED, KEY_DIGITS = "prepared", 16
-"""Folder of all that was prepared without being asked for, and digits of a key in the names of its folders."""
 
 
 def prepare(

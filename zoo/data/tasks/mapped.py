@@ -16,8 +16,8 @@ from filelock import FileLock
 from zoo.base.errors import DataError
 from zoo.base.files import written
 from zoo.data.corpora import data_folder
+from zoo.data.corpora.getting import KEY_DIGITS, PREPARED
 from zoo.data.corpora.planning import SAMPLE_CHARACTERS, SHARD_BYTES
-from zoo.data.corpora.preparing import KEY_DIGITS, PREPARED
 
 if TYPE_CHECKING:
     from datasets import Dataset

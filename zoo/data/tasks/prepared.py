@@ -17,8 +17,9 @@ from filelock import FileLock
 from zoo.base.errors import ConfigError, DataError
 from zoo.base.files import written
 from zoo.data.corpora import data_folder
+from zoo.data.corpora.getting import KEY_DIGITS, PREPARED
 from zoo.data.corpora.planning import SHARD_BYTES, TextSource, find_source
-from zoo.data.corpora.preparing import HELDOUT_FILE, KEY_DIGITS, PREPARED, Preparation
+from zoo.data.corpora.preparing import HELDOUT_FILE, Preparation
 from zoo.data.corpora.shards import Manifest, TokenRow, read_manifest
 from zoo.data.corpora.sources import COMPRESSED, HUB, KINDS, kind_of
 from zoo.data.tokenizers import Tokenizers, load_tokenizers

@@ -9,8 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from zoo.base.errors import ConfigError, DataError, suggest
 from zoo.registry import CORPORA
 
@@ -171,6 +169,8 @@ def load_splits(
 
 def set_aside(examples: Dataset, seed: int) -> Splits:
     """Take some examples away to evaluate on."""
+    import numpy as np
+
     number = min(MOST_HELDOUT, max(1, round(HELDOUT_SHARE * len(examples))))
     aside = sorted(random.Random(seed).sample(range(len(examples)), number))
     kept = np.delete(np.arange(len(examples)), aside)
