@@ -21,7 +21,7 @@ from zoo.inside.browser.tracing import Inspected, input_names, kinds_of, output_
 from zoo.inside.explorer import explored
 
 SHOWN_ELSEWHERE = {"attention-residuals", "diff-transformer", "kimi-linear-style", "lfm2-style", "qwen3-next-style"}
-SHOWN_ELSEWHERE |= {f"{kind}hyper-connections" for kind in ("", "gated-", "manifold-")}
+SHOWN_ELSEWHERE |= {"gpt-bert-style", *(f"{kind}hyper-connections" for kind in ("", "gated-", "manifold-"))}
 """Variants with layers without attention, several streams, or several maps a head."""
 
 

@@ -23,7 +23,7 @@ SIZES = "vocab_size=23,num_hidden_layers=2,dropout=0.0"
 DEPTH = 2
 WEIGHT = 0.5
 MANY = f"llama-style@tiny:num_nextn_predict_layers={DEPTH},mtp_loss_weight={WEIGHT},{SIZES}"
-ANY = [name for name in list_variants(task="causal-lm") if name != "value-residual"]
+ANY = [name for name in list_variants(task="causal-lm") if name not in ("value-residual", "gpt-bert-style")]
 
 
 def build(name: str = MANY) -> ZooPreTrainedModel:

@@ -62,6 +62,8 @@ def configurations(draw: Any) -> tuple[str, dict[str, Any]]:
     if chosen["sliding_window"] is not None and draw(st.booleans()):
         chosen["layer_types"] = ["sliding_attention", "full_attention"][: chosen["num_hidden_layers"]]
     task = draw(st.sampled_from(list(TASKS)))
+    if chosen["residual"] == "depth-weighted-average":  # for the layers of one stack, each with its own weights
+        chosen |= {"residual": "plain"} if task == "seq2seq-lm" else {"share_layers": False}
     if task == "causal-lm" and chosen["num_hidden_layers"] > 1 and not chosen["share_layers"] and draw(st.booleans()):
         chosen["mixer"] = draw(st.sampled_from(MIXERS.names()))
         chosen.pop("layer_types", None)
