@@ -79,7 +79,7 @@ class LtgBert(Original):
                 one_of(2),
             ),
             (r"^embedding\.relative_embedding$", "model.position.weight"),
-            (r"^embedding\.relative_layer_norm\.(weight|bias)$", r"model.position.norm.\1"),
+            (r"^embedding\.relative_layer_norm\.(weight|bias)$", r"model.position.norm_\1"),
             (r"^classifier\.nonlinearity\.1\.(weight|bias)$", r"transform.dense.\1"),
             (r"^classifier\.nonlinearity\.5\.bias$", "lm_head.bias"),
             *self.layer_rows(config),

@@ -6,6 +6,7 @@ import math
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from .config import Config, NoPlainForm
 
@@ -127,10 +128,12 @@ class RelativeVectors(nn.Module):
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(2 * config.relative_attention_num_buckets - 1, config.hidden_size))
-        self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.norm_weight = nn.Parameter(torch.ones(config.hidden_size))
+        self.norm_bias = nn.Parameter(torch.zeros(config.hidden_size))
+        self.eps = config.layer_norm_eps
 
     def forward(self) -> Tensor:
-        return self.norm(self.weight)
+        return F.layer_norm(self.weight, self.norm_weight.shape, self.norm_weight, self.norm_bias, self.eps)
 
 
 def bucket(distance: Tensor, config: Config) -> Tensor:

@@ -11,7 +11,6 @@ from torch.nn import functional as F
 from transformers import initialization as init
 
 from zoo.base.errors import ConfigError
-from zoo.fast.modules import QuickLayerNorm
 from zoo.models.embedding import Position
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ class DisentangledPosition(Position):
             `hidden_size` and `layer_norm_eps`.
     """
 
-    parameter_roles: ClassVar[dict[str, str]] = {"weight": "table"}
+    parameter_roles: ClassVar[dict[str, str]] = {"weight": "table", "norm_weight": "gain", "norm_bias": "bias"}
 
     has_bias = True
     read_by = ("disentangled", "disentangled-gated", "disentangled-other-rows")
@@ -38,7 +37,8 @@ class DisentangledPosition(Position):
     def __init__(self, config: ZooConfig) -> None:
         super().__init__(config)
         self.weight = nn.Parameter(torch.empty(2 * config.relative_attention_num_buckets - 1, config.hidden_size))
-        self.norm = QuickLayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.norm_weight, self.norm_bias = (nn.Parameter(torch.empty(config.hidden_size)) for _ in range(2))
+        self.eps = config.layer_norm_eps
 
     @classmethod
     def check_options(cls, config: ZooConfig) -> None:
@@ -64,10 +64,12 @@ class DisentangledPosition(Position):
         """Draw the table as LTG-BERT does, from a truncated normal distribution with variance 2 / (5 * width)."""
         std = math.sqrt(2 / (5 * self.weight.shape[1]))
         init.trunc_normal_(self.weight, mean=0.0, std=std, a=-2 * std, b=2 * std)
+        init.ones_(self.norm_weight)
+        init.zeros_(self.norm_bias)
 
     def forward(self) -> Tensor:
         """Norm the table. *Shape:* (2 * num_buckets - 1, hidden_size)."""
-        return self.norm(self.weight)
+        return F.layer_norm(self.weight, self.norm_weight.shape, self.norm_weight, self.norm_bias, self.eps)
 
     def bias(self, query_positions: Tensor, key_positions: Tensor) -> Tensor:
         """The normed table, which attention makes scores of. *Shape:* (1, 1, 2 * num_buckets - 1, hidden_size)."""
