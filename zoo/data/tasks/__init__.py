@@ -3,12 +3,11 @@
 from zoo.base.errors import DataError
 from zoo.data.tokenizers import TOKENIZERS, Tokenizers, load_tokenizers, train_tokenizers
 
-from .prepared import find_task, split_name
 from .reading import read_columns
 from .scores import Outputs, Predictions, Score, translation_scores
 from .sources import SHIPPED, DataSource, Splits, full_path, load_splits
 from .tables import Kind, UnknownColumnError
-from .task import TASKS, DataTask
+from .task import TASKS, DataTask, find_task, split_name
 
 __all__ = [
     "SHIPPED",

@@ -24,44 +24,11 @@ from zoo.data.corpora.shards import Manifest, TokenRow, read_manifest
 from zoo.data.corpora.sources import COMPRESSED, HUB, KINDS, kind_of
 from zoo.data.tokenizers import Tokenizers, load_tokenizers
 from zoo.data.tokenizers.encoding import backend_json
-from zoo.registry import split_options
 
 from .libraries import is_saved_dataset
 from .sources import HELDOUT_NAMES, HELDOUT_SHARE, TRAIN_NAMES, Splits, find_file
 from .tables import Column
-from .task import TASKS, DataTask
-
-
-def find_task(name: str, options: Mapping[str, Any] | None = None) -> DataTask:
-    """Look a task up.
-
-    Args:
-        name: Its name, possibly with options: "translation", "language-modeling:block_size=64".
-        options: Other options; those in the name take precedence.
-
-    Raises:
-        UnknownTaskError: When there is no such task.
-        UnknownNameError: When it has no such option.
-        ConfigError: When an option's value is not valid.
-    """
-    bare, said = split_name(name)
-    return TASKS.get(bare).configured({**(options or {}), **said})
-
-
-def split_name(name: str) -> tuple[str, dict[str, Any]]:
-    """Separate a task's name from the options behind it.
-
-    Args:
-        name: For instance "language-modeling:block_size=64".
-
-    Returns:
-        The name, and the options.
-
-    Raises:
-        NameSyntaxError: When it cannot be read.
-    """
-    return split_options(name, "task")
-
+from .task import find_task
 
 LARGE = SHARD_BYTES
 """Bytes of text above which a source is read from shards."""

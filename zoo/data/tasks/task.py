@@ -13,7 +13,7 @@ from typing_extensions import Self
 from zoo.base.errors import ConfigError, DataError, UnknownNameError, UnknownTaskError, UnsupportedTaskError
 from zoo.data.corpora import located
 from zoo.data.tokenizers import Tokenizers
-from zoo.registry import CORPORA, VARIANTS, Registry, parse_name
+from zoo.registry import CORPORA, VARIANTS, Registry, parse_name, split_options
 
 from .leaks import without_leaks
 from .scores import Outputs, Predictions, Score
@@ -331,3 +331,34 @@ class DataTask(ABC):
         Returns:
             Scores by their names, `main_score` among them.
         """
+
+
+def find_task(name: str, options: Mapping[str, Any] | None = None) -> DataTask:
+    """Look a task up.
+
+    Args:
+        name: Its name, possibly with options: "translation", "language-modeling:block_size=64".
+        options: Other options; those in the name take precedence.
+
+    Raises:
+        UnknownTaskError: When there is no such task.
+        UnknownNameError: When it has no such option.
+        ConfigError: When an option's value is not valid.
+    """
+    bare, said = split_name(name)
+    return TASKS.get(bare).configured({**(options or {}), **said})
+
+
+def split_name(name: str) -> tuple[str, dict[str, Any]]:
+    """Separate a task's name from the options behind it.
+
+    Args:
+        name: For instance "language-modeling:block_size=64".
+
+    Returns:
+        The name, and the options.
+
+    Raises:
+        NameSyntaxError: When it cannot be read.
+    """
+    return split_options(name, "task")
