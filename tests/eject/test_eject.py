@@ -209,6 +209,11 @@ def test_a_wrong_file_is_refused_by_what_differs(tmp_path):
         prove(file, model, "causal-lm", is_new=True)
 
 
+def test_a_name_may_be_longer_than_that_of_a_file():
+    with pytest.raises(ZooError, match="xxx"):
+        eject("x" * 300)
+
+
 def test_a_part_without_a_plain_form_is_refused_by_name(monkeypatch):
     monkeypatch.setattr(NORMS, "_items", dict(NORMS._items))
     NORMS.register("my-norm")(RMSNorm)

@@ -1,4 +1,4 @@
-"""Small configurations, random weights and exact comparisons for tests that write a part's formula out in loops."""
+"""Small configurations, random weights and exact comparisons for tests of single parts."""
 
 from __future__ import annotations
 
@@ -40,11 +40,3 @@ def close(got: Tensor, expected: Any, tolerance: float = 1e-12) -> None:
     torch.testing.assert_close(
         got.detach(), torch.as_tensor(expected, dtype=torch.float64), atol=tolerance, rtol=tolerance
     )
-
-
-def affine(linear: torch.nn.Linear, vector: list[float]) -> list[float]:
-    bias = [0.0] * linear.out_features if linear.bias is None else linear.bias.tolist()
-    return [
-        sum(w * v for w, v in zip(row, vector, strict=True)) + b
-        for row, b in zip(linear.weight.tolist(), bias, strict=True)
-    ]

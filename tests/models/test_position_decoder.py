@@ -1,43 +1,19 @@
-"""Labels of positions out of one vector: the formula in float64, what it may see, and where it may go."""
+"""Labels of positions out of one vector: what it may see, and where it may go."""
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from models.formulas import WIDTH, affine, close, config, random, randomized
+from models.formulas import close, randomized
 
 import zoo
 from zoo import converters
 from zoo.base.errors import ConfigError, ZooError
-from zoo.models.classification import PositionDecoder
 
 CLASSIFIER = {"classifier_positions": 4, "classifier_pooling": "last", "num_labels": 3, "vocab_size": 11}
-
-
-def normed(norm: torch.nn.LayerNorm, vector: list[float]) -> list[float]:
-    mean = sum(vector) / len(vector)
-    deviation = math.sqrt(sum((value - mean) ** 2 for value in vector) / len(vector) + norm.eps)
-    scaled = [(value - mean) / deviation for value in vector]
-    return [s * w + b for s, w, b in zip(scaled, norm.weight.tolist(), norm.bias.tolist(), strict=True)]
-
-
-def test_every_position_is_the_vector_with_its_sinusoid_through_two_layers() -> None:
-    decoder, pooled = randomized(PositionDecoder(config(), 5)), random(2, WIDTH)
-    expected = torch.zeros(2, 5, WIDTH, dtype=torch.float64)
-    for row, vector in enumerate(pooled.tolist()):
-        for place in range(5):
-            angles = [place / 10000 ** (2 * (column // 2) / WIDTH) for column in range(WIDTH)]
-            waves = [math.cos(angle) if column % 2 else math.sin(angle) for column, angle in enumerate(angles)]
-            hidden = [value + wave for value, wave in zip(vector, waves, strict=True)]
-            for norm, dense in zip(decoder.norms, decoder.dense, strict=True):
-                inner = affine(dense, normed(norm, hidden))
-                hidden = [0.5 * value * (1 + math.erf(value / math.sqrt(2))) for value in inner]
-            expected[row, place] = torch.tensor(normed(decoder.norm, hidden), dtype=torch.float64)
-    close(decoder(pooled), expected, 1e-6)  # sinusoids are computed in float32
 
 
 def test_labels_are_those_of_positions_and_come_from_one_vector_alone() -> None:

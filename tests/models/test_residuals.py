@@ -1,4 +1,4 @@
-"""Residual parts beside their papers' formulas in float64, beside transformers' own, and in variants of every kind."""
+"""Residual parts beside transformers' own, and in variants of every kind."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from models.formulas import WIDTH, close, config, random, randomized
 from models.native import THROUGH_FLOAT32
 from torch import Tensor, nn
-from torch.nn.functional import layer_norm, rms_norm
+from torch.nn.functional import rms_norm
 from transformers.models.deepseek_v4.configuration_deepseek_v4 import DeepseekV4Config
 from transformers.models.deepseek_v4.modeling_deepseek_v4 import DeepseekV4HyperConnection, DeepseekV4HyperHead
 from transformers.models.inkling2.configuration_inkling2 import Inkling2TextConfig
@@ -36,53 +36,6 @@ class Sublayer(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.tanh(x @ self.weight)
-
-
-def test_hyper_connections_equal_the_papers_matrices() -> None:
-    """Equations 2 to 5 and 10 to 13, a token at a time."""
-    residual, sublayer = randomized(build_residual(config(**HYPER))), Sublayer()
-    weights, streams = residual.weights, random(2, 5, STREAMS, WIDTH)
-    got = residual(streams, sublayer)
-    for batch in range(2):
-        for place in range(5):
-            h = streams[batch, place]
-            normed = layer_norm(h, (WIDTH,), residual.norm_streams.weight, residual.norm_streams.bias, 1e-5)
-            dynamic = torch.tanh(normed @ weights.weight.T)
-            alpha = torch.cat((weights.read[:, None], weights.mix), 1)
-            alpha = alpha + weights.scale[0] * torch.cat((dynamic[:, :1], dynamic[:, 2:]), 1)
-            beta = weights.write + weights.scale[1] * dynamic[:, 1]
-            mixed = alpha.T @ h
-            norm = residual.norm_in
-            branch = sublayer(layer_norm(mixed[0], (WIDTH,), norm.weight, norm.bias, norm.eps))
-            close(got[batch, place], beta[:, None] * branch[None] + mixed[1:])
-
-
-@pytest.mark.parametrize(("layers_per_block", "begins"), [(0, "yyyyyy"), (2, "ynnnyn")])
-def test_attention_residuals_equal_the_papers_formula(layers_per_block: int, begins: str) -> None:
-    """Attention over all outputs, a token at a time; and over blocks, whose outputs are summed up."""
-    settings = config(residual="attention-residuals", norm_placement="pre", layers_per_block=layers_per_block)
-    connections = [
-        randomized(build_residual(settings, layer, opens_layer=opens)) for layer in range(3) for opens in (True, False)
-    ]
-    stream, sublayer = randomized(RESIDUALS.get("attention-residuals").build_stream(settings)), Sublayer()
-
-    def read(query: Tensor, vectors: list[Tensor]) -> Tensor:
-        scores = [query @ v / (v.square().mean() + 1e-5).sqrt() for v in vectors]
-        weights = torch.stack(scores).softmax(0)
-        return sum((w * v for w, v in zip(weights, vectors, strict=True)), torch.zeros(WIDTH, dtype=torch.float64))
-
-    embedded = random(2, 5, WIDTH)
-    vectors = stream.open(embedded)
-    for connection in connections:
-        vectors = connection(vectors, sublayer)
-    expected = [embedded[1, 3]]
-    for connection, begin in zip(connections, begins, strict=True):
-        norm = connection.norm_in
-        states = expected[-1] if connection.read is None else read(connection.read.query, expected)
-        branch = sublayer(layer_norm(states, (WIDTH,), norm.weight, norm.bias, norm.eps))
-        expected = [*expected, branch] if begin == "y" else [*expected[:-1], expected[-1] + branch]
-    close(vectors[1, 3], torch.stack(expected))
-    close(stream(vectors)[1, 3], read(stream.read.query, expected))
 
 
 def test_gated_hyper_connections_equal_qwen4() -> None:

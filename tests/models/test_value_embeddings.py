@@ -1,4 +1,4 @@
-"""Value embeddings: further embeddings of the tokens in attention's values, against loops in float64."""
+"""Value embeddings: further embeddings of the tokens in attention's values."""
 
 from __future__ import annotations
 
@@ -7,15 +7,10 @@ from typing import Any
 import peft
 import pytest
 import torch
-from models.formulas import HEAD, LENGTH, WIDTH, close, config, random, randomized
-from models.test_attention_parts import causal_mask, split
-from models.test_earlier_layers import attend
 
 import zoo
 from zoo.base.errors import ConfigError, InputError
-from zoo.models.attention import build_attention
 from zoo.models.capabilities import what_engines_lack
-from zoo.models.context import EarlierLayers
 from zoo.models.embedding import ValueEmbedding
 from zoo.testing import Case, cases
 
@@ -29,28 +24,6 @@ def tables(model: torch.nn.Module) -> dict[str, int]:
     """The number of ids of every table, by its layer."""
     found = model.named_modules()
     return {name.split("self_attn")[0]: m.num_embeddings for name, m in found if isinstance(m, ValueEmbedding)}
-
-
-@pytest.mark.parametrize("key_value_heads", [3, 1])
-def test_values_are_mixed_with_embeddings_of_their_tokens(key_value_heads: int) -> None:
-    """v = lambda_1 v + lambda_2 e(token), in groups as well; keys know nothing of it."""
-    made = config(attention="value-embeddings", num_key_value_heads=key_value_heads)
-    attention, x = randomized(build_attention(made, made.num_hidden_layers - 1, is_causal=True)), random(LENGTH, WIDTH)
-    query, key, value = (split(getattr(attention, f"{name}_proj"), x, HEAD) for name in "qkv")
-    one, two = attention.value_lambdas.tolist()
-    rows = attention.value_embedding.weight.tolist()
-    mixed = [
-        [
-            [one * value[h][i][c] + two * rows[token][h * HEAD + c] for c in range(HEAD)]
-            for i, token in enumerate(IDS.tolist())
-        ]
-        for h in range(key_value_heads)
-    ]
-    groups = len(query) // key_value_heads
-    expected = attend(
-        attention, query, [k for k in key for _ in range(groups)], [v for v in mixed for _ in range(groups)]
-    )
-    close(attention(x[None], causal_mask(), earlier=EarlierLayers(IDS[None]))[0][0], expected, 1e-10)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import tempfile
 import textwrap
 from collections.abc import Iterator
@@ -163,7 +164,7 @@ def code_difference(a: VariantName | str, b: VariantName | str, task: TaskName |
 
 def opened(model: str | Path, task: str | None) -> tuple[Any, bool]:
     """A model by its name or place, and whether its weights are new ones."""
-    if Path(model).is_dir() or (isinstance(model, str) and "/" in model and ":" not in model):
+    if os.path.isdir(model) or (isinstance(model, str) and "/" in model and ":" not in model):
         return load(model, task), False
     named = is_weights_name(str(model)) or str(model).startswith("hf-hub:")
     return build(str(model), task, seed=None if named else 0), not named

@@ -67,6 +67,7 @@ def plain_config(config: ZooConfig, task: str) -> Config:
         "looks_up_values": values["attention"] == "value-embeddings",
         "has_experts": values["feed_forward"].startswith("moe"),
         "mup_width_factor": width_factor(config),
+        "decoder_changes": decoder_changes(config),
         "decoder_pad_token_id": config.pad_token_id
         if config.decoder_pad_token_id is None
         else config.decoder_pad_token_id,
@@ -173,8 +174,13 @@ def decoder_changes(config: ZooConfig) -> dict[str, Any]:
     """Sizes of the decoder of an encoder-decoder that are not its encoder's."""
     if config.stack != "encoder-decoder":
         return {}
-    decoder = config.decoder_config()
-    return {name: getattr(decoder, name) for name in DECODER_FIELDS if getattr(decoder, name) != getattr(config, name)}
+    changes = {}
+    for one in (config, config.decoder_config()):
+        alpha, beta = deepnorm_constants(one)
+        values = {name: getattr(one, name) for name in DECODER_FIELDS}
+        values |= {"deepnorm_alpha": alpha, "deepnorm_beta": beta}
+        changes = {name: value for name, value in values.items() if value != changes.get(name)}
+    return changes
 
 
 def refuse_unwritten(config: ZooConfig) -> None:

@@ -69,8 +69,8 @@ def file_of(
     body = "\n\n".join(written_out)
     body = re.sub(r"def main\(\).*", 'if __name__ == "__main__":', body)
     body = with_comments_at_ends(body)
-    changes = "".join(f", {name}={value!r}" for name, value in decoder.items())
-    body = body.replace("config.of_decoder()", f"replace(config{changes})" if decoder else "config")
+    changes = "".join(f", {name}={value!r}" for name, value in decoder.items() if f"config.{name}" in body)
+    body = body.replace("config.of_decoder()", f"replace(config{changes})" if changes else "config")
     body = body.replace("Model", model)
     if "FeedForward" not in definitions:
         body = body.replace("GatedFeedForward", "FeedForward")  # one name for the one network of a file

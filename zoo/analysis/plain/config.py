@@ -13,6 +13,10 @@ class Config(SimpleNamespace):
 
         def __getattr__(self, name: str) -> Any: ...
 
+    def of_decoder(self) -> Config:
+        """The settings of the decoder of an encoder-decoder, which may have sizes of its own."""
+        return Config(**{**vars(self), **self.decoder_changes})
+
 
 class NoPlainForm(NotImplementedError):
     """Raised where a setting has no plain form; `zoo.eject` refuses the model by it."""

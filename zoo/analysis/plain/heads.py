@@ -192,6 +192,11 @@ class Seq2SeqLM(nn.Module):
         if "works-on-features" in config.quirks:
             self.lm_head = nn.Linear(config.hidden_size, config.hidden_size, bias=config.lm_head_bias)
         initialize(self, config)
+        if config.initializer == "deepnorm" or (
+            config.initializer == "depth-scaled" and "num_hidden_layers" in config.decoder_changes
+        ):
+            # How small weights are depends on the depth of their stack.
+            initialize(self.model.decoder, config.of_decoder())
         if config.tie_word_embeddings:
             self.lm_head.weight = self.model.decoder.embed_tokens.weight
 
