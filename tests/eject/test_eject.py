@@ -55,12 +55,12 @@ ROTATIONS = {
 """Settings of each kind of scaled rotation; texts of a proof are longer than 8 tokens."""
 
 LINES = {
-    "gpt2-style": (160, 200),
-    "llama-style": (180, 221),
-    "vanilla": (260, 296),
-    "t5-style": (260, 329),
-    "deepseek-v3-style": (330, 330),
-    "qwen3-next-style": (380, 380),
+    "gpt2-style": (145, 190),
+    "llama-style": (150, 200),
+    "vanilla": (220, 280),
+    "t5-style": (245, 310),
+    "deepseek-v3-style": (215, 285),
+    "qwen3-next-style": (270, 355),
 }
 """The most lines of code of a file, and of all of it with docstrings, comments and blank lines."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import pytest
@@ -60,8 +61,10 @@ def test_code_and_native_export_are_verified_and_pushed_beside_the_model(hub: Lo
     run(hub, tmp_path / "home", "push-with-all", tmp_path / "kept", ["vanilla=seq2seq-lm"])
     files, native = (hub.storage.contents("org/vanilla-seq2seq-lm", revision) for revision in ("main", "native"))
     assert files["config.json"] != native["config.json"] and b"MarianMTModel" in native["config.json"]
-    assert any(path.endswith(".py") for path in files) and not any(path.endswith(".py") for path in native)
-    card = files["README.md"].decode()
+    assert not any(path.endswith(".py") for path in native)
+    card, code = files["README.md"].decode(), {path: files[path] for path in files if path.endswith(".py")}
+    assert code.keys() == {"configuration_zoo.py", "modeling_zoo.py"}
+    assert all(f"| `{hashlib.sha256(text).hexdigest()}` |" in card for text in code.values())
     assert 'AutoModelForSeq2SeqLM.from_pretrained("org/vanilla-seq2seq-lm", trust_remote_code=True)' in card
     assert 'AutoModelForSeq2SeqLM.from_pretrained("org/vanilla-seq2seq-lm", revision="native")  # marian' in card
     for target in ("bundle", "marian"):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -38,6 +39,21 @@ def test_folders_are_uploaded_without_the_zoo_after_a_push(hub: LoopbackHub, wor
     answer = process("upload", write(tmp_path / "own", own), "org/model")
     assert answer["error"] is None, answer
     assert own.items() <= hub.storage.contents("org/model").items()
+
+
+def test_a_bundle_goes_up_with_its_code_and_comes_back_without(hub: LoopbackHub, worker: Start, tmp_path: Path) -> None:
+    """The zoo runs its own code; the card has the hashes of that on the Hub."""
+    folder, process = tmp_path / "bundle", worker()
+    zoo.export(zoo.build("gpt2-style@tiny:vocab_size=50", seed=0), folder, "bundle", fresh_process=False)
+    assert process("push", folder, "org/bundle")["error"] is None
+    files = hub.storage.contents("org/bundle")
+    for name in ("configuration_zoo.py", "modeling_zoo.py"):
+        assert files[name] == (folder / name).read_bytes()
+        assert f"`{hashlib.sha256(files[name]).hexdigest()}`" in files["README.md"].decode()
+    pulled = process("pull", "org/bundle")["ok"]
+    assert pulled["files"]["model.safetensors"] == hashlib.sha256(files["model.safetensors"]).hexdigest()
+    assert not any(name.endswith(".py") for name in pulled["files"])
+    assert zoo.load(pulled["folder"]).config.variant == "gpt2-style"
 
 
 def test_pushing_the_same_again_changes_nothing(hub: LoopbackHub, worker: Start, tmp_path: Path) -> None:

@@ -139,14 +139,14 @@ def changed_files(folder: Path, files: Mapping[str, Written]) -> list[str]:
 
 
 def check_code(folder: Path) -> None:
-    """Require the code in the folder of a bundle to be what was exported."""
+    """Require the code in the folder of a bundle to be what was exported; `zoo.hub.pull` brings none."""
     try:
         listed = dict(read_json(folder / CODE_FILE)["sha256"])
     except (ValueError, KeyError, TypeError) as error:
         raise CheckpointError(f"{folder / CODE_FILE} is not a valid record of code: {error}") from error
     found = {file.name: sha256_of(file) for file in folder.glob("*.py")}
     changed = sorted(name for name in {**listed, **found} if listed.get(name) != found.get(name))
-    if changed:
+    if found and changed:
         raise CheckpointError(
             f"{folder} holds code that is not what was exported, by its {CODE_FILE}: {enumerate_names(changed)}. The "
             "zoo runs its own code instead; to load the weights all the same, give verify=False"

@@ -73,7 +73,7 @@ class CodeDifference(Printed):
     Attributes:
         names: Both models.
         text: A unified diff.
-        changed: Lines that are changed, added or removed; a line in the place of another counts once.
+        changed: Lines that are removed or added, as a unified diff counts them.
         removed: Lines of the first file that are not in the second.
         added: Lines of the second file that are not in the first.
     """
@@ -153,13 +153,15 @@ def code_difference(a: VariantName | str, b: VariantName | str, task: TaskName |
         other = configure(b, tasks[1], **sizes)
     except ConfigError:  # parts of it need other sizes
         other = configure(b, tasks[1])
-    before, after = text_of(config, tasks[0], a).splitlines(), text_of(other, tasks[1], b).splitlines()
-    diff = "\n".join(difflib.unified_diff(before, after, a, b, lineterm=""))
-    matcher = difflib.SequenceMatcher(None, before, after)
-    places = [codes[1:] for codes in matcher.get_opcodes() if codes[0] != "equal"]
-    changed = sum(max(end - start, to - begin) for start, end, begin, to in places)
-    removed, added = (sum(place[i + 1] - place[i] for place in places) for i in (0, 2))
-    return CodeDifference((a, b), diff, changed, removed, added)
+    before, after = code_lines(text_of(config, tasks[0], a)), code_lines(text_of(other, tasks[1], b))
+    diff = list(difflib.unified_diff(before, after, a, b, lineterm=""))
+    removed, added = (sum(line.startswith(sign) for line in diff[2:]) for sign in "-+")
+    return CodeDifference((a, b), "\n".join(diff), removed + added, removed, added)
+
+
+def code_lines(text: str) -> list[str]:
+    """Lines of a file after its docstring, which has the model's name."""
+    return text.split('"""\n', 2)[-1].lstrip("\n").splitlines()
 
 
 def opened(model: str | Path, task: str | None) -> tuple[Any, bool]:
@@ -184,7 +186,8 @@ def text_of(config: Any, task: str, name: str) -> str:
         raise InputError(f"an encoder-decoder was given for {task}; eject it for seq2seq-lm or feature-extraction")
     refuse_unwritten(config)
     card = describe(config.variant)
-    summary = f"{textwrap.fill(f'{name}, from {card.source}.', 117)}\n\n{textwrap.fill(card.summary, 120)}\n"
+    first = textwrap.fill(f"{name}, from {card.source}.", 117, break_on_hyphens=False, break_long_words=False)
+    summary = f"{first}\n\n{textwrap.fill(card.summary, 120)}\n"
     definitions = with_forms(read_plain(), plain_forms(config))
     return file_of(plain_config(config, task), summary, decoder_changes(config), definitions)
 

@@ -66,6 +66,8 @@ def plain_config(config: ZooConfig, task: str) -> Config:
         "keeps_values": values["attention"] in ("value-residual", "kv-sharing"),
         "looks_up_values": values["attention"] == "value-embeddings",
         "has_experts": values["feed_forward"].startswith("moe"),
+        "has_position_table": values["position"] in ("learned", "learned-unpadded", "t5", "disentangled"),
+        "has_biases": has_biases(values, config, task),
         "mup_width_factor": width_factor(config),
         "decoder_changes": decoder_changes(config),
         "decoder_pad_token_id": config.pad_token_id
@@ -96,6 +98,19 @@ def plain_config(config: ZooConfig, task: str) -> Config:
     for name in ("linear_key_head_dim", "linear_value_head_dim", "linear_head_dim"):
         values[name] = values.get(name) or config.head_dim
     return Config(**values)
+
+
+def has_biases(values: dict[str, Any], config: ZooConfig, task: str) -> bool:
+    """Whether a model may have biases."""
+    named = (name for name in values if name.endswith("_bias") and name != "balance_bias")
+    return (
+        values["norm"] not in ("rmsnorm", "zero-centered-rmsnorm", "unit", "layernorm-no-bias")
+        or any(values[name] for name in named)
+        or config.embedding_size is not None
+        or task not in ("causal-lm", "seq2seq-lm", "feature-extraction")
+        or values["attention"].startswith("disentangled")
+        or values["feed_forward"] == "moe-clamped"
+    )
 
 
 USUAL = {

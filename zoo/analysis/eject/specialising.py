@@ -243,7 +243,7 @@ class Program:
         return node.with_changes(body=node.body.visit(Inliner()))
 
     def returned(self, found: cst.FunctionDef, call: cst.Call, known: Mapping[str, Any]) -> cst.BaseExpression | None:
-        """What a call returns, if its arguments leave one expression of the function."""
+        """What a call returns or does, if its arguments leave one expression of the function."""
         given = bound(found, call)
         values: dict[str, Any] = {"config": self.config}
         for name, default in parameters(found).items():
@@ -255,13 +255,12 @@ class Program:
         statements: list[Any] = [one for one in body.body if not is_docstring(one)]
         if len(statements) != 1:
             return None
-        returns = m.extract(
-            statements[0], m.SimpleStatementLine(body=[m.Return(m.SaveMatchedNode(m.DoNotCare(), "value"))])
-        )
+        value = m.SaveMatchedNode(m.DoNotCare(), "value")
+        returns = m.extract(statements[0], m.SimpleStatementLine(body=[m.Return(value) | m.Expr(value)]))
         if returns is None or statements[0].leading_lines:
             return None
-        value = returns["value"]
-        return value if isinstance(value, cst.BaseExpression) else None
+        expression = returns["value"]
+        return expression if isinstance(expression, cst.BaseExpression) else None
 
     def remove_methods(self) -> None:
         """Drop methods that nothing calls."""

@@ -23,7 +23,10 @@ class Attention(nn.Module):
         super().__init__()
         self.config = config
         query_width = config.num_attention_heads * config.head_dim
-        key_width = config.num_key_value_heads * config.head_dim
+        if config.num_key_value_heads == config.num_attention_heads:
+            key_width = query_width
+        else:
+            key_width = config.num_key_value_heads * config.head_dim
         if config.attention == "kv-sharing":
             self.layer_idx, self.source = layer_idx, config.kv_sources[layer_idx]
         if "heads-share-weights" in config.quirks:
@@ -201,8 +204,7 @@ class Attention(nn.Module):
             value = torch.cat([half.repeat(1, 2, 1, 1) for half in value.chunk(2, dim=1)], dim=-1)
         if self.config.num_key_value_heads < self.config.num_attention_heads:
             # Several queries share a key and a value (Ainslie et al. 2023, GQA, section 2.2).
-            groups = query.shape[1] // key.shape[1]
-            key, value = key.repeat_interleave(groups, dim=1), value.repeat_interleave(groups, dim=1)
+            key, value = (y.repeat_interleave(query.shape[1] // y.shape[1], dim=1) for y in (key, value))
         if self.config.position == "disentangled" and bias is not None:
             # Contents meet relative positions, both ways (He et al. 2020, DeBERTa, equation 4).
             scores = query @ key.transpose(-1, -2) + self.relative_scores(query, key, bias)

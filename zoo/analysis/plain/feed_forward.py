@@ -121,12 +121,11 @@ class GatedFeedForward(nn.Module):
             # Both have learned factors (nGPT, section 2.4).
             gate = self.gate_proj(x) * (self.gate_scales() * self.config.hidden_size**0.5)
             up = self.up_proj(x) * self.up_scales()
-        else:
-            gate, up = self.gate_proj(x), self.up_proj(x)
-        if self.config.hidden_act in ("prelu", "xielu"):
-            x = self.act_fn(gate) * up
-        else:
             x = activate(gate, self.config.hidden_act) * up
+        elif self.config.hidden_act in ("prelu", "xielu"):
+            x = self.act_fn(self.gate_proj(x)) * self.up_proj(x)
+        else:
+            x = activate(self.gate_proj(x), self.config.hidden_act) * self.up_proj(x)
         if self.config.activation_dropout:
             x = F.dropout(x, self.config.activation_dropout, self.training)
         if self.config.mlp_inner_norm:

@@ -37,9 +37,7 @@ def transformed(x: Tensor, owner: Any, config: Config) -> Tensor:
 
 def chosen(logits: Tensor, temperature: float) -> Tensor:
     """The likeliest token at temperature 0, or else one that is drawn. *Shape:* (batch, vocab_size) -> (batch, 1)."""
-    if temperature == 0:
-        return logits.argmax(dim=-1, keepdim=True)
-    return torch.multinomial((logits / temperature).softmax(dim=-1), num_samples=1)
+    return (logits / temperature).softmax(-1).multinomial(1) if temperature else logits.argmax(-1, keepdim=True)
 
 
 class PredictionDepth(nn.Module):
@@ -166,17 +164,18 @@ class CausalLM(nn.Module):
 
     @torch.no_grad()
     def generate(self, ids: Tensor, max_new_tokens: int, temperature: float = 0.0) -> Tensor:
-        """Continue token ids. *Shape:* (batch, length) -> (batch, length + max_new_tokens)."""
+        """Write on; the likeliest tokens at temperature 0. *Shape:* (batch, length) -> (batch, length + new tokens)."""
         if not self.config.generates_with_cache:
             # Earlier keys are computed again: they depend on the tokens that follow.
             for _ in range(max_new_tokens):
-                ids = torch.cat([ids, chosen(self(ids)[0][:, -1], temperature)], dim=1)
+                logits = self(ids)[0][:, -1]
+                ids = torch.cat([ids, chosen(logits, temperature)], dim=1)
             return ids
         cache: list[Cache] = [{} for _ in range(self.config.num_hidden_layers)]
         new = ids
         for _ in range(max_new_tokens):
-            logits, _ = self(new, cache=cache, start=ids.shape[1] - new.shape[1])
-            new = chosen(logits[:, -1], temperature)
+            logits = self(new, cache=cache, start=ids.shape[1] - new.shape[1])[0][:, -1]
+            new = chosen(logits, temperature)
             ids = torch.cat([ids, new], dim=1)
         return ids
 
@@ -234,20 +233,22 @@ class Seq2SeqLM(nn.Module):
     def generate(
         self, ids: Tensor, max_new_tokens: int, temperature: float = 0.0, attention_mask: Tensor | None = None
     ) -> Tensor:
-        """Write a target. *Shape:* (batch, source) -> (batch, 1 + max_new_tokens)."""
+        """Write a target, at temperature 0 the likeliest. *Shape:* (batch, source) -> (batch, 1 + max_new_tokens)."""
         target = torch.full_like(ids[:, :1], self.config.decoder_start_token_id)
         if "memory-makes-queries" in self.config.quirks or "works-on-features" in self.config.quirks:
             raise NotImplementedError("the original cannot write token by token")
         if not self.config.generates_with_cache:
             for _ in range(max_new_tokens):
                 logits, _, _ = self(ids, None, attention_mask, target)
-                target = torch.cat([target, chosen(logits[:, -1], temperature)], dim=1)
+                last = logits[:, -1]
+                target = torch.cat([target, chosen(last, temperature)], dim=1)
             return target
         cache: list[Cache] = [{} for _ in range(self.config.decoder_layers)]
         new, memory = target, None
         for _ in range(max_new_tokens):
             logits, _, memory = self(ids, None, attention_mask, new, cache, target.shape[1] - new.shape[1], memory)
-            new = chosen(logits[:, -1], temperature)
+            last = logits[:, -1]
+            new = chosen(last, temperature)
             target = torch.cat([target, new], dim=1)
         return target
 

@@ -86,7 +86,7 @@ def draw_matrix(weight: Tensor, name: str, config: Config) -> None:
 def initialize(model: nn.Module, config: Config) -> None:
     """Draw the weights of projections and tables; norms have ones already."""
     for name, weight in model.named_parameters():
-        if config.initializer not in ("torch", "d2l") and name.endswith(".bias"):
+        if config.has_biases and config.initializer not in ("torch", "d2l") and name.endswith(".bias"):
             nn.init.zeros_(weight)
         if config.attention == "sinks" and name.endswith("sinks"):
             nn.init.normal_(weight, std=config.initializer_range)
@@ -98,8 +98,8 @@ def initialize(model: nn.Module, config: Config) -> None:
             continue
         if config.initializer in ("normal", "depth-scaled"):
             nn.init.normal_(weight, std=config.initializer_range)
+            # Projections onto the stream, two in a layer (GPT-2).
             if config.initializer == "depth-scaled" and name.endswith(("o_proj.weight", "down_proj.weight")):
-                # Projections onto the stream, of which there are two in each layer (GPT-2, section 2.3).
                 nn.init.normal_(weight, std=config.initializer_range / math.sqrt(2 * config.num_hidden_layers))
             if config.initializer == "depth-scaled" and config.mixer != "attention" and "out_proj" in name:
                 nn.init.normal_(weight, std=config.initializer_range / math.sqrt(2 * config.num_hidden_layers))
@@ -113,9 +113,18 @@ def initialize(model: nn.Module, config: Config) -> None:
                 nn.init.normal_(weight, std=config.initializer_range)
         elif config.initializer == "layer-scaled":
             draw_by_layer(weight, name, config)
-        elif "embed_tokens" in name or "token_types" in name or "value_embedding" in name:
+        elif (
+            "embed_tokens" in name
+            or (config.type_vocab_size is not None and "token_types" in name)
+            or (config.attention == "value-embeddings" and "value_embedding" in name)
+        ):
             draw_table(weight, config)
-        elif "position.weight" in name or "step_embedding" in name or "router" in name or "weights.weight" in name:
+        elif (
+            (config.has_position_table and "position.weight" in name)
+            or (config.step_embeddings and "step_embedding" in name)
+            or (config.has_experts and "router" in name)
+            or (config.residual == "manifold-hyper-connections" and "weights.weight" in name)
+        ):
             nn.init.normal_(weight, std=config.initializer_range)
         elif config.has_experts and weight.ndim == 3:
             draw_expert(weight, config)

@@ -10,7 +10,6 @@ from torch.nn import functional as F
 
 from .attention import Cache
 from .config import Config, NoPlainForm
-from .norms import RMSNorm
 
 
 def convolve(conv: nn.Conv1d, x: Tensor, cache: Cache | None) -> Tensor:
@@ -56,7 +55,7 @@ class GatedDeltaNet(nn.Module):
         # The inverse of softplus, of steps between 0.001 and 0.1 (Gu and Dao 2023, section 3.6).
         step = torch.empty(heads).uniform_(math.log(0.001), math.log(0.1)).exp()
         self.dt_bias = nn.Parameter(step + torch.log(-torch.expm1(-step)))
-        self.norm = RMSNorm(config.linear_value_head_dim, config.layer_norm_eps)
+        self.norm = nn.RMSNorm(config.linear_value_head_dim, eps=config.layer_norm_eps)
         self.out_proj = nn.Linear(values, config.hidden_size, bias=False)
 
     def forward(self, x: Tensor, cache: Cache | None = None) -> Tensor:
@@ -109,7 +108,7 @@ class KimiDeltaAttention(nn.Module):
         # The inverse of softplus, of steps between 0.001 and 0.1 (Gu and Dao 2023, section 3.6).
         step = torch.empty(width).uniform_(math.log(0.001), math.log(0.1)).exp()
         self.dt_bias = nn.Parameter(step + torch.log(-torch.expm1(-step)))
-        self.norm = RMSNorm(config.linear_head_dim, config.layer_norm_eps)
+        self.norm = nn.RMSNorm(config.linear_head_dim, eps=config.layer_norm_eps)
         self.out_proj = nn.Linear(width, config.hidden_size, bias=False)
 
     def forward(self, x: Tensor, cache: Cache | None = None) -> Tensor:

@@ -8,17 +8,6 @@ from torch import Tensor, nn
 from .config import Config, NoPlainForm
 
 
-class RMSNorm(nn.Module):
-    """Division by the root mean square, without a mean and a bias (Zhang and Sennrich 2019, equation 4)."""
-
-    def __init__(self, width: int, eps: float) -> None:
-        super().__init__()
-        self.weight, self.eps = nn.Parameter(torch.ones(width)), eps
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.weight * x * torch.rsqrt(x.square().mean(dim=-1, keepdim=True) + self.eps)
-
-
 class ZeroCenteredRMSNorm(nn.Module):
     """RMSNorm with weights that are differences from one, so that weight decay draws factors to one (Gemma)."""
 
@@ -70,7 +59,7 @@ def build_norm(config: Config, width: int, eps: float) -> nn.Module:
     if config.norm == "layernorm-no-bias":
         return nn.LayerNorm(width, eps=eps, bias=False)
     if config.norm == "rmsnorm":
-        return RMSNorm(width, eps)
+        return nn.RMSNorm(width, eps=eps)
     if config.norm == "zero-centered-rmsnorm":
         return ZeroCenteredRMSNorm(width, eps)
     if config.norm == "dyt":

@@ -29,8 +29,6 @@ def frequencies(positions: Tensor, theta: float, kind: str, config: Config) -> T
     """Angles by which each pair turns from one position to the next."""
     width = config.rotary_dim if config.rotary_dim < config.head_dim else config.head_dim
     exponents = torch.arange(0, width, 2, device=positions.device) / width
-    if kind == "default":
-        return theta**-exponents
     if kind == "linear":
         # Positions are divided by a factor (Chen et al. 2023, Position Interpolation, equation 4).
         return 1 / theta**exponents / config.rope_factor
@@ -80,7 +78,12 @@ def frequencies(positions: Tensor, theta: float, kind: str, config: Config) -> T
 
 def rotary(positions: Tensor, theta: float, kind: str, config: Config) -> tuple[Tensor, Tensor]:
     """Cosines and sines of angles by position (Su et al. 2021, RoFormer, equation 15). *Shape:* (length, pairs)."""
-    angles = positions[..., None].float() * frequencies(positions, theta, kind, config)
+    if kind == "default":
+        width = config.rotary_dim if config.rotary_dim < config.head_dim else config.head_dim
+        exponents = torch.arange(0, width, 2, device=positions.device) / width
+        angles = positions[..., None].float() * theta**-exponents
+    else:
+        angles = positions[..., None].float() * frequencies(positions, theta, kind, config)
     if config.position_skips_padding:
         angles = angles.unsqueeze(-3)
     if config.rope_attention_factor != 1.0 and kind != "default":
