@@ -37,6 +37,7 @@ SIZES = (
     "num_attention_heads",
     "intermediate_size",
     "max_position_embeddings",
+    "layer_norm_eps",
 )
 """Settings that are not what two variants differ in."""
 
@@ -161,7 +162,7 @@ def code_difference(a: VariantName | str, b: VariantName | str, task: TaskName |
 
 def code_lines(text: str) -> list[str]:
     """Lines of a file after its docstring, which has the model's name."""
-    return text.split('"""\n', 2)[-1].lstrip("\n").splitlines()
+    return text.split('"""\n', 1)[1].splitlines()
 
 
 def opened(model: str | Path, task: str | None) -> tuple[Any, bool]:
