@@ -103,7 +103,7 @@ def plain_config(config: ZooConfig, task: str) -> Config:
 def has_biases(values: dict[str, Any], config: ZooConfig, task: str) -> bool:
     """Whether a model may have biases."""
     named = (name for name in values if name.endswith("_bias") and name != "balance_bias")
-    return (
+    return bool(
         values["norm"] not in ("rmsnorm", "zero-centered-rmsnorm", "unit", "layernorm-no-bias")
         or any(values[name] for name in named)
         or config.embedding_size is not None
@@ -189,7 +189,7 @@ def decoder_changes(config: ZooConfig) -> dict[str, Any]:
     """Sizes of the decoder of an encoder-decoder that are not its encoder's."""
     if config.stack != "encoder-decoder":
         return {}
-    changes = {}
+    changes: dict[str, Any] = {}
     for one in (config, config.decoder_config()):
         alpha, beta = deepnorm_constants(one)
         values = {name: getattr(one, name) for name in DECODER_FIELDS}
