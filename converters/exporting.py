@@ -17,7 +17,7 @@ from .errors import ExportError
 from .model_card import write_card
 from .native.base import NATIVE, UnknownNativeError
 from .native.files import carry_tokenizer, folder_of
-from .native.target import NativeTarget
+from .native.writing import NativeTarget
 from .opening import open_folder
 from .planning import plan_engines, plan_export
 from .target import TARGETS, ExportOptions, Target, TargetPlan, check_dtype, check_page

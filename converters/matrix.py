@@ -16,7 +16,7 @@ from zoo.registry import VARIANTS, list_variants
 from .bundle import BundleTarget
 from .converter import CONVERTERS
 from .native.base import NATIVE
-from .native.target import NativeTarget
+from .native.writing import NativeTarget
 from .planning import plan_export
 from .probe import scrambled
 from .symmetries.base import SYMMETRIES

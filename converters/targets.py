@@ -1,10 +1,221 @@
-"""Registers the targets that come with the zoo."""
+"""Targets of exports: what each engine needs to know; their code is imported when it is used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from zoo.registry import Task
 
 from .bundle import BundleTarget
-from .ctranslate2.target import CTranslate2Target
-from .gguf.target import GgufTarget
-from .onnx.target import OnnxTarget
-from .openvino.target import OpenVinoTarget
+from .gguf.architecture import FILE
+from .onnx.graphs import DECODER, GRAPH_ENDING, WHOLE
+from .openvino.stateful import GRAPH_ENDING as OPENVINO_ENDING
+from .openvino.stateful import PREFIX
+from .target import TARGETS, EngineTarget, ExportOptions, TargetPlan
 from .transformers_js.target import TransformersJsTarget
+from .weights import task_of
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from zoo.models import ZooPreTrainedModel
+
+    from .verification import Difference
+
+
+class CTranslate2Target(EngineTarget):
+    """Weights and vocabularies for CTranslate2."""
+
+    name = library = extra = module = "ctranslate2"
+    summary = "for CTranslate2: seq2seq, causal and encoder models, `--dtype` float32, int8, int16, bfloat16, ..."
+    engine = "CTranslate2"
+    marks = ("model.bin",)
+    dtypes = ("float32", "int8", "int16", "bfloat16", "float16", "int8_float32", "int8_bfloat16", "int8_float16")
+    compared_on = "inputs"
+    caveats = (
+        "CTranslate2 4.8's own converter takes a Marian model of the zoo and makes another of it: it starts from a "
+        "zero embedding and drops the last token. The zoo describes models to CTranslate2 itself.",
+        "CTranslate2 cuts what it reads after 1024 tokens unless `max_input_length=0` is given, as the zoo does.",
+    )
+
+    def plan(self, model: ZooPreTrainedModel) -> TargetPlan:
+        """Compare the model's arithmetic with CTranslate2's."""
+        from .ctranslate2.planning import plan_ctranslate2
+
+        route, obstacles, notes = plan_ctranslate2(model)
+        return TargetPlan(self.name, type(model).__name__ if route else None, route, obstacles, notes)
+
+    def write(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> None:
+        """Write weights, vocabularies and configuration."""
+        from .ctranslate2.specification import write_ctranslate2
+
+        assert plan.route is not None
+        write_ctranslate2(model, folder, plan.route, self.stored(options), options.source)
+
+    def check(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> Difference:
+        """Compare probabilities and decoded tokens."""
+        from .ctranslate2.comparing import check_ctranslate2
+
+        return check_ctranslate2(model, folder, self.stored(options))
+
+    def open(self, folder: Path) -> PreTrainedModel:
+        """Load an export as a model that generates."""
+        from .ctranslate2.running import CTranslate2Model
+
+        return CTranslate2Model.open(folder)
+
+    def output(self, model: ZooPreTrainedModel, plan: TargetPlan) -> str:
+        """Compared outputs."""
+        return "last_hidden_state" if task_of(model) == Task.FEATURE_EXTRACTION else "log-probabilities"
+
+
+class GgufTarget(EngineTarget):
+    """One file with weights and tokenizer for llama.cpp."""
+
+    name = library = extra = "gguf"
+    summary = "one file for llama.cpp: causal models, `--dtype` f32, f16, bf16, q8_0, q6_k, q5_k, q4_k, ..."
+    engine, module = "llama.cpp", "xllamacpp"
+    marks = (FILE,)
+    dtypes = ("f32", "f16", "bf16", "q8_0", "q6_k", "q5_k", "q5_1", "q5_0", "q4_k", "q4_1", "q4_0", "q3_k", "q2_k")
+    compared_on = "prompts"
+    caveats = (
+        "llama.cpp (xllamacpp 2026.10) takes for granted what no number in the file says: GPT-NeoX, Falcon and Phi "
+        "with the GELU of tanh where their classes may have the exact one, Llama and Qwen without windows, Gemma, "
+        "OLMo 3 and gpt-oss with windows in all layers but the last of every so many, SmolLM3 without positions in "
+        "every fourth, Qwen3-Next with attention in the last of every so many, DeepSeek with queries from latent "
+        "vectors. Models that differ are refused.",
+        "llama.cpp divides the delta rule's queries and keys by their length, where Qwen3-Next adds 1e-6 to its "
+        "square: log-probabilities are about 1e-4 apart, more where keys are short.",
+        "llama.cpp looks GELU up in a table of half precision: log-probabilities of GPT-2, GPT-NeoX, Falcon, BLOOM, "
+        "Phi and Gemma are about 1e-3 from ours, those of others 1e-5. Keys and values it keeps in half precision "
+        "unless it is told otherwise; the zoo tells it.",
+        "llama.cpp cuts texts by rules that it has by name: byte-level BPE as GPT-2's or Llama 3's, and Unigram with "
+        "Metaspace. Other tokenizers are refused, as are those that normalise texts, and any of which it makes other "
+        "tokens of 100 texts than the original does.",
+        "llama.cpp's K-quants (q6_k to q2_k) take 256 weights of a row at a time. As its own tool does, rows that 256 "
+        "does not divide are stored as q8_0, q5_1, q5_0 or iq4_nl; where it divides none, the type is refused. "
+        "Mixtures (q4_k_m, ...) take that tool: `llama-quantize`, given a file in f32.",
+    )
+
+    def plan(self, model: ZooPreTrainedModel) -> TargetPlan:
+        """Find the architecture of llama.cpp that computes what the model does."""
+        from .gguf.planning import plan_gguf
+
+        return plan_gguf(self.name, model)
+
+    def write(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> None:
+        """Write the file, and the configuration that the zoo loads it by."""
+        from .gguf.tokenizer import read_tokenizer
+        from .gguf.writing import write_folder
+
+        write_folder(model, folder, plan, read_tokenizer(options.source, model.config), self.stored(options))
+
+    def check(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> Difference:
+        """Compare log-probabilities, tokens and prompts in a process of its own."""
+        from .gguf.comparing import check_gguf
+
+        return check_gguf(model, folder, plan, self.stored(options), options.source)
+
+    def open(self, folder: Path) -> PreTrainedModel:
+        """Load a file as a model that generates."""
+        from .gguf.serving import GgufModel
+
+        return GgufModel.open(folder)
+
+    def output(self, model: ZooPreTrainedModel, plan: TargetPlan) -> str:
+        """Compared outputs."""
+        return "log-probabilities"
+
+
+class OnnxTarget(EngineTarget):
+    """Graphs for ONNX Runtime."""
+
+    name = library = extra = "onnx"
+    summary = "graphs for ONNX Runtime, of any batch and length, encoder and decoder apart, with a cache"
+    engine, module = "ONNX Runtime", "onnxruntime"
+    marks = (f"{WHOLE}{GRAPH_ENDING}", f"{DECODER}{GRAPH_ENDING}")
+    by_trial = True
+
+    def plan(self, model: ZooPreTrainedModel) -> TargetPlan:
+        """State that it has to be tried, unless what it caches is no keys and values."""
+        from .onnx.graphs import obstacles
+
+        notes = ("It is traced and compared when it is exported.",)
+        return TargetPlan(self.name, type(model).__name__, None, obstacles(model), notes)
+
+    def write(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> None:
+        """Trace the graphs."""
+        from .onnx.graphs import write_onnx
+
+        write_onnx(model, folder)
+
+    def check(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> Difference:
+        """Run the graphs in ONNX Runtime."""
+        from .verification import compare
+
+        return compare(model, self.open(folder))
+
+    def open(self, folder: Path) -> PreTrainedModel:
+        """Load graphs as a model."""
+        from .onnx.models import model_of
+        from .onnx.session import OnnxSession
+
+        return model_of(folder, {path.stem: OnnxSession(path) for path in sorted(folder.glob(f"*{GRAPH_ENDING}"))})
+
+    def notes(self, plan: TargetPlan, options: ExportOptions) -> tuple[str, ...]:
+        """Nothing more."""
+        return ()
+
+
+class OpenVinoTarget(OnnxTarget):
+    """Graphs for OpenVINO."""
+
+    name = library = extra = module = "openvino"
+    summary = (
+        "graphs for OpenVINO, of any batch and length, the cache of target positions inside of them; "
+        "`--dtype` float32, float16, int8 (weights, by NNCF)"
+    )
+    engine = "OpenVINO"
+    marks = (f"{PREFIX}{WHOLE}{OPENVINO_ENDING}", f"{PREFIX}{DECODER}{OPENVINO_ENDING}")
+    dtypes = ("float32", "float16", "int8")
+    caveats = (
+        "OpenVINO 2026.4 computes in bfloat16 where the processor can, unless it is compiled with "
+        "`EXECUTION_MODE_HINT: ACCURACY`. Graphs store that as `runtime_options`, with a cache in float32 and without "
+        "quantized activations; OpenVINO follows the latter two by itself, but another program has to pass the hint.",
+        "OpenVINO reads zeros where a table has no such row. Graphs check ids and positions, and fail.",
+        "`openvino.convert_model` and NNCF 3.4 report their use to Intel unless that was refused; the zoo does without "
+        "the former and tells the latter not to.",
+    )
+
+    def write(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> None:
+        """Trace the graphs, and translate them."""
+        from .openvino.stateful import write_openvino
+
+        write_openvino(model, folder, self.stored(options))
+
+    def check(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> Difference:
+        """Run the graphs here, and in a process that has nothing but OpenVINO."""
+        from .openvino.session import check_openvino
+
+        exact = self.stored(options) == self.dtypes[0]
+        return check_openvino(model, folder, exact=exact, fresh_process=options.fresh_process)
+
+    def open(self, folder: Path) -> PreTrainedModel:
+        """Load graphs as a model."""
+        from .openvino.session import load_openvino
+
+        return load_openvino(folder)
+
+    def notes(self, plan: TargetPlan, options: ExportOptions) -> tuple[str, ...]:
+        """How another program has to compile it."""
+        return (
+            'Compile it with the options in its graphs, `graph.get_rt_info(["runtime_options"]).value`: by default '
+            "OpenVINO computes in bfloat16 where the processor can.",
+        )
+
+
+for target in (CTranslate2Target, GgufTarget, OnnxTarget, OpenVinoTarget):
+    TARGETS.register(target.name, target())
 
 __all__ = ["BundleTarget", "CTranslate2Target", "GgufTarget", "OnnxTarget", "OpenVinoTarget", "TransformersJsTarget"]

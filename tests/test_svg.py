@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import pytest
 
 from zoo.analysis.drawing import draw, to_svg, to_svg_beside
-from zoo.analysis.drawing.boxes import BADGES
+from zoo.analysis.drawing.canvas import BADGES
 from zoo.analysis.drawing.svg import FILLS
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -25,8 +25,8 @@ from ..checkpoint import Checkpoint, report_not_finite, unwrapped
 from ..errors import ConversionError, NoCounterpartError
 from ..weights import model_with, no_progress_bar
 from .base import NATIVE, NativeFormat
-from .classes import class_names, format_of, task_of_architecture, task_of_class
 from .comparing import observe, observe_growth, require_same, require_same_growth
+from .declared import class_names, format_of, task_of_architecture, task_of_class
 from .files import find, folder_of, is_checkpoint, read_weights
 
 

@@ -1,4 +1,4 @@
-"""Runs graphs in OpenVINO."""
+"""OpenVINO sessions, and the comparison of graphs with their model, here and in a process without the zoo."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from torch import Tensor
 from transformers.cache_utils import Cache
 
 from zoo.base.errors import CheckpointError, InputError, UnsupportedOperationError
+from zoo.models import ZooPreTrainedModel
 
+from ..errors import VerificationError
 from ..onnx.models import GraphModel, model_of
 from ..onnx.session import Session, length_of
-from .files import GRAPH_ENDING, PREFIX
-from .stateful import OPTIONS, ORDER, OUTSIDE
+from ..verification import ROUNDING, Difference, compare, distance, run_alone
+from .stateful import GRAPH_ENDING, OPTIONS, ORDER, OUTSIDE, PREFIX
 
 
 def load_openvino(folder: Path) -> GraphModel:
@@ -103,3 +105,46 @@ class OpenVinoSession(Session):
             # On one thread OpenVINO 2026.4 loses the error and returns nothing.
             raise InputError(f"OpenVINO refuses these inputs: {OUTSIDE} the size of a table")
         return found
+
+
+Call = tuple[str, dict[str, Tensor], dict[str, Tensor]]
+"""A run of a graph from the beginning: the graph's name, what it read, and what it computed."""
+
+
+class Recorded(Session):
+    """A graph that appends its runs to a list."""
+
+    def __init__(self, name: str, session: Session, calls: list[Call]) -> None:
+        self.name, self.session, self.calls = name, session, calls
+
+    def run(self, given: Mapping[str, Tensor], past: Any = None) -> tuple[dict[str, Tensor], Any]:
+        """Run the graph. Arguments and result as in the base class."""
+        outputs, cache = self.session.run(given, past)
+        if past is None:
+            self.calls.append((self.name, dict(given), outputs))
+        return outputs, cache
+
+
+def check_openvino(
+    model: ZooPreTrainedModel, folder: Path, *, exact: bool = True, fresh_process: bool = True
+) -> Difference:
+    """Load an export, and compare it with the original in float32."""
+    graphs, calls = load_openvino(folder), list[Call]()
+    graphs.sessions = {name: Recorded(name, session, calls) for name, session in graphs.sessions.items()}
+    difference = compare(model, graphs, exact=exact)
+    if fresh_process:
+        replay(calls, folder)
+    return difference
+
+
+def replay(calls: list[Call], folder: Path) -> None:
+    """Let OpenVINO alone do what it did here."""
+    files = [str(folder / f"{PREFIX}{name}{GRAPH_ENDING}") for name, _, _ in calls]
+    inputs = {f"{call}.{name}": tensor for call, (_, given, _) in enumerate(calls) for name, tensor in given.items()}
+    ours = {f"{call}.{name}": tensor for call, (_, _, found) in enumerate(calls) for name, tensor in found.items()}
+    request = {"calls": files, "settings": settings(), "order": ORDER}
+    theirs = run_alone(request, inputs, "OpenVINO cannot run the export in a process of its own")
+    scale = max(1.0, *(float(tensor.abs().max()) for tensor in ours.values()))
+    worst = distance(ours, theirs, list(ours))
+    if not worst <= ROUNDING * scale:
+        raise VerificationError(f"OpenVINO computes something else in a process of its own: {worst:.2g} apart")

@@ -17,7 +17,8 @@ from ..errors import ExportError, require
 from ..onnx.graphs import GRAPH_ENDING as ONNX_ENDING
 from ..onnx.graphs import write_graphs, write_settings
 from ..onnx.session import PAST, PRESENT, is_cached
-from .files import GRAPH_ENDING, PREFIX
+
+PREFIX, GRAPH_ENDING = "openvino_", ".xml"
 
 
 def write_openvino(model: ZooPreTrainedModel, folder: Path, dtype: str) -> None:

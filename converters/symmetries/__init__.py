@@ -5,8 +5,8 @@ Each symmetry changes one setting, and says what else changes with it, in the se
 named as in a model with a head: `model.layers.0.self_attn.q_proj.weight`.
 """
 
-from . import numerics, positions, structure
+from . import numerics, structure
 from .base import SYMMETRIES, Step, Symmetry
 from .route import Route, find_route
 
-__all__ = ["SYMMETRIES", "Route", "Step", "Symmetry", "find_route", "numerics", "positions", "structure"]
+__all__ = ["SYMMETRIES", "Route", "Step", "Symmetry", "find_route", "numerics", "structure"]

@@ -98,8 +98,7 @@ class TransformersJsTarget(Target):
 
     def write(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> None:
         """Write the class's configuration, the tokenizer, the graphs, and a page if there shall be one."""
-        from ..native.target import NativeTarget
-        from ..native.writing import write_settings
+        from ..native.writing import NativeTarget, write_settings
         from . import page, tokenizer
         from .graphs import write_browser_graphs
 

@@ -9,8 +9,7 @@ import pytest
 from synthetic_comparison import made_up
 
 from zoo.comparison import summarize
-from zoo.comparison.display.findings import sentences
-from zoo.comparison.results.resampled_sentences import sentence_tests
+from zoo.comparison.display.findings import sentence_tests, sentences
 from zoo.comparison.results.statistics import (
     PairedDifference,
     Pairs,

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 import zoo
-from zoo.fast import variable_length
+from zoo.fast import unpadding as variable_length
 from zoo.fast.switches import fast_paths
 from zoo.testing.backends import attend_by_sequence
 from zoo.testing.fast_paths import rows_of_layers

@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
 import zoo
 from zoo.base.errors import ConfigError
 from zoo.converters import convert_back, sniff
-from zoo.models.masked_next_token import partly_causal
+from zoo.models.language_modeling import partly_causal
 from zoo.models.positions.disentangled import DisentangledPosition
 
 HEADS, LENGTH = 3, 15

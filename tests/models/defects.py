@@ -31,7 +31,8 @@ from zoo.models import (
 )
 from zoo.models import attention as attention_module
 from zoo.models.context import Context, EarlierLayers
-from zoo.models.mixers import convolution, delta_net
+from zoo.models.mixers import delta_net
+from zoo.models.mixers import short_convolution as convolution
 from zoo.models.mixers.base import Mixer
 from zoo.models.norms import LayerNorm
 from zoo.testing import basics

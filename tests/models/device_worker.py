@@ -26,7 +26,7 @@ from transformers.utils import logging
 
 import zoo
 from zoo.analysis.scaling.simulating import Precision, step_memory
-from zoo.fast import variable_length
+from zoo.fast import unpadding as variable_length
 from zoo.fast.switches import fast_paths
 from zoo.models.embedding import TokenEmbedding
 from zoo.testing.backends import attend_by_sequence, written_out_flash

@@ -16,7 +16,7 @@ from zoo.base.errors import ConfigError, InvalidChoiceError, OutputExistsError, 
 from zoo.training import train
 from zoo.training.arguments import training_arguments
 from zoo.training.record import read_result
-from zoo.training.revisions import read_marks
+from zoo.training.saving import read_marks
 from zoo.training.trainer import ZooTrainer
 
 STEPS = 10

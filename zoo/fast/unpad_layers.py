@@ -17,8 +17,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from .chunked_loss import IGNORED
 from .modules import are_untouched
 from .switches import current
-from .unpadding import UnpaddedMask, Unpadding
-from .variable_length import computes
+from .unpadding import UnpaddedMask, Unpadding, computes
 
 GAIN = 150_000
 """Unpadding pays if it saves more than this per sequence of a layer's token-wise work, in tokens times hidden_size

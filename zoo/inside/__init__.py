@@ -2,10 +2,9 @@
 
 from .attending import AttentionMap, AttentionMaps, attention
 from .heads import HeadStatistics, head_statistics, heads_figure
-from .heatmaps import attention_figure, attention_page
+from .heatmaps import PositionTable, attention_figure, attention_page, position_tables
 from .layers import Summary, SummaryRow, summary
 from .lens import LogitLens, logit_lens
-from .places import PositionTable, position_tables
 from .recording import LayerNorms, NormRecorder, norms_figure
 
 __all__ = [

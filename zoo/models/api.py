@@ -9,8 +9,7 @@ from .attentions.kv_sharing import SharedKeyValueAttention
 from .attentions.latent import LatentAttention
 from .attentions.normalized import NormalizedAttention
 from .attentions.sinks import SinkAttention
-from .attentions.value_embeddings import ValueEmbeddingAttention
-from .attentions.value_residual import ValueResidualAttention
+from .attentions.value_residual import ValueEmbeddingAttention, ValueResidualAttention
 from .choices import AttentionScale, NormPlacement, Pooling, QKNorm, ResidualScaling
 from .classification import ZooForSequenceClassification, ZooForTokenClassification
 from .conditional_generation import ZooForConditionalGeneration

@@ -1,5 +1,8 @@
 """Heads that predict tokens: what they have in common, causal and masked language modelling."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -8,6 +11,7 @@ from transformers.cache_utils import Cache
 from transformers.modeling_outputs import CausalLMOutputWithPast, MaskedLMOutput
 from transformers.utils.generic import can_return_tuple
 
+from zoo.base.errors import InputError
 from zoo.fast.captured_steps import with_captured_steps
 from zoo.fast.chunked_loss import IGNORED, cross_entropy
 from zoo.fast.generation import CachedGenerationMixin
@@ -17,7 +21,6 @@ from .capabilities import refuse_paging
 from .configuration import ZooConfig
 from .feed_forwards.balance import with_router_loss
 from .layers import build_activation
-from .masked_next_token import mixed_loss, partly_causal
 from .multi_token_prediction import MultiTokenPrediction, prediction_depth
 from .norms import build_norm
 from .options import CallOptions
@@ -25,6 +28,70 @@ from .pretrained import ZooPreTrainedModel
 from .stack import ZooDecoder, ZooEncoder
 from .transformer import transformer_of
 from .unit import UnitHead
+
+
+def partly_causal(inputs: Tensor, attention_mask: Tensor | None, causal_rows: Tensor) -> Tensor:
+    """Make the mask of a batch in which some rows are causal.
+
+    Args:
+        inputs: Token ids or embeddings. *Shape:* (batch_size, seq_len, ...)
+        attention_mask: 1 for real tokens. *Shape:* (batch_size, seq_len)
+        causal_rows: True for rows in which a position sees only itself and earlier ones. *Shape:* (batch_size,)
+
+    Returns:
+        True where a query sees a key. *Shape:* (batch_size, 1, seq_len, seq_len)
+    """
+    rows, length = inputs.shape[:2]
+    if attention_mask is not None and attention_mask.ndim != 2:
+        raise InputError(
+            "causal_rows were given with an attention_mask that is no padding mask; give 1 for real tokens"
+        )
+    seen = torch.ones(length, length, dtype=torch.bool, device=inputs.device).tril()
+    seen = seen | ~causal_rows[:, None, None]
+    if attention_mask is not None:
+        # Padding sees itself, so that no softmax is of nothing.
+        seen = (seen & attention_mask[:, None, :].bool()) | torch.eye(length, dtype=torch.bool, device=inputs.device)
+    return seen.expand(rows, -1, -1)[:, None]
+
+
+def mixed_loss(
+    head: Any,
+    logits_and_loss: Callable[..., tuple[Tensor | None, Tensor | None]],
+    hidden_states: Tensor,
+    labels: Tensor,
+    causal_rows: Tensor,
+    *,
+    num_items_in_batch: Tensor | int | None = None,
+    skip_logits: bool = False,
+    **options: Any,
+) -> tuple[Tensor | None, Tensor]:
+    """Weight the mean loss of causal rows and that of the others by the number of rows.
+
+    Masked rows have few labels, so a mean over all labels would be nearly that of causal rows.
+
+    Args:
+        logits_and_loss: As of [`zoo.models.language_modeling.LanguageModel`][].
+        hidden_states: *Shape:* (batch_size, seq_len, hidden_size)
+        labels: Where they are predicted, -100 for none. *Shape:* (batch_size, seq_len)
+        causal_rows: *Shape:* (batch_size,)
+        num_items_in_batch: Number of labels that the batch is a part of; by default that of its own.
+
+    Returns:
+        Logits, or None if they are skipped, and the loss.
+    """
+    counted = (labels != IGNORED).sum()
+    total = hidden_states.new_zeros((), dtype=torch.float32)
+    for rows in (causal_rows, ~causal_rows):
+        part, number = labels[rows], (labels[rows] != IGNORED).sum()
+        if number == 0:
+            continue
+        own = {**options, "shift_labels": part, "num_items_in_batch": number}
+        _, loss = logits_and_loss(hidden_states[rows], part, skip_logits=True, **own)
+        assert loss is not None
+        total = total + loss * rows.float().mean()
+    divisor = counted if num_items_in_batch is None else num_items_in_batch
+    logits = None if skip_logits else head.project(hidden_states)
+    return logits, total * counted / divisor
 
 
 class LanguageModel(ZooPreTrainedModel):

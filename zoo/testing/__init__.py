@@ -17,9 +17,10 @@ with the property and the numbers where the model lacks it. `CHECKS.names()` lis
 case on an accelerator.
 """
 
-from . import attending, backends, basics, engines, fast_paths, generating, int8, training
+from . import attending, backends, basics, engines, fast_paths, generating, training
 from . import basics as masks
 from . import basics as plain
+from . import engines as int8
 from .cases import CHECKS, Case, Check, cases, check, check_variant
 from .subjects import Subject, new_subject, randomize, subject_of, token_ids
 

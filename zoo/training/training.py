@@ -37,8 +37,7 @@ from .preflight import check_data, check_examples
 from .progress import LossProgress, overview
 from .recipe import Recipe
 from .record import RunRecord, TrainingReport, TrainingResult, peak_memory, record_run
-from .revisions import Revisions, folder_of, marks_of
-from .saving import check_push, is_unscored, keep_report, push_result, save_checkpoint
+from .saving import Revisions, check_push, folder_of, is_unscored, keep_report, marks_of, push_result, save_checkpoint
 from .trainer import ZooTrainer
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ The data are read off a model on the meta device by running one of its layers, s
 does, whoever wrote it, and nothing is allocated.
 """
 
-from .comparing import compare
+from .layers import compare
 from .parts import Block, Drawing, Layer, Residual, Step, Together
 from .svg import to_svg, to_svg_beside
 from .text import to_text

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from .boxes import DETAIL, LEADING, Box, Line, Marks, draw_badge, measure
-from .canvas import Canvas, Point, fitted
+from .canvas import DETAIL, LEADING, Box, Canvas, Line, Marks, Point, draw_badge, fitted, measure
 from .parts import Block, Layer, Residual, Step, Together
 from .wording import EVERY_LAYER
 

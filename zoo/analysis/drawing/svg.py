@@ -6,11 +6,10 @@ import zlib
 
 from markupsafe import Markup
 
-from .boxes import Marks, draw_badge
-from .canvas import CHARACTER, Canvas, fitted
+from .canvas import CHARACTER, Canvas, Marks, draw_badge, fitted
 from .columns import GAP, WIDTH, Column
-from .comparing import compare
 from .elements import element, lines
+from .layers import compare
 from .parts import Drawing
 from .text import to_text
 

@@ -2,9 +2,8 @@
 
 from .executed import Executed, OperatorCounter, executed
 from .flops import Flops, FlopsPerToken, count_flops, flops_per_token
-from .machine import gemm_limit
+from .machine import gemm_limit, peak_bytes
 from .measuring import Costs, activation_bytes, measure
-from .memory import peak_bytes
 from .speed import DecodeSpeed, decode_speed, prefill_speed
 
 __all__ = [

@@ -14,12 +14,13 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from zoo.analysis.measuring.flops import without_values
-from zoo.analysis.measuring.memory import Allocations
 from zoo.fast.chunked_loss import ChunkedCrossEntropy, chunk_size_for
 from zoo.fast.switches import fast_paths
 from zoo.models import ZooPreTrainedModel
 from zoo.models.attention import Attention
 from zoo.models.language_modeling import LanguageModel
+
+from ..measuring.machine import Allocations
 
 MANY = 4
 """Sequences of a batch in which these, and not the weights, decide what memory a step takes."""

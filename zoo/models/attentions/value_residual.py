@@ -1,4 +1,4 @@
-"""Value residual: every layer mixes the first layer's values into its own."""
+"""Value residual and value embeddings: the first layer's values, or a token embedding, mixed into the values."""
 
 from __future__ import annotations
 
@@ -8,13 +8,75 @@ import torch
 from torch import Tensor, nn
 from transformers import initialization as init
 
-from ..attention import Heads
-from .earlier import EarlierLayersAttention
+from zoo.base.errors import ConfigError, InputError
+
+from ..attention import Attention, Heads
+from ..embedding import ValueEmbedding
+from ..parts import option
+from ..validation import require_at_least
+from .kv_sharing import EarlierLayersAttention
 
 if TYPE_CHECKING:
     from transformers.cache_utils import Cache
 
     from ..configuration import ZooConfig
+    from ..context import EarlierLayers
+
+
+class ValueEmbeddingAttention(Attention):
+    """Attention to `lambda_1 * v + lambda_2 * e`, of values and a further embedding of tokens (modded-nanogpt, 2024).
+
+    Layers with a table are the last one and every `value_embedding_interval`-th before it (every second one in
+    nanochat). The two factors are learned, one pair per layer, and start at one half. The cache holds mixed values, so
+    decoding needs nothing else. Cross attention is the ordinary one.
+    """
+
+    parameter_roles: ClassVar[dict[str, str]] = {"value_lambdas": "scalar"}
+
+    reads_token_ids = True
+    options: ClassVar[dict[str, Any]] = {"value_embedding_interval": 2}
+
+    def __init__(self, config: ZooConfig, layer_idx: int, **kwargs: Any) -> None:
+        super().__init__(config, layer_idx, **kwargs)
+        behind = config.num_hidden_layers - 1 - layer_idx
+        self.mixes = not self.is_cross and behind % option(config, type(self), "value_embedding_interval") == 0
+        self.attends_as_usual = not self.mixes
+        if self.mixes:
+            self.value_embedding = ValueEmbedding(config.vocab_size, config.num_key_value_heads * config.head_dim)
+            self.value_lambdas = nn.Parameter(torch.empty(2))
+
+    @classmethod
+    def check_options(cls, config: ZooConfig) -> None:
+        """Require a positive interval, and unshared layers if only some of them have a table.
+
+        Raises:
+            ConfigError: Otherwise.
+        """
+        interval = option(config, cls, "value_embedding_interval")
+        require_at_least(1, value_embedding_interval=interval)
+        if config.share_layers and interval > 1:
+            raise ConfigError(
+                f"attention={config.attention!r} was given with share_layers=True, but its layers cannot be one: some "
+                f"have a table of embeddings (value_embedding_interval={interval}); give value_embedding_interval=1"
+            )
+
+    def init_weights(self) -> None:
+        """Initialize to the mean of both."""
+        if self.mixes:
+            init.constant_(self.value_lambdas, 0.5)
+
+    def extend(self, key: Tensor, value: Tensor, past: Cache | None, idx: int, earlier: EarlierLayers | None) -> Heads:
+        """Mix the values, and append them to those of earlier positions."""
+        if self.mixes:
+            if earlier is None or earlier.token_ids is None:
+                raise InputError(
+                    f"layer {self.layer_idx} of attention='value-embeddings' looks tokens up by their ids: call the "
+                    "model with input_ids (of a decoder behind an encoder decoder_input_ids), not with embeddings"
+                )
+            embedded = self.split_heads(self.value_embedding(earlier.token_ids.to(value.device)))
+            value = self.value_lambdas[0] * value + self.value_lambdas[1] * embedded
+        return super().extend(key, value, past, idx, earlier)
+
 
 FIRST = "values of the first layer"
 

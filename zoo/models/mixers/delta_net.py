@@ -18,8 +18,8 @@ from ..parts import option
 from ..precision import at_least_float32, in_own_precision
 from ..validation import require_at_least
 from .base import Mixer
-from .convolution import CausalConvolution
 from .delta_rule import gated_delta_rule
+from .short_convolution import CausalConvolution
 
 if TYPE_CHECKING:
     from ..configuration import ZooConfig

@@ -14,9 +14,9 @@ from ..parts import option
 from ..precision import at_least_float32, in_own_precision
 from ..validation import require_at_least
 from .base import Mixer
-from .convolution import CausalConvolution
 from .delta_net import draw_decays, memory_of, of_tokens, unit_heads
 from .delta_rule import channel_gated_delta_rule
+from .short_convolution import CausalConvolution
 
 if TYPE_CHECKING:
     from ..configuration import ZooConfig

@@ -5,8 +5,7 @@ from .gated import GatedHyperConnections
 from .hyper_connections import HyperConnections
 from .lambdas import LambdaResidual
 from .manifold import ManifoldHyperConnections
-from .no_first_norm import NoFirstNormResidual
-from .normalized import NormalizedResidual
+from .normalized import NoFirstNormResidual, NormalizedResidual
 from .over_depth import AttentionResidual
 
 __all__ = [

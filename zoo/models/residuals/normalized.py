@@ -1,4 +1,4 @@
-"""A residual connection on the hypersphere: a learned step from the stream towards the sublayer's output."""
+"""Residual connection on the hypersphere (a learned step towards the output), and one without the first norm."""
 
 from __future__ import annotations
 
@@ -12,7 +12,20 @@ from zoo.models.residual import Residual
 from zoo.models.unit import RescaledWeights
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from zoo.models.configuration import ZooConfig
+
+
+class NoFirstNormResidual(Residual):
+    """The plain sum without a norm before the first sublayer, since the embeddings have one (ModernBERT)."""
+
+    @classmethod
+    def build(cls, config: ZooConfig, layer_idx: int, opens_layer: bool, **slots: nn.Module) -> Residual:
+        """Build one connection. Arguments as in the base class."""
+        is_first = opens_layer and layer_idx == 0
+        return cls(**{name: module for name, module in slots.items() if not (is_first and name == "norm_in")})
+
 
 RATE = 0.05
 """The step of a new model."""
