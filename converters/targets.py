@@ -80,19 +80,19 @@ class GgufTarget(EngineTarget):
     dtypes = ("f32", "f16", "bf16", "q8_0", "q6_k", "q5_k", "q5_1", "q5_0", "q4_k", "q4_1", "q4_0", "q3_k", "q2_k")
     compared_on = "prompts"
     caveats = (
-        "llama.cpp (xllamacpp 2026.10) takes for granted what no number in the file says: GPT-NeoX, Falcon and Phi "
-        "with the GELU of tanh where their classes may have the exact one, Llama and Qwen without windows, Gemma, "
-        "OLMo 3 and gpt-oss with windows in all layers but the last of every so many, SmolLM3 without positions in "
-        "every fourth, Qwen3-Next with attention in the last of every so many, DeepSeek with queries from latent "
-        "vectors. Models that differ are refused.",
+        "llama.cpp (xllamacpp 2026.10) assumes what the file has no number for: the tanh approximation of GELU in "
+        "GPT-NeoX, Falcon and Phi, where their classes may have the exact one, Llama and Qwen without windows, "
+        "Gemma, OLMo 3 and gpt-oss with windows in all layers but every n-th, SmolLM3 without positions in every "
+        "fourth, Qwen3-Next with attention in every n-th, DeepSeek with queries from latent vectors. Models that "
+        "differ are refused.",
         "llama.cpp divides the delta rule's queries and keys by their length, where Qwen3-Next adds 1e-6 to its "
         "square: log-probabilities are about 1e-4 apart, more where keys are short.",
         "llama.cpp looks GELU up in a table of half precision: log-probabilities of GPT-2, GPT-NeoX, Falcon, BLOOM, "
-        "Phi and Gemma are about 1e-3 from ours, those of others 1e-5. Keys and values it keeps in half precision "
-        "unless it is told otherwise; the zoo tells it.",
-        "llama.cpp cuts texts by rules that it has by name: byte-level BPE as GPT-2's or Llama 3's, and Unigram with "
-        "Metaspace. Other tokenizers are refused, as are those that normalise texts, and any of which it makes other "
-        "tokens of 100 texts than the original does.",
+        "Phi and Gemma are about 1e-3 from ours, those of others 1e-5. It keeps keys and values in half precision by "
+        "default; the zoo sets float32.",
+        "llama.cpp splits texts by named rules: byte-level BPE as GPT-2's or Llama 3's, and Unigram with Metaspace. "
+        "Other tokenizers are refused, as are those that normalise texts, and any that gives other tokens than the "
+        "original in 100 texts.",
         "llama.cpp's K-quants (q6_k to q2_k) take 256 weights of a row at a time. As its own tool does, rows that 256 "
         "does not divide are stored as q8_0, q5_1, q5_0 or iq4_nl; where it divides none, the type is refused. "
         "Mixtures (q4_k_m, ...) take that tool: `llama-quantize`, given a file in f32.",
@@ -183,9 +183,9 @@ class OpenVinoTarget(OnnxTarget):
         "OpenVINO 2026.4 computes in bfloat16 where the processor can, unless it is compiled with "
         "`EXECUTION_MODE_HINT: ACCURACY`. Graphs store that as `runtime_options`, with a cache in float32 and without "
         "quantized activations; OpenVINO follows the latter two by itself, but another program has to pass the hint.",
-        "OpenVINO reads zeros where a table has no such row. Graphs check ids and positions, and fail.",
-        "`openvino.convert_model` and NNCF 3.4 report their use to Intel unless that was refused; the zoo does without "
-        "the former and tells the latter not to.",
+        "OpenVINO reads zeros for rows that a table does not have. Graphs check ids and positions, and fail.",
+        "`openvino.convert_model` and NNCF 3.4 report their use to Intel unless that was refused; the zoo does not "
+        "use the former and switches it off in the latter.",
     )
 
     def write(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> None:

@@ -62,8 +62,8 @@ class TransformersJsTarget(Target):
         "exports do. It writes greedily or by sampling, whatever `num_beams` says.",
         f"transformers.js {VERSION} asks multi-query models of Falcon's and GPT-BigCode's types for a cache of another "
         "form: another class is taken, or they are refused.",
-        f"transformers.js {VERSION} cuts texts otherwise than tokenizers say that remove a string or join pieces to "
-        "their neighbours: such are refused, as are those with parts that it has not.",
+        f"transformers.js {VERSION} tokenizes differently if a tokenizer removes a string or joins pieces to their "
+        "neighbours: such tokenizers are refused, as are those with parts that it lacks.",
     )
 
     def plan(self, model: ZooPreTrainedModel) -> TargetPlan:

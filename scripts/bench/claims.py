@@ -16,36 +16,34 @@ PAGE = Path(__file__).parents[2] / "docs" / "claims.md"
 
 INTRODUCTION = """# Claims
 
-What papers claim of the variants and parts of the zoo, each beside the smallest comparison that could refute it here,
-and what came out of it. The comparisons are over the rows of [Results](results.md), paired by seed; p is that of the
-test that decides, corrected for the number of comparisons of a claim ([how](comparing.md#what-may-be-said)): of the
-difference, or of its distance from the margin within which something is to be the same, no lower or no higher.
-Every claim is judged by itself: of twenty that are false, one may be called true by accident. This page is written by
-`python scripts/bench/claims.py`.
+Claims of papers about variants and parts of the zoo, each with the smallest comparison that could refute it, and the
+result. Comparisons use the rows of [Results](results.md), paired by seed. p is the p-value of the deciding test,
+corrected for the number of comparisons of a claim ([how](comparing.md#what-may-be-said)): it tests the difference, or
+its distance from the margin where a claim says the same, no lower or no higher. Claims are not corrected for each
+other: of twenty false ones, one may pass by accident. `python scripts/bench/claims.py` writes this page.
 
-- *holds here*: everything that is claimed came out beyond noise.
-- *does not hold here*: the opposite of something came out beyond noise.
-- *cannot be told at this scale*: so many seeds at this size can tell neither. What follows is the smallest true
-  difference that four of five such comparisons would have shown; and, where the true difference is the one that was
-  measured, the seeds with which four of five comparisons decide, and the hours of training that are missing, one run
-  at a time on the machine that recorded the rows.
-- *not recorded yet*: nobody has run the benchmark. Speeds count only where the machine had no other work.
+- *holds here*: every comparison of the claim agrees with it beyond noise.
+- *does not hold here*: a comparison shows the opposite beyond noise.
+- *cannot be told at this scale*: the recorded seeds decide neither. The smallest true difference that four of five such
+  comparisons would detect follows; and, if the true difference is the measured one, the seeds with which four of five
+  comparisons decide, and the missing hours of training, one run at a time on the machine that recorded the rows.
+- *not recorded yet*: the benchmark has not been run. Speeds count only if the machine had no other work.
 
-A claim is tested at a size that fits a laptop, so *does not hold here* does not refute the paper: the
-[calibration](#calibration) says how often a sign at this scale is that at a larger one. `zoo claims` prints all of
-this, and `zoo claims norm=dyt` what is about one part.
+Claims are tested at a size that fits a laptop, so *does not hold here* does not refute a paper: the
+[calibration](#calibration) measures how often a sign at this scale agrees with that at a larger one. `zoo claims`
+prints this page, and `zoo claims norm=dyt` the claims about one part.
 """
 
 CALIBRATION = """## Calibration
 
-Signs that others published at larger sizes were written down in
-[calibration.yaml](../zoo/comparison/benchmarks/calibration.yaml) before their rows here were recorded. A sign came
-out, or came out the other way, where a paired t-test at 5 % decides between the two, each size by itself; "no
-better" comes out where the variant is better by less than the benchmark's margin. All else is undecided, and so is
-what rests on a learning rate at the edge of what was tried. The intervals of the rates are those of Clopper and
-Pearson, a trial a sign; signs of one comparison from several sources are not independent. A sign drawn at random
-comes out in half of the cases: the probability by chance is that of coming out at least as often. Effects are
-changes of the loss as shares of the baseline's, where the source has a number.
+Signs published at larger sizes were written down in
+[calibration.yaml](../zoo/comparison/benchmarks/calibration.yaml) before their rows here were recorded. A paired t-test
+at 5 % decides whether a sign came out, or the other way, for each size by itself; "no better" comes out if the variant
+is better by less than the benchmark's margin. Everything else is undecided, as is everything that depends on a learning
+rate at the edge of the tried ones. Rates have Clopper-Pearson intervals, one trial per sign; signs of one comparison
+from several sources are not independent. A random sign comes out in half of the cases: the probability by chance is
+that of coming out at least as often. Effects are changes of the loss relative to the baseline's, where the source has a
+number.
 """
 
 

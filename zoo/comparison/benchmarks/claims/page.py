@@ -124,7 +124,7 @@ def theme_section(theme: str, findings: Sequence[Finding]) -> str:
             [f"`{claim.name}`", f"{claim.claim} ({claim.source})", f"*{finding.verdict}*", "<br>".join(outcomes)]
         )
     heading = theme.replace("-", " ").capitalize()
-    return f"## {heading}\n\n{markdown(['Claim', 'What is claimed', 'Verdict', 'What was compared'], rows)}"
+    return f"## {heading}\n\n{markdown(['Claim', 'Statement', 'Verdict', 'Comparison'], rows)}"
 
 
 def calibration_section(calibration: Calibration) -> str:
