@@ -8,7 +8,7 @@ from pathlib import Path
 import zoo.comparison
 
 ROOT = Path(zoo.comparison.__file__).parent
-STAGES = ("files", "digests", "sources", "request", "plan", "setup", "run", "results", "display", "pipeline")
+STAGES = ("files", "request", "plan", "setup", "run", "results", "display", "pipeline")
 """As docs/architecture.md lists them."""
 
 NO_STAGES = ("benchmarks", "doctor.py", "repeating.py")

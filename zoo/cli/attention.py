@@ -38,8 +38,7 @@ def attention(
     from transformers.utils import logging
 
     from zoo.inside import attention as attend
-
-    from ..inside.heatmaps import save_attention
+    from zoo.inside.heatmaps import save_attention
 
     logging.disable_progress_bar()
     maps = attend(model, source, target, device=device)

@@ -64,10 +64,8 @@ def convert(
     """
     from zoo.base.folders import check_output, written_whole
     from zoo.converters import convert as convert_weights
-    from zoo.converters.native.files import folder_of
+    from zoo.converters.native.files import carry_tokenizer, folder_of
     from zoo.converters.native.reading import is_native
-
-    from ..converters.native.files import carry_tokenizer
 
     check_output(output, force=force)
     hints: dict[str, Any] = dict(settings)

@@ -15,10 +15,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from zoo.base.printed import printable
 from zoo.registry import Task
 from zoo.registry.plugins import BUILT_IN_DISTRIBUTION
-
-from ..base.printed import printable
 
 UNLIMITED = 100_000
 """The width of what is piped: nothing is cut or wrapped there."""

@@ -12,8 +12,7 @@ from click.shell_completion import CompletionItem
 
 from zoo.base.errors import ConfigError, InvalidChoiceError, NameSyntaxError
 from zoo.registry import ENGINES, TASKS, list_variants, parse_name, parse_value, require_task
-
-from ..registry.corpora import BUILT_IN
+from zoo.registry.corpora import BUILT_IN
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..base.printed import printable
+from zoo.base.printed import printable
+
 from .output import write_json
 from .parameters import columns_option
 from .texts import read_lines, texts_options

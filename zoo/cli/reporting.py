@@ -14,9 +14,8 @@ from typing import TextIO
 import click
 
 from zoo.base.errors import ZooError, ZooWarning, enumerate_names
+from zoo.base.printed import printable
 from zoo.base.synonyms import ARGUMENTS, FIELDS, translate
-
-from ..base.printed import printable
 
 KEYED = {"--set": FIELDS, "--training": ARGUMENTS}
 """Options that take names of other things, and the names that are best known."""

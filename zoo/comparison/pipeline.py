@@ -18,9 +18,9 @@ from zoo.data.tasks.leaks import leaks_said
 from zoo.data.tasks.libraries import loading_bars
 from zoo.data.tasks.tables import Column
 from zoo.training import Recipe
+from zoo.training.progress import overview
 from zoo.training.recipe import recipe_for
 
-from ..training.progress import overview
 from .display.documents import write_files
 from .files import LOCK, RECIPE, plain, write_json
 from .plan import ComparisonPlan, find_plan, make_plan

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 
 from zoo.base.errors import ZooError, ZooWarning
-
-from ..base.printed import printable
+from zoo.base.printed import printable
 
 SECRET = re.compile(
     r"""\b(?:hf|api)_[\w.-]{8,}  # tokens of users, organisations and applications

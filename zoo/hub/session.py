@@ -19,7 +19,8 @@ from huggingface_hub.errors import OfflineModeIsEnabled
 from huggingface_hub.hf_api import RepoFile
 from huggingface_hub.utils import _xet as client
 
-from ..base.printed import printable
+from zoo.base.printed import printable
+
 from .checksums import checksum_of
 from .errors import HubError, HubUnreachableError, IntegrityError
 from .interruptions import interruptible

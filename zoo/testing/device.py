@@ -28,7 +28,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import backend_registration
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ..analysis.measuring.machine import Allocations
+from zoo.analysis.measuring.machine import Allocations
 
 NAME = "pretended"
 INNER = ("<", str(Path(torch.__file__).parent), __file__, str(Path(__file__).with_name("device.py")))

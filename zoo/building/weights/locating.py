@@ -152,9 +152,8 @@ def convert_into(folder: Path, weights: Weights, source: Path) -> None:
     """Make a folder of the zoo from a checkpoint that was pulled, with a record."""
     from zoo.base.folders import written_whole
     from zoo.building.fingerprints import fingerprint
+    from zoo.converters.native.files import carry_tokenizer
     from zoo.converters.opening import open_folder
-
-    from ...converters.native.files import carry_tokenizer
 
     model = open_folder(source, weights.task)
     if model.config.variant != weights.variant:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from zoo.base.errors import UnknownNameError
 from zoo.base.files import write_file
+from zoo.base.printed import printable
 
-from ...base.printed import printable
 from ..results.comparison import Comparison
 from ..results.summary import ComparisonSummary, summarize
 from ..results.units import counted

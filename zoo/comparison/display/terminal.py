@@ -8,7 +8,8 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ...base.printed import printable
+from zoo.base.printed import printable
+
 from ..results.comparison import Comparison
 from ..results.design import FAILED
 from ..results.metrics import Metric

@@ -14,7 +14,8 @@ from zoo.base.errors import ConfigError, DataError, enumerate_names, suggest
 from zoo.data.tokenizers import Tokenizers, train_tokenizers
 from zoo.data.tokenizers.encoding import pieces_of, to_ids
 
-from .mapped import check_length, encoded, texts_of, values_of
+from .encoding import check_length, encoded
+from .mapped import texts_of, values_of
 from .scores import Outputs, Predictions, Score
 from .sources import Splits
 from .tables import Kind, Table, place_of

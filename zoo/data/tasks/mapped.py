@@ -1,4 +1,4 @@
-"""Ids of examples within a length; rows and ids of large files in memory-mapped Arrow files."""
+"""Examples of large files: rows and their ids in Arrow files, which are mapped into memory."""
 
 from __future__ import annotations
 
@@ -13,47 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock
 
-from zoo.base.errors import ConfigError, DataError
+from zoo.base.errors import DataError
 from zoo.base.files import written
 from zoo.data.corpora import data_folder
 from zoo.data.corpora.getting import KEY_DIGITS, PREPARED
 from zoo.data.corpora.planning import SAMPLE_CHARACTERS, SHARD_BYTES
 
-from .tables import NUMBERS
-
 if TYPE_CHECKING:
     from datasets import Dataset
 
     from zoo.data.tokenizers import Tokenizers
-
-
-def check_length(max_length: int | None) -> None:
-    """Require a length that a sequence can have."""
-    if max_length is not None and (not isinstance(max_length, int) or max_length < 1):
-        raise ConfigError(f"max_length={max_length!r} is not valid; it is a number of tokens, at least 1")
-
-
-def encoded(columns: Mapping[str, Any], examples: Dataset, kept: Sequence[int] | None = None) -> Dataset:
-    """Make a dataset of encoded examples, which knows where they stand in their source."""
-    from datasets import Dataset, DatasetInfo
-
-    rows = examples if kept is None else examples.select(kept)
-    # A slice reads a column at once; a dataset's row costs thirty times as much.
-    numbers = {name: rows[name][:] for name in NUMBERS.values() if name in rows.column_names}
-    return Dataset.from_dict({**columns, **numbers}, info=DatasetInfo(description=examples.info.description))
-
-
-def short_enough(lengths: Sequence[int], max_length: int | None, examples: Dataset) -> list[int]:
-    """Choose the examples that are not too long."""
-    kept = [i for i, length in enumerate(lengths) if max_length is None or length <= max_length]
-    if not kept and len(lengths):
-        source = examples.info.description or "the data"
-        raise TooLongError(
-            f"{source}: all {len(lengths)} examples have more than max_length={max_length} tokens; "
-            f"the shortest has {min(lengths)}"
-        )
-    return kept
-
 
 LARGE = SHARD_BYTES
 """Bytes of a file above which its rows are not kept in memory."""

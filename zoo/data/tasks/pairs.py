@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from zoo.data.tokenizers import Tokenizers, train_tokenizers
 from zoo.data.tokenizers.encoding import to_ids
 
-from .mapped import check_length, encoded, short_enough, texts_of
+from .encoding import check_length, encoded, short_enough
+from .mapped import texts_of
 from .scores import Predictions, Score, translation_scores
 from .sources import SHIPPED
 from .tables import Kind

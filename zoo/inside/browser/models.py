@@ -17,13 +17,13 @@ from torch import Tensor
 from zoo.base.errors import ZooError
 from zoo.base.files import read_json
 from zoo.base.folders import scratch_folder
+from zoo.converters.native.files import TOKENIZER_CONFIG, TOKENIZER_FILE
 from zoo.inside.explorer.models import Explored, with_quirks
 from zoo.inside.show import task_of
 from zoo.inside.texts import inputs_of
 from zoo.registry import VARIANTS, Task, find_weights, is_weights_name
 from zoo.training.generation.generating import generation_config, position_limit
 
-from ...converters.native.files import TOKENIZER_CONFIG, TOKENIZER_FILE
 from .graphs import Weights, depth, example, graph_of, inspected, owners
 from .parts import ejected, parts_of
 from .tracing import Inspected, kinds_of, output_names, stacks_of

@@ -11,7 +11,7 @@ from zoo.base.errors import ConfigError, DataError
 from zoo.data.tokenizers import Tokenizers, train_tokenizers
 from zoo.data.tokenizers.encoding import to_ids
 
-from ..mapped import short_enough
+from ..encoding import short_enough
 from ..scores import Outputs
 from ..task import TASKS
 from ..text_task import single_vocabulary

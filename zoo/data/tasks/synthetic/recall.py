@@ -16,7 +16,7 @@ from zoo.base.errors import ConfigError, DataError
 from zoo.data.tokenizers import Tokenizers
 from zoo.data.tokenizers.encoding import to_ids
 
-from ..mapped import short_enough
+from ..encoding import short_enough
 from ..task import TASKS
 from .task import Synthetic
 

@@ -13,7 +13,7 @@ from zoo.base.errors import ConfigError, DataError
 from zoo.data.tokenizers import Tokenizers, train_tokenizers
 from zoo.data.tokenizers.encoding import to_ids
 
-from ..mapped import short_enough
+from ..encoding import short_enough
 from ..pairs import PairsTask
 from ..scores import Outputs, Predictions, Score
 from ..sources import Splits
