@@ -90,7 +90,7 @@ def test_a_network_is_a_mup_model_when_loaded(tmp_path: Any) -> None:
 
 
 def test_the_page_has_the_recorded_table():
-    root = Path(zoo.__file__).parents[1]
+    root = Path(__file__).parents[2]
     script = runpy.run_path(str(root / "scripts" / "bench" / "mup.py"))
     recorded = json.loads((root / "scripts" / "bench" / "mup.json").read_text(encoding="utf-8"))
     assert script["table"](recorded) in (root / "docs" / "training.md").read_text(encoding="utf-8")
