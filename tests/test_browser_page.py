@@ -179,13 +179,10 @@ def check_parity(page: Page, name: str) -> None:
         assert found["written"] == python["written"], text
         assert found["beams"] == python.get("beams", []), text
         logits = unpacked(found["logits"])[-1, 0]
-        expected_logits = python["logits"].numpy()
-        np.testing.assert_allclose(
-            logits[-len(expected_logits) :] if logits.ndim > 1 else logits,
-            expected_logits,
-            atol=TOLERANCE,
-            rtol=TOLERANCE,
-        )
+        if one.model.can_generate():  # a text that is cut off is read to its last token, after which nothing is written
+            first = 0 if one.model.config.is_encoder_decoder else len(python["source"]) - 1
+            logits = logits[first : first + len(python["logits"])]
+        np.testing.assert_allclose(logits, python["logits"].numpy(), atol=TOLERANCE, rtol=TOLERANCE)
         for kind, weights in python["attention"].items():
             np.testing.assert_allclose(unpacked(found["attention"][kind])[:, 0], weights.numpy(), atol=TOLERANCE)
 

@@ -75,8 +75,8 @@ export class Beams {
     candidates.sort((one, other) => other.logProbability - one.logProbability);
     const shown = candidates.slice(0, 2 * this.width);
     for (const node of shown.slice(0, this.width)) {
-      if (node.token !== this.end) continue;
-      node.state = "ended";
+      if (node.token === this.end) node.state = "ended";
+      else if (length < this.longest) continue; // the longest texts end without a token that ends them
       this.ended.push({ node, score: node.logProbability / length });
     }
     this.ended.sort((one, other) => other.score - one.score).splice(this.width);

@@ -33,6 +33,14 @@ describe("beams", () => {
     for (let i = 0; i < 10; i++) await beams.step(next);
     expect(beams.text.length).toBe(3);
   });
+
+  it("let a longest text be better than one that has ended", async () => {
+    // [1, 1, 0] ends at the third step, less probable than [1, 1, 1].
+    const likely = async (texts: readonly number[][]) => texts.map(() => [0.1, 0.9].map(Math.log));
+    const beams = new Beams(2, END, 3);
+    while (!beams.done) await beams.step(likely);
+    expect(beams.text).toEqual([1, 1, 1]);
+  });
 });
 
 describe("sampling", () => {
