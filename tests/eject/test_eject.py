@@ -17,6 +17,7 @@ import zoo
 from zoo.analysis.eject import code_difference, eject
 from zoo.analysis.eject.ejecting import text_of
 from zoo.analysis.eject.proof import prove, randomise
+from zoo.analysis.eject.writing import MODELS
 from zoo.base.errors import OutputExistsError, RegistrationError, UnsupportedOperationError, ZooError
 from zoo.base.files import replace_part
 from zoo.building.builder import config as configure
@@ -132,9 +133,7 @@ def test_new_weights_are_drawn_as_in_the_zoo(name, tmp_path):
     (tmp_path / "model.py").write_text(text_of(model.config, task, name), encoding="utf-8")
     found = runpy.run_path(str(tmp_path / "model.py"), run_name="ejected")
     torch.manual_seed(0)
-    drawn = dict(
-        found[type(model).__name__.replace("Zoo", "").replace("For", "")](found["Config"]()).named_parameters()
-    )
+    drawn = dict(found[MODELS[task]](found["Config"]()).named_parameters())
     for key, weight in model.named_parameters():
         if weight.numel() > 200:
             assert drawn[key].std().item() == pytest.approx(weight.std().item(), rel=0.2, abs=1e-6), key
