@@ -93,6 +93,14 @@ def test_an_encoder_decoder_scores_by_its_decoder(tokenizer):
         assert found == pytest.approx(sum(map(log_probability, logits, ids)), abs=1e-5)
 
 
+def test_a_pair_of_one_sentence_is_never_right(tmp_path: Path):
+    """BLiMP has seven of them."""
+    same = json.dumps({"sentence_good": "The cat sat.", "sentence_bad": "The cat sat."})
+    (tmp_path / "same.jsonl").write_text(f"{same}\n" * 3)
+    found = evaluate_suite("gpt2-style.char-en", data=tmp_path)
+    assert (found.overall, found.by("paradigm")["same"].ties) == (0, 3)
+
+
 def test_equal_scores_are_not_right():
     pair = MinimalPair("a", "b", "p", "q", "r")
     scores = (PairScore(pair, -1.0, -1.0), PairScore(pair, -1.0, -2.0), PairScore(pair, -2.0, -1.0))
@@ -127,7 +135,7 @@ def test_the_overall_accuracy_is_the_mean_over_paradigms():
     [
         ("{", "line 2"),
         ('{"sentence_good": "a"}', "line 2"),
-        ('{"sentence_good": "a", "sentence_bad": "a"}', "different"),
+        ('{"sentence_good": "a", "sentence_bad": " "}', "two texts"),
     ],
 )
 def test_a_broken_line_is_named(line, message, tmp_path: Path):
