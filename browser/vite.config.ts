@@ -2,26 +2,23 @@ import { createHash } from "node:crypto";
 import { readdirSync, readFileSync } from "node:fs";
 import { join, relative } from "node:path";
 import { gzipSync } from "node:zlib";
-import { defaultClientConditions, defineConfig, type Plugin } from "vite";
+import { defaultClientConditions, type Plugin } from "vite";
+import { defineConfig } from "vitest/config";
 
 const LESSONS = ["en", "pt"].flatMap((language) =>
   readdirSync(join("lessons", language)).map((file) => join("lessons", language, file)),
 );
 
-/** ONNX Runtime's own files: for every browser, and the one that also runs on GPUs. Programs are compressed. */
-const ENGINES = { wasm: "ort-wasm-simd-threaded", webgpu: "ort-wasm-simd-threaded.asyncify" };
-
+/** ONNX Runtime's own files; the program is compressed. */
 function engineFiles(): Plugin {
   return {
     name: "engine-files",
     generateBundle() {
-      for (const [name, library] of Object.entries(ENGINES)) {
-        const path = `node_modules/onnxruntime-web/dist/${library}`;
-        const emit = (fileName: string, source: Uint8Array) => this.emitFile({ type: "asset", fileName, source });
-        emit(`engine/${name}/library.mjs`, readFileSync(`${path}.mjs`));
-        // Not called .gz, which some servers would decompress.
-        emit(`engine/${name}/library.bin`, gzipSync(readFileSync(`${path}.wasm`), { level: 9 }));
-      }
+      const path = "node_modules/onnxruntime-web/dist/ort-wasm-simd-threaded";
+      const emit = (fileName: string, source: Uint8Array) => this.emitFile({ type: "asset", fileName, source });
+      emit("engine/library.mjs", readFileSync(`${path}.mjs`));
+      // Not called .gz, which some servers would decompress.
+      emit("engine/library.bin", gzipSync(readFileSync(`${path}.wasm`), { level: 9 }));
     },
   };
 }
@@ -68,4 +65,5 @@ export default defineConfig({
     assetsInlineLimit: 0,
     rolldownOptions: { input: ["index.html", ...LESSONS] },
   },
+  test: { include: ["tests/*.test.ts"] },
 });

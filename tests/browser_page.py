@@ -17,11 +17,15 @@ from zoo.inside.browser.page import BUILT, MODULES, SOURCES, find_page
 
 BUILDS = shutil.which("npm") is not None and (SOURCES / MODULES).is_dir()
 NODE = pytest.mark.skipif(not BUILDS, reason="no npm, or scripts/browser has not installed its packages")
+RUNS_PLAYWRIGHT = find() is not None and (SOURCES / MODULES / "@playwright/test").is_dir()
+PLAYWRIGHT = pytest.mark.skipif(
+    not RUNS_PLAYWRIGHT, reason="no Chromium, or scripts/browser has not installed Playwright"
+)
 PAGE = pytest.mark.skipif(
     find() is None or not (BUILDS or (BUILT / "index.html").is_file()), reason="no Chromium, or no built page"
 )
 
-__all__ = ["NODE", "PAGE", "find_page", "served"]
+__all__ = ["NODE", "PAGE", "PLAYWRIGHT", "RUNS_PLAYWRIGHT", "find_page", "served"]
 
 
 class Quiet(SimpleHTTPRequestHandler):

@@ -1,22 +1,20 @@
-"""The explorer in the browser: equal to Python, usable, offline, and silent towards other hosts."""
+"""The explorer in the browser: small, equal to Python, and with the tests of its own room."""
 
 from __future__ import annotations
 
 import base64
-import importlib.util
 import json
+import os
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
 import torch
-from browser_page import NODE, PAGE, served
-from chromium import Page
+from browser_page import NODE, PAGE, PLAYWRIGHT, RUNS_PLAYWRIGHT, served
+from chromium import Page, find
 
 from zoo.inside.attending import attention_weights
 from zoo.inside.browser import write_site
@@ -40,21 +38,6 @@ TEXTS = {
 
 TOLERANCE = 1e-4
 MEGABYTE = 1_000_000
-
-AXE = """axe.run(document, {resultTypes: ["violations"]}).then((found) => found.violations
-    .map((one) => `${one.id}: ${one.nodes.slice(0, 3).map((node) => node.target.join(" ")).join(", ")}`))"""
-
-MOVED = """new Promise((done) => { let sum = 0; new PerformanceObserver((seen) => {
-    for (const one of seen.getEntries()) if (!one.hadRecentInput) sum += one.value;
-}).observe({type: "layout-shift", buffered: true}); setTimeout(() => done(sum), 200); })"""
-"""The sum of layout shifts up to now, as browsers report it."""
-
-CHOOSE = """(() => {
-  const label = [...document.querySelectorAll("label")].find((one) => one.firstChild.textContent.trim() === LABEL);
-  const menu = label.querySelector("select");
-  menu.value = VALUE;
-  menu.dispatchEvent(new Event("change", {bubbles: true}));
-})()"""
 
 IN_PAGE = """(async () => {
   const pack = ({data, dims}) => {
@@ -96,12 +79,12 @@ def page(site: Path) -> Iterator[Page]:
         page.close()
 
 
-def wait_for(page: Page, condition: str, seconds: int = 60) -> None:
-    page.evaluate(
-        f"new Promise((done, fail) => {{ const end = Date.now() + {seconds * 1000};"
-        f" const look = () => ({condition}) ? done() : Date.now() > end ? fail('too late') : setTimeout(look, 20);"
-        " look(); })"
+def npm(*arguments: str, **variables: str) -> None:
+    """Run npm in the room of the sources."""
+    done = subprocess.run(
+        ["npm", *arguments], cwd=SOURCES, env={**os.environ, **variables}, capture_output=True, text=True, check=False
     )
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def unpacked(tensor: dict[str, Any]) -> np.ndarray:
@@ -194,142 +177,30 @@ def test_the_browser_computes_what_python_does(page: Page, name: str) -> None:
 
 
 @PAGE
-def test_the_page_is_small_and_asks_no_other_host(site: Path, page: Page) -> None:
-    wait_for(page, "document.querySelector('.heads canvas')")
-    sizes = {path: path.stat().st_size for path in site.rglob("*") if path.is_file()}
-    for model in (site / "models").iterdir():
-        assert sum(size for path, size in sizes.items() if model in path.parents) < 4 * MEGABYTE, model
-    assert {urlsplit(request).hostname for request in page.requests if request.startswith("http")} == {"127.0.0.1"}
-    assert page.problems == []
+@pytest.mark.parametrize("name", SOME)
+def test_a_model_is_small_and_described_in_both_languages(site: Path, name: str) -> None:
+    check_files(site / "models" / name)
 
 
-@PAGE
-def test_nothing_moves_while_the_page_loads(page: Page) -> None:
-    wait_for(
-        page, "document.querySelector('.heads canvas') && document.querySelector('footer').textContent.includes('wasm')"
-    )
-    assert page.evaluate(MOVED) < 0.02
-
-
-@PAGE
-def test_axe_finds_nothing_and_a_phone_shows_all(page: Page) -> None:
-    axe = importlib.util.find_spec("axe_playwright_python")
-    if axe is None or axe.submodule_search_locations is None:
-        pytest.skip("axe-core is not installed")
-    page.evaluate(Path(axe.submodule_search_locations[0], "axe.min.js").read_text(encoding="utf-8") + "; null")
-    try:
-        for width, scheme in ((1280, "light"), (1280, "dark"), (390, "light")):
-            page.resize(width)
-            page.emulate(color_scheme=scheme)
-            assert page.evaluate(AXE) == [], (width, scheme)
-            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), width
-    finally:
-        page.emulate()
-        page.resize(1280)
-
-
-@PAGE
-def test_everything_is_changed_by_keyboard_and_pointer(page: Page) -> None:
-    answer = "document.querySelector('output').textContent"
-    wait_for(page, f"{answer} && document.querySelector('.side').getAttribute('aria-busy') !== 'true'")
-    assert "begins here" not in page.evaluate("document.querySelector('main').innerText")
-    page.click(".head input")  # the first head is off
-    wait_for(page, "document.querySelector('main').innerText.includes('begins here')")
-    page.click(".head input")
-    wait_for(page, "!document.querySelector('main').innerText.includes('begins here')")
-
-    page.evaluate(
-        "[...document.querySelectorAll('.steps button')].find((one) => one.textContent === 'Start over').click()"
-    )
-    wait_for(page, f"{answer} === ''")
-    page.evaluate(
-        "[...document.querySelectorAll('.steps button')].find((one) => one.textContent === 'Next token').focus()"
-    )
-    page.press("Enter", 13, "\r")
-    wait_for(page, f"{answer} !== ''")
-    choose(page, "Decoding", "beams")
-    page.evaluate(
-        "[...document.querySelectorAll('.steps button')].find((one) => one.textContent === 'To the end').click()"
-    )
-    wait_for(page, "document.querySelectorAll('.tree circle').length > 10")
-    choose(page, "Decoding", "greedy")
-
-    before = page.evaluate("document.querySelector('.caption').textContent")
-    page.evaluate("document.querySelector('.map').focus()")
-    page.press("ArrowDown", 40)
-    wait_for(page, f"document.querySelector('.caption').textContent !== {json.dumps(before)}")
-    page.evaluate("document.querySelectorAll('.parts button')[2].focus()")
-    wait_for(page, "document.querySelector('.formula').textContent.includes('softmax')")
-    choose(page, "Second model", "llama-style.char-en")
-    wait_for(
-        page, "document.querySelectorAll('output').length === 2 && document.querySelectorAll('output')[1].textContent"
-    )
-    choose(page, "Second model", "")
-
-
-@PAGE
-def test_what_is_wrong_is_one_clear_sentence(page: Page) -> None:
-    choose(page, "Model", "nlpt-encoder.language")
-    typed(page, "Where is Ω?")
-    wait_for(page, "document.querySelector('.error').textContent === 'nlpt-encoder.language knows no token for “Ω”.'")
-    typed(page, "a" * 300)
-    error = "The text needs 301 positions, and nlpt-encoder.language has 256."
-    wait_for(page, f"document.querySelector('.error').textContent === {json.dumps(error)}")
-    typed(page, "Where is the house?")
-    wait_for(page, "document.querySelector('output')?.textContent.startsWith('English')")
-    assert page.evaluate("document.querySelector('.error').textContent") == ""
-
-
-@PAGE
-def test_without_webassembly_the_page_says_so(site: Path) -> None:
-    with served(site) as address:
-        page = Page(f"{address}files.json")
-        try:
-            page.send("Page.addScriptToEvaluateOnNewDocument", source="delete globalThis.WebAssembly")
-            page.send("Page.navigate", url=f"{address}?model=nlpt-encoder.mlm-en")
-            wait_for(page, "document.querySelector('.error')?.textContent.includes('no WebAssembly')")
-        finally:
-            page.close()
-
-
-@PAGE
-def test_it_works_without_a_network_after_the_first_load(site: Path) -> None:
-    with served(site) as address:
-        page = Page(address)
-        cached = "caches.keys().then(async (names) => (await (await caches.open(names[0])).keys()).length)"
-        files = len(json.loads((site / "files.json").read_text())) + 1
-        for _ in range(600):
-            if page.evaluate("caches.keys().then((names) => names.length)") and page.evaluate(cached) >= files:
-                break
-            time.sleep(0.1)
-        assert page.evaluate(cached) == files
-    try:  # nobody serves it any more
-        page.send("Page.reload")
-        time.sleep(0.3)
-        wait_for(page, "document.querySelector('footer')?.textContent.includes('wasm')")
-        wait_for(page, "document.querySelector('output')?.textContent")
-    finally:
-        page.close()
-
-
-def choose(page: Page, label: str, value: str) -> None:
-    """Choose in a menu as a reader does."""
-    page.evaluate(CHOOSE.replace("LABEL", json.dumps(label)).replace("VALUE", json.dumps(value)))
-
-
-def typed(page: Page, text: str) -> None:
-    """Type a text and press Enter."""
-    page.evaluate(
-        "document.querySelector('input[type=text]').select(); document.querySelector('input[type=text]').focus()"
-    )
-    page.send("Input.insertText", text=text)
-    page.press("Enter", 13, "\r")
+def check_files(model: Path) -> None:
+    assert sum(path.stat().st_size for path in model.iterdir()) < 4 * MEGABYTE, model
+    about = json.loads((model / "model.json").read_text(encoding="utf-8"))
+    phrases = {about["summary"], *(form["description"] for form in about["forms"])}
+    phrases |= {part["label"] for part in about["parts"]}
+    portuguese = (SOURCES / "src/registry.ts").read_text(encoding="utf-8")
+    missing = [one for one in phrases - {""} if f'"{one}":' not in portuguese and f"  {one}:" not in portuguese]
+    assert not missing
 
 
 @NODE
 def test_the_sources_pass_their_own_tests() -> None:
-    done = subprocess.run(["npm", "test"], cwd=SOURCES, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    npm("test")
+
+
+@PLAYWRIGHT
+def test_readers_can_use_the_page(site: Path, tmp_path: Path) -> None:
+    with served(site) as address:
+        npm("run", "test:page", PAGE=address, CHROMIUM=str(find()), RESULTS=str(tmp_path))
 
 
 @PAGE
@@ -337,6 +208,8 @@ def test_the_sources_pass_their_own_tests() -> None:
 def test_all_shipped_models_fit_and_compute_what_python_does(tmp_path: Path) -> None:
     sizes = write_site(tmp_path / "site")
     assert sum(sizes.values()) < 15 * MEGABYTE
+    for name in shipped_models():
+        check_files(tmp_path / "site" / "models" / name)
     with served(tmp_path / "site") as address:
         page = Page(address)
         try:
@@ -344,3 +217,5 @@ def test_all_shipped_models_fit_and_compute_what_python_does(tmp_path: Path) -> 
                 check_parity(page, name)
         finally:
             page.close()
+        if RUNS_PLAYWRIGHT:
+            npm("run", "test:page", "--", "-g", "lessons", PAGE=address, CHROMIUM=str(find()), RESULTS=str(tmp_path))

@@ -5,6 +5,7 @@ import { useEffect, useState } from "preact/hooks";
 import type { Entry, Form } from "./about";
 import { engine } from "./engine";
 import { type Changes, UNCHANGED } from "./model";
+import { phrase } from "./registry";
 import { loadModel, type Side, useSide } from "./side";
 import { Attention } from "./views/attention";
 import { Differences } from "./views/differences";
@@ -46,7 +47,7 @@ export function Explorer({ entries }: { entries: Entry[] }) {
   const [inputs, setInputs] = useState({ padding: 0, shift: 0 });
   const [method, setMethod] = useState<Method>({ name: "greedy" });
   const [steps, setSteps] = useState(LONGEST);
-  const [place, choose] = useState(0);
+  const [place, choose] = useState<number | null>(null);
   const wish = (side: SideChoice) => ({ ...side, text, method, steps, changes: { ...side.changes, ...inputs } });
   const sides = [useSide(wish(a)), useSide(wish(b))];
   const shown = sides.filter((_, i) => i === 0 || b.folder);
@@ -125,14 +126,14 @@ export function Explorer({ entries }: { entries: Entry[] }) {
         <h2>{w.output}</h2>
         {each((reading) => <Text reading={reading} place={within(place, reading)} choose={choose} />)}
       </section>
-      <section class="maps">
+      <section class={b.folder ? "maps" : "maps one"}>
         <h2>{w.attention}</h2>
         {each((reading, i) => (
           <Attention reading={reading} id={`side-${i}`} changes={[a, b][i]!.changes} change={(changes) => [setA, setB][i]!({ ...[a, b][i]!, changes })} />
         ))}
       </section>
       <section>
-        <h2>{w.next}</h2>
+        <h2>{writes ? w.next : w.probabilities}</h2>
         {each((reading) => <Probabilities reading={reading} place={within(place, reading)} />)}
       </section>
       {method.name === "beams" && writes && (
@@ -156,13 +157,16 @@ export function Explorer({ entries }: { entries: Entry[] }) {
         <p class="note">{w.partsNote}</p>
         {each((reading) => <Parts reading={reading} />)}
       </section>
-      <Provider />
+      <Engine />
     </main>
   );
 }
 
-/** A place that the text has. */
-const within = (place: number, reading: Reading) => Math.min(place, reading.targetTokens.length - 1);
+/** The chosen place, or the last one that the text has; of a text with a mask at first the mask. */
+export function within(place: number | null, { model, source, targetTokens }: Reading): number {
+  const mask = model.about.task === "masked-lm" ? source.indexOf(model.about.ids.mask!) : 0;
+  return Math.min(place ?? mask, targetTokens.length - 1);
+}
 
 /** The same view of every model, or what is wrong with it. */
 export function Sides({ sides, view }: { sides: Side[]; view: (reading: Reading, index: number) => ComponentChildren }) {
@@ -208,12 +212,12 @@ function SideHead({ side, entry, state, choose }: SideHeadProps) {
   return (
     <div class="side">
       <h2>{entry?.name}</h2>
-      <p class="note">{entry?.summary}</p>
+      <p class="note">{entry && phrase(entry.summary)}</p>
       {forms.length > 1 && (
         <Choice label={w.computes} value={side.form || forms[0]!.label} choose={choose}
-          options={forms.map((one, i) => [one.label, i ? one.label : w.asTrained])} />
+          options={forms.map((one) => [one.label, phrase(one.label)])} />
       )}
-      <p class="note form-note">{form?.description}</p>
+      <p class="note form-note">{form && phrase(form.description)}</p>
       <p class="error" role="alert">{state.error}</p>
     </div>
   );
@@ -232,9 +236,9 @@ export function useForms(folder: string): Form[] {
   return forms;
 }
 
-/** Where the models run. */
-function Provider() {
-  const [provider, set] = useState("");
-  useEffect(() => void engine().then((one) => set(one.provider)).catch(() => null), []);
-  return <footer class="note">{words().runsOn} ONNX Runtime Web{provider && `, ${provider}`}.</footer>;
+/** The engine. */
+function Engine() {
+  const [isLoaded, set] = useState(false);
+  useEffect(() => void engine().then(() => set(true)).catch(() => null), []);
+  return <footer class="note" data-loaded={isLoaded}>{words().runsOn} ONNX Runtime Web (wasm).</footer>;
 }

@@ -13,7 +13,7 @@ frame();
 const place = document.querySelector("#explorer")!;
 listModels()
   .then((entries) => {
-    if (!entries.length) throw new Error("There are no models beside this page.");
+    if (!entries.length) throw new Error(words().noModels);
     render(<Explorer entries={entries} />, place);
   })
   .catch((error: Error) => render(<p class="error" role="alert">{error.message}</p>, place));

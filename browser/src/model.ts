@@ -36,7 +36,7 @@ export interface Outputs {
 export const MODELS = new URL("models/", document.baseURI).href;
 
 export async function listModels(): Promise<Entry[]> {
-  return (await (await fetchFile(`${MODELS}index.json`)).json()).models;
+  return (await fetchFile(`${MODELS}index.json`)).json();
 }
 
 export class Model {

@@ -1,16 +1,18 @@
 // Weights of a model: one compressed file, in which numbers that half precision holds exactly are stored so.
 
+import { words } from "./words";
+
 /** Fetches a file, or throws an error that a reader of the page understands. */
 export async function fetchFile(address: string): Promise<Response> {
   const answer = await fetch(address).catch(() => null);
-  if (!answer?.ok) throw new Error(`The file ${address} cannot be loaded.`);
+  if (!answer?.ok) throw new Error(words().noFile(address));
   return answer;
 }
 
 /** Fetches a gzip-compressed file, whatever the server thinks of its type. */
 export async function fetchCompressed(address: string): Promise<Uint8Array<ArrayBuffer>> {
   const { body } = await fetchFile(address);
-  if (!body) throw new Error(`The file ${address} is empty.`);
+  if (!body) throw new Error(words().damaged(address));
   return new Uint8Array(await new Response(body.pipeThrough(new DecompressionStream("gzip"))).arrayBuffer());
 }
 
@@ -37,7 +39,7 @@ export interface Weights {
 /** Widens the file of weights: high bytes of all halves, their low bytes, then float32 numbers. */
 export function widen(file: Uint8Array<ArrayBuffer>, count: { halves: number; singles: number }): Weights {
   const { halves, singles } = count;
-  if (file.length !== 2 * halves + 4 * singles) throw new Error("The file of weights is damaged.");
+  if (file.length !== 2 * halves + 4 * singles) throw new Error(words().damaged("weights.bin"));
   const wide = new Float32Array(halves);
   for (let i = 0; i < halves; i++) wide[i] = HALF[(file[i]! << 8) | file[halves + i]!]!;
   return { halves: new Uint8Array(wide.buffer), singles: file.slice(2 * halves) };

@@ -2,8 +2,9 @@
 
 import { useState } from "preact/hooks";
 import type { Kind } from "./about";
-import { Choice, Sides, useForms } from "./explorer";
+import { Choice, Sides, useForms, within } from "./explorer";
 import { UNCHANGED } from "./model";
+import { phrase } from "./registry";
 import { useSide } from "./side";
 import { Attention } from "./views/attention";
 import { Differences } from "./views/differences";
@@ -20,7 +21,7 @@ export function Widget({ given, id }: { given: DOMStringMap; id: string }) {
   const [text, setText] = useState(typed);
   const [form, setForm] = useState(given.form ?? "");
   const [padding, setPadding] = useState(Number(given.padding ?? 0));
-  const [place, choose] = useState(0);
+  const [place, choose] = useState<number | null>(null);
   const forms = useForms(folder);
   const changes = { ...UNCHANGED, padding };
   const common = { text, method: { name: "greedy" } as const, steps: LONGEST, changes };
@@ -29,8 +30,8 @@ export function Widget({ given, id }: { given: DOMStringMap; id: string }) {
   const sides = given.with ? [one, other] : [one];
   const views: Record<string, (reading: Reading, i: number) => preact.ComponentChildren> = {
     attention: (reading, i) => <Attention reading={reading} id={`${id}-${i}`} changes={changes} first={given.kind as Kind} />,
-    early: (reading) => <Early reading={reading} place={place} choose={choose} />,
-    next: (reading) => <Probabilities reading={reading} place={Math.min(place, reading.targetTokens.length - 1)} />,
+    early: (reading) => <Early reading={reading} place={within(place, reading)} choose={choose} />,
+    next: (reading) => <Probabilities reading={reading} place={within(place, reading)} />,
     differences: (reading) => <Differences reading={reading} />,
   };
   const shown = (given.show ?? "").split(" ").flatMap((name) => views[name] ?? []);
@@ -47,7 +48,7 @@ export function Widget({ given, id }: { given: DOMStringMap; id: string }) {
       <button>{w.run}</button>
       {forms.length > 1 && (
         <Choice label={w.computes} value={form || forms[0]!.label} choose={setForm}
-          options={forms.map((known, i) => [known.label, i ? known.label : w.asTrained])} />
+          options={forms.map((known) => [known.label, phrase(known.label)])} />
       )}
       {given.padding !== undefined && (
         <label>
@@ -55,9 +56,9 @@ export function Widget({ given, id }: { given: DOMStringMap; id: string }) {
           <input type="number" min={0} max={16} value={padding} onChange={(event) => setPadding(Math.min(16, Math.max(0, Number((event.currentTarget as HTMLInputElement).value))))} />
         </label>
       )}
-      {description && <p class="note wide">{description}</p>}
+      {description && <p class="note wide">{phrase(description)}</p>}
       {sides.map((side, i) => side.error && <p key={i} class="error wide" role="alert">{side.error}</p>)}
-      <Sides sides={sides} view={(reading) => <><h3>{reading.model.about.name}</h3><Text reading={reading} place={Math.min(place, reading.targetTokens.length - 1)} choose={choose} /></>} />
+      <Sides sides={sides} view={(reading) => <><h3>{reading.model.about.name}</h3><Text reading={reading} place={within(place, reading)} choose={choose} /></>} />
       {shown.map((view, i) => <Sides key={i} sides={sides} view={view} />)}
     </form>
   );

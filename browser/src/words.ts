@@ -11,7 +11,6 @@ const english = {
   other: "Second model",
   none: "none",
   computes: "Computes",
-  asTrained: "as it was trained",
   method: "Decoding",
   greedy: "greedy",
   beams: "beam search",
@@ -34,7 +33,9 @@ const english = {
   eachPlace: "The best token at every place",
   chooseToken: "Choose a token to see what follows it.",
   next: "Next-token probabilities",
+  probabilities: "Probabilities",
   after: "after",
+  at: "at",
   tree: "Beam search as a tree",
   dropped: "dropped",
   early: "Early predictions",
@@ -69,6 +70,17 @@ const english = {
   light: "light",
   dark: "dark",
   runsOn: "Runs on",
+  stages: {
+    embeddings: "embeddings", self_attn: "self-attention", cross_attn: "cross-attention", mlp: "feed-forward", norm: "final norm",
+  } as Record<string, string>,
+  noWebAssembly: "This browser has no WebAssembly, or it is switched off; the models need it.",
+  noFile: (address: string) => `The file ${address} cannot be loaded.`,
+  damaged: (address: string) => `The file ${address} is damaged.`,
+  noModels: "There are no models beside this page.",
+  empty: "The text is empty.",
+  unknown: (model: string, tokens: string) => `${model} knows no token for ${tokens}.`,
+  tooLong: (model: string, length: number, limit: number) => `The text needs ${length} positions, and ${model} has ${limit}.`,
+  noMask: (mask: string) => `Write ${mask} where a word is to be guessed.`,
 };
 
 type Words = typeof english;
@@ -84,7 +96,6 @@ const portuguese: Words = {
   other: "Segundo modelo",
   none: "nenhum",
   computes: "Calcula",
-  asTrained: "como foi treinado",
   method: "Decodificação",
   greedy: "gulosa",
   beams: "busca em feixe",
@@ -107,7 +118,9 @@ const portuguese: Words = {
   eachPlace: "O melhor token em cada lugar",
   chooseToken: "Escolha um token para ver o que o segue.",
   next: "Probabilidades do próximo token",
+  probabilities: "Probabilidades",
   after: "depois de",
+  at: "em",
   tree: "Busca em feixe como árvore",
   dropped: "descartado",
   early: "Previsões antecipadas",
@@ -142,9 +155,20 @@ const portuguese: Words = {
   light: "claras",
   dark: "escuras",
   runsOn: "Roda em",
+  stages: {
+    embeddings: "embeddings", self_attn: "autoatenção", cross_attn: "atenção cruzada", mlp: "feed-forward", norm: "norma final",
+  },
+  noWebAssembly: "Este navegador não tem WebAssembly, ou está desligado; os modelos precisam dele.",
+  noFile: (address) => `O arquivo ${address} não pode ser carregado.`,
+  damaged: (address) => `O arquivo ${address} está danificado.`,
+  noModels: "Não há modelos ao lado desta página.",
+  empty: "O texto está vazio.",
+  unknown: (model, tokens) => `${model} não tem token para ${tokens}.`,
+  tooLong: (model, length, limit) => `O texto precisa de ${length} posições, e ${model} tem ${limit}.`,
+  noMask: (mask) => `Escreva ${mask} onde uma palavra deve ser adivinhada.`,
 };
 
 export const LANGUAGES: Record<string, Words> = { en: english, pt: portuguese };
 
 /** The words of the page's language. */
-export const words = (): Words => LANGUAGES[document.documentElement.lang] ?? english;
+export const words = (): Words => LANGUAGES[globalThis.document?.documentElement.lang] ?? english;

@@ -3,6 +3,7 @@
 import type { Form } from "./about";
 import { Beams, greedy, type Next, type Sampling, sample } from "./decoding";
 import type { Changes, Model, Outputs } from "./model";
+import { words } from "./words";
 
 export type Method = { name: "greedy" } | { name: "beams"; width: number } | ({ name: "sampling" } & Sampling);
 
@@ -97,22 +98,23 @@ const NOTHING: Written = { tokens: [], done: true, beams: null };
 
 /** Ids of a text, or an error that says what is wrong with it. */
 export function read(model: Model, text: string, changes: Changes): number[] {
+  const w = words();
   const unknown = model.source.unknownIn(text);
   if (unknown.length) {
-    throw new Error(`${model.about.name} knows no token for ${unknown.map((one) => `“${one}”`).join(", ")}.`);
+    throw new Error(w.unknown(model.about.name, unknown.map((one) => `“${one}”`).join(", ")));
   }
   const { limit, task, mask, ids } = model.about;
   const source = model.source.encode(text, task === "causal-lm");
   if (!source.length) {
-    if (ids.start === null) throw new Error("The text is empty.");
+    if (ids.start === null) throw new Error(w.empty);
     source.push(ids.start);
   }
   const length = source.length + changes.padding + changes.shift + Number(task === "causal-lm");
   if (limit !== null && length > limit) {
-    throw new Error(`The text needs ${length} positions, and ${model.about.name} has ${limit}.`);
+    throw new Error(w.tooLong(model.about.name, length, limit));
   }
   if (task === "masked-lm" && !source.includes(ids.mask!)) {
-    throw new Error(`Write ${mask} where a word is to be guessed.`);
+    throw new Error(w.noMask(mask!));
   }
   return source;
 }

@@ -24,7 +24,6 @@ import click
 @click.option(
     "-o", "--output", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Folder of the static page."
 )
-@click.option("--webgpu", is_flag=True, help="Add to the static page the engine for GPUs, 6 MB.")
 @click.option("--force", is_flag=True, help="Replace the folder.")
 def explore(
     models: tuple[str, ...],
@@ -34,7 +33,6 @@ def explore(
     opens: bool,
     static: bool,
     output: Path | None,
-    webgpu: bool,
     force: bool,
 ) -> None:
     """Look at models on a page: outputs, attention, and early predictions.
@@ -47,10 +45,10 @@ def explore(
     With --static it is written into a folder that any file server can serve, and the models run in the browser.
     """
     if static:
-        write_static(models, output, webgpu=webgpu, force=force)
+        write_static(models, output, force=force)
         return
-    if output is not None or webgpu or force:
-        raise click.UsageError("--output, --webgpu and --force are options of --static")
+    if output is not None or force:
+        raise click.UsageError("--output and --force are options of --static")
     from transformers.utils import logging
 
     from zoo.inside.explorer import build_page, explored, find_reports, launch, shipped_models
@@ -71,7 +69,7 @@ def explore(
         server.run()
 
 
-def write_static(models: tuple[str, ...], output: Path | None, *, webgpu: bool, force: bool) -> None:
+def write_static(models: tuple[str, ...], output: Path | None, *, force: bool) -> None:
     """Write the page that needs no server, and print its size."""
     from transformers.utils import logging
 
@@ -80,6 +78,6 @@ def write_static(models: tuple[str, ...], output: Path | None, *, webgpu: bool, 
     if output is None:
         raise click.UsageError("--static writes a folder: name it with -o DIR")
     logging.disable_progress_bar()
-    sizes = write_site(output, models, webgpu=webgpu, force=force)
+    sizes = write_site(output, models, force=force)
     total = sum(sizes.values()) / 1e6
     click.echo(f"{output} ({len(sizes)} files, {total:.1f} MB); `python -m http.server -d {output}` serves it")

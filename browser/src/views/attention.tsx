@@ -56,58 +56,60 @@ export function Attention({ reading, id, changes, change, first }: Props) {
           <input type="checkbox" checked={byNorm} onChange={() => setByNorm(!byNorm)} /> {w.norms}
         </label>
       </div>
-      <div class="heads">
-        {maps.map((row, l) => (
-          <div class="layer" key={l} role="group" aria-label={`${w.layer} ${l + 1}`}>
-            <span class="name">
-              {w.layer} {l + 1}
-              {change && (
-                <label>
-                  <input
-                    type="checkbox"
-                    checked={!changes.layers.has(`${stack}.${l}`)}
-                    aria-label={`${w.layer} ${l + 1} ${w[stack]} ${w.on}`}
-                    onChange={() => change({ ...changes, layers: toggled(changes.layers, `${stack}.${l}`) })}
-                  />{" "}
-                  {w.on}
-                </label>
-              )}
-            </span>
-            {row.map((map, h) => (
-              <div class="head" key={h}>
-                <button
-                  type="button"
-                  aria-pressed={l === at[0] && h === at[1]}
-                  aria-label={`${w.layer} ${l + 1}, ${w.head} ${h + 1}`}
-                  onClick={() => setHead([l, h])}
-                >
-                  <Thumbnail map={map} highest={highest} />
-                </button>
+      <div class={`maps-and-heads${keys.length > 16 ? " long" : ""}`}>
+        <div class="heads">
+          {maps.map((row, l) => (
+            <div class="layer" key={l} role="group" aria-label={`${w.layer} ${l + 1}`}>
+              <span class="name">
+                {w.layer} {l + 1}
                 {change && (
                   <label>
                     <input
                       type="checkbox"
-                      checked={!changes.heads.has(`${kind}.${l}.${h}`)}
-                      aria-label={`${w.layer} ${l + 1}, ${w.head} ${h + 1} ${w.on}`}
-                      onChange={() => change({ ...changes, heads: toggled(changes.heads, `${kind}.${l}.${h}`) })}
+                      checked={!changes.layers.has(`${stack}.${l}`)}
+                      aria-label={`${w.layer} ${l + 1} ${w[stack]} ${w.on}`}
+                      onChange={() => change({ ...changes, layers: toggled(changes.layers, `${stack}.${l}`) })}
                     />{" "}
-                    {h + 1}
+                    {w.on}
                   </label>
                 )}
-              </div>
-            ))}
-          </div>
-        ))}
+              </span>
+              {row.map((map, h) => (
+                <div class="head" key={h}>
+                  <button
+                    type="button"
+                    aria-pressed={l === at[0] && h === at[1]}
+                    aria-label={`${w.layer} ${l + 1}, ${w.head} ${h + 1}`}
+                    onClick={() => setHead([l, h])}
+                  >
+                    <Thumbnail map={map} highest={highest} />
+                  </button>
+                  {change && (
+                    <label>
+                      <input
+                        type="checkbox"
+                        checked={!changes.heads.has(`${kind}.${l}.${h}`)}
+                        aria-label={`${w.layer} ${l + 1}, ${w.head} ${h + 1} ${w.on}`}
+                        onChange={() => change({ ...changes, heads: toggled(changes.heads, `${kind}.${l}.${h}`) })}
+                      />{" "}
+                      {h + 1}
+                    </label>
+                  )}
+                </div>
+              ))}
+            </div>
+          ))}
+        </div>
+        <Heatmap
+          map={maps[at[0]]![at[1]]!}
+          highest={highest}
+          queries={queries}
+          keys={keys}
+          label={`${w.attention}: ${w[kind]}, ${w.layer} ${at[0] + 1}, ${w.head} ${at[1] + 1}`}
+          chosen={chosen}
+          choose={(query, key) => choose([query, key])}
+        />
       </div>
-      <Heatmap
-        map={maps[at[0]]![at[1]]!}
-        highest={highest}
-        queries={queries}
-        keys={keys}
-        label={`${w.attention}: ${w[kind]}, ${w.layer} ${at[0] + 1}, ${w.head} ${at[1] + 1}`}
-        chosen={chosen}
-        choose={(query, key) => choose([query, key])}
-      />
     </div>
   );
 }

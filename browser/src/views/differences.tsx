@@ -2,6 +2,14 @@ import { differences, ROUNDING } from "../differences";
 import { words } from "../words";
 import type { Reading } from "../writing";
 
+/** A stage such as "layers.0.mlp_residual" as people read it. */
+function stageName(stage: string): string {
+  const w = words();
+  const [, layer, name] = /^(?:layers\.(\d+)\.)?(.+?)(?:_residual)?$/.exec(stage)!;
+  const known = w.stages[name!] ?? name;
+  return layer ? `${w.layer} ${Number(layer) + 1}, ${known}` : `${known}`;
+}
+
 /** How far the residual stream is from that of the unchanged model, place by place. */
 export function Differences({ reading }: { reading: Reading }) {
   const w = words();
@@ -16,7 +24,7 @@ export function Differences({ reading }: { reading: Reading }) {
           {found.map((one) => (
             <tr key={`${one.stack}.${one.stage}`} class={one === first ? "first" : ""}>
               <th scope="row">
-                {w[one.stack]}: {one.stage.replace(/_residual$/, "").replace(/layers\.(\d+)/, (_, n) => `${w.layer} ${Number(n) + 1}`)}
+                {w[one.stack]}: {stageName(one.stage)}
               </th>
               <td>
                 <span class="bar" style={`--share:${Math.min(1, one.stream / highest)}`} aria-hidden="true" />

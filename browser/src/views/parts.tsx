@@ -1,5 +1,6 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Part } from "../about";
+import { phrase } from "../registry";
 import { words } from "../words";
 import type { Reading } from "../writing";
 
@@ -17,7 +18,7 @@ export function Parts({ reading }: { reading: Reading }) {
     <div class="parts">
       <div>
         {stacks.map((stack) => (
-          <div key={stack} role="group" aria-label={stack}>
+          <div key={stack} role="group" aria-label={stack === "head" ? w.output : w[stack]}>
             <h3>{stack === "head" ? w.output : w[stack]}</h3>
             <ul>
               {parts.filter((one) => one.stack === stack).map((one) => (
@@ -29,7 +30,7 @@ export function Parts({ reading }: { reading: Reading }) {
                     onFocus={() => choose(one.path)}
                     onClick={() => choose(one.path)}
                   >
-                    {one.label}
+                    {phrase(one.label)}
                   </button>
                 </li>
               ))}
@@ -38,7 +39,7 @@ export function Parts({ reading }: { reading: Reading }) {
         ))}
       </div>
       <div class="part" aria-live="polite">
-        <h3>{part.label}</h3>
+        <h3>{phrase(part.label)}</h3>
         <p><code>{part.path}</code> {part.detail}</p>
         <dl>
           <dt>{w.formula}</dt>

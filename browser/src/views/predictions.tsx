@@ -1,4 +1,5 @@
 import { best, softmax } from "../numbers";
+import { phrase } from "../registry";
 import { words } from "../words";
 import type { Reading } from "../writing";
 
@@ -7,7 +8,7 @@ const percent = (share: number) => `${(100 * share).toFixed(1)} %`;
 
 /** Names of what the logits are about: labels or tokens. */
 const naming = ({ model }: Reading) => (id: number) =>
-  model.about.task === "sequence-classification" ? (model.about.labels[id] ?? `#${id}`) : model.target.name(id);
+  model.about.task.endsWith("classification") ? phrase(model.about.labels[id] ?? `#${id}`) : model.target.name(id);
 
 /** Logits after a layer at a token; of a text as a whole where the model labels it. */
 function logitsAt({ model, outputs }: Reading, layer: number, place: number) {
@@ -27,7 +28,11 @@ export function Probabilities({ reading, place }: Props) {
   const name = naming(reading);
   return (
     <div class="probabilities">
-      <p>{reading.model.about.labels.length ? w.label : <>{w.after} <strong>{reading.targetTokens[place]}</strong></>}</p>
+      <p>
+        {reading.model.about.task === "sequence-classification" ? w.label : (
+          <>{reading.model.writes ? w.after : w.at} <strong>{reading.targetTokens[place]}</strong></>
+        )}
+      </p>
       <ol>
         {best(shares, SHOWN).map((id) => (
           <li key={id}>
@@ -60,7 +65,7 @@ export function Early({ reading, place, choose }: EarlyProps) {
             <td />
             {places.map((one) => (
               <th key={one} scope="col" class={one === place ? "chosen" : ""}>
-                {model.about.labels.length ? w.label : (
+                {model.about.task === "sequence-classification" ? w.label : (
                   <button type="button" onClick={() => choose(one)}>{targetTokens[one]}</button>
                 )}
               </th>

@@ -116,7 +116,7 @@ def write_model(one: Explored, folder: Path, *, is_first: bool = False) -> dict[
         outputs = None if inside is None else run(inside)
         if inside is None or outputs is None:
             continue
-        if first is not None and kind.positions == "counted" and same(first, outputs):
+        if first is not None and kind.positions == written[0]["positions"] and same(first, outputs):
             continue  # it changes training alone, or inputs that the page has not
         first = outputs if first is None else first
         graph = graph_of(inside, weights, same_length=kind.target == "source")

@@ -21,12 +21,9 @@ MODELS, LIST, FILES, INDEX, LESSONS = "models", "index.json", "files.json", "ind
 MARK = " data-lessons"
 """Attribute of a page that links to the lessons."""
 
-GPU_ENGINE = "webgpu"
-"""The engine that also runs on GPUs, which the page has only if it is asked for: it is the larger half of a page."""
-
 
 def write_site(
-    output: str | Path, models: Iterable[str] | Mapping[str, str] = (), *, webgpu: bool = False, force: bool = False
+    output: str | Path, models: Iterable[str] | Mapping[str, str] = (), *, force: bool = False
 ) -> dict[str, int]:
     """Write the explorer as static files, which any file server serves and which ask no other host for anything.
 
@@ -34,7 +31,6 @@ def write_site(
         output: A new folder.
         models: Names of weights, folders or repositories on the Hub, or these by the names that the page shows; by
             default everything that ships with the zoo.
-        webgpu: Whether to add the engine that runs on a GPU where the browser has one (6 MB).
         force: Whether to replace the folder.
 
     Returns:
@@ -50,8 +46,8 @@ def write_site(
     named = named or {name: name for name in shipped_models()}
     with written_whole(Path(output), force=force) as folder:
         has_lessons = lesson_models(page) <= set(named)
-        left_out = [name for name, wanted in ((GPU_ENGINE, webgpu), (LESSONS, has_lessons)) if not wanted]
-        shutil.copytree(page, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*left_out))
+        left_out = shutil.ignore_patterns(*([] if has_lessons else [LESSONS]))
+        shutil.copytree(page, folder, dirs_exist_ok=True, ignore=left_out)
         if not has_lessons:
             index = folder / INDEX
             index.write_text(index.read_text(encoding="utf-8").replace(MARK, ""), encoding="utf-8")
@@ -59,8 +55,7 @@ def write_site(
             write_model(replace(explored(model), name=name), folder / MODELS / folder_name(name), is_first=not place)
             for place, (name, model) in enumerate(named.items())
         ]
-        engines = ["wasm", GPU_ENGINE] if webgpu else ["wasm"]
-        write_json(folder / MODELS / LIST, {"engines": engines, "models": entries})
+        write_json(folder / MODELS / LIST, entries)
         write_json(folder / FILES, dict(hashes(folder)))
         return {path: (folder / path).stat().st_size for path in relative_files(folder)}
 

@@ -1,0 +1,241 @@
+// The page as readers use it: by pointer, by keyboard, on a phone, in the dark, and without a network.
+
+import { expect, type Page, test } from "@playwright/test";
+import axe from "axe-core";
+import { LANGUAGES } from "../src/words";
+
+const w = LANGUAGES.en!;
+const WRITER = "d2l-style.en-pt-faithful";
+const VIEWS = [
+  { width: 1280, colorScheme: "light" },
+  { width: 1280, colorScheme: "dark" },
+  { width: 390, colorScheme: "light" },
+] as const;
+
+/** Opens the explorer and waits until everything is computed. */
+async function open(page: Page, query = `model=${WRITER}`): Promise<void> {
+  await page.goto(`?${query}`);
+  await computed(page);
+}
+
+async function computed(page: Page): Promise<void> {
+  await expect(page.locator("output").first()).toBeVisible();
+  await expect(page.locator("[aria-busy=true]")).toHaveCount(0);
+}
+
+async function write(page: Page, text: string): Promise<void> {
+  await page.getByLabel(w.text, { exact: true }).fill(text);
+  await page.keyboard.press("Enter");
+}
+
+const button = (page: Page, name: string) => page.getByRole("button", { name, exact: true });
+
+test("shows a picture within 3 s, moves nothing, and asks no other host", async ({ page, baseURL }) => {
+  const requests: string[] = [];
+  const problems: string[] = [];
+  page.on("request", (request) => requests.push(request.url()));
+  page.on("console", (message) => ["error", "warning"].includes(message.type()) && problems.push(message.text()));
+  await page.goto("");
+  await page.locator(".heads canvas").first().waitFor();
+  expect(await page.evaluate(() => performance.now())).toBeLessThan(3000);
+  await expect(page.locator("footer")).toHaveAttribute("data-loaded", "true");
+  await computed(page);
+  const moved = await page.evaluate(
+    () =>
+      new Promise<number>((done) => {
+        let sum = 0;
+        new PerformanceObserver((seen) => {
+          for (const one of seen.getEntries() as (PerformanceEntry & { value: number })[]) sum += one.value;
+        }).observe({ type: "layout-shift", buffered: true });
+        setTimeout(() => done(sum), 200);
+      }),
+  );
+  expect(moved).toBeLessThan(0.02);
+  expect(requests.filter((one) => !one.startsWith(baseURL!) && !one.startsWith("data:"))).toEqual([]);
+  expect(problems).toEqual([]);
+});
+
+test("keeps 60 frames a second while 64 tokens scroll", async ({ page }) => {
+  await open(page, "model=llama-style.char-en");
+  await write(page, "I do not know what she is doing in the garden of the house today");
+  await computed(page);
+  expect(await page.locator(".tokens .token").count()).toBeGreaterThanOrEqual(64);
+  // The time that a frame takes, not how often this machine draws: script, style, layout and paint of a step.
+  const client = await page.context().newCDPSession(page);
+  await client.send("Performance.enable");
+  const seconds = async () => {
+    const { metrics } = await client.send("Performance.getMetrics");
+    return metrics.find((one) => one.name === "TaskDuration")!.value;
+  };
+  const before = await seconds();
+  const frames = await page.evaluate(
+    () =>
+      new Promise<number>((done) => {
+        let frame = 0;
+        const step = () => {
+          scrollBy({ top: 24, behavior: "instant" });
+          if (++frame < 60) requestAnimationFrame(step);
+          else done(frame);
+        };
+        requestAnimationFrame(step);
+      }),
+  );
+  expect((await seconds()) - before).toBeLessThan(frames / 60);
+});
+
+for (const { width, colorScheme } of VIEWS) {
+  test(`has nothing that axe complains of, ${width} pixels wide, ${colorScheme}`, async ({ page }) => {
+    await page.setViewportSize({ width, height: 900 });
+    await page.emulateMedia({ colorScheme });
+    for (const query of [`model=${WRITER}`, "model=nlpt-encoder.mlm-en&with=llama-style.char-en&lang=pt"]) {
+      await open(page, query);
+      expect(await violations(page)).toEqual([]);
+      expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(width);
+    }
+  });
+}
+
+async function violations(page: Page): Promise<string[]> {
+  await page.evaluate(axe.source);
+  return page.evaluate(async () => {
+    const found = await (globalThis as unknown as { axe: typeof import("axe-core") }).axe.run(document);
+    return found.violations.map((one) => `${one.id}: ${one.nodes.map((node) => node.target.join(" ")).join(", ")}`);
+  });
+}
+
+test("writes token by token, greedily, by beams, and by sampling", async ({ page }) => {
+  await open(page);
+  const answer = page.locator("output").first();
+  const whole = await answer.textContent();
+  await button(page, w.restart).click();
+  await expect(answer).toHaveText("");
+  await button(page, w.step).focus();
+  await page.keyboard.press("Enter");
+  await expect(answer).not.toHaveText("");
+  await button(page, w.finish).click();
+  await expect(answer).toHaveText(whole!);
+  await page.getByLabel(w.method).selectOption("beams");
+  await button(page, w.finish).or(page.locator(".tree")).first().waitFor();
+  await expect(page.locator(".tree circle").nth(10)).toBeVisible();
+  await page.getByLabel(w.method).selectOption("sampling");
+  await page.getByLabel(w.topK).fill("1"); // one token is left to draw: the greedy one
+  await page.keyboard.press("Tab");
+  await computed(page);
+  await expect(answer).toHaveText(whole!);
+});
+
+test("shows where numbers begin to differ", async ({ page }) => {
+  await open(page);
+  const differences = page.locator(".differences .first");
+  await expect(page.getByText(w.same)).toBeVisible();
+  const changes: [() => Promise<unknown>, () => Promise<unknown>, string][] = [
+    [
+      () => page.getByLabel(`${w.layer} 2, ${w.head} 1 ${w.on}`).uncheck(),
+      () => page.getByLabel(`${w.layer} 2, ${w.head} 1 ${w.on}`).check(),
+      "decoder: Layer 2, cross-attention",
+    ],
+    [
+      () => page.getByLabel(`${w.layer} 1 decoder ${w.on}`).uncheck(),
+      () => page.getByLabel(`${w.layer} 1 decoder ${w.on}`).check(),
+      "decoder: Layer 1, feed-forward",
+    ],
+    [() => page.getByLabel(w.shift).fill("3"), () => page.getByLabel(w.shift).fill("0"), "encoder: embeddings"],
+    [
+      () => page.getByLabel(w.computes).selectOption("without its quirks"),
+      () => page.getByLabel(w.computes).selectOption("as it was trained"),
+      "decoder: embeddings",
+    ],
+  ];
+  for (const [change, undo, place] of changes) {
+    await change();
+    await page.keyboard.press("Tab");
+    await expect(differences.locator("th")).toHaveText(place);
+    await undo();
+    await page.keyboard.press("Tab");
+    await expect(differences).toHaveCount(0);
+    await computed(page);
+  }
+  await page.getByLabel(w.padding).fill("2");
+  await page.keyboard.press("Tab");
+  await expect(page.locator(".tokens").first()).toContainText("∅");
+});
+
+test("is moved through by keyboard, and shows formula, shape and line of a part", async ({ page }) => {
+  await open(page);
+  const caption = page.locator(".caption").first();
+  const before = await caption.textContent();
+  await page.locator(".map").first().focus();
+  await page.keyboard.press("ArrowDown");
+  await expect(caption).not.toHaveText(before!);
+  const part = page.locator(".part");
+  await page.locator(".parts button", { hasText: "cross-attention" }).focus();
+  await expect(part.locator(".formula")).toContainText("softmax(Q Kᵀ / √16) V Wₒ");
+  await expect(part.locator("dd").nth(1)).toHaveText(/^\d+ × 64$/);
+  const line = Number(await part.locator("dd").nth(2).textContent());
+  await part.locator("summary").click();
+  const marked = await part.locator("mark").textContent();
+  const file = await (await page.request.get(`models/${WRITER}/model.py`)).text();
+  expect(marked).toBe(`${file.split("\n")[line - 1]}\n`);
+  expect(marked).toContain("class ");
+});
+
+test("puts a second model next to the first", async ({ page }) => {
+  await open(page);
+  await page.getByLabel(w.other).selectOption("llama-style.char-en");
+  await expect(page.locator("output")).toHaveCount(2);
+  await computed(page);
+  await expect(page.locator("output").nth(1)).not.toHaveText("");
+});
+
+test("names what is wrong in one sentence", async ({ page }) => {
+  await open(page, "model=nlpt-encoder.language");
+  const error = page.locator(".error");
+  await write(page, "Where is Ω?");
+  await expect(error).toHaveText("nlpt-encoder.language knows no token for “Ω”.");
+  await write(page, "a".repeat(300));
+  await expect(error).toHaveText("The text needs 301 positions, and nlpt-encoder.language has 256.");
+  await write(page, "Where is the house?");
+  await expect(page.locator("output")).toHaveText(/^English/);
+  await expect(error).toHaveText("");
+});
+
+test("names a missing WebAssembly", async ({ page }) => {
+  await page.addInitScript(() => delete (globalThis as { WebAssembly?: unknown }).WebAssembly);
+  await page.goto(`?model=${WRITER}&text=Hello.`);
+  await expect(page.locator(".error")).toHaveText(w.noWebAssembly);
+});
+
+test("works without a network after the first load", async ({ page, context }) => {
+  await open(page);
+  const files = Object.keys(await (await page.request.get("files.json")).json()).length + 1;
+  const kept = () =>
+    page.evaluate(async () => {
+      const [name] = await caches.keys();
+      return name ? (await (await caches.open(name)).keys()).length : 0;
+    });
+  await expect.poll(kept, { timeout: 60_000 }).toBe(files);
+  await context.setOffline(true);
+  expect(await page.evaluate(() => fetch("nowhere").then((answer) => answer.ok, () => false))).toBe(false);
+  await open(page, "model=nlpt-encoder.mlm-en");
+});
+
+for (const language of ["en", "pt"]) {
+  test(`has five lessons in ${language === "en" ? "English" : "Portuguese"}`, async ({ page }) => {
+    test.skip(!(await page.request.get("lessons/en/vanilla.html")).ok(), "this page has no lessons");
+    for (const lesson of ["vanilla", "d2l", "nlpt-encoder", "odom", "explicando"]) {
+      await page.setViewportSize({ width: 390, height: 900 });
+      await page.goto(`lessons/${language}/${lesson}.html`);
+      for (const widget of await page.locator(".widget").all()) {
+        await widget.scrollIntoViewIfNeeded();
+        await expect(widget.locator("output").first()).not.toHaveText("");
+        await expect(widget.locator("[aria-busy=true]")).toHaveCount(0);
+        await expect(widget.locator(".error")).toHaveCount(0);
+        if ((await widget.getAttribute("data-show"))!.includes("differences")) {
+          await expect(widget.locator(".differences .first")).toHaveCount(1);
+        }
+      }
+      expect(await violations(page)).toEqual([]);
+      expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(390);
+    }
+  });
+}
