@@ -159,13 +159,13 @@ const portuguese: Words = {
     embeddings: "embeddings", self_attn: "autoatenção", cross_attn: "atenção cruzada", mlp: "feed-forward", norm: "norma final",
   },
   noWebAssembly: "Este navegador não tem WebAssembly, ou está desligado; os modelos precisam dele.",
-  noFile: (address) => `O arquivo ${address} não pode ser carregado.`,
+  noFile: (address) => `O arquivo ${address} não foi carregado.`,
   damaged: (address) => `O arquivo ${address} está danificado.`,
   noModels: "Não há modelos ao lado desta página.",
   empty: "O texto está vazio.",
   unknown: (model, tokens) => `${model} não tem token para ${tokens}.`,
   tooLong: (model, length, limit) => `O texto precisa de ${length} posições, e ${model} tem ${limit}.`,
-  noMask: (mask) => `Escreva ${mask} onde uma palavra deve ser adivinhada.`,
+  noMask: (mask) => `Escreva ${mask} no lugar da palavra que o modelo adivinha.`,
 };
 
 export const LANGUAGES: Record<string, Words> = { en: english, pt: portuguese };
