@@ -7,7 +7,7 @@ const { PAGE = "http://127.0.0.1:8000/", CHROMIUM } = process.env;
 export default defineConfig({
   testDir: "tests",
   testMatch: "*.spec.ts",
-  outputDir: process.env.RESULTS ?? "test-results",
+  outputDir: process.env.RESULTS ?? "node_modules/.test-results",
   workers: 1,
   reporter: "list",
   timeout: 120_000,

@@ -15,7 +15,9 @@ import pytest
 import torch
 from browser_page import NODE, PAGE, PLAYWRIGHT, RUNS_PLAYWRIGHT, served
 from chromium import Page, find
+from click.testing import CliRunner
 
+from zoo.cli.push import push
 from zoo.inside.attending import attention_weights
 from zoo.inside.browser import write_site
 from zoo.inside.browser.models import STEPWISE
@@ -190,6 +192,17 @@ def check_files(model: Path) -> None:
     portuguese = (SOURCES / "src/registry.ts").read_text(encoding="utf-8")
     missing = [one for one in phrases - {""} if f'"{one}":' not in portuguese and f"  {one}:" not in portuguese]
     assert not missing
+
+
+@PAGE
+def test_a_static_space_has_the_page_of_its_model() -> None:
+    arguments = ["nlpt-encoder.language", "org/model", "--static", "--dry-run", "--json"]
+    done = CliRunner().invoke(push, [*arguments, "--space"])
+    assert done.exit_code == 0, done.output
+    files = json.loads(done.stdout)["space_files"]
+    assert {"README.md", "index.html", "engine/library.bin", "models/org--model/weights.bin"} <= set(files)
+    refused = CliRunner().invoke(push, arguments)
+    assert refused.exit_code == 2 and "--static is an option of --space" in refused.output
 
 
 @NODE
