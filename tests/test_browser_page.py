@@ -28,7 +28,7 @@ from zoo.inside.texts import encode, inputs_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser-page")]  # one page serves all
 
-SOME = ("d2l-style.en-pt-faithful", "llama-style.char-en", "nlpt-encoder.language", "nlpt-encoder.mlm-en")
+SOME = ("nlpt-encoder.language", "d2l-style.en-pt-faithful", "llama-style.char-en", "nlpt-encoder.mlm-en")
 """Models of every task, one of them with a quirk of decoding."""
 
 TEXTS = {
