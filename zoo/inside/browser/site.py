@@ -12,6 +12,7 @@ from pathlib import Path
 
 from zoo.base.folders import relative_files, written_whole
 from zoo.inside.explorer.models import explored, shipped_models
+from zoo.registry import find_weights
 
 from .models import write_model
 from .page import find_page
@@ -22,6 +23,10 @@ MARK = " data-lessons"
 """Attribute of a page that links to the lessons."""
 
 
+LARGEST = 4_000_000
+"""Bytes of weights that the page shows without being asked for them: a reader waits for all of a model."""
+
+
 def write_site(
     output: str | Path, models: Iterable[str] | Mapping[str, str] = (), *, force: bool = False
 ) -> dict[str, int]:
@@ -30,7 +35,7 @@ def write_site(
     Args:
         output: A new folder.
         models: Names of weights, folders or repositories on the Hub, or these by the names that the page shows; by
-            default everything that ships with the zoo.
+            default what ships with the zoo, but for weights larger than `LARGEST`.
         force: Whether to replace the folder.
 
     Returns:
@@ -43,7 +48,7 @@ def write_site(
     """
     page = find_page()
     named = dict(models) if isinstance(models, Mapping) else {shown_name(name): name for name in models}
-    named = named or {name: name for name in shipped_models()}
+    named = named or {name: name for name in shipped_models() if (find_weights(name).size or 0) <= LARGEST}
     with written_whole(Path(output), force=force) as folder:
         has_lessons = lesson_models(page) <= set(named)
         left_out = shutil.ignore_patterns(*([] if has_lessons else [LESSONS]))

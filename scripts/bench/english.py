@@ -1,0 +1,76 @@
+"""Score weights by name on minimal pairs of English, and write the tables of docs/english.md.
+
+    python scripts/bench/english.py llama-style.books    # scores them, and keeps the numbers beside this script
+    python scripts/bench/english.py                      # writes the tables of what is kept
+
+BLiMP is the corpus of that name: `zoo data get blimp`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from documenting import to_table
+
+from zoo.base.files import replace_part, write_file
+from zoo.registry import find_weights
+from zoo.training.suites import evaluate_suite
+
+KEPT = Path(__file__).with_suffix(".json")
+PAGE = Path(__file__).parents[2] / "docs/english.md"
+SUITE = "blimp"
+
+
+def kept() -> dict[str, Any]:
+    """Numbers of all weights, by their names."""
+    return dict(json.loads(KEPT.read_text(encoding="utf-8"))) if KEPT.is_file() else {}
+
+
+def score(name: str) -> None:
+    """Score weights, and keep the numbers."""
+    began = time.process_time()
+    found = evaluate_suite(name, SUITE).to_dict()
+    made = {"seconds": round(time.process_time() - began), "date": str(date.today()), **found}
+    write_file(KEPT, json.dumps({**kept(), name: made}, indent=1) + "\n")
+
+
+def models() -> str:
+    """Write a row for each model: its size, held-out scores and accuracy."""
+    rows = []
+    for name, found in kept().items():
+        weights, (low, high) = find_weights(name), found["overall"]["interval"]
+        scores = [str(weights.scores[key]) for key in ("loss", "bits_per_byte")]
+        right = f"{found['overall']['value']:.1f} ({low:.1f} to {high:.1f})"
+        rows.append([name, f"{weights.num_parameters:,}", *scores, right, f"{found['seconds']} s"])
+    return to_table(("model", "parameters", "loss", "bits per byte", "BLiMP", "scored in"), rows)
+
+
+def phenomena() -> str:
+    """Write a row for each phenomenon of grammar."""
+    found = kept()
+    names = sorted({name for one in found.values() for name in one["phenomenon"]})
+    rows = [
+        [name.replace("_", " "), *(f"{one['phenomenon'][name]['value']:.1f}" for one in found.values())]
+        for name in names
+    ]
+    return to_table(("phenomenon", *found), rows)
+
+
+def page() -> str:
+    """Write the page with its tables as they are to be."""
+    text = PAGE.read_text(encoding="utf-8")
+    for part, table in (("models", models()), ("phenomena", phenomena())):
+        text = replace_part(text, f"python scripts/bench/english.py: {part}", table)
+    return text
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:]:
+        score(name)
+    write_file(PAGE, page())
+    print(f"Wrote {PAGE}")
