@@ -210,6 +210,14 @@ def test_a_table_is_what_was_recorded(script: str, page: str) -> None:
     assert table in (ROOT / "docs" / page).read_text(encoding="utf-8")
 
 
+def test_the_scores_on_english_are_what_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`python scripts/bench/english.py` writes them."""
+    monkeypatch.syspath_prepend(ROOT / "scripts/bench")
+    assert runpy.run_path(str(ROOT / "scripts/bench/english.py"))["page"]() == (ROOT / "docs/english.md").read_text(
+        "utf-8"
+    )
+
+
 def test_the_numbers_of_the_paper_are_what_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     """`python scripts/bench/paper.py` writes them."""
     monkeypatch.syspath_prepend(ROOT / "scripts/bench")
