@@ -69,9 +69,9 @@ def test_word_sentence_interval_and_picture_agree(table: list[list[float | None]
         p = difference.decisive
         assert (decided or row.verdict == SAME) == (p is not None and p < 0.05)
         if row.verdict == SAME:
-            assert margin is not None and abs(difference.mean) < margin
+            assert margin is not None and abs(difference.mean) < margin and not difference.lost
         if decided or row.verdict == SAME:
-            assert difference.wins + difference.losses >= FEWEST_SEEDS
+            assert difference.pairs + difference.lost >= FEWEST_SEEDS
         if difference.interval is not None and difference.adjusted is not None:
             low, high = difference.interval
             assert low <= difference.mean <= high
@@ -85,6 +85,13 @@ def test_word_sentence_interval_and_picture_agree(table: list[list[float | None]
         assert ("hollow" in drawn) == (not decided)
         assert ("margin" in drawn) == (margin is not None)
         assert row.verdict in drawn and row.verdict in (sentence(row, summary.main, "v0", 1) + row.verdict)
+
+
+def test_nothing_is_the_same_where_a_run_was_lost() -> None:
+    """Two pairs, one of them equal, and a lost run: three seeds, and nothing known of the third."""
+    table = [[20.0, 20.0, 21.0], [20.0, None, 20.0]]
+    summary = summarize(comparison_of(table, {"margin": 8.0, "limit": None}))
+    assert summary.rows[1].verdict != SAME
 
 
 @pytest.mark.parametrize("seeds", [1, 2])

@@ -156,6 +156,7 @@ class PairedDifference:
     # Corrected p-value of two one-sided tests that the true difference is within the margin; None without a margin, and
     # where sizes are not tested
     sameness: float | None = None
+    lost: int = 0  # Seeds without a pair, as a run of either failed
 
     @classmethod
     def of(cls, paired: Pairs) -> PairedDifference:
@@ -168,10 +169,10 @@ class PairedDifference:
         effect = mean / deviation if deviation else None
         lost = paired.lost + paired.baseline_lost
         if pairs == 1 or pairs + lost < FEWEST_SEEDS:
-            return cls(mean, deviation, None, effect, pairs, None, wins=wins, losses=losses)
+            return cls(mean, deviation, None, effect, pairs, None, wins=wins, losses=losses, lost=lost)
         p = sign_p(wins, losses) if lost else paired_p(differences)
         interval = student_interval(differences) if deviation and not lost else None
-        return cls(mean, deviation, interval, effect, pairs, p, wins=wins, losses=losses)
+        return cls(mean, deviation, interval, effect, pairs, p, wins=wins, losses=losses, lost=lost)
 
     @property
     def is_by_size(self) -> bool:
@@ -211,7 +212,7 @@ class PairedDifference:
         if self.p is None:
             return self
         found = self.corrected(min(1.0, self.p * ERROR / error), error)
-        if margin is None or self.wins + self.losses > self.pairs:  # runs were lost
+        if margin is None or self.lost:
             return found
         allowed = same_error or error
         found = replace(found, sameness=min(1.0, equivalence_p(self, margin) * ERROR / allowed))
