@@ -119,7 +119,7 @@ class GgufTarget(EngineTarget):
 
     def open(self, folder: Path) -> PreTrainedModel:
         """Load a file as a model that generates."""
-        from .gguf.serving import GgufModel
+        from .gguf.running import GgufModel
 
         return GgufModel.open(folder)
 

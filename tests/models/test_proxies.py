@@ -199,6 +199,8 @@ MORE_A_MODEL = {
         "t5-style": 23,
         "alibi-decoder": 5,
         "bloom-style": 5,
+        "ltg-bert-style": 4,
+        "gpt-bert-style": 4,
         "manifold-hyper-connections": 6,
         "gated-hyper-connections": 10,
         **dict.fromkeys(HYBRIDS, 5),

@@ -48,7 +48,7 @@ class Settings(Keywords, total=False):
     ]
     """Feed-forward part; "swiglu", "geglu" and "reglu" are "gated" with that activation."""
     mlp_bias: bool
-    """Whether the feed-forward projections have biases, and the dense layer of `lm_head_transform`."""
+    """Whether the feed-forward projections have biases."""
     mlp_inner_norm: bool
     """Whether there is a norm on the inner width, after the activation (NormFormer)."""
     attention: Literal[

@@ -76,6 +76,7 @@ WeightsName: TypeAlias = Literal[
     "gpt2-style.char-en",
     "gpt2-style.openai",
     "gpt2-style.opt-125m",
+    "llama-style.books",
     "llama-style.char-en",
     "marian-style.en-de",
     "nlpt-encoder.language",

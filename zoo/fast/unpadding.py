@@ -5,10 +5,11 @@ Attention then runs one sequence at a time on a CPU, and by `cu_seqlens` on Flas
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -29,7 +30,7 @@ def kernel() -> Callable[..., Any]:
     return varlen_attn
 
 
-@cache
+@functools.cache
 def has_kernel(device: torch.device) -> bool:
     """Whether a device has the kernel: NVIDIA's, since Ampere."""
     return (
