@@ -109,7 +109,8 @@ def write_model(one: Explored, folder: Path, *, is_first: bool = False) -> dict[
         ExportError: If a part cannot be written as a graph.
     """
     folder.mkdir(parents=True)
-    weights, written = Weights(), []
+    weights = Weights()
+    written: list[dict[str, Any]] = []
     first: tuple[Tensor, ...] | None = None
     for kind in forms_of(one):
         inside = fitting(one, kind)
