@@ -6,6 +6,7 @@ import ast
 import builtins
 import re
 import textwrap
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from .errors import ExportError
@@ -34,7 +35,7 @@ class OneFile:
         self.shaker, self.definitions, self.elsewhere = shaker, definitions, elsewhere
         self.written: dict[str, Definition] = {}
         self.blocks: list[tuple[str, str]] = []
-        self.read = set[str]()
+        self.read: dict[str, set[str]] = defaultdict(set)  # by module, and "" for the tail
         self.imported: dict[str, set[str]] = {}
         self.for_types: dict[str, set[str]] = {}
         self.done = set[Definition]()
@@ -55,7 +56,7 @@ class OneFile:
         for module, name in sorted(self.definitions, key=lambda each: (rank[each[0]], self.line_of(each))):
             self.put((module, name))
         of_tail = read_names(ast.parse(tail))[0]
-        self.read |= of_tail
+        self.read[""] |= of_tail
         for (_, name), file in self.elsewhere.items():
             if name in of_tail:
                 self.imported.setdefault(file, set()).add(name)
@@ -121,7 +122,7 @@ class OneFile:
         if not self.postponed:
             owner = tree.body[0].name if isinstance(tree.body[0], (ast.ClassDef, ast.FunctionDef)) else ""
             edits += self.quoted(evaluated_annotations(tree), owner)
-        self.read |= read_names(tree)[0]
+        self.read[source.name] |= read_names(tree)[0]
         for name in read_names(tree)[0] & source.for_types.keys():
             found = self.shaker.resolve(*source.for_types[name])
             if found in self.elsewhere and self.postponed:
@@ -129,7 +130,7 @@ class OneFile:
         for annotation in evaluated_annotations(tree):
             for node in ast.walk(annotation):
                 if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                    self.read |= read_names(ast.parse(node.value, mode="eval"))[0]
+                    self.read[source.name] |= read_names(ast.parse(node.value, mode="eval"))[0]
         return edited(text, edits)
 
     def inner_import(self, source: Module, node: ast.ImportFrom) -> str:
@@ -158,11 +159,11 @@ class OneFile:
         """Imports of other packages, and of the other file."""
         plain, named, types = set[str](), dict[str, set[str]](), dict[str, set[str]]()
         known = set[str]()
-        foreign = [(statement, only) for module in self.modules() for statement, only in module.foreign]
-        for statement, only_types in sorted(foreign, key=lambda each: each[1]):
+        foreign = [(self.read[one.name] | self.read[""], *each) for one in self.modules() for each in one.foreign]
+        for read, statement, only_types in sorted(foreign, key=lambda each: each[2]):
             for alias in statement.names:
                 name = (alias.asname or alias.name).partition(".")[0]
-                if name not in self.read or name in known:
+                if name not in read or name in known:
                     continue
                 known.add(name)
                 text = f"{alias.name} as {alias.asname}" if alias.asname else alias.name

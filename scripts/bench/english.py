@@ -1,6 +1,6 @@
 """Score weights by name on minimal pairs of English, and write the tables of docs/english.md.
 
-    python scripts/bench/english.py llama-style.books    # scores them, and keeps the numbers beside this script
+    python scripts/bench/english.py llama-style.books    # scores them, and keeps the numbers next to this script
     python scripts/bench/english.py                      # writes the tables of what is kept
 
 BLiMP is the corpus of that name: `zoo data get blimp`.

@@ -5,11 +5,10 @@ Attention then runs one sequence at a time on a CPU, and by `cu_seqlens` on Flas
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import torch
@@ -30,7 +29,7 @@ def kernel() -> Callable[..., Any]:
     return varlen_attn
 
 
-@functools.cache
+@cache
 def has_kernel(device: torch.device) -> bool:
     """Whether a device has the kernel: NVIDIA's, since Ampere."""
     return (
