@@ -15,6 +15,7 @@ from zoo.comparison.benchmarks import Row, benchmarks, find_benchmark, judge
 from zoo.comparison.benchmarks.definition import Anchor
 from zoo.comparison.benchmarks.page import front, markdown_table, told
 from zoo.comparison.benchmarks.published import anchors
+from zoo.comparison.benchmarks.running import Session
 
 BENCHMARK = replace(
     find_benchmark("translation-en-pt"), variants=["pre-norm", "post-norm", "rezero", "deepnorm"], seeds=5
@@ -204,16 +205,26 @@ def test_no_verdict_rests_on_an_edge(at_edge: str) -> None:
     assert "Undecided, as a swept value is best at the edge of what was tried: `post-norm`" in told(verdicts)
 
 
-def test_a_verdict_with_unequal_decay_is_marked() -> None:
+def test_a_verdict_with_unequal_decay_is_marked(tmp_path: Path) -> None:
     names = ["gpt2-style", "gpt2-style:norm=rmsnorm", "gpt2-style:hidden_act=relu"]
     benchmark = find_benchmark("char-lm")
+    benchmark = replace(benchmark, compare={**benchmark.compare, "arguments": {"decay": "transformers"}})
+    session = Session(benchmark, tmp_path, None, None, {}, False, print)
     made = [
-        Row(benchmark.version, "500 steps", name, seed, benchmark.data, values={"heldout_loss": 2.0 + seed})
+        Row(
+            benchmark.version,
+            "500 steps",
+            name,
+            seed,
+            benchmark.data,
+            session.decayed("500 steps", name),
+            {"heldout_loss": 2.0 + seed},
+        )
         for name in names
         for seed in range(3)
     ]
     verdicts = judge(benchmark, made, "500 steps")
     assert [bool(verdicts.unequal_decay(name)) for name in names] == [False, True, False]
     equal = replace(benchmark, compare={**benchmark.compare, "arguments": {"decay": "matrices"}})
-    assert not judge(equal, made, "500 steps").unequal_decay(names[1])
+    assert not replace(session, benchmark=equal).decayed("500 steps", names[1])
     assert "Weight decay is not equal for `gpt2-style:norm=rmsnorm`" in told(verdicts)

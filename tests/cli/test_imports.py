@@ -92,10 +92,11 @@ RECORDED = (
     ["claims"],
     ["claims", "pre-norm", "--json"],
     ["bench", "list"],
+    ["bench", "show", "encoder"],
     ["show", "llama-style", "--no-drawing"],
     ["show", "vanilla+faithful", "--no-drawing"],
 )
-"""Verbs that print what is recorded, with statistics; `bench show` builds models to say how their decay differs."""
+"""Verbs that print what is recorded, with statistics."""
 
 MODULES = 450
 """How many modules the first import at most, click's and rich's included."""

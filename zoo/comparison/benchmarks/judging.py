@@ -6,17 +6,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from zoo.base.errors import UnknownNameError, ZooError
+from zoo.base.errors import UnknownNameError
 from zoo.comparison import Run
 from zoo.comparison.results.metrics import COSTS, LOSSES
 from zoo.comparison.results.statistics import DECIDED, EDGE, Measurements, PairedDifference
 from zoo.models.parts import deviations_of
-from zoo.training.recipe import recipe_for
 
 from ..request.seeds import at_the_edge, read_sweep
 from ..results.design import BASELINE, FAILED, finite, judged
+from ..results.units import enumerated
 from .definition import Benchmark
-from .rows import Row
+from .rows import DECAYED, Row
 
 
 @dataclass(frozen=True)
@@ -80,23 +80,10 @@ class Verdicts:
 
     def unequal_decay(self, variant: str) -> str:
         """Roles of parameters that decay in a variant or in the baseline alone: "gains and scalars"; empty for none."""
-        said = self.benchmark.arguments(self.condition)
-        recipe = recipe_for(said["task"], said.get("recipe"))
-        arguments = {**recipe.arguments, **read_sweep(said.get("sweep")), **said.get("arguments", {})}
-        baseline = next((one.variant for one in self.standings if one.verdict == BASELINE), variant)
-        if not arguments.get("weight_decay") or variant == baseline:
-            return ""
-        from zoo.comparison.results.fairness import decay_groups, enumerated  # which build models
-        from zoo.training.arguments import DECAYS
-
-        rule, task = str(arguments.get("decay", DECAYS[0])), recipe.data_task().model_task
-        if rule == DECAYS[0]:
-            return ""
-        try:
-            own, other = (set(decay_groups(name, task, rule)) for name in (variant, baseline))
-        except ZooError:  # a variant of the user's own that is not there any more
-            return ""
-        return enumerated(own ^ other)
+        own = self.of(variant)
+        baseline = next((one for one in self.standings if one.verdict == BASELINE), own)
+        roles = [{role for row in one.rows for role in row.settings.get(DECAYED, ())} for one in (own, baseline) if one]
+        return enumerated(roles[0] ^ roles[-1]) if roles else ""
 
     def at_the_edge(self) -> dict[str, dict[str, float]]:
         """Find variants whose best value of a swept argument is the least or the greatest that was tried.

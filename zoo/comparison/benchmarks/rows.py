@@ -22,6 +22,10 @@ SHIPPED = "shipped"
 """What the data are called where they ship, or where the task makes them."""
 
 
+DECAYED = "decayed"
+"""The key of `Row.settings` with the roles of parameters that weight decay applied to, where a rule goes by class."""
+
+
 @dataclass(frozen=True)
 class Row:
     """One run of a benchmark.
@@ -32,8 +36,8 @@ class Row:
         variant: The variant's name.
         seed: The seed.
         data: `SHIPPED`, or the SHA-256 of the text that was brought (`name_of_data`).
-        settings: What was chosen for the run: sizes by matching, training arguments by a sweep, and the values that
-            the sweep `tried`.
+        settings: What was chosen for the run: sizes by matching, training arguments by a sweep, the values that the
+            sweep `tried`, and roles of parameters that are [`DECAYED`][].
         values: Scores and costs, by the names of their columns.
         error: Why there are none; empty where there are.
         digest: Of everything that decided the run, see docs/comparing.md.

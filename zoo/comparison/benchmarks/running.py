@@ -18,14 +18,16 @@ from zoo.comparison.request.seeds import DATA_SEED, FEWEST_SEEDS, MOST_SEEDS
 from zoo.comparison.results.statistics import UNDECIDED
 from zoo.comparison.run.launchers import check_placing
 from zoo.data.tasks import DataSource, find_task
+from zoo.training.arguments import DECAYS
 from zoo.training.evaluate import evaluate
+from zoo.training.recipe import recipe_for
 
 from ..files import content_hash
 from ..request.seeds import model_fields, read_sweep
 from .definition import Benchmark, find_benchmark
 from .judging import columns_of_run, judge
 from .names import expand
-from .rows import Row, name_of_data, read_rows, record
+from .rows import DECAYED, Row, name_of_data, read_rows, record
 
 TESTS = "tests.json"
 """The scores of a run on other tasks, in its folder."""
@@ -224,6 +226,18 @@ class Session:
         self.check_directions(runs)
         return [self.row(condition, run, found, chosen) for run in runs]
 
+    def decayed(self, condition: str, name: str) -> dict[str, list[str]]:
+        """Roles of a variant's parameters that decay, where that is not the same for all variants by definition."""
+        from zoo.comparison.results.fairness import decay_groups
+
+        said = self.benchmark.arguments(condition)
+        recipe = recipe_for(said["task"], said.get("recipe"))
+        arguments = {**recipe.arguments, **read_sweep(said.get("sweep")), **said.get("arguments", {})}
+        rule = str(arguments.get("decay", DECAYS[0]))
+        if rule == DECAYS[0] or not arguments.get("weight_decay"):
+            return {}
+        return {DECAYED: sorted(decay_groups(name, recipe.data_task().model_task, rule))}
+
     def check_directions(self, runs: Iterable[Run]) -> None:
         """Refuse a definition that takes the worse for the better."""
         scores = [item for run in runs if run.report is not None for item in run.report["scores"].items()]
@@ -251,7 +265,12 @@ class Session:
             variant=run.name,
             seed=run.seed,
             data=self.called,
-            settings={**run.settings, **(chosen or {}), **({"tried": tried} if tried else {})},
+            settings={
+                **run.settings,
+                **(chosen or {}),
+                **({"tried": tried} if tried else {}),
+                **self.decayed(condition, run.name),
+            },
             values=values,
             error=" ".join((run.error or "").split()),
             digest=run.hash,

@@ -16,7 +16,7 @@ from zoo.models import ZooConfig
 
 from .definition import Benchmark
 from .judging import Verdicts, columns_of_run, judge
-from .rows import Row, name_of_data
+from .rows import DECAYED, Row, name_of_data
 from .running import Tell
 
 SPREADS = 3.0
@@ -90,7 +90,8 @@ def repeat(benchmark: Benchmark, row: Row, verdicts: Verdicts, data: Path | None
     for decided in ("match", "match_by", "match_to", "sweep"):
         arguments.pop(decided, None)
     sizes = {name: value for name, value in row.settings.items() if name in ZooConfig.__dataclass_fields__}
-    training = {name: value for name, value in row.settings.items() if name not in (*sizes, "max_steps", "tried")}
+    noted = (*sizes, "max_steps", "tried", DECAYED)
+    training = {name: value for name, value in row.settings.items() if name not in noted}
     settings = {**arguments.pop("settings", {}), **sizes}
     training = {**arguments.pop("arguments", {}), **training}
     with scratch_folder() as scratch:

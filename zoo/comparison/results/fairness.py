@@ -6,7 +6,7 @@ Every report shows this sheet, whatever its format.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from statistics import fmean
@@ -24,7 +24,7 @@ from zoo.training.optimizers import decayed_parameters
 
 from ..request.seeds import at_the_edge, model_fields
 from .comparison import Comparison
-from .units import large
+from .units import enumerated, large
 
 
 def recipe_of(comparison: Comparison) -> Recipe | None:
@@ -231,10 +231,3 @@ def decay_groups(name: str, task: str | None, decay: str) -> Mapping[str, int]:
 def said(values: Mapping[str, Any]) -> str:
     """Write settings: "learning_rate 0.001, optim muon"."""
     return ", ".join(f"{name} {value}" for name, value in values.items())
-
-
-def enumerated(words: Iterable[str]) -> str:
-    """Write roles: "gains and scalars"."""
-    return " and ".join(f"{word}s" if word != "matrix" else "matrices" for word in sorted(words)).replace(
-        "biass", "biases"
-    )

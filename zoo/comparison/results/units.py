@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 KIBI = 1024
 
@@ -53,3 +53,9 @@ def duration(value: float) -> str:
 def counted(number: int, noun: str) -> str:
     """Write how many there are: "1 variant", "7 variants"."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def enumerated(roles: Iterable[str]) -> str:
+    """Write roles of parameters: "gains and matrices"."""
+    plurals = {"matrix": "matrices", "bias": "biases"}
+    return " and ".join(plurals.get(role, f"{role}s") for role in sorted(roles))
