@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,12 @@ import click
 from .output import table, write, write_json
 from .parameters import columns_option, engine_option, generation_option, json_option
 
-METHODS = ("log-probability", "pseudo-log-likelihood", "pseudo-log-likelihood-within-word")
+METHODS = (
+    "log-probability",
+    "pseudo-log-likelihood",
+    "pseudo-log-likelihood-within-word",
+    "log-probability-after-mask",
+)
 
 if TYPE_CHECKING:
     from zoo.training.evaluate import Evaluation
@@ -56,15 +62,16 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--suite",
-    metavar="SUITE",
-    help="Score a language model on minimal pairs instead (blimp, ...); --data is the folder with the suite's files.",
+    metavar="SUITE[:OPTION=VALUE,...]",
+    help="Score a language model on a suite instead: blimp, ewok, comps, ...; --data is the folder with the suite's "
+    "files, or BabyLM's evaluation_data.",
 )
 @click.option(
     "--method",
     type=click.Choice(METHODS),
-    help="With --suite: how a sentence is scored; by default by what the model was trained for.",
+    help="With --suite: how a text is scored; by default by what the model was trained for.",
 )
-@click.option("--limit", type=click.IntRange(1), help="With --suite: pairs per paradigm; by default all.")
+@click.option("--limit", type=click.IntRange(1), help="With --suite: items per file; by default all.")
 @click.option("--save", is_flag=True, help="Keep the numbers in the model's folder, for its model card (`zoo push`).")
 @click.option("--quiet", is_flag=True, help="No progress bars.")
 @json_option
@@ -144,31 +151,40 @@ def evaluate(
 def show_suite(
     model: str, suite: str, data: Path | None, method: str | None, limit: int | None, *, quiet: bool, as_json: bool
 ) -> None:
-    """Score a model on minimal pairs, and print accuracies by phenomenon with bars."""
+    """Score a model on a suite, and print accuracies by phenomenon with bars."""
     from tqdm import tqdm  # type: ignore[import-untyped]
 
-    from zoo.training.suites import evaluate_suite
+    from zoo.training.suites import SuiteRun
 
-    with tqdm(desc=suite, unit=" rows", disable=quiet or not sys.stderr.isatty()) as bar:
-        result = evaluate_suite(model, suite, data=data, method=method, limit=limit, advance=bar.update)
+    run = SuiteRun.parse(suite)
+    given = {"data": None if data is None else str(data), "method": method, "limit": limit}
+    run = replace(run, **{name: value for name, value in given.items() if value is not None})
+    with tqdm(desc=run.name, unit=" rows", disable=quiet or not sys.stderr.isatty()) as bar:
+        result = run.evaluate(model, advance=bar.update)
     if as_json:
         write_json(result.to_dict())
+        return
+    if result.measure == "correlation":
+        low, high = result.interval
+        write(f"Spearman's correlation with people's preferences: {result.overall:.3f} ({low:.3f} to {high:.3f})")
+        write(f"\n{len(result.scores):,} items, scored by {result.method}")
         return
     rows = [
         (
             name,
             f"{one.value:.1f}",
             "{:.1f} to {:.1f}".format(*one.interval),
-            f"{one.pairs:,}",
+            f"{one.items:,}",
             "█" * round(one.value / 4),
         )
         for name, one in result.by("phenomenon").items()
     ]
-    overall = (f"mean of {len(result.by('paradigm'))} paradigms", f"{result.overall:.1f}")
+    averaged = "phenomena" if result.average == "phenomenon" else "paradigms"
+    overall = (f"mean of {len(result.by(result.average))} {averaged}", f"{result.overall:.1f}")
     rows.append((*overall, "{:.1f} to {:.1f}".format(*result.interval), f"{len(result.scores):,}", ""))
-    write(table(("Phenomenon", "Accuracy", "95 % interval", "Pairs", ""), rows, right=("Accuracy", "Pairs")))
+    write(table(("Phenomenon", "Accuracy", "95 % interval", "Items", ""), rows, right=("Accuracy", "Items")))
     ties = sum(one.ties for one in result.by("paradigm").values())
-    write(f"\nscored by {result.method}; {ties:,} pairs with equal scores count as wrong")
+    write(f"\nscored by {result.method}; {ties:,} items with equal scores count as wrong")
 
 
 def show(evaluation: Evaluation) -> None:

@@ -112,6 +112,9 @@ UNITS = ("tokens", "words")
 """Values of `checkpoint_in`."""
 
 MULTIPLES = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9}
+SHORT = 0.02
+"""Share of a mark that a run's end may lack: blocks at the end of an epoch that fill no update are left out."""
+
 NUMBER = re.compile(r"(\d[\d_]*(?:\.\d+)?)([KMB]?)", re.IGNORECASE)
 
 
@@ -184,8 +187,11 @@ class Revisions(TrainerCallback):
     def on_train_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Report what was not reached."""
+        """Save a mark that the run ends just before, and report what was not reached."""
+        seen = self.trainer.total_tokens()
+        for name in [name for name, number in self.marks.items() if number * (1 - SHORT) <= seen]:
+            self.save(name)
+            del self.marks[name]
         if self.marks:
             missed = ", ".join(self.marks)
-            seen = self.trainer.total_tokens()
             warnings.warn(f"checkpoint_at={missed} was not reached: the run has {seen:,} tokens", ZooWarning, 2)

@@ -14,7 +14,19 @@ from zoo.base.errors import DataError, suggest
 from zoo.registry import CORPORA
 
 from .getting import located
-from .sources import COMPRESSED, HUB, BadLineError, Piece, files_of, hub_splits, kind_of, parts_of, plan, streamed
+from .sources import (
+    COMPRESSED,
+    HUB,
+    SPLITS,
+    BadLineError,
+    Piece,
+    files_of,
+    hub_splits,
+    kind_of,
+    parts_of,
+    plan,
+    streamed,
+)
 
 SHARD_BYTES, MOST_SHARDS = 1 << 25, 1 << 10
 """Bytes of text of a shard; more where there would be more shards than this."""
@@ -197,7 +209,9 @@ def hub_pieces(name: str) -> list[Piece]:
 
 
 def split_of(file: Path, source: Path) -> str:
-    """Split that a file of a folder belongs to: its name without suffixes, or the first folder that it is in."""
+    """Split that a file of a folder belongs to: its suffix of BabyLM, its name, or the first folder that it is in."""
+    if file.suffix in SPLITS:
+        return file.suffix[1:]
     parts = file.relative_to(source).parts if source.is_dir() else (file.name,)
     return parts[0].partition(".")[0].lower()
 

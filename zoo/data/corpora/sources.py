@@ -18,6 +18,9 @@ HUB = "hf:"
 
 COMPRESSED = (".gz", ".zst")
 KINDS = (".txt", ".jsonl", ".parquet")
+SPLITS = (".train", ".dev", ".test")
+"""Suffixes of texts that BabyLM's corpora have, by their split."""
+
 TEXT_COLUMNS = ("text", "content", "sentence", "document")
 """Columns that are read unless one is named, the first that there is."""
 
@@ -67,9 +70,10 @@ class BadLineError(DataError):
 
 
 def kind_of(file: str | Path) -> str:
-    """Suffix of a file, without that of a compression."""
+    """Suffix of a file, without that of a compression; `.txt` for BabyLM's suffixes."""
     path = Path(file)
-    return (path.with_suffix("") if path.suffix in COMPRESSED else path).suffix.lower()
+    suffix = (path.with_suffix("") if path.suffix in COMPRESSED else path).suffix.lower()
+    return ".txt" if suffix in SPLITS else suffix
 
 
 def files_of(source: Path) -> list[Path]:

@@ -9,24 +9,25 @@ from typing import TYPE_CHECKING, Any
 from zoo.base.errors import DataError
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
+    from transformers import BatchEncoding, PreTrainedTokenizerFast
 
 
 def to_ids(tokenizer: PreTrainedTokenizerFast, texts: Sequence[Any], **options: Any) -> list[list[int]]:
     """Turn texts into ids."""
-    if not texts:
-        return []
+    ids: list[list[int]] = encode(tokenizer, texts, **options)["input_ids"] if texts else []
+    return ids
+
+
+def encode(tokenizer: PreTrainedTokenizerFast, texts: Sequence[Any], **options: Any) -> BatchEncoding:
+    """Turn texts into ids and what else is asked for, or raise DataError for characters without an id."""
     try:
-        ids: list[list[int]] = tokenizer(list(texts), return_attention_mask=False, verbose=False, **options)[
-            "input_ids"
-        ]
+        return tokenizer(list(texts), return_attention_mask=False, verbose=False, **options)
     except Exception as error:
         if tokenizer.unk_token is not None:
             raise
         known = tokenizer.get_vocab()
         unknown = sorted({character for text in texts for character in text if character not in known})
         raise DataError(f"the tokenizer has no id for {', '.join(map(repr, unknown)) or error}") from error
-    return ids
 
 
 def backend_json(tokenizer: PreTrainedTokenizerFast) -> str:

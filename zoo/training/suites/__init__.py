@@ -1,7 +1,18 @@
 """Suites that score a language model without training it, such as BLiMP's minimal pairs."""
 
-from .minimal_pairs import PairScore, SuiteResult, evaluate_suite
+from .results import ItemScore, SuiteResult, evaluate_suite
 from .runs import SuiteRun
-from .suite import SUITES, MinimalPair, Suite
+from .suite import SUITES, Choice, Item, MinimalPair, Option, Suite
 
-__all__ = ["SUITES", "MinimalPair", "PairScore", "Suite", "SuiteResult", "SuiteRun", "evaluate_suite"]
+__all__ = [
+    "SUITES",
+    "Choice",
+    "Item",
+    "ItemScore",
+    "MinimalPair",
+    "Option",
+    "Suite",
+    "SuiteResult",
+    "SuiteRun",
+    "evaluate_suite",
+]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
@@ -13,7 +14,8 @@ from zoo.base.errors import ConfigError, UnknownOverrideError
 from zoo.data.tasks.scores import Score
 from zoo.registry import split_options
 
-from .minimal_pairs import evaluate_suite, methods_for
+from .results import SuiteResult, evaluate_suite
+from .scoring import methods_for
 from .suite import SUITES, suite_folder
 
 
@@ -47,7 +49,7 @@ class SuiteRun:
     @cached_property
     def digest(self) -> str:
         """Hash of the items."""
-        items = SUITES.get(self.name).pairs(suite_folder(self.name, self.data), self.limit)
+        items = SUITES.get(self.name).items(suite_folder(self.name, self.data), self.limit)
         found = hashlib.sha256()
         for item in items:
             found.update(f"{item}\n".encode())
@@ -57,12 +59,13 @@ class SuiteRun:
         """All that decides the score, as plain data."""
         return {**asdict(self), "data": self.digest}
 
+    def evaluate(self, model: str | Path | PreTrainedModel, **options: Any) -> SuiteResult:
+        """Score a model, with options of `zoo.training.suites.evaluate_suite`."""
+        return evaluate_suite(model, self.name, data=self.data, method=self.method, limit=self.limit, **options)
+
     def score(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> Score:
-        """Score a model."""
-        found = evaluate_suite(
-            model, self.name, data=self.data, tokenizer=tokenizer, method=self.method, limit=self.limit
-        )
+        """Score a model in a number."""
+        found = self.evaluate(model, tokenizer=tokenizer)
         limit = "" if self.limit is None else f"|limit:{self.limit}"
-        return Score(
-            self.name, found.overall, f"suite:{self.name}|{found.method}|items:{self.digest}{limit}", found.interval
-        )
+        signature = f"suite:{self.name}|{found.method}|items:{self.digest}{limit}"
+        return Score(self.name, found.overall, signature, found.interval)

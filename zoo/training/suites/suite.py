@@ -3,13 +3,57 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Protocol
 
 from zoo.base.errors import DataError, UnknownNameError
-from zoo.data.corpora import get
+from zoo.data.corpora import data_folder, get
 from zoo.registry import CORPORA, Registry
+
+
+@dataclass(frozen=True)
+class Option:
+    """A text that a model may prefer to others."""
+
+    completion: str  # The part that is scored
+    prefix: str = ""  # The part before it, which is read
+    separator: str = ""  # Between the two
+
+    @property
+    def text(self) -> str:
+        """The whole text."""
+        return f"{self.prefix}{self.separator}{self.completion}"
+
+    @property
+    def start(self) -> int:
+        """Number of characters before the completion."""
+        return len(self.prefix) + len(self.separator)
+
+
+class Item(Protocol):
+    """A question to a model: options, of which the first one is right."""
+
+    @property
+    def options(self) -> tuple[Option, ...]:
+        """The texts to choose from, the right one first."""
+
+    @property
+    def paradigm(self) -> str:
+        """The set of items that it belongs to."""
+
+    @property
+    def phenomenon(self) -> str:
+        """What the paradigm is about."""
+
+    @property
+    def field(self) -> str:
+        """Another group that it belongs to, such as a field of linguistics."""
+
+    @property
+    def preference(self) -> float | None:
+        """Share of people who prefer the first option, if that was asked."""
 
 
 @dataclass(frozen=True)
@@ -22,56 +66,110 @@ class MinimalPair:
     phenomenon: str = ""  # The phenomenon that the paradigm is about
     field: str = ""  # The field of linguistics
 
+    @property
+    def options(self) -> tuple[Option, ...]:
+        """Both sentences."""
+        return Option(self.good), Option(self.bad)
+
+    @property
+    def preference(self) -> None:
+        """Not asked."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Any number of texts that are compared, or parts of texts; the first one is right."""
+
+    options: tuple[Option, ...]
+    paradigm: str
+    phenomenon: str = "other"
+    field: str = "other"
+    preference: float | None = None
+
+
+Reader = Callable[[Path, Mapping[str, Any]], Item]
+"""Makes an item of a file's name and an object in it; raises KeyError, TypeError, ValueError if it is none."""
+
 
 @dataclass(frozen=True)
 class Suite:
-    """A set of minimal pairs in files of JSON lines, as BLiMP has them."""
+    """A set of items in files of JSON lines.
 
-    summary: str  # What it tests
-    citation: str  # Its source
-    files: str  # Where its files can be had
+    Attributes:
+        summary: What it tests.
+        citation: Its source.
+        files: Where its files can be had.
+        read: Makes an item of a line.
+        keys: What a line holds, for messages.
+        folders: Names that the folder with its files has in a larger one, such as BabyLM's evaluation_data.
+        measure: "accuracy", or "correlation" of a model's preference with people's.
+        average: The accuracy is the mean over these groups ("phenomenon"), of each the mean over its paradigms, or the
+            mean over all paradigms.
+    """
 
-    def pairs(self, folder: str | Path, limit: int | None = None) -> Iterator[MinimalPair]:
-        """Read the pairs.
+    summary: str
+    citation: str
+    files: str
+    read: Reader
+    keys: str
+    folders: tuple[str, ...] = ()
+    measure: str = "accuracy"
+    average: str = "paradigm"
+
+    def items(self, folder: str | Path, limit: int | None = None) -> Iterator[Item]:
+        """Read the items.
 
         Args:
-            folder: The folder with the suite's files, or one above a folder `data` with them.
-            limit: Number of pairs per file; None for all.
+            folder: The folder with the suite's files, or one that holds it.
+            limit: Number of items per file; None for all.
         """
-        files = sorted(Path(folder).glob("*.jsonl")) or sorted(Path(folder, "data").glob("*.jsonl"))
-        if not files:
-            raise DataError(f"{folder} has no *.jsonl files of this suite; they are {self.files}")
-        for file in files:
+        for file in self.find(Path(folder)):
             with file.open(encoding="utf-8") as lines:
                 for number, line in enumerate(lines, start=1):
                     if limit is not None and number > limit:
                         break
                     if line.strip():
-                        yield read_pair(file, number, line)
+                        yield self.item(file, number, line)
 
+    def find(self, folder: Path) -> list[Path]:
+        """The files in a folder."""
+        inside = (*self.folders, "data")
+        for place in (folder, *(folder / name for name in inside), *(folder / "full_eval" / name for name in inside)):
+            if found := sorted(place.glob("*.jsonl")):
+                return found
+        raise DataError(f"{folder} has no *.jsonl files of this suite; they are {self.files}")
 
-def read_pair(file: Path, number: int, line: str) -> MinimalPair:
-    """Read one line of a file. Seven pairs of BLiMP are the same sentence twice, and no model is right on them."""
-    try:
-        row = json.loads(line)
-        good, bad = row["sentence_good"], row["sentence_bad"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{file}, line {number}: no JSON object with sentence_good and sentence_bad") from error
-    if not (isinstance(good, str) and isinstance(bad, str) and good.strip() and bad.strip()):
-        raise DataError(f"{file}, line {number}: sentence_good and sentence_bad are two texts")
-    named = (str(row.get(key) or "") for key in ("UID", "linguistics_term", "field"))
-    paradigm, phenomenon, field = named
-    return MinimalPair(good, bad, paradigm or file.stem, phenomenon or "other", field or "other")
+    def item(self, file: Path, number: int, line: str) -> Item:
+        """Read one line of a file."""
+        try:
+            item = self.read(file, json.loads(line))
+            texts = [text for option in item.options for text in (option.completion, option.text)]
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise DataError(f"{file}, line {number}: no JSON object with {self.keys}") from error
+        if len(item.options) < 2 or not all(isinstance(text, str) and text.strip() for text in texts):
+            raise DataError(f"{file}, line {number}: {self.keys} are no texts to choose from")
+        return item
 
 
 SUITES: Registry[Suite] = Registry("suite", built_in="zoo.training.suites.built_in", error=UnknownNameError)
 
+BABYLM = "evaluation_data"
+"""Folder of BabyLM's evaluation in that of all corpora."""
+
 
 def suite_folder(name: str, folder: str | Path | None) -> Path:
-    """Find the folder of a suite: the given one, or the corpus of its name, which is downloaded if it is not here."""
+    """Find the folder of a suite.
+
+    By default, it is the corpus of its name, which is downloaded if it is not here, or BabyLM's evaluation_data in the
+    folder `ZOO_DATA`.
+    """
     if folder is not None:
         return Path(folder)
-    if name not in CORPORA:
-        files = SUITES.get(name).files
-        raise DataError(f"no corpus has the files of the suite {name!r}: give the folder (--data DIR) with {files}")
-    return get(name, progress=False)
+    if name in CORPORA:
+        return get(name, progress=False)
+    if (place := data_folder() / BABYLM).is_dir():
+        return place
+    files = SUITES.get(name).files
+    raise DataError(
+        f"no corpus has the files of the suite {name!r}: give the folder (--data DIR), or put it at {place}: {files}"
+    )
