@@ -19,6 +19,12 @@ def test_weights_verify() -> None:
     assert {score.key for score in found.scores} >= {"accuracy", "loss"}
 
 
+def test_without_its_corpus_all_but_the_scores_is_verified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ZOO_DATA", str(tmp_path))
+    (found,) = verify_weights(["llama-style.books"])
+    assert found.holds and not found.scores and "zoo data get books" in str(found.unchecked)
+
+
 def test_made_again_from_what_is_trained(tmp_path: Path) -> None:
     """From a trained folder on: float16, a record, the same scores."""
     made, scores = make_weights("vanilla.language", tmp_path / "again", trained=locate("vanilla.language"))

@@ -47,6 +47,11 @@ class Numbers(click.ParamType):  # type: ignore[type-arg]
     metavar="DIR|NAME",
     help="A prepared folder (zoo data prepare), or a corpus (zoo data): its tokens, updates and hours of an epoch.",
 )
+@click.option(
+    "--recipe",
+    metavar="NAME|FILE",
+    help="A recipe (zoo recipes): its sizes, blocks and batches, and what the whole run costs.",
+)
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print a table for a document.")
 @json_option
 def plan(
@@ -59,6 +64,7 @@ def plan(
     tokens_per_update: int,
     optim: str,
     data: str | None,
+    recipe: str | None,
     as_markdown: bool,
     as_json: bool,
 ) -> None:
@@ -75,21 +81,26 @@ def plan(
         from zoo.data.corpora.estimating import estimate
 
         found = estimate(data)
-    plans = [
-        make_plan(
-            name,
-            task,
-            devices=number,
-            device=device,
-            memory=memory,
-            seq_len=seq_len,
-            tokens_per_update=tokens_per_update,
-            optim=optim,
-        )
-        for number in devices
-    ]
+    asked: dict[str, Any] = {"seq_len": seq_len, "tokens_per_update": tokens_per_update, "optim": optim}
+    epochs, words = None, None
+    if recipe is not None:
+        if task is not None:
+            raise click.UsageError("--recipe has a task; leave --task out")
+        name, task, of_recipe, epochs, words = recipe_run(name, recipe)
+        asked |= of_recipe
+    plans = [make_plan(name, task, devices=number, device=device, memory=memory, **asked) for number in devices]
+    whole = tokens_of_run(found, epochs, words)
     if as_json:
-        write_json([{**plan.to_dict(), **({} if found is None else epoch(plan, found))} for plan in plans])
+        write_json(
+            [
+                {
+                    **plan.to_dict(),
+                    **({} if found is None else epoch(plan, found)),
+                    **({} if whole is None else run_of(plan, whole)),
+                }
+                for plan in plans
+            ]
+        )
         return
     if as_markdown:
         click.echo(tables.to_markdown(plans), nl=False)
@@ -107,6 +118,54 @@ def plan(
         click.echo(made.slurm or made.command)  # not broken at the edge of the terminal
         if found is not None:
             write(f"\n{described(f'An epoch of {data}', epoch(made, found))}")
+        if whole is not None:
+            cost = run_of(made, whole)
+            hours = cost["run_seconds"] / 3600
+            time = f"{hours:,.1f} hours" if hours >= 1 else f"{60 * hours:,.1f} minutes"
+            write(f"\nThe whole run: about {whole:,} tokens, {cost['run_updates']:,.0f} updates, at least {time}")
+
+
+def recipe_run(name: str, recipe: str) -> tuple[str, str, dict[str, Any], float | None, int | None]:
+    """What a recipe makes of a plan.
+
+    Returns:
+        The variant's name with the recipe's sizes, the model's task, arguments of `zoo.analysis.scaling.plan`, and the
+        epochs and the words of the run, each None if the recipe does not tell.
+    """
+    from zoo.registry import VARIANTS, parse_name
+    from zoo.training.recipe import load_recipe
+    from zoo.training.saving import read_marks
+
+    run = load_recipe(recipe)
+    data_task, given = run.data_task(), run.arguments
+    block = getattr(data_task, "block_size", None)
+    if block is None:
+        raise click.UsageError(f"--recipe is planned for raw text in blocks; {recipe} is for {run.task}")
+    tasks = [one for one in VARIANTS.get(parse_name(name).name).tasks if one in data_task.model_tasks]
+    if not tasks:
+        raise click.UsageError(f"{name} is no model for {run.task}, the task of {recipe}")
+    settings = {"vocab_size": run.tokenizer.get("vocab_size"), **run.model_settings(name)}
+    sizes = ",".join(f"{key}={value}" for key, value in settings.items() if value is not None and key != "sizes")
+    batch = given.get("per_device_train_batch_size", 8) * given.get("gradient_accumulation_steps", 1)
+    arguments = {"seq_len": block, "tokens_per_update": batch * block, "what": [name, "--recipe", recipe]}
+    marks = read_marks(given["checkpoint_at"]) if given.get("checkpoint_in") == "words" else {}
+    words = max(marks.values(), default=None)
+    return f"{name}{',' if ':' in name else ':'}{sizes}", tasks[0], arguments, given.get("num_train_epochs"), words
+
+
+def tokens_of_run(data: DataEstimate | None, epochs: float | None, words: int | None) -> int | None:
+    """Tokens of a whole run, by its data and epochs, or else by its words; None if neither is known."""
+    from zoo.data.corpora.estimating import TOKENS_PER_WORD
+
+    if data is not None and epochs is not None:
+        return round(data.tokens * epochs)
+    return None if words is None else round(words * TOKENS_PER_WORD)
+
+
+def run_of(plan: Plan, tokens: int) -> dict[str, Any]:
+    """Tokens and updates of a whole run, and its least seconds."""
+    updates, seconds = tokens / plan.tokens_per_update, tokens / plan.tokens_per_second
+    return {"run_tokens": tokens, "run_updates": updates, "run_seconds": seconds}
 
 
 def epoch(plan: Plan, data: DataEstimate) -> dict[str, Any]:

@@ -110,6 +110,7 @@ def training_flags(command: Callable[..., Any]) -> Callable[..., Any]:
     help="Keep checkpoints beside DIR until the end, and go on from the last one of an interrupted run.",
 )
 @click.option("--push", metavar="REPO", help="Push the model to this repository on the Hugging Face Hub at the end.")
+@click.option("--with-code", is_flag=True, help="With --push: push the code too, for use without the zoo.")
 @click.option("--quiet", is_flag=True, help="No progress bars.")
 @json_option
 def train(
@@ -130,6 +131,7 @@ def train(
     force: bool,
     resume: bool,
     push: str | None,
+    with_code: bool,
     quiet: bool,
     as_json: bool,
     **flags: Any,
@@ -144,6 +146,8 @@ def train(
     from zoo.training import train as run_training
 
     logging.disable_progress_bar()
+    if with_code and push is None:
+        raise click.UsageError("--with-code belongs to --push")
     folder = output_dir if output_dir is not None else Path("outputs") / f"train-{folder_name(name)}"
     flagged = [(flag, value) for flag, value in flags.items() if value is not None]
     arguments = arguments_for([*flagged, *training], run_training)
@@ -167,6 +171,7 @@ def train(
         force=force,
         resume=resume,
         push=push,
+        with_code=with_code,
         seed=seed,
         progress=not quiet,
         **arguments,

@@ -192,7 +192,11 @@ def verify(names: tuple[str, ...], quick: bool, as_json: bool) -> None:
 
 def told(one: Verification) -> str:
     """Describe what came out of verifying weights."""
-    return one.problem or ", ".join(
-        f"{score.found.name} {score.found}" + ("" if score.same else f" (recorded: {score.recorded})")
-        for score in one.scores
+    return (
+        one.problem
+        or one.unchecked
+        or ", ".join(
+            f"{score.found.name} {score.found}" + ("" if score.same else f" (recorded: {score.recorded})")
+            for score in one.scores
+        )
     )

@@ -22,8 +22,9 @@ from zoo.building.fingerprints import fingerprint
 from zoo.building.loading import load
 from zoo.building.weights import locate_weights, read_record, write_record
 from zoo.building.weights.records import scores_of, versions
+from zoo.data.corpora import is_here
 from zoo.hub.records import keep_evaluation
-from zoo.registry import RecordedScore, Weights, find_weights, list_weights
+from zoo.registry import CORPORA, RecordedScore, Weights, find_weights, list_weights
 from zoo.training.evaluate import evaluate
 from zoo.training.record import read_result
 
@@ -79,6 +80,7 @@ class Verification:
     # Their scores now, beside the recorded ones; none where only files and outputs were compared
     scores: tuple[ScoreComparison, ...] = ()
     problem: str | None = None  # What is wrong with files or outputs, None where nothing is
+    unchecked: str | None = None  # What was checked instead of the scores, if those could not be compared
 
     @property
     def holds(self) -> bool:
@@ -88,7 +90,9 @@ class Verification:
     def to_dict(self) -> dict[str, Any]:
         """Write it as plain data, with what follows from it."""
         scores = [score.to_dict() for score in self.scores]
-        return {"name": self.name, "holds": self.holds, "problem": self.problem, "scores": scores}
+        return {"name": self.name, "holds": self.holds, "problem": self.problem, "scores": scores} | (
+            {} if self.unchecked is None else {"unchecked": self.unchecked}
+        )
 
 
 def make_weights(
@@ -162,6 +166,12 @@ def verify_weights(names: Iterable[str] | None = None, *, scores: bool = True) -
     return [verify_one(weights, scores=scores) for weights in found if names is not None or not weights.on_hub]
 
 
+def missing_corpus(folder: Path) -> str | None:
+    """The corpus that a model was scored on, if it is not here."""
+    data = read_result(folder).get("data", {}).get("source", {}).get("data")
+    return data if isinstance(data, str) and data in CORPORA and not is_here(CORPORA.get(data)) else None
+
+
 def verify_one(weights: Weights, *, scores: bool) -> Verification:
     """Compare weights with their record."""
     try:
@@ -170,6 +180,10 @@ def verify_one(weights: Weights, *, scores: bool) -> Verification:
         if not (scores and recorded.scores):
             load(folder)
             return Verification(weights.name)
+        if (corpus := missing_corpus(folder)) is not None:
+            load(folder)
+            unchecked = f"files and outputs; the scores need `zoo data get {corpus}`"
+            return Verification(weights.name, unchecked=unchecked)
         return Verification(weights.name, compare_scores(scores_of(evaluate(folder).to_dict()), recorded))
     except ZooError as error:
         return Verification(weights.name, problem=str(error))

@@ -85,6 +85,7 @@ def train(
     force: bool = False,
     resume: bool = False,
     push: str | None = None,
+    with_code: bool = False,
     seed: int = 0,
     scored: bool = True,
     callbacks: Sequence[TrainerCallback] = (),
@@ -120,6 +121,7 @@ def train(
             says otherwise, and to go on from the last whole one that an earlier run has left there, if any. They are
             removed at the end.
         push: The repository on the Hugging Face Hub that gets the model at the end, as for [`zoo.push`][].
+        with_code: Whether to push the code too, for use where the zoo is not installed.
         seed: Seed of weights, dropout and data.
         scored: Whether to score outputs at the end, and not the loss alone.
         callbacks: transformers' callbacks, besides those of the run itself.
@@ -236,7 +238,7 @@ def train(
         if output_dir is not None and trainer.is_world_process_zero():
             keep_report(output_dir, report.to_dict())
             reached = any(folder_of(output_dir, mark).is_dir() for mark in marks)
-            pushed = push_result(output_dir, push, revisions=reached)
+            pushed = push_result(output_dir, push, revisions=reached, with_code=with_code)
             if resume:
                 remove_checkpoints(checkpoints)
         trainer.accelerator.wait_for_everyone()

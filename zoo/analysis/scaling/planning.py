@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,11 +48,9 @@ srun {command}
 """
 
 
-def train_command(
-    name: str, task: str, seq_len: int, share: Share, *, devices: int, sequences: int, batches: int, optim: str
-) -> str:
-    """Write the command for the processes of one machine."""
-    arguments = ["train", name, "--task", DATA[Task(task)].format(seq_len=seq_len), "--data", "DATA"]
+def train_command(what: Sequence[str], share: Share, *, devices: int, sequences: int, batches: int, optim: str) -> str:
+    """Write the command for the processes of one machine, which trains `what`."""
+    arguments = ["train", *what, "--data", "DATA"]
     arguments += ["--per-device-train-batch-size", str(sequences), "--gradient-accumulation-steps", str(batches)]
     arguments += ["--optim", optim]
     if share.checkpointing:
@@ -192,6 +190,7 @@ def plan(
     seq_len: int | None = None,
     tokens_per_update: int = UPDATE,
     optim: str = "adamw_torch_fused",
+    what: Sequence[str] | None = None,
 ) -> Plan:
     """Plan how to train a variant, without allocating it: strategy, memory, the most tokens a second, the command.
 
@@ -205,6 +204,7 @@ def plan(
             model's positions.
         tokens_per_update: About how many; the most that one batch on all devices has.
         optim: The optimiser, as for [`zoo.train`][].
+        what: What the command trains, such as a variant with a recipe; by default the variant on a task.
 
     Returns:
         The plan: the fastest strategy that fits, layers computed again only where nothing else does.
@@ -240,9 +240,8 @@ def plan(
         hidden_bytes=exchanged,
     )
     tokens = flops.tokens * replicas * sequences * batches
-    command = train_command(
-        name, task, seq_len, share, devices=devices, sequences=sequences, batches=batches, optim=optim
-    )
+    what = what or [name, "--task", DATA[Task(task)].format(seq_len=seq_len)]
+    command = train_command(what, share, devices=devices, sequences=sequences, batches=batches, optim=optim)
     return Plan(
         name=name,
         task=task,

@@ -38,6 +38,10 @@ class Device:
 
 
 DEVICES = {
+    "cpu": Device(
+        "EPYC 9354 with 32 cores", 384 * 2**30, 3.3e12, 461e9, 25e9, 3e9,
+        "AMD EPYC 9354 data sheet, 2022: 3.25 GHz, 12 x DDR5-4800; 32 float32 operations a cycle and core",
+    ),
     "a100-40gb": Device(
         "A100 SXM 40 GB", 40_960 * MIB, 312e12, 1555e9, 300e9, 25e9, "NVIDIA A100 data sheet, 2021; DGX A100 data sheet"
     ),
