@@ -88,6 +88,7 @@ class Weights:
         fingerprint: Logits on a fixed input, which show whether the code still computes the same.
         limits: Known errors, in a sentence.
         parent: Initial weights of its training, if not random: weights by name, a folder or a repository.
+        generation: How it writes by default: fields of transformers' `GenerationConfig`.
         files: Expected contents of every file by its path. Of a repository, the Hub's checksums are used.
     """
 
@@ -109,6 +110,7 @@ class Weights:
     fingerprint: tuple[float, ...] = ()
     limits: str = ""
     parent: str | None = None
+    generation: Mapping[str, object] = field(default_factory=dict)
     files: Mapping[str, FileDigest] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -172,3 +172,35 @@ def test_the_command_prints_rows_or_columns(columns, first, plans):
     printed = CliRunner().invoke(plan_verb, words, env={"COLUMNS": columns}).output.splitlines()
     assert any(line.startswith(first) for line in printed)
     assert plans[Strategy.DDP].command in printed
+
+
+RECIPE = """
+task: language-modeling
+task_options: {block_size: 32}
+tokenizer: {kind: bpe, vocab_size: 500}
+model: {hidden_size: 32, num_hidden_layers: 2, num_attention_heads: 2, intermediate_size: 64}
+arguments:
+  num_train_epochs: 10
+  per_device_train_batch_size: 4
+  gradient_accumulation_steps: 2
+  checkpoint_in: words
+  checkpoint_at: 1M,100M
+"""
+
+
+@pytest.mark.slow
+def test_a_recipe_is_planned_whole(tmp_path):
+    """By its words, or by the epochs of its data; the command names it."""
+    recipe = tmp_path / "mine.yaml"
+    recipe.write_text(RECIPE)
+    words = ["gpt2-style", "--recipe", str(recipe), "--device", "cpu", "--devices", "1", "--json"]
+    (by_words,) = json.loads(CliRunner().invoke(plan_verb, words).stdout)
+    assert by_words["tokens_per_update"] == 4 * 2 * 32 and by_words["run_tokens"] == 133_000_000
+    assert by_words["run_updates"] == by_words["run_tokens"] / 256
+    assert by_words["command"].startswith(f"zoo train gpt2-style --recipe {recipe} --data DATA")
+    (by_data,) = json.loads(CliRunner().invoke(plan_verb, [*words, "--data", "babylm-10m"]).stdout)
+    assert by_data["run_tokens"] == 10 * by_data["epoch_tokens"] == 133_000_000
+    refused = CliRunner().invoke(plan_verb, ["gpt2-style", "--recipe", "translation"])
+    assert refused.exit_code == 2 and "raw text in blocks" in refused.stderr
+    refused = CliRunner().invoke(plan_verb, ["bert-style", "--recipe", str(recipe)])
+    assert refused.exit_code == 2 and "no model for language-modeling" in refused.stderr

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     help="How many outputs a text, each with its score: its mean log-probability a token.",
 )
 @generation_option
-@click.option("--seed", type=int, help="Makes sampling reproducible.")
+@click.option("--seed", type=int, help="Makes sampling reproducible; 0 for models that sample by default.")
 @texts_options
 def generate(
     model: str,
@@ -65,6 +65,8 @@ def generate(
     streams = sys.stdout.isatty() and len(lines) == 1 and not as_json and not several and not beams(options)
     streamer = streamer_to_stdout(tokenizers.target) if streams else None
     asked = [line for line in lines if texts or line.strip()]
+    if seed is None and "do_sample" not in options and loaded.generation_config.do_sample:
+        seed = 0  # what samples by itself writes the same every time
     written = generate_texts(
         loaded,
         asked,

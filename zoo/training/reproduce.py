@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from safetensors.torch import load_file, save_file
+from transformers import GenerationConfig
 from transformers.utils import SAFE_WEIGHTS_NAME
 
 from zoo.base.errors import ConfigError, ZooError
@@ -106,7 +107,7 @@ def make_weights(
     check_output(out, force=force)
     place = Path(trained) if trained is not None else train_again(recorded, Path(f"{out}-training"))
     with written_whole(out, force=force) as folder:
-        scores = store(place, folder)
+        scores = store(place, folder, recorded.generation)
         model = load(folder)
         told = {"num_parameters": model.num_parameters(), "dtype": stored_dtype(folder), "versions": versions()}
         told["parent"] = read_result(folder)["recipe"].get("init")
@@ -126,13 +127,17 @@ def train_again(weights: Weights, folder: Path) -> Path:
     return folder
 
 
-def store(trained: Path, folder: Path) -> dict[str, RecordedScore]:
+def store(trained: Path, folder: Path, generation: Mapping[str, object]) -> dict[str, RecordedScore]:
     """Write the files of weights from a trained model with its tokenizer, and return the scores of what was written."""
     for name in STORED:
         if (trained / name).is_dir():
             shutil.copytree(trained / name, folder / name)
         elif (trained / name).is_file():
             shutil.copyfile(trained / name, folder / name)
+    if generation:
+        settings = GenerationConfig.from_pretrained(folder)
+        settings.update(**generation)
+        settings.save_pretrained(folder)
     result = read_result(trained)
     report = {key: value for key, value in result["report"].items() if key not in NOT_TOLD}
     write_file(folder / RESULT_FILE, json.dumps({**result, "report": report}, indent=2, ensure_ascii=False) + "\n")

@@ -28,7 +28,7 @@ def shipped_weights(name: str, definition: dict[str, Any]) -> Weights:
     """Find weights that ship, complete or not; errors are reported when they are used."""
     defined = definition_of(name, definition)
     try:
-        return replace(read_record(SHIPPED / name), summary=defined.summary)
+        return replace(read_record(SHIPPED / name), summary=defined.summary, generation=defined.generation)
     except CheckpointError:
         return defined
 

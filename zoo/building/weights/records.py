@@ -21,7 +21,7 @@ MAKERS = ("transformer-zoo", "torch", "transformers", "tokenizers")
 SHARED = Path(__file__).parent / "shared"
 """Files that several weights that ship have, each once, called by its SHA-256."""
 
-HERE = ("source", "scores")
+HERE = ("source", "scores", "generation")
 """Facts of a record that are not in its file: its folder, and contents of another file."""
 
 
