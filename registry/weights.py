@@ -88,8 +88,8 @@ class Weights:
         fingerprint: Logits on a fixed input, which show whether the code still computes the same.
         limits: Known errors, in a sentence.
         parent: Initial weights of its training, if not random: weights by name, a folder or a repository.
-        generation: How it writes by default: fields of transformers' `GenerationConfig`.
         files: Expected contents of every file by its path. Of a repository, the Hub's checksums are used.
+        generation: How it writes by default: fields of transformers' `GenerationConfig`.
     """
 
     name: str
@@ -110,8 +110,8 @@ class Weights:
     fingerprint: tuple[float, ...] = ()
     limits: str = ""
     parent: str | None = None
-    generation: Mapping[str, object] = field(default_factory=dict)
     files: Mapping[str, FileDigest] = field(default_factory=dict)
+    generation: Mapping[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         variant, dot, tag = self.name.partition(".")

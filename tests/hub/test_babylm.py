@@ -48,13 +48,12 @@ def test_a_corpus_becomes_revisions_that_the_evaluation_loads(hub: LoopbackHub, 
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("".join(f"the cat {place} sees the dog {place * 7 % 11} .\n" for place in range(times)))
     words = 8 * (80 + 60)
-    last = round(10.1 * words)
     command = [
         *("train", "gpt2-style", "--recipe", "babylm-strict-small", "--data", str(tmp_path / "babylm")),
         *("--task", "language-modeling:block_size=16", "--tokenizer", "bpe:vocab_size=300"),
         *(word for size in SIZES for word in ("--set", size)),
         *("--per-device-train-batch-size", "4", "--gradient-accumulation-steps", "1", "--warmup-steps", "2"),
-        *("--checkpoint-at", f"0.5K,2K,{last}", "--push", "org/babylm", "--with-code", "--quiet", "--json"),
+        *("--checkpoint-at", f"0.5K,2K,{10 * words}", "--push", "org/babylm", "--with-code", "--quiet", "--json"),
     ]
     home = tmp_path / "home"
     done = run_python(
@@ -67,8 +66,8 @@ def test_a_corpus_becomes_revisions_that_the_evaluation_loads(hub: LoopbackHub, 
     branches = [
         "chck_0.5K",
         "chck_2K",
-        f"chck_{last}",
-    ]  # the last one is reached but for 1 %, and is the model at the end
+        f"chck_{10 * words}",
+    ]  # the last one is reached but for 1.3 %, and is the model at the end
     assert hub.storage.repo("org/babylm")["refs"].keys() == {"main", *branches}
     seen = {
         name: json.loads((tmp_path / "model-revisions" / name / "result.json").read_text())["checkpoint"][
