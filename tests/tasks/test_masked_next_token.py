@@ -72,6 +72,7 @@ def test_a_trained_model_is_causal_and_masked(data, tmp_path: Path):
     )
     for model in models:
         assert len(evaluate_suite(model, "blimp", data=tmp_path / "suite", tokenizer=tokenizer).scores) == 1
+    assert zoo.generate(tmp_path / "model", ["The cats"], max_new_tokens=2)[0].text is not None
     for method, model in zip(("log-probability", "pseudo-log-likelihood"), models, strict=True):
         found = evaluate_suite(tmp_path / "model", "blimp", data=tmp_path / "suite", method=method)
         alone = evaluate_suite(model, "blimp", data=tmp_path / "suite", tokenizer=tokenizer)

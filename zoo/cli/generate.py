@@ -57,15 +57,17 @@ def generate(
 
     from transformers.utils import logging
 
+    from zoo.registry import Task
     from zoo.training.generation import generate as generate_texts
     from zoo.training.generation import load_checkpoint
 
     logging.disable_progress_bar()
-    loaded, tokenizers = load_checkpoint(model, device=device, engine=engine)
+    loaded, tokenizers = load_checkpoint(model, device=device, engine=engine, task=Task.CAUSAL_LM)
     streams = sys.stdout.isatty() and len(lines) == 1 and not as_json and not several and not beams(options)
     streamer = streamer_to_stdout(tokenizers.target) if streams else None
     asked = [line for line in lines if texts or line.strip()]
-    if seed is None and "do_sample" not in options and loaded.generation_config.do_sample:
+    own = getattr(loaded, "generation_config", None)
+    if seed is None and "do_sample" not in options and own is not None and own.do_sample:
         seed = 0  # what samples by itself writes the same every time
     written = generate_texts(
         loaded,

@@ -9,7 +9,9 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from zoo.base.errors import ConfigError, InvalidChoiceError
+from zoo.building.loading import load
 from zoo.building.weights import locate
+from zoo.converters.weights import task_of
 from zoo.data.tokenizers import Tokenizers, load_tokenizers
 from zoo.data.tokenizers.pairs import TOKENIZER_FILE, read_tokenizer
 
@@ -24,6 +26,7 @@ def load_checkpoint(
     tokenizer: TokenizerSource | None = None,
     device: str | torch.device | None = None,
     engine: str | None = None,
+    task: str | None = None,
 ) -> tuple[PreTrainedModel, Tokenizers]:
     """Load a model and what it reads and writes with.
 
@@ -34,11 +37,14 @@ def load_checkpoint(
             there is one and the engine runs there.
         engine: Where a loaded model runs, one of [`zoo.training.generation.ENGINES`][]; by default what a folder was
             exported for.
+        task: The task of the model, for checkpoints that are a causal and a masked language model at once.
     """
     check_device(device)
     if isinstance(model, (str, Path)):
         found = locate(model)
         loaded = load_for(found, engine)
+        if task is not None and getattr(loaded.config, "masked_next_token", False) and task_of(loaded) != task:
+            loaded = load(found, task=task)
         folder = tokenizer if tokenizer is not None else found
         device = device or ("cuda" if torch.cuda.is_available() and engine != TORCH_INT8 else "cpu")
     elif tokenizer is None:

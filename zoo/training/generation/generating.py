@@ -22,6 +22,7 @@ from zoo.data.tokenizers.encoding import to_ids
 from zoo.fast.captured_steps import CAPTURE_AFTER
 from zoo.fast.generation import CachedGenerationMixin
 from zoo.models.embedding import Position
+from zoo.registry import Task
 
 from .checkpoint import TokenizerSource, load_checkpoint
 
@@ -107,7 +108,7 @@ def generate(
     texts = [texts] if isinstance(texts, str) else list(texts)
     if batch_size < 1:
         raise ConfigError(f"batch_size={batch_size} is not valid; at least 1 text at a time")
-    writer, tokenizers = load_checkpoint(model, tokenizer=tokenizer, device=device, engine=engine)
+    writer, tokenizers = load_checkpoint(model, tokenizer=tokenizer, device=device, engine=engine, task=Task.CAUSAL_LM)
     if not writer.can_generate():
         raise ConfigError(f"{type(writer).__name__} does not write; valid are models for seq2seq-lm and causal-lm")
     settings = generation_config(writer, tokenizers.target, options)

@@ -15,10 +15,6 @@ from numpy.typing import NDArray
 from transformers import PreTrainedModel
 
 from zoo.base.errors import DataError
-from zoo.building.loading import load
-from zoo.building.weights import locate
-from zoo.converters.weights import task_of
-from zoo.registry import Task
 from zoo.training.generation import load_checkpoint
 from zoo.training.generation.checkpoint import TokenizerSource
 
@@ -159,14 +155,6 @@ def mean_ranks(values: Sequence[float]) -> NDArray[np.float64]:
     return np.asarray((np.cumsum(counts) - (counts - 1) / 2)[places], dtype=np.float64)
 
 
-def as_scored(model: str | Path | PreTrainedModel, loaded: PreTrainedModel, method: str | None) -> PreTrainedModel:
-    """A checkpoint that is a causal and a masked model at once, as the one that a method scores."""
-    if isinstance(model, PreTrainedModel) or method is None or not getattr(loaded.config, "masked_next_token", False):
-        return loaded
-    task = Task.CAUSAL_LM if method in VALID[Task.CAUSAL_LM] else Task.MASKED_LM
-    return loaded if task_of(loaded) == task else load(locate(model), task=task).to(loaded.device).eval()
-
-
 def evaluate_suite(
     model: str | Path | PreTrainedModel,
     suite: str = "blimp",
@@ -195,8 +183,8 @@ def evaluate_suite(
     items = list(chosen.items(suite_folder(suite, data), limit))
     if not items:
         raise DataError(f"the files of the suite {suite!r} are empty")
-    loaded, tokenizers = load_checkpoint(model, tokenizer=tokenizer)
-    loaded = as_scored(model, loaded, method)
+    task = None if method is None else next((one for one, methods in VALID.items() if method in methods), None)
+    loaded, tokenizers = load_checkpoint(model, tokenizer=tokenizer, task=task)
     options = list(dict.fromkeys(option for item in items for option in item.options))
     used = method_of(loaded, method)
     found = option_scores(loaded, tokenizers.target, options, method=used, batch_tokens=batch_tokens, advance=advance)
