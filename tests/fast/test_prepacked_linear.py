@@ -9,9 +9,17 @@ from torch import Tensor, nn
 from zoo.fast import prepacked_linear
 from zoo.fast.graph_capture import CapturedGraph, capture, compile_graph
 from zoo.fast.matmul import EXACT
-from zoo.fast.prepacked_linear import Prepacking, prepacking_of, try_prepacked
+from zoo.fast.prepacked_linear import PrepackedLayers, Prepacking, libraries, prepacking_of
 
-pytestmark = pytest.mark.skipif(not torch.backends.mkl.is_available(), reason="this build of PyTorch has no MKL")
+
+@pytest.fixture(params=libraries(), ids=lambda linear: linear.__name__)
+def only_library(request, monkeypatch):
+    """One library alone, so that trials are not those of another."""
+    prepack = libraries()[request.param]
+    monkeypatch.setattr(prepacked_linear, "libraries", lambda: {request.param: prepack})
+    prepacked_linear._try_prepacked.cache_clear()
+    yield
+    prepacked_linear._try_prepacked.cache_clear()
 
 
 class Sublayer(nn.Module):
@@ -34,6 +42,7 @@ def prepacked(sublayer: nn.Module, states: Tensor) -> tuple[CapturedGraph, Prepa
 
 @pytest.mark.parametrize("rows", [(1, 1), (8, 1), (3, 2)])
 @pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.usefixtures("only_library")
 @torch.no_grad()
 def test_products_are_the_same(rows, bias):
     torch.manual_seed(0)
@@ -58,20 +67,56 @@ def test_only_float32_weights_are_prepacked():
 
 
 @torch.no_grad()
-def test_nothing_is_weights_without_mkl_or_memory(monkeypatch):
+def test_nothing_is_prepacked_without_library_or_memory(monkeypatch):
     captured, prepacking = prepacked(Sublayer(bias=True), torch.randn(2, 1, 16))
     assert prepacking is not None
     with monkeypatch.context() as patch:
-        patch.setattr(prepacked_linear, "memory_of_machine", lambda: 1000)
+        patch.setattr(prepacked_linear, "memory_for_weights", lambda: 1000)
         assert prepacking_of(captured, everywhere=True) is None
-    monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: False)
+    monkeypatch.setattr(prepacked_linear, "libraries", dict)
+    prepacked_linear._try_prepacked.cache_clear()
     assert prepacking_of(captured, everywhere=True) is None
+    prepacked_linear._try_prepacked.cache_clear()
+
+
+def test_trials_report_speed_and_exactness():
+    trials = prepacked_linear._try_prepacked(4, (24, 8), 16, torch.get_num_threads())
+    assert trials.keys() == libraries().keys()
+    for trial in trials.values():
+        assert trial.gain > 0 and 0 <= trial.deviation < EXACT
+        assert trial.pays == (trial.gain >= prepacked_linear.PAYS)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.usefixtures("only_library")
+@torch.no_grad()
+def test_layers_run_on_prepacked_weights_in_a_context(bias):
+    torch.manual_seed(0)
+    sublayer, states, more = Sublayer(bias), torch.randn(2, 1, 16), torch.randn(3, 1, 16)
+    expected, of_more = sublayer(states), sublayer(more)
+    layers = PrepackedLayers(sublayer, 2, everywhere=True)
+    with layers.installed():
+        torch.testing.assert_close(sublayer(states), expected, rtol=EXACT, atol=EXACT)
+        assert torch.equal(sublayer(more), of_more), "other rows read plain weights"
+    assert len(layers.weights) == 4 and layers.are_current()
+    assert not any("forward" in vars(module) for module in sublayer.modules())
+    assert torch.equal(sublayer(states), expected)
+    sublayer.second.weight.data.mul_(2)
+    assert not layers.are_current(), "a write through .data"
 
 
 @torch.no_grad()
-def test_a_trial_tells_speed_and_exactness():
-    captured, prepacking = prepacked(Sublayer(bias=True), torch.randn(4, 1, 16))
-    trial = try_prepacked(prepacking.layers[0], captured.constants)
-    assert trial.gain > 0 and 0 <= trial.deviation < EXACT
-    assert trial is try_prepacked(prepacking.layers[0], captured.constants), "the trial was made twice"
-    assert trial.pays == (trial.gain >= prepacked_linear.PAYS)
+def test_layers_are_prepacked_where_they_run_and_there_is_memory(monkeypatch):
+    sublayer, states = Sublayer(bias=True), torch.randn(2, 1, 16)
+    assert PrepackedLayers(sublayer, 2).forwards == {}, "small ones"
+    layers = PrepackedLayers(sublayer, 2, everywhere=True)
+    with layers.installed():
+        sublayer.first(states)
+    assert [id(weight) for weight in layers.weights] == [id(sublayer.first.weight)]
+    sublayer.second.weight = nn.Parameter(sublayer.second.weight.clone())
+    assert not layers.are_current(), "a replaced weight"
+    monkeypatch.setattr(prepacked_linear, "memory_for_weights", lambda: 1000)
+    layers = PrepackedLayers(sublayer, 2, everywhere=True)
+    with layers.installed():
+        assert torch.equal(sublayer(states), sublayer(states))
+    assert len(layers.weights) == 1

@@ -152,9 +152,7 @@ def steps() -> Finding:
     switch = "ZOO_GRAPH_CAPTURE=never switches that off, ZOO_PREPACKED_WEIGHTS=never the prepacking"
     advice = f"on a CPU they are captured after {CAPTURE_AFTER} of a kind, and replayed; {switch}"
     gains = [try_rows(rows) for rows in ROWS]
-    if any(gain is None for gain in gains):
-        return Finding("Decode steps", "no MKL: weights are not prepacked", advice)
-    found = ", ".join(f"{gain.gain:.1f} for {rows}" for rows, gain in zip(ROWS, gains, strict=True) if gain)
+    found = ", ".join(f"{gain.gain:.1f} for {rows}" for rows, gain in zip(ROWS, gains, strict=True))
     return Finding("Decode steps", f"times as fast with prepacked weights, by rows: {found}", advice)
 
 

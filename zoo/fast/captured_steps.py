@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cached_property, wraps
@@ -22,7 +22,7 @@ from transformers.utils import logging
 from .decode_step import DecodeStep
 from .graph_capture import SHORTEST, CapturedGraph, Program, compile_graph
 from .guards import Guards, can_be_captured
-from .prepacked_linear import PrepackedWeights, Prepacking, prepacking_of
+from .prepacked_linear import PrepackedLayers, PrepackedWeights, Prepacking, prepacking_of
 from .switches import current
 
 logger = logging.get_logger(__name__)
@@ -84,6 +84,7 @@ class StepReplayer:
         self.drops_masks = model.drops_masks
         self.counts: Counter[Any] = Counter()
         self.prepacked: dict[Any, PrepackedWeights | None] = {}
+        self.layers: dict[Any, PrepackedLayers | None] = {}
 
     @cached_property
     def captured(self) -> CapturedSteps | None:
@@ -106,21 +107,39 @@ class StepReplayer:
                 return forward(**arguments)
             captured.replays += 1
             return output
-        output = forward(**arguments)
+        with self.prepacked_layers(step):
+            output = forward(**arguments)
         captured.counts[kind] += 1
         wanted = self.modes.graph_capture == "always" or captured.counts[kind] >= CAPTURE_AFTER
         can = kind not in captured.steps and min(step.lengths.values()) >= SHORTEST
         if wanted and can and captured.guards.hold() and _capturing.acquire(blocking=False):
             try:
                 captured.steps[kind] = capture_step(forward, step, output)
+                self.layers.pop(kind, None)
             finally:
                 _capturing.release()
         return output
 
+    def prepacks(self, kind: Any) -> bool:
+        """Whether enough steps of a kind were run for prepacked weights to pay."""
+        mode = self.modes.prepacked_weights
+        return mode == "always" or (mode == "auto" and self.counts[kind] >= PREPACK_AFTER)
+
+    def prepacked_layers(self, step: DecodeStep) -> AbstractContextManager[None]:
+        """A context in which the model's linear layers run on prepacked weights, once they pay, until a write."""
+        kind = step.kind
+        if self.prepacks(kind) and kind not in self.layers:
+            everywhere = self.modes.prepacked_weights == "always"
+            self.layers[kind] = PrepackedLayers(self.model, step.rows, everywhere=everywhere)
+        layers = self.layers.get(kind)
+        if layers is not None and not layers.are_current():
+            layers = self.layers[kind] = None
+        return nullcontext() if layers is None else layers.installed()
+
     def prepacked_for(self, captured: CapturedSteps, step: DecodeStep, known: CapturedStep) -> PrepackedWeights | None:
         """Prepacked weights for a kind of step, made once per generation; None until they pay, or after a write."""
         kind, mode = step.kind, self.modes.prepacked_weights
-        if mode == "never" or (mode == "auto" and self.counts[kind] < PREPACK_AFTER):
+        if not self.prepacks(kind):
             return None
         if kind not in self.prepacked:
             prepackings, capture = captured.prepackings, known.capture
@@ -131,7 +150,7 @@ class StepReplayer:
                 prepacking = weights = None
             prepackings[kind, mode], self.prepacked[kind] = prepacking, weights
         weights = self.prepacked[kind]
-        if weights is not None and not weights.is_current():
+        if weights is not None and not weights.sources.are_current():
             weights = self.prepacked[kind] = None
         return weights
 

@@ -111,6 +111,11 @@ class DecodeStep:
         return cast(list[SourceLayer], self.cache.cross_attention_cache.layers if is_pair else [])
 
     @property
+    def rows(self) -> int:
+        """Number of rows of the batch."""
+        return len(next(iter(self.tensors.values())))
+
+    @property
     def kind(self) -> tuple[Any, ...]:
         """Key of all steps that one captured step can replace: everything but lengths and values."""
         shapes = tuple(

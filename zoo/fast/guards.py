@@ -167,14 +167,18 @@ def own_files(kinds: list[type]) -> dict[str, None]:
 def can_be_captured(model: nn.Module) -> bool:
     """Whether a model's forward can be captured.
 
-    False on accelerators, in training, with hooks or replaced methods, and with parts of plugins.
+    False on accelerators, in training, with hooks or replaced methods, and with classes that are neither the zoo's nor
+    PyTorch's, as parts of plugins.
     """
     modules = list(model.modules())
     names = attention_backends(modules)
+    kinds = {type(module) for module in modules}
+    bases = {base for kind in kinds for base in kind.__mro__ if base.__module__.startswith(KNOWN_MODULES)}
     return (
         all(tensor.device.type == "cpu" for tensor in model.parameters())
         and not any(module.training or any(HOOKS(module)) or is_patched(module) for module in modules)
-        and all(map(is_known, {type(module) for module in modules}))
+        and kinds <= bases
+        and all(comes_from(value, KNOWN_FUNCTIONS) for base in bases for value in vars(base).values())
         and all(isinstance(one, BuiltinFunctionType) or comes_from(one, KNOWN_FUNCTIONS) for one in vars(F).values())
         and all(comes_from(ALL_ATTENTION_FUNCTIONS.get(name), KNOWN_FUNCTIONS) for name in names)
         and all(comes_from(ALL_MASK_ATTENTION_FUNCTIONS.get(name), KNOWN_FUNCTIONS) for name in names)
@@ -184,16 +188,6 @@ def can_be_captured(model: nn.Module) -> bool:
 def is_patched(module: nn.Module) -> bool:
     """Whether a module overrides a method of its class on the instance."""
     return any(callable(getattr(type(module), name, None)) for name in vars(module))
-
-
-def is_known(kind: type) -> bool:
-    """Whether a class is the zoo's or PyTorch's, and no method of it or its bases has been replaced."""
-    return kind.__module__.startswith(KNOWN_MODULES) and all(
-        comes_from(value, KNOWN_FUNCTIONS)
-        for base in kind.__mro__
-        if base.__module__.startswith(KNOWN_MODULES)
-        for value in vars(base).values()
-    )
 
 
 def comes_from(value: Any, places: tuple[str, ...]) -> bool:

@@ -1,7 +1,8 @@
-"""Prepacked weights: MKL's layout of linear layers for the few rows of a decode step, on a CPU.
+"""Prepacked weights: a library's layout of linear layers for the few rows of a decode step, on a CPU.
 
-Every decode step multiplies matrices by one to some dozens of rows. MKL takes two to five times as long with weights in
-plain layout as with weights prepacked for that number of rows.
+Every decode step multiplies matrices by one to some dozens of rows. MKL takes up to five times as long with weights in
+plain layout as it or oneDNN with weights prepacked for that number of rows. For replayed steps the layers of a captured
+graph are replaced; for a step of the model itself the layers' `forward` is, as long as the step lasts.
 """
 
 from __future__ import annotations
@@ -9,13 +10,14 @@ from __future__ import annotations
 import math
 import operator
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import Any
 
 import torch
-from torch import Tensor, fx
+from torch import Tensor, fx, nn
 from torch.nn import functional as F
 
 from .graph_capture import CapturedGraph, Program, compile_graph, copy_graph
@@ -28,11 +30,45 @@ speedup a hundred steps make up for it."""
 SHARE = 1 / 8
 """Share of the machine's memory that prepacked weights may take."""
 
-LARGEST = 1 << 23
+LARGEST = 1 << 21
 """Largest number of weights for which layers are measured; larger ones behave alike."""
+
+SMALLEST = 1 << 16
+"""Least number of weights of a layer that is prepacked for steps of the model itself: smaller ones stay in caches."""
 
 SAMPLES = 16
 """Number of values of a weight compared in every step, because PyTorch does not count writes through `.data`."""
+
+
+Packed = Callable[[Tensor, Tensor, Tensor, "Tensor | None", int], Tensor]
+"""Multiplies states by prepacked weights, given the weights themselves, the bias or None, and the number of rows."""
+
+
+def mkl_linear(states: Tensor, prepacked: Tensor, weight: Tensor, bias: Tensor | None, rows: int) -> Tensor:
+    """Multiply by weights that MKL prepacked for a number of rows: (..., in_features) -> (..., out_features)."""
+    return torch.ops.mkl._mkl_linear(states, prepacked, weight, bias, rows)
+
+
+def onednn_linear(states: Tensor, prepacked: Tensor, weight: Tensor, bias: Tensor | None, rows: int) -> Tensor:
+    """Multiply by weights that oneDNN prepacked: (..., in_features) -> (..., out_features)."""
+    return torch.ops.mkldnn._linear_pointwise(states, prepacked, bias, "none", [], "")
+
+
+def transposed_linear(states: Tensor, prepacked: Tensor, weight: Tensor, bias: Tensor | None, rows: int) -> Tensor:
+    """Multiply by weights that lie transposed in memory: (..., in_features) -> (..., out_features)."""
+    return F.linear(states, prepacked, bias)
+
+
+def libraries() -> dict[Packed, Callable[[Tensor, int], Tensor]]:
+    """The linear layers of this build of PyTorch on prepacked weights, and what prepacks for each."""
+    found: dict[Packed, Callable[[Tensor, int], Tensor]] = {
+        transposed_linear: lambda weight, _: weight.T.contiguous().T
+    }
+    if torch.backends.mkl.is_available() and hasattr(torch.ops.mkl, "_mkl_linear"):
+        found[mkl_linear] = torch.ops.mkl._mkl_reorder_linear_weight
+    if torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise"):
+        found[onednn_linear] = torch.ops.mkldnn._reorder_linear_weight
+    return found
 
 
 @dataclass(frozen=True)
@@ -43,6 +79,7 @@ class JointLinear:
     weights: tuple[int, ...]  # Their weights among the graph's constants
     biases: tuple[int, ...]  # Their biases; none, or as many
     rows: int
+    linear: Packed | None = None  # The library's function
 
     def widths(self, constants: Sequence[Tensor]) -> tuple[int, ...]:
         """Number of outputs of each layer."""
@@ -51,7 +88,7 @@ class JointLinear:
     def prepack(self, constants: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """Prepack the weights."""
         weights = torch.cat([constants[place].detach() for place in self.weights])
-        prepacked = torch.ops.mkl._mkl_reorder_linear_weight(weights, self.rows)
+        prepacked = libraries()[self.linear or transposed_linear](weights, self.rows)
         biases = [constants[place].detach() for place in self.biases]
         return (prepacked, weights.new_empty(1).expand_as(weights), *([torch.cat(biases)] if biases else []))
 
@@ -67,30 +104,33 @@ class Prepacking:
         """Prepack the present weights."""
         tensors = tuple(tensor for layer in self.layers for tensor in layer.prepack(constants))
         places = dict.fromkeys(place for layer in self.layers for place in (*layer.weights, *layer.biases))
-        return PrepackedWeights(self.program, tensors, tuple(constants[place] for place in places))
+        return PrepackedWeights(self.program, tensors, Sources([constants[place] for place in places]))
 
 
-class PrepackedWeights:
-    """Prepacked copies of weights, with their sources.
+class Sources:
+    """Weights that prepacked copies were made of."""
 
-    Args:
-        program: Takes all inputs and all constants of the graph, then the tensors.
-    """
-
-    def __init__(self, program: Program, tensors: tuple[Tensor, ...], sources: tuple[Tensor, ...]) -> None:
-        self.program = program
-        self.tensors = tensors
-        self._sources = sources
-        self._samples = [sample(source) for source in sources]
+    def __init__(self, tensors: Sequence[Tensor]) -> None:
+        self._tensors = tensors
+        self._samples = [sample(tensor) for tensor in tensors]
         self._versions = self._current_versions()
         self._values = torch.cat(self._samples)
 
     def _current_versions(self) -> list[tuple[int, int]]:
-        return [(source.data_ptr(), source._version) for source in self._sources]
+        return [(tensor.data_ptr(), tensor._version) for tensor in self._tensors]
 
-    def is_current(self) -> bool:
+    def are_current(self) -> bool:
         """Whether version counters, addresses and sampled values, which show writes through `.data`, are unchanged."""
         return self._current_versions() == self._versions and torch.equal(torch.cat(self._samples), self._values)
+
+
+@dataclass(frozen=True)
+class PrepackedWeights:
+    """Prepacked copies of a captured graph's weights."""
+
+    program: Program  # Takes all inputs and all constants of the graph, then the tensors
+    tensors: tuple[Tensor, ...]
+    sources: Sources
 
 
 def sample(tensor: Tensor) -> Tensor:
@@ -101,17 +141,14 @@ def sample(tensor: Tensor) -> Tensor:
 
 def prepacking_of(capture: CapturedGraph, *, everywhere: bool = False) -> Prepacking | None:
     """Find the linear layers that are faster with prepacked weights, by measuring each size."""
-    if not can_prepack():
-        return None
     constants = capture.constants
     graph = copy_graph(capture.graph)
-    layers = [layer for layer in joint_layers(graph, constants) if everywhere or try_prepacked(layer, constants).pays]
-    size = sum(constants[place].nbytes for layer in layers for place in layer.weights)
-    memory = memory_of_machine()
-    if not layers or (memory is not None and size > SHARE * memory):
+    found = [(layer, linear_for(layer, constants, everywhere=everywhere)) for layer in joint_layers(graph, constants)]
+    layers = [replace(layer, linear=linear) for layer, linear in found if linear is not None]
+    if not layers or sum(constants[place].nbytes for layer in layers for place in layer.weights) > memory_for_weights():
         return None
     for layer in layers:
-        replace(graph, layer, constants)
+        replace_layer(graph, layer, constants)
     return Prepacking(compile_graph(graph), tuple(layers))
 
 
@@ -143,7 +180,7 @@ def can_be_watched(tensor: Tensor) -> bool:
     return tensor.dtype == torch.float32 and not tensor.is_inference()
 
 
-def replace(graph: fx.Graph, layer: JointLinear, constants: Sequence[Tensor]) -> None:
+def replace_layer(graph: fx.Graph, layer: JointLinear, constants: Sequence[Tensor]) -> None:
     """Replace linear layers by prepacked ones.
 
     Args:
@@ -156,7 +193,7 @@ def replace(graph: fx.Graph, layer: JointLinear, constants: Sequence[Tensor]) ->
     packed, shape, bias = inputs[-3:] if layer.biases else (*inputs[-2:], None)
     first = layer.nodes[0]
     with graph.inserting_before(first):
-        joint = graph.call_function(prepacked_linear, (first.args[0], packed, shape, bias, layer.rows))
+        joint = graph.call_function(layer.linear or transposed_linear, (first.args[0], packed, shape, bias, layer.rows))
         widths = list(layer.widths(constants))
         parts = [joint]
         if len(widths) > 1:
@@ -167,51 +204,117 @@ def replace(graph: fx.Graph, layer: JointLinear, constants: Sequence[Tensor]) ->
         graph.erase_node(node)
 
 
-def prepacked_linear(states: Tensor, prepacked: Tensor, shape: Tensor, bias: Tensor | None, rows: int) -> Tensor:
-    """Multiply by prepacked weights: (..., in_features) -> (..., out_features).
+class PrepackedLayers:
+    """The linear layers of a model on weights prepacked for some rows, each at its first call."""
+
+    def __init__(self, model: nn.Module, rows: int, *, everywhere: bool = False) -> None:
+        self.room = memory_for_weights()
+        self.sources: Sources | None = None
+        self.weights: list[Tensor] = []  # Prepacked ones, which `sources` does not know before the next step
+        smallest = 0 if everywhere else SMALLEST
+        self.forwards = {
+            layer: PrepackedForward(self, layer, rows, everywhere)
+            for layer in model.modules()
+            if type(layer) is nn.Linear and can_be_watched(layer.weight) and layer.weight.numel() >= smallest
+        }
+
+    def are_current(self) -> bool:
+        """Whether no weight was replaced, or written to since it was prepacked."""
+        if not all(layer.weight is forward.weight for layer, forward in self.forwards.items()):
+            return False
+        if self.sources is None and self.weights:
+            self.sources = Sources(self.weights)
+        return self.sources is None or self.sources.are_current()
+
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        """Let the layers run on prepacked weights in this context."""
+        for layer, forward in self.forwards.items():
+            vars(layer)["forward"] = forward
+        try:
+            yield
+        finally:
+            for layer in self.forwards:
+                vars(layer).pop("forward", None)
+
+
+class PrepackedForward:
+    """The forward of a linear layer, on weights that it prepacks at its first call if that is faster."""
+
+    def __init__(self, layers: PrepackedLayers, layer: nn.Linear, rows: int, everywhere: bool) -> None:
+        self.layers = layers
+        self.weight, self.bias = layer.weight, layer.bias
+        self.rows = rows
+        self.everywhere = everywhere
+        self.linear: Packed | None = None
+        self.prepacked: Tensor | None = None
+
+    def __call__(self, states: Tensor) -> Tensor:
+        """Multiply: (..., in_features) -> (..., out_features)."""
+        if states.shape[:-1].numel() != self.rows:
+            return F.linear(states, self.weight, self.bias)
+        if self.prepacked is None:
+            self.prepack()
+        if self.linear is None or self.prepacked is None:
+            return F.linear(states, self.weight, self.bias)
+        return self.linear(states, self.prepacked, self.weight, self.bias, self.rows)
+
+    def prepack(self) -> None:
+        """Prepack the weight if that is faster and there is memory."""
+        out_features, in_features = self.weight.shape
+        linear = fastest_linear(self.rows, (out_features,), in_features, everywhere=self.everywhere)
+        self.prepacked, layers = self.weight, self.layers
+        if linear is not None and self.weight.nbytes <= layers.room:
+            self.linear, self.prepacked = linear, libraries()[linear](self.weight.detach().contiguous(), self.rows)
+            layers.room -= self.weight.nbytes
+            layers.weights.append(self.weight)
+            layers.sources = None
+
+
+def try_rows(rows: int, width: int = 1024) -> Trial:
+    """Measure a layer from this width to four times that with a number of rows, once in a process."""
+    trials = _try_prepacked(rows, (4 * width,), width, torch.get_num_threads())
+    return max(trials.values(), key=lambda trial: trial.gain)
+
+
+def linear_for(layer: JointLinear, constants: Sequence[Tensor], *, everywhere: bool = False) -> Packed | None:
+    """The fastest function for a layer of a graph, None if the plain one is."""
+    in_features = constants[layer.weights[0]].shape[1]
+    return fastest_linear(layer.rows, layer.widths(constants), in_features, everywhere=everywhere)
+
+
+def fastest_linear(rows: int, widths: tuple[int, ...], in_features: int, *, everywhere: bool = False) -> Packed | None:
+    """The fastest function for linear layers of about one size and with one input, None if the plain one is.
 
     Args:
-        rows: Number of rows for which the weights were prepacked.
+        everywhere: Whether to choose one that is slower, too.
     """
-    return torch.ops.mkl._mkl_linear(states, prepacked, shape, bias, rows)
-
-
-def can_prepack() -> bool:
-    """Whether this build of PyTorch prepacks weights."""
-    return torch.backends.mkl.is_available() and hasattr(torch.ops.mkl, "_mkl_linear")
-
-
-def try_rows(rows: int, width: int = 1024) -> Trial | None:
-    """Measure a layer from this width to four times that with a number of rows, once in a process."""
-    return _try_prepacked(rows, (4 * width,), width, torch.get_num_threads()) if can_prepack() else None
-
-
-def try_prepacked(layer: JointLinear, constants: Sequence[Tensor]) -> Trial:
-    """Measure linear layers of about one size, once in a process."""
-    widths, in_features = layer.widths(constants), constants[layer.weights[0]].shape[1]
     largest = max(1, LARGEST // (in_features * len(widths)))
-    return _try_prepacked(
-        layer.rows, tuple(min(width, largest) for width in widths), in_features, torch.get_num_threads()
-    )
+    trials = _try_prepacked(rows, tuple(min(width, largest) for width in widths), in_features, torch.get_num_threads())
+    found = [linear for linear, trial in trials.items() if everywhere or trial.pays]
+    return max(found, key=lambda linear: trials[linear].gain, default=None)
 
 
 @cache
-def _try_prepacked(rows: int, widths: tuple[int, ...], in_features: int, threads: int) -> Trial:
+def _try_prepacked(rows: int, widths: tuple[int, ...], in_features: int, threads: int) -> dict[Packed, Trial]:
     generator = torch.Generator().manual_seed(0)
     states, weights = (torch.randn(size, in_features, generator=generator) for size in (rows, sum(widths)))
-    packed = torch.ops.mkl._mkl_reorder_linear_weight(weights, rows)
-    separate = weights.split(list(widths))
-    return compare(
-        lambda: [F.linear(states, weight) for weight in separate],
-        lambda: prepacked_linear(states, packed, weights, None, rows),
-        states.double() @ weights.double().T,
-        PAYS,
-    )
+    separate, exact = weights.split(list(widths)), states.double() @ weights.double().T
+    packed = {linear: prepack(weights, rows) for linear, prepack in libraries().items()}
+    return {
+        linear: compare(
+            lambda: [F.linear(states, weight) for weight in separate],
+            partial(linear, states, packed[linear], weights, None, rows),
+            exact,
+            PAYS,
+        )
+        for linear in packed
+    }
 
 
-def memory_of_machine() -> int | None:
-    """Memory of the machine in bytes, None if the system does not report it."""
+def memory_for_weights() -> float:
+    """Bytes that prepacked weights may take."""
     try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        return SHARE * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):  # not a POSIX system
-        return None
+        return math.inf

@@ -24,7 +24,7 @@ class FastPaths:
         onednn_matmul: Training on a CPU multiplies float32 matrices by oneDNN.
         quick_dropout: Dropout on a CPU draws 16 random bits per element instead of PyTorch's 64.
         graph_capture: Generation on a CPU captures its decode steps and replays them.
-        prepacked_weights: Replayed steps use prepacked weights.
+        prepacked_weights: Decode steps use prepacked weights.
 
     Raises:
         InputError: For a value other than these three.

@@ -6,11 +6,13 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from zoo.analysis.measuring import executed, peak_bytes
+from zoo.fast.captured_steps import captured_steps_of
 from zoo.fast.switches import fast_paths
 
 STOCK = "stock"
@@ -99,6 +101,19 @@ def record_steps(generate: Callable[[], object]) -> None:
     """
     with fast_paths(graph_capture="always"):
         generate()
+
+
+def of_first_texts(model: Any, generate: Callable[[], object]) -> Callable[[], object]:
+    """The same generation without recorded steps, as of a model's first texts."""
+    known = captured_steps_of(model)
+
+    def first() -> object:
+        if known is not None:
+            for recorded in (known.steps, known.counts, known.prepackings):
+                recorded.clear()
+        return generate()
+
+    return first
 
 
 def measure(

@@ -6,6 +6,7 @@
     python scripts/bench/speed/run.py -o scripts/bench/speed/avx2.json --document    # as on older processors, after
                                                           # export ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2
                                                           # export ATEN_CPU_CAPABILITY=avx2
+    python scripts/bench/speed/run.py -o scripts/bench/speed/threads-2.json --again "generation*"    # these rows anew
     python scripts/bench/speed/run.py --preset originals  # beside the five documents that variants come from
     python scripts/bench/speed/run.py --preset cuda       # bfloat16, compiled, with memory and CUDA graphs
     python scripts/bench/speed/run.py --preset cuda --dry-run    # everything but the device, in a few seconds
@@ -23,7 +24,7 @@ from __future__ import annotations
 import argparse
 import fnmatch
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from datetime import date
 from pathlib import Path
@@ -57,6 +58,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=0.5, help="how long a turn lasts at least")
     parser.add_argument("--only", nargs="+", default=["*"], help="workloads to run, with wildcards")
+    parser.add_argument("--again", nargs="+", default=[], help="recorded workloads to run again, and no others")
     parser.add_argument(
         "--dry-run", "--tiny", dest="tiny", action="store_true", help="tiny shapes, one round, on the CPU: does it run?"
     )
@@ -71,6 +73,11 @@ def parse_arguments() -> argparse.Namespace:
     if arguments.device.startswith("cuda") and not torch.cuda.is_available():
         parser.error("there is no CUDA device here; --dry-run does everything else")
     return arguments
+
+
+def matches(name: str, patterns: Sequence[str]) -> bool:
+    """Whether a workload's name has one of these forms."""
+    return any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
 
 
 def workloads_of(arguments: argparse.Namespace, device: torch.device) -> Iterator[tuple[str, Callable[[], list[Peer]]]]:
@@ -111,8 +118,11 @@ def main() -> None:
         "bandwidth": f"{reading / 1e9:.1f} GB/s",
     }
     found = begun(arguments.output, about)
+    if arguments.again:
+        arguments.only = arguments.again
+        found["rows"] = {name: rows for name, rows in found["rows"].items() if not matches(name, arguments.again)}
     for name, peers in workloads_of(arguments, device):
-        if name not in found["rows"] and any(fnmatch.fnmatch(name, pattern) for pattern in arguments.only):
+        if name not in found["rows"] and matches(name, arguments.only):
             torch.compiler.reset()  # models of one class would use up the number of times that it is compiled
             if not arguments.tiny:  # whose limit means nothing
                 measured = max(measured, products(device, dtype))
@@ -121,7 +131,8 @@ def main() -> None:
             rows = measure(name, peers(), rounds, seconds, Machine(device, limit, reading, arguments.memory))
             print(to_markdown(rows, about), flush=True)
             found["rows"][name] = [asdict(row) for row in rows]
-            found["about"] = about
+            found.setdefault("dates", {})[name] = about["date"]
+            found.setdefault("about", about)
             keep(arguments.output, found)
     if arguments.document:
         page = PAGE.read_text(encoding="utf-8")

@@ -77,8 +77,18 @@ def recorded() -> str:
     for workload in dict.fromkeys(name for recording in found.values() for name in recording["rows"]):
         rows = {setting: rows_of(recording, workload) for setting, recording in found.items()}
         peers = dict.fromkeys(row.peer for chosen in rows.values() for row in chosen)
-        lines += [f"**{workload}**", "", *table(list(peers), rows, tuple(COLUMNS)), ""]
+        lines += [f"**{workload}**{dated(found, workload)}", "", *table(list(peers), rows, tuple(COLUMNS)), ""]
     return "\n".join(lines)
+
+
+def dated(found: Mapping[str, Any], workload: str) -> str:
+    """When a workload was measured, where that is not the date of the whole recording."""
+    dates = [
+        f"{setting} {date}"
+        for setting, recording in found.items()
+        if (date := recording.get("dates", {}).get(workload, recording["about"]["date"])) != recording["about"]["date"]
+    ]
+    return f" ({', '.join(dates)})" * bool(dates)
 
 
 def rows_of(recording: Mapping[str, Any], workload: str) -> list[Row]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from limits import bytes_a_token
-from measuring import OURS, Peer, record_steps
+from measuring import OURS, Peer, of_first_texts, record_steps
 from others import eager, in_engines, x_transformers
 from plain import PlainDecoder, PlainEncoder, TorchEncoder, TorchSeq2Seq
 from shapes import SMALL, USUAL_DROPOUT, Scale, bert_config, gpt2_config, marian_config
@@ -54,12 +54,10 @@ class Work:
             yield f"classifier training step, padded{words}", partial(self.classifier, dropout)
             yield f"causal LM training step{words}", partial(self.causal_lm, dropout)
             yield f"seq2seq training step, padded pairs{words}", partial(self.seq2seq, dropout)
-        yield (
-            "seq2seq training step, padded pairs without a mask of the target",
-            partial(self.seq2seq, 0.0, masked=False),
-        )
+        yield "seq2seq training step from labels alone, padded pairs", partial(self.seq2seq, 0.0, masked=False)
         for rows in (1, 8):
             yield f"generation, batch {rows}", partial(self.generation, rows)
+            yield f"first texts, batch {rows}", partial(self.first_texts, rows)
         small = Work(SMALL, self.device, self.dtype, self.backend)
         yield f"seq2seq training step of 1.2 M parameters, padded pairs{words}", partial(small.seq2seq, USUAL_DROPOUT)
         yield "translation, greedy, batch 8", partial(self.translation, 1)
@@ -165,6 +163,7 @@ class Work:
             self.training("GPT2LMHeadModel", self.ready(theirs, train=True), "stock", dropout, **inputs),
             self.training("plain loop", self.ready(PlainDecoder(theirs), train=True), "stock", dropout, **inputs),
             self.training("zoo", self.ready(ours, train=True), OURS, dropout, skip_logits=True, **inputs),
+            self.training("zoo, with logits", self.ready(ours, train=True), "other", dropout, **inputs),
         ]
         return [*peers, *self.without_fast_paths(peers)]
 
@@ -198,6 +197,19 @@ class Work:
         ids = self.ids(rows, max(2, self.scale.lengths[1] // 8))
         return self.generators("GPT2LMHeadModel", theirs, 1, ("ctranslate2", "openvino", "gguf"), input_ids=ids)
 
+    def first_texts(self, rows: int) -> list[Peer]:
+        """Greedy continuation by models of which no step was recorded."""
+        theirs = GPT2LMHeadModel(gpt2_config(self.scale)).eval()
+        model, ours, prepared = (self.ready(one) for one in (theirs, zoo.convert(theirs), zoo.convert(theirs)))
+        inputs = {"input_ids": self.ids(rows, max(2, self.scale.lengths[1] // 8))}
+        first = self.generating("zoo", ours, 1, **inputs)
+        return [
+            self.generating("GPT2LMHeadModel", model, 1, **inputs),
+            self.generating("GPT2LMHeadModel, static cache", model, 1, {"cache_implementation": "static"}, **inputs),
+            replace(first, run=of_first_texts(ours, first.run)),
+            replace(self.generating("zoo", prepared, 1, **inputs), name="zoo, prepared", kind="other"),
+        ]
+
     def translation(self, num_beams: int) -> list[Peer]:
         """Greedy or beam search translation."""
         theirs = MarianMTModel(marian_config(self.scale, self.scale.decoder_layers)).eval()
@@ -222,11 +234,13 @@ class Work:
             peers.append(replace(peer, flops=0, agreement=partial(agreement, ours, quantised, inputs["input_ids"])))
         return peers
 
-    def generating(self, name: str, model: Any, num_beams: int, **inputs: Tensor) -> Peer:
-        """A peer that generates."""
+    def generating(
+        self, name: str, model: Any, num_beams: int, more: dict[str, Any] | None = None, **inputs: Tensor
+    ) -> Peer:
+        """A peer that generates, with more options than the usual ones."""
         inputs.setdefault("attention_mask", torch.ones_like(inputs["input_ids"]))
         tokens = self.scale.new_tokens
-        options = {"num_beams": num_beams, "do_sample": False, "max_new_tokens": tokens}
+        options = {"num_beams": num_beams, "do_sample": False, "max_new_tokens": tokens, **(more or {})}
         if isinstance(model, PreTrainedModel):
             model.generation_config.eos_token_id = None  # nobody stops early
         elif "llama.cpp" not in name:  # which can be kept from ending by no option, and does not end here
