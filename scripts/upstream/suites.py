@@ -137,7 +137,7 @@ def make_model(backend: str, model: str, folder: Path) -> None:
     tokenizer = tokenizers.target
     if variant:
         tokenizer.add_special_tokens({"mask_token": "<mask>"})
-        sizes = {"vocab_size": len(tokenizer), "initializer_range": 0.2, **SIZES}
+        sizes: dict[str, Any] = {"vocab_size": len(tokenizer), "initializer_range": 0.2, **SIZES}
         loaded = zoo.build(variant, task, seed=0, **sizes)
     open_texts(tokenizer)
     loaded.float().save_pretrained(folder)

@@ -157,7 +157,7 @@ def show_suite(
     from zoo.training.suites import SuiteRun
 
     run = SuiteRun.parse(suite)
-    given = {"data": None if data is None else str(data), "method": method, "limit": limit}
+    given: dict[str, Any] = {"data": None if data is None else str(data), "method": method, "limit": limit}
     run = replace(run, **{name: value for name, value in given.items() if value is not None})
     with tqdm(desc=run.name, unit=" rows", disable=quiet or not sys.stderr.isatty()) as bar:
         result = run.evaluate(model, advance=bar.update)
