@@ -1,13 +1,21 @@
+import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { readdirSync, readFileSync } from "node:fs";
 import { join, relative } from "node:path";
-import { gzipSync } from "node:zlib";
 import { defaultClientConditions, type Plugin } from "vite";
 import { defineConfig } from "vitest/config";
 
 const LESSONS = ["en", "pt"].flatMap((language) =>
   readdirSync(join("lessons", language)).map((file) => join("lessons", language, file)),
 );
+
+/** Compresses a file as xz by Python, which whoever builds this has: Node cannot. */
+const packed = (file: string): Uint8Array => {
+  const code = `import lzma, sys
+filters = [{"id": lzma.FILTER_LZMA2, "preset": 9, "dict_size": 1 << 24}]
+sys.stdout.buffer.write(lzma.compress(sys.stdin.buffer.read(), check=lzma.CHECK_CRC32, filters=filters))`;
+  return execFileSync(process.env.PYTHON ?? "python3", ["-c", code], { input: readFileSync(file), maxBuffer: 2 ** 26 });
+};
 
 /** ONNX Runtime's own files; the program is compressed. */
 function engineFiles(): Plugin {
@@ -17,8 +25,7 @@ function engineFiles(): Plugin {
       const path = "node_modules/onnxruntime-web/dist/ort-wasm-simd-threaded";
       const emit = (fileName: string, source: Uint8Array) => this.emitFile({ type: "asset", fileName, source });
       emit("engine/library.mjs", readFileSync(`${path}.mjs`));
-      // Not called .gz, which some servers would decompress.
-      emit("engine/library.bin", gzipSync(readFileSync(`${path}.wasm`), { level: 9 }));
+      emit("engine/library.bin", packed(`${path}.wasm`));
     },
   };
 }

@@ -10,6 +10,8 @@ export interface Entry {
   variant: string;
   task: Task;
   summary: string;
+  /** The text that the page begins with. */
+  text: string;
   folder: string;
 }
 
@@ -50,9 +52,10 @@ export interface About {
   ids: Record<"start" | "end" | "pad" | "mask" | "unknown", number | null>;
   mask: string | null;
   labels: string[];
-  one_tokenizer: boolean;
-  /** Whether there are outputs that were computed when the page was written. */
-  first: boolean;
+  /** Files of the tokenizers. */
+  texts: Record<"source" | "target", string>;
+  /** Significant bits to which large matrices are rounded, null if the weights are stored as they are. */
+  bits: number | null;
   forms: Form[];
   weights: { halves: number; singles: number };
   parts: Part[];

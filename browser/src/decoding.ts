@@ -16,8 +16,8 @@ export const greedy = (logits: Numbers): number => best(logits, 1)[0]!;
 
 /** Probabilities after temperature and top-k: what sampling draws from. */
 export function reshaped(logits: Numbers, { temperature, topK }: Sampling): Float64Array {
-  const kept = new Set(best(logits, topK > 0 ? topK : logits.length));
-  return softmax(Array.from(logits, (value, place) => (kept.has(place) ? value / temperature : -Infinity)));
+  const kept = topK > 0 ? new Set(best(logits, topK)) : null;
+  return softmax(Array.from(logits, (value, place) => (!kept || kept.has(place) ? value / temperature : -Infinity)));
 }
 
 /** Draws a token; `step` is the number of tokens drawn before. */

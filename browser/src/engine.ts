@@ -1,8 +1,7 @@
 // ONNX Runtime Web, loaded once.
 
 import type { InferenceSession, Tensor } from "onnxruntime-web";
-import { fetchCompressed } from "./weights";
-import { words } from "./words";
+import { fetchPacked, loading } from "./weights";
 
 export interface Engine {
   Tensor: typeof Tensor;
@@ -25,11 +24,8 @@ export function engine(): Promise<Engine> {
 }
 
 async function load(): Promise<Engine> {
-  if (typeof WebAssembly !== "object") {
-    throw new Error(words().noWebAssembly);
-  }
   const place = new URL("engine/library", document.baseURI).href;
-  const program = fetchCompressed(`${place}.bin`);
+  const program = loading(fetchPacked(`${place}.bin`));
   const ort = await import("onnxruntime-web/wasm");
   ort.env.wasm.numThreads = 1;
   ort.env.wasm.wasmPaths = { mjs: `${place}.mjs` };

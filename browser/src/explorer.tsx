@@ -2,7 +2,7 @@
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import type { Entry, Form } from "./about";
+import type { About, Entry } from "./about";
 import { engine } from "./engine";
 import { type Changes, UNCHANGED } from "./model";
 import { phrase } from "./registry";
@@ -16,12 +16,6 @@ import { BeamTree } from "./views/tree";
 import { words } from "./words";
 import { LONGEST, type Method, type Reading } from "./writing";
 
-const TEXTS: Record<string, string> = {
-  "masked-lm": "Where is <mask> house?",
-  "causal-lm": "Where is",
-};
-const FIRST_TEXT = "Where is the house?";
-
 interface SideChoice {
   folder: string;
   form: string;
@@ -33,8 +27,8 @@ function fromAddress(entries: Entry[]): { a: string; b: string; text: string; fo
   const given = new URLSearchParams(location.search);
   const folder = (name: string | null) => entries.find((one) => one.name === name)?.folder ?? "";
   const a = folder(given.get("model")) || entries[0]!.folder;
-  const task = entries.find((one) => one.folder === a)!.task;
-  return { a, b: folder(given.get("with")), text: given.get("text") ?? TEXTS[task] ?? FIRST_TEXT, form: given.get("form") ?? "" };
+  const { text } = entries.find((one) => one.folder === a)!;
+  return { a, b: folder(given.get("with")), text: given.get("text") ?? text, form: given.get("form") ?? "" };
 }
 
 export function Explorer({ entries }: { entries: Entry[] }) {
@@ -56,9 +50,8 @@ export function Explorer({ entries }: { entries: Entry[] }) {
   const writes = tasks.some((task) => task === "seq2seq-lm" || task === "causal-lm");
   const setModel = (folder: string) => {
     setA({ folder, form: "", changes: UNCHANGED });
-    const task = entries.find((one) => one.folder === folder)!.task;
-    const example = TEXTS[task] ?? FIRST_TEXT;
-    if (Object.values(TEXTS).includes(text) || text === FIRST_TEXT) {
+    if (entries.some((one) => one.text === text)) {
+      const example = entries.find((one) => one.folder === folder)!.text;
       type(example);
       setText(example);
     }
@@ -173,7 +166,10 @@ export function Sides({ sides, view }: { sides: Side[]; view: (reading: Reading,
   return (
     <div class="sides">
       {sides.map(({ reading, busy }, i) => (
-        <div class="side" key={i} aria-busy={busy}>{reading ? view(reading, i) : null}</div>
+        <div class="side" key={i} aria-busy={busy} data-model={reading?.model.about.name}>
+          {reading && sides.length > 1 && <p class="note of">{reading.model.about.name}</p>}
+          {reading ? view(reading, i) : null}
+        </div>
       ))}
     </div>
   );
@@ -207,12 +203,13 @@ interface SideHeadProps {
 /** Name of a model, the ways to compute with its weights, and what is wrong, if anything is. */
 function SideHead({ side, entry, state, choose }: SideHeadProps) {
   const w = words();
-  const forms = useForms(side.folder);
+  const about = useAbout(side.folder);
+  const forms = about?.forms ?? [];
   const form = forms.find((one) => one.label === side.form);
   return (
     <div class="side">
       <h2>{entry?.name}</h2>
-      <p class="note">{entry && phrase(entry.summary)}</p>
+      <p class="note">{entry && phrase(entry.summary)} {about?.bits && w.rounded(about.bits)}</p>
       {forms.length > 1 && (
         <Choice label={w.computes} value={side.form || forms[0]!.label} choose={choose}
           options={forms.map((one) => [one.label, phrase(one.label)])} />
@@ -223,17 +220,17 @@ function SideHead({ side, entry, state, choose }: SideHeadProps) {
   );
 }
 
-export function useForms(folder: string): Form[] {
-  const [forms, setForms] = useState<Form[]>([]);
+export function useAbout(folder: string): About | null {
+  const [about, setAbout] = useState<About | null>(null);
   useEffect(() => {
     let isLatest = true;
-    setForms([]);
-    if (folder) void loadModel(folder).then((model) => isLatest && setForms(model.about.forms)).catch(() => null);
+    setAbout(null);
+    if (folder) void loadModel(folder).then((model) => isLatest && setAbout(model.about)).catch(() => null);
     return () => {
       isLatest = false;
     };
   }, [folder]);
-  return forms;
+  return about;
 }
 
 /** The engine. */

@@ -5,7 +5,7 @@ import type { About, Entry, Form, Kind, Stack } from "./about";
 import { engine, inTurn } from "./engine";
 import { Tensor } from "./numbers";
 import { Texts } from "./tokens";
-import { fetchCompressed, fetchFile, type Weights, widen } from "./weights";
+import { fetchCompressed, fetchFile, fetchPacked, loading, type Weights, widen } from "./weights";
 
 /** What is changed about a forward. */
 export interface Changes {
@@ -20,6 +20,9 @@ export interface Changes {
 }
 
 export const UNCHANGED: Changes = { heads: new Set(), layers: new Set(), padding: 0, shift: 0 };
+
+export const isUnchanged = ({ heads, layers, padding, shift }: Changes): boolean =>
+  !heads.size && !layers.size && !padding && !shift;
 
 /** Outputs of a forward for several texts at once. */
 export interface Outputs {
@@ -52,12 +55,13 @@ export class Model {
 
   static async load(folder: string): Promise<Model> {
     const place = `${MODELS}${folder}/`;
-    const file = fetchCompressed(`${place}weights.bin`);
+    const file = loading(fetchPacked(`${place}weights.bin`));
     const about: About = await (await fetchFile(`${place}model.json`)).json();
     const { end, unknown } = about.ids;
-    const source = await Texts.load(`${place}source.bin`, end, unknown);
-    const target = about.one_tokenizer ? source : await Texts.load(`${place}target.bin`, end, unknown);
-    return new Model(about, folder, source, target, file.then((bytes) => widen(bytes, about.weights)));
+    const [source, target] = await Promise.all(
+      [about.texts.source, about.texts.target].map((name) => Texts.load(`${MODELS}${name}`, end, unknown)),
+    ) as [Texts, Texts];
+    return new Model(about, folder, source, target, loading(file.then((bytes) => widen(bytes, about.weights))));
   }
 
   get writes(): boolean {
@@ -78,11 +82,16 @@ export class Model {
     return (await fetchFile(`${MODELS}${this.folder}/model.py`)).text();
   }
 
+  /** Whether a form has been asked for. */
+  hasOpened(form: Form): boolean {
+    return this.sessions.has(form.graph);
+  }
+
   private session(form: Form): Promise<InferenceSession> {
     const known = this.sessions.get(form.graph);
     if (known) return known;
     const made = (async () => {
-      const graph = await fetchCompressed(`${MODELS}${this.folder}/${form.graph}`);
+      const graph = await fetchPacked(`${MODELS}${this.folder}/${form.graph}`);
       const weights = await this.weights;
       const externalData = (["halves", "singles"] as const)
         .filter((path) => this.about.weights[path] > 0)
@@ -90,6 +99,7 @@ export class Model {
       return (await engine()).open(graph, externalData);
     })();
     this.sessions.set(form.graph, made);
+    made.catch(() => this.sessions.delete(form.graph));
     return made;
   }
 
@@ -151,15 +161,38 @@ export class Model {
     };
   }
 
-  /** Outputs for a text that were computed when the page was written, to show something before the engine is there. */
-  async first(): Promise<{ text: string; source: number[]; written: number[]; outputs: Outputs } | null> {
-    if (!this.about.first) return null;
-    const file = await fetchCompressed(`${MODELS}${this.folder}/first.bin`);
-    const { outputs, ...rest } = JSON.parse(new TextDecoder().decode(file));
-    const tensor = (name: string) => {
-      const bytes = Uint8Array.from(atob(outputs[name].data), (letter) => letter.charCodeAt(0));
-      return new Tensor(new Float32Array(bytes.buffer), outputs[name].dims);
+  /** What was computed for the first text when the page was written, to show it before the engine is there. */
+  async first(): Promise<{ text: string; source: number[]; written: number[]; outputs: Outputs }> {
+    const { text, source, written, logits, attention, norms } = await fetchCompressed<FirstFile>(`${MODELS}${this.folder}/first.bin`);
+    const tensors = (given: Partial<Record<Kind, Numbers>>) =>
+      Object.fromEntries(
+        Object.entries(given).map(([kind, { dims, data }]) => [kind, new Tensor(Float32Array.from(data, (value) => value / 10_000), dims)]),
+      );
+    return {
+      text, source, written,
+      outputs: { logits: lengthened(logits), attention: tensors(attention), norms: tensors(norms), stages: {} },
     };
-    return { ...rest, outputs: this.outputs(tensor) };
   }
+}
+
+type Numbers = Record<"dims" | "data", number[]>;
+type Shortened = Record<"dims" | "ids" | "values" | "rest", number[]>;
+
+interface FirstFile {
+  text: string;
+  source: number[];
+  written: number[];
+  logits: Shortened;
+  attention: Partial<Record<Kind, Numbers>>;
+  norms: Partial<Record<Kind, Numbers>>;
+}
+
+/** Logits of which the best are known, and the others on average. */
+function lengthened({ dims, ids, values, rest }: Shortened): Tensor {
+  const size = dims.at(-1)!;
+  const shown = ids.length / rest.length;
+  const data = new Float32Array(rest.length * size);
+  rest.forEach((value, row) => data.fill(value, row * size, (row + 1) * size));
+  ids.forEach((id, i) => (data[Math.floor(i / shown) * size + id] = values[i]!));
+  return new Tensor(data, dims);
 }

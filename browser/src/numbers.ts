@@ -17,8 +17,15 @@ export function softmax(logits: Numbers): Float64Array {
 
 /** Places of the highest values, the highest first. */
 export function best(values: Numbers, count: number): number[] {
-  const places = Array.from(values, (_, place) => place);
-  return places.sort((one, other) => values[other]! - values[one]! || one - other).slice(0, count);
+  const found: number[] = [];
+  for (let place = 0; place < values.length; place++) {
+    let rank = found.length;
+    while (rank > 0 && values[found[rank - 1]!]! < values[place]!) rank--;
+    if (rank >= count) continue;
+    found.splice(rank, 0, place);
+    if (found.length > count) found.pop();
+  }
+  return found;
 }
 
 /** Numbers in [0, 1) that depend on a seed alone (mulberry32). */

@@ -1,10 +1,13 @@
 // Portuguese for what models and quirks are called in the registry, which is in English.
 
+import { local } from "./words";
+
 const PORTUGUESE: Record<string, string> = {
   "Translates everyday English into Portuguese.": "Traduz inglês cotidiano para o português.",
   "Translates everyday English into Portuguese, with every bug of the original.":
     "Traduz inglês cotidiano para o português, com todos os erros do original.",
   "Goes on writing everyday English, character by character.": "Continua um texto em inglês cotidiano, caractere por caractere.",
+  "Goes on writing English in the manner of old books.": "Continua um texto em inglês à maneira de livros antigos.",
   "Says whether a sentence is English or Portuguese.": "Diz se uma frase está em inglês ou em português.",
   "Guesses masked words of everyday English.": "Adivinha palavras mascaradas em inglês cotidiano.",
 
@@ -54,8 +57,51 @@ const PORTUGUESE: Record<string, string> = {
   "feed-forward": "feed-forward",
   English: "inglês",
   Portuguese: "português",
+
+  "# heads of #": "# cabeças de #",
+  "# for keys and values": "# para chaves e valores",
+  "dropout #": "dropout #",
+  "no biases": "sem vieses",
+  bias: "viés",
+  "times sqrt(#)": "vezes sqrt(#)",
+  "weights of #": "pesos de #",
+  "unscaled scores": "pontuações sem escala",
+  "scores / sqrt(hidden size)": "pontuações / sqrt(largura)",
+  "masked-rows-uniform": "linhas mascaradas uniformes",
+  "reads the encoder's output": "lê a saída do codificador",
+  "added to the embeddings": "somadas aos embeddings",
+  "at most #": "no máximo #",
+  "on queries and keys in every layer": "sobre consultas e chaves em todas as camadas",
+  "on the scores in every layer": "sobre as pontuações em todas as camadas",
+
+  "causal mask": "máscara causal",
+  "encoder's output": "saída do codificador",
+  "max over tokens of h": "máximo de h sobre os tokens",
+  "mean over tokens of h": "média de h sobre os tokens",
+  "q, k rotated by position": "q, k girados por posição",
+  "scores + bias": "pontuações + viés",
+  "P[position]": "P[posição]",
 };
 
 /** A phrase of the registry in the page's language, as it is where there is no translation. */
 export const phrase = (english: string): string =>
   document.documentElement.lang === "pt" ? (PORTUGUESE[english] ?? english) : english;
+
+/** Sizes and other facts of a part; translations have # for numbers and names. */
+export const details = (english: string): string =>
+  english.split(", ").map((fact) => {
+    const names: string[] = [];
+    const general = fact.replace(/(?<![\w.])\d+(\.\d+)?|(?<=weights of )\S+/g, (name) => {
+      names.push(/[a-z]/.test(name) ? name : local(name));
+      return "#";
+    });
+    return phrase(general).replaceAll("#", () => names.shift()!);
+  }).join(", ");
+
+const IN_FORMULAS = [
+  "causal mask", "encoder's output", "max over tokens of h", "mean over tokens of h", "q, k rotated by position", "scores + bias", "P[position]",
+];
+
+/** A formula with its words in the page's language. */
+export const formula = (english: string): string =>
+  IN_FORMULAS.reduce((text, words) => text.replaceAll(words, phrase(words)), english);

@@ -1,10 +1,8 @@
 // One model on the page: loads it, and reads the text again whenever something changes.
 
 import { useEffect, useRef, useState } from "preact/hooks";
-import type { Form } from "./about";
-import { engine } from "./engine";
-import { type Changes, Model } from "./model";
-import { decoderIds, described, type Method, type Reading, read, readAll, Writing } from "./writing";
+import { type Changes, isUnchanged, Model } from "./model";
+import { decoderIds, described, LONGEST, type Method, type Reading, read, readAll, Writing } from "./writing";
 
 const models = new Map<string, Promise<Model>>();
 
@@ -16,18 +14,17 @@ export function loadModel(folder: string): Promise<Model> {
   return found;
 }
 
-let isFirst = true;
-
 /** Shows what was computed when the page was written, if that is for this text. */
-async function showFirst(model: Model, form: Form, text: string, show: (side: Side) => void): Promise<void> {
-  void engine().catch(() => null); // which loads meanwhile
-  const first = form === model.about.forms[0] ? await model.first() : null;
-  if (first?.text !== text) return;
+async function showFirst(model: Model, { text, method, steps }: Wish, show: (side: Side) => void): Promise<void> {
+  const form = model.about.forms[0]!;
+  if (model.hasOpened(form) || method.name !== "greedy" || steps < LONGEST) return;
+  const first = await model.first();
+  if (first.text !== text) return;
   const { source, outputs } = first;
   const written = { tokens: first.written, done: true, beams: null };
-  const target = model.writes ? decoderIds(model, first.written) : [];
+  const target = form.target === "source" ? source : decoderIds(model, first.written);
   show({ reading: described({ model, form, source, written, outputs, usual: null }, target), error: "", busy: true });
-  await new Promise(requestAnimationFrame);
+  await new Promise((drawn) => requestAnimationFrame(() => setTimeout(drawn))); // opening a graph stops drawing
 }
 
 export interface Wish {
@@ -61,8 +58,7 @@ export function useSide(wish: Wish): Side {
         const model = await loadModel(folder);
         const chosen = model.about.forms.find((one) => one.label === form) ?? model.about.forms[0]!;
         const source = read(model, text, changes);
-        if (isFirst) await showFirst(model, chosen, text, show);
-        isFirst = false;
+        if (chosen === model.about.forms[0] && isUnchanged(changes)) await showFirst(model, wish, show);
         if (writing.current?.key !== key) {
           writing.current = { key, writing: new Writing(model, chosen.stepwise ? chosen : model.about.forms[0]!, source, changes, method) };
         }

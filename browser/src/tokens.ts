@@ -11,7 +11,7 @@ export class Texts {
   ) {}
 
   static async load(address: string, end: number | null, unknown: number | null): Promise<Texts> {
-    const { tokenizer, config } = JSON.parse(new TextDecoder().decode(await fetchCompressed(address)));
+    const { tokenizer, config } = await fetchCompressed<{ tokenizer: object; config: object }>(address);
     return new Texts(new Tokenizer(tokenizer, config), end, unknown);
   }
 

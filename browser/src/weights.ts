@@ -1,5 +1,6 @@
 // Weights of a model: one compressed file, in which numbers that half precision holds exactly are stored so.
 
+import type { Unpacked } from "./unpacking";
 import { words } from "./words";
 
 /** Fetches a file, or throws an error that a reader of the page understands. */
@@ -9,11 +10,40 @@ export async function fetchFile(address: string): Promise<Response> {
   return answer;
 }
 
-/** Fetches a gzip-compressed file, whatever the server thinks of its type. */
-export async function fetchCompressed(address: string): Promise<Uint8Array<ArrayBuffer>> {
+/** Fetches a gzip-compressed JSON file, whatever the server thinks of its type. */
+export async function fetchCompressed<Content>(address: string): Promise<Content> {
   const { body } = await fetchFile(address);
-  if (!body) throw new Error(words().damaged(address));
-  return new Uint8Array(await new Response(body.pipeThrough(new DecompressionStream("gzip"))).arrayBuffer());
+  try {
+    return await new Response(body!.pipeThrough(new DecompressionStream("gzip"))).json();
+  } catch {
+    throw new Error(words().damaged(address));
+  }
+}
+
+/** What is awaited later, where an error is shown. */
+export function loading<Content>(content: Promise<Content>): Promise<Content> {
+  content.catch(() => null);
+  return content;
+}
+
+type Waiting = { resolve: (content: Uint8Array<ArrayBuffer>) => void; reject: (error: Error) => void };
+const waiting = new Map<string, Waiting>();
+let worker: Worker | undefined;
+
+/** Fetches an xz-compressed file in a worker: drawing goes on meanwhile. */
+export function fetchPacked(address: string): Promise<Uint8Array<ArrayBuffer>> {
+  if (typeof WebAssembly !== "object") return Promise.reject(new Error(words().noWebAssembly));
+  worker ??= new Worker(new URL("./unpacking.ts", import.meta.url), { type: "module" });
+  worker.onmessage = ({ data }: MessageEvent<Unpacked>) => {
+    const { resolve, reject } = waiting.get(data.address)!;
+    waiting.delete(data.address);
+    if (data.content) resolve(new Uint8Array(data.content));
+    else reject(new Error(words()[data.problem!](data.address)));
+  };
+  return new Promise((resolve, reject) => {
+    waiting.set(address, { resolve, reject });
+    worker!.postMessage(address);
+  });
 }
 
 /** Every half-precision number as float32. */

@@ -2,7 +2,7 @@
 
 import { useState } from "preact/hooks";
 import type { Kind } from "./about";
-import { Choice, Sides, useForms, within } from "./explorer";
+import { Choice, Sides, useAbout, within } from "./explorer";
 import { UNCHANGED } from "./model";
 import { phrase } from "./registry";
 import { useSide } from "./side";
@@ -22,7 +22,7 @@ export function Widget({ given, id }: { given: DOMStringMap; id: string }) {
   const [form, setForm] = useState(given.form ?? "");
   const [padding, setPadding] = useState(Number(given.padding ?? 0));
   const [place, choose] = useState<number | null>(null);
-  const forms = useForms(folder);
+  const forms = useAbout(folder)?.forms ?? [];
   const changes = { ...UNCHANGED, padding };
   const common = { text, method: { name: "greedy" } as const, steps: LONGEST, changes };
   const one = useSide({ ...common, folder, form });

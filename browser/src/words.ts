@@ -73,10 +73,11 @@ const english = {
   stages: {
     embeddings: "embeddings", self_attn: "self-attention", cross_attn: "cross-attention", mlp: "feed-forward", norm: "final norm",
   } as Record<string, string>,
+  rounded: (bits: number) => `To keep the page small, its weights are rounded to ${bits} significant bits; they compute in float32.`,
   noWebAssembly: "This browser has no WebAssembly, or it is switched off; the models need it.",
   noFile: (address: string) => `The file ${address} cannot be loaded.`,
   damaged: (address: string) => `The file ${address} is damaged.`,
-  noModels: "There are no models beside this page.",
+  noModels: "There are no models next to this page.",
   empty: "The text is empty.",
   unknown: (model: string, tokens: string) => `${model} knows no token for ${tokens}.`,
   tooLong: (model: string, length: number, limit: number) => `The text needs ${length} positions, and ${model} has ${limit}.`,
@@ -158,6 +159,7 @@ const portuguese: Words = {
   stages: {
     embeddings: "embeddings", self_attn: "autoatenção", cross_attn: "atenção cruzada", mlp: "feed-forward", norm: "norma final",
   },
+  rounded: (bits) => `Para a página ser pequena, os pesos são arredondados a ${bits} bits significativos; o cálculo é em float32.`,
   noWebAssembly: "Este navegador não tem WebAssembly, ou está desligado; os modelos precisam dele.",
   noFile: (address) => `O arquivo ${address} não foi carregado.`,
   damaged: (address) => `O arquivo ${address} está danificado.`,
@@ -172,3 +174,10 @@ export const LANGUAGES: Record<string, Words> = { en: english, pt: portuguese };
 
 /** The words of the page's language. */
 export const words = (): Words => LANGUAGES[globalThis.document?.documentElement.lang] ?? english;
+
+/** A number as the page's language writes it. */
+export const decimal = (value: number, digits: number): string => local(value.toFixed(digits));
+
+/** Written numbers with the decimal sign of the page's language. */
+export const local = (text: string): string =>
+  words() === portuguese ? text.replace(/(?<=\d)\.(?=\d)/g, ",") : text;

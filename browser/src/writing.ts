@@ -2,7 +2,7 @@
 
 import type { Form } from "./about";
 import { Beams, greedy, type Next, type Sampling, sample } from "./decoding";
-import type { Changes, Model, Outputs } from "./model";
+import { type Changes, isUnchanged, type Model, type Outputs, UNCHANGED } from "./model";
 import { words } from "./words";
 
 export type Method = { name: "greedy" } | { name: "beams"; width: number } | ({ name: "sampling" } & Sampling);
@@ -129,10 +129,9 @@ export async function readAll(
   const target = form.target === "source" ? source : decoderIds(model, written.tokens);
   const rows = model.writes ? [target] : [];
   const outputs = await model.run(form, source, rows, changes);
-  const { heads, layers, padding, shift } = changes;
-  const isUsual = form === usualForm && !heads.size && !layers.size && !padding && !shift;
-  const usual = isUsual ? null : await model.run(usualForm, source, rows, { ...changes, heads: new Set(), layers: new Set(), padding: 0, shift: 0 });
-  return described({ model, form, source, written, outputs, usual }, target, padding);
+  const isUsual = form === usualForm && isUnchanged(changes);
+  const usual = isUsual ? null : await model.run(usualForm, source, rows, UNCHANGED);
+  return described({ model, form, source, written, outputs, usual }, target, changes.padding);
 }
 
 /** A reading with its tokens as people read them. */

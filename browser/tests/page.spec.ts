@@ -55,6 +55,29 @@ test("shows a picture within 3 s, moves nothing, and asks no other host", async 
   expect(problems).toEqual([]);
 });
 
+test("shows a picture of every model within 3 s, by its address and from the list", async ({ browser, baseURL }) => {
+  const entries: { name: string; folder: string }[] = await (await fetch(`${baseURL}models/index.json`)).json();
+  const seconds: Record<string, number> = {};
+  for (const { name } of entries) {
+    const context = await browser.newContext(); // nothing is cached
+    const page = await context.newPage();
+    await page.goto(`${baseURL}?model=${name}`);
+    await page.locator(".heads canvas").first().waitFor();
+    seconds[name] = await page.evaluate(() => performance.now());
+    await context.close();
+  }
+  const page = await browser.newPage();
+  await page.goto(baseURL!);
+  await computed(page);
+  for (const { name, folder } of entries.toReversed()) {
+    const start = Date.now();
+    await page.getByLabel(w.model, { exact: true }).selectOption(folder);
+    await expect(page.locator(".maps .side")).toHaveAttribute("data-model", name);
+    seconds[`${name}, chosen`] = Date.now() - start;
+  }
+  expect(Object.entries(seconds).filter(([, time]) => time > 3000)).toEqual([]);
+});
+
 test("keeps 60 frames a second while 64 tokens scroll", async ({ page }) => {
   await open(page, "model=llama-style.char-en");
   await write(page, "I do not know what she is doing in the garden of the house today");

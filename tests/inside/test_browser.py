@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,12 +15,13 @@ from every_variant import EACH, ONE_TASK
 import zoo
 from zoo.base.errors import UnsupportedOperationError
 from zoo.converters.errors import ExportError
-from zoo.inside.browser import page, parts
-from zoo.inside.browser.graphs import HALVES, SINGLES, Weights, example, graph_of, inspected, own_logits
-from zoo.inside.browser.models import forms_of, write_model
+from zoo.inside.browser import models, page, parts
+from zoo.inside.browser.graphs import HALVES, SINGLES, Weights, example, graph_of, inspected, own_logits, rounded
+from zoo.inside.browser.models import fitting, forms_of, stored, write_first, write_model
 from zoo.inside.browser.parts import Lines, parts_of
 from zoo.inside.browser.tracing import Inspected, input_names, kinds_of, output_names
 from zoo.inside.explorer import explored
+from zoo.inside.texts import inputs_of
 
 SHOWN_ELSEWHERE = {"attention-residuals", "diff-transformer", "kimi-linear-style", "lfm2-style", "qwen3-next-style"}
 SHOWN_ELSEWHERE |= {"gpt-bert-style", *(f"{kind}hyper-connections" for kind in ("", "gated-", "manifold-"))}
@@ -146,6 +149,42 @@ def test_only_quirks_that_show_have_a_graph(tmp_path: Path) -> None:
     about = zoo.base.files.read_json(tmp_path / "mine/model.json")
     assert [form["label"] for form in about["forms"]] == ["as it was trained", "padding-is-attended"]
     assert about["limit"] == 256 and about["labels"] == ["English", "Portuguese"]
+    first = json.loads(gzip.decompress((tmp_path / "mine/first.bin").read_bytes()))
+    with torch.no_grad():
+        inputs = inputs_of(
+            explored("nlpt-encoder.language").model, explored("nlpt-encoder.language").tokenizers, [first["text"]]
+        )
+        logits = explored("nlpt-encoder.language").model(**inputs.arguments).logits[0]
+    shares = dict(zip(first["logits"]["ids"][-2:], np.exp(first["logits"]["values"][-2:]), strict=True))
+    np.testing.assert_allclose([shares[0], shares[1]], logits.softmax(dim=-1), atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["d2l-style.en-pt-faithful", "gpt2-style.char-en"])
+def test_the_first_picture_has_what_the_model_writes(name: str, tmp_path: Path) -> None:
+    one = explored(name)
+    kind = next(forms_of(one))
+    write_first(one, kind, inspected(one.model) if kind.positions == "counted" else fitting(one, kind), tmp_path)
+    first = json.loads(gzip.decompress((tmp_path / "first.bin").read_bytes()))
+    given = torch.tensor([first["source"]])
+    run = one.model.generate(given, attention_mask=torch.ones_like(given), do_sample=False, max_new_tokens=48)
+    assert run[0, 1 if one.model.config.is_encoder_decoder else given.shape[1] :].tolist() == first["written"]
+    for tensor in first["attention"].values():
+        assert len(tensor["data"]) == np.prod(tensor["dims"])
+
+
+def test_matrices_of_a_large_model_are_rounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = torch.tensor([1.0, -0.7, 3.1e-5, 0.0, 33.0, 1.03125])
+    torch.testing.assert_close(
+        rounded(values, 5), torch.tensor([1.0, -0.6875, 2**-15, 0.0, 32.0, 1.0]), rtol=1e-4, atol=0
+    )
+    assert rounded(values, 5).to(torch.float16).to(torch.float32)[:2].tolist() == [1.0, -0.6875]
+    one = explored("nlpt-encoder.language")
+    assert stored(one) is one
+    monkeypatch.setattr(models, "LARGEST", 1000)
+    other = stored(one)
+    before, after = (list(found.model.parameters()) for found in (one, other))
+    for old, new in zip(before, after, strict=True):
+        assert torch.equal(new, rounded(old, 5) if old.dim() > 1 else old)
 
 
 @pytest.mark.slow

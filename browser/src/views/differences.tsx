@@ -1,5 +1,5 @@
 import { differences, ROUNDING } from "../differences";
-import { words } from "../words";
+import { local, words } from "../words";
 import type { Reading } from "../writing";
 
 /** A stage such as "layers.0.mlp_residual" as people read it. */
@@ -29,7 +29,7 @@ export function Differences({ reading }: { reading: Reading }) {
               <td>
                 <span class="bar" style={`--share:${Math.min(1, one.stream / highest)}`} aria-hidden="true" />
               </td>
-              <td class="number">{one.stream < ROUNDING ? "0" : one.stream.toPrecision(3)}</td>
+              <td class="number">{one.stream < ROUNDING ? "0" : local(one.stream.toPrecision(3))}</td>
               <td>{one === first ? `← ${w.first}` : ""}</td>
             </tr>
           ))}

@@ -1,6 +1,6 @@
 import { useEffect, useRef } from "preact/hooks";
 import type { Tensor } from "../numbers";
-import { words } from "../words";
+import { decimal, words } from "../words";
 
 /** Colour of a map: stronger means more. */
 function draw(canvas: HTMLCanvasElement, map: Tensor, cell: number, highest: number, chosen?: [number, number]): void {
@@ -102,11 +102,11 @@ export function Heatmap({ map, highest, queries, keys, label, chosen, choose }: 
         />
       </div>
       <p class="caption" aria-live="polite">
-        <strong>{queries[query]}</strong> → <strong>{keys[key]}</strong>: {value.toFixed(4)}
+        <strong>{queries[query]}</strong> → <strong>{keys[key]}</strong>: {decimal(value, 4)}
         <br />
         <small>
           {queries[query]} {words().attends}{" "}
-          {row.slice(0, 3).map(({ weight, place }) => `${keys[place]} ${weight.toFixed(2)}`).join(", ")}
+          {row.slice(0, 3).map(({ weight, place }) => `${keys[place]} ${decimal(weight, 2)}`).join(", ")}
         </small>
       </p>
     </div>

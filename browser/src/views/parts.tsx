@@ -1,6 +1,6 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Part } from "../about";
-import { phrase } from "../registry";
+import { details, formula, phrase } from "../registry";
 import { words } from "../words";
 import type { Reading } from "../writing";
 
@@ -40,10 +40,10 @@ export function Parts({ reading }: { reading: Reading }) {
       </div>
       <div class="part" aria-live="polite">
         <h3>{phrase(part.label)}</h3>
-        <p><code>{part.path}</code> {part.detail}</p>
+        <p><code>{part.path}</code> {details(part.detail)}</p>
         <dl>
           <dt>{w.formula}</dt>
-          <dd class="formula">{part.formula || "–"}</dd>
+          <dd class="formula">{formula(part.formula) || "–"}</dd>
           <dt>{w.shape}</dt>
           <dd>{shape || "–"}</dd>
           <dt>{w.line}</dt>

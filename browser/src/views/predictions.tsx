@@ -1,10 +1,10 @@
 import { best, softmax } from "../numbers";
 import { phrase } from "../registry";
-import { words } from "../words";
+import { decimal, words } from "../words";
 import type { Reading } from "../writing";
 
 const SHOWN = 8;
-const percent = (share: number) => `${(100 * share).toFixed(1)} %`;
+const percent = (share: number) => `${decimal(100 * share, 1)} %`;
 
 /** Names of what the logits are about: labels or tokens. */
 const naming = ({ model }: Reading) => (id: number) =>

@@ -1,6 +1,6 @@
 import { best, softmax } from "../numbers";
 import { phrase } from "../registry";
-import { words } from "../words";
+import { decimal, words } from "../words";
 import type { Reading } from "../writing";
 
 interface Props {
@@ -38,7 +38,7 @@ export function answer({ model, outputs, written, source, form }: Reading): stri
   const { task, labels, ids } = model.about;
   if (task === "sequence-classification") {
     const shares = softmax(last.data);
-    return best(shares, 1).map((label) => `${phrase(labels[label]!)} (${(100 * shares[label]!).toFixed(1)} %)`).join();
+    return best(shares, 1).map((label) => `${phrase(labels[label]!)} (${decimal(100 * shares[label]!, 1)} %)`).join();
   }
   if (task === "masked-lm") {
     const masks = source.flatMap((id, place) => (id === ids.mask ? [place] : []));

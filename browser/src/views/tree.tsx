@@ -1,7 +1,7 @@
 import { hierarchy, tree } from "d3-hierarchy";
 import type { Beams, Node } from "../decoding";
 import type { Texts } from "../tokens";
-import { words } from "../words";
+import { decimal, words } from "../words";
 
 const ROW = 22;
 const COLUMN = 92;
@@ -33,7 +33,7 @@ export function BeamTree({ beams, texts }: { beams: Beams; texts: Texts }) {
             <g class={chosen.has(node.data) ? "chosen" : node.data.state} transform={`translate(${node.y} ${node.x})`}>
               <circle r="3" />
               <text x="6" dy="-4">{name(node.data)}</text>
-              <title>{`${name(node.data)} ${node.data.logProbability.toFixed(2)}${node.data.state === "dropped" ? ` (${w.dropped})` : ""}`}</title>
+              <title>{`${name(node.data)} ${decimal(node.data.logProbability, 2)}${node.data.state === "dropped" ? ` (${w.dropped})` : ""}`}</title>
             </g>
           ))}
         </g>

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import base64
+import copy
 import gzip
 import hashlib
 import json
+import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,11 @@ from zoo.base.folders import scratch_folder
 from zoo.converters.native.files import TOKENIZER_CONFIG, TOKENIZER_FILE
 from zoo.inside.explorer.models import Explored, with_quirks
 from zoo.inside.show import task_of
-from zoo.inside.texts import inputs_of
+from zoo.inside.texts import encode
 from zoo.registry import VARIANTS, Task, find_weights, is_weights_name
 from zoo.training.generation.generating import generation_config, position_limit
 
-from .graphs import Weights, depth, example, graph_of, inspected, owners
+from .graphs import NUMBERS, Weights, depth, example, graph_of, inspected, owners, packed, rounded
 from .parts import ejected, parts_of
 from .tracing import Inspected, kinds_of, output_names, stacks_of
 
@@ -40,8 +41,12 @@ ONE_LENGTH = ("memory-makes-queries", "decoder-reads-the-source")
 WEIGHTS, ABOUT, CODE, FIRST = "weights.bin", "model.json", "model.py", "first.bin"
 """Names of files."""
 
-FIRST_TEXT = "Where is the house?"
-"""The text that the page begins with."""
+LARGEST, BITS = 4_000_000, 5
+"""Bytes that a model's weights may take as float16, and the significant bits to which matrices of a larger one are
+rounded."""
+
+SHOWN, LONGEST = 8, 48
+"""Tokens of every distribution that the first picture shows, and tokens that a model writes at most."""
 
 AS_TRAINED = "as it was trained"
 LENGTH = 6
@@ -94,13 +99,12 @@ def form(quirks: tuple[str, ...], label: str, description: str = "") -> Form:
     return Form(quirks, label, description, target="source" if one_length else "written", stepwise=stepwise)
 
 
-def write_model(one: Explored, folder: Path, *, is_first: bool = False) -> dict[str, Any]:
-    """Write the files of a model.
+def write_model(one: Explored, folder: Path) -> dict[str, Any]:
+    """Write the files of a model, whose tokenizers go next to its folder: several models share them.
 
     Args:
-        one: The model and its tokenizers.
+        one: The model and its tokenizers, as `stored` returns them.
         folder: Where they go; it is made.
-        is_first: Whether it is the one that the page begins with.
 
     Returns:
         The entry in the list of models.
@@ -119,45 +123,107 @@ def write_model(one: Explored, folder: Path, *, is_first: bool = False) -> dict[
             continue
         if first is not None and kind.positions == written[0]["positions"] and same(first, outputs):
             continue  # it changes training alone, or inputs that the page has not
-        first = outputs if first is None else first
+        if first is None:
+            first = outputs
+            write_first(one, kind, inside, folder)
         graph = graph_of(inside, weights, same_length=kind.target == "source")
         file = f"graph-{hashlib.sha256(graph).hexdigest()[:12]}.onnx"
         (folder / file).write_bytes(graph)
         written.append({**asdict(kind), "graph": file})
-    (folder / WEIGHTS).write_bytes(gzip.compress(weights.content(), 9, mtime=0))
+    (folder / WEIGHTS).write_bytes(packed(weights.content(), **NUMBERS))
     code = ejected(one.model, one.name)
     (folder / CODE).write_text(code, encoding="utf-8")
-    write_tokenizers(one, folder)
-    has_first = is_first and write_first(one, folder)
-    about = {**facts(one), "first": has_first, "forms": written, "weights": weights.sizes, "parts": parts_of(one, code)}
+    about = {**facts(one), "texts": write_tokenizers(one, folder.parent), "forms": written, "weights": weights.sizes}
+    about["parts"] = parts_of(one, code)
     (folder / ABOUT).write_text(json.dumps(about, ensure_ascii=False, indent=1), encoding="utf-8")
-    return {key: about[key] for key in ("name", "variant", "task", "summary")} | {"folder": folder.name}
+    entry = {key: about[key] for key in ("name", "variant", "task", "summary")}
+    return {**entry, "text": first_text(one), "folder": folder.name}
 
 
-def write_first(one: Explored, folder: Path) -> bool:
-    """Write all outputs for a text, which the page shows until the engine is there.
-
-    Returns:
-        Whether they were written: not of a model that continues the text.
-    """
-    model = one.model
-    if STEPWISE[1] in model.config.quirks or (model.can_generate() and not model.config.is_encoder_decoder):
-        return False
-    text = f"Where is {one.tokenizers.source.mask_token} house?" if task_of(model) == Task.MASKED_LM else FIRST_TEXT
-    inputs = inputs_of(model, one.tokenizers, [text])
-    inside = inspected(model)
-    ids = [tensor for name, tensor in inputs.arguments.items() if name.endswith("input_ids")]
-    tokens = [tensor for one in ids for tensor in (one, torch.ones_like(one), torch.arange(one.shape[1])[None])]
+def stored(one: Explored) -> Explored:
+    """The model as the page has it: of a large one, matrices are rounded to `BITS` significant bits."""
+    if not is_large(one):
+        return one
+    model = copy.deepcopy(one.model)
     with torch.no_grad():
-        outputs = inside(*tokens, *example(inside.model, (LENGTH, LENGTH))[len(tokens) :])
-    tensors = {
-        name: {"dims": list(values.shape), "data": base64.b64encode(values.numpy().astype("<f4").tobytes()).decode()}
-        for name, values in zip(output_names(inside.model), outputs, strict=True)
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                parameter.copy_(rounded(parameter, BITS))
+    return replace(one, model=model)
+
+
+def is_large(one: Explored) -> bool:
+    """Whether a model's weights as float16 take more than a page should."""
+    return 2 * one.model.num_parameters() > LARGEST
+
+
+def first_text(one: Explored) -> str:
+    """The text that the page begins with."""
+    if task_of(one.model) == Task.MASKED_LM:
+        return f"Where is {one.tokenizers.source.mask_token} house?"
+    return "Where is" if task_of(one.model) == Task.CAUSAL_LM else "Where is the house?"
+
+
+@torch.no_grad()
+def write_first(one: Explored, kind: Form, inside: Inspected, folder: Path) -> None:
+    """Write what the page shows of its first text until the engine is there: tokens, attention, best tokens."""
+    model, config = one.model, one.model.config
+    text = first_text(one)
+    source = encode(one.tokenizers.source, text, end=not config.is_decoder)
+    written: list[int] = []
+    outputs = read(inside, kind, source, written)
+    if model.can_generate() and kind.target == "written":
+        end = end_of(one)
+        room = (position_limit(model) or math.inf) - (1 if config.is_encoder_decoder else len(source))
+        while len(written) < min(LONGEST, room) and end not in written:
+            written.append(int(outputs[0][-1, 0, -1].argmax()))
+            if written[-1] != end:
+                outputs = read(inside, kind, source, written)
+    named = dict(zip(output_names(inside.model), outputs, strict=True))
+    content = {
+        "text": text,
+        "source": source,
+        "written": written,
+        "logits": shortened(named["logits"]),
+        "attention": {kind: numbers(named[f"{kind}_attention"]) for kind in kinds_of(model)},
+        "norms": {kind: numbers(named[f"{kind}_norms"]) for kind in kinds_of(model)},
     }
-    written = [label for label in inputs.labels[0].tolist() if label >= 0] if model.can_generate() else []
-    content = {"text": text, "source": ids[0][0].tolist(), "written": written, "outputs": tensors}
-    (folder / FIRST).write_bytes(gzip.compress(json.dumps(content).encode(), 9, mtime=0))
-    return True
+    (folder / FIRST).write_bytes(zipped(content))
+
+
+def read(inside: Inspected, kind: Form, source: list[int], written: list[int]) -> tuple[Tensor, ...]:
+    """Outputs for one text, as the page runs the model."""
+    config = inside.model.config
+    rows = [source]
+    if config.is_encoder_decoder:
+        rows.append(source if kind.target == "source" else [config.decoder_start_token_id, *written])
+    else:
+        rows[0] = source + written
+    tokens: list[Tensor] = []
+    for number, row in enumerate(rows):
+        ids = torch.tensor([row])
+        positions = torch.zeros_like(ids) if number and kind.positions == "zero" else torch.arange(len(row))[None]
+        tokens += [ids, torch.ones_like(ids), positions]
+    return inside(*tokens, *example(inside.model, (LENGTH, LENGTH))[len(tokens) :])
+
+
+def shortened(logits: Tensor) -> dict[str, Any]:
+    """Log-probabilities of the best tokens of every distribution, and what each of the others has on average."""
+    logs = logits.log_softmax(dim=-1).flatten(end_dim=-2)
+    best = logs.topk(min(SHOWN, logs.shape[-1]))
+    others = (1 - best.values.exp().sum(dim=-1)).clamp_min(1e-9) / max(1, logs.shape[-1] - SHOWN)
+    rest = others.log().tolist()
+    return {
+        "dims": list(logits.shape),
+        "ids": best.indices.flatten().tolist(),
+        "values": [round(value, 4) for value in best.values.flatten().tolist()],
+        "rest": [round(value, 4) for value in rest],
+    }
+
+
+def numbers(values: Tensor) -> dict[str, Any]:
+    """A tensor in steps of 0.0001, which is what the page shows."""
+    return {"dims": list(values.shape), "data": (values * 10_000).round().int().flatten().tolist()}
 
 
 def fitting(one: Explored, kind: Form) -> Inspected | None:
@@ -189,7 +255,6 @@ def facts(one: Explored) -> dict[str, Any]:
     """What the page has to know of a model."""
     model = one.model
     config, task = model.config, task_of(model)
-    settings = generation_config(model, one.tokenizers.target, {}) if model.can_generate() else None
     source = one.tokenizers.source
     start = config.decoder_start_token_id if config.is_encoder_decoder else None
     return {
@@ -208,15 +273,21 @@ def facts(one: Explored) -> dict[str, Any]:
         "stages": stage_names(model),
         "ids": {
             "start": start if start is not None else source.bos_token_id,
-            "end": None if settings is None else settings.eos_token_id,
+            "end": end_of(one),
             "pad": config.pad_token_id,
             "mask": source.mask_token_id,
             "unknown": source.unk_token_id,
         },
         "mask": source.mask_token,
-        "labels": [config.id2label[label] for label in sorted(config.id2label)] if settings is None else [],
-        "one_tokenizer": one.tokenizers.target is source,
+        "labels": [config.id2label[label] for label in sorted(config.id2label)] if not model.can_generate() else [],
+        "bits": BITS if is_large(one) else None,
     }
+
+
+def end_of(one: Explored) -> int | None:
+    """The token that ends a text that the model writes."""
+    model = one.model
+    return generation_config(model, one.tokenizers.target, {}).eos_token_id if model.can_generate() else None
 
 
 def stage_names(model: Any) -> dict[str, list[str]]:
@@ -226,15 +297,24 @@ def stage_names(model: Any) -> dict[str, list[str]]:
     return {stack: list(seen.stages) for stack, seen in inside.seen.items()}
 
 
-def write_tokenizers(one: Explored, folder: Path) -> None:
-    """Write the tokenizers, as one compressed file each."""
-    sides = {"source": one.tokenizers.source, "target": one.tokenizers.target}
-    for side, tokenizer in sides.items():
-        if side == "target" and tokenizer is one.tokenizers.source:
-            continue
+def write_tokenizers(one: Explored, folder: Path) -> dict[str, str]:
+    """Write the tokenizers, as one compressed file each that is named by its content.
+
+    Returns:
+        Name of the file, of the source and of the target.
+    """
+    written: dict[str, str] = {}
+    for side, tokenizer in (("source", one.tokenizers.source), ("target", one.tokenizers.target)):
         with scratch_folder() as scratch:
             tokenizer.save_pretrained(scratch)
             files = {"tokenizer": TOKENIZER_FILE, "config": TOKENIZER_CONFIG}
             content = {key: read_json(scratch / name) for key, name in files.items()}
-        written = json.dumps(content, ensure_ascii=False).encode()
-        (folder / f"{side}.bin").write_bytes(gzip.compress(written, 9, mtime=0))
+        file = zipped(content)
+        written[side] = f"texts-{hashlib.sha256(file).hexdigest()[:12]}.bin"
+        (folder / written[side]).write_bytes(file)
+    return written
+
+
+def zipped(content: Any) -> bytes:
+    """JSON as gzip, which browsers read by themselves."""
+    return gzip.compress(json.dumps(content, ensure_ascii=False).encode(), 9, mtime=0)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 from zoo.base.errors import UnsupportedOperationError
@@ -65,7 +67,8 @@ def is_current(sources: Path, output: Path) -> bool:
 
 def run(*command: str, folder: Path) -> None:
     """Run a command, silently if it succeeds."""
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    environment = {**os.environ, "PYTHON": sys.executable}  # compresses the engine
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         lines = (done.stderr.strip() or done.stdout.strip()).splitlines()
         shown = " ".join(command[1:])

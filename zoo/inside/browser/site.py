@@ -12,19 +12,14 @@ from pathlib import Path
 
 from zoo.base.folders import relative_files, written_whole
 from zoo.inside.explorer.models import explored, shipped_models
-from zoo.registry import find_weights
 
-from .models import write_model
+from .models import stored, write_model
 from .page import find_page
 
 MODELS, LIST, FILES, INDEX, LESSONS = "models", "index.json", "files.json", "index.html", "lessons"
 
 MARK = " data-lessons"
 """Attribute of a page that links to the lessons."""
-
-
-LARGEST = 4_000_000
-"""Bytes of weights that the page shows without being asked for them: a reader waits for all of a model."""
 
 
 def write_site(
@@ -35,7 +30,7 @@ def write_site(
     Args:
         output: A new folder.
         models: Names of weights, folders or repositories on the Hub, or these by the names that the page shows; by
-            default what ships with the zoo, but for weights larger than `LARGEST`.
+            default what ships with the zoo. Matrices of large models are rounded, which the page says.
         force: Whether to replace the folder.
 
     Returns:
@@ -48,7 +43,7 @@ def write_site(
     """
     page = find_page()
     named = dict(models) if isinstance(models, Mapping) else {shown_name(name): name for name in models}
-    named = named or {name: name for name in shipped_models() if (find_weights(name).size or 0) <= LARGEST}
+    named = named or {name: name for name in shipped_models()}
     with written_whole(Path(output), force=force) as folder:
         has_lessons = lesson_models(page) <= set(named)
         left_out = shutil.ignore_patterns(*([] if has_lessons else [LESSONS]))
@@ -57,8 +52,8 @@ def write_site(
             index = folder / INDEX
             index.write_text(index.read_text(encoding="utf-8").replace(MARK, ""), encoding="utf-8")
         entries = [
-            write_model(replace(explored(model), name=name), folder / MODELS / folder_name(name), is_first=not place)
-            for place, (name, model) in enumerate(named.items())
+            write_model(stored(replace(explored(model), name=name)), folder / MODELS / folder_name(name))
+            for name, model in named.items()
         ]
         write_json(folder / MODELS / LIST, entries)
         write_json(folder / FILES, dict(hashes(folder)))
