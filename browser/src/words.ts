@@ -159,7 +159,7 @@ const portuguese: Words = {
   stages: {
     embeddings: "embeddings", self_attn: "autoatenção", cross_attn: "atenção cruzada", mlp: "feed-forward", norm: "norma final",
   },
-  rounded: (bits) => `Para a página ser pequena, os pesos são arredondados a ${bits} bits significativos; o cálculo é em float32.`,
+  rounded: (bits) => `Para a página ficar pequena, os pesos são arredondados a ${bits} bits significativos; o cálculo é em float32.`,
   noWebAssembly: "Este navegador não tem WebAssembly, ou está desligado; os modelos precisam dele.",
   noFile: (address) => `O arquivo ${address} não foi carregado.`,
   damaged: (address) => `O arquivo ${address} está danificado.`,
