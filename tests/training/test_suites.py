@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import random
 from pathlib import Path
 
 import pytest
 import torch
 from click.testing import CliRunner
+from preloaded import run_python
 
 import zoo
 from zoo.base.errors import ConfigError, DataError, UnknownNameError
@@ -330,3 +332,29 @@ def test_a_shipped_model_on_the_command_line(tmp_path: Path):
     assert "mean of 1 paradigms" in shown.stdout and "count as wrong" in shown.stdout
     refused = CliRunner().invoke(cli, [*words, "--task", "translation"])
     assert refused.exit_code == 2 and "--suite takes no --task" in refused.stderr
+
+
+PLUGIN = """
+from zoo.training.suites import SUITES, MinimalPair, Suite
+
+def read(file, row):
+    return MinimalPair(row["yes"], row["no"], file.stem)
+
+SUITES.register("mine", Suite("Pairs of mine.", "a page", "yes.jsonl of mine", read, "yes and no"))
+"""
+
+
+@pytest.mark.thorough
+@pytest.mark.xdist_group("preloaded")
+def test_a_plugin_adds_a_suite(tmp_path: Path):
+    site, data = tmp_path / "site", tmp_path / "data"
+    (site / "mine-1.dist-info").mkdir(parents=True)
+    (site / "mine-1.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1\n")
+    (site / "mine-1.dist-info/entry_points.txt").write_text("[zoo.plugins]\nmine = mine_suite\n")
+    (site / "mine_suite.py").write_text(PLUGIN)
+    data.mkdir()
+    (data / "yes.jsonl").write_text('{"yes": "He is here.", "no": "He are here."}')
+    words = ["-m", "zoo", "evaluate", "llama-style.char-en", "--suite", "mine", "--data", str(data), "--json"]
+    run = run_python(words, env={**os.environ, "PYTHONPATH": str(site)})
+    assert run.returncode == 0, run.stderr
+    assert json.loads(run.stdout)["paradigm"]["yes"]["items"] == 1
