@@ -104,10 +104,18 @@ def test_a_name_stands_once(tmp_path: Path) -> None:
 
 def rows(variant: str, condition: str, losses: list[float], load: float = 1.0, **columns: float) -> list[Row]:
     """A row a seed, of the data that char-lm names."""
-    text = KNOWN["char-lm"].text
-    assert text is not None
+    own, values = KNOWN["char-lm"], {"heldout_loss": 0.0, **columns}
     return [
-        Row(1, condition, variant, seed, text.sha256, values={"heldout_loss": loss, **columns}, threads=1, load=load)
+        Row(
+            own.version,
+            condition,
+            variant,
+            seed,
+            own.data,
+            values={**values, "heldout_loss": loss},
+            threads=1,
+            load=load,
+        )
         for seed, loss in enumerate(losses)
     ]
 
@@ -124,9 +132,10 @@ def test_a_claim_is_judged_by_the_rows_that_it_names() -> None:
 
 def test_speeds_of_a_busy_machine_do_not_count() -> None:
     claim = next(claim for claim in CLAIMS if claim.name == "rmsnorm-is-faster")
-    base = rows("gpt2-style", "500 steps", [2.0, 2.0, 2.0], train_tokens_per_second=1000.0)
+    (condition,) = claim.tests[0].conditions
+    base = rows("gpt2-style", condition, [2.0, 2.0, 2.0], train_tokens_per_second=1000.0)
     for load, is_missing in ((1.0, False), (5.0, True)):
-        fast = rows("gpt2-style:norm=rmsnorm", "500 steps", [2.0, 2.0], load, train_tokens_per_second=1100.0)
+        fast = rows("gpt2-style:norm=rmsnorm", condition, [2.0, 2.0], load, train_tokens_per_second=1100.0)
         verdict = judge_claim(claim, KNOWN, {"char-lm": [*base, *fast]}).verdict
         assert (verdict == MISSING) is is_missing
 

@@ -67,8 +67,9 @@ def test_the_best_of_a_benchmark_come_first(zoo, tmp_path):
     names = [row["name"] for row in listed]
     assert names[: len(known)] == known and sorted(names) == list_variants()
     assert listed[0]["standing"]["mean"] == best[0].samples["heldout_loss"].mean and listed[-1]["standing"] is None
+    word = next(one.verdict for one in best if one.variant == "llama-style")
     lines = zoo("list", "--sort", "char-lm", "llama-style", "vanilla").stdout.splitlines()
-    assert lines[1].startswith("llama-style") and "better" in lines[1] and lines[2].startswith("vanilla ")
+    assert lines[1].startswith("llama-style") and f"  {word}  " in lines[1] and lines[2].startswith("vanilla ")
     mine = tmp_path / "mine.yaml"  # beside which nothing is recorded
     mine.write_bytes(benchmarks()["char-lm"].results.parents[1].joinpath("char-lm.yaml").read_bytes())
     assert "nothing is recorded of benchmark 'mine'" in zoo("list", "--sort", str(mine)).stderr
@@ -81,7 +82,7 @@ def test_a_card_has_what_was_recorded_of_its_variant(zoo):
     mean = standing.samples["heldout_loss"].mean
     assert any(re.match(rf"\s*char-lm, 500 steps +Held-out loss {mean:.4f}", line) for line in text.splitlines()), text
     found = json.loads(zoo("show", "llama-style", "--json").stdout)["results"]
-    assert ("char-lm", "better", 3) in [(one["benchmark"], one["verdict"], one["seeds"]) for one in found]
+    assert ("char-lm", standing.verdict, 3) in [(one["benchmark"], one["verdict"], one["seeds"]) for one in found]
     judged = [verdicts for benchmark in benchmarks().values() for verdicts in recorded(benchmark)]
     somewhere = {standing.variant for verdicts in judged for standing in verdicts.standings}
     for name in sorted(set(list_variants()) - somewhere)[:1]:
