@@ -100,10 +100,16 @@ def longest(model: ZooPreTrainedModel) -> int | None:
 
 def traceable(model: ZooPreTrainedModel) -> ZooPreTrainedModel:
     """The same model in float32 on eager attention, with operators that every runtime has."""
-    weights = {name: value.to("cpu", torch.float32) for name, value in weights_of(model).items()}
-    traced = model_with(copy.deepcopy(model.config), task_of(model), weights)
-    traced.set_attn_implementation("eager")
-    return traced
+    return in_dtype(model, "float32", eager=True)
+
+
+def in_dtype(model: ZooPreTrainedModel, dtype: str, *, eager: bool = False) -> ZooPreTrainedModel:
+    """The same model in another type, with recomputed buffers: casting them would keep their rounding errors."""
+    weights = {name: value.to("cpu", getattr(torch, dtype)) for name, value in weights_of(model).items()}
+    made = model_with(copy.deepcopy(model.config), task_of(model), weights)
+    if eager:
+        made.set_attn_implementation("eager")
+    return made
 
 
 def model_with(config: ZooConfig, task: str, weights: dict[str, Tensor]) -> ZooPreTrainedModel:

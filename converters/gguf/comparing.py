@@ -8,22 +8,31 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import psutil
 import torch
-from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoTokenizer
 
 from zoo.base.folders import scratch_folder
 from zoo.models import ZooConfig, ZooPreTrainedModel
 
+from .. import verification
 from ..errors import VerificationError, require
 from ..native.files import TOKENIZER_FILE
 from ..target import TargetPlan
-from ..verification import Difference, Perplexities, draw_tokens, ends_of, explained, in_dtype
+from ..verification import (
+    ROUNDING,
+    Answers,
+    Difference,
+    Perplexities,
+    draw_tokens,
+    ends_of,
+    log_probabilities,
+)
+from ..weights import in_dtype
 from . import serving
 from .architecture import FILE
 from .planning import GgufPlan
@@ -38,9 +47,6 @@ PROMPTS = 100
 
 IDLE = 60
 """Seconds after which a process of llama.cpp that does not compute is ended."""
-
-AT_A_TIME = 10
-"""How many texts the model itself reads at a time."""
 
 NEW_TOKENS = 4
 MOST = 200
@@ -176,19 +182,6 @@ def finished(command: list[str], environment: dict[str, str]) -> subprocess.Comp
                     return None
 
 
-@torch.no_grad()
-def log_probabilities(model: ZooPreTrainedModel, texts: list[list[int]]) -> list[Tensor]:
-    """The model's predictions after every token of each text. *Shape:* (seq_len, vocab_size)."""
-    found = []
-    for start in range(0, len(texts), AT_A_TIME):
-        batch = texts[start : start + AT_A_TIME]
-        ids = pad_sequence([torch.tensor(text) for text in batch], batch_first=True)
-        mask = pad_sequence([torch.ones(len(text), dtype=torch.long) for text in batch], batch_first=True)
-        logits = model(ids.to(model.device), attention_mask=mask.to(model.device)).logits.cpu()
-        found += [row[: len(text)].log_softmax(-1) for row, text in zip(logits, batch, strict=True)]
-    return found
-
-
 def judge(
     model: ZooPreTrainedModel, job: Job, found: dict[str, Any], source: Path | None, tolerance: float
 ) -> Difference:
@@ -199,25 +192,25 @@ def judge(
     """
     answers = list(zip(job.prompts, found["steps"], strict=True))
     texts = [[*prompt, *(taken for taken, _ in steps)] for prompt, steps in answers]
-    ours = log_probabilities(in_dtype(model, torch.float32), texts)
-    largest = apart = scale = 0.0
-    for expected, (prompt, steps) in zip(ours, answers, strict=True):
-        for row, (taken, tops) in zip(expected[len(prompt) - 1 : -1], steps, strict=True):
-            theirs = torch.tensor(list(tops.values()))
-            largest = max(largest, float((row[[int(number) for number in tops]] - theirs).abs().max()))
-            apart, scale = max(apart, float(row.max() - row[taken])), max(scale, float(-row.min()))
 
-    def noise() -> float:
-        pairs = zip(ours, log_probabilities(in_dtype(model, torch.float64), texts), strict=True)
-        return max(float((one - other).abs().max()) for one, other in pairs)
+    @cache
+    def ours(dtype: str) -> Answers:
+        rows = log_probabilities(in_dtype(model, dtype), texts)
+        rows = [row[len(prompt) - 1 : -1] for row, (prompt, _) in zip(rows, answers, strict=True)]
+        return {"log-probabilities": torch.cat(rows)}
 
-    allowed = explained(largest, scale, noise, tolerance)
-    if not largest <= allowed:
-        raise VerificationError(f"in llama.cpp log-probabilities differ by {largest:.2g} (allowed {allowed:.2g})")
-    if apart > 2 * allowed:
-        raise VerificationError(f"llama.cpp takes tokens that are {apart:.2g} less likely (allowed {2 * allowed:.2g})")
+    mine = ours("float32")["log-probabilities"]
+    theirs = mine.clone()  # which llama.cpp reports the largest of
+    steps = [step for _, steps in answers for step in steps]
+    for row, (_, tops) in zip(theirs, steps, strict=True):
+        row[[int(number) for number in tops]] = torch.tensor(list(tops.values()))
+    difference = verification.judge(ours, {"float32": {"log-probabilities": theirs}}, "llama.cpp", tolerance)
+    taken = torch.tensor([taken for taken, _ in steps])[:, None]
+    apart = float((theirs.max(1, keepdim=True).values - theirs.gather(1, taken)).max())
+    if apart > 2 * ROUNDING * max(1.0, difference.largest):
+        raise VerificationError(f"llama.cpp takes tokens that it finds {apart:.2g} less likely")
     compare_prompts(job, found, source)
-    return Difference(largest, None, scale, len(job.prompts), apart == 0.0)
+    return replace(difference, batches=len(job.prompts), greedy=bool((mine.argmax(1) == taken[:, 0]).all()))
 
 
 def compare_prompts(job: Job, found: dict[str, Any], source: Path | None) -> None:
@@ -235,6 +228,6 @@ def compare_prompts(job: Job, found: dict[str, Any], source: Path | None) -> Non
 def perplexities(model: ZooPreTrainedModel, job: Job, found: dict[str, Any]) -> Perplexities:
     """The perplexity of a model and of a file of rounded weights on what the model wrote."""
     text = torch.tensor(job.text)
-    ours = log_probabilities(in_dtype(model, torch.float32), [job.text])[0][:-1].gather(1, text[1:, None]).mean()
+    ours = log_probabilities(in_dtype(model, "float32"), [job.text])[0][:-1].gather(1, text[1:, None]).mean()
     theirs = torch.tensor(found["expected"], dtype=torch.double).mean()
     return Perplexities(float((-ours).exp()), float((-theirs).exp()), len(job.text) - 1)

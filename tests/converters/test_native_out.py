@@ -245,27 +245,28 @@ def test_a_wrong_export_leaves_nothing(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_padding_hides_nothing_of_what_is_said_of_a_sequence():
+def judge(ours, theirs):
+    return verification.judge(lambda dtype: ours, {"float32": theirs})
+
+
+def test_padding_hides_nothing_of_a_sequence():
     batches = {"padded": {"attention_mask": torch.tensor([[1, 1, 0]])}}
-    ours = {"float32": {"padded.output": torch.ones(1, 3, 4)}}
-    theirs = {"float32": {"padded.output": torch.tensor([1.0, 1.0, 2.0])[None, :, None].expand(1, 3, 4)}}
-    assert verification.judge(ours, theirs, batches, "token-classification").float32 == 0.0
+    ours = {"padded.output": torch.ones(1, 3, 4)}
+    theirs = {"padded.output": torch.tensor([1.0, 1.0, 2.0])[None, :, None].expand(1, 3, 4)}
+    real = [verification.only_real(answers, batches, "token-classification") for answers in (ours, theirs)]
+    assert judge(*real).float32 == 0.0
     with pytest.raises(VerificationError, match="differs by"):
-        verification.judge(ours, theirs, batches, "sequence-classification")
+        judge(*(verification.only_real(answers, batches, "sequence-classification") for answers in (ours, theirs)))
 
 
 def test_other_tokens_are_an_error():
-    same, tokens = torch.ones(2, 3, 4), torch.tensor([[1, 2, 3]])
-    ours = {"float32": {"full.output": same, "generate_greedy.tokens": tokens}}
-    theirs = {"float32": {"full.output": same, "generate_greedy.tokens": tokens + 1}}
-    batches = {"full": {"input_ids": torch.ones(2, 3)}, "generate_greedy": {}}
-    assert verification.judge(ours, ours, batches, "causal-lm").greedy
-    with pytest.raises(VerificationError, match="decodes other tokens"):
-        verification.judge(ours, theirs, batches, "causal-lm")
+    same, tokens = torch.ones(2, 3, 4), torch.tensor([[1, 2, 3], [4, 5, 6]])
+    ours = {"full.output": same, "generate_greedy.tokens": tokens}
+    assert judge(ours, ours).greedy
+    with pytest.raises(VerificationError, match="decodes other tokens greedily in 1 of 2 inputs"):
+        judge(ours, {**ours, "generate_greedy.tokens": torch.tensor([[1, 2, 3], [4, 5, 7]])})
     with pytest.raises(VerificationError, match="differs by inf"):
-        verification.judge(
-            ours, {"float32": {**ours["float32"], "full.output": same * torch.nan}}, batches, "causal-lm"
-        )
+        judge(ours, {**ours, "full.output": same * torch.nan})
 
 
 def test_large_weights_are_sharded(tmp_path, monkeypatch):

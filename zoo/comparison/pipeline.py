@@ -217,11 +217,35 @@ def compare(
         ZooError: When a name is unknown, data cannot be used, a match is impossible, or the folder holds another
             comparison, before anything is trained.
     """
-    # The signature is there for type checkers and editors; a test compares it with the options.
-    given = locals() | {"arguments": TrainingOptions(**arguments)}
+    request = Request(
+        names=[names] if isinstance(names, str) else list(names),
+        task=task,
+        data=data,
+        heldout=heldout,
+        columns=columns,
+        recipe=recipe,
+        tokenizer=tokenizer,
+        settings=settings,
+        generation=generation,
+        arguments=TrainingOptions(**arguments),
+        seeds=seeds,
+        seed=seed,
+        decide=decide,
+        margin=margin,
+        score=score,
+        most_seeds=most_seeds,
+        budget=budget,
+        match=match,
+        match_by=match_by,
+        match_to=match_to,
+        sweep=sweep,
+        baseline=baseline,
+        jobs=jobs,
+        launcher=launcher,
+        launch_with=launch_with,
+        output_dir=output_dir,
+    )
     began = time.perf_counter()
-    listed = [names] if isinstance(names, str) else list(names)
-    request = Request(**{name: given[name] for name in options()} | {"names": listed})
     request.check()
     check_placing(launcher, jobs, launch_with or {})
     shows = progress and jobs == 1 and launcher == "local"
@@ -244,32 +268,61 @@ def carry_out(
         on_run: As for [`compare`][].
         tell: As for [`compare`][].
     """
-    chosen, folder, source = request.chosen, request.folder, request.source
+    request, plan, inputs = set_up(request, progress, tell)
+
+    def launch(waiting: Sequence[Job], announce: Callable[[Job], None]) -> None:
+        LAUNCHERS[request.launcher](waiting, request.jobs, request.launch_with or {}, announce)
+
+    maker = JobMaker(inputs, request, request.match_to or plan.baseline, progress, tell)
+    phases = Phases(plan, maker, request.tried, launch, on_run)
+    choices = phases.choices()
+    runs = phases.runs(plan.names, plan.seeds, choices)
+    comparison = results_of(request, plan, inputs, choices, runs)
+    if request.decide:
+        comparison = with_more_seeds(comparison, lambda names, seed: phases.runs(names, [seed], choices), tell)
+    if not phases.launched and (written := already_written(comparison)) is not None:
+        return written
+    if phases.launched:
+        plan = replace(plan, seconds=plan.seconds + time.perf_counter() - began)
+        comparison = replace(comparison, seconds=plan.seconds)
+    plan.write(inputs.folder)
+    comparison.write()
+    write_files(comparison)
+    return Comparison.read(inputs.folder)
+
+
+def set_up(
+    request: Request, progress: bool, tell: Callable[[str], None]
+) -> tuple[Request, ComparisonPlan, SharedInputs]:
+    """Load the data and tokenizers of all runs, and extend the comparison that is in the folder, if any.
+
+    Returns:
+        The request with the values of the sweep of the whole plan, the plan, and what runs share.
+    """
+    chosen, folder = request.chosen, request.folder
     task = chosen.data_task()
     with loading_bars(shown=progress):
-        splits = task.load_from(source)
+        splits = task.load_from(request.source)
     plan = make_plan(folder, request.common(splits), request.names, request.all_seeds, request.baseline)
     more = [name for name in plan.names if name not in request.names]
     more += [f"seed {seed}" for seed in plan.seeds if seed not in request.all_seeds]
     more += [f"{name}={value}" for name in plan.sweep for value in plan.sweep[name] if value not in request.tried[name]]
     if more:
         tell(f"{folder} is extended; it holds {', '.join(more)} as well")
-    request = replace(request, sweep=plan.sweep or None)
     task = task.fitted(splits)
     tokenizers = tokenizers_in(folder, task, splits, chosen, begun=find_plan(folder) is not None)
     splits = task.prepare(splits, tokenizers, progress=progress)
     if splits.duplicates:
         tell(leaks_said(splits))
-    inputs = SharedInputs(chosen, task, splits, tokenizers, folder)
-    maker = JobMaker(inputs, request, request.match_to or plan.baseline, progress, tell)
+    return replace(request, sweep=plan.sweep or None), plan, SharedInputs(chosen, task, splits, tokenizers, folder)
 
-    def launch(waiting: Sequence[Job], announce: Callable[[Job], None]) -> None:
-        LAUNCHERS[request.launcher](waiting, request.jobs, request.launch_with or {}, announce)
 
-    phases = Phases(plan, maker, request.tried, launch, on_run)
-    choices = phases.choices()
-    runs = phases.runs(plan.names, plan.seeds, choices)
-    comparison = Comparison(
+def results_of(
+    request: Request, plan: ComparisonPlan, inputs: SharedInputs, choices: Mapping[str, Choice], runs: list[Run]
+) -> Comparison:
+    """Put runs and the facts about them together."""
+    task, heldout = inputs.task, inputs.splits.heldout
+    return Comparison(
         task=task.name,
         names=plan.names,
         baseline=plan.baseline,
@@ -278,30 +331,19 @@ def carry_out(
         match=request.match,
         sweep=recorded(choices, request.tried, plan.seeds[0]) if request.tried else None,
         main_score=task.main_score if request.suite is None else request.suite.name,
-        recipe=asdict(chosen),
+        recipe=asdict(inputs.recipe),
         environment=environment(),
         command=command(request, plan.names, plan.seeds, plan.baseline),
-        sources=task.sources(splits.heldout),
-        references=task.references(splits.heldout),
+        sources=task.sources(heldout),
+        references=task.references(heldout),
         runs=runs,
-        folder=folder,
+        folder=inputs.folder,
         seconds=plan.seconds,
         date=date.today().isoformat(),
         match_to=request.match_to,
         data=plan.common["data"],
         design=request.design,
     )
-    if request.decide:
-        comparison = with_more_seeds(comparison, lambda names, seed: phases.runs(names, [seed], choices), tell)
-    if phases.launched:
-        plan = replace(plan, seconds=plan.seconds + time.perf_counter() - began)
-        comparison = replace(comparison, seconds=plan.seconds)
-    if not phases.launched and (written := already_written(comparison)) is not None:
-        return written
-    plan.write(folder)
-    comparison.write()
-    write_files(comparison)
-    return Comparison.read(folder)
 
 
 def with_more_seeds(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import replace
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,32 +15,34 @@ from typing import TYPE_CHECKING, Any
 import torch
 from transformers import EarlyStoppingCallback, PreTrainedModel, PrinterCallback, ProgressCallback, TrainerCallback
 
-from zoo.base.errors import ConfigError, ZooError
-from zoo.base.folders import check_output, held_alone, scratch_folder
+from zoo.base.errors import ZooError
 from zoo.building.completion import spell_out
 from zoo.building.keywords import TrainingOptions
-from zoo.data.tasks import DataSource, DataTask, Outputs, Splits, Tokenizers
+from zoo.data.tasks import DataTask, Outputs, Predictions, Score, Splits, Tokenizers
 from zoo.data.tasks.leaks import leaks_said, without_leaks
 from zoo.data.tasks.libraries import loading_bars
 from zoo.data.tasks.mixing import MixedBlocks
 from zoo.data.tasks.tables import Column, DataWarning
 from zoo.fast.switches import current, fast_paths
 
-from .arguments import ZooTrainingArguments, keep_logs, training_arguments
+from .arguments import ZooTrainingArguments, keep_logs
 from .averaging import keep_average
-from .checkpoints import clear_checkpoints, going_on_from, remove_checkpoints, remove_except
-from .inputs import build_for, encode, full_recipe, num_parameters, tokenizers_for
+from .checkpoints import going_on_from, remove_checkpoints, remove_except
+from .inputs import build_for, encode, num_parameters, tokenizers_for
 from .memory_check import check_room
 from .predicting import check_generation, predict
 from .preflight import check_data, check_examples
 from .progress import LossProgress, overview
 from .recipe import Recipe
 from .record import RunRecord, TrainingReport, TrainingResult, peak_memory, record_run
-from .saving import Revisions, check_push, folder_of, is_unscored, keep_report, marks_of, push_result, save_checkpoint
+from .request import TrainingRequest, check_further_outputs, places_taken
+from .saving import Revisions, folder_of, keep_report, marks_of, push_result, save_checkpoint
 from .trainer import ZooTrainer
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+    from zoo.hub import PushReport
 
 
 @contextmanager
@@ -57,10 +58,6 @@ def determinism(*, wanted: bool) -> Iterator[None]:
         if wanted:
             torch.use_deterministic_algorithms(before[0], warn_only=before[1])
             torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = flags
-
-
-KEEPING_CHECKPOINTS: dict[str, Any] = {"save_strategy": "epoch", "save_total_limit": 2}
-"""Training arguments of a run that can be resumed, unless it says otherwise."""
 
 
 class ScoringError(ZooError, RuntimeError):
@@ -141,177 +138,228 @@ def train(
         ZooError: When a name is unknown, data cannot be used, or `output_dir` is in use, before anything is trained;
             or when the loss is no longer a number, or the disk is full.
     """
-    if output_dir is not None:
-        check_output(Path(output_dir), force=force or (resume and is_unscored(output_dir)))
-    elif resume or push:
-        raise ConfigError(f"{'resume' if resume else 'push'} is given without output_dir, where the model is kept")
-    said: dict[str, Any] = {"arguments": TrainingOptions(**arguments), "settings": settings, "generation": generation}
-    chosen = full_recipe(task, recipe, **said, tokenizer=tokenizer, init=init)
-    if resume:
-        chosen = replace(chosen, arguments={**KEEPING_CHECKPOINTS, **chosen.arguments})
-    data_task = chosen.data_task()
-    if isinstance(model, str):
-        data_task.check_variant(model)
-        chosen.check_name(model)
-    checkpoints = f"{Path(output_dir).absolute()}-checkpoints" if output_dir is not None else os.curdir
-    args = training_arguments(chosen.arguments, output_dir=checkpoints, seed=seed, progress=progress)
-    saves = args.save_strategy != "no"
-    with places_taken(output_dir, checkpoints, args, push, force=force, resume=resume):
-        source = DataSource.of(None if isinstance(data, Splits) else data, heldout, columns, seed)
-        with loading_bars(shown=progress):
-            splits = without_leaks(data) if isinstance(data, Splits) else data_task.load_from(source)
-        data_task = data_task.fitted(splits)
-        if isinstance(tokenizer, Tokenizers):
-            tokenizers = tokenizer
-        else:
-            tokenizers = tokenizers_for(data_task, splits.train, chosen, is_given=tokenizer is not None)
-        splits = data_task.prepare(splits, tokenizers, progress=progress)
-        if splits.duplicates:
-            warnings.warn(leaks_said(splits), DataWarning, stacklevel=2)
-        selection = None
-        if args.load_best_model_at_end or args.early_stopping_patience is not None:  # by what is not reported
-            kept_for_training, selection = data_task.set_aside(splits.train, seed=seed)
-            splits = replace(splits, train=kept_for_training)
-        run = record_run(model, chosen, tokenizers, splits, selection=selection, seed=args.seed)
-        if isinstance(model, str) and chosen.init is not None:
-            model = build_for(data_task, model, tokenizers, chosen, seed=args.seed)
-        check_room(num_parameters(model, data_task, tokenizers, chosen), args, output_dir, saves=saves)
-        encoded = encode(data_task, splits, tokenizers, seed=seed)
-        if args.process_index == 0 and (tell is not None or progress):
-            kept = chosen.kept_sizes(model) if isinstance(model, str) else {}
-            (tell or to_stderr)(overview(data_task, splits, encoded, kept))
-        if isinstance(model, str):
-            model = build_for(data_task, model, tokenizers, chosen, seed=args.seed)
-        idle = check_data(model, run.variant, data_task, encoded, data_task.collator(tokenizers), args)
-        marks = marks_of(args, data_task, splits.train, encoded.train, tokenizers)
-        check_further_outputs(output_dir, marks, args, force=force or resume)
-        chosen_by = encoded.heldout if selection is None else data_task.encode(selection, tokenizers)
-        check_examples(model, chosen_by, "training")
-        if args.ddp_find_unused_parameters is None:
-            args.ddp_find_unused_parameters = bool(idle)
-        check_generation(model, data_task, tokenizers, chosen.generation)
-        checkpoint = going_on_from(checkpoints, model, identity_of(run, args)) if resume else None
-        if resume and args.process_index == 0:
-            remove_except(checkpoints, checkpoint)
-        with determinism(wanted=args.full_determinism):
-            watched = Splits(encoded.train, chosen_by)
-            trainer = make_trainer(run, model, args, data_task, tokenizers, watched, callbacks, progress=progress)
-            if output_dir is not None:
-                keep_logs(trainer, output_dir)
-            if marks and output_dir is not None:
-                save = partial(save_revision, trainer, tokenizers, output_dir, run)
-                trainer.add_callback(Revisions(trainer, marks, save))
+    request = TrainingRequest(
+        model=model,
+        task=task,
+        data=data,
+        heldout=heldout,
+        columns=columns,
+        recipe=recipe,
+        tokenizer=tokenizer,
+        init=init,
+        settings=settings,
+        generation=generation,
+        output_dir=output_dir,
+        force=force,
+        resume=resume,
+        push=push,
+        with_code=with_code,
+        seed=seed,
+        scored=scored,
+        callbacks=callbacks,
+        progress=progress,
+        tell=tell,
+        arguments=TrainingOptions(**arguments),
+    )
+    request.check()
+    with places_taken(request):
+        prepared = prepare(request)
+        checkpoint = find_checkpoint(request, prepared)
+        with determinism(wanted=request.args.full_determinism):
+            trainer = make_trainer(request, prepared)
             trainer.train(resume_from_checkpoint=checkpoint)
-            train_seconds, memory = trainer.totals.elapsed(), peak_memory(args.device)
+            trained = {"train_seconds": trainer.totals.elapsed(), "peak_memory": peak_memory(request.args.device)}
             trainer.check_trained()
-            trainer.eval_dataset = encoded.heldout
             if output_dir is not None:
-                force = force or (resume and is_unscored(output_dir))
-                save_trained(trainer, tokenizers, output_dir, run, force=force)
-            began = time.perf_counter()
-            with kept_in(output_dir):
-                predictions = predict(
-                    trainer, data_task, tokenizers, chosen.generation, outputs=None if scored else Outputs.NONE
-                )
-                scores = dict(data_task.score(predictions, splits.heldout)) if scored else {}
-                place_of_average = None if output_dir is None else f"{Path(output_dir)}-average"
-                average = keep_average(
-                    trainer, data_task, tokenizers, splits, run, place_of_average, scored=scored, force=force
-                )
-            evaluation_seconds = time.perf_counter() - began
-        report = report_of(
-            trainer,
-            run,
-            args,
-            task=data_task.name,
-            train_seconds=train_seconds,
-            heldout_loss=predictions.loss,
-            scores=scores,
-            evaluation_seconds=evaluation_seconds,
-            peak_memory=memory,
-            average=average,
-        )
-        if isinstance(trainer.train_dataset, MixedBlocks):
-            blocks = report.steps * report.examples_per_update
-            report = replace(report, mixture=trainer.train_dataset.result(blocks))
-        pushed = None
-        if output_dir is not None and trainer.is_world_process_zero():
-            keep_report(output_dir, report.to_dict())
-            reached = any(folder_of(output_dir, mark).is_dir() for mark in marks)
-            pushed = push_result(output_dir, push, revisions=reached, with_code=with_code)
-            if resume:
-                remove_checkpoints(checkpoints)
-        trainer.accelerator.wait_for_everyone()
-    return TrainingResult(trainer.trained_model(), tokenizers, list(predictions.outputs), report, run, pushed)
+                save_trained(trainer, prepared, output_dir, force=request.replaces)
+            evaluation = evaluate_trained(request, prepared, trainer)
+        report = report_of(request, prepared, trainer, evaluation, **trained)
+        pushed = keep_results(request, prepared, trainer, report)
+    outputs = list(evaluation.predictions.outputs)
+    return TrainingResult(trainer.trained_model(), prepared.tokenizers, outputs, report, prepared.run, pushed)
 
 
 spell_out(train, TrainingOptions)
 
 
-@contextmanager
-def places_taken(
-    output_dir: str | Path | None,
-    checkpoints: str,
-    args: ZooTrainingArguments,
-    push: str | None,
-    *,
-    force: bool,
-    resume: bool,
-) -> Iterator[None]:
-    """Hold the folder of a run alone, and give the trainer one for checkpoints: a scratch folder if none are kept."""
-    saves = args.save_strategy != "no"
-    kept = nullcontext(checkpoints) if saves and output_dir is not None else scratch_folder()
-    keeps_nothing = output_dir is None or args.process_index != 0
-    alone = nullcontext() if keeps_nothing else held_alone(Path(output_dir or ""), "training into")
-    with alone, kept as place:
-        args.output_dir = str(place)
-        if args.process_index == 0:
-            if output_dir is not None:
-                check_output(Path(output_dir), force=force or (resume and is_unscored(output_dir)))
-            check_push(push)
-            if saves and not resume:
-                clear_checkpoints(args.output_dir, force=force)
-        yield
+@dataclass(frozen=True)
+class Prepared:
+    """A run that was checked to its last step."""
+
+    task: DataTask
+    tokenizers: Tokenizers
+    splits: Splits  # Examples as texts
+    encoded: Splits  # Examples as ids
+    chosen_by: Any  # Encoded examples that the best checkpoint is chosen by
+    model: PreTrainedModel
+    run: RunRecord
+    marks: dict[str, float]  # Numbers of tokens at which the model is saved, by name
+
+    def identity(self, args: ZooTrainingArguments) -> dict[str, Any]:
+        """Facts that tell a run from others, whatever it is spread over."""
+        return self.run.identity(examples_a_batch=args.train_batch_size * args.world_size)
 
 
-def check_further_outputs(
-    output_dir: str | Path | None, marks: Mapping[str, float], args: ZooTrainingArguments, *, force: bool
-) -> None:
-    """Refuse folders of models at marks, and of averages, that hold something else."""
-    if marks and output_dir is None:
-        raise ConfigError("checkpoint_at is given without output_dir, beside which the models are kept")
-    if args.process_index == 0 and output_dir is not None:
-        places = [folder_of(output_dir, mark) for mark in marks]
-        places += [Path(f"{Path(output_dir)}-average")] if args.average is not None else []
-        for further in places:
-            check_output(further, force=force)
+def prepare(request: TrainingRequest) -> Prepared:
+    """Load the data, build the model, and refuse what would fail at a later step."""
+    args, recipe = request.args, request.chosen
+    task, tokenizers, splits, selection = load_examples(request)
+    run = record_run(request.model, recipe, tokenizers, splits, selection=selection, seed=args.seed)
+    model = request.model
+    if isinstance(model, str) and recipe.init is not None:
+        model = build_for(task, model, tokenizers, recipe, seed=args.seed)
+    check_room(num_parameters(model, task, tokenizers, recipe), args, request.output_dir, saves=request.saves)
+    encoded = encode(task, splits, tokenizers, seed=request.seed)
+    if args.process_index == 0 and (request.tell is not None or request.progress):
+        kept = recipe.kept_sizes(model) if isinstance(model, str) else {}
+        (request.tell or to_stderr)(overview(task, splits, encoded, kept))
+    if isinstance(model, str):
+        model = build_for(task, model, tokenizers, recipe, seed=args.seed)
+    idle = check_data(model, run.variant, task, encoded, task.collator(tokenizers), args)
+    marks = marks_of(args, task, splits.train, encoded.train, tokenizers)
+    check_further_outputs(request, marks)
+    chosen_by = encoded.heldout if selection is None else task.encode(selection, tokenizers)
+    check_examples(model, chosen_by, "training")
+    if args.ddp_find_unused_parameters is None:
+        args.ddp_find_unused_parameters = bool(idle)
+    check_generation(model, task, tokenizers, recipe.generation)
+    return Prepared(task, tokenizers, splits, encoded, chosen_by, model, run, marks)
+
+
+def load_examples(request: TrainingRequest) -> tuple[DataTask, Tokenizers, Splits, Any]:
+    """Load the data and their tokenizers.
+
+    Returns:
+        The task, fitted to the data; tokenizers; examples; and training examples that are set aside to choose the best
+        checkpoint by, None where it is not chosen.
+    """
+    task, data, progress = request.chosen.data_task(), request.data, request.progress
+    with loading_bars(shown=progress):
+        splits = without_leaks(data) if isinstance(data, Splits) else task.load_from(request.source)
+    task = task.fitted(splits)
+    if isinstance(request.tokenizer, Tokenizers):
+        tokenizers = request.tokenizer
+    else:
+        tokenizers = tokenizers_for(task, splits.train, request.chosen, is_given=request.tokenizer is not None)
+    splits = task.prepare(splits, tokenizers, progress=progress)
+    if splits.duplicates:
+        warnings.warn(leaks_said(splits), DataWarning, stacklevel=2)
+    if not (request.args.load_best_model_at_end or request.args.early_stopping_patience is not None):
+        return task, tokenizers, splits, None
+    kept_for_training, selection = task.set_aside(splits.train, seed=request.seed)
+    return task, tokenizers, replace(splits, train=kept_for_training), selection
+
+
+def find_checkpoint(request: TrainingRequest, prepared: Prepared) -> str | None:
+    """The checkpoint that a resumed run goes on from; others are removed."""
+    if not request.resume:
+        return None
+    checkpoint = going_on_from(request.checkpoints, prepared.model, prepared.identity(request.args))
+    if request.args.process_index == 0:
+        remove_except(request.checkpoints, checkpoint)
+    return checkpoint
+
+
+def make_trainer(request: TrainingRequest, prepared: Prepared) -> ZooTrainer:
+    """The trainer of a run, with callbacks in addition to those of its arguments."""
+    args, callbacks = request.args, list(request.callbacks)
+    if args.early_stopping_patience is not None:
+        callbacks.append(EarlyStoppingCallback(args.early_stopping_patience, args.early_stopping_threshold))
+    trainer = ZooTrainer(
+        run=prepared.identity(args),
+        model=prepared.model,
+        args=args,
+        data_collator=prepared.task.collator(prepared.tokenizers),
+        train_dataset=prepared.encoded.train,
+        eval_dataset=prepared.chosen_by,
+        processing_class=prepared.tokenizers.target,
+        callbacks=callbacks,
+    )
+    trainer.remove_callback(PrinterCallback)
+    if request.progress:
+        trainer.remove_callback(ProgressCallback)
+        trainer.add_callback(LossProgress(prepared.run.variant))
+    if request.output_dir is not None:
+        keep_logs(trainer, request.output_dir)
+        if prepared.marks:
+            save = partial(save_revision, trainer, prepared, request.output_dir)
+            trainer.add_callback(Revisions(trainer, prepared.marks, save))
+    return trainer
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Numbers of a trained model on held-out examples."""
+
+    predictions: Predictions
+    scores: dict[str, Score]
+    average: dict[str, Any] | None  # Numbers of averaged weights
+    seconds: float
+
+
+def evaluate_trained(request: TrainingRequest, prepared: Prepared, trainer: ZooTrainer) -> Evaluation:
+    """Score a trained model, and its averaged weights, on held-out examples."""
+    task, tokenizers, splits, scored = prepared.task, prepared.tokenizers, prepared.splits, request.scored
+    trainer.eval_dataset = prepared.encoded.heldout
+    began = time.perf_counter()
+    with kept_in(request.output_dir):
+        outputs = None if scored else Outputs.NONE
+        predictions = predict(trainer, task, tokenizers, request.chosen.generation, outputs=outputs)
+        scores = dict(task.score(predictions, splits.heldout)) if scored else {}
+        place = None if request.output_dir is None else f"{Path(request.output_dir)}-average"
+        force = request.force or request.resume
+        average = keep_average(trainer, task, tokenizers, splits, prepared.run, place, scored=scored, force=force)
+    return Evaluation(predictions, scores, average, time.perf_counter() - began)
 
 
 def report_of(
-    trainer: ZooTrainer, run: RunRecord, args: ZooTrainingArguments, *, task: str, **measured: Any
+    request: TrainingRequest, prepared: Prepared, trainer: ZooTrainer, evaluation: Evaluation, **measured: Any
 ) -> TrainingReport:
-    """Collect the numbers of a run: what the trainer has counted, and what was measured besides."""
-    history = [entry for entry in trainer.state.log_history if "loss" in entry]
+    """Collect the numbers of a run: the trainer's, those of the evaluation, and what was measured besides."""
+    args, run, state = request.args, prepared.run, trainer.state
+    history = [entry for entry in state.log_history if "loss" in entry]
     together = args.train_batch_size * args.gradient_accumulation_steps * args.world_size
-    return TrainingReport(
+    report = TrainingReport(
         variant=run.variant,
-        task=task,
+        task=prepared.task.name,
         seed=args.seed,
         device=args.device.type,
         num_devices=args.world_size,
         num_parameters=trainer.trained_model().num_parameters(),
-        train_examples=len(trainer.train_dataset) if run.data.train.examples else trainer.state.global_step * together,
+        train_examples=len(trainer.train_dataset) if run.data.train.examples else state.global_step * together,
         heldout_examples=len(trainer.eval_dataset),
-        steps=trainer.state.global_step,
-        best_step=trainer.state.best_global_step if args.load_best_model_at_end else None,
-        epochs=float(trainer.state.epoch or 0),
+        steps=state.global_step,
+        best_step=state.best_global_step if args.load_best_model_at_end else None,
+        epochs=float(state.epoch or 0),
         train_tokens=trainer.total_tokens(),
         train_loss=history[-1]["loss"] if history else trainer.mean_loss(),
         history=history,
-        evaluations=[entry for entry in trainer.state.log_history if "eval_loss" in entry],
+        evaluations=[entry for entry in state.log_history if "eval_loss" in entry],
         examples_per_update=together,
+        heldout_loss=evaluation.predictions.loss,
+        scores=evaluation.scores,
+        evaluation_seconds=evaluation.seconds,
+        average=evaluation.average,
         **measured,
     )
+    if isinstance(trainer.train_dataset, MixedBlocks):
+        return replace(report, mixture=trainer.train_dataset.result(report.steps * report.examples_per_update))
+    return report
+
+
+def keep_results(
+    request: TrainingRequest, prepared: Prepared, trainer: ZooTrainer, report: TrainingReport
+) -> PushReport | None:
+    """Write the report into the saved folder, push the model if asked, and remove checkpoints."""
+    pushed = None
+    if request.output_dir is not None and trainer.is_world_process_zero():
+        keep_report(request.output_dir, report.to_dict())
+        reached = any(folder_of(request.output_dir, mark).is_dir() for mark in prepared.marks)
+        pushed = push_result(request.output_dir, request.push, revisions=reached, with_code=request.with_code)
+        if request.resume:
+            remove_checkpoints(request.checkpoints)
+    trainer.accelerator.wait_for_everyone()
+    return pushed
 
 
 def to_stderr(text: str) -> None:
@@ -319,21 +367,18 @@ def to_stderr(text: str) -> None:
     print(text, file=sys.stderr)
 
 
-def save_trained(
-    trainer: ZooTrainer, tokenizers: Tokenizers, output_dir: str | Path, run: RunRecord, *, force: bool
-) -> None:
+def save_trained(trainer: ZooTrainer, prepared: Prepared, output_dir: str | Path, *, force: bool) -> None:
     """Save a trained model, before anything that may fail is done with it."""
     state_dict = trainer.accelerator.get_state_dict(trainer.model) if trainer.is_fsdp_enabled else None
     if trainer.is_world_process_zero():
-        save_checkpoint(trainer.trained_model(), tokenizers, output_dir, force=force, state_dict=state_dict, run=run)
+        model, tokenizers, run = trainer.trained_model(), prepared.tokenizers, prepared.run
+        save_checkpoint(model, tokenizers, output_dir, force=force, state_dict=state_dict, run=run)
 
 
-def save_revision(
-    trainer: ZooTrainer, tokenizers: Tokenizers, output_dir: str | Path, run: RunRecord, mark: str
-) -> None:
+def save_revision(trainer: ZooTrainer, prepared: Prepared, output_dir: str | Path, mark: str) -> None:
     """Save the model as it is at a mark, with the numbers of updates and tokens."""
     place, tokens = folder_of(output_dir, mark), trainer.total_tokens()
-    save_trained(trainer, tokenizers, place, run, force=True)
+    save_trained(trainer, prepared, place, force=True)
     if trainer.is_world_process_zero():
         keep_report(place, {"steps": trainer.state.global_step, "train_tokens": tokens}, "checkpoint")
 
@@ -351,40 +396,3 @@ def kept_in(output_dir: str | Path | None) -> Iterator[None]:
             f"{output_dir} holds the trained model, but it could not be scored: {reason}; to try that again: "
             f"zoo evaluate {output_dir}"
         ) from error
-
-
-def make_trainer(
-    run: RunRecord,
-    model: PreTrainedModel,
-    args: ZooTrainingArguments,
-    task: DataTask,
-    tokenizers: Tokenizers,
-    encoded: Splits,
-    callbacks: Sequence[TrainerCallback],
-    *,
-    progress: bool,
-) -> ZooTrainer:
-    """The trainer of a run on encoded examples, with callbacks in addition to those of `args`."""
-    callbacks = list(callbacks)
-    if args.early_stopping_patience is not None:
-        callbacks.append(EarlyStoppingCallback(args.early_stopping_patience, args.early_stopping_threshold))
-    trainer = ZooTrainer(
-        run=identity_of(run, args),
-        model=model,
-        args=args,
-        data_collator=task.collator(tokenizers),
-        train_dataset=encoded.train,
-        eval_dataset=encoded.heldout,
-        processing_class=tokenizers.target,
-        callbacks=callbacks,
-    )
-    trainer.remove_callback(PrinterCallback)
-    if progress:
-        trainer.remove_callback(ProgressCallback)
-        trainer.add_callback(LossProgress(run.variant))
-    return trainer
-
-
-def identity_of(run: RunRecord, args: ZooTrainingArguments) -> dict[str, Any]:
-    """Tell a run from others, whatever it is spread over."""
-    return run.identity(examples_a_batch=args.train_batch_size * args.world_size)
