@@ -299,7 +299,7 @@ def judge(
             how = "greedily" if beams == 1 else f"with {beams} beams"
             other = sum(map(operator.ne, mine[name].tolist(), found[name].tolist()))
             raise VerificationError(f"{engine} decodes other tokens {how} in {other} of {len(mine[name])} inputs")
-    return Difference(float32, float64, largest, len(names), *(same.get(batch) for batch in BEAMS))
+    return Difference(float32, float64, largest, len(names), same.get("generate_greedy"), same.get("generate_beams"))
 
 
 def cut(mine: Tensor, found: Tensor) -> Tensor:

@@ -23,25 +23,16 @@ COUNTS_TOKENS = "Padding before the tokens takes no positions in this class, in 
 """Note on a class with "learned-unpadded" positions, for a model with others."""
 
 
-NO_POOLER = "`pooler_output` means nothing: the model has no pooler."
-"""Note on the body of a class that always has one."""
-
-
 def drop(state: State, *names: str) -> State:
     """Leave weights out."""
     return {name: tensor for name, tensor in state.items() if name not in names}
 
 
-def labels_in(native: Any, task: str) -> dict[str, Any]:
-    """The labels of a native classifier."""
+def labels(config: Any, task: str) -> dict[str, Any]:
+    """The labels of a classifier, with equal names on both sides."""
     if task not in (Task.SEQUENCE_CLASSIFICATION, Task.TOKEN_CLASSIFICATION):
         return {}
-    return {"id2label": native.id2label, "label2id": native.label2id, "problem_type": native.problem_type}
-
-
-def labels_out(config: ZooConfig, task: str) -> dict[str, Any]:
-    """The labels of a classifier of the zoo, as [`labels_in`][] for a native configuration."""
-    return labels_in(config, task)
+    return {name: getattr(config, name) for name in ("id2label", "label2id", "problem_type")}
 
 
 def tokens(config: Any, *, decoder_start: bool = False) -> dict[str, Any]:

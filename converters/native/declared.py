@@ -22,7 +22,7 @@ from ..symmetries.base import State
 from ..symmetries.route import Needs, admissible, plain_needs
 from ..transforms import SAME, Transform, zero_bias
 from .base import NATIVE, NativeFormat, Pair, UnknownNativeError, table
-from .common import a_stack, labels_in, labels_out, tokens
+from .common import a_stack, labels, tokens
 
 AUTO_CLASSES: Mapping[str, Mapping[str, str]] = {
     Task.FEATURE_EXTRACTION: modeling_auto.MODEL_MAPPING_NAMES,
@@ -169,6 +169,7 @@ class DeclaredFormat(NativeFormat):
 
     fields: ClassVar[Mapping[str, str | Field]]  # Native fields by the zoo's
     always: ClassVar[Mapping[str, Any]] = EMPTY  # Settings of the class that differ from `plain_needs`, as in `Needs`
+    of_task: ClassVar[Mapping[str, Mapping[str, Any]]] = EMPTY  # More settings of the class, by the task of its head
     only: ClassVar[Mapping[str, Any]] = EMPTY  # Native fields with the only value that can be converted
     # Native fields that follow from the zoo's settings, and are not read on the way in
     follows: ClassVar[Mapping[str, Callable[[ZooConfig], Any]]] = EMPTY
@@ -179,7 +180,8 @@ class DeclaredFormat(NativeFormat):
     # The keys of parameters in a layer that are neither weights nor biases of a module
     parameters: ClassVar[Mapping[str, str]] = EMPTY
     heads: ClassVar[Mapping[str, Keys]]  # The keys of heads by task
-    unread: ClassVar[tuple[str, ...]] = ()  # Native weights that are stored twice or computed, as under a head
+    copies: ClassVar[Mapping[str, str]] = EMPTY  # Native weights that are stored twice, with the name that is read
+    unread: ClassVar[tuple[str, ...]] = ()  # Native weights that are computed
     biased_norms: ClassVar[bool] = True  # Whether its layer norms have biases
 
     def __init_subclass__(cls) -> None:
@@ -211,7 +213,11 @@ class DeclaredFormat(NativeFormat):
 
     def meaningless(self, task: str) -> tuple[str, ...]:
         """Native weights that are stored twice or computed. Arguments as in the base class."""
-        return self.unread
+        return (*self.copies, *self.unread)
+
+    def write_weights(self, config: ZooConfig, state: State, task: str) -> State:
+        """Add what is stored twice. Arguments as in the base class."""
+        return {**state, **{copy: state[name] for copy, name in self.copies.items() if name in state}}
 
     def needs(self, config: ZooConfig, task: str) -> Needs:
         """Describe what settings these classes have. Arguments as in the base class."""
@@ -222,11 +228,12 @@ class DeclaredFormat(NativeFormat):
         has = {**plain_needs(task), **self.always}
         for name, field in self.fields.items():
             has[name] = field.has if isinstance(field, Field) and field.has is not None else ANY
-        return has
+        return {**has, **self.of_task.get(task, EMPTY)}
 
     def read_config(self, native: Any, task: str) -> dict[str, Any]:
         """Express a native configuration in the zoo's settings. Arguments as in the base class."""
-        self.refuse(native, **self.only)
+        fixed = {name: value for name, value in self.of_task.get(task, EMPTY).items() if self.fields.get(name) == name}
+        self.refuse(native, **self.only, **fixed)
         settings: dict[str, Any] = {}
         for name, field in self.fields.items():
             found = field if isinstance(field, Field) else Field(field)
@@ -235,7 +242,7 @@ class DeclaredFormat(NativeFormat):
         for name, need in sorted(needs.items(), key=lambda item: callable(item[1])):  # those that follow come last
             value = admissible(need, SimpleNamespace(**settings))[0]  # type: ignore[arg-type]
             settings |= {} if value is ANY else {name: value}
-        return {**settings, **tokens(native), **labels_in(native, task)}
+        return {**settings, **tokens(native), **labels(native, task)}
 
     def write_config(self, config: ZooConfig, task: str) -> dict[str, Any]:
         """Express settings of the zoo in a native configuration. Arguments as in the base class."""
@@ -243,7 +250,7 @@ class DeclaredFormat(NativeFormat):
         for name, field in self.fields.items():
             found = field if isinstance(field, Field) else Field(field)
             written[found.name] = found.write(config) if found.write else getattr(config, name)
-        return {**written, **tokens(config), **labels_out(config, task)}
+        return {**written, **tokens(config), **labels(config, task)}
 
     def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:
         """Find what keeps a model from fitting. Arguments as in the base class."""

@@ -144,6 +144,13 @@ class DecoderFormat(DeclaredFormat):
 
     stack = "decoder"
     heads = HEADS
+    of_task: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        Task.SEQUENCE_CLASSIFICATION: {
+            "classifier_pooling": "last",
+            "classifier_pooler_act": None,
+            "classifier_bias": ANY,
+        }
+    }
     reasons: ClassVar[Mapping[str, str]] = {"lm_head_bias": "its output projection has no bias"}
 
     def has(self, task: str) -> dict[str, Any]:
@@ -151,8 +158,6 @@ class DecoderFormat(DeclaredFormat):
         has = super().has(task)
         if "final_norm" not in {*self.always, *self.fields}:
             has["final_norm"] = True
-        if task == Task.SEQUENCE_CLASSIFICATION:
-            has |= {"classifier_pooling": "last", "classifier_pooler_act": None, "classifier_bias": ANY}
         return has
 
     def read_config(self, native: Any, task: str) -> dict[str, Any]:
@@ -185,6 +190,7 @@ class DecoderFormat(DeclaredFormat):
 
     def write_weights(self, config: ZooConfig, state: State, task: str) -> State:
         """Leave the sequence classifier's bias out, or in the last norm's. Arguments as in the base class."""
+        state = super().write_weights(config, state, task)
         if task != Task.SEQUENCE_CLASSIFICATION:
             return state
         last_norm = f"{self.prefix}{self.body.get('norm')}.bias"

@@ -50,7 +50,7 @@ class BartLike(DeclaredFormat):
         "seq2seq-lm": {"lm_head.weight": "lm_head.weight", "lm_head.bias": ("final_logits_bias", LEADING_AXIS)},
         "feature-extraction": {},
     }
-    unread = ("model.shared.weight",)
+    copies: ClassVar[Mapping[str, str]] = {"model.shared.weight": "model.encoder.embed_tokens.weight"}
     reasons: ClassVar[Mapping[str, str]] = {
         "embedding_norm": "the norm on its embeddings would take away their mean and their scale",
         "lm_head_transform": "its head is a plain projection",
@@ -136,11 +136,12 @@ class BartLike(DeclaredFormat):
         return drop(state, *self.tables)
 
     def write_weights(self, config: ZooConfig, state: State, task: str) -> State:
-        """Add the embedding's further name, and a computed position table. Arguments as in the base class."""
-        embedding = state["model.encoder.embed_tokens.weight"]
-        state = {**state, "model.shared.weight": embedding}
+        """Add a computed position table. Arguments as in the base class."""
+        state = super().write_weights(config, state, task)
         if config.position != "learned":
-            rows = computed_table(config.max_position_embeddings, config.hidden_size).to(embedding.dtype)
+            rows = computed_table(config.max_position_embeddings, config.hidden_size).to(
+                state["model.encoder.embed_tokens.weight"]
+            )
             state |= dict.fromkeys(self.tables, rows)
         return state
 

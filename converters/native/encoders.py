@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from zoo.models import ZooConfig
 from zoo.registry import Task
 
+from ..symmetries.base import State
 from .declared import DeclaredFormat, Field, same
 
 CLASSIFIER_DROPOUT = Field(
@@ -45,20 +47,44 @@ TWO_LAYERS = {"pooler.dense": "classifier.dense", "classifier": "classifier.out_
 """A sequence classifier that reads the first token by a dense layer."""
 
 
+def encoder_tasks(pooler_act: Any = "tanh", **masked_lm: Any) -> dict[str, Mapping[str, Any]]:
+    """Settings of an encoder's heads, as [`DeclaredFormat.of_task`][]: BERT's, but for those that are given."""
+    return {
+        Task.MASKED_LM: {"lm_head_transform": True, "lm_head_bias": True, **masked_lm},
+        Task.SEQUENCE_CLASSIFICATION: {
+            "classifier_pooling": "cls",
+            "classifier_pooler_act": pooler_act,
+            "classifier_bias": True,
+        },
+    }
+
+
 class EncoderFormat(DeclaredFormat):
     """An encoder that is all tables: post-norm with BERT's heads by default."""
 
     stack = "encoder"
     variant = "bert-style"
     always = POST_NORM
-    pooler_act: ClassVar[Any] = "tanh"
-    mlm_transform: ClassVar[bool] = True
+    of_task: ClassVar[Mapping[str, Mapping[str, Any]]] = encoder_tasks()
+    pooler: ClassVar[str | None] = None  # A module of the body that the zoo has in classifiers alone
 
-    def has(self, task: str) -> dict[str, Any]:
-        """Settings of the class. Arguments as in the base class."""
-        has = super().has(task)
-        if task == Task.MASKED_LM:
-            has |= {"lm_head_transform": self.mlm_transform, "lm_head_bias": True}
-        if task == Task.SEQUENCE_CLASSIFICATION:
-            has |= {"classifier_pooling": "cls", "classifier_pooler_act": self.pooler_act, "classifier_bias": True}
-        return has
+    def pooler_weights(self, task: str) -> dict[str, str]:
+        """Weights of a pooler that a body has no use for, by their kind."""
+        unused = self.pooler is not None and task == Task.FEATURE_EXTRACTION
+        return {part: f"{self.prefix}{self.pooler}.{part}" for part in ("weight", "bias")} if unused else {}
+
+    def meaningless(self, task: str) -> tuple[str, ...]:
+        """With a body's pooler. Arguments as in the base class."""
+        return (*super().meaningless(task), *self.pooler_weights(task).values())
+
+    def write_weights(self, config: ZooConfig, state: State, task: str) -> State:
+        """Add a body's pooler, of zeros. Arguments as in the base class."""
+        shapes = {"weight": (config.hidden_size, config.hidden_size), "bias": (config.hidden_size,)}
+        like = next(iter(state.values()))
+        pooler = {name: like.new_zeros(shapes[part]) for part, name in self.pooler_weights(task).items()}
+        return {**super().write_weights(config, state, task), **pooler}
+
+    def notes(self, config: ZooConfig, task: str) -> list[str]:
+        """Remarks for users of an exported model. Arguments as in the base class."""
+        unused = ["`pooler_output` means nothing: the model has no pooler."] if self.pooler_weights(task) else []
+        return [*super().notes(config, task), *unused]

@@ -7,7 +7,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from torch import Tensor
 
@@ -35,13 +35,12 @@ TABLES = r"\.(embed_tokens|token_types|position)\.weight$"
 class Symmetry(ABC):
     """A change of one setting that a change of weights makes up for."""
 
-    name: ClassVar[str]  # Name in reports
-    field: ClassVar[str]  # The setting that it changes
-    rank: ClassVar[int] = 0  # Settings are changed in this order, as some symmetries rely on what others have done
-    summary: ClassVar[str]  # One line for reports
-    half_precision: ClassVar[bool] = True  # Whether the new weights can be expected to survive 16-bit floats
-    # Whether it changes the embedding or the output projection by itself, so that they cannot stay tied
-    unties: ClassVar[bool] = False
+    name: str  # Name in reports
+    field: str  # The setting that it changes
+    rank: int = 0  # Settings are changed in this order, as some symmetries rely on what others have done
+    summary: str  # One line for reports
+    half_precision = True  # Whether the new weights can be expected to survive 16-bit floats
+    unties = False  # Whether it changes the embedding or the output projection, so that they cannot stay tied
 
     @abstractmethod
     def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:

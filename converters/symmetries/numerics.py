@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -21,6 +22,7 @@ from .base import (
     LAYER_NORMS,
     NORM_WEIGHTS,
     QUERY,
+    SYMMETRIES,
     TABLES,
     WRITERS,
     State,
@@ -92,12 +94,15 @@ class StoreTable(Symmetry):
         return {**state, **added}
 
 
+@dataclass(frozen=True)
 class RotaryLayout(Symmetry):
     """Reorder the columns of rotated heads, so that other columns form pairs."""
 
-    field = "position"
-    rank = 120
-    layouts: ClassVar[tuple[str, str]]  # The position before and after
+    name: str
+    summary: str
+    layouts: tuple[str, str]  # The position before and after
+    field: str = "position"
+    rank: int = 120
 
     def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
         """From one layout to the other, unless queries are normalised after their projection."""
@@ -115,22 +120,19 @@ class RotaryLayout(Symmetry):
         return state
 
 
-@symmetry
-class SplitRotaryHalves(RotaryLayout):
-    """Neighbouring pairs become pairs half a head apart."""
-
-    name = "split-rotary-halves"
-    summary = "columns of queries and keys reordered for the half-split rotary layout"
-    layouts = ("rotary-interleaved", "rotary")
-
-
-@symmetry
-class InterleaveRotaryPairs(RotaryLayout):
-    """Pairs half a head apart become neighbours."""
-
-    name = "interleave-rotary-pairs"
-    summary = "columns of queries and keys reordered for the interleaved rotary layout"
-    layouts = ("rotary", "rotary-interleaved")
+for layout in (
+    RotaryLayout(
+        "split-rotary-halves",
+        "columns of queries and keys reordered for the half-split rotary layout",
+        ("rotary-interleaved", "rotary"),
+    ),
+    RotaryLayout(
+        "interleave-rotary-pairs",
+        "columns of queries and keys reordered for the interleaved rotary layout",
+        ("rotary", "rotary-interleaved"),
+    ),
+):
+    SYMMETRIES.register(layout.name, layout, module=__name__)
 
 
 COMPUTED_TABLES = ("sinusoidal", "sinusoidal-halves")

@@ -12,7 +12,7 @@ from zoo.models.attention import attention_scaling
 from zoo.models.fields import ANY, SETTINGS
 
 from .base import LM_TASKS, SYMMETRIES, State, Step, Symmetry, settled, stacks
-from .structure import UntieOutput
+from .structure import UNTIE_OUTPUT
 
 Needs = Mapping[str, Any]
 """Settings that a class expresses, by field: a value, a tuple of values (the preferred first), a function of the
@@ -77,7 +77,7 @@ def first_step(config: ZooConfig, field: str, options: tuple[Any, ...], task: st
             if found.field != field or found.settings(config, wanted, task) is None:
                 continue
             if found.unties and config.tie_word_embeddings and task in LM_TASKS:
-                untie = Step(UntieOutput(), config, False)
+                untie = Step(UNTIE_OUTPUT, config, False)
                 return [untie, Step(found, settled(config, {"tie_word_embeddings": False}), wanted)]
             return [Step(found, config, wanted)]
     return []

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any
 
 from zoo.models import ZooConfig
 
 from ..transforms import pad_columns, pad_rows, repeat_heads
-from .base import State, Symmetry, change, stack_of, stacks, symmetry
+from .base import QUERY_KEY_VALUE, SYMMETRIES, State, Symmetry, change, stack_of, stacks, symmetry
 
 
 @symmetry
@@ -38,15 +39,20 @@ class CopySharedLayers(Symmetry):
         return state
 
 
+@dataclass(frozen=True)
 class SettingOnly(Symmetry):
     """A change of a setting for which the weights are ready, as they are listed under every name."""
 
-    given: ClassVar[Any] = True
-    result: ClassVar[Any] = False
+    name: str
+    field: str
+    summary: str
+    given: tuple[Any, ...]
+    result: Any
+    rank: int = 0
 
     def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
-        """From the given value to the result."""
-        fits = getattr(config, self.field) == self.given and wanted == self.result
+        """From one of the given values to the result."""
+        fits = getattr(config, self.field) in self.given and wanted == self.result
         return {self.field: self.result} if fits else None
 
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
@@ -54,42 +60,29 @@ class SettingOnly(Symmetry):
         return state
 
 
-@symmetry
-class UntieOutput(SettingOnly):
-    """Store the output projection as a weight of its own instead of the embedding."""
-
-    name = "untie-output"
-    field = "tie_word_embeddings"
-    summary = "output projection stored apart from the embedding"
-
-
-@symmetry
-class SeparateEmbeddings(SettingOnly):
-    """Store source and target embedding apart."""
-
-    name = "separate-embeddings"
-    field = "share_encoder_decoder_embeddings"
-    rank = 30
-    summary = "source and target embedding stored apart"
-
-
-@symmetry
-class IgnoreBlindRows(Symmetry):
-    """Attention that is special only for queries that see no key at all, which no class of transformers promises."""
-
-    name = "ignore-blind-rows"
-    field = "attention"
-    rank = 10
-    summary = "queries that see no key at all are left to the class, everything else stays"
-
-    def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
-        """From the library's own special attentions to the usual one."""
-        special = ("masked-rows-uniform", "masked-rows-nan")
-        return {"attention": wanted} if config.attention in special and wanted == "multi-head" else None
-
-    def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
-        """All weights as they are."""
-        return state
+UNTIE_OUTPUT = SettingOnly(
+    name="untie-output",
+    field="tie_word_embeddings",
+    summary="output projection stored apart from the embedding",
+    given=(True,),
+    result=False,
+)
+SEPARATE_EMBEDDINGS = SettingOnly(
+    name="separate-embeddings",
+    field="share_encoder_decoder_embeddings",
+    summary="source and target embedding stored apart",
+    given=(True,),
+    result=False,
+    rank=30,
+)
+IGNORE_BLIND_ROWS = SettingOnly(  # no class of transformers promises anything for queries that see no key
+    name="ignore-blind-rows",
+    field="attention",
+    summary="queries that see no key at all are left to the class, everything else stays",
+    given=("masked-rows-uniform", "masked-rows-nan"),
+    result="multi-head",
+    rank=10,
+)
 
 
 @symmetry
@@ -113,10 +106,15 @@ class ZeroTokenTypes(Symmetry):
         }
 
 
+@dataclass(frozen=True)
 class ZeroBias(Symmetry):
     """Add a bias of zeros."""
 
-    layers: ClassVar[str]  # Regular expression of the weights of the layers that lack it
+    name: str
+    field: str
+    summary: str
+    layers: str  # Regular expression of the weights of the layers that lack it
+    rank: int
 
     def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
         """From no bias to one."""
@@ -133,70 +131,25 @@ class ZeroBias(Symmetry):
         return {**state, **added}
 
 
-@symmetry
-class ZeroAttentionBias(ZeroBias):
-    """Biases of queries, keys and values."""
-
-    name = "zero-attention-bias"
-    field = "attention_bias"
-    rank = 140
-    summary = "biases of zeros for queries, keys and values"
-    layers = r"\.(self_attn|cross_attn)\.[qkv]_proj\.weight$"
-
-
-@symmetry
-class ZeroAttentionOutBias(ZeroBias):
-    """Biases of attention's output projection."""
-
-    name = "zero-attention-out-bias"
-    field = "attention_out_bias"
-    rank = 150
-    summary = "biases of zeros for attention's output"
-    layers = r"\.(self_attn|cross_attn)\.o_proj\.weight$"
-
-
-@symmetry
-class ZeroFeedForwardBias(ZeroBias):
-    """Biases of the feed-forward network."""
-
-    name = "zero-feed-forward-bias"
-    field = "mlp_bias"
-    rank = 160
-    summary = "biases of zeros for the feed-forward network"
-    layers = r"\.mlp\.\w+_proj\.weight$"
-
-
-@symmetry
-class ZeroTransformBias(ZeroBias):
-    """A bias of the dense layer before a language model's output projection."""
-
-    name = "zero-transform-bias"
-    field = "lm_head_transform_bias"
-    rank = 165
-    summary = "a bias of zeros for the transform of the output"
-    layers = r"^transform\.dense\.weight$"
-
-
-@symmetry
-class ZeroOutputBias(ZeroBias):
-    """A bias of the output projection."""
-
-    name = "zero-output-bias"
-    field = "lm_head_bias"
-    rank = 40
-    summary = "a bias of zeros for the output projection"
-    layers = r"^lm_head\.weight$"
-
-
-@symmetry
-class ZeroClassifierBias(ZeroBias):
-    """A bias of the classifier."""
-
-    name = "zero-classifier-bias"
-    field = "classifier_bias"
-    rank = 200
-    summary = "a bias of zeros for the classifier"
-    layers = r"^classifier\.weight$"
+ZERO_BIASES = (
+    ("attention", "attention_bias", "biases of zeros for queries, keys and values", QUERY_KEY_VALUE, 140),
+    ("attention-out", "attention_out_bias", "biases of zeros for attention's output", r"_attn\.o_proj\.weight$", 150),
+    ("feed-forward", "mlp_bias", "biases of zeros for the feed-forward network", r"\.mlp\.\w+_proj\.weight$", 160),
+    (
+        "transform",
+        "lm_head_transform_bias",
+        "a bias of zeros for the transform of the output",
+        r"^transform\.dense\.weight$",
+        165,
+    ),
+    ("output", "lm_head_bias", "a bias of zeros for the output projection", r"^lm_head\.weight$", 40),
+    ("classifier", "classifier_bias", "a bias of zeros for the classifier", r"^classifier\.weight$", 200),
+)
+for one in (
+    *(UNTIE_OUTPUT, SEPARATE_EMBEDDINGS, IGNORE_BLIND_ROWS),
+    *(ZeroBias(f"zero-{place}-bias", *rest) for place, *rest in ZERO_BIASES),
+):
+    SYMMETRIES.register(one.name, one, module=__name__)
 
 
 @symmetry

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
 
 from zoo.models import ZooConfig
 from zoo.registry import Task
@@ -13,14 +12,16 @@ from zoo.registry import Task
 from ...symmetries.base import State
 from ...transforms import SAME, Tensors, Transform, skip_rows
 from ..base import native_format
-from ..common import COUNTS_TOKENS, NO_POOLER, TABLE_POSITIONS
+from ..common import COUNTS_TOKENS, TABLE_POSITIONS
 from ..declared import Keys, same, without
-from ..encoders import BERT_FIELDS, BERT_LAYER, POST_NORM, TWO_LAYERS, EncoderFormat
+from ..encoders import BERT_FIELDS, BERT_LAYER, POST_NORM, TWO_LAYERS, EncoderFormat, encoder_tasks
 
 ROBERTA_HEAD_ACT = "gelu"
 """The activation of RoBERTa's masked-lm head, whatever that of its layers is; the zoo's is that of the layers."""
 
 PROJECTIONS = {zoo: native for zoo, native in BERT_LAYER.items() if "norm" not in zoo}
+COUNTED = {"position": TABLE_POSITIONS}
+"""Positions of RoBERTa, where padding takes none."""
 PRE_NORM = {"norm_placement": "pre", "position": "learned", "final_norm": True, "embedding_norm": False}
 ROBERTA_HEADS: dict[str, Keys] = {
     "feature-extraction": {},
@@ -57,6 +58,8 @@ class BertLike(EncoderFormat):
     body = {"embed_tokens": "embeddings.word_embeddings", "embedding_norm": "embeddings.LayerNorm"}
     layers = "encoder.layer.{n}"
     layer = BERT_LAYER
+    copies = {"cls.predictions.bias": "cls.predictions.decoder.bias"}
+    pooler = "pooler.dense"
     roberta_heads: ClassVar[bool] = False  # Whether heads are named, and positions counted, as RoBERTa does
     # Number of token types in the class, which other libraries rely on, also where there are none
     usual_types: ClassVar[int] = 2
@@ -79,16 +82,8 @@ class BertLike(EncoderFormat):
         moved = (positions, skip_rows(skipped) if skipped else SAME)
         return {**self.body, "position.weight": moved, "token_types.weight": types}
 
-    def has(self, task: str) -> dict[str, Any]:
-        """Settings of the class. Arguments as in the base class."""
-        own: dict[str, Any] = {"position": TABLE_POSITIONS} if self.roberta_heads else {}
-        own |= {"hidden_act": ROBERTA_HEAD_ACT} if self.roberta_heads and task == Task.MASKED_LM else {}
-        return super().has(task) | own
-
     def read_config(self, native: Any, task: str) -> dict[str, Any]:
         """Express a native configuration in the zoo's settings. Arguments as in the base class."""
-        if self.roberta_heads and task == Task.MASKED_LM:
-            self.refuse(native, hidden_act=ROBERTA_HEAD_ACT)
         return {
             **super().read_config(native, task),
             "position": "learned-unpadded" if self.roberta_heads else "learned",
@@ -109,26 +104,13 @@ class BertLike(EncoderFormat):
         counted = ["pad_token_id is None, from which positions are counted"] if lacks_pad else []
         return super().obstacles(config, state, task) or counted
 
-    def meaningless(self, task: str) -> tuple[str, ...]:
-        """An output bias that is never added, and a body's pooler. Arguments as in the base class."""
-        unread = ("cls.predictions.bias", "lm_head.bias")
-        pooler = (f"{self.prefix}pooler.dense.weight", f"{self.prefix}pooler.dense.bias")
-        return (*unread, *pooler) if task == Task.FEATURE_EXTRACTION else unread
-
     def write_weights(self, config: ZooConfig, state: State, task: str) -> State:
-        """Add what is never read: an output bias, a body's pooler, types. Arguments as in the base class."""
-        if not config.type_vocab_size and self.usual_types > 1:
-            name = f"{self.prefix}embeddings.token_type_embeddings.weight"
-            state = {**state, name: state[name].repeat(self.usual_types, 1)}
-        if task == Task.MASKED_LM:
-            read = "lm_head.decoder.bias" if self.roberta_heads else "cls.predictions.decoder.bias"
-            return {**state, read.replace("decoder.bias", "bias"): state[read]}
-        if task == Task.FEATURE_EXTRACTION:
-            table: Tensor = state[f"{self.prefix}embeddings.word_embeddings.weight"]
-            width = config.hidden_size
-            pooler = {"weight": table.new_zeros(width, width), "bias": table.new_zeros(width)}
-            return {**state, **{f"{self.prefix}pooler.dense.{part}": zeros for part, zeros in pooler.items()}}
-        return state
+        """Add rows of token types that are never read. Arguments as in the base class."""
+        state = super().write_weights(config, state, task)
+        if config.type_vocab_size or self.usual_types == 1:
+            return state
+        name = f"{self.prefix}embeddings.token_type_embeddings.weight"
+        return {**state, name: state[name].repeat(self.usual_types, 1)}
 
     def notes(self, config: ZooConfig, task: str) -> list[str]:
         """Remarks for users of an exported model. Arguments as in the base class."""
@@ -136,9 +118,7 @@ class BertLike(EncoderFormat):
         if self.roberta_heads:
             found.append("Positions are counted from the ids: a token equal to pad_token_id takes none.")
             found += [] if config.position == "learned-unpadded" else [COUNTS_TOKENS]
-        if task == Task.FEATURE_EXTRACTION:
-            found.append(NO_POOLER)
-        return found
+        return [*found, *super().notes(config, task)]
 
 
 def bert_heads(prefix: str) -> dict[str, Keys]:
@@ -194,6 +174,9 @@ class Ernie(BertLike):
 class RobertaLike(BertLike):
     """Base of RoBERTa and its relatives."""
 
+    always = {**POST_NORM, **COUNTED}
+    of_task = encoder_tasks(hidden_act=ROBERTA_HEAD_ACT)
+    copies = {"lm_head.bias": "lm_head.decoder.bias"}
     heads = ROBERTA_HEADS
     roberta_heads = True
     usual_types = 1
@@ -217,7 +200,7 @@ class RobertaPreLayerNorm(RobertaLike):
     rank = 30
     variant = "roberta-prelayernorm-style"
     prefix = "roberta_prelayernorm."
-    always = {**POST_NORM, "norm_placement": "pre", "final_norm": True}
+    always = {**POST_NORM, **COUNTED, "norm_placement": "pre", "final_norm": True}
     body = {**BertLike.body, "norm": "LayerNorm"}
     layer = {
         **PROJECTIONS,
@@ -259,7 +242,7 @@ class XlmRobertaXl(RobertaLike):
     name = "xlm-roberta-xl"
     variant = "roberta-prelayernorm-style"
     prefix = "roberta."
-    always = PRE_NORM
+    always = {**PRE_NORM, **COUNTED}
     body = {"embed_tokens": "embeddings.word_embeddings", "norm": "encoder.LayerNorm"}
     layer = {
         **PROJECTIONS,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -14,6 +15,18 @@ from ..base import native_format
 from ..declared import Field, choice, same, without
 from ..decoders import CLASSIFIER_DROPOUT, GPT2_HEADS, ODD, PROJECTIONS, DecoderFormat, rotated_columns
 
+GPT2_FIELDS: Mapping[str, str | Field] = {
+    **same("vocab_size", "initializer_range", "tie_word_embeddings"),
+    "hidden_size": "n_embd",
+    "num_hidden_layers": "n_layer",
+    "num_attention_heads": "n_head",
+    "intermediate_size": Field("n_inner", lambda native: native.n_inner or 4 * native.n_embd),
+    "hidden_act": "activation_function",
+    "max_position_embeddings": "n_positions",
+    "layer_norm_eps": "layer_norm_epsilon",
+    "dropout": "resid_pdrop",
+    "attention_dropout": "attn_pdrop",
+}
 THETA = 10000.0
 """The base of the rotary wavelengths, which is no setting."""
 
@@ -33,17 +46,8 @@ class GptJ(DecoderFormat):
     variant = "gptj-style"
     prefix = "transformer."
     fields = {
-        **same("vocab_size", "initializer_range", "tie_word_embeddings"),
-        "hidden_size": "n_embd",
-        "num_hidden_layers": "n_layer",
-        "num_attention_heads": "n_head",
-        "intermediate_size": Field("n_inner", lambda native: native.n_inner or 4 * native.n_embd),
-        "hidden_act": "activation_function",
-        "max_position_embeddings": "n_positions",
+        **GPT2_FIELDS,
         "rope_parameters": Field("rotary_dim", rotated_part, rotated_columns),
-        "layer_norm_eps": "layer_norm_epsilon",
-        "dropout": "resid_pdrop",
-        "attention_dropout": "attn_pdrop",
     }
     always = {
         "position": "rotary-interleaved",
@@ -128,17 +132,8 @@ class Gpt2(DecoderFormat):
     variant = "gpt2-style"
     prefix = "transformer."
     fields = {
-        **same("vocab_size", "initializer_range", "tie_word_embeddings"),
-        "hidden_size": "n_embd",
-        "num_hidden_layers": "n_layer",
-        "num_attention_heads": "n_head",
-        "intermediate_size": Field("n_inner", lambda native: native.n_inner or 4 * native.n_embd),
-        "hidden_act": "activation_function",
-        "layer_norm_eps": "layer_norm_epsilon",
-        "max_position_embeddings": "n_positions",
+        **GPT2_FIELDS,
         "attention_scale": choice("scale_attn_weights", "attention_scale", {"head-dim": True, "none": False}),
-        "dropout": "resid_pdrop",
-        "attention_dropout": "attn_pdrop",
         "classifier_dropout": CLASSIFIER_DROPOUT,
     }
     always = {"position": "learned"}
@@ -184,7 +179,7 @@ class OpenAIGpt(Gpt2):
     name = "openai-gpt"
     variant = "post-norm"
     fields = {
-        **{name: field for name, field in Gpt2.fields.items() if name not in ("attention_scale", "intermediate_size")},
+        **without(Gpt2.fields, "attention_scale", "intermediate_size"),
         "hidden_act": choice("afn", "hidden_act", {"gelu_new": "gelu", "relu": "relu", "silu": "silu"}),
     }
     always = {

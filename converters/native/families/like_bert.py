@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from zoo.models import ZooConfig
-from zoo.registry import Task
 
 from ...symmetries.base import State
 from ..base import native_format
-from ..common import NO_POOLER
 from ..declared import Field, same, without
 from ..encoder_decoders import computed_table
-from ..encoders import BERT_FIELDS, BERT_LAYER, POST_NORM, TWO_LAYERS, EncoderFormat
+from ..encoders import BERT_FIELDS, BERT_LAYER, POST_NORM, TWO_LAYERS, EncoderFormat, encoder_tasks
 
 EMBEDDING_SIZE = Field(
     "embedding_size",
@@ -64,7 +62,7 @@ class DistilBert(EncoderFormat):
         "sequence-classification": {"pooler.dense": "pre_classifier", "classifier": "classifier"},
         "token-classification": {"classifier": "classifier"},
     }
-    pooler_act = "relu"
+    of_task = encoder_tasks("relu")
 
 
 @native_format
@@ -91,18 +89,8 @@ class Electra(EncoderFormat):
         "sequence-classification": TWO_LAYERS,
         "token-classification": {"classifier": "classifier"},
     }
-    pooler_act = "gelu"
-
-    def has(self, task: str) -> dict[str, Any]:
-        """Settings of the class; its masked-lm head is always with gelu. Arguments as in the base class."""
-        return super().has(task) | ({"hidden_act": "gelu"} if task == Task.MASKED_LM else {})
-
-    def read_config(self, native: Any, task: str) -> dict[str, Any]:
-        """Express a native configuration in the zoo's settings. Arguments as in the base class."""
-        self.refuse(native, is_decoder=False)
-        if task == Task.MASKED_LM:
-            self.refuse(native, hidden_act="gelu")
-        return super().read_config(native, task)
+    of_task = encoder_tasks("gelu", hidden_act="gelu")
+    only = {"is_decoder": False}
 
 
 @native_format
@@ -115,7 +103,8 @@ class RoFormer(EncoderFormat):
     fields = Electra.fields
     always = {**POST_NORM, "position": "rotary-interleaved"}
     only = {"rotary_value": False, "is_decoder": False}
-    unread = ("roformer.encoder.embed_positions.weight", "cls.predictions.bias")
+    copies = {"cls.predictions.bias": "cls.predictions.decoder.bias"}
+    unread = ("roformer.encoder.embed_positions.weight",)
     body = without(Electra.body, "position.weight")
     layers = "encoder.layer.{n}"
     layer = BERT_LAYER
@@ -128,10 +117,7 @@ class RoFormer(EncoderFormat):
         },
     }
 
-    def has(self, task: str) -> dict[str, Any]:
-        """Settings of the class; its classifier's activation is the layers'. Arguments as in the base class."""
-        own = {"classifier_pooler_act": lambda config: config.hidden_act}
-        return super().has(task) | (own if task == Task.SEQUENCE_CLASSIFICATION else {})
+    of_task = encoder_tasks(lambda config: config.hidden_act)
 
     def read_config(self, native: Any, task: str) -> dict[str, Any]:
         """Express a native configuration in the zoo's settings. Arguments as in the base class."""
@@ -139,11 +125,10 @@ class RoFormer(EncoderFormat):
         return {**super().read_config(native, task), "rope_parameters": rope}
 
     def write_weights(self, config: ZooConfig, state: State, task: str) -> State:
-        """Add what is stored twice or computed. Arguments as in the base class."""
-        table, bias = self.unread
+        """Add what is computed. Arguments as in the base class."""
         rows = computed_table(config.max_position_embeddings, config.head_dim)
-        state = {**state, table: rows.to(state["roformer.embeddings.word_embeddings.weight"])}
-        return {**state, bias: state["cls.predictions.decoder.bias"]} if task == Task.MASKED_LM else state
+        rows = rows.to(state["roformer.embeddings.word_embeddings.weight"])
+        return {**super().write_weights(config, state, task), self.unread[0]: rows}
 
 
 @native_format
@@ -184,26 +169,5 @@ class Albert(EncoderFormat):
         "embedding_size": "its embeddings are projected, here they are not",
         "share_layers": "all of its layers are one",
     }
-
-    def meaningless(self, task: str) -> tuple[str, ...]:
-        """A bias that is stored twice, and a body's pooler. Arguments as in the base class."""
-        pooler = ("albert.pooler.weight", "albert.pooler.bias") if task == Task.FEATURE_EXTRACTION else ()
-        return ("predictions.bias", *pooler)
-
-    def write_weights(self, config: ZooConfig, state: State, task: str) -> State:
-        """Add what is stored twice or never read. Arguments as in the base class."""
-        if task == Task.MASKED_LM:
-            return {**state, "predictions.bias": state["predictions.decoder.bias"]}
-        if task != Task.FEATURE_EXTRACTION:
-            return state
-        width, table = config.hidden_size, state["albert.embeddings.word_embeddings.weight"]
-        return {
-            **state,
-            "albert.pooler.weight": table.new_zeros(width, width),
-            "albert.pooler.bias": table.new_zeros(width),
-        }
-
-    def notes(self, config: ZooConfig, task: str) -> list[str]:
-        """Remarks for users of an exported model. Arguments as in the base class."""
-        found = super().notes(config, task)
-        return [*found, NO_POOLER] if task == Task.FEATURE_EXTRACTION else found
+    copies = {"predictions.bias": "predictions.decoder.bias"}
+    pooler = "pooler"

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from zoo.registry import Task
-
 from ...transforms import split
 from ..base import native_format
 from ..declared import Field, same
 from ..decoders import HEAD_DIM, PROJECTIONS, ROPE, ROPE_BY_LAYER
-from ..encoders import BERT_FIELDS, POST_NORM, EncoderFormat
+from ..encoders import BERT_FIELDS, POST_NORM, EncoderFormat, encoder_tasks
 from .llama import ATTENTION, GATED, NO_BIASES, Llama
 
 
@@ -114,9 +110,4 @@ class EuroBert(EncoderFormat):
         "masked-lm": {"lm_head": "lm_head"},
         "token-classification": {"classifier": "classifier"},
     }
-    mlm_transform = False
-
-    def has(self, task: str) -> dict[str, Any]:
-        """Settings of the class; one of them is for all biases. Arguments as in the base class."""
-        own = {"lm_head_bias": lambda config: config.mlp_bias}
-        return super().has(task) | (own if task == Task.MASKED_LM else {})
+    of_task = encoder_tasks(lm_head_transform=False, lm_head_bias=lambda config: config.mlp_bias)

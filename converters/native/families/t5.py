@@ -69,7 +69,8 @@ class T5(DeclaredFormat):
     # T5's setting of scaled outputs; it does not decide what is tied.
     follows = {"tie_word_embeddings": lambda config: config.logit_scale != 1.0}
     heads = {"seq2seq-lm": {"lm_head.weight": "lm_head.weight"}, "feature-extraction": {}}
-    unread = ("shared.weight",)
+    of_task = {Task.SEQ2SEQ_LM: {"lm_head_bias": False, "logit_scale": lambda config: (1.0, config.hidden_size**-0.5)}}
+    copies = {"shared.weight": "encoder.embed_tokens.weight"}
     reasons = {
         "lm_head_bias": "its output projection has no bias",
         "position": "its positions are bucketed biases on the scores",
@@ -93,11 +94,6 @@ class T5(DeclaredFormat):
             names = GATED if config.feed_forward == "gated" else PLAIN
             keys |= {f"{zoo}.{ours}": f"{native}.DenseReluDense.{theirs}" for ours, theirs in names.items()}
         return {f"{ours}.weight": f"{theirs.removesuffix('.weight')}.weight" for ours, theirs in keys.items()}
-
-    def has(self, task: str) -> dict[str, Any]:
-        """Settings of the class. Arguments as in the base class."""
-        head = {"lm_head_bias": False, "logit_scale": lambda config: (1.0, config.hidden_size**-0.5)}
-        return super().has(task) | (head if task == Task.SEQ2SEQ_LM else {})
 
     def read_config(self, native: Any, task: str) -> dict[str, Any]:
         """Express a native configuration in the zoo's settings. Arguments as in the base class."""
@@ -125,7 +121,3 @@ class T5(DeclaredFormat):
             tied = torch.equal(state["lm_head.weight"], state["decoder.embed_tokens.weight"])
             settings["tie_word_embeddings"] = tied
         return state
-
-    def write_weights(self, config: ZooConfig, state: State, task: str) -> State:
-        """Add the embedding's further name. Arguments as in the base class."""
-        return {**state, "shared.weight": state["encoder.embed_tokens.weight"]}

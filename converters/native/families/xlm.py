@@ -10,7 +10,7 @@ from zoo.registry import Task
 from ...symmetries.base import State
 from ..base import native_format
 from ..declared import choice, same
-from ..encoders import POST_NORM, EncoderFormat
+from ..encoders import POST_NORM, EncoderFormat, encoder_tasks
 
 SUMMARY = {"summary_type": "first", "summary_use_proj": True, "summary_activation": None}
 """How its sequence classifier reads a text."""
@@ -55,8 +55,7 @@ class Xlm(EncoderFormat):
         "sequence-classification": {"classifier": "sequence_summary.summary"},
         "token-classification": {"classifier": "classifier"},
     }
-    pooler_act = None
-    mlm_transform = False
+    of_task = encoder_tasks(None, lm_head_transform=False)
     reasons = {"intermediate_size": "its feed-forward network is exactly four times as wide as the model"}
 
     def read_config(self, native: Any, task: str) -> dict[str, Any]:
