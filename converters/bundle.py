@@ -1,7 +1,7 @@
 """Bundles: a model with the code that it needs, for `trust_remote_code=True`.
 
 The code is taken from the library's own files: the definitions that the model's settings need, without the branches
-that they decide against, in two files of which transformers loads one for the configuration and one for the model.
+that they decide against. transformers loads one file for the configuration and one for the model.
 """
 
 from __future__ import annotations
@@ -348,7 +348,7 @@ connections or processes; look at the imports, search for open, eval, exec and g
 
 SECOND = """The variant {variant!r} of transformer-zoo {version}: parts, layers, stacks, heads, in reading order.
 
-{file}.py has the configuration, and says where both files come from and what to check before you trust them.
+{file}.py has the configuration, the origin of both files, and what to check before you trust them.
 """
 
 

@@ -1,4 +1,4 @@
-"""What a bundle has in the place of the library's registries and fast paths.
+"""Replacements of the library's registries and fast paths in a bundle.
 
 A definition here replaces the library's of the same name. None of it is a fast path: attention is transformers',
 dropout and norms are PyTorch's, a loss is computed with its logits.
@@ -191,6 +191,6 @@ class CachedGenerationMixin(Generation):
 
 
 class Mixer(nn.Module):
-    """What would stand in layers without attention: none of this model."""
+    """Base class of layers without attention, of which this model has none."""
 
     layer_type = None

@@ -15,7 +15,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from zoo.base.errors import enumerate_names
+from zoo.base.errors import enumerate_names, first_line
 
 from .errors import ConversionError, NotFiniteWarning, UnsafeFileError
 
@@ -110,7 +110,7 @@ def read_pickled(path: Path, *, mmap: bool = False) -> dict[str, Tensor]:
     except pickle.UnpicklingError as error:
         raise UnsafeFileError(
             f"{str(path)!r} holds more than tensors, nothing of it was executed; save a state_dict, or give the live "
-            f"module ({str(error).strip().splitlines()[0]})"
+            f"module ({first_line(error)})"
         ) from error
     except (RuntimeError, EOFError, KeyError, ValueError, UnicodeDecodeError, AttributeError) as error:
         raise ConversionError(f"{str(path)!r} is no file that torch.save wrote: {error}") from error

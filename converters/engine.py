@@ -32,7 +32,7 @@ DEFAULT_LENGTH = 20
 
 
 class NoPosition(Position):
-    """Stands for a position part that is inside of an export, and knows its limit."""
+    """Placeholder of a position part that is inside of an export: counts and checks positions as the part does."""
 
     def __init__(self, config: ZooConfig) -> None:
         super().__init__(config)
@@ -41,11 +41,11 @@ class NoPosition(Position):
         self.max_length, self.rule, self.limit = part.max_length, part.count, part.check
 
     def check(self, length: int, position_ids: Tensor | None = None) -> None:
-        """Refuse positions as the part does. Arguments as in the base class."""
+        """Refuse positions as the part does."""
         self.limit(length, position_ids)
 
     def count(self, inputs_embeds: Tensor, attention_mask: Any = None, seen: Any = 0) -> Tensor:
-        """Number the tokens as the part does. Arguments as in the base class."""
+        """Number the tokens as the part does."""
         return self.rule(inputs_embeds, attention_mask, seen)
 
 

@@ -44,7 +44,7 @@ class MissingHintError(ConversionError, ConfigError):
         self.missing = tuple(missing)
         names = ", ".join(f"{name} ({theirs})" for name, theirs in missing.items())
         super().__init__(
-            f"a {converter} checkpoint does not say {names}: give it by name, for instance {example}, or on the "
+            f"a {converter} checkpoint does not have {names}: give it by name, for instance {example}, or on the "
             "command line with --set NAME=VALUE"
         )
 

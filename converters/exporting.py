@@ -87,12 +87,12 @@ def export(
     ```
 
     The export is loaded where the zoo cannot be imported (or in its engine) and compared with the model: outputs on
-    random padded inputs, and tokens of greedy decoding and of beam search. What was measured stands in the model card.
+    random padded inputs, and tokens of greedy decoding and of beam search. The model card has the measured differences.
     A failed export leaves nothing.
 
     Args:
         model: A model; or the folder or repository of a saved one, of the zoo or of a class of transformers that can be
-            converted, whose tokenizer is taken along.
+            converted. Its tokenizer is copied.
         out: The folder to write.
         target: A model type of transformers ("marian", "bert", ...), or one of `zoo.converters.TARGETS`: "bundle",
             "onnx", "ctranslate2", ...; by default the first exact model type.

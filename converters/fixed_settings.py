@@ -1,4 +1,4 @@
-"""What the fixed settings of a bundle decide: a configuration and a module of which only these can be read."""
+"""Fixed settings of a bundle: stand-ins for a configuration and a module that raise for anything else."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from zoo.registry import Registry
 
 
 class OpenSettingError(Exception):
-    """A setting was read that a bundle leaves open."""
+    """A bundle does not fix the setting that was read."""
 
 
 class Settings:
-    """A configuration of which some settings are fixed; others cannot be read.
+    """A configuration with fixed settings; reading any other raises OpenSettingError.
 
     Args:
         config: The configuration.
@@ -49,7 +49,7 @@ class Settings:
 
     @property
     def rotates_anew(self) -> bool:
-        """Whether the position part may rotate cached keys anew in a longer text."""
+        """Whether the position part may rotate cached keys again in a longer text."""
         part: Any = POSITIONS.get(self.config.position)
         base: Any = Position
         return part.changes_after.__func__ is not base.changes_after.__func__
@@ -59,8 +59,8 @@ class Settings:
         return name in self.quirks
 
 
-class Own:
-    """What is known of a module: its configuration, and of a stack what its variant and its positions are."""
+class KnownModule:
+    """Stand-in for `self` in a module: its configuration, and for a stack its variant and positions."""
 
     can_unpad = False
 
@@ -74,14 +74,14 @@ class Own:
 
     @property
     def is_cross(self) -> bool:
-        """Whether attention is cross attention: never in a model without any."""
+        """False in a model without cross attention."""
         if self.config.add_cross_attention or self.config.is_encoder_decoder:
             raise OpenSettingError("is_cross")
         return False
 
     @property
     def position(self) -> Any:
-        """What is known of a stack's positions."""
+        """Class attributes of a stack's position part."""
         if self.transformer.position is not None:
             raise OpenSettingError("position")
         part = POSITIONS.get(self.config.position)
@@ -89,14 +89,14 @@ class Own:
 
     @property
     def transformer(self) -> Any:
-        """The blueprint, which the variant and its quirks decide."""
+        """The blueprint; reading it depends on the variant and its quirks."""
         self.config.seen.update(("variant", "quirks"))
         return transformer_of(self.config.config)
 
 
 @cache
 def known_names(module: str) -> dict[str, Any]:
-    """Names in a module that tests of settings read: registries, classes, functions of a configuration."""
+    """Names that conditions on settings read in a module: registries, classes, functions of a configuration."""
     functions = (transformer_of, prediction_depth, has_router_loss)
     named = vars(import_module(module))
     known = {name: value for name, value in named.items() if isinstance(value, (Registry, type)) or value in functions}

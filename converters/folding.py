@@ -10,10 +10,10 @@ from typing import Any
 import libcst as cst
 from libcst import matchers as m
 
-from .fixed_settings import Own, Settings, known_names
+from .fixed_settings import KnownModule, Settings, known_names
 
 UNKNOWN = object()
-"""What is known of an expression that the fixed settings do not decide."""
+"""Value of an expression that the fixed settings do not decide."""
 
 UNREAD = ("can_unpad", "built_of", "drawn_as")
 """Attributes that only fast paths and drawings read."""
@@ -37,7 +37,7 @@ METHODS = {
         *("train", "warn_in_eval_mode"),
     )
 }
-"""Methods about folders and warnings of the zoo, by class, in the place of which a bundle has transformers' own."""
+"""Methods for the zoo's folders and warnings, by class; a bundle inherits transformers' own."""
 
 
 class Folder(cst.CSTTransformer):
@@ -98,7 +98,7 @@ class Folder(cst.CSTTransformer):
         return False
 
     def value(self, node: cst.BaseExpression) -> Any:
-        """What the fixed settings make of an expression."""
+        """Value of an expression under the fixed settings, or UNKNOWN."""
         text = code(node)
         if text.startswith("is_newer("):  # a configuration is of the version of its code
             return False
@@ -108,7 +108,7 @@ class Folder(cst.CSTTransformer):
         if not (local or any(word in text for word in ("config", "self.", "current()"))):
             return UNKNOWN
         self.settings.seen.clear()
-        own = self.settings if self.within[:1] == ["ZooConfig"] else Own(self.settings, self.empty)
+        own = self.settings if self.within[:1] == ["ZooConfig"] else KnownModule(self.settings, self.empty)
         if "self.position" in text and self.within[:1] not in (["ZooStack"], ["ZooConfig"]):
             return UNKNOWN
         names = {**self.known, **{name: value for name, (value, _) in local.items()}}
@@ -363,7 +363,7 @@ def folded(
     absent: Collection[str] = (),
     empty: Collection[str] = (),
 ) -> str:
-    """Source without what settings decide against. Arguments as for `Folder`."""
+    """Source without what settings decide against."""
     folder = Folder(definition, settings, absent, empty)
     module = parsed_source(text).visit(folder)
     return module.with_changes(body=folder.decided(module.body)).code

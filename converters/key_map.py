@@ -76,7 +76,7 @@ class Row:
         if len(groups) != 1:
             raise KeyMapError(f"{patterns} have different groups; a row needs the same ones in all of its patterns")
         if transform is SAME and len(patterns) != len(templates):
-            raise KeyMapError(f"{len(patterns)} keys become {len(templates)} here: a transform has to say how")
+            raise KeyMapError(f"{len(patterns)} keys become {len(templates)} here: give a transform")
         return cls(Side(tuple(map(_template, patterns)), *groups), Side(templates, *groups), transform)
 
     @property
@@ -92,7 +92,7 @@ def _template(pattern: str) -> str:
     pieces = GROUP.split(pattern[1:-1])
     for index in range(0, len(pieces), 2):
         if SPECIAL.search(pieces[index]):
-            raise KeyMapError(f"{pattern!r} is not reversible: outside of groups only plain text may stand")
+            raise KeyMapError(f"{pattern!r} is not reversible: outside of groups only plain text is allowed")
         pieces[index] = re.sub(r"\\(.)", r"\1", pieces[index])
     return "".join(piece if index % 2 == 0 else f"\\{index // 2 + 1}" for index, piece in enumerate(pieces))
 
@@ -115,8 +115,7 @@ class KeyMap:
     ```
 
     Args:
-        dead: Left keys whose values nothing reads, beside the left keys whose shapes they have. On the way back they
-            are zero.
+        dead: Left keys that nothing reads, with left keys of the same shapes. On the way back they are zero.
         ignored: Left keys that may be there or not, and are left out on the way back.
         added: Right keys that the other implementation has nothing for: zero on the way in, left out on the way back.
         owner: The other implementation's name, for messages.

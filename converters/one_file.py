@@ -264,7 +264,7 @@ def place(node: ast.expr | ast.stmt) -> tuple[int, int, int, int]:
 
 
 def edited(text: str, edits: list[Edit]) -> str:
-    """Text with some places replaced, of which the outermost counts."""
+    """Text with some places replaced; of nested ones, the outermost."""
     lines = [line.encode() for line in text.split("\n")]
     above: tuple[int, int] | None = None
     chosen = []

@@ -58,7 +58,9 @@ def plan_target(
         notes.append("Give attention masks: the original made them from the ids where none were given.")
     length = POSITIONS.get(route.config.position).changes_after(route.config)
     if length is not None and task in (Task.CAUSAL_LM, Task.SEQ2SEQ_LM) and native.name != "phi3":
-        notes.append(f"Generate with use_cache=False beyond {length} tokens: the class rotates no cached keys anew.")
+        notes.append(
+            f"Generate with use_cache=False beyond {length} tokens: the class does not rotate cached keys again."
+        )
     fragile = [step.symmetry.name for step in route.steps if not step.symmetry.half_precision]
     if fragile:
         notes.append(f"Keep it in float32: 16-bit floats will likely break {', '.join(fragile)}.")

@@ -51,7 +51,9 @@ def arithmetic_of(config: ZooConfig, task: str) -> Arithmetic:
         return Arithmetic(
             tuple(f"quirk {name!r}: {quirks[name].description}" for name in guilty), not is_plain_without_mask
         )
-    return Arithmetic((f"variant {config.variant!r} computes more than its settings say",), not is_plain_without_mask)
+    return Arithmetic(
+        (f"variant {config.variant!r} computes more than its settings describe",), not is_plain_without_mask
+    )
 
 
 def compared(config: ZooConfig, task: str) -> tuple[bool, bool]:

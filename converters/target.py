@@ -256,7 +256,7 @@ class EngineTarget(Target):
         engine: The engine's own name.
         extra: The extra that brings it.
         module: The module that runs exports, which the extra brings.
-        marks: The files by any of which its exports are known.
+        marks: Files that identify its exports, any one of them.
     """
 
     engine: ClassVar[str]

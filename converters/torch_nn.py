@@ -55,7 +55,7 @@ class TorchNN(Converter):
     }
 
     def recognises(self, keys: Collection[str]) -> bool:
-        """Whether the first layer has PyTorch's attention. Arguments as in the base class."""
+        """Whether the first layer has PyTorch's attention."""
         prefixes = ("", "encoder.", "decoder.")
         return any(f"{prefix}layers.0.self_attn.in_proj_weight" in keys for prefix in prefixes)
 

@@ -182,7 +182,7 @@ def split_rows(sizes: tuple[int, ...]) -> Transform:
 
 
 def split_by_group(groups: int, sizes: tuple[int, ...]) -> Transform:
-    """Cut the rows of one tensor into parts, each of which has a share of every group of rows."""
+    """Cut the rows of one tensor into parts with a share of every group of rows each."""
 
     def cut(tensors: Tensors) -> Tensors:
         by_group = tensors[0].unflatten(0, (groups, sum(sizes), -1))

@@ -170,7 +170,7 @@ class Shaker:
 
     Args:
         own: Packages with modules to include.
-        replacement: A module, definitions of which replace those that `replaces` names.
+        replacement: A module with definitions that replace those that `replaces` names.
         replaces: Whether it replaces a definition of a module.
         fold: Changes the source of a definition before it is read.
         late: A definition that imports inside of functions do not keep.
@@ -299,7 +299,7 @@ class Shaker:
         ]
 
     def text(self, definition: Definition) -> str:
-        """What is kept of a definition."""
+        """Kept source of a definition."""
         dropped = {id(method) for methods in self.pending.values() for *_, method in methods}
         texts = []
         for piece in self.kept[definition]:

@@ -151,7 +151,7 @@ class Difference:
 
 
 Answers = dict[str, Tensor]
-"""What a model computes: ids under names that end in ".tokens", outputs under any other."""
+"""Results of a model: ids under names that end in ".tokens", outputs under any other."""
 
 
 def only_real(answers: Answers, batches: dict[str, dict[str, Tensor]], task: str) -> Answers:

@@ -55,8 +55,8 @@ class Architecture:
     changes: tuple[Change, ...] = ()  # Changes of the class's weights
     # Numbers that it reads in addition to those of every architecture
     metadata: Callable[[ZooConfig], Metadata] = field(default=lambda config: {})
-    windows: bool = False  # Whether its layers may have windows: all but the last of every so many
-    positionless: int = 0  # Of its layers, one of so many has no positions; 0 where all have them
+    windows: bool = False  # Whether all layers but every n-th may have windows
+    positionless: int = 0  # Every how many layers one has no positions; 0 where all have them
     output: bool = False  # Whether it always has an output projection in addition to the embedding
     # Settings of the model or of its parts, with the only value that it has
     only: Mapping[str, Any] = field(default_factory=dict, hash=False)
@@ -80,7 +80,7 @@ class Architecture:
         depth = config.num_hidden_layers
         every = window_period(config)
         if every != 1 and not (self.windows and every):
-            has = "windows in all layers but the last of every so many" if self.windows else "no windows"
+            has = "windows in all layers but every n-th" if self.windows else "no windows"
             found.append(f"sliding_window={config.sliding_window} in its layers, it has {has}")
         nope = [bool(self.positionless) and not (layer + 1) % self.positionless for layer in range(depth)]
         if self.positionless and list(config.nope_layers or []) != nope:

@@ -93,7 +93,7 @@ def unlike_qwen3_next(config: ZooConfig) -> list[str]:
     _, _, key_dim, value_dim = sizes(config)
     found = []
     if not layers_without_attention(config):
-        found.append(f"layer_types={config.types_of_layers()}, it has attention in the last of every so many")
+        found.append(f"layer_types={config.types_of_layers()}, it has attention in every n-th layer")
     if key_dim != value_dim:
         found.append(f"linear_value_head_dim={value_dim}, it has linear_key_head_dim={key_dim}")
     return found

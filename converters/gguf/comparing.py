@@ -68,7 +68,7 @@ AWKWARD = (
     "x=y+z*2; http://a.b/c?d=e&f",
     "«Olá», disse ele.",
 )
-"""What tokenizers differ about."""
+"""Texts that tokenizers often treat differently."""
 
 
 def check_gguf(

@@ -38,14 +38,14 @@ class GgufModel(WritingModel):
             raise CheckpointError(f"llama.cpp cannot load {folder / FILE}") from error
 
     def write(self, input_ids: Tensor, mask: Tensor, settings: GenerationConfig) -> list[list[Written]]:
-        """Let the server continue, greedily or by sampling. Arguments and result as in the base class."""
+        """Let the server continue, greedily or by sampling."""
         request = self.request(settings, input_ids.shape[1])
         prompts = (ids[kept].tolist() for ids, kept in zip(input_ids, mask, strict=True))
         many = settings.num_return_sequences or 1
         return [[self.continued(prompt, request) for _ in range(many)] for prompt in prompts]
 
     def score(self, texts: list[Said]) -> list[list[float]]:
-        """Ask for an id at a time. Arguments and result as in the base class."""
+        """Ask for an id at a time."""
         wholes = (([*text.prompt, *text.ids], len(text.prompt)) for text in texts)
         return [
             [self.server.log_probability(ids[:place], ids[place]) for place in range(start, len(ids))]

@@ -73,7 +73,7 @@ def write_folder(
 def write_gguf(
     model: ZooPreTrainedModel, path: Path, plan: TargetPlan, tokenizer: TokenizerMetadata, dtype: str
 ) -> None:
-    """Write the file. Arguments as for `write_folder`."""
+    """Write the file."""
     gguf = require("gguf", "gguf")
     assert isinstance(plan, GgufPlan) and plan.route is not None
     architecture, config = plan.architecture, plan.route.config
@@ -106,8 +106,8 @@ def write_gguf(
             block = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[dtype.upper()]][0]
             nearest = NARROWER.get(dtype.upper(), "F16").lower()
             raise ExportError(
-                f"{dtype} takes {block} weights of a row at a time, and no matrix has rows of so many; the nearest is "
-                f"{nearest}"
+                f"{dtype} takes {block} weights of a row at a time, which divides the rows of no matrix; the nearest "
+                f"is {nearest}"
             )
         writer.write_header_to_file()
         writer.write_kv_data_to_file()

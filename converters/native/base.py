@@ -74,7 +74,7 @@ class NativeFormat(ABC):
         """Prepare native weights for the key map, with a warning if exports will have another model type."""
         if native.model_type != self.model_types[0]:
             warnings.warn(
-                f"the way back from the zoo is {self.model_types[0]!r}, whose code {native.model_type!r} shares; "
+                f"the way back from the zoo is {self.model_types[0]!r}, {native.model_type!r} has the same code; "
                 "a tokenizer that is chosen by the model type has to be named",
                 LostInputWarning,
                 stacklevel=2,
@@ -95,7 +95,6 @@ class NativeFormat(ABC):
         return "last_hidden_state" if task == Task.FEATURE_EXTRACTION else "logits"
 
     def notes(self, config: ZooConfig, task: str) -> list[str]:
-        """Remarks for users of an exported model."""
         return []
 
     def refuse(self, native: Any, **expected: Any) -> None:

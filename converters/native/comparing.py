@@ -18,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map_only
 from transformers import PreTrainedModel
 
+from zoo.base.errors import first_line
 from zoo.models import MIXERS, POSITIONS, ZooConfig, ZooPreTrainedModel
 from zoo.models.parts import option
 from zoo.registry import Task
@@ -104,8 +105,7 @@ def observe(native: PreTrainedModel, config: ZooConfig, task: str, output: str) 
             tokens = inputs["attention_mask"][-1].nonzero().squeeze(1)
             values[-1, tokens] = compute(native, only_tokens(inputs, config), config, output)[0]
     except (RuntimeError, ValueError, IndexError, TypeError, AttributeError) as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise ConversionError(f"{type(native).__name__} itself fails on a small batch: {reason}") from error
+        raise ConversionError(f"{type(native).__name__} itself fails on a small batch: {first_line(error)}") from error
     return Observation(type(native).__name__, inputs, output, values)
 
 

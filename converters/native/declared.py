@@ -101,8 +101,8 @@ def task_of_architecture(found: NativeFormat, native: PreTrainedConfig, name: st
 
 
 Keys = Mapping[Any, Any]
-"""The zoo's modules, or weights, beside native ones: a name, or names and a transform (or what makes one of the zoo's
-configuration). A name that ends with none of `TENSORS` is a module's, and stands for its weight and bias."""
+"""Native modules or weights by the zoo's: a name, or names and a transform (or a function that makes one of the zoo's
+configuration). A name without one of the endings `TENSORS` is a module's: its weight and bias."""
 
 TENSORS = (".weight", ".bias", "_bias", ".experts.gate_up_proj", ".experts.down_proj")
 """Endings of the names of weights."""
@@ -193,7 +193,6 @@ class DeclaredFormat(NativeFormat):
             cls.classes = vars(cls).get("classes", {task: name for task, name in known.items() if name})
 
     def key_map(self, config: ZooConfig, task: str) -> KeyMap:
-        """Lay the keys side by side. Arguments as in the base class."""
         rows = [
             *pairs(self.keys_of_body(config), "model.", self.prefix, config),
             *pairs(self.keys_of_layer(config), "model.layers.{n}.", f"{self.prefix}{self.layers}.", config),
@@ -212,15 +211,14 @@ class DeclaredFormat(NativeFormat):
         return self.layer
 
     def meaningless(self, task: str) -> tuple[str, ...]:
-        """Native weights that are stored twice or computed. Arguments as in the base class."""
+        """Native weights that are stored twice or computed."""
         return (*self.copies, *self.unread)
 
     def write_weights(self, config: ZooConfig, state: State, task: str) -> State:
-        """Add what is stored twice. Arguments as in the base class."""
+        """Add what is stored twice."""
         return {**state, **{copy: state[name] for copy, name in self.copies.items() if name in state}}
 
     def needs(self, config: ZooConfig, task: str) -> Needs:
-        """Describe what settings these classes have. Arguments as in the base class."""
         return self.has(task)
 
     def has(self, task: str) -> dict[str, Any]:
@@ -231,7 +229,6 @@ class DeclaredFormat(NativeFormat):
         return {**has, **self.of_task.get(task, EMPTY)}
 
     def read_config(self, native: Any, task: str) -> dict[str, Any]:
-        """Express a native configuration in the zoo's settings. Arguments as in the base class."""
         fixed = {name: value for name, value in self.of_task.get(task, EMPTY).items() if self.fields.get(name) == name}
         self.refuse(native, **self.only, **fixed)
         settings: dict[str, Any] = {}
@@ -245,7 +242,6 @@ class DeclaredFormat(NativeFormat):
         return {**settings, **tokens(native), **labels(native, task)}
 
     def write_config(self, config: ZooConfig, task: str) -> dict[str, Any]:
-        """Express settings of the zoo in a native configuration. Arguments as in the base class."""
         written = {**self.only, **{name: write(config) for name, write in self.follows.items()}}
         for name, field in self.fields.items():
             found = field if isinstance(field, Field) else Field(field)
@@ -253,7 +249,6 @@ class DeclaredFormat(NativeFormat):
         return {**written, **tokens(config), **labels(config, task)}
 
     def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:
-        """Find what keeps a model from fitting. Arguments as in the base class."""
         found = [] if config.stack == self.stack else [f"it is {a_stack(config)}, this is {a_stack(self)}"]
         if not self.biased_norms and any(NORM_BIAS.search(name) and value.any() for name, value in state.items()):
             found.append("its norms have biases, which this class's lack")

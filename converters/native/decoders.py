@@ -154,18 +154,16 @@ class DecoderFormat(DeclaredFormat):
     reasons: ClassVar[Mapping[str, str]] = {"lm_head_bias": "its output projection has no bias"}
 
     def has(self, task: str) -> dict[str, Any]:
-        """Settings of the class. Arguments as in the base class."""
         has = super().has(task)
         if "final_norm" not in {*self.always, *self.fields}:
             has["final_norm"] = True
         return has
 
     def read_config(self, native: Any, task: str) -> dict[str, Any]:
-        """Express a native configuration. Sequence classifiers have no bias. Arguments as in the base class."""
+        """Express a native configuration. Sequence classifiers have no bias."""
         return {"classifier_bias": task != Task.SEQUENCE_CLASSIFICATION, **super().read_config(native, task)}
 
     def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:
-        """Find what keeps a model from fitting. Arguments as in the base class."""
         found = super().obstacles(config, state, task)
         if config.stack == self.stack:
             found += decoder_obstacles(config, state, task)
@@ -183,13 +181,13 @@ class DecoderFormat(DeclaredFormat):
         return [f"{rotated_columns(config)} {ODD}"] if rotated_columns(config) % 2 else []
 
     def window_obstacles(self, config: ZooConfig) -> list[str]:
-        """Which windows the class lacks. Arguments as for `rotary_obstacles`."""
+        """Which windows the class lacks."""
         windows = {config.window_of_layer(layer) for layer in range(config.num_hidden_layers)}
         one = "sliding_window" in self.fields and "layer_types" not in self.fields
         return ["its layers have different windows, here all have the same"] if one and len(windows) > 1 else []
 
     def write_weights(self, config: ZooConfig, state: State, task: str) -> State:
-        """Leave the sequence classifier's bias out, or in the last norm's. Arguments as in the base class."""
+        """Leave the sequence classifier's bias out, or in the last norm's."""
         state = super().write_weights(config, state, task)
         if task != Task.SEQUENCE_CLASSIFICATION:
             return state
@@ -197,6 +195,6 @@ class DecoderFormat(DeclaredFormat):
         return without_classifier_bias(state, last_norm) if last_norm in state else drop(state, "score.bias")
 
     def notes(self, config: ZooConfig, task: str) -> list[str]:
-        """Describe where a classifier's bias is. Arguments as in the base class."""
+        """Describe where a classifier's bias is."""
         moved = "If the classifier had a bias, the last norm's holds it: the class's own has none."
         return [moved] if task == Task.SEQUENCE_CLASSIFICATION and config.norm == "layernorm" else []

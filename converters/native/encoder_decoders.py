@@ -57,7 +57,7 @@ class BartLike(DeclaredFormat):
     }
 
     def keys_of_body(self, config: ZooConfig) -> Keys:
-        """The keys of both stacks, `{s}` for either. Arguments as in the base class."""
+        """The keys of both stacks, `{s}` for either."""
         slot = "norm_in" if self.placement == "pre" else "norm_out"
         cross = {f"cross_attn.{p}_proj": f"encoder_attn.{p}_proj" for p in "qkv"}
         cross |= {
@@ -74,7 +74,6 @@ class BartLike(DeclaredFormat):
         }
 
     def has(self, task: str) -> dict[str, Any]:
-        """Settings of the class. Arguments as in the base class."""
         has = super().has(task) | {
             "norm_placement": self.placement,
             "final_norm": self.placement == "pre",
@@ -86,7 +85,6 @@ class BartLike(DeclaredFormat):
         return has | ({"lm_head_bias": self.output_bias} if task == Task.SEQ2SEQ_LM else {})
 
     def read_config(self, native: Any, task: str) -> dict[str, Any]:
-        """Express a native configuration in the zoo's settings. Arguments as in the base class."""
         shared = getattr(native, "share_encoder_decoder_embeddings", True)
         return {
             **super().read_config(native, task),
@@ -98,7 +96,6 @@ class BartLike(DeclaredFormat):
         }
 
     def write_config(self, config: ZooConfig, task: str) -> dict[str, Any]:
-        """Express settings of the zoo in a native configuration. Arguments as in the base class."""
         tied = {"tie_word_embeddings": self.one_embedding(config), "forced_eos_token_id": None}
         return {**super().write_config(config, task), **tied, **tokens(config, decoder_start=True)}
 
@@ -107,7 +104,6 @@ class BartLike(DeclaredFormat):
         return bool(config.tie_word_embeddings and config.share_encoder_decoder_embeddings)
 
     def needs(self, config: ZooConfig, task: str) -> Needs:
-        """Describe what settings these classes have. Arguments as in the base class."""
         computed = self.sinusoidal and config.sinusoidal_theta == 10000.0
         position = {"position": ("sinusoidal-halves", "learned")} if computed else {}
         return self.has(task) | position | self.vocabulary_needs(config)
@@ -118,7 +114,6 @@ class BartLike(DeclaredFormat):
         return {"vocab_size": size, "decoder_vocab_size": size}
 
     def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:
-        """Find what keeps a model from fitting. Arguments as in the base class."""
         if config.stack != "encoder-decoder":
             return [f"it is {a_stack(config)}, this is an encoder-decoder"]
         limit = min(config.vocab_size, config.decoder_vocab_size or config.vocab_size)
@@ -126,7 +121,7 @@ class BartLike(DeclaredFormat):
         return [f"pad_token_id={config.pad_token_id} is outside of a vocabulary"] if too_large else []
 
     def infer(self, native: Any, state: State, settings: dict[str, Any]) -> State:
-        """Recognise sines and cosines, unless they were trained. Arguments as in the base class."""
+        """Recognise sines and cosines, unless they were trained."""
         if not self.sinusoidal or native.d_model % 2:
             return state
         computed = computed_table(native.max_position_embeddings, native.d_model)
@@ -136,7 +131,7 @@ class BartLike(DeclaredFormat):
         return drop(state, *self.tables)
 
     def write_weights(self, config: ZooConfig, state: State, task: str) -> State:
-        """Add a computed position table. Arguments as in the base class."""
+        """Add a computed position table."""
         state = super().write_weights(config, state, task)
         if config.position != "learned":
             rows = computed_table(config.max_position_embeddings, config.hidden_size).to(

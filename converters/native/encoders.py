@@ -74,17 +74,16 @@ class EncoderFormat(DeclaredFormat):
         return {part: f"{self.prefix}{self.pooler}.{part}" for part in ("weight", "bias")} if unused else {}
 
     def meaningless(self, task: str) -> tuple[str, ...]:
-        """With a body's pooler. Arguments as in the base class."""
+        """With a body's pooler."""
         return (*super().meaningless(task), *self.pooler_weights(task).values())
 
     def write_weights(self, config: ZooConfig, state: State, task: str) -> State:
-        """Add a body's pooler, of zeros. Arguments as in the base class."""
+        """Add a body's pooler, of zeros."""
         shapes = {"weight": (config.hidden_size, config.hidden_size), "bias": (config.hidden_size,)}
         like = next(iter(state.values()))
         pooler = {name: like.new_zeros(shapes[part]) for part, name in self.pooler_weights(task).items()}
         return {**super().write_weights(config, state, task), **pooler}
 
     def notes(self, config: ZooConfig, task: str) -> list[str]:
-        """Remarks for users of an exported model. Arguments as in the base class."""
         unused = ["`pooler_output` means nothing: the model has no pooler."] if self.pooler_weights(task) else []
         return [*super().notes(config, task), *unused]

@@ -18,6 +18,7 @@ from transformers.utils import (
     WEIGHTS_NAME,
 )
 
+from zoo.base.errors import first_line
 from zoo.base.files import read_json
 from zoo.hub.addresses import is_repository
 
@@ -99,10 +100,9 @@ def save_again(folder: Path, out: Path) -> list[str]:
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
         return sorted({Path(file).name for file in tokenizer.save_pretrained(out) if Path(file).is_file()})
     except (ImportError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         warnings.warn(
-            f"the tokenizer in {folder} cannot be loaded here ({reason}); its files are copied as they are, which "
-            "AutoTokenizer may not load without the original config.json",
+            f"the tokenizer in {folder} cannot be loaded here ({first_line(error)}); its files are copied as they are, "
+            "which AutoTokenizer may not load without the original config.json",
             LostInputWarning,
             stacklevel=3,
         )

@@ -15,7 +15,7 @@ from transformers import AutoConfig, GenerationConfig, PreTrainedModel
 from transformers.configuration_utils import PreTrainedConfig
 from transformers.utils import CONFIG_NAME, GENERATION_CONFIG_NAME
 
-from zoo.base.errors import ZooError, enumerate_names
+from zoo.base.errors import ZooError, enumerate_names, first_line
 from zoo.base.files import read_json
 from zoo.building.builder import config as build_config
 from zoo.models import ZooConfig, ZooPreTrainedModel
@@ -40,8 +40,9 @@ def read_native_config(folder: Path) -> PreTrainedConfig:
     except ZooError:
         raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, StrictDataclassError) as error:
-        first_line = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise ConversionError(f"{str(folder)!r} has no configuration that transformers reads: {first_line}") from error
+        raise ConversionError(
+            f"{str(folder)!r} has no configuration that transformers reads: {first_line(error)}"
+        ) from error
 
 
 def open_folder(folder: Path, found: NativeFormat, native: PreTrainedConfig, task: str) -> PreTrainedModel:
@@ -68,8 +69,9 @@ def build(
                 None, config=native, state_dict=weights, dtype=dtype, output_loading_info=True
             )
     except (OSError, RuntimeError, ValueError) as error:
-        first_line = str(error).strip().splitlines()[0]
-        raise ConversionError(f"transformers cannot load {name!r} as {model_class.__name__}: {first_line}") from error
+        raise ConversionError(
+            f"transformers cannot load {name!r} as {model_class.__name__}: {first_line(error)}"
+        ) from error
     prefix = found.prefix if task == Task.FEATURE_EXTRACTION else ""
     if missing := sorted({prefix + key for key in report["missing_keys"]} - set(found.meaningless(task))):
         raise ConversionError(f"{name!r} lacks weights of {model_class.__name__}: {enumerate_names(missing)}")
@@ -116,9 +118,7 @@ def convert_native(
     try:
         model = model_with(config, task, found.key_map(config, task).forward(state, consume=True))
     except RuntimeError as error:
-        raise ConversionError(
-            f"weights of this {found.name} model are not what its configuration says: {error}"
-        ) from error
+        raise ConversionError(f"weights of this {found.name} model do not fit its configuration: {error}") from error
     if seen is not None:
         require_same(seen, model)
         require_same_growth(seen.name, growth, model, output)

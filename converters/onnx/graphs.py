@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from zoo.base.errors import first_line
 from zoo.models import ATTENTIONS, POSITIONS, ZooPreTrainedModel
 from zoo.registry import Task
 
@@ -70,8 +71,7 @@ def write_graph(graph: Graph, folder: Path, variant: str) -> None:
             )
     except Exception as error:
         # Whatever tracing a variant's code may raise: the export is refused with the reason.
-        cause = error.__cause__ or error
-        reason = (str(cause).strip().splitlines() or [type(cause).__name__])[0]
+        reason = first_line(error.__cause__ or error)
         raise ExportError(f"{graph.name} of variant {variant!r} cannot be traced for onnx: {reason}") from error
     if program is None:
         raise ExportError(f"{graph.name} of variant {variant!r} cannot be traced for onnx")
@@ -92,7 +92,7 @@ def obstacles(model: ZooPreTrainedModel) -> tuple[str, ...]:
         return (Obstacle(cached, Reason.WRITER),)
     length = POSITIONS.get(model.config.position).changes_after(model.config)
     if model.can_generate() and length is not None:
-        rotated = f"its rope_parameters rotate cached keys anew in texts of more than {length} tokens, graphs do not"
+        rotated = f"its rope_parameters rotate cached keys again in texts of more than {length} tokens, graphs do not"
         return (Obstacle(rotated, Reason.ENGINE),)
     if model.config.mixer_layer_type is not None:
         state = f"mixer={model.config.mixer!r} keeps a state, and graphs take keys and values of heads"

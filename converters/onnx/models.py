@@ -79,7 +79,7 @@ OUTPUTS: dict[str, tuple[str, type[MaskedLMOutput | SequenceClassifierOutput | T
 
 
 class WholeModel(GraphModel):
-    """An exported model that generates nothing. Arguments as for the class."""
+    """An exported model that generates nothing."""
 
     def __init__(self, config: ZooConfig, folder: Path, sessions: Mapping[str, Session]) -> None:
         super().__init__(config, folder, sessions)
@@ -119,7 +119,7 @@ class WholeModel(GraphModel):
 
 
 class GraphForCausalLM(GraphModel, GenerationMixin):
-    """An exported causal language model. Arguments as for the class."""
+    """An exported causal language model."""
 
     def forward(
         self,
@@ -131,7 +131,7 @@ class GraphForCausalLM(GraphModel, GenerationMixin):
         use_cache: bool | None = None,
         **kwargs: Any,
     ) -> CausalLMOutputWithPast:
-        """Predict the next token at every position. Arguments as for [`zoo.models.ZooForCausalLM`][]."""
+        """Predict the next token at every position."""
         self.refuse(kwargs)
         refuse_empty(input_ids)
         seen = length_of(past_key_values)
@@ -150,7 +150,7 @@ class GraphForCausalLM(GraphModel, GenerationMixin):
 
 
 class GraphForConditionalGeneration(GraphModel, GenerationMixin):
-    """An exported encoder-decoder. Arguments as for the class."""
+    """An exported encoder-decoder."""
 
     def __init__(self, config: ZooConfig, folder: Path, sessions: Mapping[str, Session]) -> None:
         super().__init__(config, folder, sessions)
@@ -172,11 +172,11 @@ class GraphForConditionalGeneration(GraphModel, GenerationMixin):
         return encoded
 
     def decoder_inputs(self, input_ids: Tensor | None, labels: Tensor | None) -> Tensor:
-        """Make decoder inputs by the variant's rule. Arguments as for the model of the zoo."""
+        """Make decoder inputs by the variant's rule."""
         return self.rules.decoder_inputs(input_ids, labels, self.config)
 
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
-        """Make decoder inputs from labels; data collators call this. Arguments as for the model of the zoo."""
+        """Make decoder inputs from labels; data collators call this."""
         return self.decoder_inputs(None, labels)
 
     def forward(
@@ -191,7 +191,7 @@ class GraphForConditionalGeneration(GraphModel, GenerationMixin):
         use_cache: bool | None = None,
         **kwargs: Any,
     ) -> Seq2SeqLMOutput:
-        """Predict the next target token. Arguments as for [`zoo.models.ZooForConditionalGeneration`][]."""
+        """Predict the next target token."""
         self.refuse(kwargs)
         if encoder_outputs is None:
             encoder_outputs = self.encode(require(input_ids), attention_mask)
@@ -230,7 +230,7 @@ class GraphEncoder:
         self.model = model
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, **kwargs: Any) -> BaseModelOutput:
-        """Run the encoder. Arguments as for [`GraphForConditionalGeneration.encode`][]."""
+        """Run the encoder."""
         return self.model.encode(input_ids, attention_mask, **kwargs)
 
     __call__ = forward

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, DynamicCache
 
-from zoo.base.errors import CheckpointError, InputError
+from zoo.base.errors import CheckpointError, InputError, first_line
 
 from .modules import content, filled_cache
 
@@ -48,10 +48,10 @@ class OnnxSession(Session):
             self.session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
         except Exception as error:
             # Its own exceptions have no common base but this one.
-            raise CheckpointError(f"ONNX Runtime cannot load {path}: {str(error).splitlines()[0]}") from error
+            raise CheckpointError(f"ONNX Runtime cannot load {path}: {first_line(error)}") from error
 
     def run(self, given: Mapping[str, Tensor], past: Any = None) -> tuple[dict[str, Tensor], DynamicCache | None]:
-        """Run the graph. Arguments and result as in the base class."""
+        """Run the graph."""
         names = [entry.name for entry in self.session.get_outputs()]
         cached = [entry for entry in self.session.get_inputs() if entry.name.replace(PAST, PRESENT) in names]
         if has_past := past is not None and bool(past.layers):
@@ -65,7 +65,7 @@ class OnnxSession(Session):
         try:
             found = self.session.run(names, read)
         except Exception as error:  # its own exceptions have no common base but this one
-            raise InputError(f"ONNX Runtime refuses these inputs: {str(error).splitlines()[0]}") from error
+            raise InputError(f"ONNX Runtime refuses these inputs: {first_line(error)}") from error
         outputs = dict(zip(names, map(torch.from_numpy, found), strict=True))
         present = [outputs.pop(entry.name.replace(PAST, PRESENT)) for entry in cached]
         return outputs, filled_cache(list(zip(present[::2], present[1::2], strict=True))) if present else None

@@ -78,7 +78,7 @@ class OpenVinoSession(Session):
         self.gives = [port.any_name for port in self.graph.outputs]
 
     def run(self, given: Mapping[str, Tensor], past: Any = None) -> tuple[dict[str, Tensor], EngineCache | None]:
-        """Run the graph. Arguments and result as in the base class; the cache is the same one, changed."""
+        """Run the graph. The cache is the same one, changed."""
         if ORDER not in self.reads:
             return self.infer(self.graph, given), None
         cache = past if isinstance(past, EngineCache) else None
@@ -117,7 +117,7 @@ class Recorded(Session):
         self.name, self.session, self.calls = name, session, calls
 
     def run(self, given: Mapping[str, Tensor], past: Any = None) -> tuple[dict[str, Tensor], Any]:
-        """Run the graph. Arguments and result as in the base class."""
+        """Run the graph."""
         outputs, cache = self.session.run(given, past)
         if past is None:
             self.calls.append((self.name, dict(given), outputs))

@@ -80,8 +80,8 @@ ORDER = "beam_idx"
 def keep_cache(graph: Any) -> None:
     """Turn inputs and outputs of the cache into variables of a graph.
 
-    A new input says which sequences of the cache go on, in which order, as beam search needs it. At the beginning there
-    are no positions, of as many sequences as there are prompts.
+    A new input selects and orders the sequences of the cache, as beam search needs it. At the beginning the cache holds
+    no positions, for as many sequences as there are prompts.
 
     Args:
         graph: An `openvino.Model`, which is changed; one without a cache stays as it is.

@@ -40,7 +40,7 @@ class Explicando(Original):
     )
 
     def layout(self, tensors: Mapping[str, Tensor]) -> Layout:
-        """Read sizes off the embedding and each stack. Arguments as in the base class."""
+        """Read sizes off the embedding and each stack."""
         vocab_size, hidden_size = tensors["tokenizer.embedding.weight"].shape
         settings = {
             "vocab_size": vocab_size,
@@ -54,7 +54,7 @@ class Explicando(Original):
         return Layout(ZooForConditionalGeneration, "seq2seq-lm", settings)
 
     def plan(self, checkpoint: Any, **hints: Any) -> Any:
-        """Plan the way in, with the vocabularies as strings. Arguments as in the base class."""
+        """Plan the way in, with the vocabularies as strings."""
         for field in ("input_characters", "output_characters"):
             if hints.get(field) is not None:
                 hints[field] = "".join(dict.fromkeys(hints[field]))
@@ -69,7 +69,7 @@ class Explicando(Original):
         return plan
 
     def ask(self, module: Any) -> dict[str, Any]:
-        """Ask for heads, wavelengths and vocabularies. Arguments as in the base class."""
+        """Ask for heads, wavelengths and vocabularies."""
         ids = module.tokenizer.char_ids
         return {
             "num_attention_heads": module.encoder.layers[0].mha.n_heads,
@@ -80,7 +80,7 @@ class Explicando(Original):
         }
 
     def key_map(self, model_class: type[ZooPreTrainedModel], config: ZooConfig) -> KeyMap:
-        """The embedding under two keys, both stacks, and the output layer. Arguments as in the base class."""
+        """The embedding under two keys, both stacks, and the output layer."""
         encoder, decoder = r"^encoder\.layers\.(\d+)\.", r"^decoder\.layers\.(\d+)\."
         above, below = r"model.encoder.layers.\1.", r"model.decoder.layers.\1."
         rows: list[tuple[Any, ...]] = []

@@ -28,7 +28,7 @@ class Nlpt(Original):
     )
 
     def layout(self, tensors: Mapping[str, Tensor]) -> Layout:
-        """Read sizes off the embeddings and heads. Arguments as in the base class."""
+        """Read sizes off the embeddings and heads."""
         prefix = "encoder." if self.signatures[1] in tensors else ""
         vocab_size, hidden_size = tensors[f"{prefix}embeddings.token_embeddings.weight"].shape
         settings: dict[str, Any] = {
@@ -45,11 +45,11 @@ class Nlpt(Original):
         return Layout(ZooForSequenceClassification, "sequence-classification", settings)
 
     def ask(self, module: Any) -> dict[str, Any]:
-        """Ask for dropout. Arguments as in the base class."""
+        """Ask for dropout."""
         return {"dropout": getattr(module, "encoder", module).embeddings.dropout.p}
 
     def key_map(self, model_class: type[ZooPreTrainedModel], config: ZooConfig) -> KeyMap:
-        """Heads of their own become one projection. Arguments as in the base class."""
+        """Heads of their own become one projection."""
         classifies = model_class is ZooForSequenceClassification
         theirs, ours = (r"^encoder\.", "model.") if classifies else ("^", "")
         layers, layer, heads = rf"{theirs}layers\.(\d+)", rf"{ours}layers.\1", config.num_attention_heads

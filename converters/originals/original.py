@@ -66,13 +66,13 @@ class Original(Converter):
     """The converter of a document, which is one variant with all its quirks."""
 
     variant: str
-    signatures: tuple[str, ...]  # Keys of which each belongs to one of the document's modules, and to no other format
+    signatures: tuple[str, ...]  # Keys of the document's modules that no other format has
     unsaid: ClassVar[Mapping[str, str]]  # Fields that no state_dict holds, and their names in the document
     free: tuple[str, ...] = ()  # Further fields in which two models of the document may differ
     optional_quirks: tuple[str, ...] = ()  # Defects that one of its versions has and another has not
 
     def recognises(self, keys: Collection[str]) -> bool:
-        """Whether one of the signatures is among the keys. Arguments as in the base class."""
+        """Whether one of the signatures is among the keys."""
         return any(signature in keys for signature in self.signatures)
 
     @abstractmethod
@@ -117,7 +117,7 @@ class Original(Converter):
             return {}
 
     def plan_back(self, model_class: type[ZooPreTrainedModel], config: ZooConfig) -> KeyMap:
-        """Plan the way out. Arguments as in the base class."""
+        """Plan the way out."""
         if config.variant != self.variant:
             raise NotConvertibleError(self.name, [f"variant {config.variant!r} instead of {self.variant!r}"])
         variant = VARIANTS.get(self.variant)

@@ -241,7 +241,7 @@ def test_smaller_weights_stay_near(dtype, tmp_path):
 @pytest.mark.parametrize(
     ("name", "task", "settings", "says"),
     [
-        ("universal", "causal-lm", {}, "computes more than its settings say"),
+        ("universal", "causal-lm", {}, "computes more than its settings describe"),
         ("gemma2-style", "causal-lm", {}, "attn_logit_softcapping"),
         ("res-post-norm", "seq2seq-lm", {}, "norm_placement='res-post'"),
         ("bert-style", "masked-lm", {}, "no head for masked-lm"),

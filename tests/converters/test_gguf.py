@@ -212,7 +212,7 @@ def test_k_quants_are_written_by_llama_cpp_itself(tmp_path):
     assert types["blk.0.ffn_norm.weight"] == "F32"
     with pytest.raises(
         ExportError,
-        match="q4_k takes 256 weights of a row at a time, and no matrix has rows of so many; the nearest is q5_0",
+        match="q4_k takes 256 weights of a row at a time, which divides the rows of no matrix; the nearest is q5_0",
     ):
         zoo.export(tiny("llama-style"), tmp_path / "none", "gguf", dtype="q4_k")
     with pytest.MonkeyPatch.context() as other:
@@ -249,7 +249,7 @@ def test_a_wrong_file_is_found(saved, tmp_path):
     [
         ("gpt-neox-style", {}, "as gptneox: hidden_act='gelu', it has 'gelu_new'"),
         ("llama-style", dict(sliding_window=5), "sliding_window=5"),
-        ("gemma2-style", dict(layer_types=FULL_FIRST, sliding_window=5), "the last of every so many"),
+        ("gemma2-style", dict(layer_types=FULL_FIRST, sliding_window=5), "all layers but every n-th"),
         ("gemma2-style", dict(num_hidden_layers=46, sliding_window=5), "num_hidden_layers=46"),
         ("smollm3-style", dict(nope_layers=[True, False]), "nope_layers"),
         (

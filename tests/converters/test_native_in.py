@@ -379,5 +379,5 @@ def test_a_live_model_may_get_another_head():
 
 
 def test_shared_code_is_reported():
-    with pytest.warns(LostInputWarning, match="the way back from the zoo is 'roberta', whose code 'camembert' shares"):
+    with pytest.warns(LostInputWarning, match="the way back from the zoo is 'roberta', 'camembert' has the same code"):
         zoo.convert(native_model("Camembert", "Model", {**ROBERTA, "type_vocab_size": 1}))

@@ -150,7 +150,7 @@ REFUSED = {
         "llama",
         "a part of each head",
     ),
-    "own-code": ("universal", "causal-lm", {}, "opt", "computes more than its settings say"),
+    "own-code": ("universal", "causal-lm", {}, "opt", "computes more than its settings describe"),
     "classifier-bias": (
         "llama-style",
         "sequence-classification",

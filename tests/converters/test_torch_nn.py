@@ -66,7 +66,7 @@ def test_what_the_file_does_not_say_is_asked_for():
     with pytest.raises(MissingHintError, match=r"num_attention_heads \(nhead\), norm_placement .*, hidden_act"):
         zoo.convert(weights)
     odd = transformer(activation=torch.tanh)
-    with pytest.raises(MissingHintError, match="does not say hidden_act"):
+    with pytest.raises(MissingHintError, match="does not have hidden_act"):
         zoo.convert(odd)
     assert zoo.convert(odd, hidden_act="tanh").config.hidden_act == "tanh"
 

@@ -37,7 +37,7 @@ REPORTED = ("transformer-zoo", "torch", "transformers", "huggingface-hub")
 
 
 def version_line() -> str:
-    """Say in one line what the zoo runs on, without importing any of it."""
+    """Describe the environment in one line, without importing any of it."""
     versions = [f"{package} {version_of(package) or 'not installed'}" for package in REPORTED]
     return ", ".join([*versions, f"Python {platform.python_version()}", platform.platform()])
 
@@ -124,7 +124,7 @@ def devices() -> dict[str, str | None]:
 def plugins() -> dict[str, str | None]:
     """Installed plugins."""
     try:
-        number = len(VARIANTS)  # loads them, so that what is wrong with one is told
+        number = len(VARIANTS)  # loads them, so that errors in one are reported
     except Exception as error:
         return {"variants": f"cannot be loaded: {type(error).__name__}: {error}"}
     found: dict[str, str | None] = {"variants": f"{number}, with those of plugins"}

@@ -70,7 +70,7 @@ class ModuleRow:
     shapes: dict[str, tuple[int, ...]]  # The shapes by the names of the parameters
     count: int  # Number of elements in one of the modules
     times: int  # Number of modules
-    shared_with: str | None  # The module whose parameters it uses, if it has none of its own
+    shared_with: str | None  # The module that it shares parameters with, if it has none of its own
 
     def shapes_text(self, *, named: bool = True) -> str:
         """Write the shapes."""

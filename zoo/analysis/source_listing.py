@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from zoo.building.literals import TaskName, VariantName
 
 READABLE = ("zoo.models.", "zoo.variants.")
-"""Where the code is that says what a model computes; `zoo.fast` computes the same, faster."""
+"""Packages with the code of models; `zoo.fast` computes the same, faster."""
 
 LENGTH = 4
 """Tokens of the sequence that is run."""
@@ -50,9 +50,9 @@ class Listing(Printed):
     """The source of a variant, as `print` shows it."""
 
     name: str  # The variant's name, as it was asked for
-    declaration: Function | None  # What it is, as data; None for a function that is registered
-    builder: Function  # What assembles it
-    functions: tuple[Function, ...]  # What a forward calls, file by file, both in the order of the first call
+    declaration: Function | None  # Its declaration; None for a registered function
+    builder: Function  # Its builder
+    functions: tuple[Function, ...]  # Calls of a forward, file by file, both in the order of the first call
 
     @property
     def files(self) -> tuple[str, ...]:

@@ -27,6 +27,11 @@ def nearest(given: str, valid: Iterable[str]) -> str | None:
     return by_spelling[matches[0]] if matches else None
 
 
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message, or its class's name where it has none."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
 def _spelling(name: str) -> str:
     return name.casefold().replace("_", "-").replace(" ", "-").strip("-")
 

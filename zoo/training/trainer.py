@@ -68,7 +68,7 @@ class EvaluatingTrainer(Seq2SeqTrainer):
         ignore_keys: list[str] | None = None,
         **gen_kwargs: Any,
     ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-        """Evaluate a batch without label smoothing. Arguments as in the base class."""
+        """Evaluate a batch without label smoothing."""
         inputs = self._without_repetitions(inputs)
         if prediction_loss_only:
             inputs = {**inputs, **self._without_logits()}
@@ -107,7 +107,7 @@ class EvaluatingTrainer(Seq2SeqTrainer):
         return {**inputs, **kept}
 
     def evaluation_loop(self, *args: Any, **kwargs: Any) -> Any:
-        """Evaluate, with the loss per token instead of the mean over batches. Arguments as in the base class."""
+        """Evaluate, with the loss per token instead of the mean over batches."""
         self._evaluated.zero_()
         # Which drops the repetitions that fill up the last batch of several processes; the base class keeps them.
         self.gather_function = self.accelerator.gather_for_metrics
@@ -169,7 +169,7 @@ class ZooTrainer(EvaluatingTrainer):
         return self.totals.tokens + int(self.accelerator.reduce(self.train_tokens).item())
 
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
-        """Make the optimiser. Arguments as in the base class."""
+        """Make the optimiser."""
         if self.args.uses_muon and self.optimizer is None:
             trained = self.model if model is None else model
             self.optimizer = build_muon(
@@ -188,7 +188,7 @@ class ZooTrainer(EvaluatingTrainer):
         return super().create_optimizer(model)
 
     def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
-        """Make the schedule; a decay of "warmup_stable_decay" may be a share. Arguments as in the base class."""
+        """Make the schedule; a decay of "warmup_stable_decay" may be a share."""
         if self.args.lr_scheduler_type == SchedulerType.WARMUP_STABLE_DECAY:
             given = dict(self.args.lr_scheduler_kwargs or {})
             decay = given.get("num_decay_steps", DECAY_SHARE)
@@ -199,7 +199,7 @@ class ZooTrainer(EvaluatingTrainer):
         return super().create_scheduler(num_training_steps, optimizer)
 
     def get_decay_parameter_names(self, model: nn.Module) -> list[str]:
-        """List what weight decay applies to, by role. Arguments as in the base class."""
+        """List what weight decay applies to, by role."""
         return decayed_parameters(model, self.args.decay)
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Sampler[int] | None:
@@ -220,7 +220,7 @@ class ZooTrainer(EvaluatingTrainer):
     def training_step(
         self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Tensor | int | None = None
     ) -> Tensor:
-        """Count the batch, and train on it. Arguments as in the base class."""
+        """Count the batch, and train on it."""
         self.train_tokens += self._tokens(inputs).to(self.train_tokens.device)
         with fast_matmul(inputs["input_ids"].numel(), self.model.config.hidden_size, self.args.device):
             loss = super().training_step(model, inputs, num_items_in_batch)
@@ -235,7 +235,7 @@ class ZooTrainer(EvaluatingTrainer):
         return read + inputs["labels"].ne(IGNORED).sum() if self._writes else read
 
     def _clip_grad_norm(self, model: nn.Module) -> Any:
-        """Clip gradients, on a single device without what accelerate looks at. Arguments as in the base class."""
+        """Clip gradients, on a single device without what accelerate looks at."""
         if self.accelerator.distributed_type != DistributedType.NO or self.accelerator.scaler is not None:
             return super()._clip_grad_norm(model)
         return nn.utils.clip_grad_norm_(model.parameters(), self.args.max_grad_norm)
@@ -245,7 +245,7 @@ class ZooTrainer(EvaluatingTrainer):
         return int(inputs["input_ids"].numel()) * self._flops_per_token
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Log, unless the loss was no number, how far the run has come. Arguments as in the base class."""
+        """Log, unless the loss was no number, how far the run has come."""
         self.guard.check()
         logs.update(tokens=self.total_tokens(), seconds=round(self.totals.elapsed(), 3))
         super().log(logs, start_time)
@@ -257,7 +257,7 @@ class ZooTrainer(EvaluatingTrainer):
         return_outputs: bool = False,
         num_items_in_batch: Tensor | int | None = None,
     ) -> Any:
-        """Compute the loss. Arguments as in the base class."""
+        """Compute the loss."""
         if self._is_language_model:
             smoother, self.label_smoother = self.label_smoother, None
             options = {} if smoother is None else {"loss_smoothing": smoother.epsilon}
@@ -285,7 +285,7 @@ class ZooTrainer(EvaluatingTrainer):
         return {}
 
     def train(self, resume_from_checkpoint: Any = None, **kwargs: Any) -> Any:
-        """Train, possibly from a checkpoint on. Arguments as in the base class."""
+        """Train, possibly from a checkpoint on."""
         self.kept = resume_from_checkpoint
         self._goes_on = resume_from_checkpoint is not None
         if self._goes_on and self.average is not None:
@@ -314,7 +314,7 @@ class ZooTrainer(EvaluatingTrainer):
         super()._run_epoch(**kwargs)
 
     def evaluation_loop(self, *args: Any, metric_key_prefix: str = "eval", **kwargs: Any) -> Any:
-        """Evaluate, while training with averaged weights as well. Arguments as in the base class."""
+        """Evaluate, while training with averaged weights as well."""
         output = super().evaluation_loop(*args, metric_key_prefix=metric_key_prefix, **kwargs)
         if self.average is not None and self.average.updates and metric_key_prefix == "eval":
             with self.average.in_place():
@@ -328,7 +328,7 @@ class ZooTrainer(EvaluatingTrainer):
         return whole / max(self.state.global_step, 1)
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
-        """Save, seal what is whole, and leave nothing unfinished behind. Arguments as in the base class."""
+        """Save, seal what is whole, and leave nothing unfinished behind."""
         began = time.perf_counter()
         self.check_trained()
         self.totals.tokens, self.train_tokens = self.total_tokens(), self.train_tokens.zero_()
@@ -358,7 +358,7 @@ class ZooTrainer(EvaluatingTrainer):
         self.totals.pause(began)
 
     def _issue_warnings_after_load(self, load_result: Any) -> None:
-        """Describe what a checkpoint lacks, except for weights that are another's. Arguments as in the base class."""
+        """Describe what a checkpoint lacks, except for weights that are another's."""
         tied = self.accelerator.unwrap_model(self.model).all_tied_weights_keys
         load_result.missing_keys[:] = [name for name in load_result.missing_keys if name not in tied]
         super()._issue_warnings_after_load(load_result)

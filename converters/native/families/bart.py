@@ -30,14 +30,13 @@ class Marian(BartLike):
         return {}
 
     def write_config(self, config: ZooConfig, task: str) -> dict[str, Any]:
-        """Express settings of the zoo in a native configuration. Arguments as in the base class."""
         return super().write_config(config, task) | {
             "share_encoder_decoder_embeddings": self.one_embedding(config),
             "decoder_vocab_size": config.decoder_vocab_size,
         }
 
     def write_weights(self, config: ZooConfig, state: State, task: str) -> State:
-        """Two embeddings have no common name. Arguments as in the base class."""
+        """Two embeddings have no common name."""
         state = super().write_weights(config, state, task)
         return state if self.one_embedding(config) else drop(state, "model.shared.weight")
 
@@ -75,7 +74,6 @@ class Blenderbot(BartLike):
     placement = "pre"
 
     def write_config(self, config: ZooConfig, task: str) -> dict[str, Any]:
-        """Express settings of the zoo in a native configuration. Arguments as in the base class."""
         return super().write_config(config, task) | {"encoder_no_repeat_ngram_size": 0}
 
 
@@ -117,33 +115,32 @@ class M2M100(BartLike):
     reasons = {**BartLike.reasons, "lm_head_bias": "its output projection has no bias"}
 
     def read_config(self, native: Any, task: str) -> dict[str, Any]:
-        """Padding takes no positions. Arguments as in the base class."""
+        """Padding takes no positions."""
         if native.pad_token_id is None:
             raise NoCounterpartError(self.name, ["pad_token_id is None, from which positions are counted"])
         return {**super().read_config(native, task), "position": "learned-unpadded"}
 
     def needs(self, config: ZooConfig, task: str) -> Needs:
-        """Tables of either kind. Arguments as in the base class."""
+        """Tables of either kind."""
         return {**super().needs(config, task), "position": ("learned-unpadded", "learned")}
 
     def infer(self, native: Any, state: State, settings: dict[str, Any]) -> State:
-        """Add the table that is computed. Arguments as in the base class."""
+        """Add the table that is computed."""
         padding = native.pad_token_id  # positions are counted from the number after it
         rows = fairseq_table(native.max_position_embeddings, native.d_model, padding + 1, padding)
         rows = rows.to(state["model.encoder.embed_tokens.weight"])
         return {**state, **{name: rows.clone() for name in self.tables}}
 
     def write_weights(self, config: ZooConfig, state: State, task: str) -> State:
-        """Leave it out. Arguments as in the base class."""
+        """Leave it out."""
         return drop(super().write_weights(config, state, task), *self.tables)
 
     def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:
-        """Find what keeps a model from fitting. Arguments as in the base class."""
         padding = config.pad_token_id
         if padding is None:
             return ["pad_token_id is None, from which positions are counted"]
         return super().obstacles(config, state, task) or table_obstacles(state, padding + 1, padding)
 
     def notes(self, config: ZooConfig, task: str) -> list[str]:
-        """Describe how positions are counted. Arguments as in the base class."""
+        """Describe how positions are counted."""
         return [] if config.position == "learned-unpadded" else [COUNTS_TOKENS]

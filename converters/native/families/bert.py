@@ -36,7 +36,7 @@ ROBERTA_HEADS: dict[str, Keys] = {
 
 
 def fold_token_type(skipped_rows: int) -> Transform:
-    """Make one position table of a native one, of which the first rows are never read, and the only token type."""
+    """Add the only token type to a native position table, and drop the first rows, which are never read."""
 
     def fold(tensors: Tensors) -> Tensors:
         positions, types = tensors
@@ -74,7 +74,7 @@ class BertLike(EncoderFormat):
         return (pad_token_id or 0) + 1 if self.roberta_heads else 0
 
     def keys_of_body(self, config: ZooConfig) -> Keys:
-        """The token type, where there is one, is a part of the positions. Arguments as in the base class."""
+        """The token type, where there is one, is a part of the positions."""
         positions, types = "embeddings.position_embeddings.weight", "embeddings.token_type_embeddings.weight"
         skipped = self.skipped_rows(config.pad_token_id)
         if not config.type_vocab_size:
@@ -83,7 +83,6 @@ class BertLike(EncoderFormat):
         return {**self.body, "position.weight": moved, "token_types.weight": types}
 
     def read_config(self, native: Any, task: str) -> dict[str, Any]:
-        """Express a native configuration in the zoo's settings. Arguments as in the base class."""
         return {
             **super().read_config(native, task),
             "position": "learned-unpadded" if self.roberta_heads else "learned",
@@ -92,20 +91,18 @@ class BertLike(EncoderFormat):
         }
 
     def write_config(self, config: ZooConfig, task: str) -> dict[str, Any]:
-        """Express settings of the zoo in a native configuration. Arguments as in the base class."""
         return super().write_config(config, task) | {
             "type_vocab_size": config.type_vocab_size or self.usual_types,
             "max_position_embeddings": config.max_position_embeddings + self.skipped_rows(config.pad_token_id),
         }
 
     def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:
-        """Find what keeps a model from fitting. Arguments as in the base class."""
         lacks_pad = self.roberta_heads and config.pad_token_id is None
         counted = ["pad_token_id is None, from which positions are counted"] if lacks_pad else []
         return super().obstacles(config, state, task) or counted
 
     def write_weights(self, config: ZooConfig, state: State, task: str) -> State:
-        """Add rows of token types that are never read. Arguments as in the base class."""
+        """Add rows of token types that are never read."""
         state = super().write_weights(config, state, task)
         if config.type_vocab_size or self.usual_types == 1:
             return state
@@ -113,7 +110,6 @@ class BertLike(EncoderFormat):
         return {**state, name: state[name].repeat(self.usual_types, 1)}
 
     def notes(self, config: ZooConfig, task: str) -> list[str]:
-        """Remarks for users of an exported model. Arguments as in the base class."""
         found = []
         if self.roberta_heads:
             found.append("Positions are counted from the ids: a token equal to pad_token_id takes none.")
@@ -157,7 +153,7 @@ class MegatronBert(BertLike):
     heads = bert_heads(prefix)
 
     def read_config(self, native: Any, task: str) -> dict[str, Any]:
-        """One rate of dropout for layers and classifiers. Arguments as in the base class."""
+        """One rate of dropout for layers and classifiers."""
         return {**super().read_config(native, task), "classifier_dropout": native.hidden_dropout_prob}
 
 
@@ -209,11 +205,11 @@ class RobertaPreLayerNorm(RobertaLike):
     }
 
     def has(self, task: str) -> dict[str, Any]:
-        """A body without a final norm fits as well: its output is read before that norm. Arguments as in the base."""
+        """A body without a final norm fits as well: its output is read before that norm."""
         return super().has(task) | ({"final_norm": (True, False)} if task == Task.FEATURE_EXTRACTION else {})
 
     def write_config(self, config: ZooConfig, task: str) -> dict[str, Any]:
-        """Without a final norm, one layer more, which does nothing. Arguments as in the base class."""
+        """Without a final norm, one layer more, which does nothing."""
         layers = config.num_hidden_layers + (0 if config.final_norm else 1)
         return super().write_config(config, task) | {"num_hidden_layers": layers}
 
@@ -231,7 +227,6 @@ class RobertaPreLayerNorm(RobertaLike):
         return {**state, **added, **{f"{self.prefix}LayerNorm.{part}": value for part, value in norm.items()}}
 
     def output(self, config: ZooConfig, task: str) -> str:
-        """Where the class returns what the model computes. Arguments as in the base class."""
         return super().output(config, task) if config.final_norm else "hidden_states[-2]"
 
 

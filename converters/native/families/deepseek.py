@@ -69,7 +69,7 @@ class SigmoidLike(ExpertsLike):
     reasons = SIGMOID_REASONS
 
     def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:
-        """Find a shared expert that is missing. Arguments as in the base class."""
+        """Find a shared expert that is missing."""
         found = super().obstacles(config, state, task)
         has_experts = config.feed_forward == self.always["feed_forward"] == "moe-sigmoid"
         if has_experts and "n_shared_experts" not in self.only_options and not shared_experts(config):
@@ -146,7 +146,7 @@ class DeepseekV3(SigmoidLike):
     network: ClassVar[Keys] = SIGMOID_EXPERTS
 
     def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:
-        """Find norms on latent vectors with another epsilon. Arguments as in the base class."""
+        """Find norms on latent vectors with another epsilon."""
         found = super().obstacles(config, state, task)
         if config.attention == self.always["attention"] and latent_norm_eps(config) != LATENT_NORM_EPS:
             eps = latent_norm_eps(config)
@@ -154,7 +154,7 @@ class DeepseekV3(SigmoidLike):
         return found
 
     def keys_of_layer(self, config: ZooConfig) -> Keys:
-        """The keys in a layer: queries are made of a latent vector, or of the token. Arguments as in the base class."""
+        """The keys in a layer: queries are made of a latent vector, or of the token."""
         low_rank = {
             "self_attn.q_a_proj": "self_attn.q_a_proj",
             "self_attn.q_a_norm": "self_attn.q_a_layernorm",
@@ -199,7 +199,7 @@ class Youtu(LatentLike):
     name = "youtu"
 
     def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:
-        """Find a row that transformers 5.23 zeroes where it loads the class. Arguments as in the base class."""
+        """Find a row that transformers 5.23 zeroes where it loads the class."""
         found = super().obstacles(config, state, task)
         padding, embedding = config.pad_token_id, state.get("model.embed_tokens.weight")
         if padding is not None and embedding is not None and embedding[padding].any():
@@ -245,6 +245,6 @@ class MiniCPM3(LatentLike):
     }
 
     def read_weights(self, native: Any, state: State, task: str) -> State:
-        """Multiply the embeddings and what is written onto the residual stream. Arguments as in the base class."""
+        """Multiply the embeddings and what is written onto the residual stream."""
         state = super().read_weights(native, state, task)
         return multiplied(state, native, native.scale_emb, native.scale_depth / math.sqrt(native.num_hidden_layers))

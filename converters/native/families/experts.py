@@ -78,7 +78,7 @@ class ExpertsLike(LlamaLike):
     reasons = {**LlamaLike.reasons, "feed_forward": "its feed-forward network is a mixture of experts (moe)"}
 
     def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:
-        """Find settings of the experts that the class lacks. Arguments as in the base class."""
+        """Find settings of the experts that the class lacks."""
         found = super().obstacles(config, state, task)
         if config.feed_forward == self.always["feed_forward"]:
             part = FEED_FORWARDS.get(config.feed_forward)

@@ -77,7 +77,7 @@ class Falcon(ParallelOrNot):
     heads = GPT2_HEADS
 
     def read_weights(self, native: Any, state: State, task: str) -> State:
-        """Make one norm of two in the new architecture. Arguments as in the base class."""
+        """Make one norm of two in the new architecture."""
         state = super().read_weights(native, state, task)
         layers = [f"transformer.h.{layer}." for layer in range(native.num_hidden_layers)]
         if f"{layers[0]}ln_mlp.weight" not in state:
@@ -91,7 +91,7 @@ class Falcon(ParallelOrNot):
         return state
 
     def infer(self, native: Any, state: State, settings: dict[str, Any]) -> State:
-        """Folded norms bring biases along. Arguments as in the base class."""
+        """Folded norms bring biases along."""
         biases = {"attention_bias": "query_key_value", "attention_out_bias": "dense", "mlp_bias": "dense_4h_to_h"}
         for field, module in biases.items():
             settings[field] = any(name.endswith(f".{module}.bias") for name in state)

@@ -67,7 +67,7 @@ class GptJ(DecoderFormat):
     }
 
     def rotary_obstacles(self, config: ZooConfig) -> list[str]:
-        """No scaling, and one base. Arguments as in the base class."""
+        """No scaling, and one base."""
         rope = getattr(config, "rope_parameters", None)
         if rope is None:
             return []
@@ -103,7 +103,6 @@ class CodeGen(GptJ):
     }
 
     def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:
-        """Find what keeps a model from fitting. Arguments as in the base class."""
         uneven = config.num_attention_heads % SHARDS
         found = [f"num_attention_heads={config.num_attention_heads} is no multiple of {SHARDS}"] if uneven else []
         return super().obstacles(config, state, task) + found

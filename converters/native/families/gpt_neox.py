@@ -23,7 +23,7 @@ class ParallelOrNot(DecoderFormat):
     """A decoder with sublayers that are parallel after one norm, or not: its `layer` leaves the norms out."""
 
     def keys_of_layer(self, config: ZooConfig) -> Keys:
-        """One norm where the sublayers are parallel. Arguments as in the base class."""
+        """One norm where the sublayers are parallel."""
         return {**self.layer, **({"residual.norm_in": "input_layernorm"} if config.parallel_residual else PRE_NORMS)}
 
 
@@ -52,7 +52,7 @@ class GptNeoX(ParallelOrNot):
     heads = GPT2_HEADS
 
     def read_weights(self, native: Any, state: State, task: str) -> State:
-        """Make one norm of two where sublayers are parallel, by what reads them. Arguments as in the base class."""
+        """Make one norm of two where sublayers are parallel, by what reads them."""
         state = super().read_weights(native, state, task)
         if not native.use_parallel_residual:
             return state
@@ -60,12 +60,12 @@ class GptNeoX(ParallelOrNot):
         return share_norms(state, layers, NORMS, READERS, self.name)
 
     def infer(self, native: Any, state: State, settings: dict[str, Any]) -> State:
-        """Folded norms bring biases along. Arguments as in the base class."""
+        """Folded norms bring biases along."""
         settings["attention_bias"] = any(name.endswith("query_key_value.bias") for name in state)
         return state
 
     def write_weights(self, config: ZooConfig, state: State, task: str) -> State:
-        """Give both sublayers the norm that they share. Arguments as in the base class."""
+        """Give both sublayers the norm that they share."""
         state = super().write_weights(config, state, task)
         if not config.parallel_residual:
             return state
@@ -140,7 +140,6 @@ class Mpt(DecoderFormat):
     biased_norms = False
 
     def read_config(self, native: Any, task: str) -> dict[str, Any]:
-        """Express a native configuration in the zoo's settings. Arguments as in the base class."""
         plain = {"alibi": True, "alibi_bias_max": 8, "clip_qkv": None, "softmax_scale": None, "prefix_lm": False}
         self.refuse(native.attn_config, **plain, qk_ln=False)
         return super().read_config(native, task)
@@ -217,12 +216,12 @@ class Nemotron(NormedLike):
     always = {**SAME_OUT_BIAS, "position": "rotary"}
 
     def read_weights(self, native: Any, state: State, task: str) -> State:
-        """Add the one. Arguments as in the base class."""
+        """Add the one."""
         state = super().read_weights(native, state, task)
         return changed_exactly(state, lambda state: change(state, STORED_NORMS, lambda weight: weight + 1), self.name)
 
     def write_weights(self, config: ZooConfig, state: State, task: str) -> State:
-        """Subtract it. Arguments as in the base class."""
+        """Subtract it."""
         state = super().write_weights(config, state, task)
         return change(state, STORED_NORMS, lambda weight: weight - 1)
 

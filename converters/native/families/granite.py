@@ -57,7 +57,7 @@ class Multiplied(Llama):
     follows = dict.fromkeys(("embedding_multiplier", "residual_multiplier"), lambda config: 1.0)
 
     def read_weights(self, native: Any, state: State, task: str) -> State:
-        """Multiply the embeddings and what is written onto the residual stream. Arguments as in the base class."""
+        """Multiply the embeddings and what is written onto the residual stream."""
         state = super().read_weights(native, state, task)
         return multiplied(state, native, native.embedding_multiplier, native.residual_multiplier)
 
@@ -124,7 +124,7 @@ class GraniteSwa(Multiplied):
 
 @native_format
 class HyperClovaX(Multiplied):
-    """HyperCLOVA X SEED (NAVER 2025): logits are multiplied, and norms may stand after the sublayers too."""
+    """HyperCLOVA X SEED (NAVER 2025): logits are multiplied, and norms may follow the sublayers too."""
 
     name = "hyperclovax"
     fields = {

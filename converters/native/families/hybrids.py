@@ -142,14 +142,13 @@ class Qwen3Next(ExpertsLike):
     }
 
     def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:
-        """Find what keeps a model from fitting. Arguments as in the base class."""
         twice = config.mixer == "gated-delta-net" and option(config, GatedDeltaNet, "linear_allow_neg_eigval")
         found = ["linear_allow_neg_eigval=True, here it is False"] if twice else []
         return super().obstacles(config, state, task) + found
 
 
 def alike_on_every_axis(native: Any) -> dict[str, Any]:
-    """Read the rotary settings of a class that has an axis for time and two for pictures: of text, all say the same."""
+    """Read the rotary settings of a class that has an axis for time and two for pictures: for text, all are equal."""
     return without(part_of_heads(native), "mrope_section", "mrope_interleaved")
 
 

@@ -56,7 +56,7 @@ class KimiLinear(DeepseekV3):
     }
 
     def key_map(self, config: ZooConfig, task: str) -> KeyMap:
-        """Lay the keys side by side, layer by layer: the two kinds share names. Arguments as in the base class."""
+        """Lay the keys side by side, layer by layer: the two kinds share names."""
         attending = self.keys_of_layer(config)
         rest = {zoo: native for zoo, native in attending.items() if not zoo.startswith("self_attn.")}
         rows: list[Any] = [*pairs(self.body, "model.", self.prefix, config), *pairs(self.heads[task], "", "", config)]

@@ -120,12 +120,11 @@ class RoFormer(EncoderFormat):
     of_task = encoder_tasks(lambda config: config.hidden_act)
 
     def read_config(self, native: Any, task: str) -> dict[str, Any]:
-        """Express a native configuration in the zoo's settings. Arguments as in the base class."""
         rope = {"rope_type": "default", "rope_theta": 10000.0}
         return {**super().read_config(native, task), "rope_parameters": rope}
 
     def write_weights(self, config: ZooConfig, state: State, task: str) -> State:
-        """Add what is computed. Arguments as in the base class."""
+        """Add what is computed."""
         rows = computed_table(config.max_position_embeddings, config.head_dim)
         rows = rows.to(state["roformer.embeddings.word_embeddings.weight"])
         return {**super().write_weights(config, state, task), self.unread[0]: rows}

@@ -61,11 +61,10 @@ class Opt(DecoderFormat):
     }
 
     def keys_of_layer(self, config: ZooConfig) -> Keys:
-        """The keys in a layer, of norms before or after the sublayers. Arguments as in the base class."""
+        """The keys in a layer, of norms before or after the sublayers."""
         return fairseq_layer("norm_in" if config.norm_placement == "pre" else "norm_out")
 
     def read_config(self, native: Any, task: str) -> dict[str, Any]:
-        """Express a native configuration in the zoo's settings. Arguments as in the base class."""
         if native.word_embed_proj_dim != native.hidden_size:
             lacks = f"embeddings of word_embed_proj_dim={native.word_embed_proj_dim} are projected to hidden_size="
             raise NoCounterpartError(self.name, [f"{lacks}{native.hidden_size} (as in opt-350m), which no part does"])
@@ -73,21 +72,19 @@ class Opt(DecoderFormat):
         return {**super().read_config(native, task), "position": "learned-unpadded", **encoder}
 
     def write_config(self, config: ZooConfig, task: str) -> dict[str, Any]:
-        """Express settings of the zoo in a native configuration. Arguments as in the base class."""
         return super().write_config(config, task) | ({} if config.is_decoder else {"is_causal": False})
 
     def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:
-        """Find what keeps a model from fitting. Arguments as in the base class."""
         if config.stack == "encoder" and task == Task.FEATURE_EXTRACTION:
             return []
         return decoder_obstacles(config, state, task)
 
     def write_weights(self, config: ZooConfig, state: State, task: str) -> State:
-        """Leave the sequence classifier's bias out, or in the last norm's. Arguments as in the base class."""
+        """Leave the sequence classifier's bias out, or in the last norm's."""
         last = "" if config.final_norm else f"layers.{config.num_hidden_layers - 1}."
         return without_classifier_bias(state, f"model.decoder.{last}final_layer_norm.bias")
 
     def notes(self, config: ZooConfig, task: str) -> list[str]:
-        """Describe where a classifier's bias is, and how positions are counted. Arguments as in the base class."""
+        """Describe where a classifier's bias is, and how positions are counted."""
         found = super().notes(config, task)
         return found if config.position == "learned-unpadded" else [*found, COUNTS_TOKENS]

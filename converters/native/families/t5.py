@@ -79,7 +79,7 @@ class T5(DeclaredFormat):
     }
 
     def keys_of_body(self, config: ZooConfig) -> Keys:
-        """The keys of both stacks, `{s}` for either. Arguments as in the base class."""
+        """The keys of both stacks, `{s}` for either."""
         of_both, of_each = "{s}.layers.{n}", {"encoder": 1, "decoder": 2}
         relative = "{s}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
         keys = {"{s}.embed_tokens": "{s}.embed_tokens", "{s}.position": relative, "{s}.norm": "{s}.final_layer_norm"}
@@ -96,17 +96,14 @@ class T5(DeclaredFormat):
         return {f"{ours}.weight": f"{theirs.removesuffix('.weight')}.weight" for ours, theirs in keys.items()}
 
     def read_config(self, native: Any, task: str) -> dict[str, Any]:
-        """Express a native configuration in the zoo's settings. Arguments as in the base class."""
         scaled = task == Task.SEQ2SEQ_LM and getattr(native, "scale_decoder_outputs", False)  # mT5's never are
         scale = {"logit_scale": native.d_model**-0.5 if scaled else 1.0}
         return {**super().read_config(native, task), **scale, **tokens(native, decoder_start=True)}
 
     def write_config(self, config: ZooConfig, task: str) -> dict[str, Any]:
-        """Express settings of the zoo in a native configuration. Arguments as in the base class."""
         return {**super().write_config(config, task), **tokens(config, decoder_start=True)}
 
     def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:
-        """Find what keeps a model from fitting. Arguments as in the base class."""
         found = [] if config.stack == "encoder-decoder" else [f"it is {a_stack(config)}, this is an encoder-decoder"]
         if config.feed_forward == "gated" and config.hidden_act == "gelu":
             found.append("hidden_act='gelu', what it calls gated-gelu is 'gelu_new'")
@@ -116,7 +113,7 @@ class T5(DeclaredFormat):
         return found
 
     def infer(self, native: Any, state: State, settings: dict[str, Any]) -> State:
-        """Whether output and embedding are tied, which no setting holds. Arguments as in the base class."""
+        """Whether output and embedding are tied, which no setting holds."""
         if "lm_head.weight" in state:
             tied = torch.equal(state["lm_head.weight"], state["decoder.embed_tokens.weight"])
             settings["tie_word_embeddings"] = tied

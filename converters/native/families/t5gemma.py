@@ -131,7 +131,6 @@ class T5Gemma(NativeFormat):
     reasons = {**STACK.reasons, "share_encoder_decoder_embeddings": "source and target have an embedding each"}
 
     def key_map(self, config: ZooConfig, task: str) -> KeyMap:
-        """Lay the keys side by side. Arguments as in the base class."""
         layer = "model.{s}.layers.{n}."
         cross = "model.decoder.layers.{n}.cross_attn."
         return table(
@@ -146,7 +145,6 @@ class T5Gemma(NativeFormat):
         )
 
     def read_config(self, native: Any, task: str) -> dict[str, Any]:
-        """Express a native configuration in the zoo's settings. Arguments as in the base class."""
         own, decoder = (STACK.read_config(stack, task) for stack in (native.encoder, native.decoder))
         heads = decoder["num_attention_heads"]
         follows = own["head_dim"] * own["num_attention_heads"] == own["hidden_size"]
@@ -179,7 +177,6 @@ class T5Gemma(NativeFormat):
         }
 
     def write_config(self, config: ZooConfig, task: str) -> dict[str, Any]:
-        """Express settings of the zoo in a native configuration. Arguments as in the base class."""
         encoder, decoder = (
             {name: value for name, value in STACK.write_config(stack, task).items() if name not in STACK.only}
             for stack in (config, config.decoder_config())
@@ -196,12 +193,10 @@ class T5Gemma(NativeFormat):
         }
 
     def needs(self, config: ZooConfig, task: str) -> Needs:
-        """Describe what settings these classes have. Arguments as in the base class."""
         head = {"lm_head_bias": False} if task == Task.SEQ2SEQ_LM else {}
         return {**STACK.needs(config, task), "share_encoder_decoder_embeddings": False, **head}
 
     def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:
-        """Find what keeps a model from fitting. Arguments as in the base class."""
         if config.stack != self.stack:
             return [f"it is {a_stack(config)}, this is {a_stack(self)}"]
         found = STACK.rotary_obstacles(config)
@@ -212,5 +207,4 @@ class T5Gemma(NativeFormat):
         return found
 
     def notes(self, config: ZooConfig, task: str) -> list[str]:
-        """Remarks for users of an exported model. Arguments as in the base class."""
         return ["Without an attention_mask it takes every pad_token_id for padding."]

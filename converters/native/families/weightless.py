@@ -21,7 +21,7 @@ class Weightless(LlamaLike):
     """Base of both."""
 
     def read_weights(self, native: Any, state: State, task: str) -> State:
-        """Add ones. Arguments as in the base class."""
+        """Add ones."""
         state = super().read_weights(native, state, task)
         like, head_dim = state["model.embed_tokens.weight"], native.hidden_size // native.num_attention_heads
         widths = {f"{name}.weight": native.hidden_size for name in PRE_NORMS.values()}
@@ -33,11 +33,10 @@ class Weightless(LlamaLike):
         return {**state, **{f"model.{name}": like.new_ones(width) for name, width in {**layers, **ends}.items()}}
 
     def write_weights(self, config: ZooConfig, state: State, task: str) -> State:
-        """Leave the ones out. Arguments as in the base class."""
+        """Leave the ones out."""
         return {name: value for name, value in state.items() if not name.endswith("norm.weight")}
 
     def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:
-        """Find what keeps a model from fitting. Arguments as in the base class."""
         found = super().obstacles(config, state, task)
         if any(re.search(NORM_WEIGHTS, name) and (value != 1).any() for name, value in state.items()):
             found.append("its norms have weights, which this class's lack")
@@ -105,7 +104,6 @@ class NanoChat(Weightless):
     }
 
     def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:
-        """Find what keeps a model from fitting. Arguments as in the base class."""
         found = super().obstacles(config, state, task)
         rope = getattr(config, "rope_parameters", None)
         if rope is not None and unscaled(rope) != rope:

@@ -59,17 +59,14 @@ class Xlm(EncoderFormat):
     reasons = {"intermediate_size": "its feed-forward network is exactly four times as wide as the model"}
 
     def read_config(self, native: Any, task: str) -> dict[str, Any]:
-        """Express a native configuration in the zoo's settings. Arguments as in the base class."""
         if task == Task.SEQUENCE_CLASSIFICATION:
             self.refuse(native, **SUMMARY)
         return {**super().read_config(native, task), "lm_head_transform": False, "classifier_pooler_act": None}
 
     def write_config(self, config: ZooConfig, task: str) -> dict[str, Any]:
-        """Express settings of the zoo in a native configuration. Arguments as in the base class."""
         plain = {**SUMMARY, "summary_proj_to_labels": True, "use_lang_emb": False}
         return super().write_config(config, task) | plain
 
     def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:
-        """Find what keeps a model from fitting. Arguments as in the base class."""
         found = super().obstacles(config, state, task)
         return found if config.pad_token_id is not None else [*found, "pad_token_id is None"]

@@ -1,7 +1,7 @@
 """Drawings of a variant's blocks: what a layer does to the residual stream, as plain data, as text and as SVG.
 
 The data are read off a model on the meta device by running one of its layers, so that a drawing shows what the code
-does, whoever wrote it, and nothing is allocated.
+does, a plugin's too, and nothing is allocated.
 """
 
 from .layers import compare

@@ -81,7 +81,7 @@ def places(numbers: Sequence[int], total: int) -> str:
 
 
 def pattern(kinds: Sequence[str]) -> str:
-    """Say in which order layers of several types follow each other."""
+    """Order in which layers of several types follow each other."""
     if len(set(kinds)) < 2:
         return ""
     size = len(kinds)
@@ -119,10 +119,10 @@ def compare(a: Drawing, b: Drawing) -> DrawingComparison:
         if here is None or there is None:
             (step, _), own, name = (there, marks[1], b.name) if here is None else (here, marks[0], a.name)  # type: ignore[misc]
             own[step.path] = "only"
-            words.append(f"{where}: only {name} has {told(step)}.")
+            words.append(f"{where}: only {name} has {described(step)}.")
         elif facts(*here) != facts(*there):
             marks[0][here[0].path] = marks[1][there[0].path] = "changed"
-            words.append(f"{where}: {told(here[0])} in {a.name}, {told(there[0])} in {b.name}.")
+            words.append(f"{where}: {described(here[0])} in {a.name}, {described(there[0])} in {b.name}.")
     counts = [{block.name: block for block in drawing.blocks} for drawing in (a, b)]
     for name in (name for name in counts[0] if name in counts[1]):
         one, other = counts[0][name], counts[1][name]
@@ -160,7 +160,7 @@ def roles(item: Step | Residual) -> Iterator[tuple[Step, str]]:
         yield step, "skip"
     for part in item.branch:
         for step in part.steps if isinstance(part, Together) else (part,):
-            yield step, "beside others" if isinstance(part, Together) else "branch"
+            yield step, "parallel" if isinstance(part, Together) else "branch"
     for step in item.after:
         yield step, "after"
 
@@ -170,8 +170,8 @@ def facts(step: Step, role: str) -> tuple[Any, ...]:
     return role, step.label, step.detail, step.note, step.quirks
 
 
-def told(step: Step) -> str:
-    """Name a step with all that is known about it."""
+def described(step: Step) -> str:
+    """Name a step with its details and quirks."""
     quirks = f"quirk {', '.join(step.quirks)}" if step.quirks else ""
     facts = ", ".join(filter(None, (step.detail, quirks)))
     return f"{step.label} ({facts})" if facts else step.label

@@ -40,7 +40,7 @@ class Step:
         note: Description, where it is not one of the library's own parts.
         quirks: Names of the quirks that change it, or bring it.
         kind: Kind of module.
-        lender: The place of the step whose weights it uses as its own, if any.
+        lender: The place of the step that it shares weights with, if any.
     """
 
     label: str
@@ -159,7 +159,7 @@ class Drawing(Printed):
         yield from self.rules
 
     def with_details(self, words: Mapping[str, str]) -> Drawing:
-        """Say more of some steps.
+        """Add to the details of some steps.
 
         Args:
             words: Additions to the details of a step, by its place in the model.

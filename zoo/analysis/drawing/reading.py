@@ -121,7 +121,7 @@ RULES = {
 """Fields of a blueprint that are no modules, and how a drawing names them."""
 
 BY_NO_STEP = ("embeddings", "residual", "positions", "output", "stack", "other")
-"""Places whose settings are steps of their own, or listed below the drawing."""
+"""Places with settings that are steps of their own, or listed below the drawing."""
 
 ROLES = {"norm_out": "after", **dict.fromkeys(("norm_in", "norm_branch", "scale", "dropout"), "branch")}
 """Places of the slots of a residual connection; others are on the skip connection."""

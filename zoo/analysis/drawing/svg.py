@@ -100,8 +100,8 @@ OUTPUTS = {
 def to_svg(drawing: Drawing) -> str:
     """Write a drawing as SVG.
 
-    It follows the reader's preference for light or dark paper; its text is text, and what it shows stands in its
-    description for those who do not see it.
+    It follows the reader's preference for light or dark paper; its text is text, and its description has the
+    same facts for screen readers.
 
     Returns:
         A whole SVG document.
@@ -134,14 +134,14 @@ def to_svg_beside(a: Drawing, b: Drawing) -> str:
 
 
 def caption(canvas: Canvas, drawing: Drawing, left: float, top: float, width: float) -> None:
-    """Write above a picture what it shows."""
+    """Write the name and the task above a picture."""
     size = min(18.0, width / (len(drawing.name) * CHARACTER))
     canvas.text((left, top - 26), drawing.name, "text bold", size=size, anchor="start")
     canvas.text((left, top - 7), drawing.task, "soft", size=12, anchor="start")
 
 
 def legend(canvas: Canvas) -> None:
-    """Say below a comparison what its marks mean."""
+    """Explain the marks below a comparison."""
     y = canvas.bounds.bottom + 34
     for x, mark, words in ((12, "only", "only on this side"), (172, "changed", "on both sides, but not the same")):
         draw_badge(canvas, (x, y - 4), mark)

@@ -12,7 +12,7 @@ LEAST_DETAIL = 24
 """Minimum number of columns of details."""
 
 QUIRK_SIGN = "◂"
-"""Stands before the quirks that change a step."""
+"""Mark before the quirks that change a step."""
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ def check_width(
     learning_rate: float,
     settings: dict[str, Any],
 ) -> Coordinates:
-    """Learn one batch at one width. Arguments as for [`check_coordinates`][]."""
+    """Learn one batch at one width."""
     heads = width // head_dim
     sizes: dict[str, Any] = {"hidden_size": width, "intermediate_size": 4 * width, "num_attention_heads": heads}
     sizes |= {"num_key_value_heads": heads, "num_hidden_layers": 2, "vocab_size": 64, "dropout": 0.0}

@@ -59,7 +59,7 @@ class OperatorCounter(TorchDispatchMode):
         kwargs = kwargs or {}
         formula = FORMULAS.get(func._overloadpacket)
         if formula is None and func is not torch.ops.prim.device.default:
-            with self:  # what is made of other operators, and comes here whole in inference mode
+            with self:  # composite operators, which arrive whole in inference mode
                 output = func.decompose(*args, **kwargs)
             if output is not NotImplemented:
                 return output

@@ -23,7 +23,7 @@ LANGUAGE_MODELS = {
     "decoder": Task.CAUSAL_LM,
     "encoder-decoder": Task.SEQ2SEQ_LM,
 }
-"""Class of model for a configuration of which only the stacks are known."""
+"""Class of model for a configuration without a head."""
 
 COUNTED = ("input_ids", "inputs_embeds", "attention_mask", "decoder_input_ids", "decoder_inputs_embeds")
 """Keys of a batch that determine the number of operations."""
@@ -107,7 +107,7 @@ def count_flops(model: PreTrainedModel, batch: Mapping[str, Any]) -> Flops:
     tokens = sum(value.shape[:2].numel() for name, value in inputs.items() if name != "attention_mask")
     with FakeTensorMode(), fast_paths(unpadding="never", chunked_loss="never"):
         hollow = without_values(model)
-        hollow.set_attn_implementation("eager")  # whose products are all to be seen
+        hollow.set_attn_implementation("eager")  # with all of its matrix products visible
         hollow.set_experts_implementation("batched_mm")
         shapes = {name: torch.empty(value.shape, dtype=value.dtype) for name, value in inputs.items()}
         with FlopCounterMode(display=False, custom_mapping=OWN_FORMULAS) as counter:

@@ -32,7 +32,7 @@ class Allocations(TorchDispatchMode):
     def __init__(self, known: Iterable[Tensor] = ()) -> None:
         super().__init__()
         self.held = self.peak = 0
-        self._known = list(known)  # whose places stay taken
+        self._known = list(known)  # which keep their places
         self._places = {tensor.untyped_storage()._cdata for tensor in self._known}
 
     def __torch_dispatch__(

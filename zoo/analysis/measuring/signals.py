@@ -20,7 +20,7 @@ LENGTH, BATCH_SIZE = 32, 4
 
 @dataclass(frozen=True)
 class Signal:
-    """What one residual connection reads and adds."""
+    """Input and branch of one residual connection."""
 
     path: str  # Its name in the model
     stream: float  # Root mean square of the stream that it reads

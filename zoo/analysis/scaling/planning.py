@@ -118,7 +118,7 @@ def roofline(
 
 
 def sent(share: Share, device: Device, devices: int, *, batches: int, hidden_bytes: int) -> float:
-    """The least seconds for what goes to other devices. Arguments as for [`roofline`][]."""
+    """The least seconds for what goes to other devices."""
     if share.strategy == Strategy.ONE:
         return 0.0
     speed = device.network if devices > NODE else device.link
@@ -264,7 +264,7 @@ def plan(
 
 
 def fitting(name: str, task: str, seq_len: int, devices: int, available: int, optim: str) -> Share:
-    """Find the fastest strategy with which a sequence fits on a device. Arguments as for [`plan`][]."""
+    """Find the fastest strategy with which a sequence fits on a device."""
     least: list[int] = []
     reasons: list[str] = []
     for strategy, checkpointing in candidates(devices):
@@ -280,7 +280,7 @@ def fitting(name: str, task: str, seq_len: int, devices: int, available: int, op
     why = f" ({'; '.join(dict.fromkeys(reasons))})" if reasons else ""
     raise ConfigError(
         f"{name!r} does not fit: a sequence of {seq_len:,} tokens takes {min(least) / 2**30:,.1f} GiB on each of "
-        f"{devices} devices, which have {available / 2**30:,.1f} GiB, of which a plan uses {USABLE:.0%}{why}; take "
+        f"{devices} devices, which have {available / 2**30:,.1f} GiB (a plan uses {USABLE:.0%}){why}; take "
         "more devices, shorter sequences, or a smaller model"
     )
 

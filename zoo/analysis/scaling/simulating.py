@@ -30,7 +30,7 @@ class Precision(str, Enum):
     """Types of weights and of computation."""
 
     MIXED = "mixed"
-    """float32 weights, of which autocast makes bfloat16 ones in every forward pass: one process, and DDP."""
+    """float32 weights, which autocast converts to bfloat16 in every forward pass: one process, and DDP."""
 
     BFLOAT16 = "bfloat16"
     """bfloat16 weights, gathered for the layer that needs them: FSDP2."""
@@ -109,7 +109,7 @@ def batch_memory(
 def simulated_training(
     model: ZooPreTrainedModel, precision: Precision, *, checkpointing: bool
 ) -> Iterator[ZooPreTrainedModel]:
-    """Copy a model without its values, ready to be trained. Arguments as for [`step_memory`][]."""
+    """Copy a model without its values, ready to be trained."""
     with (
         FakeTensorMode(),
         GroupedProducts(),
@@ -164,7 +164,7 @@ def peak(model: ZooPreTrainedModel, forward: Callable[[], Tensor], precision: Pr
 
 
 def body_sum(model: ZooPreTrainedModel, ids: Tensor) -> Tensor:
-    """Something to differentiate, without a loss. Arguments as for [`body_of`][]."""
+    """Something to differentiate, without a loss."""
     return body_of(model, ids).sum()
 
 
@@ -182,13 +182,13 @@ def body_of(model: ZooPreTrainedModel, ids: Tensor) -> Tensor:
 
 
 def model_loss(model: LanguageModel, ids: Tensor) -> Tensor:
-    """The loss by all logits at one time. Arguments as for [`body_of`][]."""
+    """The loss by all logits at one time."""
     loss: Tensor = model(**inputs_of(model, ids), labels=ids).loss
     return loss
 
 
 def chunked_loss(model: LanguageModel, ids: Tensor) -> Tensor:
-    """The loss by the logits of a chunk of tokens, every one of which has a label. Arguments as for [`body_of`][]."""
+    """The loss by the logits of a chunk of tokens, all with labels."""
     chunk = chunk_size_for(model.lm_head.out_features)
     states = body_of(model, ids).flatten(0, 1).clone()  # of the tokens that have a label
     states = states[: 2 * chunk]  # further chunks would use the same memory again

@@ -119,7 +119,7 @@ class Strategy(str, Enum):
     """A part of every weight on each; a layer's weights are gathered when it is computed."""
 
     TENSOR_PARALLEL = "tensor parallel"
-    """FSDP2 over machines, whose devices compute each layer together, some heads and channels each."""
+    """FSDP2 over machines, and tensor parallelism inside of each: some heads and channels a device."""
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,7 @@ def share_of(
     settings = sliced(name, task, slices) if slices > 1 else ()
     model = hollow(name, task, settings)
     if is_sharded and model.config.is_encoder_decoder and model.all_tied_weights_keys:
-        raise ConfigError("FSDP cannot shard an encoder-decoder whose embeddings are shared: tie_word_embeddings=False")
+        raise ConfigError("FSDP cannot shard an encoder-decoder with shared embeddings: tie_word_embeddings=False")
     return Share(
         strategy=strategy,
         checkpointing=checkpointing,
@@ -211,7 +211,7 @@ def simulated(
 
 @cache
 def flops_of(name: str, task: str, seq_len: int) -> Flops:
-    """Count the operations of a sequence, and its tokens. Arguments as for [`simulated`][]."""
+    """Count the operations of a sequence, and its tokens."""
 
     def count(depths: Settings) -> tuple[int, ...]:
         model = hollow(name, task, depths)

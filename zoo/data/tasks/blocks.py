@@ -191,7 +191,7 @@ class BlockCollator:
 
 
 class PartlyCausalCollator(BlockCollator):
-    """Puts causal and masked blocks into batches. Arguments as in the base class."""
+    """Puts causal and masked blocks into batches."""
 
     def __call__(self, blocks: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
         """Make a batch, with `causal_rows`. *Shape:* (batch_size,)."""

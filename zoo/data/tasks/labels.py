@@ -47,7 +47,7 @@ class LabelsTask(DataTask):
         return column
 
     def fitted(self, splits: Splits) -> Self:
-        """Find out which labels there are. Arguments as in the base class."""
+        """Find out which labels there are."""
         if self.labels:
             return self
         self.check_labels(splits.train)
@@ -69,11 +69,11 @@ class LabelsTask(DataTask):
         )
 
     def fitted_to(self, config: Any) -> Self:
-        """Take the labels that a model knows. Arguments as in the base class."""
+        """Take the labels that a model knows."""
         return replace(self, labels=tuple(config.id2label[i] for i in range(len(config.id2label))))
 
     def mismatch(self, train: Table, heldout: Table) -> str | None:
-        """Look for labels that are never trained on. Arguments as in the base class."""
+        """Look for labels that are never trained on."""
         known = self.labels or sorted_labels(set(self.labels_of(train.column(1))))
         whose = "the labels that were trained on" if self.labels else train.source
         for row, value in enumerate(heldout.column(1)):
@@ -86,15 +86,15 @@ class LabelsTask(DataTask):
         return None
 
     def label_counts(self, examples: Dataset) -> dict[str, int]:
-        """How often every label occurs. Arguments as in the base class."""
+        """How often every label occurs."""
         return dict(Counter(self.labels_of(values_of(examples, examples.column_names[1]))))
 
     def train_tokenizers(self, examples: Dataset, **options: Any) -> Tokenizers:
-        """Train a tokenizer on the texts. Arguments as in the base class."""
+        """Train a tokenizer on the texts."""
         return train_tokenizers(texts_of(self.sources, examples), **options)
 
     def model_settings(self, tokenizers: Tokenizers) -> dict[str, Any]:
-        """Vocabulary, special tokens and labels. Arguments as in the base class."""
+        """Vocabulary, special tokens and labels."""
         tokenizer = tokenizers.source
         return {
             "vocab_size": len(tokenizer),
@@ -133,7 +133,7 @@ class TextClassification(LabelsTask):
     scored_by = Outputs.PREDICTED
 
     def encode(self, examples: Dataset, tokenizers: Tokenizers, *, training: bool = False, seed: int = 0) -> Dataset:
-        """Turn texts into ids, and labels into numbers. Arguments as in the base class."""
+        """Turn texts into ids, and labels into numbers."""
         ids = [row[: self.max_length] for row in to_ids(tokenizers.source, self.sources(examples))]
         columns = {
             "input_ids": ids,
@@ -144,25 +144,25 @@ class TextClassification(LabelsTask):
         return encoded(columns, examples)
 
     def collator(self, tokenizers: Tokenizers) -> Callable[[Any], dict[str, Any]]:
-        """Make transformers' collator for texts. Arguments as in the base class."""
+        """Make transformers' collator for texts."""
         from transformers import DataCollatorWithPadding
 
         return DataCollatorWithPadding(tokenizers.source)
 
     def sources(self, examples: Dataset) -> list[str]:
-        """The first column. Arguments as in the base class."""
+        """The first column."""
         return examples[examples.column_names[0]][:]
 
     def references(self, examples: Dataset) -> list[str]:
-        """The second column. Arguments as in the base class."""
+        """The second column."""
         return examples[examples.column_names[1]][:]
 
     def texts(self, ids: Sequence[Any], tokenizers: Tokenizers) -> list[str]:
-        """The labels' names. Arguments as in the base class."""
+        """The labels' names."""
         return [self.labels[int(row[0])] for row in ids]
 
     def score(self, predictions: Predictions, examples: Dataset, *, n_bootstrap: int = 1) -> Mapping[str, Score]:
-        """Accuracy and F1. Arguments as in the base class."""
+        """Accuracy and F1."""
         from .metrics import accuracy_score, macro_f1_score
 
         answers, labels = predictions.ids, predictions.labels
@@ -189,11 +189,11 @@ class TokenClassification(LabelsTask):
     scored_by = Outputs.PREDICTED
 
     def labels_of(self, column: Iterable[Any]) -> Iterable[str]:
-        """The labels of all tokens. Arguments as in the base class."""
+        """The labels of all tokens."""
         return chain.from_iterable(column)
 
     def encode(self, examples: Dataset, tokenizers: Tokenizers, *, training: bool = False, seed: int = 0) -> Dataset:
-        """Turn tokens into ids, and labels into numbers. Arguments as in the base class."""
+        """Turn tokens into ids, and labels into numbers."""
         from zoo.fast.chunked_loss import IGNORED
 
         tokenizer = tokenizers.source
@@ -217,21 +217,21 @@ class TokenClassification(LabelsTask):
         return encoded(columns, examples)
 
     def collator(self, tokenizers: Tokenizers) -> Callable[[Any], dict[str, Any]]:
-        """Make transformers' collator for labelled tokens. Arguments as in the base class."""
+        """Make transformers' collator for labelled tokens."""
         from transformers import DataCollatorForTokenClassification
 
         return DataCollatorForTokenClassification(tokenizers.source)
 
     def sources(self, examples: Dataset) -> list[str]:
-        """The tokens, with blanks between them. Arguments as in the base class."""
+        """The tokens, with blanks between them."""
         return [" ".join(tokens) for tokens in examples[examples.column_names[0]][:]]
 
     def references(self, examples: Dataset) -> list[str]:
-        """The labels, with blanks between them. Arguments as in the base class."""
+        """The labels, with blanks between them."""
         return [" ".join(tags) for tags in examples[examples.column_names[1]][:]]
 
     def texts(self, ids: Sequence[Any], tokenizers: Tokenizers) -> list[str]:
-        """The labels' names, with blanks between them. Arguments as in the base class."""
+        """The labels' names, with blanks between them."""
         return [" ".join(self.named(row)) for row in ids]
 
     def named(self, ids: Iterable[int]) -> list[str]:
@@ -239,7 +239,7 @@ class TokenClassification(LabelsTask):
         return [self.labels[number] for number in ids]
 
     def score(self, predictions: Predictions, examples: Dataset, *, n_bootstrap: int = 1) -> Mapping[str, Score]:
-        """F1 and accuracy. Arguments as in the base class."""
+        """F1 and accuracy."""
         from .metrics import accuracy_score, entity_f1_score, has_entities, macro_f1_score
 
         answers, labels = predictions.ids, predictions.labels

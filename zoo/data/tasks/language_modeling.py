@@ -50,7 +50,7 @@ class LanguageModeling(RawTextTask):
             raise ConfigError(f"{given} is for blocks, not for packed documents")
 
     def train_tokenizers(self, examples: Dataset, **options: Any) -> Tokenizers:
-        """Train a tokenizer that puts no end behind a text. Arguments as in the base class."""
+        """Train a tokenizer that puts no end behind a text."""
         tokenizers = super().train_tokenizers(examples, **options)
         leave_open(tokenizers.source)
         return tokenizers
@@ -58,7 +58,7 @@ class LanguageModeling(RawTextTask):
     def encode(
         self, examples: Dataset, tokenizers: Tokenizers, *, training: bool = False, seed: int = 0
     ) -> TokenBlocks | MixedBlocks | PackedDocuments:
-        """Turn texts into blocks. Arguments as in the base class."""
+        """Turn texts into blocks."""
         from .blocks import TokenBlocks
         from .mixing import MixedTexts
 
@@ -83,7 +83,7 @@ class LanguageModeling(RawTextTask):
         return PackedDocuments(ids, self.block_size, segments, padding_of(tokenizers))
 
     def collator(self, tokenizers: Tokenizers) -> BlockCollator | PackedCollator:
-        """Make what puts blocks into batches. Arguments as in the base class."""
+        """Make what puts blocks into batches."""
         from .blocks import BlockCollator
         from .packing import PackedCollator
 
@@ -93,7 +93,7 @@ class LanguageModeling(RawTextTask):
         return BlockCollator(padding_of(tokenizers))
 
     def score(self, predictions: Predictions, examples: Dataset, *, n_bootstrap: int = 1) -> Mapping[str, Score]:
-        """Perplexity, and bits per byte, in which tokenizers can be compared. Arguments as in the base class."""
+        """Perplexity, and bits per byte, in which tokenizers can be compared."""
         num_bytes = sum(len(text.encode()) for text in examples["text"][:])
         bits = predictions.loss * predictions.num_labels / math.log(2) / num_bytes
         read = f"block:{self.block_size}" + ("" if self.packing == "blocks" else f"|packing:{self.packing}")

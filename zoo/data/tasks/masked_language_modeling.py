@@ -45,7 +45,7 @@ class MaskedLanguageModeling(RawTextTask):
             raise ConfigError(f"mlm_probability={self.mlm_probability!r} is not valid; it lies between 0 and 1")
 
     def train_tokenizers(self, examples: Dataset, **options: Any) -> Tokenizers:
-        """Train a tokenizer that has a mask. Arguments as in the base class."""
+        """Train a tokenizer that has a mask."""
         tokenizers = super().train_tokenizers(examples, **options)
         tokenizers.source.add_special_tokens({"mask_token": MASK})
         return tokenizers
@@ -53,7 +53,7 @@ class MaskedLanguageModeling(RawTextTask):
     def encode(
         self, examples: Dataset, tokenizers: Tokenizers, *, training: bool = False, seed: int = 0
     ) -> MaskedBlocks | MixedBlocks:
-        """Turn texts into masked blocks. Arguments as in the base class."""
+        """Turn texts into masked blocks."""
         from transformers import DataCollatorForLanguageModeling
 
         from .blocks import MaskedBlocks
@@ -72,13 +72,13 @@ class MaskedLanguageModeling(RawTextTask):
         return MaskedBlocks(ids, self.block_size, stride, collator, seed)
 
     def collator(self, tokenizers: Tokenizers) -> BlockCollator:
-        """Make what puts blocks into batches. Arguments as in the base class."""
+        """Make what puts blocks into batches."""
         from .blocks import BlockCollator
 
         return BlockCollator(padding_of(tokenizers), shifted=False)
 
     def score(self, predictions: Predictions, examples: Dataset, *, n_bootstrap: int = 1) -> Mapping[str, Score]:
-        """Perplexity of the masked tokens, and the share of them that is guessed. Arguments as in the base class."""
+        """Perplexity of the masked tokens, and the share of them that is guessed."""
         from .metrics import accuracy_score
 
         signature = f"masked:{predictions.num_labels}|block:{self.block_size}|mlm_probability:{self.mlm_probability}"
@@ -118,7 +118,7 @@ class MaskedNextToken(MaskedLanguageModeling):
         return bool(settings.get("masked_next_token"))
 
     def check_variant(self, name: str) -> None:
-        """Refuse a variant that is no causal and masked model at once. Arguments as in the base class."""
+        """Refuse a variant that is no causal and masked model at once."""
         if not super().suits(name):
             super().check_variant(name)
         elif not self.suits(name):
@@ -128,13 +128,13 @@ class MaskedNextToken(MaskedLanguageModeling):
             )
 
     def train_tokenizers(self, examples: Dataset, **options: Any) -> Tokenizers:
-        """Train a tokenizer that has a mask and begins every text. Arguments as in the base class."""
+        """Train a tokenizer that has a mask and begins every text."""
         tokenizers = super().train_tokenizers(examples, **options)
         open_texts(tokenizers.source)
         return tokenizers
 
     def encode(self, examples: Dataset, tokenizers: Tokenizers, *, training: bool = False, seed: int = 0) -> Any:
-        """Turn texts into blocks, causal and masked ones. Arguments as in the base class."""
+        """Turn texts into blocks, causal and masked ones."""
         from .blocks import PartlyCausalBlocks
         from .mixing import MixedTexts
 
@@ -146,7 +146,7 @@ class MaskedNextToken(MaskedLanguageModeling):
         return PartlyCausalBlocks(blocks, self.causal_share)
 
     def collator(self, tokenizers: Tokenizers) -> PartlyCausalCollator:
-        """Make what puts blocks into batches. Arguments as in the base class."""
+        """Make what puts blocks into batches."""
         from .blocks import PartlyCausalCollator
 
         return PartlyCausalCollator(padding_of(tokenizers))

@@ -64,12 +64,12 @@ class MixedTexts(ShardedTexts):
         return 1 / sum(words) if len(words) == len(parts) else None
 
     def prepared(self, tokenizers: Tokenizers, *, progress: bool) -> MixedTexts:
-        """Encode all. Arguments as in the base class."""
+        """Encode all."""
         made = {name: part.prepared(tokenizers, progress=progress) for name, part in self.parts.items()}
         return MixedTexts(made, self.shares)
 
     def tokenizers(self, train: Callable[[Any], Tokenizers], options: Mapping[str, Any]) -> Tokenizers:
-        """Train tokenizers on a sample of all sources in their shares. Arguments as in the base class."""
+        """Train tokenizers on a sample of all sources in their shares."""
         sources = [part.source for part in self.parts.values() if isinstance(part, SourceTexts)]
         texts = (text for one, share in zip(sources, self.shares, strict=True) for text in one.sample(share))
         return trained_once(train, texts, [self.shares, *(one.planned for one in sources)], options)

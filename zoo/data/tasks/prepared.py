@@ -148,11 +148,11 @@ class SourceTexts(ShardedTexts):
         return self.source.sha256
 
     def prepared(self, tokenizers: Tokenizers, *, progress: bool) -> PreparedTexts:
-        """Encode them. Arguments as in the base class."""
+        """Encode them."""
         return PreparedTexts(Preparation(self.source, tokenizers).kept(progress=progress))
 
     def tokenizers(self, train: Callable[[Any], Tokenizers], options: Mapping[str, Any]) -> Tokenizers:
-        """Train tokenizers on a sample. Arguments as in the base class."""
+        """Train tokenizers on a sample."""
         return trained_once(train, self.source.sample(), [self.source.planned], options)
 
     def set_aside(self) -> Splits:

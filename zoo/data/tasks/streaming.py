@@ -59,7 +59,7 @@ class StreamedTexts(ShardedTexts):
         raise DataError(f"{self.source.name} is streamed, so nothing can be set aside of it to choose a checkpoint by")
 
     def tokenizers(self, train: Callable[[Any], Tokenizers], options: Mapping[str, Any]) -> Tokenizers:
-        """Train tokenizers on a sample. Arguments as in the base class."""
+        """Train tokenizers on a sample."""
         return trained_once(train, self.source.sample(), [self.source.planned], options)
 
 

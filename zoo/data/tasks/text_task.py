@@ -85,7 +85,7 @@ class RawTextTask(DataTask):
         columns: Sequence[Column] | None = None,
         seed: int = 0,
     ) -> Splits:
-        """Load texts. Arguments as in the base class."""
+        """Load texts."""
         from zoo.data.corpora.planning import resolved
         from zoo.data.corpora.shards import is_prepared
 
@@ -127,7 +127,7 @@ class RawTextTask(DataTask):
         return source_splits(resolved(data), heldout, column, StreamedTexts)
 
     def prepare(self, splits: Splits, tokenizers: Tokenizers, *, progress: bool = False) -> Splits:
-        """Encode texts that are read from shards. Arguments as in the base class."""
+        """Encode texts that are read from shards."""
         from .prepared import ShardedTexts
 
         if not isinstance(splits.train, ShardedTexts):
@@ -136,7 +136,7 @@ class RawTextTask(DataTask):
         return replace(splits, train=train, duplicates=train.duplicates)
 
     def set_aside(self, examples: Dataset, *, seed: int = 0) -> Splits:
-        """Take the end of a text or of shards away, or some of several texts. Arguments as in the base class."""
+        """Take the end of a text or of shards away, or some of several texts."""
         from .prepared import ShardedTexts
 
         if isinstance(examples, ShardedTexts):
@@ -153,7 +153,7 @@ class RawTextTask(DataTask):
         return Splits(in_parts(text[:border]), in_parts(text[border:]))
 
     def train_tokenizers(self, examples: Dataset, **options: Any) -> Tokenizers:
-        """Train the one tokenizer that a language model has. Arguments as in the base class."""
+        """Train the one tokenizer that a language model has."""
         from .prepared import ShardedTexts
 
         if isinstance(examples, ShardedTexts):
@@ -187,7 +187,7 @@ class RawTextTask(DataTask):
         return ids
 
     def tokens_per_word(self, examples: Any, encoded: Any, tokenizers: Tokenizers) -> float | None:
-        """Average number of tokens of a word. Arguments as in the base class."""
+        """Average number of tokens of a word."""
         from .prepared import ShardedTexts
 
         if isinstance(examples, ShardedTexts):
@@ -196,11 +196,11 @@ class RawTextTask(DataTask):
         return len(encoded.ids) / words if words else None
 
     def model_settings(self, tokenizers: Tokenizers) -> dict[str, Any]:
-        """Vocabulary and special tokens. Arguments as in the base class."""
+        """Vocabulary and special tokens."""
         return single_vocabulary(tokenizers)
 
     def samples(self, examples: Dataset, most: int) -> list[str]:
-        """The beginnings of some texts. Arguments as in the base class."""
+        """The beginnings of some texts."""
         return [text[:LONGEST_SAMPLE] for text in examples.select(range(min(most, len(examples))))["text"]]
 
 

@@ -49,16 +49,16 @@ class Compression(Synthetic):
         return Outputs.PREDICTED
 
     def example(self, generator: random.Random) -> tuple[Sequence[str], Sequence[str]]:
-        """Make an example. Arguments as in the base class."""
+        """Make an example."""
         symbols = [str(generator.randrange(self.num_symbols)) for _ in range(self.length)]
         return symbols, symbols
 
     def train_tokenizers(self, examples: Dataset, **options: Any) -> Tokenizers:
-        """Train a tokenizer on the sequences. Arguments as in the base class."""
+        """Train a tokenizer on the sequences."""
         return train_tokenizers(self.sources(examples), **options)
 
     def encode(self, examples: Dataset, tokenizers: Tokenizers, *, training: bool = False, seed: int = 0) -> Dataset:
-        """Turn sequences into ids, and their symbols into numbers. Arguments as in the base class."""
+        """Turn sequences into ids, and their symbols into numbers."""
         from datasets import Dataset
 
         ids = to_ids(tokenizers.source, self.sources(examples))
@@ -75,13 +75,13 @@ class Compression(Synthetic):
         )
 
     def collator(self, tokenizers: Tokenizers) -> Callable[[Any], dict[str, Any]]:
-        """Make transformers' collator for texts. Arguments as in the base class."""
+        """Make transformers' collator for texts."""
         from transformers import DataCollatorWithPadding
 
         return DataCollatorWithPadding(tokenizers.source)
 
     def model_settings(self, tokenizers: Tokenizers) -> dict[str, Any]:
-        """Vocabulary, special tokens, and what is told of the last token's vector. Arguments as in the base class."""
+        """Vocabulary, special tokens, and what is told of the last token's vector."""
         symbols = list(map(str, range(self.num_symbols)))
         return {
             **single_vocabulary(tokenizers),
@@ -92,7 +92,7 @@ class Compression(Synthetic):
         }
 
     def texts(self, ids: Sequence[Any], tokenizers: Tokenizers) -> list[str]:
-        """The symbols. Arguments as in the base class."""
+        """The symbols."""
         return [" ".join(str(int(symbol)) for symbol in row) for row in ids]
 
 
