@@ -106,7 +106,7 @@ def test_an_evaluation_agrees_with_the_report_of_the_training(zoo, trained, data
     [
         (lambda folder, data: (data / "heldout.tsv").unlink(), "cannot be read again"),
         (lambda folder, data: (data / "heldout.tsv").write_text("en\tpt\nHi.\tOi.\n"), "has changed"),
-        (lambda folder, data: (folder / "result.json").unlink(), "nothing says on which data"),
+        (lambda folder, data: (folder / "result.json").unlink(), "has no record of its training data"),
     ],
 )
 def test_a_model_is_scored_on_no_other_data_than_its_own_without_a_word(zoo, trained, data, tmp_path, spoil, useful):

@@ -157,7 +157,7 @@ def test_what_a_model_is_not_made_for_is_refused(tmp_path):
     zoo.build("gpt2-style@tiny", "causal-lm", vocab_size=50).save_pretrained(tmp_path)
     with pytest.raises(ConfigError, match=r"task 'translation' needs a model for seq2seq-lm .*ZooForCausalLM"):
         zoo.evaluate(tmp_path, "translation")
-    with pytest.raises(ConfigError, match=r"nothing says on which data .* was trained; name the examples .*--heldout"):
+    with pytest.raises(ConfigError, match=r"has no record of its training data; name the examples .*--heldout"):
         zoo.evaluate(tmp_path)
     with pytest.raises(DataError, match="label 'c' is unknown; valid: a, b"):
         labels = TASKS.get("text-classification").configured({"labels": ["a", "b"]})

@@ -117,7 +117,7 @@ def test_a_checkpoint_is_whole_only_if_every_file_is(finished, interrupted, few,
 def test_without_a_whole_checkpoint_a_run_begins_anew_and_says_so(finished, interrupted, few, tiny):
     for seal in Path(f"{interrupted}-checkpoints").glob("*/run.json"):
         seal.unlink()
-    with pytest.warns(CheckpointWarning, match="the run begins anew"):
+    with pytest.warns(CheckpointWarning, match="the run begins from the start"):
         train("pre-norm:dropout=0.2", data=few, output_dir=interrupted, **{**tiny, **SAVING})
     assert_same(interrupted, finished)
 

@@ -33,7 +33,7 @@ def test_made_again_from_what_is_trained(tmp_path: Path) -> None:
     read = read_record(tmp_path / "again")
     assert replace(read, source="") == replace(made, source="")
     assert locate_weights(read) == tmp_path / "again"
-    with pytest.raises(ConfigError, match=r"nothing says how gpt2-style\.openai was trained"):
+    with pytest.raises(ConfigError, match=r"gpt2-style\.openai has no record of its training"):
         make_weights("gpt2-style.openai", tmp_path / "no")
 
 

@@ -24,7 +24,7 @@ COLUMNS = ("text", "gold", "prediction", "probability")
 MOST_WORST = 50
 """Examples that the page shows; the table has all."""
 MOST_LABELS_DRAWN = 60
-"""Labels of which the page shows a confusion matrix; the table has all."""
+"""Largest number of labels for which the page shows a confusion matrix; the table has all."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Answer:
 
     text: str
     gold: str
-    prediction: str  # What the model answered
+    prediction: str  # The model's answer
     # The probability of the prediction, of several labels that of the least probable; None for generated text
     probability: float | None = None
     ids: tuple[int, ...] = ()  # Of predicted labels, their ids

@@ -18,7 +18,7 @@ from zoo.base.errors import ConfigError, InvalidChoiceError, UnknownOverrideErro
 from zoo.models.roles import DECAY
 
 TRACKERS = {"tensorboard": ("tensorboard", "tensorboardX"), "trackio": ("trackio",), "wandb": ("wandb",)}
-"""What can be reported to, and the packages of which one is needed."""
+"""Experiment trackers, and packages, any one of which each needs."""
 
 
 def check_trackers(report_to: Any, installed: Callable[[str], Any] = find_spec) -> None:
@@ -33,7 +33,7 @@ def check_trackers(report_to: Any, installed: Callable[[str], Any] = find_spec) 
 
 
 def keep_logs(trainer: Trainer, output_dir: str | Path) -> None:
-    """Let TensorBoard's files outlive the run: beside the model, in the folder `output_dir`-logs."""
+    """Keep TensorBoard's files next to the model, in the folder `output_dir`-logs."""
     for callback in trainer.callback_handler.callbacks:
         if isinstance(callback, TensorBoardCallback) and callback.logging_dir is None:
             callback.logging_dir = f"{Path(output_dir).absolute()}-logs"
@@ -82,7 +82,7 @@ class ZooTrainingArguments(Seq2SeqTrainingArguments):
     # How many evaluations without a better one end the run; None for no such end
     early_stopping_patience: int | None = None
     early_stopping_threshold: float = 0.0  # By how much an evaluation must be better to count
-    # What weight decay applies to: "matrices", "matrices-and-embeddings" (tables of positions too), "all", or
+    # Parameters with weight decay: "matrices", "matrices-and-embeddings" (tables of positions too), "all", or
     # "transformers", the rule of transformers' trainer, which depends on classes and names
     decay: str = "matrices"
     # Weight of the squared log of the softmax's normalizer in the training loss of a language model (Chowdhery et al.
@@ -93,7 +93,7 @@ class ZooTrainingArguments(Seq2SeqTrainingArguments):
     average: str | None = None
     average_last: float = 0.2  # Share of the updates that are averaged over
     average_steps: int = 1  # Updates from one to the next that is taken into the average
-    average_decay: float = 0.999  # What the moving average keeps of itself each time
+    average_decay: float = 0.999  # Share of itself that the moving average keeps at each update
     # Numbers of tokens or words, such as "1M,2M,10M", after which the model is saved in the folder
     # `output_dir`-revisions, as chck_1M for instance
     checkpoint_at: str | None = None
@@ -142,7 +142,7 @@ def device_settings(*, use_cpu: bool) -> dict[str, Any]:
     """Settings for a GPU, unless there is none or `use_cpu`."""
     cuda = torch.cuda.is_available() and not use_cpu
     return {
-        # Without being told, transformers does not see that several processes on CPUs are one run.
+        # transformers does not see by itself that several processes on CPUs are one run.
         "use_cpu": use_cpu or not torch.accelerator.is_available(),
         "bf16": cuda and torch.cuda.is_bf16_supported(including_emulation=False),
         "tf32": True if cuda and torch.cuda.get_device_capability() >= (8, 0) else None,

@@ -126,7 +126,7 @@ def check_same_run(checkpoint: str | Path, run: Mapping[str, Any]) -> None:
         difference = difference or first_difference(sealed, wanted)
         raise ConfigError(
             f"{checkpoint} is of another run: {difference}; give the settings of the interrupted run, another output "
-            "folder, or begin anew: --force without --resume"
+            "folder, or begin again: --force without --resume"
         )
 
 
@@ -144,12 +144,14 @@ def going_on_from(folder: str | Path, model: PreTrainedModel, run: Mapping[str, 
         check_same_model(checkpoint, model)
         check_same_run(checkpoint, run)
     elif checkpoints_in(folder):
-        warnings.warn(f"no checkpoint in {folder} is whole; the run begins anew", CheckpointWarning, stacklevel=2)
+        warnings.warn(
+            f"no checkpoint in {folder} is whole; the run begins from the start", CheckpointWarning, stacklevel=2
+        )
     return checkpoint
 
 
 def clear_checkpoints(folder: str | Path, *, force: bool) -> None:
-    """Make room for a run that begins anew."""
+    """Remove checkpoints before a run that begins from the start."""
     for checkpoint in checkpoints_in(folder):
         if not force:
             raise OutputExistsError(

@@ -1,4 +1,4 @@
-"""What happens by the clock while a model is trained: its end, and its checkpoints."""
+"""Callbacks by the clock: the end of a run, and its checkpoints."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class TimeBudget(TrainerCallback, ExportableState):
         return self.used + time.perf_counter() - self.began
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
+        """State of a checkpoint."""
         return {"args": {"seconds": self.seconds, "used": self.elapsed()}, "attributes": {}}
 
 
@@ -83,5 +83,5 @@ class TimedCheckpoints(TrainerCallback):
             control.should_save = True
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Start the clock anew."""
+        """Restart the clock."""
         self.last = time.perf_counter()

@@ -36,7 +36,7 @@ from zoo.training.record import RunRecord, digest_of_examples, read_result, save
 from zoo.training.trainer import ZooTrainer
 
 OWN_DATA = "the zoo's own corpus"
-"""What examples are called that ship with a task, or that it makes."""
+"""Name of examples that ship with a task, or that it makes."""
 
 
 def examples_of_run(run: RunRecord | None, task: DataTask, model: str) -> tuple[Dataset, str]:
@@ -46,7 +46,7 @@ def examples_of_run(run: RunRecord | None, task: DataTask, model: str) -> tuple[
     if task.makes_examples and (run is None or run.recipe.task != task.name):
         return task.load().heldout, OWN_DATA  # whoever names the task has named them
     if run is None:
-        raise ConfigError(f"nothing says on which data {model} was trained; {how}")
+        raise ConfigError(f"{model} has no record of its training data; {how}")
     if run.recipe.task != task.name:
         raise ConfigError(f"{model} was trained on {run.recipe.task}, and not on {task.name}; {how}")
     source = run.data.source
@@ -74,7 +74,7 @@ def named_examples(
 
 
 def columns_of(run: RunRecord | None) -> Sequence[Column] | None:
-    """Find which columns a run was told to read."""
+    """Columns that a run read."""
     return None if run is None or run.data.source is None else run.data.source.columns
 
 
@@ -90,14 +90,14 @@ USUAL_TASKS = {
     "sequence-classification": "text-classification",
     "token-classification": "token-classification",
 }
-"""What a model is evaluated on when nobody knows what it was trained on."""
+"""Task of the evaluation of a model without a record."""
 
 
 EVALUATED_WITH = ("bf16", "fp16", "tf32", "bf16_full_eval", "fp16_full_eval")
 """Training arguments that decide in which precision an accelerator computes the held-out loss."""
 
 BATCH_SIZE = 128
-"""Examples at a time, where no run says how many."""
+"""Batch size where there is no record of a run."""
 
 
 class EvaluationWarning(ZooWarning):
@@ -109,10 +109,10 @@ class Evaluation:
     """The numbers of an evaluation."""
 
     task: str
-    data: str  # What the examples are called: the name of their file
+    data: str  # Name of the examples: that of their file
     repeats_training: bool  # Whether they are the held-out examples of the model's own training
     examples: int
-    target_tokens: int  # What the loss is the mean over: target tokens, ends included, padding excluded; or labels
+    target_tokens: int  # Unit of the mean loss: target tokens, ends included, padding excluded; or labels
     loss: float  # Cross-entropy per target token or label, in nats
     scores: dict[str, Score]  # Scores of the generated outputs, with 95 % confidence intervals
     outputs: list[str]
@@ -156,12 +156,12 @@ def evaluate(
             model.
         task: A name in [`zoo.data.tasks.TASKS`][], possibly with options; by default what the checkpoint was trained
             on, and where that is not known, the usual task of such a model.
-        data: Other examples: a file, all of which is used; a folder, of which the held-out file is; or loaded ones.
-        heldout: A file of other examples, all of which is used.
+        data: Other examples: a file, used as a whole; a folder with a held-out file; or loaded ones.
+        heldout: A file of other examples, used as a whole.
         columns: Names or numbers of the columns of `data` or `heldout`, by default those that training read.
-        tokenizer: The tokenizer or the folder it is in, by default the one beside the checkpoint.
+        tokenizer: The tokenizer or the folder it is in, by default the one next to the checkpoint.
         batch_size: Number of examples at a time, by default as in training.
-        generation: What `generate` is called with, besides what the task's recipe says.
+        generation: Arguments of `generate`, in addition to those of the task's recipe.
         n_bootstrap: How often to resample the examples for confidence intervals; 1 for none.
         progress: Whether to show a progress bar.
         engine: Where a checkpoint runs, as for [`zoo.generate`][].
@@ -173,7 +173,7 @@ def evaluate(
         ConfigError: When the model is not made for the task, or no examples are named and those of its training are not
             known, not there, or not what they were.
         DataError: When the data cannot be used.
-        CheckpointError: When there is no such checkpoint, or no tokenizer beside it.
+        CheckpointError: When there is no such checkpoint, or no tokenizer next to it.
     """
     folder = None if isinstance(model, PreTrainedModel) else locate(model)
     evaluated, tokenizers = load_checkpoint(model if folder is None else folder, tokenizer=tokenizer, engine=engine)
@@ -256,7 +256,7 @@ def evaluation_arguments(run: RunRecord | None, batch_size: int | None, *, on_cp
 
 
 def compare_with_report(loss: float, report: Any, device: str) -> None:
-    """Say so where an evaluation does not repeat the numbers of the training's end."""
+    """Warn if an evaluation does not repeat the numbers of the training's end."""
     if isinstance(report, Mapping) and report.get("heldout_loss") not in (None, loss):
         there = report.get("device")
         on = "" if there == device else f", and was computed on {there}"

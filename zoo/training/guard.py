@@ -1,4 +1,4 @@
-"""What ends a run that has gone wrong, before it spoils what it has saved."""
+"""Callbacks that end a run that has gone wrong, before it overwrites good checkpoints."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def smaller_steps(args: TrainingArguments) -> str:
 
 
 class LossGuard:
-    """Remembers the first step whose loss was no number, without waiting for a GPU at every step."""
+    """Records the first step with a loss that is no number, without a device sync at every step."""
 
     def __init__(self, device: torch.device, find_kept: Callable[[], str | None]) -> None:
         self.find_kept = find_kept

@@ -1,4 +1,4 @@
-"""What a run is made of: tokenizers, examples as ids, and a model."""
+"""Inputs of a run: tokenizers, examples as ids, and a model."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def full_recipe(
     tokenizer: str | Path | Mapping[str, Any] | Tokenizers | None = None,
     init: str | Path | None = None,
 ) -> Recipe:
-    """Put everything that was said of a run into one recipe."""
+    """Merge the arguments of a run into its recipe."""
     said = tokenizer.made_by if isinstance(tokenizer, Tokenizers) else tokenizer
     found = recipe_for(task, recipe)
     start = full_path(init) if init is not None else found.init

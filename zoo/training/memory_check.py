@@ -63,7 +63,7 @@ def check_step(model: PreTrainedModel, args: ZooTrainingArguments, seq_len: int,
     if available is None or not isinstance(model, ZooPreTrainedModel):
         return
     if model.config._attn_implementation != "eager" and "sdpa" not in model.supported_backends():
-        return  # what its kernel keeps is not known
+        return  # memory of its kernel is unknown
     needed = step_memory(model, args, seq_len)
     if needed > TOLERANCE * available:
         raise PreflightError(

@@ -26,7 +26,7 @@ LABELLED = (Task.SEQUENCE_CLASSIFICATION.value, Task.TOKEN_CLASSIFICATION.value)
 
 @dataclass(frozen=True)
 class Label:
-    """What a model says of a text or a word."""
+    """Prediction for a text or a word."""
 
     text: str  # The text or the word
     # The most probable label; of a model with a single output, the number that it gives; None for a text whose words
@@ -56,8 +56,8 @@ def predict(
     Args:
         model: A checkpoint's folder, the name of weights ("vanilla.en-pt"), a repository on the Hub ("org/name"), or a
             model: for sequence or token classification.
-        texts: The texts. For token classification, words are what stands between blanks.
-        tokenizer: The tokenizer or the folder it is in, by default the one beside the checkpoint.
+        texts: The texts. For token classification, words are separated by blanks.
+        tokenizer: The tokenizer or the folder it is in, by default the one next to the checkpoint.
         batch_size: Number of texts at a time.
         device: Where the model runs; by default the GPU if there is one.
         engine: What it runs on, as for [`zoo.generate`][].
@@ -68,7 +68,7 @@ def predict(
 
     Raises:
         ConfigError: When the model labels nothing.
-        CheckpointError: When there is no such checkpoint, or no tokenizer beside it.
+        CheckpointError: When there is no such checkpoint, or no tokenizer next to it.
     """
     if isinstance(texts, str):
         raise ConfigError("a single text was given; give a list of texts")

@@ -1,4 +1,4 @@
-"""What a trained model makes of the examples it is evaluated on."""
+"""Predictions of a trained model for evaluation examples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is checked before the first step, so that no run fails at a later one for what was known before."""
+"""Checks before the first step, so that no run fails later for a reason that was known before."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ Collator = Callable[[Any], Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Side:
-    """What a model reads, or what it learns to write."""
+    """Input ids of a model, or target ids that it learns to write."""
 
     column: str
     name: str
     vocabulary: int
-    position: Position | None  # What places them
+    position: Position | None  # Their position part
 
 
 def sides_of(model: PreTrainedModel) -> list[Side]:
@@ -133,7 +133,7 @@ def check_sharding(model: PreTrainedModel, args: ZooTrainingArguments) -> None:
     sharded = args.fsdp or os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true"
     if sharded and model.config.is_encoder_decoder and model.all_tied_weights_keys:
         raise ConfigError(
-            "FSDP cannot shard an encoder-decoder whose embeddings are shared: build it with tie_word_embeddings=False "
+            "FSDP cannot shard an encoder-decoder with shared embeddings: build it with tie_word_embeddings=False "
             "and give its tokenizers a vocabulary each (joint: false)"
         )
 

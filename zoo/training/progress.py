@@ -89,7 +89,7 @@ LOG_INTERVAL = 30.0
 
 
 def slow_in_a_file(bar: tqdm) -> None:
-    """Draw a bar seldom where nobody sees it move: every state of it stays in a log."""
+    """Draw a bar seldom outside of terminals: every state of it stays in a log."""
     notebook = sys.modules.get("tqdm.notebook")  # which imports IPython, and is there where a bar of it is
     if bar.disable:  # by TQDM_DISABLE=1; such a bar has no file
         return
@@ -98,7 +98,7 @@ def slow_in_a_file(bar: tqdm) -> None:
 
 
 def begin_at(bar: tqdm, done: int) -> None:
-    """Let a new bar begin where work is already done, none of which counts for its rate."""
+    """Begin a new bar after work that is already done, which does not count for its rate."""
     bar.n = bar.initial = bar.last_print_n = done
 
 

@@ -1,4 +1,4 @@
-"""Recipes: everything a training run is told, in one file."""
+"""Recipes: all settings of a training run, in one file."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ RecipeLoader.add_implicit_resolver(
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a model is trained on, what it is made of, and how it is trained.
+    """Data, model and training arguments of a run.
 
     Attributes:
         task: A name in [`zoo.data.tasks.TASKS`][].
         task_options: The task's options, such as the `block_size` of language modelling.
         tokenizer: `kind`, `joint` and the options of the kind, as for [`zoo.data.tasks.train_tokenizers`][]; or the
             `folder` of trained ones.
-        model: Fields of [`zoo.models.ZooConfig`][] that every variant gets, unless its name says otherwise.
+        model: Fields of [`zoo.models.ZooConfig`][] that every variant gets, unless its name has others.
         arguments: Fields of transformers' `Seq2SeqTrainingArguments`.
         generation: What `generate` is called with when outputs are scored.
-        explicit: Fields of `model` that were said beside the recipe: they also win over a name's preset and quirks.
+        explicit: Fields of `model` that were given besides the recipe: they win over a name's preset and quirks.
         init: The weights that training starts from: their name, a folder or a repository; None for random ones.
     """
 
@@ -119,7 +119,7 @@ class Recipe:
 
 
 def changed_tokenizer(tokenizer: Mapping[str, Any], change: str | Path | Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """Change what a recipe says of the tokenizer."""
+    """Change the tokenizer of a recipe."""
     if change is None:
         return tokenizer
     if isinstance(change, Path) or (isinstance(change, str) and Path(change).is_dir()):

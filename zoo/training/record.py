@@ -160,11 +160,11 @@ class DataRecord:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """A run, so that it can be told, repeated, evaluated again, and told from others."""
+    """Record of a run, by which it is described, repeated, evaluated again, and identified."""
 
     variant: str  # The variant's name with its settings, or the model's class
     seed: int  # The seed of weights, dropout and data
-    recipe: Recipe  # How it was trained: as it ran, not as the recipe's file says
+    recipe: Recipe  # How it was trained: as it ran, not as the recipe's file has it
     tokenizers: str
     data: DataRecord
 
@@ -192,7 +192,7 @@ class RunRecord:
         )
 
     def identity(self, *, examples_a_batch: int) -> dict[str, Any]:
-        """Tell what decides the weights that the run ends with."""
+        """Facts that decide the final weights of the run."""
         written = self.to_dict()
         recipe, data = written["recipe"], written["data"]
         kept = {name: value for name, value in recipe["arguments"].items() if not INCIDENTAL_ARGUMENTS.fullmatch(name)}

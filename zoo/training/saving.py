@@ -58,7 +58,7 @@ def save_checkpoint(
     state_dict: dict[str, Any] | None = None,
     run: RunRecord | None = None,
 ) -> None:
-    """Save a model as safetensors, with its tokenizers beside it, whole or not at all.
+    """Save a model as safetensors, with its tokenizers, whole or not at all.
 
     Args:
         folder: Where to; `AutoModel` and `AutoTokenizer` load from it.
@@ -85,7 +85,7 @@ def keep_report(folder: str | Path, report: Mapping[str, Any], key: str = "repor
 
 
 def is_unscored(folder: str | Path) -> bool:
-    """Whether a folder holds a model whose run was interrupted between its last step and its numbers."""
+    """Whether a folder holds a model from a run that was interrupted after its last step, before its scores."""
     result = read_result(folder)
     return "recipe" in result and "report" not in result
 
@@ -97,7 +97,7 @@ def as_json(content: Mapping[str, Any]) -> str:
 
 @contextmanager
 def explained(place: str | Path, kept: str | None = None) -> Iterator[None]:
-    """Say in one line why something could not be written."""
+    """Raise UnwritableError in one line for errors of writing."""
     try:
         yield
     except ZooError:

@@ -38,7 +38,7 @@ from .saving import explained
 
 
 class EvaluatingTrainer(Seq2SeqTrainer):
-    """A `Seq2SeqTrainer` that evaluates the plain loss per token, without logits where nobody looks at them."""
+    """A `Seq2SeqTrainer` that evaluates the plain loss per token, without logits where they are not needed."""
 
     args: ZooTrainingArguments
 
@@ -51,11 +51,11 @@ class EvaluatingTrainer(Seq2SeqTrainer):
         self._is_language_model = isinstance(self.model, LanguageModel)
 
     def _get_eval_sampler(self, eval_dataset: Any) -> Sampler[int] | None:
-        # In order, so that outputs can be put beside their examples.
+        # In order, so that outputs match their examples.
         return SequentialSampler(eval_dataset)
 
     def _without_logits(self) -> dict[str, Any]:
-        """What a model is called with where nobody looks at its logits."""
+        """Arguments of a forward without logits."""
         # Whoever shares the projection's weights out gives them to the modules that they belong to, and to no loss.
         shared_out = self.is_fsdp_enabled or self.is_deepspeed_enabled or self.get_tp_size() > 1 or self.args.n_gpu > 1
         return {"skip_logits": True} if self._is_language_model and not shared_out else {}
@@ -229,7 +229,7 @@ class ZooTrainer(EvaluatingTrainer):
 
     def _tokens(self, inputs: dict[str, Any]) -> Tensor:
         mask = inputs.get("attention_mask")
-        if mask is None and "position_ids" in inputs:  # packed documents, of which padding is one without labels
+        if mask is None and "position_ids" in inputs:  # packed documents; padding is one without labels
             return inputs["labels"].ne(IGNORED).sum()
         read = torch.as_tensor(inputs["input_ids"].numel()) if mask is None else mask.sum()
         return read + inputs["labels"].ne(IGNORED).sum() if self._writes else read
@@ -241,7 +241,7 @@ class ZooTrainer(EvaluatingTrainer):
         return nn.utils.clip_grad_norm_(model.parameters(), self.args.max_grad_norm)
 
     def floating_point_ops(self, inputs: dict[str, Any]) -> int:
-        """Estimate the work of a batch; the base class counts all parameters anew each time. Arguments as there."""
+        """Estimate the work of a batch; the base class counts all parameters each time."""
         return int(inputs["input_ids"].numel()) * self._flops_per_token
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:

@@ -101,9 +101,9 @@ def train(
             the recipe's, or else translation.
         data: Examples: a file, a folder with a train and a held-out file, or loaded ones; by default what ships with
             the zoo.
-        heldout: The file to evaluate on, by default what `data` says, or 5 % of it.
+        heldout: The file to evaluate on, by default that of `data`, or 5 % of it.
         columns: Names or numbers of the columns to read, by default those named like what they hold, else the first.
-        recipe: What is not said here: a recipe's name or file, by default the one called like the task.
+        recipe: Defaults of everything else: a recipe's name or file, by default the one called like the task.
         tokenizer: A kind ("bpe", "word", "character"), a kind with options ("bpe:vocab_size=4000"), a
             folder with a tokenizer.json, or loaded ones.
         init: What training starts from instead of random weights: the name of weights ("vanilla.en-pt"), a folder or a
@@ -196,7 +196,7 @@ class Prepared:
     marks: dict[str, float]  # Numbers of tokens at which the model is saved, by name
 
     def identity(self, args: ZooTrainingArguments) -> dict[str, Any]:
-        """Facts that tell a run from others, whatever it is spread over."""
+        """Facts that identify a run, independent of the number of processes."""
         return self.run.identity(examples_a_batch=args.train_batch_size * args.world_size)
 
 

@@ -32,7 +32,7 @@ def load_checkpoint(
 
     Args:
         model: A checkpoint's folder, the name of weights, a repository on the Hub ("org/name"), or a model.
-        tokenizer: The tokenizer or the folder it is in, by default the one beside the checkpoint.
+        tokenizer: The tokenizer or the folder it is in, by default the one next to the checkpoint.
         device: Where the model goes; by default a given model stays where it is, and a loaded one goes to the GPU if
             there is one and the engine runs there.
         engine: Where a loaded model runs, one of [`zoo.training.generation.ENGINES`][]; by default what a folder was

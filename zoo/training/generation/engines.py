@@ -20,7 +20,7 @@ TORCH, TORCH_INT8 = "torch", "torch-int8"
 
 
 class Engine(ABC):
-    """What a model runs in."""
+    """An engine that runs models."""
 
     exact: bool = True  # Whether it computes what the model does, but for rounding in float32
 
@@ -52,7 +52,7 @@ class TorchInt8(Engine):
 
 
 class ExportEngine(Engine):
-    """What runs exports to a target.
+    """An engine that runs exports to a target.
 
     Args:
         target: The target's name, of [`zoo.converters.TARGETS`][].
@@ -111,7 +111,7 @@ def load_for(model: str | Path, engine: str | None = None) -> PreTrainedModel:
 
 
 def engine_of(folder: Path) -> tuple[str, ExportEngine] | None:
-    """Tell for which engine a folder was exported."""
+    """Engine that a folder was exported for."""
     if any(folder.glob("*.safetensors")):
         return None
     engines = ((name, ENGINES.get(name)) for name in ENGINES)

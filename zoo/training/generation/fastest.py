@@ -1,4 +1,4 @@
-"""The fastest engine for a model: each is tried on a batch, beside what PyTorch makes of it."""
+"""Choice of the fastest engine for a model: each is tried on a batch and compared with PyTorch."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PAYS = 1.1
 """How many times as fast another engine has to be: PyTorch's model can do more, and noise shall not decide."""
 
 SAME = 1e-5
-"""The largest difference of outputs, beside the largest output, that is rounding in float32."""
+"""Largest difference of outputs that is rounding in float32, relative to the largest output."""
 
 HOPELESS = 2
 """How many times as long as the quickest an engine may take in the first round to be measured in the others."""
@@ -48,12 +48,12 @@ logger = get_logger(__name__)
 
 @dataclass(frozen=True)
 class Trial:
-    """What came of an engine."""
+    """Trial of an engine."""
 
     engine: str  # Its name
     model: PreTrainedModel | None  # The model in it, None where it cannot be
     seconds: float = float("inf")  # The median time of the work
-    # Of outputs in PyTorch, the largest, beside the largest output; of what is written, the share of tokens that differ
+    # Largest difference from PyTorch's outputs, relative to the largest; of generated text, the share of other tokens
     difference: float = float("inf")
     problem: str = ""  # Why it cannot be
 
@@ -94,7 +94,7 @@ def accelerate(
         model: A model of the zoo, on the CPU. In PyTorch it stays what it is.
         inputs: A batch like those to come, as arguments of the model; for one that writes, what `generate` reads. What
             is fastest depends on its size and padding. By default 12 random sequences of up to 64 tokens.
-        engines: Which to try beside PyTorch, of `zoo.training.generation.ENGINES`; by default all.
+        engines: Which to try besides PyTorch, of `zoo.training.generation.ENGINES`; by default all.
         exact: Whether to leave out engines that round weights; False for the fastest of them all. Those that round
             nothing have to compute the same all the same.
         source: The folder of the model, for engines that want its tokenizer.
@@ -200,13 +200,13 @@ def opened(model: ZooPreTrainedModel, name: str, source: Path | None, exports: P
     if isinstance(engine, ExportEngine) and exports is not None:
         (exports / name).mkdir()
         return engine.run_in(exports / name, model, source).eval()
-    # What rounds weights in PyTorch does so in the very model.
+    # Rounding weights in PyTorch changes the model itself.
     return engine.run(model if engine.exact else copy.deepcopy(model), source).eval()
 
 
 @dataclass(frozen=True)
 class Work:
-    """What engines are measured by."""
+    """Workload that engines are measured by."""
 
     inputs: Mapping[str, Tensor]  # Arguments of the model, or of `generate`
     settings: GenerationConfig | None  # How it writes; None for a model that does not
@@ -258,7 +258,7 @@ class Fastest(Engine):
     """The fastest of all exact ones, by a trial."""
 
     def run(self, model: ZooPreTrainedModel, source: Path | None) -> PreTrainedModel:
-        """Try them, or take the choice that was made here before, and tell which it is."""
+        """Try them, or take the choice that was made here before, and report it."""
         return accelerate(model, source=source, kept=True, tell=partial(print, file=sys.stderr))
 
 

@@ -32,15 +32,17 @@ class Candidate:
     """One text that a model wrote."""
 
     text: str  # The text, without the prompt
-    score: float | None = None  # Mean log-probability of its tokens in nats, the end included; None where nobody asked
+    score: float | None = (
+        None  # Mean log-probability of its tokens in nats, the end included; None where it was not asked for
+    )
 
 
 @dataclass(frozen=True)
 class Generation:
-    """What a model wrote for one text."""
+    """Output of a model for one text."""
 
-    prompt: str  # What it read
-    candidates: tuple[Candidate, ...]  # What it wrote: `num_return_sequences` texts, of beam search the best one first
+    prompt: str  # The input
+    candidates: tuple[Candidate, ...]  # The outputs: `num_return_sequences` texts, of beam search the best one first
 
     @property
     def text(self) -> str:
@@ -53,7 +55,7 @@ class Generation:
 
 
 MAX_NEW_TOKENS = 128
-"""How long an output may be when nothing is said, where the model's positions allow it."""
+"""Default of the largest number of new tokens, where the model's positions allow it."""
 
 LENGTHS = ("max_new_tokens", "max_length")
 
@@ -84,7 +86,7 @@ def generate(
         model: A checkpoint's folder, the name of weights ("vanilla.en-pt"), a repository on the Hub ("org/name"), or a
             model: an encoder-decoder or a causal language model.
         texts: What it reads: one text, or several.
-        tokenizer: The tokenizer or the folder it is in, by default the one beside the checkpoint.
+        tokenizer: The tokenizer or the folder it is in, by default the one next to the checkpoint.
         batch_size: Number of texts at a time.
         scores: Whether to score every output.
         seed: Makes sampling reproducible for the same texts and batches; torch's generators are left as they were.
@@ -102,7 +104,7 @@ def generate(
     Raises:
         UnknownOverrideError: When there is no such option.
         ConfigError: When options are not valid or contradict each other, or the model does not write.
-        CheckpointError: When there is no such checkpoint, or no tokenizer beside it.
+        CheckpointError: When there is no such checkpoint, or no tokenizer next to it.
         SequenceTooLongError: When a text has more tokens than the model has positions.
     """
     texts = [texts] if isinstance(texts, str) else list(texts)
@@ -131,7 +133,7 @@ def generate(
 
 
 def prepare(model: PreTrainedModel, num_batches: int, batch_size: int, settings: GenerationConfig) -> None:
-    """Capture decode steps beforehand where so many may follow that it pays."""
+    """Capture decode steps beforehand if enough may follow to make up for it."""
     if not isinstance(model, CachedGenerationMixin) or model.config.is_encoder_decoder:
         return
     if num_batches * (settings.max_new_tokens or 0) >= CAPTURE_AFTER:

@@ -26,7 +26,7 @@ class SuiteRun:
     name: str  # A name in `zoo.training.suites.SUITES`
     limit: int | None = None  # Number of items per file; None for all
     method: str | None = None  # As for `zoo.training.suites.evaluate_suite`
-    data: str | None = None  # The folder with the suite's files; None for the one that its name stands for
+    data: str | None = None  # The folder with the suite's files; None for the default of its name
 
     @classmethod
     def parse(cls, text: str) -> SuiteRun:
@@ -42,7 +42,7 @@ class SuiteRun:
         return cls(name, **options)
 
     def check(self, task: str) -> None:
-        """Refuse a suite that models for a task cannot be scored on, and one of which the files are not here."""
+        """Refuse a suite that models for a task cannot be scored on, or without its files."""
         methods_for(task, self.method)
         _ = self.digest
 
