@@ -8,11 +8,11 @@ from typing import Any
 import click
 
 from .output import write_json
-from .parameters import VariantName, json_option, settings_option, task_option
+from .parameters import VARIANT_NAME, json_option, settings_option, task_option
 
 
 @click.command("build")
-@click.argument("name", type=VariantName(), metavar="NAME")
+@click.argument("name", type=VARIANT_NAME, metavar="NAME")
 @click.option(
     "-o", "--output", required=True, type=click.Path(path_type=Path), metavar="DIR", help="The folder to save it in."
 )

@@ -16,10 +16,10 @@ from zoo.comparison.request.options import Option, Options
 
 from .output import VERBS, console, write_json
 from .parameters import (
+    VARIANT_NAME,
     Decorated,
     OneOf,
     Setting,
-    VariantName,
     arguments_for,
     data_options,
     decay_option,
@@ -68,7 +68,7 @@ def comparison_options(*names: str) -> Callable[[Decorated], Decorated]:
 
 
 @click.command("compare")
-@click.argument("names", nargs=-1, type=VariantName(), metavar="NAME...")
+@click.argument("names", nargs=-1, type=VARIANT_NAME, metavar="NAME...")
 @data_options
 @training_option
 @decay_option

@@ -9,11 +9,11 @@ import click
 from rich.text import Text
 
 from .output import table, write, write_json
-from .parameters import VariantName, json_option, task_option
+from .parameters import VARIANT_NAME, json_option, task_option
 
 
 @click.command("coordinates")
-@click.argument("name", type=VariantName(), metavar="NAME")
+@click.argument("name", type=VARIANT_NAME, metavar="NAME")
 @task_option()
 @click.option("--widths", default="64,128,256", show_default=True, metavar="N,N,...", help="Hidden sizes to learn at.")
 @click.option("--steps", default=4, show_default=True, type=click.IntRange(1), help="Number of updates.")

@@ -10,7 +10,7 @@ from rich.syntax import Syntax
 from rich.text import Text
 
 from .output import heading, indented, is_read, table, value_text, write, write_json, write_picture
-from .parameters import VariantName, json_option, svg_option, task_option
+from .parameters import VARIANT_NAME, json_option, svg_option, task_option
 
 if TYPE_CHECKING:
     from zoo.analysis.diff import Difference
@@ -24,8 +24,8 @@ HEADINGS = {
 
 
 @click.command("diff")
-@click.argument("a", type=VariantName(), metavar="A")
-@click.argument("b", type=VariantName(), metavar="B")
+@click.argument("a", type=VARIANT_NAME, metavar="A")
+@click.argument("b", type=VARIANT_NAME, metavar="B")
 @task_option("What both are for; by default the first task of A that B can do, too.")
 @svg_option("Draw both side by side into this SVG file, with what differs marked, instead of printing it.")
 @click.option("--code", "wants_code", is_flag=True, help="Compare them line by line, as the files of zoo eject.")

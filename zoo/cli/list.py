@@ -8,9 +8,10 @@ import click
 from rich.text import Text
 
 from zoo.base.errors import suggest
+from zoo.registry import list_variants
 
 from .output import origin_text, table, width, write, write_json
-from .parameters import VariantName, json_option, task_option
+from .parameters import Registered, json_option, task_option
 
 if TYPE_CHECKING:
     from zoo.registry import Variant
@@ -31,18 +32,8 @@ WIDE = 110
 """Width from which the paper and the provenance have their own columns."""
 
 
-class Pattern(VariantName):
-    """A name with wildcards."""
-
-    name = "pattern"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Take it as it is."""
-        return value
-
-
 @click.command("list")
-@click.argument("patterns", nargs=-1, type=Pattern(), metavar="[PATTERN]...")
+@click.argument("patterns", nargs=-1, type=Registered("pattern", str, list_variants), metavar="[PATTERN]...")
 @task_option("Only variants that can be built for this task.")
 @click.option("--tag", metavar="TAG", help="Only variants with this tag, e.g. decoder, pre-norm, modern, original.")
 @click.option(

@@ -109,16 +109,16 @@ class VerbGroup(click.Group):
         """Import a verb."""
         if cmd_name not in VERBS:
             return None
-        from zoo.cli.examples import with_examples
-        from zoo.cli.following import followed
+        from zoo.cli.hints import with_hints
 
         module, _, attribute = VERBS[cmd_name][0].partition(":")
         command: click.Command = getattr(importlib.import_module(module), attribute)
-        inner = command.commands.values() if isinstance(command, click.Group) else ()
-        for one in (command, *inner):
+        inner = command.commands if isinstance(command, click.Group) else {}
+        for name, one in {cmd_name: command, **{f"{cmd_name} {name}": one for name, one in inner.items()}}.items():
             if TRACEBACK_OPTION not in one.params:
                 one.params.append(TRACEBACK_OPTION)
-        return followed(with_examples(command, cmd_name), cmd_name)
+            with_hints(one, name)
+        return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

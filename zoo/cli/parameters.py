@@ -17,33 +17,36 @@ from zoo.registry.corpora import BUILT_IN
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 
-class VariantName(click.ParamType):  # type: ignore[type-arg]
-    """A variant's name, possibly with settings."""
+class Registered(click.ParamType):  # type: ignore[type-arg]
+    """The name of something registered.
 
-    name = "name"
+    Args:
+        name: Kind of the thing, for help.
+        check: Checks a name, and returns it as commands get it.
+        names: Lists the names, for completion.
+    """
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Check that it can be read."""
-        parse_name(value)
-        return str(value)
-
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """Complete the names of variants."""
-        return [CompletionItem(name) for name in list_variants() if name.startswith(incomplete)]
-
-
-class TaskName(click.ParamType):  # type: ignore[type-arg]
-    """A task's name."""
-
-    name = "task"
+    def __init__(self, name: str, check: Callable[[str], str], names: Callable[[], Iterable[str]]) -> None:
+        self.name, self.check, self.names = name, check, names
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Check that there is such a task."""
-        return require_task(value)
+        """Check a name."""
+        return self.check(str(value))
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """Complete the names of tasks."""
-        return [CompletionItem(task) for task in TASKS if task.startswith(incomplete)]
+        """Complete a name."""
+        return [CompletionItem(name) for name in self.names() if name.startswith(incomplete)]
+
+
+def readable(name: str) -> str:
+    """Check that a variant's name, possibly with settings, can be read."""
+    parse_name(name)
+    return name
+
+
+VARIANT_NAME = Registered("name", readable, list_variants)
+TASK_NAME = Registered("task", require_task, lambda: TASKS)
+ENGINE_NAME = Registered("engine", ENGINES.canonical, lambda: ENGINES)
 
 
 class OneOf(click.Choice[str]):
@@ -58,20 +61,6 @@ class OneOf(click.Choice[str]):
         if value not in self.choices:
             raise InvalidChoiceError(str(value), self.choices, kind=self.kind)
         return super().convert(value, param, ctx)
-
-
-class EngineName(click.ParamType):  # type: ignore[type-arg]
-    """An engine's name, a plugin's too."""
-
-    name = "engine"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Check that there is such an engine."""
-        return ENGINES.canonical(str(value))
-
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """Complete the names of engines."""
-        return [CompletionItem(name) for name in ENGINES if name.startswith(incomplete)]
 
 
 class Setting(click.ParamType):  # type: ignore[type-arg]
@@ -199,14 +188,14 @@ def task_option(
     help: str = "What the model is for; by default the variant's first task.",
 ) -> Callable[[Decorated], Decorated]:
     """Add `--task`."""
-    return click.option("--task", type=TaskName(), metavar="TASK", help=f"{help} One of {', '.join(TASKS)}.")
+    return click.option("--task", type=TASK_NAME, metavar="TASK", help=f"{help} One of {', '.join(TASKS)}.")
 
 
 def engine_option(command: Decorated) -> Decorated:
     """Add `--engine`: a decorator."""
     return click.option(
         "--engine",
-        type=EngineName(),
+        type=ENGINE_NAME,
         metavar="ENGINE",
         help="Where the model runs; by default what the folder was exported for, else torch. "
         f"One of {', '.join(BUILT_IN)}. Those with int8 and q8_0 round weights, which is faster and changes results; "

@@ -6,14 +6,14 @@ import click
 from rich.text import Text
 
 from .output import table, width, write, write_json
-from .parameters import VariantName, json_option, task_option
+from .parameters import VARIANT_NAME, json_option, task_option
 
 WIDE = 100
 """From how many columns parameters have names and numbers a module."""
 
 
 @click.command("params")
-@click.argument("name", type=VariantName(), metavar="NAME")
+@click.argument("name", type=VARIANT_NAME, metavar="NAME")
 @task_option()
 @click.option("--every-layer", is_flag=True, help="A row for each layer's modules instead of one for all layers.")
 @json_option

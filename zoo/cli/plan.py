@@ -8,7 +8,7 @@ import click
 from rich.text import Text
 
 from .output import heading, indented, table, width, write, write_json
-from .parameters import VariantName, json_option, task_option
+from .parameters import VARIANT_NAME, json_option, task_option
 
 if TYPE_CHECKING:
     from zoo.analysis.scaling.planning import Plan
@@ -32,7 +32,7 @@ class Numbers(click.ParamType):  # type: ignore[type-arg]
 
 
 @click.command("plan")
-@click.argument("name", type=VariantName(), metavar="NAME")
+@click.argument("name", type=VARIANT_NAME, metavar="NAME")
 @task_option()
 @click.option(
     "--devices", default="8", show_default=True, type=Numbers(), metavar="N,N", help="How many; several between commas."

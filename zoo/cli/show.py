@@ -10,7 +10,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from .output import heading, indented, origin_text, setting_text, table, width, write, write_json, write_picture
-from .parameters import VariantName, json_option, svg_option, task_option
+from .parameters import VARIANT_NAME, json_option, svg_option, task_option
 from .weights import show_weights
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @click.command("show")
-@click.argument("name", type=VariantName(), metavar="NAME")
+@click.argument("name", type=VARIANT_NAME, metavar="NAME")
 @task_option("What to draw the model for; by default the variant's first task.")
 @svg_option("Draw it as a block diagram into this SVG file instead of printing it.")
 @click.option("--code", "wants_code", is_flag=True, help="Print the source that a forward passes, in reading order.")

@@ -11,7 +11,7 @@ import click
 
 from .output import VERBS, table, write, write_json
 from .parameters import (
-    VariantName,
+    VARIANT_NAME,
     arguments_for,
     data_options,
     decay_option,
@@ -69,7 +69,7 @@ def training_flags(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @click.command("train")
-@click.argument("name", type=VariantName(), metavar="NAME")
+@click.argument("name", type=VARIANT_NAME, metavar="NAME")
 @click.option(
     "--task",
     metavar="TASK[:OPTION=VALUE,...]",

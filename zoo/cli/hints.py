@@ -1,8 +1,15 @@
-"""Examples of every command, which end its --help."""
+"""Hints of every command: examples at the end of its help, and the next command after its output on a terminal."""
 
 from __future__ import annotations
 
+import functools
+import shlex
+from typing import Any
+
 import click
+from rich.text import Text
+
+from .output import is_read, write
 
 EXAMPLES = {
     "list": ('zoo list "*-norm"', "zoo list --task causal-lm --sort char-lm"),
@@ -67,12 +74,62 @@ EXAMPLES = {
 }
 """Two commands to try, by verb, with its group's before it."""
 
+NEXT = {
+    "list": "zoo show NAME",
+    "show": "zoo build {name} -o DIR",
+    "weights list": "zoo weights show NAME",
+    "weights show": "zoo explore {name}",
+    "weights make": "zoo weights verify",
+    "diff": "zoo compare {a} {b} --seeds 3",
+    "params": "zoo plan {name}",
+    "summary": "zoo show --code NAME",
+    "attention": "zoo explore {model}",
+    "settings": "zoo build NAME --set SETTING=VALUE -o DIR",
+    "coordinates": "zoo train {name} --parametrization mup -o DIR",
+    "tasks": "zoo train NAME --task TASK -o DIR",
+    "recipes": "zoo train NAME --recipe RECIPE -o DIR",
+    "tokenizers": "zoo train NAME --tokenizer KIND -o DIR",
+    "build": "zoo summary {output}",
+    "generate": "zoo attention {model} --source TEXT -o DIR",
+    "predict": "zoo evaluate {model}",
+    "evaluate": "zoo push {model} OWNER/NAME",
+    "claims": "zoo bench run BENCHMARK --record",
+    "bench list": "zoo bench show NAME",
+    "bench show": "zoo bench run {name} VARIANT",
+    "bench run": "zoo bench verify {name}",
+    "eject": "zoo diff NAME NAME --code",
+    "convert": "zoo summary {output}",
+    "export": "zoo push {output} OWNER/NAME",
+    "push": "zoo pull {repo_id}",
+    "pull": "zoo explore {repo_id}",
+    "doctor": "zoo plan NAME",
+    "data list": "zoo data get NAME",
+    "data get": "zoo data prepare NAME",
+    "data remove": "zoo data list --prepared",
+    "data prepare": "zoo train NAME --data {output}",
+}
+"""The next command by verb, with what the verb was given. `train`, `compare` and `plan` print their own."""
 
-def with_examples(command: click.Command, verb: str) -> click.Command:
-    """Show a command's examples after its options."""
-    if isinstance(command, click.Group):
-        for name, inner in command.commands.items():
-            with_examples(inner, f"{verb} {name}")
-    elif verb in EXAMPLES:
+
+def with_hints(command: click.Command, verb: str) -> None:
+    """Add examples to a command's help, and the next command to its output on a terminal without --json."""
+    if verb in EXAMPLES:
         command.epilog = "\b\n" + "\n".join(("Examples:", *(f"  {one}" for one in EXAMPLES[verb])))
-    return command
+    callback = command.callback
+    if verb not in NEXT or callback is None or hasattr(callback, "__wrapped__"):
+        return
+
+    @functools.wraps(callback)
+    def run(*args: Any, **given: Any) -> Any:
+        result = callback(*args, **given)
+        if not given.get("as_json") and is_read():
+            write(Text(f"\nNext: {next_command(verb, given)}", style="dim"))
+        return result
+
+    command.callback = run
+
+
+def next_command(verb: str, given: dict[str, Any]) -> str:
+    """Write the next command."""
+    words = {name: name.upper() if value is None else shlex.quote(str(value)) for name, value in given.items()}
+    return NEXT[verb].format_map(words)
