@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar
 
 from zoo.base.errors import (
     ConfigError,
@@ -188,49 +188,6 @@ VARIANTS: Registry[Variant] = Registry(
 """All variants, by name."""
 
 
-@overload
-def register(
-    name: str,
-    summary: None = None,
-    *,
-    tasks: Iterable[str],
-    source: str,
-    paper: str | None = ...,
-    tags: Iterable[str] = ...,
-    defaults: Settings | None = ...,
-    task_defaults: Mapping[str, Settings] | None = ...,
-    presets: Mapping[str, Settings] | None = ...,
-    quirks: Mapping[str, str | Quirk] | None = ...,
-    limits: Iterable[str] = ...,
-    deviations: Iterable[str] = ...,
-    aliases: Iterable[str] = ...,
-    deprecated: str | None = ...,
-    override: bool = ...,
-) -> Callable[[Builder], Builder]: ...
-
-
-@overload
-def register(
-    name: str,
-    summary: str,
-    *,
-    tasks: Iterable[str],
-    source: str,
-    paper: str | None = ...,
-    tags: Iterable[str] = ...,
-    defaults: Settings | None = ...,
-    task_defaults: Mapping[str, Settings] | None = ...,
-    presets: Mapping[str, Settings] | None = ...,
-    quirks: Mapping[str, str | Quirk] | None = ...,
-    limits: Iterable[str] = ...,
-    deviations: Iterable[str] = ...,
-    aliases: Iterable[str] = ...,
-    deprecated: str | None = ...,
-    override: bool = ...,
-    builder: str | Callable[..., Any] = ...,
-) -> None: ...
-
-
 def register(
     name: str,
     summary: str | None = None,
@@ -249,7 +206,7 @@ def register(
     deprecated: str | None = None,
     override: bool = False,
     builder: str | Callable[..., Any] = BY_SETTINGS,
-) -> Callable[[Builder], Builder] | None:
+) -> Callable[[Builder], Builder]:
     """Register a variant: with a summary as data, without one as a decorator for its builder function.
 
     Args:
@@ -273,7 +230,7 @@ def register(
             function. It takes a configuration and returns a [`zoo.models.Transformer`][].
 
     Returns:
-        The decorator, which returns the function; None for data.
+        The decorator, which returns the function; not used with a summary.
 
     Raises:
         UnknownTaskError: When there is no such task.
@@ -330,10 +287,9 @@ def register(
         add(function, function.__doc__ or "")
         return function
 
-    if summary is None:
-        return decorate
-    add(builder, summary, (frame.f_code.co_filename, frame.f_lineno))
-    return None
+    if summary is not None:
+        add(builder, summary, (frame.f_code.co_filename, frame.f_lineno))
+    return decorate
 
 
 def list_variants(pattern: str | Iterable[str] = "*", task: str | None = None, tag: str | None = None) -> list[str]:

@@ -63,7 +63,7 @@ def list_verb(
             raise click.UsageError("--hub lists all of the owner's models: give no PATTERN, --task, --tag or --sort")
         list_models(owner, as_json=as_json)
         return
-    from zoo.registry import VARIANTS, list_variants
+    from zoo.registry import VARIANTS
 
     variants = [VARIANTS.get(name) for name in list_variants(patterns or "*", task=task, tag=tag)]
     standings = standings_in(sort) if sort is not None else {}
