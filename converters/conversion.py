@@ -177,7 +177,9 @@ def convert(source: Source, origin: str | None = None, *, prefix: str = "", **hi
         raise UnknownConverterError(origin, [*CONVERTERS, *NATIVE])
     checkpoint, name = find_format(below(checkpoint, prefix) if prefix else checkpoint, origin)
     plan = CONVERTERS.get(name).plan(checkpoint, **hints)
-    parameters, dtype = parameters_on_meta(plan), checkpoint.dtype
+    with torch.device("meta"):
+        parameters = dict(plan.model_class(plan.config).named_parameters())
+    dtype = checkpoint.dtype
     plan.key_map.check(checkpoint.tensors, parameters)
     tensors = own(plan.key_map.forward(checkpoint.tensors, consume=checkpoint.owned), copies=not checkpoint.owned)
     tensors |= {
@@ -228,12 +230,6 @@ def is_weights_alone(source: Source) -> bool:
     if isinstance(source, str | os.PathLike):
         return Path(source).is_file()
     return not isinstance(source, PreTrainedModel)
-
-
-def parameters_on_meta(plan: Plan) -> dict[str, Tensor]:
-    """The parameters of a planned model, without allocating any."""
-    with torch.device("meta"):
-        return dict(plan.model_class(plan.config).named_parameters())
 
 
 def load(plan: Plan, tensors: dict[str, Tensor], dtype: torch.dtype) -> ZooPreTrainedModel:

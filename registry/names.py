@@ -74,7 +74,7 @@ class VariantSpec:
                 raise NameSyntaxError(f"{word!r} was given; a name has letters, digits, '.', '-' and '_' only")
         if FAITHFUL in self.quirks:
             raise NameSyntaxError(f"{FAITHFUL!r} is not a quirk but all of them; give faithful=True")
-        if repeated := _first_repeated(self.quirks):
+        if repeated := next((quirk for quirk in self.quirks if self.quirks.count(quirk) > 1), None):
             raise NameSyntaxError(f"quirk {repeated!r} was given twice; give it once")
         for key, value in self.overrides.items():
             if not key.isidentifier():
@@ -210,10 +210,6 @@ def _split_at_commas(text: str, whole: str) -> Iterator[str]:
     if quote or awaited:
         raise NameSyntaxError(f"{quote or awaited[-1]!r} is missing in the settings of {whole!r}")
     yield text[start:]
-
-
-def _first_repeated(words: tuple[str, ...]) -> str | None:
-    return next((word for word in words if words.count(word) > 1), None)
 
 
 class Task(str, Enum):

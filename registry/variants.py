@@ -245,7 +245,9 @@ def register(
     for task in task_defaults or {}:
         if task not in supported:
             raise UnknownTaskError(task, supported, owner=f"variant {name!r}")
-    own_quirks = {_hyphenated(quirk): _quirk(given) for quirk, given in (quirks or {}).items()}
+    own_quirks = {
+        _hyphenated(name): quirk if isinstance(quirk, Quirk) else Quirk(quirk) for name, quirk in (quirks or {}).items()
+    }
     own_presets = presets or {}
     for word in (*own_quirks, *own_presets):
         if word == FAITHFUL or not is_word(word):
@@ -327,7 +329,3 @@ def _tuple(words: str | Iterable[str]) -> tuple[str, ...]:
 
 def _hyphenated(name: str) -> str:
     return name.replace("_", "-")
-
-
-def _quirk(given: str | Quirk) -> Quirk:
-    return given if isinstance(given, Quirk) else Quirk(given)

@@ -72,7 +72,7 @@ def task_of_class(found: NativeFormat, native: PreTrainedConfig, *names: str) ->
         if name in tasks:
             return tasks[name]
     by_class = ", ".join(f"{name} ({task})" for name, task in tasks.items())
-    if not has_both_stacks(found, names[0]):
+    if found.stack == "encoder-decoder" and names[0].endswith(("EncoderModel", "ForCausalLM")):
         raise NoCounterpartError(
             found.name, [f"{names[0]} is one stack of an encoder-decoder; converted are {by_class}"]
         )
@@ -83,11 +83,6 @@ def task_of_class(found: NativeFormat, native: PreTrainedConfig, *names: str) ->
             "line --set task=...) another head is taken, or with feature-extraction none"
         ],
     )
-
-
-def has_both_stacks(found: NativeFormat, class_name: str) -> bool:
-    """Whether a class has all the layers that its format reads."""
-    return found.stack != "encoder-decoder" or not class_name.endswith(("EncoderModel", "ForCausalLM"))
 
 
 def task_of_architecture(found: NativeFormat, native: PreTrainedConfig, name: str) -> str:

@@ -36,7 +36,8 @@ def write_openvino(model: ZooPreTrainedModel, folder: Path, dtype: str) -> None:
             check_rows(graph)
             if dtype == "int8":
                 graph = rounded(graph)
-            store_options(graph)
+            for name, value in OPTIONS.items():
+                graph.set_rt_info(value, [STORED, name])
             save(graph, folder / f"{PREFIX}{path.stem}{GRAPH_ENDING}", half=dtype == "float16")
     write_settings(model, folder)
 
@@ -123,12 +124,6 @@ By default it computes in bfloat16 where the processor can, quantizes activation
 
 STORED = "runtime_options"
 """Where a graph holds options. OpenVINO 2026.4 follows those of the cache and of activations by itself."""
-
-
-def store_options(graph: Any) -> None:
-    """Write the options into an `openvino.Model`."""
-    for name, value in OPTIONS.items():
-        graph.set_rt_info(value, [STORED, name])
 
 
 OUTSIDE = "ids or positions outside of 0 to"

@@ -185,7 +185,7 @@ def function_of(code: CodeType) -> Function:
         lines[docstring.start] = f'{indent}"""{told.splitlines()[0]}"""'
     first = code.co_firstlineno - 1
     kept = [place for place in range(first, len(lines)) if place not in docstring[1:]]
-    counted = (place for place in kept if place not in docstring and is_code(lines[place]))
+    counted = (place for place in kept if place not in docstring and lines[place].strip()[:1] not in ("", "#"))
     text = textwrap.indent(textwrap.dedent("\n".join(lines[place] for place in kept)), "    " if owner else "")
     place = place_of(Path(code.co_filename).absolute())
     return Function(place, first + 1, owner, node.name, text, sum(1 for _ in counted))
@@ -199,11 +199,6 @@ def declaration_at(name: str, file: str, line: int) -> Function | None:
             lines = source.splitlines()[node.lineno - 1 : node.end_lineno]
             return Function(place_of(Path(file).absolute()), node.lineno, None, name, "\n".join(lines), len(lines))
     return None
-
-
-def is_code(line: str) -> bool:
-    """Whether a line is neither blank nor a comment."""
-    return bool(line.strip()) and not line.strip().startswith("#")
 
 
 def place_of(file: Path) -> str:

@@ -106,12 +106,8 @@ def check_writable(folder: Path) -> None:
     while not place.exists() and place != place.parent:  # as of a drive that is not there
         place = place.parent
     if not os.access(place, os.W_OK | os.X_OK):
-        reason = os.strerror(errno.EROFS if is_read_only(place) else errno.EACCES)
+        read_only = hasattr(os, "statvfs") and bool(os.statvfs(place).f_flag & os.ST_RDONLY)
+        reason = os.strerror(errno.EROFS if read_only else errno.EACCES)
         raise UnwritableError(
             f"{folder} cannot be written: {reason}" + ("" if place == folder.absolute() else f" ({place})")
         )
-
-
-def is_read_only(place: Path) -> bool:
-    """Whether a file system takes no writing at all."""
-    return hasattr(os, "statvfs") and bool(os.statvfs(place).f_flag & os.ST_RDONLY)

@@ -153,7 +153,8 @@ class VerbGroup(click.Group):
         except BrokenPipeError:
             end_unread()
         except (Exception, KeyboardInterrupt) as error:
-            sys.exit(report(error, with_traceback="--traceback" in arguments or _wants_traceback()))
+            asked = "--traceback" in arguments or os.environ.get(TRACEBACK, "") not in ("", "0")
+            sys.exit(report(error, with_traceback=asked))
         sys.exit(status if isinstance(status, int) else 0)
 
 
@@ -161,10 +162,6 @@ def end_unread() -> NoReturn:
     """End after the reader of a pipe has closed it; buffered output is discarded."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(FAILURE)
-
-
-def _wants_traceback() -> bool:
-    return os.environ.get(TRACEBACK, "") not in ("", "0")
 
 
 def _show_version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:

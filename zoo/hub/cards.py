@@ -29,11 +29,6 @@ TABLES = ("embed_tokens.weight", "position.weight", "wte.weight", "wpe.weight", 
 LAYER = "layers.0."
 
 
-def parameter_count(shapes: Shapes) -> int:
-    """Count what a checkpoint stores."""
-    return sum(prod(shape) for shape in shapes.values())
-
-
 def forward_flops(config: Mapping[str, Any], shapes: Shapes) -> int | None:
     """Estimate the arithmetic of a forward pass: two operations for every weight of every matrix that a token meets."""
     if "variant" not in config:
@@ -174,7 +169,7 @@ def write_card(folder: Path, address: Address, facts: CardFacts) -> str:
         auto_class=auto_class,
         drawing=drawing_of(config),
         axes=describe_axes(shown),
-        parameters=parameter_count(shapes),
+        parameters=sum(map(prod, shapes.values())),
         flops=forward_flops(config, shapes),
         has_code="auto_map" in config,
         code=code_of(folder),

@@ -221,11 +221,6 @@ def from_plain(kind: type[Record], written: Mapping[str, Any]) -> Record:
     return kind(**written)
 
 
-def said_of(recipe: Recipe, model: str) -> dict[str, Any]:
-    """Settings of a variant that its name does not give, without what a recipe with a width implies."""
-    return {name: value for name, value in recipe.model_settings(model).items() if (name, value) != ("sizes", "fixed")}
-
-
 def record_run(
     model: str | PreTrainedModel,
     recipe: Recipe,
@@ -237,10 +232,12 @@ def record_run(
 ) -> RunRecord:
     """Record a run."""
     named = isinstance(model, str)
+    given = recipe.model_settings(model) if isinstance(model, str) else {}
     ran = replace(
         recipe,
         tokenizer=dict(tokenizers.made_by),
-        model=said_of(recipe, model) if isinstance(model, str) else {},
+        # Without the sizes of a recipe with a width, which follow from it
+        model={name: value for name, value in given.items() if (name, value) != ("sizes", "fixed")},
         explicit=tuple(recipe.explicit) if named else (),
     )
     return RunRecord(

@@ -212,7 +212,7 @@ def prepare(request: TrainingRequest) -> Prepared:
     encoded = encode(task, splits, tokenizers, seed=request.seed)
     if args.process_index == 0 and (request.tell is not None or request.progress):
         kept = recipe.kept_sizes(model) if isinstance(model, str) else {}
-        (request.tell or to_stderr)(overview(task, splits, encoded, kept))
+        (request.tell or partial(print, file=sys.stderr))(overview(task, splits, encoded, kept))
     if isinstance(model, str):
         model = build_for(task, model, tokenizers, recipe, seed=args.seed)
     idle = check_data(model, run.variant, task, encoded, task.collator(tokenizers), args)
@@ -360,11 +360,6 @@ def keep_results(
             remove_checkpoints(request.checkpoints)
     trainer.accelerator.wait_for_everyone()
     return pushed
-
-
-def to_stderr(text: str) -> None:
-    """Print to stderr."""
-    print(text, file=sys.stderr)
 
 
 def save_trained(trainer: ZooTrainer, prepared: Prepared, output_dir: str | Path, *, force: bool) -> None:

@@ -44,11 +44,6 @@ def size(index: int) -> Callable[[ZooConfig], int]:
     return lambda config: sizes(config)[index]
 
 
-def queries_and_gates(config: ZooConfig) -> Transform:
-    """Queries and gates, which the class has head by head."""
-    return split_by_group(config.num_attention_heads, (1, 1))
-
-
 def mixed_and_gates(config: ZooConfig) -> Transform:
     """Queries, keys and values in one projection and gates in another, which the class has by key head in one."""
     key_heads, value_heads, key_dim, value_dim = sizes(config)
@@ -126,7 +121,10 @@ class Qwen3Next(ExpertsLike):
     only = {"hidden_act": "silu", "decoder_sparse_step": 1, "mlp_only_layers": []}
     layer = {
         **without(ATTENTION, "self_attn.q_proj"),
-        ("self_attn.q_proj", "self_attn.gate_proj"): ("self_attn.q_proj", queries_and_gates),
+        ("self_attn.q_proj", "self_attn.gate_proj"): (
+            "self_attn.q_proj",  # head by head
+            lambda config: split_by_group(config.num_attention_heads, (1, 1)),
+        ),
         **QK_NORMS,
         **DELTA,
         **EXPERTS,

@@ -69,11 +69,6 @@ SHAPES = """
 """
 
 
-def style_sheet() -> str:
-    """Write the rules for both kinds of paper."""
-    return f"{rules(0)}{SHAPES}@media (prefers-color-scheme:dark){{\n{rules(1)}}}\n"
-
-
 def rules(paper: int) -> str:
     """Write the colours for one kind of paper."""
     colours = [(name, "fill", pair) for name, pair in FILLS.items()]
@@ -251,7 +246,7 @@ def document(canvas: Canvas, title: str, description: str) -> str:
         lines(
             element("title", title, id=f"{name}-title"),
             element("desc", description, id=f"{name}-desc"),
-            element("style", Markup(style_sheet())),
+            element("style", Markup(f"{rules(0)}{SHAPES}@media (prefers-color-scheme:dark){{\n{rules(1)}}}\n")),
             element("rect", class_="paper", x=x, y=y, width=width, height=height),
             *canvas.parts,
         ),

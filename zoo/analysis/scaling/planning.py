@@ -78,11 +78,6 @@ def train_command(what: Sequence[str], share: Share, *, devices: int, sequences:
     return f"{shlex.join(launch)} {meeting} {shlex.join(program)}"
 
 
-def slurm_script(command: str, devices: int) -> str | None:
-    """Write the script that runs a command on several machines."""
-    return SLURM.format(nodes=devices // NODE, node=NODE, command=command) if devices > NODE else None
-
-
 @dataclass(frozen=True)
 class Roofline:
     """The least seconds that an update takes on a device, by what it waits for. The largest is the bound."""
@@ -259,7 +254,7 @@ def plan(
         tokens_per_second=tokens / bound.seconds,
         roofline=bound,
         command=command,
-        slurm=slurm_script(command, devices),
+        slurm=SLURM.format(nodes=devices // NODE, node=NODE, command=command) if devices > NODE else None,
     )
 
 

@@ -55,17 +55,12 @@ def prepare(
         progress: Whether to show a progress bar.
         found: Options of [`zoo.data.corpora.planning.find_source`][].
     """
-    check_choice(on_error)
+    if on_error not in ON_ERROR:
+        raise ConfigError(f"on_error={on_error!r} is not valid; valid: {' or '.join(ON_ERROR)}")
     if near_duplicates is not None:
         datasketch(near_duplicates)
     preparation = Preparation(find_source(source, **found), tokenizers, on_error, near_duplicates)
     return preparation.write(Path(folder), jobs, progress=progress)
-
-
-def check_choice(on_error: str) -> None:
-    """Require what can be done at a line that is not valid."""
-    if on_error not in ON_ERROR:
-        raise ConfigError(f"on_error={on_error!r} is not valid; valid: {' or '.join(ON_ERROR)}")
 
 
 @dataclass(frozen=True)

@@ -82,7 +82,8 @@ def draw_row(
     y = top + (height - 14 if is_narrow else height / 2)
     name = cut(row.name, LONGEST_NAME // 2 + 3 if is_narrow else LONGEST_NAME)
     said = f"{signed(main.write, row.difference.mean)}, p {compact(corrected(row))}"
-    told = element("tspan", row.verdict.split(":")[0], class_=word_class(row.verdict))
+    style = row.verdict if row.verdict in (BETTER, WORSE) else "noise-word"
+    told = element("tspan", row.verdict.split(":")[0], class_=style)
     if is_narrow:
         texts = [
             element("text", name, class_="name", x=x.start, y=top + 16),
@@ -100,11 +101,6 @@ def draw_row(
     mark = marker(place, x(row.difference.mean), y, hollow=row.verdict not in (BETTER, WORSE))
     described = element("title", f"{row.name}: {said}, {row.verdict}")
     return element("g", described, *texts, whisker, *caps, mark, data_variant=place)
-
-
-def word_class(verdict: str) -> str:
-    """The class of a verdict in the style sheet."""
-    return verdict if verdict in (BETTER, WORSE) else "noise-word"
 
 
 def compact(p: str) -> str:
