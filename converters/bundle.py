@@ -89,7 +89,6 @@ class BundleTarget(Target):
         return TargetPlan(self.name, type(model).__name__, None, (), ("It brings its own code.", *limits))
 
     def write(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> None:
-        """Write weights, configuration and code."""
         write_bundle(model, folder)
 
     def check(

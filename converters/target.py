@@ -303,7 +303,6 @@ class EngineTarget(Target):
         return (f"Run it {' or '.join(f'with {way}' for way in ways)}.{self.rounding(options)}",)
 
     def run_in(self, own: str) -> str:
-        """Name the engine."""
         return f"run in {self.engine}"
 
 

@@ -47,26 +47,22 @@ class CTranslate2Target(EngineTarget):
         return TargetPlan(self.name, type(model).__name__ if route else None, route, obstacles, notes)
 
     def write(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> None:
-        """Write weights, vocabularies and configuration."""
         from .ctranslate2.specification import write_ctranslate2
 
         assert plan.route is not None
         write_ctranslate2(model, folder, plan.route, self.stored(options), options.source)
 
     def check(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> Difference:
-        """Compare probabilities and decoded tokens."""
         from .ctranslate2.comparing import check_ctranslate2
 
         return check_ctranslate2(model, folder, self.stored(options))
 
     def open(self, folder: Path) -> PreTrainedModel:
-        """Load an export as a model that generates."""
         from .ctranslate2.running import CTranslate2Model
 
         return CTranslate2Model.open(folder)
 
     def output(self, model: ZooPreTrainedModel, plan: TargetPlan) -> str:
-        """Compared outputs."""
         return "last_hidden_state" if task_of(model) == Task.FEATURE_EXTRACTION else "log-probabilities"
 
 
@@ -118,13 +114,11 @@ class GgufTarget(EngineTarget):
         return check_gguf(model, folder, plan, self.stored(options), options.source)
 
     def open(self, folder: Path) -> PreTrainedModel:
-        """Load a file as a model that generates."""
         from .gguf.running import GgufModel
 
         return GgufModel.open(folder)
 
     def output(self, model: ZooPreTrainedModel, plan: TargetPlan) -> str:
-        """Compared outputs."""
         return "log-probabilities"
 
 
@@ -145,26 +139,22 @@ class OnnxTarget(EngineTarget):
         return TargetPlan(self.name, type(model).__name__, None, obstacles(model), notes)
 
     def write(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> None:
-        """Trace the graphs."""
         from .onnx.graphs import write_onnx
 
         write_onnx(model, folder)
 
     def check(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> Difference:
-        """Run the graphs in ONNX Runtime."""
         from .verification import compare
 
         return compare(model, self.open(folder))
 
     def open(self, folder: Path) -> PreTrainedModel:
-        """Load graphs as a model."""
         from .onnx.models import model_of
         from .onnx.session import OnnxSession
 
         return model_of(folder, {path.stem: OnnxSession(path) for path in sorted(folder.glob(f"*{GRAPH_ENDING}"))})
 
     def notes(self, plan: TargetPlan, options: ExportOptions) -> tuple[str, ...]:
-        """Nothing more."""
         return ()
 
 
@@ -189,7 +179,6 @@ class OpenVinoTarget(OnnxTarget):
     )
 
     def write(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> None:
-        """Trace the graphs, and translate them."""
         from .openvino.stateful import write_openvino
 
         write_openvino(model, folder, self.stored(options))
@@ -202,13 +191,11 @@ class OpenVinoTarget(OnnxTarget):
         return check_openvino(model, folder, exact=exact, fresh_process=options.fresh_process)
 
     def open(self, folder: Path) -> PreTrainedModel:
-        """Load graphs as a model."""
         from .openvino.session import load_openvino
 
         return load_openvino(folder)
 
     def notes(self, plan: TargetPlan, options: ExportOptions) -> tuple[str, ...]:
-        """How another program has to compile it."""
         return (
             'Compile it with the options in its graphs, `graph.get_rt_info(["runtime_options"]).value`: by default '
             "OpenVINO computes in bfloat16 where the processor can.",

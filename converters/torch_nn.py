@@ -60,7 +60,6 @@ class TorchNN(Converter):
         return any(f"{prefix}layers.0.self_attn.in_proj_weight" in keys for prefix in prefixes)
 
     def plan(self, checkpoint: Checkpoint, **hints: Any) -> Plan:
-        """Plan the way in. Arguments and errors as in the base class."""
         given = Shapes(checkpoint.tensors, self.name)
         model_class, sizes = read_sizes(given)
         hints = {**sizes, **ask(checkpoint.module), **hints}
@@ -82,7 +81,6 @@ class TorchNN(Converter):
         return Plan(model_class, config, key_map(model_class, config, norms_have_biases(given)))
 
     def plan_back(self, model_class: type[ZooPreTrainedModel], config: ZooConfig) -> KeyMap:
-        """Plan the way out. Arguments and errors as in the base class."""
         needs = {field: admissible(need, config) for field, need in NEEDS.items()}
         wrong = [
             f"{field} is {getattr(config, field)!r}, it has {' or '.join(map(repr, values))}"

@@ -124,7 +124,6 @@ class NativeTarget(Target):
         return plan_target(self.native, model.config, weights_of(model), task_of(model))
 
     def write(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> None:
-        """Write weights and configuration under the class's names."""
         assert plan.route is not None
         write_native(model, folder, self.native, plan.route)
 
@@ -146,6 +145,5 @@ class NativeTarget(Target):
         return (*plan.notes, *(limits_in_vllm_on_cpu(plan.route.config) if decodes else ()))
 
     def output(self, model: ZooPreTrainedModel, plan: TargetPlan) -> str:
-        """Where the class returns it."""
         assert plan.route is not None
         return self.native.output(plan.route.config, task_of(model))

@@ -86,7 +86,6 @@ class Encoder(nn.Module):
         self.model = model
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """The encoder's output."""
         return self.model.model.encoder(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
 
 
@@ -129,7 +128,6 @@ class Encode(nn.Module):
         self.encoder, self.memory = Encoder(model), Memory(model)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, ...]:
-        """Encode."""
         encoded = self.encoder(input_ids, attention_mask)
         return encoded, *self.memory(encoded, attention_mask)
 

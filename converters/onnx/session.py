@@ -51,7 +51,6 @@ class OnnxSession(Session):
             raise CheckpointError(f"ONNX Runtime cannot load {path}: {first_line(error)}") from error
 
     def run(self, given: Mapping[str, Tensor], past: Any = None) -> tuple[dict[str, Tensor], DynamicCache | None]:
-        """Run the graph."""
         names = [entry.name for entry in self.session.get_outputs()]
         cached = [entry for entry in self.session.get_inputs() if entry.name.replace(PAST, PRESENT) in names]
         if has_past := past is not None and bool(past.layers):

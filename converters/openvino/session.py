@@ -45,7 +45,6 @@ class EngineCache(Cache):
         self.seen = 0
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
-        """Number of positions."""
         return self.seen
 
     def batch_select_indices(self, indices: Tensor) -> None:
@@ -117,7 +116,6 @@ class Recorded(Session):
         self.name, self.session, self.calls = name, session, calls
 
     def run(self, given: Mapping[str, Tensor], past: Any = None) -> tuple[dict[str, Tensor], Any]:
-        """Run the graph."""
         outputs, cache = self.session.run(given, past)
         if past is None:
             self.calls.append((self.name, dict(given), outputs))

@@ -37,7 +37,6 @@ class D2L(Original):
     )
 
     def layout(self, tensors: Mapping[str, Tensor]) -> Layout:
-        """Read sizes off each stack."""
         if "encoder.embedding.weight" in tensors:
             below = self._stack(tensors, "decoder.", "attention1")
             settings = self._stack(tensors, "encoder.", "attention") | {
@@ -73,14 +72,12 @@ class D2L(Original):
         return settings
 
     def ask(self, module: Any) -> dict[str, Any]:
-        """Ask for heads and dropout."""
         block = getattr(module, "encoder", module).blks[0]
         attention = block.attention if hasattr(block, "attention") else block.attention1
         rate = block.addnorm1.dropout.p
         return {"num_attention_heads": attention.num_heads, "dropout": rate, "attention_dropout": rate}
 
     def key_map(self, model_class: type[ZooPreTrainedModel], config: ZooConfig) -> KeyMap:
-        """The stacks, and the output layer."""
         if config.stack == "encoder-decoder":
             rows = encoder(r"^encoder\.", "model.encoder.") + decoder(r"^decoder\.", "model.decoder.")
         else:

@@ -40,7 +40,6 @@ class Explicando(Original):
     )
 
     def layout(self, tensors: Mapping[str, Tensor]) -> Layout:
-        """Read sizes off the embedding and each stack."""
         vocab_size, hidden_size = tensors["tokenizer.embedding.weight"].shape
         settings = {
             "vocab_size": vocab_size,
@@ -69,7 +68,6 @@ class Explicando(Original):
         return plan
 
     def ask(self, module: Any) -> dict[str, Any]:
-        """Ask for heads, wavelengths and vocabularies."""
         ids = module.tokenizer.char_ids
         return {
             "num_attention_heads": module.encoder.layers[0].mha.n_heads,

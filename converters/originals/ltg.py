@@ -39,7 +39,6 @@ class LtgBert(Original):
     feed_forward = r"transformer\.layers\.{}\.mlp"
 
     def layout(self, tensors: Mapping[str, Tensor]) -> Layout:
-        """Read sizes off the embeddings and the first layer."""
         vocab_size, hidden_size = tensors["embedding.word_embedding.weight"].shape
         first = self.attention.replace("\\", "").format(0)
         settings: dict[str, Any] = {
@@ -54,7 +53,6 @@ class LtgBert(Original):
         return Layout(ZooForMaskedLM, "masked-lm", settings)
 
     def ask(self, module: Any) -> dict[str, Any]:
-        """Ask for heads, dropout and epsilon."""
         attention = next(part for part in module.modules() if hasattr(part, "in_proj_qk"))
         return {
             "num_attention_heads": attention.num_heads,
@@ -64,7 +62,6 @@ class LtgBert(Original):
         }
 
     def plan_back(self, model_class: type[ZooPreTrainedModel], config: ZooConfig) -> KeyMap:
-        """Plan the way out."""
         if model_class not in (ZooForMaskedLM, ZooForCausalLM):
             raise NotConvertibleError(self.name, [f"{model_class.__name__} instead of a language model"])
         return super().plan_back(model_class, config)

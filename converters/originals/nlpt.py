@@ -28,7 +28,6 @@ class Nlpt(Original):
     )
 
     def layout(self, tensors: Mapping[str, Tensor]) -> Layout:
-        """Read sizes off the embeddings and heads."""
         prefix = "encoder." if self.signatures[1] in tensors else ""
         vocab_size, hidden_size = tensors[f"{prefix}embeddings.token_embeddings.weight"].shape
         settings: dict[str, Any] = {
@@ -45,7 +44,6 @@ class Nlpt(Original):
         return Layout(ZooForSequenceClassification, "sequence-classification", settings)
 
     def ask(self, module: Any) -> dict[str, Any]:
-        """Ask for dropout."""
         return {"dropout": getattr(module, "encoder", module).embeddings.dropout.p}
 
     def key_map(self, model_class: type[ZooPreTrainedModel], config: ZooConfig) -> KeyMap:

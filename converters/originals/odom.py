@@ -36,7 +36,6 @@ class Odom(Original):
     )
 
     def layout(self, tensors: Mapping[str, Tensor]) -> Layout:
-        """Read sizes off the first layers."""
         attention = "encoders.0.attention_layer.sublayer"
         head_dim, hidden_size = tensors[f"{attention}.attention_heads.0.q_linear_layer.weight"].shape
         settings = {
@@ -52,11 +51,9 @@ class Odom(Original):
         return Layout(ZooForConditionalGeneration, "seq2seq-lm", settings)
 
     def ask(self, module: Any) -> dict[str, Any]:
-        """Ask for dropout."""
         return {"dropout": module.encoders[0].ff_layer.dropout.p}
 
     def key_map(self, model_class: type[ZooPreTrainedModel], config: ZooConfig) -> KeyMap:
-        """Both stacks, and the output layer."""
         return KeyMap.of(
             *stack("encoders", "model.encoder", {"attention_layer": "self_attn"}, config, config.num_hidden_layers),
             *stack(

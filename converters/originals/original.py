@@ -90,7 +90,6 @@ class Original(Converter):
     def plan(
         self, checkpoint: Checkpoint, *, quirks: Iterable[str] | None = None, keep_dead: bool = False, **hints: Any
     ) -> Plan:
-        """Plan the way in."""
         layout = self.layout(Shapes(checkpoint.tensors, self.name))
         for name, value in layout.settings.items():
             if hints.setdefault(name, value) != value:
@@ -117,7 +116,6 @@ class Original(Converter):
             return {}
 
     def plan_back(self, model_class: type[ZooPreTrainedModel], config: ZooConfig) -> KeyMap:
-        """Plan the way out."""
         if config.variant != self.variant:
             raise NotConvertibleError(self.name, [f"variant {config.variant!r} instead of {self.variant!r}"])
         variant = VARIANTS.get(self.variant)

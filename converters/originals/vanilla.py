@@ -40,7 +40,6 @@ class Vanilla(Original):
         return {**self.unsaid, **target}
 
     def layout(self, tensors: Mapping[str, Tensor]) -> Layout:
-        """Read sizes off the embeddings."""
         vocab_size, hidden_size = tensors["encoder.tok_emb.weight"].shape
         settings: dict[str, Any] = {
             "vocab_size": vocab_size,
@@ -57,7 +56,6 @@ class Vanilla(Original):
         return Layout(ZooForConditionalGeneration, "seq2seq-lm", settings)
 
     def ask(self, module: Any) -> dict[str, Any]:
-        """Ask for heads, pad ids and dropout."""
         rate = module.encoder.dropout.p
         said = {"num_attention_heads": module.encoder.blocks[0].attention.n_heads, "dropout": rate}
         said |= {"attention_dropout": rate, "activation_dropout": rate}
@@ -65,7 +63,6 @@ class Vanilla(Original):
         return said | {ours: getattr(module, theirs) for theirs, ours in names.items() if hasattr(module, theirs)}
 
     def key_map(self, model_class: type[ZooPreTrainedModel], config: ZooConfig) -> KeyMap:
-        """The encoder, and the head or the decoder."""
         if config.stack == "encoder":
             return KeyMap.of(
                 *stack(r"^encoder", "model"), (r"^linear\.(weight|bias)$", r"classifier.\1"), owner=self.name

@@ -56,7 +56,6 @@ class PermuteResidual(Symmetry):
         return {"position": wanted} if config.hidden_size % 2 == 0 else None
 
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
-        """Permute columns of readers, rows of writers, norms and tables."""
         order = evens_then_odds(config.hidden_size)
         columns, rows = permute(order), permute(order, dim=0)
         state = change(state, [*layer_readers(), *head_readers(config), TABLES], columns)
@@ -83,7 +82,6 @@ class StoreTable(Symmetry):
         return {"position": "learned"} if wanted == "learned" and config.position in computed else None
 
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
-        """Add a table to every stack."""
         added = {}
         positions = torch.arange(config.max_position_embeddings)[None]
         for prefix in stacks(config):
@@ -156,7 +154,6 @@ class MoveAttentionScale(Symmetry):
         return {"attention_scale": wanted} if config.qk_norm is None else None
 
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
-        """Scale the query projections."""
         pattern = re.compile(QUERY)
         changed = dict(state)
         for name in filter(pattern.search, state):
@@ -177,11 +174,9 @@ class MoveEmbeddingScale(Symmetry):
     unties = True
 
     def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
-        """Either way."""
         return {"scale_embedding": wanted}
 
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
-        """Scale the embeddings."""
         factor = math.sqrt(config.embedding_width)
         return change(state, EMBEDDINGS, scale(factor if config.scale_embedding else 1 / factor))
 
@@ -197,11 +192,9 @@ class MoveLogitScale(Symmetry):
     unties = True
 
     def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
-        """To any other factor."""
         return {"logit_scale": wanted}
 
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
-        """Scale the output projection."""
         return change(state, r"^lm_head\.", scale(config.logit_scale / wanted))
 
 
@@ -271,7 +264,6 @@ class ShiftNormWeights(Symmetry):
         return {"norm": wanted} if {config.norm, wanted} == {"rmsnorm", "zero-centered-rmsnorm"} else None
 
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
-        """Shift the weights of all norms."""
         shift = 1.0 if wanted == "rmsnorm" else -1.0
         return change(state, NORM_WEIGHTS, lambda weight: weight + shift)
 
@@ -331,5 +323,4 @@ class RescaleEmbeddings(Symmetry):
         return {"embedding_norm_eps": wanted} if scalable else None
 
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
-        """Scale the tables."""
         return change(state, TABLES, scale(math.sqrt(wanted / config.embedding_norm_eps)))

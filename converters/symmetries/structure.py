@@ -22,11 +22,9 @@ class CopySharedLayers(Symmetry):
     summary = "shared layers copied"
 
     def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
-        """From shared to not."""
         return {"share_layers": False} if wanted is False else None
 
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
-        """Repeat the first layer."""
         for prefix, stack in stacks(config).items():
             first = f"{prefix}layers.0."
             copies = {
@@ -56,7 +54,6 @@ class SettingOnly(Symmetry):
         return {self.field: self.result} if fits else None
 
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
-        """All weights as they are."""
         return state
 
 
@@ -99,7 +96,6 @@ class ZeroTokenTypes(Symmetry):
         return {"type_vocab_size": wanted} if config.type_vocab_size is None and wanted else None
 
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
-        """Add a table of zeros."""
         return {
             **state,
             "model.token_types.weight": state["model.embed_tokens.weight"].new_zeros(wanted, config.embedding_width),
@@ -117,11 +113,9 @@ class ZeroBias(Symmetry):
     rank: int
 
     def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
-        """From no bias to one."""
         return {self.field: True} if wanted is True else None
 
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
-        """Add zeros."""
         pattern = re.compile(self.layers)
         added = {
             name.removesuffix("weight") + "bias": tensor.new_zeros(tensor.shape[0])
@@ -187,11 +181,9 @@ class PadSourceVocabulary(Symmetry):
     summary = "source embedding padded to the larger vocabulary"
 
     def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
-        """To a larger vocabulary."""
         return {"vocab_size": wanted} if wanted > config.vocab_size else None
 
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
-        """Append rows of zeros."""
         return change(state, r"^model\.encoder\.embed_tokens\.weight$", pad_rows(config.vocab_size, wanted))
 
 
@@ -210,7 +202,6 @@ class PadTargetVocabulary(Symmetry):
         return {"decoder_vocab_size": wanted} if wanted > config.decoder_vocab_size and config.lm_head_bias else None
 
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
-        """Append rows."""
         size = config.decoder_vocab_size
         state = change(state, [r"^model\.decoder\.embed_tokens\.weight$", r"^lm_head\.weight$"], pad_rows(size, wanted))
         return change(state, r"^lm_head\.bias$", pad_rows(size, wanted, -1e9))

@@ -37,7 +37,6 @@ class DecodeWhole(Decode):
         memory: Pairs,
         past: Pairs,
     ) -> tuple[Tensor, ...]:
-        """Continue target sequences."""
         mask = input_ids.new_ones(input_ids.shape[0], past[0][0].shape[LENGTH_AXIS] + input_ids.shape[1])
         return super().forward(input_ids, encoder_attention_mask, encoder_hidden_states, mask, memory, past)
 

@@ -125,14 +125,12 @@ class M2M100(BartLike):
         return {**super().needs(config, task), "position": ("learned-unpadded", "learned")}
 
     def infer(self, native: Any, state: State, settings: dict[str, Any]) -> State:
-        """Add the table that is computed."""
         padding = native.pad_token_id  # positions are counted from the number after it
         rows = fairseq_table(native.max_position_embeddings, native.d_model, padding + 1, padding)
         rows = rows.to(state["model.encoder.embed_tokens.weight"])
         return {**state, **{name: rows.clone() for name in self.tables}}
 
     def write_weights(self, config: ZooConfig, state: State, task: str) -> State:
-        """Leave it out."""
         return drop(super().write_weights(config, state, task), *self.tables)
 
     def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:

@@ -216,12 +216,10 @@ class Nemotron(NormedLike):
     always = {**SAME_OUT_BIAS, "position": "rotary"}
 
     def read_weights(self, native: Any, state: State, task: str) -> State:
-        """Add the one."""
         state = super().read_weights(native, state, task)
         return changed_exactly(state, lambda state: change(state, STORED_NORMS, lambda weight: weight + 1), self.name)
 
     def write_weights(self, config: ZooConfig, state: State, task: str) -> State:
-        """Subtract it."""
         state = super().write_weights(config, state, task)
         return change(state, STORED_NORMS, lambda weight: weight - 1)
 

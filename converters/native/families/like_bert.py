@@ -124,7 +124,6 @@ class RoFormer(EncoderFormat):
         return {**super().read_config(native, task), "rope_parameters": rope}
 
     def write_weights(self, config: ZooConfig, state: State, task: str) -> State:
-        """Add what is computed."""
         rows = computed_table(config.max_position_embeddings, config.head_dim)
         rows = rows.to(state["roformer.embeddings.word_embeddings.weight"])
         return {**super().write_weights(config, state, task), self.unread[0]: rows}

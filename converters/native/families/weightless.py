@@ -21,7 +21,6 @@ class Weightless(LlamaLike):
     """Base of both."""
 
     def read_weights(self, native: Any, state: State, task: str) -> State:
-        """Add ones."""
         state = super().read_weights(native, state, task)
         like, head_dim = state["model.embed_tokens.weight"], native.hidden_size // native.num_attention_heads
         widths = {f"{name}.weight": native.hidden_size for name in PRE_NORMS.values()}
@@ -33,7 +32,6 @@ class Weightless(LlamaLike):
         return {**state, **{f"model.{name}": like.new_ones(width) for name, width in {**layers, **ends}.items()}}
 
     def write_weights(self, config: ZooConfig, state: State, task: str) -> State:
-        """Leave the ones out."""
         return {name: value for name, value in state.items() if not name.endswith("norm.weight")}
 
     def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:

@@ -67,13 +67,11 @@ class Xglm(DecoderFormat):
     layer = LAYER
 
     def read_weights(self, native: Any, state: State, task: str) -> State:
-        """Add the table that is computed."""
         rows = fairseq_table(native.max_position_embeddings, native.d_model, OFFSET, native.pad_token_id)
         like = state["model.embed_tokens.weight"]
         return {**super().read_weights(native, state, task), "model.embed_positions.weight": rows.to(like)}
 
     def write_weights(self, config: ZooConfig, state: State, task: str) -> State:
-        """Leave it out."""
         return drop(super().write_weights(config, state, task), "model.embed_positions.weight")
 
     def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:

@@ -47,7 +47,6 @@ class LabelsTask(DataTask):
         return column
 
     def fitted(self, splits: Splits) -> Self:
-        """Find out which labels there are."""
         if self.labels:
             return self
         self.check_labels(splits.train)
@@ -69,7 +68,6 @@ class LabelsTask(DataTask):
         )
 
     def fitted_to(self, config: Any) -> Self:
-        """Take the labels that a model knows."""
         return replace(self, labels=tuple(config.id2label[i] for i in range(len(config.id2label))))
 
     def mismatch(self, train: Table, heldout: Table) -> str | None:
@@ -90,11 +88,9 @@ class LabelsTask(DataTask):
         return dict(Counter(self.labels_of(values_of(examples, examples.column_names[1]))))
 
     def train_tokenizers(self, examples: Dataset, **options: Any) -> Tokenizers:
-        """Train a tokenizer on the texts."""
         return train_tokenizers(texts_of(self.sources, examples), **options)
 
     def model_settings(self, tokenizers: Tokenizers) -> dict[str, Any]:
-        """Vocabulary, special tokens and labels."""
         tokenizer = tokenizers.source
         return {
             "vocab_size": len(tokenizer),
@@ -133,7 +129,6 @@ class TextClassification(LabelsTask):
     scored_by = Outputs.PREDICTED
 
     def encode(self, examples: Dataset, tokenizers: Tokenizers, *, training: bool = False, seed: int = 0) -> Dataset:
-        """Turn texts into ids, and labels into numbers."""
         ids = [row[: self.max_length] for row in to_ids(tokenizers.source, self.sources(examples))]
         columns = {
             "input_ids": ids,
@@ -144,7 +139,6 @@ class TextClassification(LabelsTask):
         return encoded(columns, examples)
 
     def collator(self, tokenizers: Tokenizers) -> Callable[[Any], dict[str, Any]]:
-        """Make transformers' collator for texts."""
         from transformers import DataCollatorWithPadding
 
         return DataCollatorWithPadding(tokenizers.source)
@@ -162,7 +156,6 @@ class TextClassification(LabelsTask):
         return [self.labels[int(row[0])] for row in ids]
 
     def score(self, predictions: Predictions, examples: Dataset, *, n_bootstrap: int = 1) -> Mapping[str, Score]:
-        """Accuracy and F1."""
         from .metrics import accuracy_score, macro_f1_score
 
         answers, labels = predictions.ids, predictions.labels
@@ -193,7 +186,6 @@ class TokenClassification(LabelsTask):
         return chain.from_iterable(column)
 
     def encode(self, examples: Dataset, tokenizers: Tokenizers, *, training: bool = False, seed: int = 0) -> Dataset:
-        """Turn tokens into ids, and labels into numbers."""
         from zoo.fast.chunked_loss import IGNORED
 
         tokenizer = tokenizers.source
@@ -217,7 +209,6 @@ class TokenClassification(LabelsTask):
         return encoded(columns, examples)
 
     def collator(self, tokenizers: Tokenizers) -> Callable[[Any], dict[str, Any]]:
-        """Make transformers' collator for labelled tokens."""
         from transformers import DataCollatorForTokenClassification
 
         return DataCollatorForTokenClassification(tokenizers.source)
@@ -239,7 +230,6 @@ class TokenClassification(LabelsTask):
         return [self.labels[number] for number in ids]
 
     def score(self, predictions: Predictions, examples: Dataset, *, n_bootstrap: int = 1) -> Mapping[str, Score]:
-        """F1 and accuracy."""
         from .metrics import accuracy_score, entity_f1_score, has_entities, macro_f1_score
 
         answers, labels = predictions.ids, predictions.labels

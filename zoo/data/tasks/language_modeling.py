@@ -58,7 +58,6 @@ class LanguageModeling(RawTextTask):
     def encode(
         self, examples: Dataset, tokenizers: Tokenizers, *, training: bool = False, seed: int = 0
     ) -> TokenBlocks | MixedBlocks | PackedDocuments:
-        """Turn texts into blocks."""
         from .blocks import TokenBlocks
         from .mixing import MixedTexts
 
@@ -83,7 +82,6 @@ class LanguageModeling(RawTextTask):
         return PackedDocuments(ids, self.block_size, segments, padding_of(tokenizers))
 
     def collator(self, tokenizers: Tokenizers) -> BlockCollator | PackedCollator:
-        """Make what puts blocks into batches."""
         from .blocks import BlockCollator
         from .packing import PackedCollator
 

@@ -53,7 +53,6 @@ class MaskedLanguageModeling(RawTextTask):
     def encode(
         self, examples: Dataset, tokenizers: Tokenizers, *, training: bool = False, seed: int = 0
     ) -> MaskedBlocks | MixedBlocks:
-        """Turn texts into masked blocks."""
         from transformers import DataCollatorForLanguageModeling
 
         from .blocks import MaskedBlocks
@@ -72,7 +71,6 @@ class MaskedLanguageModeling(RawTextTask):
         return MaskedBlocks(ids, self.block_size, stride, collator, seed)
 
     def collator(self, tokenizers: Tokenizers) -> BlockCollator:
-        """Make what puts blocks into batches."""
         from .blocks import BlockCollator
 
         return BlockCollator(padding_of(tokenizers), shifted=False)
@@ -134,7 +132,6 @@ class MaskedNextToken(MaskedLanguageModeling):
         return tokenizers
 
     def encode(self, examples: Dataset, tokenizers: Tokenizers, *, training: bool = False, seed: int = 0) -> Any:
-        """Turn texts into blocks, causal and masked ones."""
         from .blocks import PartlyCausalBlocks
         from .mixing import MixedTexts
 
@@ -146,7 +143,6 @@ class MaskedNextToken(MaskedLanguageModeling):
         return PartlyCausalBlocks(blocks, self.causal_share)
 
     def collator(self, tokenizers: Tokenizers) -> PartlyCausalCollator:
-        """Make what puts blocks into batches."""
         from .blocks import PartlyCausalCollator
 
         return PartlyCausalCollator(padding_of(tokenizers))

@@ -64,7 +64,6 @@ class MixedTexts(ShardedTexts):
         return 1 / sum(words) if len(words) == len(parts) else None
 
     def prepared(self, tokenizers: Tokenizers, *, progress: bool) -> MixedTexts:
-        """Encode all."""
         made = {name: part.prepared(tokenizers, progress=progress) for name, part in self.parts.items()}
         return MixedTexts(made, self.shares)
 

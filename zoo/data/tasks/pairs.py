@@ -36,11 +36,9 @@ class PairsTask(DataTask):
         check_length(self.max_length)
 
     def train_tokenizers(self, examples: Dataset, **options: Any) -> Tokenizers:
-        """Train the tokenizers of both sides."""
         return train_tokenizers(texts_of(self.sources, examples), texts_of(self.references, examples), **options)
 
     def encode(self, examples: Dataset, tokenizers: Tokenizers, *, training: bool = False, seed: int = 0) -> Dataset:
-        """Turn texts into ids."""
         source = to_ids(tokenizers.source, self.sources(examples))
         labels = to_ids(tokenizers.target, self.references(examples))
         kept = list(range(len(source)))
@@ -54,13 +52,11 @@ class PairsTask(DataTask):
         return encoded(columns, examples, kept)
 
     def collator(self, tokenizers: Tokenizers) -> Callable[[Any], dict[str, Any]]:
-        """Make transformers' collator for pairs."""
         from transformers import DataCollatorForSeq2Seq
 
         return DataCollatorForSeq2Seq(tokenizers.source)
 
     def model_settings(self, tokenizers: Tokenizers) -> dict[str, Any]:
-        """Vocabularies and special tokens of both sides."""
         source, target = tokenizers.source, tokenizers.target
         bos_token_id = target.bos_token_id if target.bos_token_id is not None else target.pad_token_id
         return {
@@ -94,7 +90,6 @@ class Translation(PairsTask):
     main_score = "bleu"
 
     def score(self, predictions: Predictions, examples: Dataset, *, n_bootstrap: int = 1) -> Mapping[str, Score]:
-        """BLEU and chrF."""
         return translation_scores(predictions.outputs, self.references(examples), n_bootstrap=n_bootstrap)
 
 

@@ -115,7 +115,6 @@ class PreparedTexts(ShardedTexts):
         return self.manifest.row(self.folder).part(self.start, self.stop)
 
     def prepared(self, tokenizers: Tokenizers, *, progress: bool) -> PreparedTexts:
-        """Themselves."""
         return self
 
     def tokenizers(self, train: Callable[[Any], Tokenizers], options: Mapping[str, Any]) -> Tokenizers:
@@ -148,7 +147,6 @@ class SourceTexts(ShardedTexts):
         return self.source.sha256
 
     def prepared(self, tokenizers: Tokenizers, *, progress: bool) -> PreparedTexts:
-        """Encode them."""
         return PreparedTexts(Preparation(self.source, tokenizers).kept(progress=progress))
 
     def tokenizers(self, train: Callable[[Any], Tokenizers], options: Mapping[str, Any]) -> Tokenizers:

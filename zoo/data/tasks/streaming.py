@@ -51,7 +51,6 @@ class StreamedTexts(ShardedTexts):
         return tokens / words if words else None
 
     def prepared(self, tokenizers: Tokenizers, *, progress: bool) -> StreamedTexts:
-        """Themselves."""
         return self
 
     def set_aside(self) -> Splits:

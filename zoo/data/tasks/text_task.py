@@ -85,7 +85,6 @@ class RawTextTask(DataTask):
         columns: Sequence[Column] | None = None,
         seed: int = 0,
     ) -> Splits:
-        """Load texts."""
         from zoo.data.corpora.planning import resolved
         from zoo.data.corpora.shards import is_prepared
 
@@ -187,7 +186,6 @@ class RawTextTask(DataTask):
         return ids
 
     def tokens_per_word(self, examples: Any, encoded: Any, tokenizers: Tokenizers) -> float | None:
-        """Average number of tokens of a word."""
         from .prepared import ShardedTexts
 
         if isinstance(examples, ShardedTexts):
@@ -196,7 +194,6 @@ class RawTextTask(DataTask):
         return len(encoded.ids) / words if words else None
 
     def model_settings(self, tokenizers: Tokenizers) -> dict[str, Any]:
-        """Vocabulary and special tokens."""
         return single_vocabulary(tokenizers)
 
     def samples(self, examples: Dataset, most: int) -> list[str]:

@@ -49,12 +49,10 @@ class Compression(Synthetic):
         return Outputs.PREDICTED
 
     def example(self, generator: random.Random) -> tuple[Sequence[str], Sequence[str]]:
-        """Make an example."""
         symbols = [str(generator.randrange(self.num_symbols)) for _ in range(self.length)]
         return symbols, symbols
 
     def train_tokenizers(self, examples: Dataset, **options: Any) -> Tokenizers:
-        """Train a tokenizer on the sequences."""
         return train_tokenizers(self.sources(examples), **options)
 
     def encode(self, examples: Dataset, tokenizers: Tokenizers, *, training: bool = False, seed: int = 0) -> Dataset:
@@ -75,7 +73,6 @@ class Compression(Synthetic):
         )
 
     def collator(self, tokenizers: Tokenizers) -> Callable[[Any], dict[str, Any]]:
-        """Make transformers' collator for texts."""
         from transformers import DataCollatorWithPadding
 
         return DataCollatorWithPadding(tokenizers.source)
@@ -92,7 +89,6 @@ class Compression(Synthetic):
         }
 
     def texts(self, ids: Sequence[Any], tokenizers: Tokenizers) -> list[str]:
-        """The symbols."""
         return [" ".join(str(int(symbol)) for symbol in row) for row in ids]
 
 

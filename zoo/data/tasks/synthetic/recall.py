@@ -97,7 +97,6 @@ class MultiQueryRecall(AskedInPlace):
             raise ConfigError(f"length={self.length} is too short; {self.num_pairs} pairs need {4 * self.num_pairs}")
 
     def example(self, generator: random.Random) -> Asked:
-        """Make a sequence."""
         half = self.num_symbols // 2
         keys = generator.sample(range(half), self.num_pairs)
         values = {key: half + generator.randrange(half) for key in keys}
@@ -141,7 +140,6 @@ class InContextRecall(AskedInPlace):
             raise ConfigError(f"motif={self.motif} is not valid; it is a number from 1 to a quarter of length")
 
     def example(self, generator: random.Random) -> Asked:
-        """Make a sequence."""
         half = self.num_symbols // 2
         values: dict[tuple[int, ...], list[int]] = {}
         symbols, answers = list[str](), list[str]()
@@ -188,7 +186,6 @@ class SelectiveCopying(AskedInPlace):
             raise ConfigError(f"length={self.length} is below twice num_copied={self.num_copied}")
 
     def example(self, generator: random.Random) -> Asked:
-        """Make a sequence."""
         copied = [str(generator.randrange(self.num_symbols)) for _ in range(self.num_copied)]
         front = ["blank"] * (self.length - self.num_copied)
         places = sorted(generator.sample(range(len(front)), self.num_copied))
@@ -207,7 +204,6 @@ class Memorization(AskedInPlace):
     length: int = 32
 
     def example(self, generator: random.Random) -> Asked:
-        """Make a sequence."""
         fixed = random.Random(f"{self.name} {self.num_symbols} {self.data_seed}")
         half = max(1, self.num_symbols // 2)
         values = [half + fixed.randrange(half) for _ in range(half)]

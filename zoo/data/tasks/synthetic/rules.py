@@ -21,7 +21,6 @@ class Copy(Synthetic):
     name = "copy"
 
     def example(self, generator: random.Random) -> Example:
-        """Make an example."""
         drawn = written(self.symbols(generator))
         return drawn, drawn
 
@@ -33,7 +32,6 @@ class Reverse(Synthetic):
     name = "reverse"
 
     def example(self, generator: random.Random) -> Example:
-        """Make an example."""
         drawn = written(self.symbols(generator))
         return drawn, drawn[::-1]
 
@@ -45,7 +43,6 @@ class Sort(Synthetic):
     name = "sort"
 
     def example(self, generator: random.Random) -> Example:
-        """Make an example."""
         drawn = self.symbols(generator)
         return written(drawn), written(sorted(drawn))
 
@@ -59,7 +56,6 @@ class Addition(Synthetic):
     length: int = 3
 
     def example(self, generator: random.Random) -> Example:
-        """Make an example."""
         first, second = (self.number(generator) for _ in range(2))
         return [*str(first), "+", *str(second)], list(str(first + second))
 
@@ -86,7 +82,6 @@ class AlignedAddition(Synthetic):
     separated = False  # the last digit asks
 
     def example(self, generator: random.Random) -> Example:
-        """Make an example."""
         first, second = (generator.randrange(10**self.length) for _ in range(2))
         return list(f"{first:0{self.length}}{second:0{self.length}}"), list(f"{first + second:0{self.length + 1}}")
 
@@ -109,7 +104,6 @@ class ModularAddition(Synthetic):
     separated = False  # the equals sign asks
 
     def example(self, generator: random.Random) -> Example:
-        """Make an example."""
         first, second = (generator.randrange(self.num_symbols) for _ in range(2))
         return [*written([first, second]), "="], written([(first + second) % self.num_symbols])
 
@@ -134,7 +128,6 @@ class AssociativeRecall(Synthetic):
     separated = False  # the key itself asks
 
     def example(self, generator: random.Random) -> Example:
-        """Make an example."""
         keys = generator.sample(range(self.num_symbols), generator.randint(self.min_length, self.length))
         pairs = [(f"k{key}", str(generator.randrange(self.num_symbols))) for key in keys]
         key, value = generator.choice(pairs)
@@ -162,7 +155,6 @@ class Induction(Synthetic):
     separated = False  # the last symbol itself asks
 
     def example(self, generator: random.Random) -> Example:
-        """Make an example."""
         cue = generator.randrange(self.num_symbols)
         others = [symbol for symbol in range(self.num_symbols) if symbol != cue]
         length = generator.randint(self.min_length, self.length)

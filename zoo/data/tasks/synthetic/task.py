@@ -88,7 +88,6 @@ class Synthetic(PairsTask):
         columns: Sequence[Column] | None = None,
         seed: int = 0,
     ) -> Splits:
-        """Make the examples."""
         if data is not None or heldout is not None or columns is not None:
             raise DataError(f"task {self.name!r} makes its own examples; options say which: {self.name}:length=20")
         generator = random.Random(f"{self.name} {self.data_seed}")
@@ -108,13 +107,11 @@ class Synthetic(PairsTask):
         return Splits(*(as_dataset(part) for part in (rows[aside:], rows[:aside])))
 
     def train_tokenizers(self, examples: Dataset, **options: Any) -> Tokenizers:
-        """Train tokenizers on questions and answers."""
         if not self.decoder_only:
             return super().train_tokenizers(examples, **options)
         return train_tokenizers([*self.sources(examples), *self.references(examples)], **options)
 
     def encode(self, examples: Dataset, tokenizers: Tokenizers, *, training: bool = False, seed: int = 0) -> Dataset:
-        """Turn pairs into ids."""
         from datasets import Dataset
 
         from zoo.fast.chunked_loss import IGNORED
@@ -136,17 +133,14 @@ class Synthetic(PairsTask):
         )
 
     def collator(self, tokenizers: Tokenizers) -> Callable[[Any], dict[str, Any]]:
-        """Make what puts pairs into batches."""
         from ..blocks import BlockCollator
 
         return BlockCollator(padding_of(tokenizers)) if self.decoder_only else super().collator(tokenizers)
 
     def model_settings(self, tokenizers: Tokenizers) -> dict[str, Any]:
-        """Vocabularies and special tokens."""
         return single_vocabulary(tokenizers) if self.decoder_only else super().model_settings(tokenizers)
 
     def texts(self, ids: Sequence[Any], tokenizers: Tokenizers) -> list[str]:
-        """Predicted answers."""
         texts = tokenizers.source.batch_decode([list(map(int, row)) for row in ids], skip_special_tokens=True)
         return [text.strip() for text in texts]
 
