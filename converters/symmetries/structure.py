@@ -126,23 +126,51 @@ class ZeroBias(Symmetry):
 
 
 ZERO_BIASES = (
-    ("attention", "attention_bias", "biases of zeros for queries, keys and values", QUERY_KEY_VALUE, 140),
-    ("attention-out", "attention_out_bias", "biases of zeros for attention's output", r"_attn\.o_proj\.weight$", 150),
-    ("feed-forward", "mlp_bias", "biases of zeros for the feed-forward network", r"\.mlp\.\w+_proj\.weight$", 160),
-    (
-        "transform",
+    ZeroBias(
+        "zero-attention-bias",
+        "attention_bias",
+        "biases of zeros for queries, keys and values",
+        QUERY_KEY_VALUE,
+        rank=140,
+    ),
+    ZeroBias(
+        "zero-attention-out-bias",
+        "attention_out_bias",
+        "biases of zeros for attention's output",
+        r"_attn\.o_proj\.weight$",
+        rank=150,
+    ),
+    ZeroBias(
+        "zero-feed-forward-bias",
+        "mlp_bias",
+        "biases of zeros for the feed-forward network",
+        r"\.mlp\.\w+_proj\.weight$",
+        rank=160,
+    ),
+    ZeroBias(
+        "zero-transform-bias",
         "lm_head_transform_bias",
         "a bias of zeros for the transform of the output",
         r"^transform\.dense\.weight$",
-        165,
+        rank=165,
     ),
-    ("output", "lm_head_bias", "a bias of zeros for the output projection", r"^lm_head\.weight$", 40),
-    ("classifier", "classifier_bias", "a bias of zeros for the classifier", r"^classifier\.weight$", 200),
+    ZeroBias(
+        "zero-output-bias",
+        "lm_head_bias",
+        "a bias of zeros for the output projection",
+        r"^lm_head\.weight$",
+        rank=40,
+    ),
+    ZeroBias(
+        "zero-classifier-bias",
+        "classifier_bias",
+        "a bias of zeros for the classifier",
+        r"^classifier\.weight$",
+        rank=200,
+    ),
 )
-for one in (
-    *(UNTIE_OUTPUT, SEPARATE_EMBEDDINGS, IGNORE_BLIND_ROWS),
-    *(ZeroBias(f"zero-{place}-bias", *rest) for place, *rest in ZERO_BIASES),
-):
+one: Symmetry
+for one in (UNTIE_OUTPUT, SEPARATE_EMBEDDINGS, IGNORE_BLIND_ROWS, *ZERO_BIASES):
     SYMMETRIES.register(one.name, one, module=__name__)
 
 
