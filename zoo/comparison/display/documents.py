@@ -90,7 +90,7 @@ def fairness_lines(summary: ComparisonSummary) -> list[str]:
 
 
 def markdown(text: str) -> str:
-    """Write a text that may hold a path of anybody's for Markdown: on one line, and no HTML."""
+    """Escape a text for Markdown: on one line, without HTML."""
     return printable(text).replace("<", "&lt;")
 
 

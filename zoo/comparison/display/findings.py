@@ -73,7 +73,7 @@ UNEQUAL_USE = 1.5
 
 
 def sentences(summary: ComparisonSummary) -> Iterator[str]:
-    """Say in words what a comparison has shown: a sentence a variant, and what they rest on."""
+    """Findings of a comparison: a sentence a variant, and the design behind them."""
     yield from (told for _, told in findings(summary))
     if not is_tested(summary) and (summary.main is None or len(summary.rows) > 1):
         yield headline(summary)
@@ -81,7 +81,7 @@ def sentences(summary: ComparisonSummary) -> Iterator[str]:
 
 
 def headline(summary: ComparisonSummary) -> str:
-    """Say in one sentence how many variants differ from the baseline."""
+    """State in one sentence how many variants differ from the baseline."""
     verdicts = [row.verdict for row in summary.rows if row.verdict != BASELINE]
     baseline = summary.comparison.baseline
     if summary.main is None:
@@ -96,7 +96,7 @@ def headline(summary: ComparisonSummary) -> str:
 
 
 def findings(summary: ComparisonSummary) -> Iterator[tuple[VariantSummary, str]]:
-    """Say in words how each variant differs from the baseline."""
+    """Describe how each variant differs from the baseline."""
     if summary.main is None:
         return
     for row in summary.rows:
@@ -164,7 +164,7 @@ def tests_told(summary: ComparisonSummary, main: Metric) -> Iterator[str]:
 
 
 def power_told(summary: ComparisonSummary, main: Metric) -> Iterator[str]:
-    """Describe what so many seeds find, and how many it takes to find half of it."""
+    """Describe the smallest difference that these seeds find, and the seeds needed for half of it."""
     typical = typical_spread(summary.differences)
     if typical is None or summary.design.limit is not None:
         return
@@ -195,7 +195,7 @@ def is_tested(summary: ComparisonSummary) -> bool:
 
 
 def sentence(row: VariantSummary, main: Metric, baseline: str, tests: int, design: Design = FIXED) -> str:
-    """Say in words how one variant, of so many that are tested, differs in the main metric."""
+    """Describe how one of the tested variants differs in the main metric."""
     difference = row.difference
     if row.verdict == FAILED:
         return f"{row.name} failed with every seed."

@@ -85,7 +85,7 @@ def corrected(row: VariantSummary) -> str:
 
 
 NOTHING = "–"
-"""Stands where there is no number."""
+"""Placeholder of a missing number."""
 
 
 def span(numbers: Sequence[int]) -> str:

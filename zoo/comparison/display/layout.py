@@ -39,7 +39,7 @@ def shortened(text: str) -> str:
 
 
 def spread(places: list[int], count: int) -> list[int]:
-    """Choose so many at equal distances."""
+    """Choose a number of items at equal distances."""
     count = min(count, len(places))
     return [places[(2 * i + 1) * len(places) // (2 * count)] for i in range(count)]
 

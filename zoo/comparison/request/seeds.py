@@ -126,7 +126,7 @@ FEWEST_SEEDS = 3
 """Seeds from which on a difference is tested."""
 
 MOST_SEEDS = 16
-"""Seeds up to which undecided variants get another one, unless the request says otherwise."""
+"""Default of the largest number of seeds for undecided variants."""
 
 MOST_LOOKS = 64
 """The largest such limit: levels of its tests take seconds to compute."""

@@ -113,7 +113,7 @@ class Comparison(Printed):
                 f"{folder} holds no finished comparison: {file} cannot be read; give the command that began it again"
             ) from error
         if not isinstance(written, dict):
-            raise ConfigError(f"{file} holds no results of a comparison; compare anew, in another folder")
+            raise ConfigError(f"{file} holds no results of a comparison; compare again, in another folder")
         versions = (written.get("environment") or {}).get("versions") or {}
         formats.RESULTS.check(written, file, versions.get(formats.DISTRIBUTION))
         known = {one.name for one in fields(cls)}

@@ -77,7 +77,7 @@ def transitions(seeds: int) -> Array:
 
 
 def sum_over_root(t: Array, seeds: int) -> Array:
-    """T for a t of so many numbers."""
+    """T for a t with these degrees of freedom."""
     result: Array = t * math.sqrt(seeds) / np.sqrt(seeds - 1 + t**2)
     return result
 
@@ -103,7 +103,7 @@ class Design:
         return NOISE if self.limit is None else UNDECIDED
 
     def spent(self, seeds: int) -> float:
-        """The share of the error that is spent after so many seeds."""
+        """The share of the error that is spent up to a number of seeds."""
         return 1.0 if self.limit is None else spent(seeds, self.limit)
 
     @classmethod

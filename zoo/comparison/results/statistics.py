@@ -232,7 +232,7 @@ def equivalence_p(difference: PairedDifference, margin: float) -> float:
 
 
 def verdict(difference: PairedDifference, otherwise: str = NOISE) -> str:
-    """Say in words what a difference means, or else that it is not decided."""
+    """Verdict of a difference, or "undecided"."""
     if difference.adjusted is None:
         return UNKNOWN
     if difference.is_same:

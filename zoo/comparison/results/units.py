@@ -10,7 +10,7 @@ Writer = Callable[[float], str]
 
 
 def number(decimals: int) -> Writer:
-    """Make a writer of numbers with so many decimals and thousands apart."""
+    """Make a writer of numbers with a number of decimals and thousands separators."""
     return lambda value: f"{value:,.{decimals}f}"
 
 

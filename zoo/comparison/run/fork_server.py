@@ -8,7 +8,7 @@ stdin ends, so does this process with what it runs.
 
 It is not the server of multiprocessing's start method "forkserver": that one imports the user's script again in
 every run (and fails where that calls `zoo.compare` without `if __name__ == "__main__"`), is shared by everything in the
-user's process, with the environment and imports of whoever was first, and stays until that process ends.
+user's process, with the environment and imports of the first call, and stays until that process ends.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def main(modules: Sequence[str]) -> None:
     """Answer on stdin and stdout."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interrupt ends
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # what runs print is no reply
+    os.dup2(2, 1)  # output of runs is no reply
     serve(sys.stdin, replies, modules)
 
 

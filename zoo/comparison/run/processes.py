@@ -22,7 +22,7 @@ class ForkServer:
     """The command's side of [`zoo.comparison.run.fork_server`][], started when it is first needed or is gone.
 
     Args:
-        modules: The modules whose `main` may be called, imported in this order.
+        modules: Modules with a `main` to call, imported in this order.
         threads: How many threads each process computes with, by default as torch likes.
     """
 
@@ -41,7 +41,7 @@ class ForkServer:
             number = max(self.waiting, default=0) + 1
             self.waiting[number] = answer
             assert process.stdin is not None
-            with suppress(BrokenPipeError):  # of one that is gone, which `listen` tells
+            with suppress(BrokenPipeError):  # of one that is gone, which `listen` reports
                 process.stdin.write(f"{number}\t{module}\t{argument}\n")
                 process.stdin.flush()
         return answer.get()
@@ -114,7 +114,7 @@ def sigterm_raised() -> Iterator[None]:
 
 
 def reason(status: int) -> str:
-    """Say in words how a process ended."""
+    """Describe how a process ended."""
     if status >= 0:
         return f"exit code {status}"
     name = signal.Signals(-status).name

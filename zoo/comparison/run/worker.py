@@ -90,7 +90,7 @@ def work(job: Job) -> dict[str, Any]:
         ask(job, task, splits, result)
         written["costs"] = costs_of(job, task, recipe, splits, result)
         watch.end("measure")
-    # What a run reports of training includes the time of a process that was killed, which is not all known.
+    # The reported training time includes that of a killed process, which is only partly known.
     return {**written, "timings": {} if resumed else watch.seconds}
 
 
@@ -133,7 +133,7 @@ def costs_of(job: Job, task: DataTask, recipe: Recipe, splits: Splits, result: T
 
 
 def some_encoded(task: DataTask, examples: Dataset, result: TrainingResult, number: int) -> Any:
-    """Encode so many examples at equal distances, or all of them where a few are too short to be encoded."""
+    """Encode some examples at equal distances, or all of them where a few are too short to be encoded."""
     number = min(number, len(examples))
     few = examples.select([(2 * i + 1) * len(examples) // (2 * number) for i in range(number)])
     try:

@@ -144,7 +144,7 @@ class JobMaker:
         return [job if job.trial else self.with_flops(job) for job in jobs]
 
     def with_flops(self, job: Job) -> Job:
-        """Tell a run what it would count itself."""
+        """Give a run the numbers that it would count itself."""
         forward, training = self.flops(job.variant)
         return replace(job, flops=(forward, training))
 

@@ -1,4 +1,4 @@
-"""What models are trained on: data, tokenizers, scores."""
+"""Tasks that models are trained on: data, tokenizers, scores."""
 
 from zoo.base.errors import DataError
 from zoo.data.tokenizers import TOKENIZERS, Tokenizers, load_tokenizers, train_tokenizers

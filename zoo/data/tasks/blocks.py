@@ -113,7 +113,7 @@ class PartlyCausalBlocks(Dataset[Any]):
     """Blocks for masked next-token prediction: in some, every token is a label, and in the others the masked ones.
 
     Args:
-        masked: Blocks with masks, one of whose ids is only a label.
+        masked: Blocks with masks, with one id more as a label.
         causal_share: Which part of the blocks has none; which ones depends on the seed, the epoch and the block.
     """
 

@@ -21,7 +21,7 @@ def check_length(max_length: int | None) -> None:
 
 
 def encoded(columns: Mapping[str, Any], examples: Dataset, kept: Sequence[int] | None = None) -> Dataset:
-    """Make a dataset of encoded examples, which knows where they stand in their source."""
+    """Make a dataset of encoded examples with their lines in the source."""
     from datasets import Dataset, DatasetInfo
 
     rows = examples if kept is None else examples.select(kept)

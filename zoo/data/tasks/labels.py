@@ -31,7 +31,7 @@ FEW_LABELS = 8
 
 @dataclass(frozen=True)
 class LabelsTask(DataTask):
-    """What tasks have in common whose answers are labels."""
+    """Base class of tasks with labels as answers."""
 
     labels: tuple[str, ...] = ()  # The labels in the order of their ids; by default those in the data, sorted
     max_length: int | None = None  # Number of tokens after which a text is cut

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 PLACES = {*NUMBERS.values(), "document"}
-"""Columns that say where an example stands, and not what it is."""
+"""Columns with the place of an example, not its content."""
 
 
 def without_leaks(splits: Splits) -> Splits:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 SAVED_FILES = ("dataset_info.json", "dataset_dict.json")
-"""What `save_to_disk` leaves in a folder."""
+"""Files that `save_to_disk` writes."""
 
 NAME = re.compile(r"(?P<repository>[\w.-]+/[\w.-]+)(?::(?P<configuration>[\w.-]+))?")
 

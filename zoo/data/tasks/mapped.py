@@ -32,7 +32,7 @@ ROWS_FILE = "rows.arrow"
 
 
 class TooLongError(DataError):
-    """Examples all of which are longer than what is trained on."""
+    """Examples that are all longer than the model's inputs."""
 
 
 def is_large(source: str | Path) -> bool:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from .scores import Score
 
 Counts = npt.NDArray[np.int64]
-"""What is counted of each example. *Shape:* (num_examples, ...)"""
+"""Counts of each example. *Shape:* (num_examples, ...)"""
 
 LEVEL = 95
 SEED = 12345

@@ -30,8 +30,8 @@ class PackedDocuments(Dataset[Any]):
     """Rows of whole documents, or of pieces of those that are longer than a row.
 
     Each id but the first is a label once, predicted from the ids before it in its document and the end of the document
-    before, which takes the place of a beginning. Positions start again with every document, by which models tell them
-    apart. The rest of a row is padding, a document without labels.
+    before, which takes the place of a beginning. Positions start again with every document, which separates them for
+    models. The rest of a row is padding, a document without labels.
 
     Args:
         ids: All documents. *Shape:* (num_tokens,)

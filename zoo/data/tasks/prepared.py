@@ -105,7 +105,7 @@ class PreparedTexts(ShardedTexts):
         return hashlib.sha256(json.dumps([*shards, *part]).encode()).hexdigest()
 
     def row(self, tokenizers: Tokenizers) -> TokenRow:
-        """Ids of all documents, of which slices are read by memory map."""
+        """Ids of all documents, read in slices by memory map."""
         found = hashlib.sha256(backend_json(tokenizers.source).encode()).hexdigest()
         if found != self.manifest.tokenizer:
             raise DataError(

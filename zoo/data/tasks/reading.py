@@ -34,7 +34,7 @@ LONGEST_LINE = 1_000_000
 """Bytes above which a line is taken for a mistake, such as a binary file or a missing line break."""
 
 NAME = re.compile(r"[^\W\d]\w*(?:[.-]\w+)*")
-"""What a column's name looks like; other first lines may be data."""
+"""Pattern of a column's name; other first lines may be data."""
 
 PAIR = (Kind.SOURCE, Kind.SOURCE)
 
@@ -43,7 +43,7 @@ def read_columns(path: str | Path, columns: Sequence[Column] | None = None, *, k
     """Read columns from one file. Arguments and errors as of `read_table`.
 
     Returns:
-        A dataset with these columns, and one that says where each row stands. Columns given by number are called by it.
+        A dataset with these columns, and one with the line of each row. Columns given by number are called by it.
     """
     return read_table(path, columns, kinds=kinds).dataset()
 
@@ -265,4 +265,4 @@ READERS: dict[str, Reader] = {
     ".parquet": read_parquet,
     ".conll": read_conll,
 }
-"""What reads which suffix."""
+"""Readers by suffix."""

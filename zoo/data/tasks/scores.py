@@ -18,14 +18,14 @@ class Outputs(str, Enum):
     PREDICTED = "predicted"
     """At each label, the id with the highest logit."""
     NONE = "none"
-    """There are none; the loss says it all."""
+    """There are none; the loss is the only score."""
 
     __str__ = str.__str__
 
 
 @dataclass(frozen=True)
 class Predictions:
-    """What a model makes of examples.
+    """Predictions of a model.
 
     Attributes:
         loss: Cross-entropy per label, in nats.

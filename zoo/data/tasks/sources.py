@@ -24,10 +24,10 @@ SHIPPED = Path(__file__).parent / "data"
 
 TRAIN_NAMES = ("train",)
 HELDOUT_NAMES = ("heldout", "validation", "valid", "dev", "test")
-"""What the held-out file of a folder, or split of a dataset, may be called."""
+"""Names of the held-out file of a folder, or split of a dataset."""
 
 JOIN = "+"
-"""What stands between the names of corpora that are joined."""
+"""Separator of the names of corpora that are joined."""
 
 PART = re.compile(r"(.+?)=(\d*\.?\d+)(?:\+|$)")
 """A source of a mixture and its share."""
@@ -43,9 +43,9 @@ class DataSource:
     Attributes:
         data: A file's or folder's full path, a corpus that ships with the zoo, or a dataset's name on the Hub; None for
             what the task has itself.
-        heldout: The full path of the file to evaluate on, None for what `data` says.
+        heldout: The full path of the file to evaluate on, None for that of `data`.
         columns: Names or numbers of the columns to read, None for the usual ones.
-        seed: Which examples are set aside where no file says so.
+        seed: Seed of the examples that are set aside without a held-out file.
     """
 
     data: str | None = None
@@ -78,7 +78,7 @@ class Splits:
     Attributes:
         train: Those to train on.
         heldout: Those to evaluate on.
-        source: Where they come from, None where nobody knows.
+        source: Where they come from, None if unknown.
         duplicates: How many examples to train on were left out because they are held out as well.
     """
 
@@ -146,8 +146,8 @@ def load_splits(
         columns: Names of the columns to read, or their numbers from 0; by default those named like what they hold,
             and else the first ones.
         kinds: What the columns hold.
-        seed: Which examples are set aside where no file says so.
-        mismatch: What compares examples to train on with held-out ones from another file, and says what is wrong.
+        seed: Seed of the examples that are set aside without a held-out file.
+        mismatch: Compares examples to train on with held-out ones from another file, and returns what is wrong.
 
     Returns:
         Both parts, with the same columns.

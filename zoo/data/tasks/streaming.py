@@ -63,7 +63,7 @@ class StreamedTexts(ShardedTexts):
 
 
 class StreamedRow:
-    """Ids of documents in a random order, of which slices are read one after the other.
+    """Ids of documents in a random order, read in slices one after the other.
 
     A slice before the last one is read from the beginning again, and one after it by reading what is between: so every
     process and every resumed run has the same row. Documents wait in a buffer, from which a random one is taken next.

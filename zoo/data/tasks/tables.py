@@ -1,4 +1,4 @@
-"""Rows of a file or of a dataset, with the lines that they stand on."""
+"""Rows of a file or of a dataset, with their line numbers."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 Column = str | int
 
 NUMBERS = {"line": "line_number", "row": "row_number"}
-"""Columns of datasets that say where rows stand in their source, by what they count."""
+"""Columns of datasets with the places of rows in their source, by unit."""
 
 
 class Kind(Enum):
-    """What a column holds."""
+    """Kind of a column."""
 
     TEXT = "text"
     """Text that is not empty."""
@@ -70,14 +70,14 @@ class Table:
     source: str  # The file or dataset that they come from
     columns: Mapping[str, Sequence[Any]]  # The columns by their names, all of one length
     lines: Sequence[int]  # Place of each row in the source, from 1
-    unit: str = "line"  # What `lines` counts: "line" or "row"
+    unit: str = "line"  # Unit of `lines`: "line" or "row"
     mapped: Dataset | None = None  # The same as a dataset that is mapped into memory, where the rows are not in it
 
     def __len__(self) -> int:
         return len(self.lines)
 
     def place(self, row: int) -> str:
-        """Describe where a row stands."""
+        """Describe the place of a row."""
         return f"{self.source}, {self.unit} {self.lines[row]}"
 
     def column(self, number: int) -> Sequence[Any]:
@@ -95,7 +95,7 @@ class Table:
 
 
 def place_of(examples: Any, row: int) -> str | None:
-    """Describe where an example stands."""
+    """Describe the place of an example."""
     from datasets import Dataset
 
     if not isinstance(examples, Dataset) or not examples.info.description:

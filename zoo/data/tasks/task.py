@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from .tables import Column, Table
 
 TASKS: Registry[DataTask] = Registry("task", built_in="zoo.data.tasks.built_in", error=UnknownTaskError)
-"""What models can be trained on, by name. Plugins may add to it."""
+"""Data tasks by name. Plugins may add some."""
 
 
 @dataclass(frozen=True)
 class DataTask(ABC):
     """A source of examples, what turns them into batches, and what scores a model's outputs.
 
-    A subclass is a frozen dataclass whose fields are the task's options, all of which have defaults.
+    A subclass is a frozen dataclass; its fields are the task's options, all with defaults.
 
     Attributes:
         name: Its name in `TASKS`.
@@ -60,7 +60,7 @@ class DataTask(ABC):
 
     @property
     def model_task(self) -> str:
-        """What a model must be built for."""
+        """Task of the model."""
         return self.model_tasks[0]
 
     @property
@@ -80,7 +80,7 @@ class DataTask(ABC):
 
         Raises:
             UnknownVariantError: When there is no such variant.
-            UnsupportedTaskError: When it does something else; says with which option the task would suit it.
+            UnsupportedTaskError: When it does something else; the message names the option that would suit it.
         """
         if self.suits(name):
             return
@@ -148,9 +148,9 @@ class DataTask(ABC):
 
         Args:
             data: A file or folder, or the name of a corpus; by default what ships with the zoo.
-            heldout: The file to evaluate on, by default what `data` says.
+            heldout: The file to evaluate on, by default that of `data`.
             columns: Names or numbers of the columns to read, by default those named like what they hold.
-            seed: Which examples are set aside where no file says so.
+            seed: Seed of the examples that are set aside without a held-out file.
 
         Returns:
             Examples to train on and to evaluate on.
@@ -198,7 +198,7 @@ class DataTask(ABC):
             DataError: When there are too few.
         """
         if len(examples) < 2:
-            raise DataError(f"task {self.name!r} has one example to train on, of which none can be set aside")
+            raise DataError(f"task {self.name!r} has one example to train on, so none can be set aside")
         return set_aside(examples, seed)
 
     def mismatch(self, train: Table, heldout: Table) -> str | None:
@@ -250,7 +250,7 @@ class DataTask(ABC):
             seed: Of what is drawn.
 
         Returns:
-            The model's inputs and labels: a dataset whose column `length` is the number of source and target tokens,
+            The model's inputs and labels: a dataset with a column `length`, the number of source and target tokens,
             for bucketing, or a torch dataset of a known length.
 
         Raises:
@@ -262,7 +262,7 @@ class DataTask(ABC):
         """Make what pads encoded examples into batches.
 
         Returns:
-            A collator whose labels are -100 on padding, so that padding never counts.
+            A collator that pads labels with -100, so that padding never counts.
         """
 
     @abstractmethod
@@ -274,15 +274,15 @@ class DataTask(ABC):
         """
 
     def sources(self, examples: Dataset) -> list[str]:
-        """What a model reads.
+        """Inputs as text.
 
         Returns:
-            A text an example; none where the task has no outputs to be shown beside them.
+            A text an example; none where the task has no outputs to show.
         """
         return []
 
     def references(self, examples: Dataset) -> list[str]:
-        """What a model should answer.
+        """Right answers as text.
 
         Returns:
             A text an example; none where the task has no outputs.
@@ -310,7 +310,7 @@ class DataTask(ABC):
         return self.sources(examples.select(range(min(most, len(examples)))))
 
     def texts(self, ids: Sequence[Any], tokenizers: Tokenizers) -> list[str]:
-        """Write predicted ids as text; only for tasks whose outputs are predicted.
+        """Write predicted ids as text; only for tasks with predicted outputs.
 
         Args:
             ids: Ids an example. *Shape:* (num_labels_of_example,)

@@ -1,4 +1,4 @@
-"""What tasks on raw text have in common: texts from a file, read as one row of ids."""
+"""Base class of tasks on raw text: texts from a file, read as one row of ids."""
 
 from __future__ import annotations
 
@@ -226,7 +226,7 @@ def parts_of_row(examples: Dataset, tokenizers: Tokenizers) -> Iterator[Ids]:
 
 
 def padding_of(tokenizers: Tokenizers) -> int:
-    """What fills up a batch; attention never goes there, and it is no label."""
+    """Id of padding in a batch; attention masks it, and it is no label."""
     padding = tokenizers.source.pad_token_id
     return padding if padding is not None else 0
 

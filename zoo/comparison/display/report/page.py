@@ -101,7 +101,7 @@ def output(comparison: Comparison, run: Run, place: int) -> Output:
 
 
 def pieces(text: str, reference: str) -> Iterator[Piece]:
-    """Tell the words of a text that its reference has in the same order from those that it has not."""
+    """Split a text into words that its reference has in the same order, and others."""
     words, right = text.split(), reference.split()
     if len(words) > MOST_WORDS:
         yield Piece(text, text == reference)
@@ -253,7 +253,7 @@ def breakable(text: str) -> Markup:
 
 
 def facts(summary: ComparisonSummary) -> Iterator[tuple[str, str]]:
-    """Say in a few words what was compared."""
+    """Describe in a few words what was compared."""
     comparison = summary.comparison
     yield "Baseline", comparison.baseline
     yield "Seed" if len(comparison.seeds) == 1 else "Seeds", ", ".join(map(str, comparison.seeds))

@@ -1,4 +1,4 @@
-"""Compression: a whole sequence put into one vector, of which every symbol is told again."""
+"""Compression: a whole sequence in one vector, from which every symbol is predicted again."""
 
 from __future__ import annotations
 

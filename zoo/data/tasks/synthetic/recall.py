@@ -1,7 +1,7 @@
 """Tasks that ask at several places of one sequence: recall with many queries, copying what matters, memorising.
 
 They are the synthetic tasks of Zoology (Arora et al. 2023, section 3) and of MAD (Poli et al. 2024, appendix B), by
-which architectures are told apart in minutes.
+which separate architectures in minutes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 UNASKED = "."
-"""Stands in an answer where nothing is asked."""
+"""Placeholder in an answer where nothing is asked."""
 
 Asked = tuple[list[str], list[str]]
 """The symbols of a sequence, and for each what is to be predicted there, or `UNASKED`."""

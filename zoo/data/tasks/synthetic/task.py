@@ -1,4 +1,4 @@
-"""What synthetic tasks have in common."""
+"""Base class of synthetic tasks."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Synthetic(PairsTask):
     makes_examples = True
     main_score = "exact_match"
     recipe = "synthetic"
-    # Whether a language model must be told where the question ends, and must tell where the answer does
+    # Whether a language model reads where the question ends, and predicts where the answer does
     separated: ClassVar[bool] = True
     has_one_length: ClassVar[bool] = False  # Whether all sequences are of `length`, so that there is no `min_length`
     options_for: ClassVar[Mapping[str, str]] = {"seq2seq-lm": "decoder_only=false", "causal-lm": "decoder_only=true"}
