@@ -22,7 +22,7 @@ from snippets import PACKAGES, ROOT, docstrings, python_of, snippets
 
 import zoo
 from zoo.base.files import replace_part
-from zoo.cli.examples import EXAMPLES
+from zoo.cli.hints import EXAMPLES
 from zoo.cli.main import cli
 from zoo.registry import VARIANTS
 from zoo.testing.new_plugin import plugin_files

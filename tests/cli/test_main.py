@@ -14,7 +14,7 @@ import pytest
 
 import zoo as library
 from zoo.base.errors import PluginWarning
-from zoo.cli.examples import EXAMPLES
+from zoo.cli.hints import EXAMPLES
 from zoo.cli.main import VERBS, cli
 
 INTERRUPTED = """

@@ -8,7 +8,7 @@ import string
 import click
 import pytest
 
-from zoo.cli.following import NEXT, next_command
+from zoo.cli.hints import NEXT, next_command
 from zoo.cli.main import VERBS, cli
 
 CONTEXT = click.Context(cli)
