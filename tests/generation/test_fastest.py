@@ -11,10 +11,10 @@ from click.testing import CliRunner
 import zoo
 from zoo.base.errors import InputError, InvalidChoiceError, UnsupportedOperationError
 from zoo.cli.main import cli
+from zoo.converters.verification import ROUNDING
 from zoo.data.tasks import TASKS, train_tokenizers
 from zoo.training import save_checkpoint
 from zoo.training.generation import ENGINES, Engine, accelerate, engine_cache, fastest, try_engines
-from zoo.training.generation.fastest import SAME
 
 TINY = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
 
@@ -128,7 +128,7 @@ def test_padding_does_not_count(engines, clock):
 
     engines.register("filling", Filling(clock))
     inputs = {"input_ids": torch.ones(2, 4, dtype=torch.long), "attention_mask": torch.tensor([[1] * 4, [1, 1, 0, 0]])}
-    assert try_engines(encoder(), inputs, engines=["filling"])[1].difference <= SAME
+    assert try_engines(encoder(), inputs, engines=["filling"])[1].difference <= ROUNDING
 
 
 @pytest.mark.slow
@@ -149,8 +149,8 @@ def test_real_engines_compute_the_same(variant, task):
     usual, *others = try_engines(model, engines=["onnx", "ctranslate2"])
     assert usual.engine == "torch" and usual.model is model and usual.difference == 0
     onnx = others[0]
-    assert onnx.model is not None and onnx.difference <= SAME and 0 < onnx.seconds < float("inf")
-    assert all(trial.problem or trial.difference <= SAME for trial in others)
+    assert onnx.model is not None and onnx.difference <= ROUNDING and 0 < onnx.seconds < float("inf")
+    assert all(trial.problem or trial.difference <= ROUNDING for trial in others)
     try_engines(model, engines=["torch-int8"], exact=False)
     assert all(torch.equal(tensor, weights[name]) for name, tensor in model.state_dict().items())
 

@@ -19,7 +19,7 @@ from transformers.utils.logging import get_logger
 from zoo.base.errors import InputError, InvalidChoiceError, ZooError
 from zoo.base.folders import scratch_folder
 from zoo.converters.errors import ExportError
-from zoo.converters.verification import neutral_generation, sample_inputs
+from zoo.converters.verification import ROUNDING, distance, neutral_generation, sample_inputs
 from zoo.fast.generation import CachedGenerationMixin
 from zoo.models import ZooPreTrainedModel
 from zoo.registry import ENGINES
@@ -29,9 +29,6 @@ from .engines import TORCH, Engine, ExportEngine
 
 PAYS = 1.1
 """How many times as fast another engine has to be: PyTorch's model can do more, and noise shall not decide."""
-
-SAME = 1e-5
-"""Largest difference of outputs that is rounding in float32, relative to the largest output."""
 
 HOPELESS = 2
 """How many times as long as the quickest an engine may take in the first round to be measured in the others."""
@@ -123,7 +120,7 @@ def accelerate(
         for trial in trials:
             tell(str(trial))
         usual, *others = trials
-        right = [trial for trial in others if trial.difference <= SAME or not ENGINES.get(trial.engine).exact]
+        right = [trial for trial in others if trial.difference <= ROUNDING or not ENGINES.get(trial.engine).exact]
         best = min((one for one in right if one.model is not None), key=lambda trial: trial.seconds, default=usual)
         chosen = best if usual.seconds >= PAYS * best.seconds else usual
         assert chosen.model is not None, "PyTorch runs every model"
@@ -250,8 +247,7 @@ class Work:
             return float("inf")
         if self.settings is not None:
             return float((expected != found).float().mean())
-        worst = (expected.double() - found.double()).abs().max() / expected.abs().max().clamp(min=1.0)
-        return float(worst.nan_to_num(nan=float("inf")))
+        return distance({"": expected}, {"": found}, [""]) / max(1.0, float(expected.abs().max()))
 
 
 class Fastest(Engine):
