@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from zoo.base.errors import UnknownNameError
@@ -68,9 +68,7 @@ def to_markdown(summary: ComparisonSummary) -> str:
     """Write one row a variant, and what it means, as Markdown."""
     header, *rows = table(summary, summary.metrics)
     rule = [":--", *("--:" for _ in header[1:])]
-    lines = [
-        "| " + " | ".join(markdown(cell).replace("|", "\\|") for cell in row) + " |" for row in (header, rule, *rows)
-    ]
+    lines = markdown_rows((header, rule, *rows))
     words = [f"- {markdown(sentence)}" for sentence in sentences(summary)]
     command = printable(shlex.join(summary.comparison.command))  # a path may have the end of the block in it
     seeds = span([len(row.runs) for row in summary.rows])
@@ -85,8 +83,13 @@ def fairness_lines(summary: ComparisonSummary) -> list[str]:
     sheet = summary.fairness
     rows = [["", *sheet.variants], [":--", *(":--" for _ in sheet.variants)]]
     rows += [[topic, *(own.get(topic, "") for own in sheet.variants.values())] for topic in sheet.topics]
-    table = ["| " + " | ".join(markdown(cell).replace("|", "\\|") for cell in row) + " |" for row in rows]
-    return ["## Fairness", "", *(f"- {topic}: {markdown(text)}" for topic, text in sheet.shared.items()), "", *table]
+    listed = (f"- {topic}: {markdown(text)}" for topic, text in sheet.shared.items())
+    return ["## Fairness", "", *listed, "", *markdown_rows(rows)]
+
+
+def markdown_rows(rows: Iterable[Sequence[str]]) -> list[str]:
+    """Write the rows of a Markdown table, a line each."""
+    return ["| " + " | ".join(markdown(cell).replace("|", "\\|") for cell in row) + " |" for row in rows]
 
 
 def markdown(text: str) -> str:
