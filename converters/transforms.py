@@ -170,21 +170,15 @@ def zero_bias() -> Transform:
 
 def split_rows(sizes: tuple[int, ...]) -> Transform:
     """Cut the rows of one tensor into parts of these shares, as where queries, keys and values are one projection."""
-
-    def cut(tensors: Tensors) -> Tensors:
-        (tensor,) = tensors
-        if tensor.shape[0] % sum(sizes):
-            raise ValueError(f"{tensor.shape[0]} rows are not {sum(sizes)} equal parts")
-        unit = tensor.shape[0] // sum(sizes)
-        return tuple(part.clone() for part in tensor.split([size * unit for size in sizes]))
-
-    return Transform("split", cut, lambda tensors: (torch.cat(tensors),))
+    return split_by_group(1, sizes)
 
 
 def split_by_group(groups: int, sizes: tuple[int, ...]) -> Transform:
     """Cut the rows of one tensor into parts with a share of every group of rows each."""
 
     def cut(tensors: Tensors) -> Tensors:
+        if tensors[0].shape[0] % (groups * sum(sizes)):
+            raise ValueError(f"{tensors[0].shape[0]} rows are not {groups * sum(sizes)} equal parts")
         by_group = tensors[0].unflatten(0, (groups, sum(sizes), -1))
         return tuple(part.flatten(0, 2).clone() for part in by_group.split(sizes, dim=1))
 
