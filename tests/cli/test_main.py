@@ -222,7 +222,7 @@ def test_the_zoos_warnings_are_one_line(zoo, monkeypatch):
         warnings.warn("plugin 'x' of y 1.0 is left out: ImportError: no\nmodule", PluginWarning, stacklevel=1)
         return []
 
-    monkeypatch.setattr("zoo.registry.list_variants", list_variants)
+    monkeypatch.setattr("zoo.cli.list.list_variants", list_variants)
     run = zoo("list", "--json")
     assert json.loads(run.stdout) == []
     assert run.stderr == "zoo: warning: plugin 'x' of y 1.0 is left out: ImportError: no module\n"

@@ -149,7 +149,7 @@ class TestData:
     FACTS: ClassVar[dict[str, Any]] = {"tasks": ("causal-lm",), "source": "a test"}
 
     def test_a_summary_makes_an_entry_without_a_function(self, variants: Variants) -> None:
-        assert register("plain", "Say it in a line.\n\nAnd in more.", **self.FACTS) is None
+        register("plain", "Say it in a line.\n\nAnd in more.", **self.FACTS)
         variant = variants.get("plain")
         assert (variant.summary, variant.description) == ("Say it in a line.", "And in more.")
         assert variant.builder(None) == zoo.models.Transformer()
