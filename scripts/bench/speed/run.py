@@ -118,11 +118,8 @@ def main() -> None:
         "bandwidth": f"{reading / 1e9:.1f} GB/s",
     }
     found = begun(arguments.output, about)
-    if arguments.again:
-        arguments.only = arguments.again
-        found["rows"] = {name: rows for name, rows in found["rows"].items() if not matches(name, arguments.again)}
     for name, peers in workloads_of(arguments, device):
-        if name not in found["rows"] and matches(name, arguments.only):
+        if (arguments.again or name not in found["rows"]) and matches(name, arguments.again or arguments.only):
             torch.compiler.reset()  # models of one class would use up the number of times that it is compiled
             if not arguments.tiny:  # whose limit means nothing
                 measured = max(measured, products(device, dtype))
