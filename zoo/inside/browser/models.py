@@ -196,7 +196,7 @@ def read(inside: Inspected, kind: Form, source: list[int], written: list[int]) -
     config = inside.model.config
     rows = [source]
     if config.is_encoder_decoder:
-        rows.append(source if kind.target == "source" else [config.decoder_start_token_id, *written])
+        rows.append(source if kind.target == "source" else [config.decoder_start_token_id or 0, *written])
     else:
         rows[0] = source + written
     tokens: list[Tensor] = []
