@@ -9,6 +9,7 @@ from zoo.base.errors import ConfigError, UnknownNameError, UnknownOverrideError
 from zoo.data.tasks import TASKS, TOKENIZERS
 from zoo.training import load_recipe, shipped_recipes
 from zoo.training.arguments import training_arguments
+from zoo.training.recipe import recipe_for
 
 
 @pytest.mark.parametrize("name", shipped_recipes())
@@ -17,6 +18,20 @@ def test_shipped_recipes_are_valid(name, tmp_path):
     assert recipe.task in TASKS
     assert recipe.tokenizer["kind"] in TOKENIZERS
     training_arguments(recipe.arguments, output_dir=tmp_path, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("variant", "task"),
+    [
+        ("pre-norm", "translation"),
+        ("llama-style@tiny", "language-modeling"),
+        ("bert-style:norm=rmsnorm", "masked-language-modeling"),
+        ("nlpt-encoder", "masked-language-modeling"),
+    ],
+)
+def test_without_a_task_a_run_takes_that_of_the_variant(variant, task):
+    assert recipe_for(None, variant=variant) == recipe_for(task)
+    assert recipe_for(None, "small-translation", variant) == load_recipe("small-translation")
 
 
 def test_a_name_takes_precedence_over_the_recipe():

@@ -73,7 +73,7 @@ def training_flags(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option(
     "--task",
     metavar="TASK[:OPTION=VALUE,...]",
-    help="Data task (zoo tasks); by default the recipe's, or else translation.",
+    help="Data task (zoo tasks); by default the recipe's, or else the one for the variant.",
 )
 @data_options
 @click.option(

@@ -151,7 +151,9 @@ def kept_recipe(request: Request) -> dict[str, Any]:
     tokenizer = request.tokenizer if isinstance(request.tokenizer, Mapping) else None
     if not (isinstance(request.recipe, Recipe) or tokenizer is not None or request.generation):
         return {}
-    whole = recipe_for(request.task, request.recipe).changed(tokenizer=tokenizer, generation=request.generation)
+    whole = recipe_for(request.task, request.recipe, request.names[0]).changed(
+        tokenizer=tokenizer, generation=request.generation
+    )
     file = write_json(request.folder / RECIPE, plain(asdict(whole)))
     return {"task": None, "recipe": file, "tokenizer": None if tokenizer is not None else request.tokenizer}
 

@@ -31,7 +31,7 @@ from zoo.training.generation import load_checkpoint
 from zoo.training.generation.checkpoint import TokenizerSource
 from zoo.training.predicting import check_generation, predict
 from zoo.training.progress import LossProgress
-from zoo.training.recipe import Recipe, recipe_for
+from zoo.training.recipe import Recipe, recipe_for, usual_task
 from zoo.training.record import RunRecord, digest_of_examples, read_result, saved_run
 from zoo.training.trainer import ZooTrainer
 
@@ -81,16 +81,6 @@ def columns_of(run: RunRecord | None) -> Sequence[Column] | None:
 def file_name(place: str | None) -> str:
     """Write what data are called."""
     return OWN_DATA if place is None else Path(place).name if Path(place).is_absolute() else place
-
-
-USUAL_TASKS = {
-    "seq2seq-lm": "translation",
-    "causal-lm": "language-modeling",
-    "masked-lm": "masked-language-modeling",
-    "sequence-classification": "text-classification",
-    "token-classification": "token-classification",
-}
-"""Task of the evaluation of a model without a record."""
 
 
 EVALUATED_WITH = ("bf16", "fp16", "tf32", "bf16_full_eval", "fp16_full_eval")
@@ -240,7 +230,7 @@ def evaluation_recipe(run: RunRecord | None, loaded: PreTrainedModel, task: str 
     saved = None if run is None else run.recipe
     if task is None:
         fallback = "translation" if loaded.config.is_encoder_decoder else "language-modeling"
-        return saved if saved is not None else recipe_for(USUAL_TASKS.get(task_of(loaded), fallback))
+        return saved if saved is not None else recipe_for(usual_task([task_of(loaded)], fallback))
     return recipe_for(task, saved if saved is not None and saved.task == split_name(task)[0] else None)
 
 

@@ -26,6 +26,7 @@ from .recipe import Recipe, recipe_for
 def full_recipe(
     task: str | None,
     recipe: str | Path | Recipe | None,
+    variant: str | None = None,
     *,
     arguments: Mapping[str, Any] | None = None,
     settings: Mapping[str, Any] | None = None,
@@ -35,7 +36,7 @@ def full_recipe(
 ) -> Recipe:
     """Merge the arguments of a run into its recipe."""
     said = tokenizer.made_by if isinstance(tokenizer, Tokenizers) else tokenizer
-    found = recipe_for(task, recipe)
+    found = recipe_for(task, recipe, variant)
     start = full_path(init) if init is not None else found.init
     if start is not None:
         said = said if said is not None else {"folder": str(locate(start))}

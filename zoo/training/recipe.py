@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,15 @@ from zoo.data.tasks import TASKS, DataTask, find_task, split_name
 from zoo.registry import VARIANTS, parse_name, split_options
 
 FOLDER = Path(__file__).parent / "recipes"
-DEFAULT_TASK = "translation"
+USUAL_TASKS = {
+    "seq2seq-lm": "translation",
+    "causal-lm": "language-modeling",
+    "masked-lm": "masked-language-modeling",
+    "sequence-classification": "text-classification",
+    "token-classification": "token-classification",
+}
+"""The data task of a model's task where none is given, in the order in which a variant's tasks are tried."""
+
 SUFFIXES = (".yaml", ".yml", ".json")
 
 
@@ -172,12 +180,19 @@ def read_yaml(file: Path) -> Any:
         raise ConfigError(f"{file} is not valid YAML: {' '.join(str(error).split())}") from error
 
 
-def recipe_for(task: str | None, recipe: str | Path | Recipe | None = None) -> Recipe:
-    """Find the recipe of a run."""
-    if task is None:
-        chosen = recipe if isinstance(recipe, Recipe) else load_recipe(recipe if recipe is not None else DEFAULT_TASK)
+def usual_task(model_tasks: Iterable[str], default: str = "translation") -> str:
+    """The data task of a model that does one of some tasks, if none is given."""
+    return next((data_task for task, data_task in USUAL_TASKS.items() if task in model_tasks), default)
+
+
+def recipe_for(task: str | None, recipe: str | Path | Recipe | None = None, variant: str | None = None) -> Recipe:
+    """Find the recipe of a run: of a variant's usual task if neither a task nor a recipe is given."""
+    if task is None and recipe is not None:
+        chosen = recipe if isinstance(recipe, Recipe) else load_recipe(recipe)
         chosen.data_task()
         return chosen
+    if task is None:
+        task = usual_task(() if variant is None else VARIANTS.get(parse_name(variant).name).tasks)
     name, options = split_name(task)
     data_task = TASKS.get(name)
     if recipe is None:

@@ -59,6 +59,7 @@ class TrainingRequest:
         found = full_recipe(
             self.task,
             self.recipe,
+            self.model if isinstance(self.model, str) else None,
             arguments=self.arguments,
             settings=self.settings,
             generation=self.generation,

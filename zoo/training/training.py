@@ -98,7 +98,7 @@ def train(
     Args:
         model: A variant's name, possibly with settings, or a model that fits the tokenizer.
         task: A name in [`zoo.data.tasks.TASKS`][], possibly with options: "language-modeling:block_size=64"; by default
-            the recipe's, or else translation.
+            the recipe's, or else the one for the variant: translation for an encoder-decoder.
         data: Examples: a file, a folder with a train and a held-out file, or loaded ones; by default what ships with
             the zoo.
         heldout: The file to evaluate on, by default that of `data`, or 5 % of it.

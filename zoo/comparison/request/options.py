@@ -66,7 +66,7 @@ class Options:
     task: str | None = field(
         default=None,
         metadata=option(
-            "What to train them on (zoo tasks); by default what the recipe says, and without one, translation.",
+            "What to train them on (zoo tasks); by default the recipe's, or else the one for the first variant.",
             flag="--task",
             metavar="TASK[:OPTION=VALUE,...]",
         ),

@@ -45,7 +45,7 @@ class Request(Options):
     def chosen(self) -> Recipe:
         """How every variant is trained, before anything is matched, budgeted or swept."""
         said: dict[str, Any] = {"arguments": self.arguments, "settings": self.settings, "generation": self.generation}
-        return full_recipe(self.task, self.recipe, **said, tokenizer=self.tokenizer)
+        return full_recipe(self.task, self.recipe, next(iter(self.names), None), **said, tokenizer=self.tokenizer)
 
     @cached_property
     def source(self) -> DataSource:
