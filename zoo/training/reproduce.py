@@ -102,7 +102,7 @@ def make_weights(
     """Train weights again as their record says, score them, and write a folder that can be registered."""
     recorded = find_weights(name)
     if not recorded.command:
-        raise ConfigError(f"nothing says how {recorded.name} was trained; it comes from {recorded.source}")
+        raise ConfigError(f"{recorded.name} has no record of its training; it comes from {recorded.source}")
     out = Path(output_dir)
     check_output(out, force=force)
     place = Path(trained) if trained is not None else train_again(recorded, Path(f"{out}-training"))
