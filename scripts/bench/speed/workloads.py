@@ -234,9 +234,7 @@ class Work:
             peers.append(replace(peer, flops=0, agreement=partial(agreement, ours, quantised, inputs["input_ids"])))
         return peers
 
-    def generating(
-        self, name: str, model: Any, num_beams: int, more: dict[str, Any] | None = None, **inputs: Tensor
-    ) -> Peer:
+    def generating(self, name: str, model: Any, num_beams: int, more: Any = None, **inputs: Tensor) -> Peer:
         """A peer that generates, with more options than the usual ones."""
         inputs.setdefault("attention_mask", torch.ones_like(inputs["input_ids"]))
         tokens = self.scale.new_tokens
