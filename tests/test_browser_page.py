@@ -100,6 +100,7 @@ def generated(one: Explored, ids: list[int], **options: Any) -> Any:
     given = torch.tensor([ids])
     common = {"do_sample": False, "max_new_tokens": 48, "return_dict_in_generate": True}
     common |= {"output_logits": True, "output_attentions": True}
+    common |= {"repetition_penalty": 1.0}  # which the page has not, and a model's own settings may have
     one.model.set_attn_implementation("eager")
     return one.model.generate(given, attention_mask=torch.ones_like(given), **{**common, **options})
 
