@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import random
 import runpy
 import subprocess
@@ -56,14 +55,14 @@ ROTATIONS = {
 """Settings of each kind of scaled rotation; texts of a proof are longer than 8 tokens."""
 
 LINES = {
-    "gpt2-style": (145, 190),
-    "llama-style": (150, 200),
-    "vanilla": (220, 280),
-    "t5-style": (245, 310),
-    "deepseek-v3-style": (215, 285),
-    "qwen3-next-style": (270, 355),
+    "gpt2-style": 160,
+    "llama-style": 175,
+    "vanilla": 235,
+    "t5-style": 260,
+    "deepseek-v3-style": 260,
+    "qwen3-next-style": 325,
 }
-"""The most lines of code of a file, and of all of it with docstrings, comments and blank lines."""
+"""The most lines of a file, with all that is in it."""
 
 
 def tiny(name: str) -> str:
@@ -74,18 +73,6 @@ def tiny(name: str) -> str:
 def source(name: str, task: str | None = None) -> str:
     task = task or describe(name).tasks[0]
     return text_of(configure(name, task), task, name)
-
-
-def lines_of_code(text: str) -> int:
-    """Lines without docstrings, comments and blank lines."""
-    within: set[int] = set()
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node) is not None:
-            within |= set(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
-    lines = enumerate(text.splitlines(), start=1)
-    return sum(
-        bool(line.strip()) and not line.strip().startswith("#") and number not in within for number, line in lines
-    )
 
 
 @pytest.mark.parametrize(
@@ -173,12 +160,11 @@ def test_the_page_shows_the_files_as_they_are():
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(("name", "most", "most_in_all"), [(name, *most) for name, most in LINES.items()])
-def test_files_are_short(name, most, most_in_all):
-    text = source(name)
-    assert lines_of_code(text) <= most
-    assert len(text.splitlines()) <= most_in_all
-    assert max(map(len, text.splitlines())) <= 120
+@pytest.mark.parametrize(("name", "most"), LINES.items())
+def test_files_are_short(name, most):
+    lines = source(name).splitlines()
+    assert len(lines) + 2 <= most, "two more say how exact it is"
+    assert max(map(len, lines)) <= 120
 
 
 @pytest.mark.parametrize(("a", "b", "fewer"), [("pre-norm", "post-norm", 15), ("gpt2-style", "llama-style", 70)])
@@ -265,7 +251,9 @@ def test_a_plugin_gives_a_plain_form(tmp_path, monkeypatch, wrong):
             check_plain_forms_of_plugins_compute_the_same(subject)
         return
     check_plain_forms_of_plugins_compute_the_same(subject)
-    assert text.strip().partition("class ")[2] in eject("pre-norm@tiny:norm=scale-norm", task="causal-lm").text
+    ejected = eject("pre-norm@tiny:norm=scale-norm", task="causal-lm").text
+    assert "class ScaleNorm(nn.Module):  # Vectors of one learned length (Nguyen and Salazar 2019).\n" in ejected
+    assert text.strip().rpartition("def ")[2] in ejected
 
 
 def test_a_plain_form_that_is_not_there_is_named(monkeypatch):

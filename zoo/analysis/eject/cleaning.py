@@ -10,7 +10,7 @@ from libcst import matchers as m
 from .folding import code
 from .program import Names, Substitution, names
 
-LONGEST = 96
+LONGEST = 104
 """Columns of a statement into which a variable is put."""
 
 
@@ -135,7 +135,13 @@ class Joiner(cst.CSTTransformer):
         renewed = isinstance(reader, cst.Return) or code(reader.targets[0].target) == name
         function = self.functions[-1]
         once = function.read.count(name) == function.written.count(name) == 1
-        if names(reader.value).read.count(name) != 1 or not (renewed or once) or "lambda" in text or " for " in text:
+        if (
+            names(reader.value).read.count(name) != 1
+            or not (renewed or once)
+            or "lambda" in text
+            or " for " in text
+            or "lambda" in code(assign.value)
+        ):
             return None
         value: Any = assign.value
         whole = code(reader.value) == name or any(part in text for part in whole_places(name))

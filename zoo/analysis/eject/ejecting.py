@@ -187,16 +187,16 @@ def text_of(config: Any, task: str, name: str) -> str:
         raise InputError(f"an encoder-decoder was given for {task}; eject it for seq2seq-lm or feature-extraction")
     refuse_unwritten(config)
     card = describe(config.variant)
-    first = textwrap.fill(f"{name}, from {card.source}.", 117, break_on_hyphens=False, break_long_words=False)
-    summary = f"{first}\n\n{textwrap.fill(card.summary, 120)}\n"
+    summary = f"{name}, from {card.source}. {card.summary}"
+    summary = textwrap.fill(summary, 114, break_on_hyphens=False, break_long_words=False)
     definitions = with_forms(read_plain(), plain_forms(config))
     return file_of(plain_config(config, task), summary, decoder_changes(config), definitions)
 
 
 def ending(model: ZooPreTrainedModel, differences: dict[str, float]) -> str:
     """The lines that end a file: how exact it is."""
-    exact = ", ".join(f"{value:.0e} in {dtype}" for dtype, value in differences.items())
-    proved = f"\n# Proved when written: outputs differ from the zoo's by at most {exact}.\n"
+    exact = " and ".join(f"{value:.0e} in {dtype}" for dtype, value in differences.items())
+    proved = f"# Proved when written: outputs differ from the zoo's by at most {exact}.\n"
     if model.config.has_quirk("works-on-features"):  # fingerprints are of token ids
         return proved
     logits = ", ".join(f"{value:.4f}" for value in fingerprint(model.float().eval())[:4])

@@ -38,6 +38,9 @@ def evaluate(node: cst.BaseExpression, values: Mapping[str, Any]) -> Any:
     """The value of an expression, UNKNOWN if it contains a name of unknown value, PRESENT if it is not None."""
     if isinstance(node, cst.Name) and node.value in values:
         return values[node.value]
+    if isinstance(node, cst.IfExp) and evaluate(node.test, values) is UNKNOWN:
+        branches = [evaluate(one, values) for one in (node.body, node.orelse)]
+        return UNKNOWN if any(one is UNKNOWN or one is None for one in branches) else PRESENT
     known = {name: value for name, value in values.items() if value is not UNKNOWN and value is not PRESENT}
     if isinstance(node, cst.Comparison) and len(node.comparisons) == 1:
         (target,) = node.comparisons

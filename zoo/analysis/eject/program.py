@@ -178,9 +178,8 @@ class Names(cst.CSTVisitor):
 
     def visit_CompFor(self, node: cst.CompFor) -> bool:
         self.target(node.target)
-        node.iter.visit(self)
-        for condition in node.ifs:
-            condition.visit(self)
+        for child in (node.iter, *node.ifs, *(() if node.inner_for_in is None else (node.inner_for_in,))):
+            child.visit(self)
         return False
 
     def visit_FunctionDef(self, node: cst.FunctionDef) -> bool:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any
 
+import torch
+from torch import nn
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
+from zoo.models import UnitHead
 from zoo.models.attentions.kv_sharing import SharedKeyValueAttention
 from zoo.models.multi_token_prediction import LOSS_WEIGHT
 from zoo.models.parametrization import width_factor
 from zoo.models.parts import FEED_FORWARDS, PART_FIELDS
 from zoo.models.residual import deepnorm_constants
-from zoo.models.transformer import build_by_settings
+from zoo.models.transformer import build_by_settings, transformer_of
 from zoo.registry import VARIANTS
 
 from ..plain.config import Config
@@ -74,7 +77,7 @@ def plain_config(config: ZooConfig, task: str) -> Config:
         if config.decoder_pad_token_id is None
         else config.decoder_pad_token_id,
     }
-    values |= rope_settings(config) | by_builder(config)
+    values |= rope_settings(config) | by_layers(config)
     values["position_skips_padding"] = values["position"] == "learned-unpadded" or is_by_length(values["rope_type"])
     values["generates_with_cache"] = "masks-from-token-ids" not in config.quirks and not is_by_length(
         values["rope_type"]
@@ -121,24 +124,25 @@ USUAL = {
 }
 """Settings of parts that others fill."""
 
-BY_BUILDER = {
-    "universal": {"step_embeddings": True},
-    "normformer": {"head_scale": True, "attention_branch_norm": True},
-    "nlpt_encoder": {"attention_branch_dropout": False},
-    "ngpt": {"unit_weights": True},
-    "vanilla": {},
-    "d2l_style": {},
-    "odom_style": {},
-    "explicando": {},
-}
-"""What the code of a variant of its own does, as settings, by the function that builds it."""
 
-
-def by_builder(config: ZooConfig) -> dict[str, bool]:
-    """Settings in the place of a variant's own code."""
-    usual = {"step_embeddings": False, "head_scale": False, "attention_branch_norm": False, "unit_weights": False}
-    builder = VARIANTS.get(config.variant).builder
-    return {**usual, "attention_branch_dropout": True, **BY_BUILDER.get(builder.__name__, {})}
+def by_layers(config: ZooConfig) -> dict[str, bool]:
+    """What the layers and the head of a variant's own code have, as settings."""
+    blueprint = transformer_of(config)
+    build = blueprint.decoder_layer if config.stack == "decoder" else blueprint.encoder_layer
+    with torch.device("meta"):
+        layer = build(config, 0)
+    residual = getattr(layer, "self_attn_residual", None)
+    norms = config.norm_placement in ("sandwich", "res-post") or config.residual == "normalized"
+    has_norm, has_dropout = (
+        not isinstance(getattr(residual, name, nn.Identity()), nn.Identity) for name in ("norm_branch", "dropout")
+    )
+    return {
+        "step_embeddings": hasattr(layer, "step_embedding"),
+        "head_scale": hasattr(getattr(layer, "self_attn", None), "head_scale"),
+        "attention_branch_norm": has_norm and not norms,
+        "attention_branch_dropout": residual is None or has_dropout or config.has_quirk("dropout-on-the-skip"),
+        "unit_weights": blueprint.head is UnitHead,
+    }
 
 
 def is_by_length(rope_type: str | None) -> bool:
@@ -210,8 +214,8 @@ def refuse_unwritten(config: ZooConfig) -> None:
     for quirk in config.quirks:
         if f'"{quirk}"' not in source and quirk not in BY_SETTINGS:
             raise no_plain_form("quirks", quirk)
-    builder = VARIANTS.get(config.variant).builder
-    if builder is not build_by_settings and builder.__name__ not in BY_BUILDER:
+    variant = VARIANTS.get(config.variant)
+    if variant.builder is not build_by_settings and not variant.origin.built_in:
         raise no_plain_form("variant", config.variant)
 
 

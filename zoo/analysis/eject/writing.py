@@ -12,7 +12,7 @@ from libcst import matchers as m
 
 from ..plain.config import Config
 from .folding import code
-from .program import names, read_plain
+from .program import Substitution, names, read_plain
 from .specialising import Program
 
 MODELS = {
@@ -25,8 +25,8 @@ MODELS = {
 """The plain class of each task."""
 
 IMPORTS = {
-    "argparse": "import argparse",
     "math": "import math",
+    "sys": "import sys",
     "Callable": "from collections.abc import Callable",
     "dataclass": "from dataclasses import dataclass",
     "replace": "from dataclasses import dataclass, replace",
@@ -41,7 +41,7 @@ IMPORTS = {
 WIDTH = 120
 """Columns of a line."""
 
-STANDARD = ("import argparse", "import math", "from collections", "from dataclasses", "from pathlib")
+STANDARD = ("import math", "import sys", "from collections", "from dataclasses", "from pathlib")
 
 
 def file_of(
@@ -65,18 +65,37 @@ def file_of(
         given["token_type_ids"] = None
     program = Program(config, [model, *scripts], given, read_plain() if definitions is None else definitions)
     definitions = program.specialised()
-    written_out = [text_of(node) for node in definitions.values() if isinstance(node, (cst.ClassDef, cst.FunctionDef))]
+    aliases = Substitution({name: alias(node) for name, node in definitions.items() if alias(node) is not None})
+    written_out = [text_of(node.visit(aliases)) for node in definitions.values() if alias(node) is None]
     body = "\n\n".join(written_out)
     body = re.sub(r"def main\(\).*", 'if __name__ == "__main__":', body)
-    body = with_comments_at_ends(body)
+    body = with_comments_at_ends(with_short_docstrings(body))
     changes = "".join(f", {name}={value!r}" for name, value in decoder.items() if f"config.{name}" in body)
     body = body.replace("config.of_decoder()", f"replace(config{changes})" if changes else "config")
     body = body.replace("Model", model)
     if "FeedForward" not in definitions:
         body = body.replace("GatedFeedForward", "FeedForward")  # one name for the one network of a file
-    types = [code(node) for node in definitions.values() if not isinstance(node, (cst.ClassDef, cst.FunctionDef))]
-    whole = "\n\n".join([*types, settings(body, config), body]) + "\n"
+    body = "\n".join(broken(line) for line in body.splitlines())
+    whole = f"{settings(body, config)}\n\n{body}\n"
     return f'"""{summary}"""\n\n{imports(whole)}\n\n{whole}'
+
+
+def alias(node: cst.CSTNode) -> cst.BaseExpression | None:
+    """The type that an assignment gives a name, None for a class or a function."""
+    found = m.findall(node, m.Assign()) if isinstance(node, cst.SimpleStatementLine) else []
+    return found[0].value if found and isinstance(found[0], cst.Assign) else None
+
+
+def with_short_docstrings(text: str) -> str:
+    """Docstrings of one line as comments at the ends of definitions, where there is room."""
+    kept: list[str] = []
+    for line in text.splitlines():
+        above, is_docstring = kept[-1] if kept else "", re.fullmatch(r' *"""(.*)"""', line)
+        if is_docstring and above.endswith(":") and len(above) + len(is_docstring[1]) + 4 <= WIDTH:
+            kept[-1] = f"{above}  # {is_docstring[1]}"
+        elif line or not re.match(r'class |    """', above):
+            kept.append(line)
+    return "\n".join(kept)
 
 
 def with_comments_at_ends(text: str) -> str:
@@ -93,13 +112,32 @@ def with_comments_at_ends(text: str) -> str:
     return "\n".join(kept)
 
 
-def text_of(node: cst.CSTNode) -> str:
+def broken(line: str) -> str:
+    """A line that is too long, broken after a comma of its outermost brackets."""
+    if len(line) <= WIDTH:
+        return line
+    opened: list[int] = []
+    places = []
+    for place, sign in enumerate(line):
+        if sign in "([{":
+            opened.append(place)
+        elif sign in ")]}" and opened:
+            opened.pop()
+        elif sign == "," and opened and place < WIDTH:
+            places.append((-len(opened), place + 1, opened[-1] + 1))
+    if not places:
+        return line
+    _, end, column = max(places)
+    return f"{line[:end]}\n{broken(' ' * column + line[end:].lstrip())}"
+
+
+def text_of(node: Any) -> str:
     """Source of a definition, without empty lines around it."""
-    return code(node.visit(Signatures())).strip("\n")  # type: ignore[arg-type]
+    return code(node.visit(Signatures())).strip("\n")
 
 
 class Signatures(cst.CSTTransformer):
-    """Write parameters as the formatter does: on one line, or else on one of their own, or else on one each."""
+    """Write parameters on as few lines as they need, under each other."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -109,29 +147,24 @@ class Signatures(cst.CSTTransformer):
         self.depth += 4
 
     def leave_FunctionDef(self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef) -> cst.FunctionDef:
-        params = [
-            one.with_changes(
-                comma=cst.Comma(whitespace_after=cst.SimpleWhitespace(" ")),
-                whitespace_after_param=cst.SimpleWhitespace(""),
-            )
-            for one in updated_node.params.params
-        ]
-        if params:
-            params[-1] = params[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
-        plain = updated_node.with_changes(
+        start = len(f"def {code(updated_node.name)}(")
+        end = ")" if updated_node.returns is None else f") -> {code(updated_node.returns.annotation)}"
+        below = cst.ParenthesizedWhitespace(indent=True, last_line=cst.SimpleWhitespace(" " * start))
+        params: list[cst.Param] = []
+        column = self.depth + start
+        for place, one in enumerate(updated_node.params.params, start=1):
+            param = one.with_changes(comma=cst.MaybeSentinel.DEFAULT, whitespace_after_param=cst.SimpleWhitespace(""))
+            rest = f"{end}:" if place == len(updated_node.params.params) else ","
+            if params:
+                fits = column + len(f" {code(param)}{rest}") <= WIDTH
+                space = cst.SimpleWhitespace(" ") if fits else below
+                params[-1] = params[-1].with_changes(comma=cst.Comma(whitespace_after=space))
+                column = column + 1 if fits else self.depth + start
+            column += len(f"{code(param)},")
+            params.append(param)
+        return updated_node.with_changes(
             params=updated_node.params.with_changes(params=params), whitespace_before_params=cst.SimpleWhitespace("")
         )
-        bare = plain.with_changes(body=cst.SimpleStatementSuite([cst.Pass()]), decorators=[], leading_lines=[])
-        if self.depth + len(code(bare).removesuffix(" pass")) <= WIDTH:
-            return plain
-        inner = cst.ParenthesizedWhitespace(indent=True, last_line=cst.SimpleWhitespace("    "))
-        outer = cst.ParenthesizedWhitespace(indent=True)
-        if self.depth + 4 + len(code(plain.params)) > WIDTH:
-            params = [one.with_changes(comma=cst.Comma(whitespace_after=inner)) for one in params]
-            params[-1] = params[-1].with_changes(comma=cst.Comma(whitespace_after=outer))
-        else:
-            params[-1] = params[-1].with_changes(whitespace_after_param=outer)
-        return plain.with_changes(params=plain.params.with_changes(params=params), whitespace_before_params=inner)
 
 
 def settings(body: str, config: Config) -> str:

@@ -207,25 +207,25 @@ class Attention(nn.Module):
             key, value = (y.repeat_interleave(query.shape[1] // y.shape[1], dim=1) for y in (key, value))
         if self.config.position == "disentangled" and bias is not None:
             # Contents meet relative positions, both ways (He et al. 2020, DeBERTa, equation 4).
-            scores = query @ key.transpose(-1, -2) + self.relative_scores(query, key, bias)
+            scores = query @ key.mT + self.relative_scores(query, key, bias)
             scores = scores * (3 * self.config.head_dim) ** -0.5
         elif self.config.attention.startswith("disentangled"):
-            scores = query @ key.transpose(-1, -2) * (3 * self.config.head_dim) ** -0.5
+            scores = query @ key.mT * (3 * self.config.head_dim) ** -0.5
         elif self.config.attention == "normalized" and self.config.attention_scale == "head-dim":
             # Cosines are small, so scores are scaled up (nGPT, section 2.3.2).
-            scores = query @ key.transpose(-1, -2) * self.config.head_dim**0.5
+            scores = query @ key.mT * self.config.head_dim**0.5
         elif self.config.attention_scale == "head-dim":
-            scores = query @ key.transpose(-1, -2) * self.config.head_dim**-0.5
+            scores = query @ key.mT * self.config.head_dim**-0.5
         elif self.config.attention_scale == "hidden-size" and "scores-scaled-by-model-width" in self.config.quirks:
             # The original's defect: the root of the model's width, where the paper has that of a head's.
-            scores = query @ key.transpose(-1, -2) * self.config.hidden_size**-0.5
+            scores = query @ key.mT * self.config.hidden_size**-0.5
         elif self.config.attention_scale == "hidden-size":
-            scores = query @ key.transpose(-1, -2) * self.config.hidden_size**-0.5
+            scores = query @ key.mT * self.config.hidden_size**-0.5
         elif self.config.attention_scale == "none":
             # Scores are not scaled: the initial values of the projections are (T5).
-            scores = query @ key.transpose(-1, -2)
+            scores = query @ key.mT
         else:
-            scores = query @ key.transpose(-1, -2) / self.config.attention_scale
+            scores = query @ key.mT / self.config.attention_scale
         if self.config.attn_logit_softcapping is not None:
             # Scores are bounded (Gemma 2, section 2).
             scores = torch.tanh(scores / self.config.attn_logit_softcapping) * self.config.attn_logit_softcapping
@@ -238,7 +238,7 @@ class Attention(nn.Module):
             # The original's defect: a query that sees no key becomes NaN.
             scores = scores.masked_fill(~mask, -math.inf)
         else:
-            scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+            scores = scores.masked_fill(~mask, torch.finfo(query.dtype).min)
         if self.config.attention == "sinks":
             # Each head may attend to nothing: a learned logit has a share of the softmax (gpt-oss, section 2).
             sinks = self.sinks[:, None, None].expand(*scores.shape[:-1], 1)
@@ -305,19 +305,19 @@ class LatentAttention(nn.Module):
         key, value = both.split([config.qk_nope_head_dim, config.v_head_dim], dim=-1)
         key = torch.cat([key, turning.expand(-1, config.num_attention_heads, -1, -1)], dim=-1)
         if config.attention_scale == "head-dim":
-            scores = query @ key.transpose(-1, -2) * (config.qk_nope_head_dim + config.head_dim) ** -0.5
+            scores = query @ key.mT * (config.qk_nope_head_dim + config.head_dim) ** -0.5
         elif config.attention_scale == "hidden-size":
-            scores = query @ key.transpose(-1, -2) * config.hidden_size**-0.5
+            scores = query @ key.mT * config.hidden_size**-0.5
         elif config.attention_scale == "none":
-            scores = query @ key.transpose(-1, -2)
+            scores = query @ key.mT
         else:
-            scores = query @ key.transpose(-1, -2) / config.attention_scale
+            scores = query @ key.mT / config.attention_scale
         if config.attn_logit_softcapping is not None:
             # Scores are bounded (Gemma 2, section 2).
             scores = torch.tanh(scores / config.attn_logit_softcapping) * config.attn_logit_softcapping
         if bias is not None:
             scores = scores + bias.to(scores.dtype)
-        scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+        scores = scores.masked_fill(~mask, torch.finfo(query.dtype).min)
         weights = scores.softmax(dim=-1)
         if config.attention_dropout:
             weights = F.dropout(weights, config.attention_dropout, self.training)

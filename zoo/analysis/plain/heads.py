@@ -142,18 +142,16 @@ class CausalLM(nn.Module):
         cache: list[Cache] | None = None,
         start: int = 0,
     ) -> tuple[Tensor, Tensor | None]:
-        """Logits of the next tokens, and the loss. *Shape:* ids and labels (batch, length); mask 1 for real tokens."""
+        """Logits of the next tokens, and the loss. *Shape:* ids and labels (batch, length)."""
         if self.config.num_nextn_predict_layers and self.training and labels is not None:
             x, *further = self.model(ids, attention_mask, depths=self.mtp.depths)
         else:
             x = self.model(ids, attention_mask, cache, start)
         logits = bounded(self.lm_head(transformed(x, self, self.config)), self.config)
-        if labels is None:
-            return logits, None
-        loss = F.cross_entropy(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
-        if self.config.balances_experts:
+        loss = None if labels is None else F.cross_entropy(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
+        if self.config.balances_experts and loss is not None:
             loss = loss + self.config.router_aux_loss_coef * balance(self.model, attention_mask, self.config)
-        if self.config.num_nextn_predict_layers and self.training:
+        if self.config.num_nextn_predict_layers and self.training and labels is not None:
             for shift, x in enumerate(further, start=1):
                 # The loss of a further token, divided as that of the next one is (DeepSeek-V3, equation 24).
                 wanted = F.pad(labels, (0, shift + 1), value=-100)[:, shift + 1 :].flatten()
@@ -169,10 +167,10 @@ class CausalLM(nn.Module):
             # Earlier keys are computed again: they depend on the tokens that follow.
             for _ in range(max_new_tokens):
                 logits = self(ids)[0][:, -1]
-                ids = torch.cat([ids, chosen(logits, temperature)], dim=1)
+                new = chosen(logits, temperature)
+                ids = torch.cat([ids, new], dim=1)
             return ids
-        cache: list[Cache] = [{} for _ in range(self.config.num_hidden_layers)]
-        new = ids
+        cache, new = [dict[str, Tensor]() for _ in range(self.config.num_hidden_layers)], ids
         for _ in range(max_new_tokens):
             logits = self(new, cache=cache, start=ids.shape[1] - new.shape[1])[0][:, -1]
             new = chosen(logits, temperature)
@@ -220,10 +218,8 @@ class Seq2SeqLM(nn.Module):
             decoder_ids[:, 0] = self.config.decoder_start_token_id
         x, memory = self.model(ids, decoder_ids, attention_mask, cache, start, memory)
         logits = bounded(self.lm_head(x), self.config)
-        if labels is None:
-            return logits, None, memory
-        loss = F.cross_entropy(logits.flatten(0, 1), labels.flatten())
-        if self.config.balances_experts:
+        loss = None if labels is None else F.cross_entropy(logits.flatten(0, 1), labels.flatten())
+        if self.config.balances_experts and loss is not None:
             balanced = balance(self.model.encoder, attention_mask, self.config)
             balanced = balanced + balance(self.model.decoder, None, self.config)
             loss = loss + self.config.router_aux_loss_coef * balanced
@@ -241,7 +237,8 @@ class Seq2SeqLM(nn.Module):
             for _ in range(max_new_tokens):
                 logits, _, _ = self(ids, None, attention_mask, target)
                 last = logits[:, -1]
-                target = torch.cat([target, chosen(last, temperature)], dim=1)
+                new = chosen(last, temperature)
+                target = torch.cat([target, new], dim=1)
             return target
         cache: list[Cache] = [{} for _ in range(self.config.decoder_layers)]
         new, memory = target, None

@@ -69,7 +69,8 @@ def draw_matrix(weight: Tensor, name: str, config: Config) -> None:
         )
         nn.init.xavier_uniform_(weight, gain=config.deepnorm_beta if is_branch else 1.0)
         if config.attention == "latent" and name.endswith("kv_b_proj.weight"):
-            weight.unflatten(0, (config.num_attention_heads, -1))[:, config.qk_nope_head_dim :] *= config.deepnorm_beta
+            of_heads = weight.detach().unflatten(0, (config.num_attention_heads, -1))
+            of_heads[:, config.qk_nope_head_dim :] *= config.deepnorm_beta
     elif config.initializer == "mup":
         # Hidden matrices are divided by the root of the width, classifiers by the width (muP, table 8).
         if name == "lm_head.weight":
@@ -82,9 +83,8 @@ def draw_matrix(weight: Tensor, name: str, config: Config) -> None:
         raise NoPlainForm("initializer")
 
 
-@torch.no_grad()
 def initialize(model: nn.Module, config: Config) -> None:
-    """Draw the weights of projections and tables; norms have ones already."""
+    """Draw projections and tables; norms have ones already."""
     for name, weight in model.named_parameters():
         if config.has_biases and config.initializer not in ("torch", "d2l") and name.endswith(".bias"):
             nn.init.zeros_(weight)
@@ -102,11 +102,11 @@ def initialize(model: nn.Module, config: Config) -> None:
             nn.init.normal_(weight, std=config.initializer_range)
             # Projections onto the stream, two in a layer (GPT-2).
             if config.initializer == "depth-scaled" and name.endswith(("o_proj.weight", "down_proj.weight")):
-                nn.init.normal_(weight, std=config.initializer_range / math.sqrt(2 * config.num_hidden_layers))
+                nn.init.normal_(weight, std=config.initializer_range / (2 * config.num_hidden_layers) ** 0.5)
             if config.initializer == "depth-scaled" and config.mixer != "attention" and "out_proj" in name:
-                nn.init.normal_(weight, std=config.initializer_range / math.sqrt(2 * config.num_hidden_layers))
+                nn.init.normal_(weight, std=config.initializer_range / (2 * config.num_hidden_layers) ** 0.5)
             if config.initializer == "depth-scaled" and config.has_experts and name.endswith("experts.down_proj"):
-                nn.init.normal_(weight, std=config.initializer_range / math.sqrt(2 * config.num_hidden_layers))
+                nn.init.normal_(weight, std=config.initializer_range / (2 * config.num_hidden_layers) ** 0.5)
             if (
                 config.initializer == "depth-scaled"
                 and config.residual == "gated-hyper-connections"

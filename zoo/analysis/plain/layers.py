@@ -12,7 +12,7 @@ from .streams import build_residual
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention, then the feed-forward network (Vaswani et al. 2017, figure 1, left)."""
+    """Self-attention, then a feed-forward network (Vaswani et al. 2017, figure 1)."""
 
     def __init__(self, config: Config, layer_idx: int) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class EncoderLayer(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    """Causal self-attention, then the feed-forward network (Vaswani et al. 2017, figure 1, right)."""
+    """Causal self-attention, then a feed-forward network (Vaswani et al. 2017, figure 1)."""
 
     def __init__(self, config: Config, layer_idx: int) -> None:
         super().__init__()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
+import sys
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -19,9 +19,8 @@ Model: TypeAlias = Any
 
 def load(folder: str) -> Model:
     """Read the weights of a folder that the zoo saved, tied ones once."""
-    model, weights = Model(Config()), dict[str, Tensor]()
-    for file in Path(folder).glob("*.safetensors"):
-        weights |= load_file(file)
+    model = Model(Config())
+    weights = {name: one for file in Path(folder).glob("*.safetensors") for name, one in load_file(file).items()}
     assert weights.keys() == dict(model.named_parameters()).keys()
     model.load_state_dict(weights, strict=False)
     return model
@@ -54,11 +53,8 @@ def train(model: Model, text: Tensor, steps: int = 100) -> None:
 
 
 def main() -> None:  # noqa: D103 - the lines that run the file
-    parser = argparse.ArgumentParser(description="Train on the bytes of a text.")
-    for option in ("--train", "--load", "--save"):
-        parser.add_argument(option, required=option == "--train")
-    args = parser.parse_args()
-    model = load(args.load) if args.load else Model(Config())
-    train(model, torch.tensor(list(Path(args.train).read_bytes())) % model.config.vocab_size)
-    if args.save:
-        save_file(dict(model.named_parameters()), args.save)
+    given = dict(zip(sys.argv[1::2], sys.argv[2::2], strict=True))
+    model = load(given["--load"]) if "--load" in given else Model(Config())
+    train(model, torch.tensor(list(Path(given["--train"]).read_bytes())) % model.config.vocab_size)
+    if "--save" in given:
+        save_file(dict(model.named_parameters()), given["--save"])

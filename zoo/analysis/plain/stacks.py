@@ -252,7 +252,7 @@ class Decoder(Stack):
                 seen(mask, near, index, config),
                 bias_of(bias, index, config),
                 turned,
-                cache and cache[index],
+                cache[index] if cache else {},
                 memory,
                 memory_mask,
                 earlier,
