@@ -49,7 +49,8 @@ FILLED = ("zoo.models.pretrained", "BODIES")
 
 REPLACED = (
     *("zoo.registry", "zoo.fast.", "zoo.base.errors", "zoo.base.formats"),
-    *("zoo.models.fields", "zoo.models.configuration", "zoo.models.mixers.base"),
+    *("zoo.models.fields", "zoo.models.configuration", "zoo.models.context", "zoo.models.hf_config_checks"),
+    "zoo.models.mixers.base",
 )
 """Modules with definitions that those of the seam replace."""
 
@@ -227,6 +228,7 @@ def bundle_files(config: ZooConfig) -> dict[str, str]:
     keep(first, config)
     texts = {definition: [piece.text for piece in pieces] for definition, pieces in first.kept.items()}
     absent = {name for _, name in first.mentioned - first.kept.keys()}
+    absent |= set() if config.is_encoder_decoder else {"EncoderDecoderCache"}
     empty = empty_attributes(text for each in texts.values() for text in each)
 
     def fold_again(definition: Definition, text: str) -> str:
@@ -336,8 +338,9 @@ def registrations(config: ZooConfig, registered: dict[str, Any]) -> str:
 HEAD = """The variant {variant!r} of transformer-zoo {version}, {source}.
 
 Written by `zoo export --as bundle` out of the library's own files: their definitions in the order in which they are
-read, without what this model does not use. Import statements, registries and fast paths are replaced; no line computes
-anything that the library does not. SHA-256 of the {count} files of the library, one after another: {digest}.
+read, without what this model does not use and without long descriptions. Import statements, registries, fast paths and
+checks that transformers makes itself are replaced; no line computes anything that the library does not. SHA-256 of the
+{count} files of the library, one after another: {digest}.
 
 Before you trust it: the model card has the SHA-256 of both files, as bundle.json has. Nothing here opens files,
 connections or processes; look at the imports, search for open, eval, exec and getattr, and read the forwards. Or

@@ -102,6 +102,18 @@ def find_providers(config: Any) -> dict[str, str]:
     return {}
 
 
+def validate_inherited(config: Any, kwargs: dict[str, Any]) -> None:
+    """Checks of what every configuration of transformers has: transformers' own."""
+
+
+def validate_rope_parameters(rope_parameters: Any, layer_types: tuple[str, ...] = ()) -> None:
+    """Checks of rotary settings: transformers' own."""
+
+
+def validate_rope_tables(config: Any, layer_types: tuple[str, ...] = ()) -> None:
+    """Checks of rotary tables: they were made when the bundle was."""
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Setting:
     """Range, choices and filling rule of one setting."""
@@ -162,6 +174,16 @@ def packed_rows(config: Any, context: Any) -> None:
         raise InputError(
             f"position_ids pack documents into {len(rows)} rows, which {backend} does not separate: give one row, or "
             "attn_implementation='sdpa'"
+        )
+
+
+def separate_documents(hidden_states: Tensor, position_ids: Tensor | None, past_key_values: Any) -> None:
+    """Refuse documents packed into rows, through which layers without attention would carry their state."""
+    looks = hidden_states.shape[1] > 1 and (past_key_values is None or hidden_states.device.type == "cpu")
+    if looks and packed_documents(position_ids) is not None:
+        raise InputError(
+            "position_ids pack documents into a row, which layers without attention separate with the zoo alone: give "
+            "one document a row"
         )
 
 

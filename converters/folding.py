@@ -31,6 +31,13 @@ FACTS = ("least", "greatest", "positive", "choices", "usual", "decoder_of")
 DOCSTRING = m.SimpleStatementLine(body=[m.Expr(m.SimpleString() | m.ConcatenatedString())])
 """A docstring: of attributes inside of classes a bundle has none."""
 
+WITHOUT_SOURCE = {
+    f"{owner}encoder_hidden_states is {test}": test == "None"
+    for owner in ("", "context.")
+    for test in ("None", "not None")
+}
+"""Tests of models in which no decoder reads an encoder's outputs."""
+
 METHODS = {
     "ZooPreTrainedModel": (
         *("from_pretrained", "_load_pretrained_model", "save_pretrained", "_upload_modified_files"),
@@ -57,6 +64,7 @@ class Folder(cst.CSTTransformer):
         self.definition, self.settings, self.absent, self.empty = definition, settings, absent, empty
         self.known = known_names(definition[0])
         self.within: list[str] = []
+        self.texts: list[str] = []
         self.locals: list[dict[str, tuple[Any, set[str]]]] = []
 
     def visit_ClassDef(self, node: cst.ClassDef) -> None:
@@ -64,6 +72,7 @@ class Folder(cst.CSTTransformer):
 
     def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
         self.within.append(node.name.value)
+        self.texts.append(code(node))
         self.locals.append({})
 
     def leave_ClassDef(self, original_node: cst.ClassDef, updated_node: cst.ClassDef) -> cst.ClassDef:
@@ -78,6 +87,7 @@ class Folder(cst.CSTTransformer):
         self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef
     ) -> cst.FunctionDef | cst.RemovalSentinel:
         self.within.pop()
+        self.texts.pop()
         self.locals.pop()
         if updated_node.name.value in METHODS.get(self.within[0] if self.within else "", ()):
             return cst.RemoveFromParent()
@@ -102,6 +112,8 @@ class Folder(cst.CSTTransformer):
         text = code(node)
         if text.startswith("is_newer("):  # a configuration is of the version of its code
             return False
+        if text in WITHOUT_SOURCE and not self.has_source():
+            return WITHOUT_SOURCE[text]
         if text in ("True", "False", "None", "TYPE_CHECKING"):
             return text == "True" if text != "None" else None
         local = {name: found for name, found in (self.locals or [{}])[-1].items() if re.search(rf"\b{name}\b", text)}
@@ -149,6 +161,11 @@ class Folder(cst.CSTTransformer):
         self.settings.decided.setdefault(self.definition, set()).add("mixer")
         return self.settings.config.mixer_layer_type is not None
 
+    def has_source(self) -> bool:
+        """Whether there is an encoder with outputs that a decoder reads."""
+        self.settings.decided.setdefault(self.definition, set()).update(("add_cross_attention", "is_encoder_decoder"))
+        return bool(self.settings.config.is_encoder_decoder or self.settings.config.add_cross_attention)
+
     def present(self, kinds: cst.Tuple) -> cst.Tuple:
         """A tuple of classes without those that are not there."""
         left = [one for one in kinds.elements if code(one.value) not in self.absent]
@@ -187,14 +204,20 @@ class Folder(cst.CSTTransformer):
         if value is UNKNOWN:
             return updated_node
         chosen = updated_node.body if value else updated_node.orelse
+        if isinstance(chosen, cst.Name):
+            return chosen
         return chosen.with_changes(lpar=updated_node.lpar or chosen.lpar, rpar=updated_node.rpar or chosen.rpar)
 
     def leave_Assign(self, original_node: cst.Assign, updated_node: cst.Assign) -> cst.Assign:
         """Write out settings that are off, and follow variables with a part or a setting."""
-        text = code(updated_node.value)
+        text, target = code(updated_node.value), updated_node.targets[0].target
+        if text == "False" != code(original_node.value) and isinstance(target, cst.Name) and self.texts:
+            if len(re.findall(rf"\b{target.value} = ", self.texts[-1])) == 1:
+                self.locals[-1][target.value] = False, {"is_encoder_decoder", *self.settings.seen}
+            return updated_node
         if not re.fullmatch(r"(self\.)?config\.\w+|[A-Z]+\.get\([\w.]+\)", text):
             return updated_node
-        value, target = self.value(updated_node.value), updated_node.targets[0].target
+        value = self.value(updated_node.value)
         if value is not UNKNOWN and isinstance(target, cst.Name) and self.locals:
             self.locals[-1][target.value] = value, set(self.settings.seen)
         return updated_node.with_changes(value=cst.Name(str(value))) if value in (None, False) else updated_node
@@ -204,6 +227,9 @@ class Folder(cst.CSTTransformer):
     ) -> cst.SimpleStatementLine | cst.RemovalSentinel:
         statement = updated_node.body[0]
         if isinstance(statement, cst.Assign) and code(statement.targets[0].target).removeprefix("self.") in UNREAD:
+            return cst.RemoveFromParent()
+        of_source = m.matches(statement, m.AnnAssign(target=m.Name("decoder_inputs")))
+        if of_source and self.within == ["Transformer"] and not self.has_source():
             return cst.RemoveFromParent()
         if m.matches(statement, m.Expr(m.Name())):
             return cst.RemoveFromParent()

@@ -9,6 +9,7 @@ import textwrap
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
+from .compacting import compacted
 from .errors import ExportError
 from .tree_shaking import TYPE_CHECKING, Definition, Module, Shaker, read_names
 
@@ -71,7 +72,7 @@ class OneFile:
             last, was_block = module, is_block
         body = filled(body)
         future = "from __future__ import annotations\n\n" if postponed else ""
-        return f"{head}\n\n{future}{self.imports()}{body}\n\n{tail}".rstrip() + "\n"
+        return compacted(f"{head}\n\n{future}{self.imports()}{body}\n\n{tail}".rstrip()) + "\n"
 
     def line_of(self, definition: Definition) -> int:
         """Line of a definition in its module."""

@@ -41,7 +41,7 @@ def padding_mask(
     attention_mask: Tensor | None,
     position_ids: Tensor | None = None,
     past_key_values: Cache | None = None,
-) -> Tensor | UnpaddedMask | None:
+) -> Any:
     """The mask of layers without attention, which carry a state from token to token.
 
     Args:
@@ -54,15 +54,7 @@ def padding_mask(
         row holds one document from its first position on, and without padding if there is a cache.
     """
     if attention_mask is None:
-        # Where a cache is given, as generation does, an accelerator would be waited for in vain.
-        looks = hidden_states.shape[1] > 1 and (past_key_values is None or hidden_states.device.type == "cpu")
-        documents = find_documents(position_ids) if looks else None
-        if documents is None:
-            return None
-        if past_key_values is not None:
-            raise packed_into_cache()
-        tokens = Unpadding.of_documents(documents.expand(len(hidden_states), -1))
-        return UnpaddedMask(tokens, tokens)
+        return separate_documents(hidden_states, position_ids, past_key_values)
     if attention_mask.ndim != 2:
         raise InputError(
             f"an attention_mask of {attention_mask.ndim} dimensions was given, but mixer={config.mixer!r} cannot "
@@ -73,6 +65,21 @@ def padding_mask(
         return is_token
     padding = ~is_token if past_key_values is not None else is_token[:, 1:] > is_token[:, :-1]
     return is_token if padding.any() else None
+
+
+def separate_documents(
+    hidden_states: Tensor, position_ids: Tensor | None, past_key_values: Cache | None
+) -> UnpaddedMask | None:
+    """The unpadding of documents packed into rows, None if every row holds one. Arguments as for `padding_mask`."""
+    # Where a cache is given, as generation does, an accelerator would be waited for in vain.
+    looks = hidden_states.shape[1] > 1 and (past_key_values is None or hidden_states.device.type == "cpu")
+    documents = find_documents(position_ids) if looks else None
+    if documents is None:
+        return None
+    if past_key_values is not None:
+        raise packed_into_cache()
+    tokens = Unpadding.of_documents(documents.expand(len(hidden_states), -1))
+    return UnpaddedMask(tokens, tokens)
 
 
 def packed_documents(position_ids: Tensor | None) -> Tensor | None:

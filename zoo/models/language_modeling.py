@@ -109,13 +109,13 @@ class LanguageModel(ZooPreTrainedModel):
 
     def __init__(self, config: ZooConfig, body: ZooPreTrainedModel, embedding: str, transforms: bool = False) -> None:
         super().__init__(config)
-        transforms = transforms and config.lm_head_transform
+        has_transform = transforms and config.lm_head_transform
         self.model = body
         self.tied_embedding = embedding
         build_head, size = transformer_of(config).head, transformer_of(config).output_size(config)
-        width = config.embedding_width if transforms else config.hidden_size
+        width = config.embedding_width if has_transform else config.hidden_size
         self.lm_head = build_head(width, size, bias=config.lm_head_bias)
-        self.transform = PredictionTransform(config) if transforms else Identity()
+        self.transform = PredictionTransform(config) if has_transform else Identity()
 
     def tied_weights(self) -> dict[str, str]:
         """The output projection, if it is the embedding."""

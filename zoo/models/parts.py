@@ -190,7 +190,12 @@ def option(config: ZooConfig, part: Any, name: str) -> Any:
     return getattr(config, name, part.options[name])
 
 
-NAMED_FIELDS: dict[str, Registry[Any]] = {"variant": VARIANTS, **PART_FIELDS, "classifier_pooler_act": ACTIVATIONS}
+NAMED_FIELDS: dict[str, Registry[Any]] = {
+    "variant": VARIANTS,
+    **PART_FIELDS,
+    "classifier_pooler_act": ACTIVATIONS,
+    "lm_head_transform_act": ACTIVATIONS,
+}
 """Which configuration field names something of which registry."""
 
 

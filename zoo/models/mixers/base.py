@@ -67,7 +67,7 @@ class Mixer(nn.Module):
     def forward(
         self,
         hidden_states: Tensor,
-        attention_mask: Tensor | UnpaddedMask | None = None,
+        attention_mask: Any = None,
         position_bias: Tensor | None = None,
         past_key_values: Cache | None = None,
         step: int | None = None,

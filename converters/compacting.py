@@ -1,0 +1,91 @@
+"""Source in fewer lines: descriptions at the ends of definitions, parameters and brackets in full lines."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+WIDTH = 120
+"""Longest line."""
+
+LEFT_OUT = "\0"
+"""Text of a line that is left out."""
+
+NEEDED = r"Shape|batch_size|\d{4}"
+"""What descriptions have that are never left out."""
+
+
+def compacted(text: str) -> str:
+    """Source in fewer lines, with every statement."""
+    for change in (with_full_signatures, with_closed_brackets, with_short_descriptions):
+        text = change(text)
+    return re.sub(r"\n\n\n+", "\n\n", text)
+
+
+def with_short_descriptions(text: str) -> str:
+    """Docstrings of one line as comments at the ends of what they describe, where there is room.
+
+    Others of functions and constants are left out, unless they name a shape or a paper.
+    """
+    lines = text.split("\n")
+    for node in ast.walk(ast.parse(text)):
+        body = list(node.body) if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) else []
+        for place, one in enumerate(body[: len(body) if len(body) > 1 else 0]):
+            is_string = isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant)
+            if not is_string or one.lineno != one.end_lineno or (place == 0 and isinstance(node, ast.Module)):
+                continue
+            above, words = lines[one.lineno - 2], ast.literal_eval(lines[one.lineno - 1].strip())
+            is_class = place == 0 and isinstance(node, ast.ClassDef)
+            if place == 0 and not lines[one.lineno]:
+                lines[one.lineno] = LEFT_OUT
+            if "#" not in above and len(above) + len(words) + 4 <= WIDTH:
+                lines[one.lineno - 2], lines[one.lineno - 1] = f"{above}  # {words}", LEFT_OUT
+            elif not is_class and not re.search(NEEDED, words):
+                lines[one.lineno - 1] = LEFT_OUT
+    return "\n".join(line for line in lines if line != LEFT_OUT)
+
+
+def with_full_signatures(text: str) -> str:
+    """Parameters on as few lines as they need, under each other."""
+    lines = text.split("\n")
+    for node in ast.walk(ast.parse(text)):
+        if not isinstance(node, ast.FunctionDef):
+            continue
+        first = node.lineno - 1
+        last = next(place for place in range(first, len(lines)) if re.search(r":( *#.*)?$", lines[place]))
+        if first == last or any("#" in line for line in lines[first : last + 1]):
+            continue
+        start, rest = lines[first], " ".join(line.strip() for line in lines[first + 1 : last])
+        units = re.split(r"(?<=,) (?![^\[(]*[\])])", rest)
+        units[-1] = units[-1].removesuffix(",") + lines[last].strip()
+        written = [start]
+        for unit in units:
+            if len(written[-1]) + len(unit) + 1 <= WIDTH or written[-1] == start:
+                written[-1] += unit if written[-1] == start else f" {unit}"
+            else:
+                written.append(" " * len(start) + unit)
+        if max(map(len, written)) <= WIDTH and len(written) <= last - first:
+            lines[first : last + 1] = written + [LEFT_OUT] * (last - first + 1 - len(written))
+    return "\n".join(line for line in lines if line != LEFT_OUT)
+
+
+def with_closed_brackets(text: str) -> str:
+    """Closing brackets at the end of the line before them, where there is room."""
+    kept: list[str] = []
+    for line in text.split("\n"):
+        closes = re.fullmatch(r" *([)\]}]+(?: from \w+|:|,)?)", line)
+        above = kept[-1] if kept else ""
+        if closes and "#" not in above and above.strip() and not above.endswith(('"""', "(", "[", "{")):
+            inner = above.removesuffix(",") if is_no_tuple(kept, line) else above
+            if len(inner) + len(closes[1]) <= WIDTH:
+                kept[-1] = inner + closes[1]
+                continue
+        kept.append(line)
+    return "\n".join(kept)
+
+
+def is_no_tuple(lines: list[str], closing: str) -> bool:
+    """Whether the bracket that a line closes is a list, a dictionary, or that of a call."""
+    indent = len(closing) - len(closing.lstrip())
+    opening = next(line for line in reversed(lines) if line.strip() and len(line) - len(line.lstrip()) == indent)
+    return bool(re.search(r"(\w\(|import \(|[\[{])$", opening))
