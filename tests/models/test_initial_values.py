@@ -52,11 +52,14 @@ def test_mup_is_the_standard_parametrization_at_its_base_width() -> None:
         assert one.std().item() == pytest.approx(other.std().item(), rel=0.1), path
 
 
-@pytest.mark.parametrize("name", sorted(benchmarks().keys() - {"ladder"}))
+PRESENT = {("ladder", None), ("char-lm", "500 steps")}
+"""Benchmarks, or conditions of them, whose rows are made with the present initial values."""
+
+
+@pytest.mark.parametrize("name", sorted(benchmarks().keys() - {name for name, condition in PRESENT if not condition}))
 def test_recorded_rows_keep_the_initial_values_and_the_decay_that_they_were_made_with(name: str) -> None:
-    """All but the ladder's, which are made with the present ones."""
     benchmark = benchmarks()[name]
-    for condition in benchmark.conditions:
+    for condition in [one for one in benchmark.conditions if (name, one) not in PRESENT]:
         said = benchmark.arguments(condition)
         recipe = recipe_for(said["task"], said.get("recipe"))
         recipe = recipe.changed(model=said.get("settings"), arguments=said.get("arguments"))

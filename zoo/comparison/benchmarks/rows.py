@@ -37,7 +37,7 @@ class Row:
         seed: The seed.
         data: `SHIPPED`, or the SHA-256 of the text that was brought (`name_of_data`).
         settings: What was chosen for the run: sizes by matching, training arguments by a sweep, the values that the
-            sweep `tried`, and roles of parameters that are [`DECAYED`][].
+            sweep `tried`, and roles of parameters that weight decay applied to (`DECAYED`).
         values: Scores and costs, by the names of their columns.
         error: Why there are none; empty where there are.
         digest: Of everything that decided the run, see docs/comparing.md.
