@@ -196,8 +196,8 @@ Known errors and unexpected defaults of engines:
 {caveats}
 - A bundle's code is two files, `configuration_zoo.py` and `modeling_zoo.py`, in reading order: what the model's
   settings need, without fast paths and most descriptions of functions, at most 2,500 lines in all for a decoder. A
-  setting that needs code which is not there is refused by name. The card has the SHA-256 of both files and lists what to
-  read before trusting them; `zoo.load` runs neither, and refuses a folder in which they were edited.
+  setting that needs code which is not there is refused by name. The card has the SHA-256 of both files and lists what
+  to read before trusting them; `zoo.load` runs neither, and refuses a folder in which they were edited.
 - vLLM 0.32 and SGLang serve folders and bundles without an export, and add nothing to scores. Attention that needs
   more, windows in encoders, classifiers, and attention that needs all of its heads in tensor parallelism would come out
   wrong there, and are refused where the model is built, as are head sizes that vLLM lacks on CPUs:
