@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 from torch import Tensor, nn
 
+import zoo
 from zoo.fast import prepacked_linear
+from zoo.fast.captured_steps import captured_steps_of
 from zoo.fast.graph_capture import CapturedGraph, capture, compile_graph
 from zoo.fast.matmul import EXACT
 from zoo.fast.prepacked_linear import PrepackedLayers, Prepacking, libraries, prepacking_of
@@ -103,6 +107,34 @@ def test_layers_run_on_prepacked_weights_in_a_context(bias):
     assert torch.equal(sublayer(states), expected)
     sublayer.second.weight.data.mul_(2)
     assert not layers.are_current(), "a write through .data"
+
+
+@torch.no_grad()
+def test_another_thread_keeps_the_plain_weights():
+    """Also one that captures: prepacked weights would become constants of its graph, or fake ones be kept."""
+    sublayer, states = Sublayer(bias=True), torch.randn(2, 1, 16)
+    expected, layers = sublayer(states), PrepackedLayers(sublayer, 2, everywhere=True)
+    with ThreadPoolExecutor(1) as thread, layers.installed():
+        assert torch.equal(thread.submit(torch.no_grad()(sublayer), states).result(), expected)
+        assert layers.weights == []
+        sublayer(states)
+        other = PrepackedLayers(sublayer, 2, everywhere=True)
+
+        def use_others() -> None:
+            with other.installed():
+                sublayer(states)
+
+        thread.submit(use_others).result()
+        assert other.weights == [] and "forward" in vars(sublayer.first), "one thread at a time"
+    assert len(layers.weights) == 4
+
+
+def test_a_model_is_guarded_as_it_is_without_the_layers_of_another_thread():
+    model = zoo.build("gpt2-style", hidden_size=16, num_attention_heads=2, num_hidden_layers=1, vocab_size=20).eval()
+    with ThreadPoolExecutor(1) as thread:
+        with PrepackedLayers(model, 2, everywhere=True).installed():
+            captured = thread.submit(captured_steps_of, model)
+        assert captured.result().guards.hold()
 
 
 @torch.no_grad()

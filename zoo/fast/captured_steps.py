@@ -22,7 +22,7 @@ from transformers.utils import logging
 from .decode_step import DecodeStep
 from .graph_capture import SHORTEST, CapturedGraph, Program, compile_graph
 from .guards import Guards, can_be_captured
-from .prepacked_linear import PrepackedLayers, PrepackedWeights, Prepacking, prepacking_of
+from .prepacked_linear import PrepackedLayers, PrepackedWeights, Prepacking, prepacking_of, replacing_methods
 from .switches import current
 
 logger = logging.get_logger(__name__)
@@ -179,9 +179,11 @@ _captured: WeakKeyDictionary[nn.Module, CapturedSteps] = WeakKeyDictionary()
 
 def captured_steps_of(model: PreTrainedModel) -> CapturedSteps | None:
     """Captured steps of a model in its present state, dropping earlier ones; None if it cannot be captured."""
-    if not can_be_captured(model):
+    with replacing_methods:
+        guards = Guards(model) if can_be_captured(model) else None
+    if guards is None:
         return None
-    guards, known = Guards(model), _captured.get(model)
+    known = _captured.get(model)
     if known is None or known.guards != guards:
         known = _captured[model] = CapturedSteps(guards)
     known.guards = guards

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from threading import Lock, get_ident
 from typing import Any
 
 import torch
@@ -204,11 +205,16 @@ def replace_layer(graph: fx.Graph, layer: JointLinear, constants: Sequence[Tenso
         graph.erase_node(node)
 
 
+replacing_methods = Lock()
+"""Held while methods of layers are replaced, so that no other thread takes them for the model's own."""
+
+
 class PrepackedLayers:
     """The linear layers of a model on weights prepacked for some rows, each at its first call."""
 
     def __init__(self, model: nn.Module, rows: int, *, everywhere: bool = False) -> None:
         self.room = memory_for_weights()
+        self.thread = 0  # Identifier of the one in which the layers are installed
         self.sources: Sources | None = None
         self.weights: list[Tensor] = []  # Prepacked ones, which `sources` does not know before the next step
         smallest = 0 if everywhere else SMALLEST
@@ -228,14 +234,22 @@ class PrepackedLayers:
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        """Let the layers run on prepacked weights in this context."""
-        for layer, forward in self.forwards.items():
-            vars(layer)["forward"] = forward
+        """Let the layers run on prepacked weights in this context and thread, unless another thread has some installed.
+
+        Other threads see the replaced methods too, which run the layers' own weights there.
+        """
+        if not replacing_methods.acquire(blocking=False):
+            yield
+            return
+        self.thread = get_ident()
         try:
+            for layer, forward in self.forwards.items():
+                vars(layer)["forward"] = forward
             yield
         finally:
             for layer in self.forwards:
                 vars(layer).pop("forward", None)
+            replacing_methods.release()
 
 
 class PrepackedForward:
@@ -251,7 +265,7 @@ class PrepackedForward:
 
     def __call__(self, states: Tensor) -> Tensor:
         """Multiply: (..., in_features) -> (..., out_features)."""
-        if states.shape[:-1].numel() != self.rows:
+        if get_ident() != self.layers.thread or states.shape[:-1].numel() != self.rows:
             return F.linear(states, self.weight, self.bias)
         if self.prepacked is None:
             self.prepack()
