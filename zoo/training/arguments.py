@@ -59,10 +59,18 @@ DEFAULTS: dict[str, Any] = {
 """Where the zoo differs from transformers."""
 
 RANGES: dict[str, tuple[float, float]] = {
+    "max_steps": (1, math.inf),
+    "num_train_epochs": (0, math.inf),
     "learning_rate": (0, math.inf),
     "weight_decay": (0, math.inf),
     "warmup_steps": (0, math.inf),
     "max_grad_norm": (0, math.inf),
+    "label_smoothing_factor": (0, 1),
+    "adam_beta1": (0, 1),
+    "adam_beta2": (0, 1),
+    "adam_epsilon": (0, math.inf),
+    "eval_steps": (0, math.inf),
+    "save_steps": (0, math.inf),
     "per_device_train_batch_size": (1, math.inf),
     "per_device_eval_batch_size": (1, math.inf),
     "gradient_accumulation_steps": (1, math.inf),
@@ -73,6 +81,9 @@ RANGES: dict[str, tuple[float, float]] = {
     "average_decay": (0, 1),
 }
 """The smallest and the largest valid value of numbers that transformers does not look at before it uses them."""
+
+ABSENT = {"max_steps": -1}
+"""Values outside of these ranges that stand for none."""
 
 
 @dataclass
@@ -176,7 +187,7 @@ def check_numbers(given: Mapping[str, Any]) -> None:
     """Refuse numbers with which a run would end in an error of its own after a while, or not learn."""
     for name, (least, most) in RANGES.items():
         value = given.get(name)
-        if value is not None and not (
+        if value not in (None, ABSENT.get(name)) and not (
             isinstance(value, (int, float)) and math.isfinite(value) and least <= value <= most
         ):
             valid = f"{least} and more" if most == math.inf else f"{least} to {most}"

@@ -68,9 +68,25 @@ def encode(task: DataTask, splits: Splits, tokenizers: Tokenizers, *, seed: int)
     return Splits(train, task.encode(splits.heldout, tokenizers))
 
 
+def model_settings(task: DataTask, name: str, tokenizers: Tokenizers, recipe: Recipe) -> dict[str, Any]:
+    """Settings of a variant from a recipe, the data and its tokenizers.
+
+    Raises:
+        ConfigError: If a setting that follows from data and tokenizers was given with another value.
+    """
+    chosen, follow = recipe.model_settings(name), task.model_settings(tokenizers)
+    for setting, value in {**chosen, **parse_name(name).overrides}.items():
+        if follow.get(setting, value) != value:
+            raise ConfigError(
+                f"{setting}={value} was given for {name!r}, and is {follow[setting]} with this data and tokenizer: "
+                "leave it out, or change the tokenizer (--tokenizer bpe:vocab_size=4000, for instance)"
+            )
+    return {**chosen, **follow}
+
+
 def build_for(task: DataTask, name: str, tokenizers: Tokenizers, recipe: Recipe, *, seed: int) -> PreTrainedModel:
     """Build a variant as a recipe wants it, with random weights or those that it starts from."""
-    settings = {**recipe.model_settings(name), **task.model_settings(tokenizers)}
+    settings = model_settings(task, name, tokenizers, recipe)
     if recipe.init is None:
         return build(name, task.model_task, seed=seed, **settings)
     settings.pop("sizes", None)  # those of the weights
@@ -89,5 +105,4 @@ def num_parameters(model: str | PreTrainedModel, task: DataTask, tokenizers: Tok
     """Count parameters before there are any."""
     if not isinstance(model, str):
         return model.num_parameters()
-    settings = {**recipe.model_settings(model), **task.model_settings(tokenizers)}
-    return skeleton(model, task.model_task, **settings).num_parameters()
+    return skeleton(model, task.model_task, **model_settings(task, model, tokenizers, recipe)).num_parameters()

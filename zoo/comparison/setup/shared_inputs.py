@@ -29,7 +29,7 @@ from zoo.registry.plugins import Origin
 from zoo.training import Recipe
 from zoo.training.arguments import ZooTrainingArguments, training_arguments
 from zoo.training.clocks import ENDLESS
-from zoo.training.inputs import build_for, encode, tokenizers_for
+from zoo.training.inputs import build_for, encode, model_settings, tokenizers_for
 from zoo.training.preflight import check_data, measure
 from zoo.training.record import digest_of_examples
 
@@ -213,7 +213,7 @@ class SharedInputs:
 
     def settings(self, variant: str) -> dict[str, Any]:
         """Settings of a variant from the recipe and the tokenizer."""
-        return {**self.recipe.model_settings(variant), **self.task.model_settings(self.tokenizers)}
+        return model_settings(self.task, variant, self.tokenizers, self.recipe)
 
     def config(self, variant: str) -> ZooConfig:
         """Put a variant's configuration together."""

@@ -97,6 +97,7 @@ class LabelsTask(DataTask):
             "pad_token_id": tokenizer.pad_token_id,
             "bos_token_id": tokenizer.bos_token_id,
             "eos_token_id": tokenizer.eos_token_id,
+            "num_labels": len(self.labels),
             "id2label": dict(enumerate(self.labels)),
             "label2id": {label: number for number, label in enumerate(self.labels)},
         }
