@@ -125,7 +125,7 @@ def export(
         if source is not None:
             carry_tokenizer(source, workshop, longest(loaded))
         write_card(workshop, report, loaded, find_target(report.target), options)
-        written = sorted(str(path.relative_to(workshop)) for path in workshop.rglob("*") if path.is_file())
+        written = sorted(path.relative_to(workshop).as_posix() for path in workshop.rglob("*") if path.is_file())
         files = tuple(name for name in written if name != MANIFEST_FILE)
     return ExportReport(**{**report.__dict__, "folder": folder, "files": files})
 

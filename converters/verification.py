@@ -236,7 +236,9 @@ def run_alone(request: dict[str, Any], inputs: dict[str, Tensor], failed: str, *
         (place / "request.json").write_text(json.dumps(request), encoding="utf-8")
         environment = {**os.environ, "HF_MODULES_CACHE": str(place / "modules"), **environment}
         command = [sys.executable, "-I", fresh.__file__, str(place / "request.json")]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command, env=environment, capture_output=True, encoding="utf-8", errors="replace", check=False
+        )
         if done.returncode:
             last = (done.stderr.strip().splitlines() or ["no message"])[-1]
             raise VerificationError(f"{failed}: {last}")

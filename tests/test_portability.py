@@ -61,6 +61,11 @@ def test_texts_have_an_encoding_and_modules_import_everywhere(source: Path) -> N
         elif name == "open" and isinstance(node.func, ast.Name):
             modes = [one.value for one in node.args[1:2] if isinstance(one, ast.Constant)]
             assert "encoding" in told or any("b" in str(mode) for mode in modes), f"line {node.lineno}"
+        elif ast.unparse(node.func) in ("subprocess.run", "subprocess.Popen"):
+            assert "text" not in told, f"line {node.lineno}: name the encoding of what is read"
+        elif name == "str" and node.args and isinstance(node.args[0], ast.Call):
+            made = getattr(node.args[0].func, "attr", None)
+            assert made != "relative_to", f"line {node.lineno}: as_posix() names the same file on Windows"
     for statement in tree.body:
         if isinstance(statement, ast.Import | ast.ImportFrom):
             names = (
@@ -135,13 +140,14 @@ def test_consoles_with_few_letters_show_everything(command: str, encoding: str) 
 
 @pytest.mark.slow
 def test_runs_are_started_where_there_is_no_fork(tmp_path: Path) -> None:
-    """As on Windows and macOS, or next to a GPU: the server of processes spawns them."""
+    """As on Windows and macOS, or next to a GPU: the server of processes spawns them, whatever letters paths have."""
     (tmp_path / "task_of_a_test.py").write_text(
         "from pathlib import Path\ndef main(words):\n    Path(words[0]).touch()\n    return 3\n"
     )
     server = "import zoo.comparison.run.fork_server as server; server.can_fork = lambda: False; server.main(['json'])"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, sys.path)])}
-    done = tmp_path / "done"
+    environment["PYTHONIOENCODING"] = "cp1252"
+    done = tmp_path / "cópia"
     command = [sys.executable, "-c", server]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, encoding="utf-8", env=environment) as process:

@@ -169,7 +169,7 @@ def finished(command: list[str], environment: dict[str, str]) -> subprocess.Comp
     """Run a command to its end; None if it stops computing: threads of llama.cpp may block each other at the start."""
     used = -1.0
     with subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8", errors="replace"
     ) as process:
         while True:
             try:

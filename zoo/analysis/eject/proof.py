@@ -72,7 +72,7 @@ def prove(file: Path, model: ZooPreTrainedModel, task: str, *, is_new: bool) -> 
         save_file(given | ({} if labels is None else {"labels": labels}), folder / "inputs" / "inputs.safetensors")
         (folder / "inputs" / "how.json").write_text(json.dumps({"writes": writes}), encoding="utf-8")
         command = [sys.executable, "-I", running.__file__, str(file), str(folder)]
-        run = subprocess.run(command, capture_output=True, text=True, check=False)
+        run = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=False)
         if run.returncode:
             raise UnsupportedOperationError(f"{file} does not run: {run.stderr.strip().splitlines()[-1]}")
         found = load_file(folder / "inputs" / "found.safetensors")

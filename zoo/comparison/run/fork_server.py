@@ -115,7 +115,8 @@ def main(modules: Sequence[str]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interrupt ends
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # output of runs is no reply
-    serve(sys.stdin, replies, modules)
+    with open(0, encoding="utf-8") as requests:  # sys.stdin has a code page on Windows
+        serve(requests, replies, modules)
 
 
 if __name__ == "__main__":

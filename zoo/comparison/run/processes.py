@@ -54,7 +54,6 @@ class ForkServer:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 env=child_environment(self.threads),
-                text=True,
                 encoding="utf-8",
             )
             threading.Thread(target=self.listen, args=(self.process,), daemon=True).start()

@@ -107,7 +107,7 @@ def get(name: str, *, force: bool = False, progress: bool = True) -> Path:
                 (folder / RECORD).unlink(missing_ok=True)
                 download_all(corpus, folder / DOWNLOADS, progress=progress)
                 build(corpus, folder)
-                kept = stamps(folder, (str(file.relative_to(folder)) for file in outputs(corpus, folder)))
+                kept = stamps(folder, (file.relative_to(folder).as_posix() for file in outputs(corpus, folder)))
                 write_file(folder / RECORD, json.dumps({"definition": definition(corpus), "files": kept}) + "\n")
     return folder / corpus.data
 

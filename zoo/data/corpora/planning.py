@@ -219,7 +219,7 @@ def split_of(file: Path, source: Path) -> str:
 def files_aside(files: Sequence[Path], folder: Path, most: int) -> list[Path]:
     """Choose texts to hold out by a hash of their paths in a folder, or the smallest where none is small enough."""
     out: list[Path] = []
-    for file in sorted(files, key=lambda file: hashlib.sha256(str(file.relative_to(folder)).encode()).digest()):
+    for file in sorted(files, key=lambda file: hashlib.sha256(file.relative_to(folder).as_posix().encode()).digest()):
         if (size := file.stat().st_size) <= most:
             out.append(file)
             most -= size

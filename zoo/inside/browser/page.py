@@ -68,7 +68,9 @@ def is_current(sources: Path, output: Path) -> bool:
 def run(*command: str, folder: Path) -> None:
     """Run a command, silently if it succeeds."""
     environment = {**os.environ, "PYTHON": sys.executable}  # compresses the engine
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, encoding="utf-8", errors="replace", check=False
+    )
     if done.returncode:
         lines = (done.stderr.strip() or done.stdout.strip()).splitlines()
         shown = " ".join(command[1:])
