@@ -119,6 +119,11 @@ def newer_configuration(folder: Path) -> None:
     zoo.load(folder / "trained")
 
 
+def newer_configuration_without_a_version(folder: Path) -> None:
+    edit(folder / "trained/config.json", zoo_format=2)
+    zoo.load(folder / "trained")
+
+
 def newer_setting(folder: Path) -> None:
     edit(folder / "trained/config.json", zoo_version="7.1", head_gain=True)
     zoo.load(folder / "trained")
@@ -168,6 +173,7 @@ def newer_rows(folder: Path) -> None:
     ("write_and_read", "version"),
     [
         (newer_configuration, "7.1"),
+        (newer_configuration_without_a_version, None),
         (newer_setting, "7.1"),
         (newer_part, "7.1"),
         (newer_manifest, None),

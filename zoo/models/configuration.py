@@ -144,9 +144,9 @@ class ZooConfig(Fields, PreTrainedConfig):
         saved = {name: value for name, value in config_dict.items() if name not in FOREIGN}
         own = {field.name for field in fields(cls)} - {field.name for field in fields(PreTrainedConfig)}
         given = {name: kwargs.pop(name) for name in own & kwargs.keys()}
-        if not is_newer(written_by := saved.get(WRITTEN_BY)):
+        CONFIGURATION.check(saved, CONFIGURATION.place, written_by := saved.get(WRITTEN_BY))
+        if not is_newer(written_by):
             return super().from_dict({**saved, **given}, **kwargs)
-        CONFIGURATION.check(saved, "the saved configuration", written_by)
         later = f"written by transformer-zoo {written_by}; {upgrade(written_by)}"
         try:
             config = super().from_dict({**saved, **given}, **kwargs)
