@@ -226,10 +226,8 @@ def test_an_audit_that_cannot_be_made_fails_in_one_line(tmp_path: Path) -> None:
     without = supply_chain(tmp_path, PATH="/usr/bin:/bin") if shutil.which("uv", path="/usr/bin:/bin") is None else None
     if without is not None:
         assert without.returncode == 1
-        assert (
-            without.stderr
-            == "not ready: uv is needed: python3 -m pip install --upgrade pip && python3 -m pip install --group release\n"
-        )
+        install = "python3 -m pip install --upgrade pip && python3 -m pip install --group release"
+        assert without.stderr == f"not ready: uv is needed: {install}\n"
     skipped = supply_chain(tmp_path, "--offline", PATH="/usr/bin:/bin")
     assert skipped.returncode == 0 and len(skipped.stdout.splitlines()) == 1 and not (tmp_path / "build").exists()
 

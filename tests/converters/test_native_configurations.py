@@ -118,6 +118,7 @@ NOT_A_CONFIGURATION = (
     AssertionError,
     AttributeError,
     LookupError,
+    NameError,  # in the forward of Falcon's new architecture without parallel attention
     NotImplementedError,
     RuntimeError,
     StrictDataclassError,
@@ -158,6 +159,7 @@ def is_same_or_refused(family, head, drawn, dtype=torch.float64):
     """Convert a native model with settings, unless its class takes none of the kind: whether it was converted."""
     try:
         native = native_model(family, head, drawn, dtype)
+        outputs_of(native, batch(native.config))
     except NOT_A_CONFIGURATION:
         return False  # no configuration that the class takes
     try:
