@@ -188,11 +188,7 @@ def digests(files: dict[str, str]) -> dict[str, str]:
 
 
 def fixed_settings(config: ZooConfig) -> dict[str, Any]:
-    """Settings that may decide which code is in a bundle: parts, words, and mechanisms that are off.
-
-    Returns:
-        Their values. Numbers, and settings of heads that a user may change for training, are open.
-    """
+    """Settings that may decide which code is in a bundle: parts, words, and mechanisms that are off."""
     names = [*NAMED_FIELDS, "quirks", "is_encoder_decoder"]
     if config.stack != "encoder-decoder":
         names += ["is_decoder", "add_cross_attention"]
@@ -370,11 +366,7 @@ def head_of(config: ZooConfig, modules: set[str], *, whole_head: bool = True) ->
 
 
 def registered_parts(shaker: Shaker, config: ZooConfig) -> dict[str, Any]:
-    """Keep the parts that a configuration names, and those that they look up themselves.
-
-    Returns:
-        The parts, by where each belongs: `POSITIONS["rotary"]`.
-    """
+    """Keep the parts that a configuration names and those that they look up, by place: `POSITIONS["rotary"]`."""
     wanted = [
         (name, part) for name, table in TABLES.items() for _, known, part in named_parts(config) if known is table
     ]

@@ -50,11 +50,7 @@ class MissingHintError(ConversionError, ConfigError):
 
 
 class CheckpointKeysError(ConversionError, KeyError):
-    """Keys of a checkpoint that do not fit its format, all of them in one message.
-
-    Attributes:
-        misshapen: Keys with the wrong shape.
-    """
+    """Keys of a checkpoint that do not fit its format, or have the wrong shape, all of them in one message."""
 
     def __init__(self, given: Mapping[str, Shape], expected: Mapping[str, Shape], owner: str) -> None:
         self.unknown = tuple(sorted(given.keys() - expected.keys()))

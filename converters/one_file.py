@@ -24,13 +24,7 @@ LEFT_OUT = "\0"
 
 
 class OneFile:
-    """The text of one file, made of kept definitions of several modules.
-
-    Args:
-        shaker: Has followed what is needed.
-        definitions: What goes into this file.
-        elsewhere: The name of the file of every definition that goes into another.
-    """
+    """The text of one file; `elsewhere` has the file of every definition that goes into another."""
 
     def __init__(self, shaker: Shaker, definitions: set[Definition], elsewhere: dict[Definition, str]) -> None:
         self.shaker, self.definitions, self.elsewhere = shaker, definitions, elsewhere

@@ -19,11 +19,7 @@ TYPE_CHECKING = "TYPE_CHECKING"
 
 @dataclass
 class Module:
-    """The source of a module, statement by statement.
-
-    Args:
-        own: Full names of the packages with modules to include.
-    """
+    """The source of a module, statement by statement; `own` packages are included."""
 
     name: str
     is_package: bool

@@ -63,10 +63,7 @@ class Causal(nn.Module):
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, position_ids: Tensor, past: Pairs
     ) -> tuple[Tensor, ...]:
-        """Continue sequences; the mask includes earlier positions.
-
-        Returns logits, then keys and values of all positions.
-        """
+        """Logits, then keys and values of all positions; the mask includes earlier ones."""
         cache = filled_cache(past)
         outputs = self.model(
             input_ids=input_ids,

@@ -58,11 +58,7 @@ def write_browser_graphs(model: ZooPreTrainedModel, folder: Path) -> None:
 
 
 def parts_of(model: ZooPreTrainedModel) -> tuple[Graph, Graph, Graph]:
-    """Cut an encoder-decoder in two graphs.
-
-    Returns:
-        The encoder; what the decoder's cross attention makes of its output; and the decoder, which takes that.
-    """
+    """Cut an encoder-decoder into the encoder, the keys and values of cross attention, and the decoder."""
     encode, decode = graphs_of(model)
     target, ids, encoded, _, pairs, past = decode.inputs
     own, source, source_too, _, crossed, cached = decode.axes

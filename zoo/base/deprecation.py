@@ -17,12 +17,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def warn_deprecated(name: str, instead: str) -> None:
-    """Give a `DeprecatedNameWarning` at the first line outside the zoo.
-
-    Args:
-        name: The kind and the name, as in "variant 'old'".
-        instead: The replacement, as in "use 'new'".
-    """
+    """Give a `DeprecatedNameWarning`, as in "variant 'old'", "use 'new'", at the first line outside the zoo."""
     warnings.warn(f"{name} is deprecated: {instead}", DeprecatedNameWarning, level_of_user())
 
 
@@ -35,11 +30,7 @@ def level_of_user() -> int:
 
 
 def renamed(**new_names: str) -> Callable[[Function], Function]:
-    """Decorator: a function accepts keyword arguments by their old names, too, with a warning.
-
-    Args:
-        new_names: New names of arguments by old ones, as in `@renamed(dev="heldout")`.
-    """
+    """Decorator: a function accepts arguments by their old names, with a warning: `@renamed(dev="heldout")`."""
 
     def accept(function: Function) -> Function:
         @wraps(function)

@@ -215,11 +215,7 @@ def move_into(folder: Path, new: Path) -> None:
 
 
 def finish_earlier(folder: Path, owner: int | None = None) -> None:
-    """Remove what killed processes left next to a folder, and finish replacements that had begun.
-
-    Args:
-        owner: User id of the owner of these folders; None for all users.
-    """
+    """Remove what killed processes left next to a folder, and finish replacements that had begun."""
     for workshop in folder.parent.glob(f".{glob.escape(folder.name)}.*"):
         if owner is not None and (not os.path.lexists(workshop) or workshop.lstat().st_uid != owner):
             continue

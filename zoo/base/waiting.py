@@ -12,11 +12,7 @@ from types import FrameType
 
 @contextmanager
 def interrupts_counted() -> Iterator[list[int]]:
-    """Note every Ctrl-C of a block, which raises KeyboardInterrupt as always.
-
-    Yields:
-        The signals so far; none where this is not the main thread, or the user's program handles them itself.
-    """
+    """Note every Ctrl-C of a block, which still raises KeyboardInterrupt, unless the user's program handles them."""
     heard: list[int] = []
 
     def hear(number: int, frame: FrameType | None) -> None:

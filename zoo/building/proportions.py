@@ -44,11 +44,7 @@ COUNTS = ("vocab_size", "decoder_vocab_size", "type_vocab_size", "num_key_value_
 def follow(
     definition: Mapping[str, Any], given: Mapping[str, Any], head_multiple: int = 1
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """Sizes that follow others, and those of the definition that stay although the width is another.
-
-    Args:
-        head_multiple: What every number of heads must be a multiple of.
-    """
+    """Sizes that follow others, and those of the definition that stay although the width is another."""
     own = {"hidden_size": Fields.hidden_size, "num_attention_heads": Fields.num_attention_heads}
     own |= {"intermediate_size": Fields.intermediate_size, **definition}
     width, heads = (given.get(name, own[name]) for name in ("hidden_size", "num_attention_heads"))

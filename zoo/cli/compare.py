@@ -200,11 +200,7 @@ def report(comparison: Comparison, *, timings: bool, as_json: bool) -> int:
 
 
 def next_commands(comparison: Comparison) -> str:
-    """Describe what to do with a comparison.
-
-    Returns:
-        Commands, one a line: for the best model, and for more certainty; and where the report is.
-    """
+    """Commands to go on with, one a line, and where the report is."""
     from zoo.comparison import summarize
     from zoo.comparison.files import CHECKPOINT
     from zoo.data.tasks import find_task

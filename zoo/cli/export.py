@@ -92,11 +92,7 @@ def export(
 
 
 def show_plan(model: str, as_json: bool) -> None:
-    """Print which targets a saved model has.
-
-    Args:
-        model: The saved model's folder, the name of weights, or a repository on the Hub.
-    """
+    """Print which targets a saved model has."""
     from zoo.building.dispatch import load
     from zoo.converters import TARGETS, plan_engines, plan_export
 
@@ -123,11 +119,7 @@ def how(plan: TargetPlan) -> str:
 
 
 def show_matrix(pattern: str | None, markdown: bool, as_json: bool) -> None:
-    """Print where variants can go.
-
-    Args:
-        pattern: A variant's name, possibly with wildcards; None for all.
-    """
+    """Print where variants can go."""
     from zoo.converters.matrix import export_matrix, other_targets, to_page
     from zoo.registry import VARIANTS
 

@@ -18,13 +18,7 @@ Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 
 class Registered(click.ParamType):  # type: ignore[type-arg]
-    """The name of something registered.
-
-    Args:
-        name: Kind of the thing, for help.
-        check: Checks a name, and returns it as commands get it.
-        names: Lists the names, for completion.
-    """
+    """The name of something registered."""
 
     def __init__(self, name: str, check: Callable[[str], str], names: Callable[[], Iterable[str]]) -> None:
         self.name, self.check, self.names = name, check, names

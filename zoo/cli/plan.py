@@ -126,12 +126,7 @@ def plan(
 
 
 def recipe_run(name: str, recipe: str) -> tuple[str, str, dict[str, Any], float | None, int | None]:
-    """What a recipe makes of a plan.
-
-    Returns:
-        The variant's name with the recipe's sizes, the model's task, arguments of `zoo.analysis.scaling.plan`, and the
-        epochs and the words of the run, each None if the recipe does not tell.
-    """
+    """Name, task, arguments of `zoo.analysis.scaling.plan`, epochs and words of a recipe's run, None if not given."""
     from zoo.registry import VARIANTS, parse_name
     from zoo.training.recipe import load_recipe
     from zoo.training.saving import read_marks

@@ -28,11 +28,7 @@ BAD_INPUT, FAILURE, INTERRUPTED = 2, 1, 130
 
 
 def report(error: BaseException, *, with_traceback: bool = False) -> int:
-    """Write what went wrong to stderr, in one line.
-
-    Args:
-        error: The exception that ended the command.
-    """
+    """Write what went wrong to stderr, in one line."""
     if isinstance(error, click.Abort) and isinstance(error.__cause__, EOFError):
         error = error.__cause__  # which click takes for the end of what a user types, wherever it comes from
     if isinstance(error, (click.Abort, KeyboardInterrupt)):

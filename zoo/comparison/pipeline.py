@@ -263,13 +263,7 @@ spell_out(compare, TrainingOptions)
 def carry_out(
     request: Request, began: float, progress: bool, on_run: OnRun | None, tell: Callable[[str], None]
 ) -> Comparison:
-    """Do what is left to be done of a comparison.
-
-    Args:
-        began: When the command began, in seconds of `time.perf_counter`.
-        on_run: As for [`compare`][].
-        tell: As for [`compare`][].
-    """
+    """Do what is left of a comparison; `began` is in seconds of `time.perf_counter`."""
     request, plan, inputs = set_up(request, progress, tell)
 
     def launch(waiting: Sequence[Job], announce: Callable[[Job], None]) -> None:

@@ -41,14 +41,7 @@ class DecodeStep:
 
     @classmethod
     def of(cls, arguments: dict[str, Any], *, drops_masks: bool) -> DecodeStep | None:
-        """Build a step from the arguments of a forward; None if it is no decode step.
-
-        Args:
-            drops_masks: Whether a mask without padding is dropped.
-
-        Returns:
-            None if it is no decode step.
-        """
+        """A step of these arguments, None if it is no decode step; `drops_masks` drops those without padding."""
         cache = arguments["past_key_values"]
         tensors: dict[str, Tensor] = {}
         flags: dict[str, Any] = {}

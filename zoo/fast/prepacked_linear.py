@@ -182,11 +182,7 @@ def can_be_watched(tensor: Tensor) -> bool:
 
 
 def replace_layer(graph: fx.Graph, layer: JointLinear, constants: Sequence[Tensor]) -> None:
-    """Replace linear layers by prepacked ones.
-
-    Args:
-        graph: Changed in place; the results of `prepack` become its last inputs.
-    """
+    """Replace linear layers by prepacked ones in place; results of `prepack` become the graph's last inputs."""
     inputs = graph.find_nodes(op="placeholder")
     for place in range(len(inputs), len(inputs) + (3 if layer.biases else 2)):
         with graph.inserting_after(inputs[-1]):

@@ -39,11 +39,7 @@ def token_in_use(token: str | bool | None) -> str | None:
 
 
 class Hub:
-    """A connection to the Hub.
-
-    Args:
-        token: As for huggingface_hub: a token, None for the one that is stored or in HF_TOKEN, False for none.
-    """
+    """A connection to the Hub, with a token as for huggingface_hub."""
 
     def __init__(self, token: str | bool | None = None, patience: Patience | None = None) -> None:
         from zoo import __version__
@@ -70,14 +66,7 @@ class Hub:
             raise translated from None
 
     def explain(self, error: Exception, purpose: str, address: Address | None) -> HubError | None:
-        """Say in one line what an exception of the client means.
-
-        Args:
-            error: The exception.
-
-        Returns:
-            The error to raise instead; None where the exception has nothing to do with the Hub.
-        """
+        """Error that explains an exception of the client in one line; None if it has nothing to do with the Hub."""
         if isinstance(error, HubError):
             return error
         where = str(address) if address is not None else self.api.endpoint

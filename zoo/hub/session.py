@@ -160,11 +160,7 @@ def budget() -> Iterator[None]:
 
 
 class BoundedBody(STREAM):
-    """The body of an answer, up to a number of bytes.
-
-    Args:
-        longest: How many bytes it may have.
-    """
+    """The body of an answer, up to `longest` bytes."""
 
     def __init__(self, body: Any, longest: int, too_long: HubError, spent: Budget | None = None) -> None:
         self.body, self.longest, self.too_long, self.spent = body, longest, too_long, spent
@@ -185,10 +181,7 @@ class BoundedBody(STREAM):
 
 
 def limit_body(response: Any, file_size: int | None) -> None:
-    """Limit how far an answer is read.
-
-    Downloads of other libraries by the same client are not limited.
-    """
+    """Limit how far an answer is read; other libraries' downloads by the same client are not limited."""
     url, spent = response.request.url, _BUDGET.get()
     where = printable(f"{url.host}{url.path}")
     is_file = response.request.method == "GET" and response.status_code in OK and "/api/" not in url.path

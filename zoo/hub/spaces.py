@@ -39,11 +39,7 @@ layers. It runs in the browser; nothing is sent anywhere. `zoo explore --static 
 
 
 def space_files(address: Address, license: str | None = None, page: Path | None = None) -> dict[str, bytes]:
-    """Write the files of a Space.
-
-    Args:
-        page: Folder of a static page, None for a Space that runs the explorer by Gradio.
-    """
+    """Write the files of a Space: of a static page, or of one that runs the explorer by Gradio."""
     model = str(address)
     data = SpaceCardData(
         title=address.repo_id.rpartition("/")[2],

@@ -50,13 +50,10 @@ def refusals(config: ZooConfig) -> dict[str, str]:
 
 
 def what_engines_lack(config: ZooConfig, attn_implementation: str) -> str | None:
-    """Features of a configuration that attention with its own cache and masks would ignore.
+    """Features of a configuration that attention with its own cache and masks would ignore, or None.
 
     This applies to transformers' paged attention (continuous batching) and to the backends that serving engines
     register: they get the queries, keys and values of the new tokens, once per layer.
-
-    Returns:
-        None if nothing is ignored.
     """
     backend = attn_implementation.removeprefix("paged|")
     if POSITIONS.get(config.position).has_bias:

@@ -22,11 +22,7 @@ from .sinusoidal import SinusoidalPosition
 
 
 class Classifier(ZooPreTrainedModel):
-    """Base of both heads: a body of one stack, dropout, and a projection onto the labels.
-
-    Args:
-        config: A configuration of an encoder or of a decoder alone; `num_labels` is the number of classes.
-    """
+    """Base of both heads: a body of one stack, dropout, and a projection onto the `num_labels` classes."""
 
     def __init__(self, config: ZooConfig) -> None:
         if config.stack == "encoder-decoder":

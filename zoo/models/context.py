@@ -136,11 +136,7 @@ class Context:
     cache: Cache | None = None  # The part of past_key_values for self-attention, from `place` on
 
     def place(self, inputs_embeds: Tensor, position: Position) -> None:
-        """Continue positions from the cache unless they are given, and refuse positions that cannot be encoded.
-
-        Args:
-            inputs_embeds: *Shape:* (batch_size, seq_len, hidden_size)
-        """
+        """Continue positions from the cache unless they are given, and refuse positions that cannot be encoded."""
         past = self.past_key_values
         self.cache = past.self_attention_cache if isinstance(past, EncoderDecoderCache) else past
         seen = 0 if self.cache is None else self.cache.get_seq_length()

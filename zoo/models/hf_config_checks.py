@@ -43,11 +43,7 @@ def in_the_zoos_words(cls: type[Config]) -> type[Config]:
 
 
 def validate_inherited(config: Any, kwargs: dict[str, Any]) -> None:
-    """Raise ConfigError for labels, dtype, rotary settings, quantisation or names that transformers cannot use.
-
-    Args:
-        config: The configuration, before `PreTrainedConfig.__post_init__`.
-    """
+    """Raise ConfigError for labels, dtype, rotary settings, quantisation or names that transformers cannot use."""
     validate_labels(config.id2label, kwargs.get("num_labels"))
     for field, types in PLAIN.items():
         if not isinstance(kwargs.get(field), types):
@@ -88,12 +84,7 @@ def is_list_of_names(value: Any) -> bool:
 
 
 def validate_rope_parameters(rope_parameters: Any, layer_types: tuple[str, ...] = ()) -> None:
-    """Require rotary settings to be numbers that a table can be made of.
-
-    Args:
-        rope_parameters: The given value, None for the default.
-        layer_types: Layer types that have settings of their own; none where they are the same in all layers.
-    """
+    """Require rotary settings, of each of `layer_types` if any, to be numbers that a table can be made of."""
     if rope_parameters is None:
         return
     if not isinstance(rope_parameters, dict):

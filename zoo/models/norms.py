@@ -84,7 +84,6 @@ class ZeroCenteredNorm(RMSNorm):
         init.zeros_(self.weight)
 
     def forward(self, hidden_states: Tensor) -> Tensor:
-        """Normalise the last dimension. Shapes as in the base class."""
         precise = hidden_states.to(at_least_float32(hidden_states.dtype))
         factors = 1.0 + self.weight.to(precise.dtype)
         return F.rms_norm(precise, self.weight.shape, factors, self.eps).to(hidden_states.dtype)

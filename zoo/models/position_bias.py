@@ -38,7 +38,7 @@ class AlibiPosition(Position):
         return 2 ** (-8 / power * torch.cat([regular, between]))
 
     def bias(self, query_positions: Tensor, key_positions: Tensor) -> Tensor:
-        """Minus slope times distance. Shapes as in the base class."""
+        """Minus slope times distance."""
         distance = (query_positions[:, None] - key_positions[None, :]).abs()
         return (-self.slopes(distance.device)[:, None, None] * distance)[None]
 
@@ -99,5 +99,4 @@ class RelativeBucketPosition(Position):
         return F.embedding(self.bucket(distance), self.weight).permute(2, 0, 1)[None]
 
     def bias(self, query_positions: Tensor, key_positions: Tensor) -> Tensor:
-        """Look the scalars up. Shapes as in the base class."""
         return self(key_positions[None, :] - query_positions[:, None])

@@ -98,7 +98,7 @@ class ZooPreTrainedModel(AttentionBackends):
 
     @staticmethod
     def _load_pretrained_model(model: PreTrainedModel, *args: Any, **kwargs: Any) -> Any:
-        """Compare the model with the weights of its checkpoint before they are read. Arguments as in the base class."""
+        """Compare the model with the weights of its checkpoint before they are read."""
         check_expected(model)
         return PreTrainedModel._load_pretrained_model(model, *args, **kwargs)
 
@@ -130,7 +130,6 @@ class ZooPreTrainedModel(AttentionBackends):
     _can_set_experts_implementation = HasExperts()
 
     def train(self, mode: bool = True) -> "Self":
-        """Set training or evaluation mode. Arguments and result as in the base class."""
         self.chose_mode = self.chose_mode or mode
         if all(module.training is mode for module in self.modules()):  # as in every step of transformers' trainer
             return self
@@ -175,7 +174,7 @@ class ZooPreTrainedModel(AttentionBackends):
     def _resize_token_embeddings(
         self, new_num_tokens: int | None, pad_to_multiple_of: int | None = None, mean_resizing: bool = True
     ) -> nn.Embedding:
-        """Resize the embedding, and with it every further table of the same ids. Arguments as in the base class."""
+        """Resize the embedding, and with it every further table of the same ids."""
         embedding: nn.Embedding = super()._resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
         for module in self.modules():
             if isinstance(module, ValueEmbedding) and module.num_embeddings == self.config.vocab_size:
@@ -228,7 +227,7 @@ class ZooPreTrainedModel(AttentionBackends):
         self.all_tied_weights_keys = tied
 
     def _initialize_missing_keys(self, *args: Any, **kwargs: Any) -> None:
-        """Initialise what a checkpoint lacks, if anything. Arguments as in the base class."""
+        """Initialise what a checkpoint lacks, if anything."""
         tensors = itertools.chain(self.parameters(), self.buffers())
         if not all(getattr(tensor, "_is_hf_initialized", False) for tensor in tensors):
             super()._initialize_missing_keys(*args, **kwargs)

@@ -46,11 +46,7 @@ class Scale(nn.Module):
 
 
 class LearnedScale(nn.Module):
-    """Multiplication by learned weights, one a channel or one for all.
-
-    Args:
-        width: Number of weights: the hidden size, or 1.
-    """
+    """Multiplication by `width` learned weights: one a channel, or 1 for all."""
 
     def __init__(self, width: int, initial: float) -> None:
         super().__init__()

@@ -88,7 +88,7 @@ class RotaryPosition(Position):
         return changes_after(config)
 
     def outgrows_cache(self, attention_mask: Any, seen: int, length: int) -> bool:
-        """Whether cached keys have the frequencies of a shorter sequence. Arguments as in the base class."""
+        """Whether cached keys have the frequencies of a shorter sequence."""
         if (threshold := self.rotary_emb.changes_after) is None or not seen or length <= threshold:
             return False
         before, after = torch.tensor([seen]), torch.tensor([length])
@@ -104,7 +104,7 @@ class RotaryPosition(Position):
 
     @staticmethod
     def rotate(query: Tensor, key: Tensor, rotation: Rotation) -> Rotation:
-        """Rotate pairs of features by position. Shapes as in the base class."""
+        """Rotate pairs of features by position."""
         cos, sin = rotation
         rotary_dim = cos.shape[-1]
         if rotary_dim == query.shape[-1]:
@@ -121,7 +121,7 @@ class InterleavedRotaryPosition(RotaryPosition):
 
     @staticmethod
     def rotate(query: Tensor, key: Tensor, rotation: Rotation) -> Rotation:
-        """Rotate neighbouring features by position. Shapes as in the base class."""
+        """Rotate neighbouring features by position."""
         cos, sin = (table[..., : table.shape[-1] // 2].unsqueeze(1) for table in rotation)
         return _turned(query, cos, sin), _turned(key, cos, sin)
 

@@ -39,7 +39,6 @@ class SinusoidalPosition(Position):
         return torch.stack([phases.sin(), phases.cos()], dim=-1).flatten(-2)[..., : self.width]
 
     def embed(self, inputs_embeds: Tensor, position_ids: Tensor) -> Tensor:
-        """Add the rows of the table. Shapes as in the base class."""
         return inputs_embeds + self.table(position_ids).to(inputs_embeds.dtype)
 
 

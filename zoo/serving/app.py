@@ -52,14 +52,7 @@ USUAL_TOKENS = 16
 
 
 def build_app(served: ServedModel) -> Starlette:
-    """Make the app.
-
-    Args:
-        served: The only model that requests can name.
-
-    Returns:
-        An ASGI app with `/v1/models`, `/v1/completions`, `/v1/chat/completions` and `/v1/embeddings`.
-    """
+    """An ASGI app with `/v1/models`, `/v1/completions`, `/v1/chat/completions` and `/v1/embeddings`."""
     card = {"id": served.names[0], "object": "model", "created": int(time.time()), "owned_by": "transformer-zoo"}
 
     async def models(request: Request) -> Response:

@@ -107,11 +107,7 @@ def keep_average(
     scored: bool,
     force: bool,
 ) -> dict[str, Any] | None:
-    """Evaluate averaged weights, and save them in `folder` if it is given.
-
-    Returns:
-        `kind`, `updates`, `heldout_loss` and, with `scored`, `scores`; None if nothing was averaged.
-    """
+    """Evaluate averaged weights, and save them in `folder` if it is given; None if nothing was averaged."""
     average = trainer.average
     if average is None or not average.updates:
         return None

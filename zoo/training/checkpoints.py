@@ -56,11 +56,7 @@ def digest(file: Path) -> str:
 
 
 def damage(checkpoint: Path) -> str | None:
-    """Find out why a checkpoint cannot be gone on from.
-
-    Returns:
-        What is wrong, None where it is whole.
-    """
+    """Find out why a checkpoint cannot be gone on from; None if it is whole."""
     try:
         sealed = read_json(checkpoint / SEAL)["files"].items()
     except OSError:

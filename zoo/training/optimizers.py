@@ -18,9 +18,6 @@ class MuonWithAdamW(torch.optim.Optimizer):
     """Muon for matrices, AdamW for everything else (Jordan et al. 2024, Muon; Liu et al. 2025, section 2.2).
 
     Muon's updates are scaled to the size of AdamW's, so that both share one learning rate.
-
-    Args:
-        others: Groups of the remaining parameters, each with its weight decay.
     """
 
     def __init__(

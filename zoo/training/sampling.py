@@ -20,9 +20,6 @@ class LengthGroupedSampler(Sampler[int]):
 
     Unlike transformers' sampler of this name, the order depends on nothing but the seed and the epoch: so models that
     draw different numbers of random numbers see the same batches, and a resumed run goes on where it was.
-
-    Args:
-        batch_size: Number of examples that are padded to one length.
     """
 
     def __init__(self, lengths: Sequence[int], batch_size: int, seed: int) -> None:
@@ -87,9 +84,6 @@ class MixedOrder(ShuffledBlocks):
     """Blocks of several sources in their shares, each source in an order of its own for each of its epochs.
 
     An epoch of all has as many blocks as there are; sources go on in the next one where they ended.
-
-    Args:
-        together: Blocks of an update, of all processes and accumulated batches.
     """
 
     def __init__(self, blocks: MixedBlocks, together: int, seed: int) -> None:

@@ -157,11 +157,7 @@ def folder_of(output_dir: str | Path, mark: str) -> Path:
 
 
 class Revisions(TrainerCallback):
-    """Saves the model at given numbers of tokens.
-
-    Args:
-        marks: Names and numbers of tokens, in rising order.
-    """
+    """Saves the model at given numbers of tokens, in rising order."""
 
     def __init__(self, trainer: ZooTrainer, marks: dict[str, float], save: Callable[[str], None]) -> None:
         self.trainer, self.marks, self.save = trainer, dict(marks), save

@@ -133,11 +133,7 @@ def compare(a: Drawing, b: Drawing) -> DrawingComparison:
 
 
 def located(drawing: Drawing) -> Iterator[tuple[Place, tuple[Step, str]]]:
-    """Go through the steps of a drawing.
-
-    Yields:
-        Each step's place, which does not depend on what else the model has; the step; and its role there.
-    """
+    """Steps of a drawing and their roles, each with a place that does not depend on what else the model has."""
     for block in drawing.blocks:
         for step in (*block.before, *block.after):
             yield (block.name, step.path.rpartition(".")[2]), (step, "stream")

@@ -33,14 +33,7 @@ class Signal:
 
 
 def measure_signals(name: str, task: str | None = None, **settings: Any) -> list[Signal]:
-    """Measure the signals of a new model on random tokens, in the order of its forward.
-
-    Args:
-        task: What it is built for; by default its first task.
-
-    Returns:
-        A signal for each residual connection; of one that is applied several times, the first.
-    """
+    """Signals of residual connections of a new model on random tokens, the first of one that is applied repeatedly."""
     model = build(name, task, seed=0, **settings).eval()
     config = model.config
     ids = torch.randint(3, config.vocab_size, (BATCH_SIZE, LENGTH), generator=torch.Generator().manual_seed(0))

@@ -119,11 +119,7 @@ def write(model: PreTrainedModel, prompt: Tensor, steps: int, clock: Clock) -> N
 
 
 class Clock(BaseStreamer):
-    """Takes the time from one generated token to the next.
-
-    Attributes:
-        gaps: Seconds.
-    """
+    """Takes the seconds from one generated token to the next."""
 
     def __init__(self) -> None:
         self.gaps: list[float] = []

@@ -104,11 +104,7 @@ def in_markdown(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def told(verdicts: Verdicts) -> str:
-    """Say in sentences what a table shows.
-
-    Returns:
-        Who is ahead, who is behind, who cannot be told apart, who failed and why, and the Pareto front.
-    """
+    """Describe a table: who is ahead, behind, undecided, or failed and why, and the Pareto front."""
     words: Mapping[str, list[str]] = {
         word: [f"`{one.variant}`" for one in verdicts.standings if one.verdict == word]
         for word in ("better", "worse", "the same", "within noise", "undecided", EDGE, "untested")

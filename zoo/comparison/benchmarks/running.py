@@ -250,11 +250,7 @@ class Session:
                 )
 
     def row(self, condition: str, run: Run, found: Comparison | None, chosen: Mapping[str, Any] | None = None) -> Row:
-        """Make a row of a run.
-
-        Args:
-            found: The comparison that it belongs to, None where it never began.
-        """
+        """Make a row of a run; `found` is its comparison, None where it never began."""
         values = columns_of_run(run)
         tried = {} if found is None else self.tried(condition, run.name, found)
         if found is not None and run.report is not None:

@@ -81,11 +81,7 @@ def verify(
 
 
 def repeat(benchmark: Benchmark, row: Row, verdicts: Verdicts, data: Path | None, tell: Tell | None) -> Repeated:
-    """Run a row again, with the sizes and the training arguments that were chosen for it.
-
-    Args:
-        verdicts: Those of its condition, which know how much seeds differ.
-    """
+    """Run a row again, with the sizes and the training arguments that were chosen for it."""
     arguments = benchmark.arguments(row.condition)
     for decided in ("match", "match_by", "match_to", "sweep"):
         arguments.pop(decided, None)

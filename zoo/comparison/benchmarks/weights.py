@@ -25,11 +25,7 @@ def rows_of_weights() -> list[Row]:
 
 
 def row_of_weights(weights: Weights) -> Row:
-    """Make the row of weights.
-
-    Returns:
-        What they scored on the held-out examples of their training, with the bounds of the 95 % intervals.
-    """
+    """Make the row of weights: held-out scores with the bounds of their 95 % intervals."""
     values = {"parameters": float(weights.num_parameters or 0)}
     for key, score in weights.scores.items():
         column = "heldout_loss" if key == "loss" else key

@@ -44,11 +44,7 @@ def student_quantile(probability: float, freedom: int) -> float:
 
 
 def power(shift: float, critical: float, freedom: int) -> float:
-    """Power of a two-sided t-test with this critical value of |t|.
-
-    Args:
-        shift: The true difference in units of its standard error, the noncentrality of t.
-    """
+    """Power of a two-sided t-test with this critical value of the size of t and the noncentrality `shift`."""
     scale, weight = estimated_deviations(freedom)
     return float(weight @ (normal_below(shift - critical * scale) + normal_below(-shift - critical * scale)))
 

@@ -28,11 +28,7 @@ from typing import TextIO
 
 
 def serve(requests: TextIO, replies: TextIO, modules: Sequence[str]) -> None:
-    """Answer until requests end.
-
-    Args:
-        replies: Where replies go, a short line each, which are never mixed.
-    """
+    """Answer with a short line each until requests end."""
     own, *others = modules
     gc.disable()
     import_module(own)

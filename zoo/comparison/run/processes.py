@@ -19,12 +19,7 @@ Call = Callable[[str, Path], int]
 
 
 class ForkServer:
-    """The command's side of [`zoo.comparison.run.fork_server`][], started when it is first needed or is gone.
-
-    Args:
-        modules: Modules with a `main` to call, imported in this order.
-        threads: How many threads each process computes with, by default as torch likes.
-    """
+    """The command's side of [`zoo.comparison.run.fork_server`][], started when it is first needed or is gone."""
 
     def __init__(self, *modules: str, threads: int | None = None) -> None:
         self.modules = modules

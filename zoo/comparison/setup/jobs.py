@@ -81,12 +81,7 @@ class JobMaker:
         return {**self.lengths[name], **({} if is_given else share_of_warmup(self.inputs.arguments, work))}
 
     def job(self, name: str, seed: int, values: Mapping[str, Any], *, trial: bool = False, share: float = 1.0) -> Job:
-        """Make a run.
-
-        Args:
-            values: Values that a sweep has chosen, or tries: training arguments and fields of the configuration.
-            share: The share of a run for which it is trained.
-        """
+        """Make a run with the values that a sweep has chosen or tries, trained for a `share` of a whole one."""
         inputs, source, budget = self.inputs, self.request.source, self.request.spent
         matched, length = self.matched(name), self.length(name)
         found = replace(matched, name=with_settings(matched.name, model_fields(values)))

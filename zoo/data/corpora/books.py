@@ -63,12 +63,7 @@ class Book:
 
 
 def clean(path: str, raw: str) -> Book:
-    """Make plain text of a book: without front matter, licence and markup.
-
-    Args:
-        path: Its path, whose parts are the author and the title where the front matter lacks them.
-        raw: Markdown, with `# Title:`, `## Author:` and `## Year:` above a rule.
-    """
+    """Make plain text of a book: without front matter, licence and markup."""
     raw = raw.replace("\r\n", "\n").replace("\r", "\n")
     for found in LICENCE.finditer(raw):
         raw = raw.replace(found.group(), "\0" if found.group(1).upper() == "START" else "\1")
@@ -86,15 +81,7 @@ def clean(path: str, raw: str) -> Book:
 
 
 def works(paragraphs: Mapping[str, set[bytes]], titles: Mapping[str, str]) -> dict[str, str]:
-    """Find books that are editions of one work, or contain one another.
-
-    Args:
-        paragraphs: Hashes of the paragraphs of each book, by path.
-        titles: `plain_title` of each, by path.
-
-    Returns:
-        For each book the first path of its work.
-    """
+    """Map each book to the first path of its work: editions of a work, or books that contain one another."""
     first = {path: path for path in paragraphs}
 
     def root(path: str) -> str:

@@ -44,14 +44,7 @@ class DataEstimate:
 
 
 def estimate(data: str | os.PathLike[str]) -> DataEstimate:
-    """Find or estimate the tokens of data.
-
-    Args:
-        data: A prepared folder, or the name of a corpus.
-
-    Raises:
-        DataError: When it is neither, or the words of the corpus are not recorded.
-    """
+    """Find the tokens of a prepared folder, or estimate those of a corpus by its recorded number of words."""
     name = os.fspath(data)
     if is_prepared(name):
         manifest = read_manifest(name)

@@ -57,17 +57,7 @@ def is_here(corpus: Corpus) -> bool:
 
 
 def located(data: str | os.PathLike[str]) -> str:
-    """Replace the name of a corpus by the path that it stands for; it is downloaded if it is not here.
-
-    Args:
-        data: What was given as data: a path, a name of a corpus, or something else.
-
-    Returns:
-        A path for a corpus with files; otherwise `data` as it is. A file or folder of that name comes first.
-
-    Raises:
-        DataError: When the corpus cannot be downloaded.
-    """
+    """Path of a corpus, downloaded if it is not here, or `data` as it is; files and folders of that name come first."""
     name = os.fspath(data)
     if os.path.exists(name) or os.sep in name or name not in CORPORA:
         return name
@@ -76,23 +66,10 @@ def located(data: str | os.PathLike[str]) -> str:
 
 
 def get(name: str, *, force: bool = False, progress: bool = True) -> Path:
-    """Download a corpus, check every file, and build what is trained on.
+    """Download a corpus, check every file, and build what is trained on, whose file or folder is returned.
 
     Downloads go on where an earlier one ended. Files that a user has put into the folder are checked like others.
-
-    Args:
-        name: Name of a corpus with files.
-        force: Whether to check the files again, and to build again, although nothing has changed.
-        progress: Whether to show progress bars.
-
-    Returns:
-        The file or folder that the name stands for.
-
-    Raises:
-        UnknownCorpusError: When there is no such corpus.
-        UnreachableDataError: When a file cannot be downloaded. The message contains the path where a copy may be put.
-        DataError: When a file is not the one that is recorded, or the corpus is streamed and has no files.
-        UnwritableError: When the disk is full, or the folder cannot be written.
+    `force` checks and builds again although nothing has changed.
     """
     from filelock import FileLock
 
@@ -163,11 +140,7 @@ def download_all(corpus: Corpus, folder: Path, *, progress: bool) -> None:
 
 
 def download(corpus: Corpus, folder: Path, file: CorpusFile) -> int:
-    """Download one file unless it is there, and check it.
-
-    Returns:
-        Its size in bytes.
-    """
+    """Download one file unless it is there, and check it; returns its size in bytes."""
     place = folder / file.path
     if place.is_file():
         check(corpus, file, place, "it is not the recorded file; remove it, or put the right one there")

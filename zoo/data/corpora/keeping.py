@@ -23,15 +23,7 @@ OTHERS = {"tokenizer": "a tokenizer", "table": "rows of a file", "encoded": "ids
 
 @dataclass(frozen=True)
 class Kept:
-    """A folder of `data_folder`.
-
-    Attributes:
-        name: Its name: of a corpus, or the key of what was prepared.
-        source: What was prepared; "" of a corpus.
-        tokens: Tokens of shards, None of all else.
-        bytes: Size on the disk.
-        place: The folder.
-    """
+    """A kept folder: of a corpus, without `source` and `tokens`, or of what was prepared, with its key as the name."""
 
     name: str
     source: str
@@ -71,20 +63,7 @@ def size_of(folder: Path) -> int:
 
 
 def remove(names: Sequence[str], *, prepared: bool = False) -> list[Kept]:
-    """Remove corpora, or what was prepared; the next run that needs it makes it again.
-
-    Args:
-        names: Names of corpora and keys of what was prepared.
-        prepared: Whether all that was prepared is removed.
-
-    Returns:
-        What was removed.
-
-    Raises:
-        UnknownNameError: When nothing of a name is kept; then nothing is removed.
-        DataError: When it is being prepared or downloaded.
-        UnwritableError: When it cannot be removed.
-    """
+    """Remove corpora, or what was prepared: if nothing of a name is kept, nothing is removed."""
     there = {kept.name: kept for kept in (*kept_corpora(), *kept_prepared())}
     for name in names:
         if name not in there:

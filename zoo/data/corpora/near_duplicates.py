@@ -15,13 +15,7 @@ LEAST, MOST = 0.1, 0.98
 
 
 class NearDuplicates:
-    """An index of held-out documents.
-
-    Args:
-        texts: The documents.
-        similarity: Estimated share of runs of five words that two documents have in common, among those of either,
-            from which they are near duplicates.
-    """
+    """Index of held-out documents; `similarity` is the estimated Jaccard index of runs of five words."""
 
     def __init__(self, texts: Iterable[str], similarity: float) -> None:
         self.similarity, self.library = similarity, datasketch(similarity)
@@ -44,12 +38,7 @@ class NearDuplicates:
 
 
 def datasketch(similarity: float) -> Any:
-    """Import the library.
-
-    Raises:
-        ConfigError: When the similarity is not valid.
-        MissingExtraError: When the library is not installed.
-    """
+    """Check the similarity, and import the library."""
     if not LEAST <= similarity <= MOST:
         raise ConfigError(f"near_duplicates={similarity!r} is not valid; it is between {LEAST} and {MOST}")
     return require("duplicates", "datasketch")

@@ -43,18 +43,7 @@ def prepare(
     progress: bool = True,
     **found: Any,
 ) -> Manifest:
-    """Write token shards of a source, with the tokenizer, into a folder that `--data` takes.
-
-    Args:
-        source: A file or folder, the name of a corpus, or "hf:" and a data set's name.
-        tokenizers: The tokenizer.
-        folder: The folder to write.
-        on_error: "stop" or "skip": at a line that is not valid.
-        near_duplicates: Similarity from which near duplicates of held-out documents are left out, None for no check.
-        jobs: Processes, by default one a core.
-        progress: Whether to show a progress bar.
-        found: Options of [`zoo.data.corpora.planning.find_source`][].
-    """
+    """Write token shards of a source into a folder that `--data` takes; `found` are options of `find_source`."""
     if on_error not in ON_ERROR:
         raise ConfigError(f"on_error={on_error!r} is not valid; valid: {' or '.join(ON_ERROR)}")
     if near_duplicates is not None:
@@ -65,14 +54,7 @@ def prepare(
 
 @dataclass(frozen=True)
 class Preparation:
-    """A source that is prepared with a tokenizer.
-
-    Attributes:
-        source: The source.
-        tokenizers: The tokenizer.
-        on_error: "stop" or "skip".
-        near_duplicates: Similarity from which near duplicates of held-out documents are left out.
-    """
+    """A source that is prepared with a tokenizer."""
 
     source: TextSource
     tokenizers: Tokenizers
@@ -171,14 +153,7 @@ class Preparation:
 
 
 def begin(place: Path, key: str) -> Manifest | None:
-    """Begin a preparation, or go on with the one in a folder.
-
-    Returns:
-        The manifest of a preparation that is whole already.
-
-    Raises:
-        OutputExistsError: When the folder holds another one, or something else.
-    """
+    """Begin a preparation, or go on with that in the folder; returns the manifest of one that is whole already."""
     file = place / PLAN_FILE
     if file.is_file():
         try:
@@ -238,11 +213,7 @@ def encode_all(
 
 
 def call(file: Path, job: Mapping[str, Any]) -> None:
-    """Do a job in a process.
-
-    Raises:
-        DataError: When it fails, with its message.
-    """
+    """Do a job in a process."""
     write_file(file, json.dumps(job))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     command = [sys.executable, "-m", "zoo.data.corpora.shard_worker", str(file)]

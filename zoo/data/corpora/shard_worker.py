@@ -35,14 +35,7 @@ def document_hash(text: str) -> bytes:
 
 
 class Writer:
-    """Encodes documents and appends them to a .bin file.
-
-    Args:
-        stream: The file.
-        tokenizer: A tokenizer of the `tokenizers` library.
-        code: Type of ids, UINT16 or INT32.
-        end: Id after a document.
-    """
+    """Encodes documents and appends them to a .bin file, each with the id `end` after it."""
 
     def __init__(self, stream: Any, tokenizer: Any, code: int, end: int) -> None:
         self.stream, self.tokenizer, self.type, self.end = stream, tokenizer, np.dtype(TYPES[code]), end
@@ -150,11 +143,7 @@ def check_unchanged(stamps: dict[str, list[int]]) -> None:
 
 
 def main(file: str) -> int:
-    """Do a job; an error is printed as JSON.
-
-    Returns:
-        The exit code.
-    """
+    """Do a job; an error is printed as JSON."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     try:
         with written(Path(file).parent):

@@ -82,15 +82,7 @@ def write_index(place: Path, code: int, lengths: Sequence[int]) -> None:
 
 
 class Shard:
-    """A shard, read by memory map.
-
-    Args:
-        folder: Folder of its files.
-        record: Its record in the manifest.
-
-    Raises:
-        DataError: When a file is missing, truncated or of another format.
-    """
+    """A shard, read by memory map; DataError if a file is missing, truncated or of another format."""
 
     def __init__(self, folder: Path, record: ShardRecord) -> None:
         self.record = record
@@ -162,13 +154,7 @@ def verify(folder: Path, shards: Sequence[Shard]) -> None:
 
 
 class TokenRow:
-    """The ids of several shards as one row, of which slices are read.
-
-    Args:
-        shards: Shards, in order.
-        start: The first id of the row among those of the shards.
-        stop: The end, exclusive; None for all.
-    """
+    """The ids of several shards as one row, from `start` to `stop`, of which slices are read."""
 
     def __init__(self, shards: Sequence[Shard], start: int = 0, stop: int | None = None) -> None:
         self.shards = list(shards)
@@ -219,17 +205,7 @@ class TokenRow:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What was prepared.
-
-    Attributes:
-        key: Hash of sources, tokenizer and options: the same key, the same bytes.
-        tokenizer: Hash of the tokenizer.
-        source: What was prepared, for readers.
-        options: Options of the preparation.
-        shards: The shards, in order.
-        aside: Documents of the source that are held out of it.
-        format: Version of the manifest.
-    """
+    """Record of a preparation; the same key (hash of sources, tokenizer and options) has the same bytes."""
 
     key: str
     tokenizer: str
@@ -281,12 +257,7 @@ def is_prepared(folder: str | Path) -> bool:
 
 
 def read_manifest(folder: str | Path) -> Manifest:
-    """Read the manifest of a prepared folder.
-
-    Raises:
-        DataError: When it is damaged, or has no tokens.
-        FormatVersionError: When it is of a newer format.
-    """
+    """Read the manifest of a prepared folder."""
     place = Path(folder) / MANIFEST
     try:
         fields = read_json(place)

@@ -44,13 +44,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Part:
-    """A document, or a part of one that is longer than a piece.
-
-    Attributes:
-        text: Its text.
-        begins: Whether it begins a document.
-        ends: Whether it ends one.
-    """
+    """A document, or a part of one that is longer than a piece."""
 
     text: str
     begins: bool = True
@@ -183,11 +177,7 @@ def lines_of(piece: Piece) -> Iterator[tuple[int, bytes]]:
 
 
 def opened(file: str) -> BinaryIO:
-    """Open a file that may be compressed.
-
-    Raises:
-        DataError: When it is missing.
-    """
+    """Open a file that may be compressed."""
     try:
         if file.endswith(".gz"):
             return gzip.open(file, "rb")  # type: ignore[return-value]

@@ -35,11 +35,7 @@ LOCAL_SUFFIXES = (".tsv", ".csv", ".json", ".jsonl", ".txt", ".parquet", ".conll
 
 @contextmanager
 def loading_bars(*, shown: bool) -> Iterator[None]:
-    """Let `datasets` and the Hub's client show how far they are, or not.
-
-    Yields:
-        Nothing. What was set for the process counts again afterwards.
-    """
+    """Show or hide progress bars of `datasets` and of the Hub's client in this context."""
     import datasets
     import huggingface_hub.utils
 

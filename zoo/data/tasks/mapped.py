@@ -94,12 +94,7 @@ def mapped(place: Path, parts: Iterable[Mapping[str, list[Any]]], description: s
 def in_parts(
     encode: Callable[..., Any], examples: Dataset, tokenizers: Tokenizers, *, decides: str, **options: Any
 ) -> Dataset:
-    """Encode mapped examples a part at a time, into an Arrow file that is mapped as well.
-
-    Args:
-        encode: A task's `encode`, which takes each example by itself.
-        options: Options of `encode`.
-    """
+    """Encode mapped examples a part at a time, each by itself, into an Arrow file that is mapped as well."""
     from zoo.data.tokenizers.encoding import backend_json
 
     def parts() -> Iterator[dict[str, list[Any]]]:

@@ -33,11 +33,7 @@ Numbers = npt.NDArray[np.int64]
 
 
 class MixedTexts(ShardedTexts):
-    """Documents of several sources.
-
-    Args:
-        shares: Shares of their tokens, which add up to 1.
-    """
+    """Documents of several sources, with `shares` of their tokens that add up to 1."""
 
     def __init__(self, parts: Mapping[str, Any], shares: Sequence[float]) -> None:
         self.parts, self.shares = dict(parts), list(shares)
@@ -58,7 +54,7 @@ class MixedTexts(ShardedTexts):
         return sum(part.duplicates for part in self.parts.values() if isinstance(part, PreparedTexts))
 
     def tokens_per_word(self, tokenizers: Tokenizers) -> float | None:
-        """Average of all sources in their shares. Returns as in the base class."""
+        """Average of all sources in their shares."""
         parts = [part.tokens_per_word(tokenizers) for part in self.parts.values()]
         words = [share / part for share, part in zip(self.shares, parts, strict=True) if part]
         return 1 / sum(words) if len(words) == len(parts) else None
@@ -74,7 +70,6 @@ class MixedTexts(ShardedTexts):
         return trained_once(train, texts, [self.shares, *(one.planned for one in sources)], options)
 
     def set_aside(self) -> Splits:
-        """Divide each source. Returns as in the base class."""
         divided = {name: tuple(part.set_aside()) for name, part in self.parts.items()}
         mixed: list[Any] = [
             MixedTexts({name: parts[place] for name, parts in divided.items()}, self.shares) for place in range(2)

@@ -108,11 +108,7 @@ def windows(ends: Iterable[Ids], row_size: int) -> Iterator[tuple[Numbers, Numbe
 
 
 def best_fit(lengths: Numbers, row_size: int) -> tuple[Numbers, int]:
-    """Place pieces into rows, each into the fullest one that has room.
-
-    Returns:
-        The row of each piece, *Shape:* as lengths, and the number of rows.
-    """
+    """Place pieces into rows, each into the fullest that has room; returns the row of each, and the number of rows."""
     placed, rows = np.empty(len(lengths), np.int64), 0
     waiting: dict[int, list[int]] = defaultdict(list)
     room = 0  # a bit for every length that some row has left

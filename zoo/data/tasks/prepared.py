@@ -73,12 +73,7 @@ class ShardedTexts(ABC):
 
 
 class PreparedTexts(ShardedTexts):
-    """Documents of a prepared folder.
-
-    Args:
-        start: The first token; that of a document.
-        stop: The end, exclusive; None for all.
-    """
+    """Documents of a prepared folder, from the token `start`, that of a document, to `stop`."""
 
     def __init__(self, folder: Path, start: int = 0, stop: int | None = None) -> None:
         self.folder, self.start, self.stop = folder, start, stop
@@ -94,7 +89,7 @@ class PreparedTexts(ShardedTexts):
         return self.manifest.duplicates
 
     def tokens_per_word(self, tokenizers: Tokenizers) -> float | None:
-        """Average of all documents, those that are set aside included. Returns as in the base class."""
+        """Average of all documents, those that are set aside included."""
         return self.manifest.tokens / self.manifest.words if self.manifest.words else None
 
     @cached_property
@@ -122,7 +117,6 @@ class PreparedTexts(ShardedTexts):
         return load_tokenizers(self.folder)
 
     def set_aside(self) -> Splits:
-        """Divide them. Returns as in the base class."""
         row = self.manifest.row(self.folder).part(self.start, self.stop)
         border = row.document_end(len(row) - min(int(len(row) * HELDOUT_SHARE), MOST_ASIDE))
         if not 0 < border < len(row):
@@ -195,11 +189,7 @@ def heldout_texts(texts: Iterable[str]) -> Dataset:
 
 
 def needs_shards(data: str) -> bool:
-    """Whether texts are read from shards, as they are many or nothing else reads them.
-
-    Args:
-        data: A path, or "hf:" and a data set's name.
-    """
+    """Whether texts are read from shards, as they are many or nothing else reads them."""
     if data.startswith(HUB):
         return True
     path = Path(data)
@@ -220,12 +210,7 @@ def source_splits(
     column: str | None,
     made: Callable[[TextSource], ShardedTexts] = SourceTexts,
 ) -> Splits:
-    """Find the texts of a source, and read those that are held out.
-
-    Args:
-        data: A path, or "hf:" and a data set's name.
-        heldout: The texts to evaluate on; by default the source's own.
-    """
+    """Find the texts of a source, and read those that are held out, by default the source's own."""
     source = find_source(data, heldout=heldout, column=column)
     held = heldout_texts(source.heldout_texts(stop))
     if not any(text.strip() for text in held["text"]):

@@ -77,13 +77,7 @@ def read_lines(file: Path) -> Iterator[tuple[int, str]]:
 
 
 def read_separated(file: Path, rows: Iterator[Row], columns: Sequence[Column] | None, kinds: Sequence[Kind]) -> Table:
-    """Choose columns of rows of fields.
-
-    Args:
-        rows: Lines' numbers and fields; where columns are not given by number, names first.
-        columns: As for `read_table`.
-        kinds: As for `read_table`.
-    """
+    """Choose columns of rows of fields; the first row has names unless columns are given by number."""
     if columns is not None and all(isinstance(column, int) for column in columns):
         check_number(kinds, columns, file)
         places = [column for column in columns if isinstance(column, int)]

@@ -108,14 +108,7 @@ def full_path(data: str | Path | None) -> str | None:
 
 
 def shares_of(data: str) -> dict[str, float] | None:
-    """Read the shares of a mixture.
-
-    Args:
-        data: "NAME=SHARE+NAME=SHARE"; a file or folder of that name comes first.
-
-    Returns:
-        Shares that add up to 1 by the names of sources; None if it is no mixture.
-    """
+    """Shares of a mixture "NAME=SHARE+NAME=SHARE", which add up to 1; None of others, and of a path of that name."""
     found = PART.findall(data)
     if not found or "".join(f"{name}={share}+" for name, share in found) != f"{data}+" or Path(data).exists():
         return None

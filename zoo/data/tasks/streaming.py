@@ -40,7 +40,7 @@ class StreamedTexts(ShardedTexts):
         return self.source.sha256
 
     def tokens_per_word(self, tokenizers: Tokenizers) -> float | None:
-        """Average of a sample of the first shards. Returns as in the base class."""
+        """Average of a sample of the first shards."""
         from tokenizers import Tokenizer
 
         beginning = replace(self.source, units=self.source.units[:SAMPLED_SHARDS])

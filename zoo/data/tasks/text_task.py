@@ -162,14 +162,7 @@ class RawTextTask(DataTask):
     def row(
         self, examples: Dataset, tokenizers: Tokenizers, *, least: int, training: bool, seed: int = 0
     ) -> Ids | TokenRow | StreamedRow:
-        """Turn texts into one row of ids, with the end of a text between two documents.
-
-        Args:
-            examples: The columns `text` and `document`.
-
-        Returns:
-            *Shape:* (num_tokens,)
-        """
+        """Texts as one row of ids, with the end of a text between two documents. *Shape:* (num_tokens,)."""
         import numpy as np
 
         from .prepared import PreparedTexts

@@ -26,14 +26,7 @@ ENDED = "$A <eos>"
 def wrap(
     tokenizer: Tokenizer, *, specials: Mapping[str, str] = SPECIAL_TOKENS, frame: str = ENDED
 ) -> PreTrainedTokenizerFast:
-    """Make a tokenizer what transformers' models and Auto classes expect.
-
-    Args:
-        frame: Special tokens around a text, which is `$A`.
-
-    Returns:
-        The same tokenizer, which `AutoTokenizer` loads once it is saved.
-    """
+    """Make a tokenizer that `AutoTokenizer` loads once saved; `frame` has special tokens around a text, `$A`."""
     from transformers import PreTrainedTokenizerFast
 
     framing = [token for token in frame.split() if token != "$A"]

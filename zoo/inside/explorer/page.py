@@ -89,15 +89,7 @@ def gradio() -> Any:
 def build_page(
     models: Sequence[str], *, text: str = FIRST_TEXT, reports: Iterable[Path] = (), others: bool = True
 ) -> Any:
-    """Lay out the page.
-
-    Args:
-        models: Models to choose from: names of weights, folders, repositories on the Hub.
-        others: Whether other models may be typed in, as is right where only you see the page.
-
-    Returns:
-        Gradio's `Blocks`.
-    """
+    """Lay out the page, as Gradio's `Blocks`; `others` lets users type in other models, as is right on their own."""
     gr = gradio()
     with gr.Blocks(title="zoo explore", analytics_enabled=False, fill_width=True) as page:
         gr.Markdown("# zoo explore\n\nModels beside each other, on what you type.", elem_id="heading")
@@ -222,11 +214,7 @@ def launch(page: Any, port: int | None = None) -> LocalServer:
 
 
 def publish(page: Any) -> None:
-    """Serve the page: to everybody in a Space of the Hub, and to this machine alone anywhere else.
-
-    Args:
-        page: The page, of which `others` is False.
-    """
+    """Serve the page: to everybody in a Space of the Hub, and to this machine alone anywhere else."""
     if SPACE in os.environ:
         page.launch(server_name="0.0.0.0", share=False, quiet=True, **appearance(gradio()))
         return

@@ -100,14 +100,7 @@ def drawing_of(one: Explored, text: str) -> Drawing:
 
 @torch.no_grad()
 def shapes_of(one: Explored, text: str, target: str | None = None) -> dict[str, tuple[int, ...]]:
-    """Run a model on a text, and note the shape of what each of its modules returns, without the batch.
-
-    Args:
-        target: Text of an encoder-decoder's decoder, by default the model's own output.
-
-    Returns:
-        Shapes by the module's path; of a module that runs several times, those of the last.
-    """
+    """Run a model on a text, and note the shape of each module's last output, without the batch, by its path."""
     found: dict[str, tuple[int, ...]] = {}
     paths = {module: path for path, module in one.model.named_modules()}
 

@@ -19,14 +19,7 @@ if TYPE_CHECKING:
 
 
 class Experts(nn.Module):
-    """Gated networks with stacked weights, in the layout and under the names of transformers' classes.
-
-    Args:
-        config: Supplies `hidden_size`, `hidden_act`, `mlp_bias`, `activation_dropout`, `mlp_inner_norm` and
-            `initializer_range`.
-        num_experts: Number of networks.
-        num_experts_per_tok: Number of experts per token.
-    """
+    """Gated networks with stacked weights, in the layout and under the names of transformers' classes."""
 
     # Attributes that transformers' functions read.
     has_gate = is_concatenated = True

@@ -61,9 +61,6 @@ class SigmoidRouter(Router):
 
     The bias affects which experts are chosen, not their weights (DeepSeek-AI 2024, DeepSeek-V3, section 2.1.2). It is
     not learned from the loss: [`balance_experts`][] updates it after every optimizer step.
-
-    Args:
-        config: Supplies the options of its feed-forward part.
     """
 
     load: Tensor

@@ -97,7 +97,6 @@ class GatedDeltaNet(Mixer):
         draw_decays(self.A_log, self.dt_bias)
 
     def mix(self, hidden_states: Tensor, past: LinearAttentionLayer | None, is_token: Tensor | None = None) -> Tensor:
-        """Read the memory of earlier tokens. Arguments as in the base class."""
         mixed = F.silu(self.conv1d(self.in_proj_qkv(hidden_states), past, is_token))
         strength, decay = self.in_proj_b(hidden_states), self.in_proj_a(hidden_states)
         with in_own_precision(hidden_states.device):

@@ -19,11 +19,7 @@ if TYPE_CHECKING:
 
 
 class CausalConvolution(nn.Conv1d):
-    """A convolution over a token and those just before it, one filter a channel.
-
-    Args:
-        length: Number of tokens that a filter sees.
-    """
+    """A convolution over a token and the `length - 1` before it, one filter a channel."""
 
     def __init__(self, width: int, length: int, bias: bool = False) -> None:
         super().__init__(width, width, length, padding=length - 1, groups=width, bias=bias)
@@ -81,6 +77,6 @@ class ShortConvolution(Mixer):
         require_at_least(1, conv_L_cache=option(config, cls, "conv_L_cache"))
 
     def mix(self, hidden_states: Tensor, past: LinearAttentionLayer | None, is_token: Tensor | None = None) -> Tensor:
-        """Convolve what passes the first gate. Arguments as in the base class."""
+        """Convolve what passes the first gate."""
         before, after, values = self.in_proj(hidden_states).chunk(3, dim=-1)
         return self.out_proj(after * self.conv(before * values, past, is_token))

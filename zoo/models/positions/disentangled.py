@@ -23,10 +23,6 @@ class DisentangledPosition(Position):
     A bucket holds one distance up to half of the buckets of a side, and the others grow logarithmically up to
     `relative_attention_max_distance` (DeBERTa-v2; LTG-BERT, Samuel et al. 2023, section 3.2).
     [`zoo.models.attentions.disentangled.DisentangledAttention`][] reads it.
-
-    Args:
-        config: Supplies `relative_attention_num_buckets`, the buckets of a side, `relative_attention_max_distance`,
-            `hidden_size` and `layer_norm_eps`.
     """
 
     parameter_roles: ClassVar[dict[str, str]] = {"weight": "table", "norm_weight": "gain", "norm_bias": "bias"}

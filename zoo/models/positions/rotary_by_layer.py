@@ -46,16 +46,16 @@ class RotaryByLayerPosition(Position):
         return min((length for length in found if length is not None), default=None)
 
     def outgrows_cache(self, attention_mask: Any, seen: int, length: int) -> bool:
-        """Whether those of any layer type do. Arguments as in the base class."""
+        """Whether those of any layer type do."""
         parts = cast("Iterable[RotaryPosition]", self.by_type.values())
         return any(part.outgrows_cache(attention_mask, seen, length) for part in parts)
 
     def rotation(self, hidden_states: Tensor, position_ids: Tensor) -> Rotation:
-        """Those of layers that see the whole text. Shapes as in the base class."""
+        """Those of layers that see the whole text."""
         return self.rotations(hidden_states, position_ids, ["full_attention"])["full_attention"]
 
     def rotations(self, hidden_states: Tensor, position_ids: Tensor, layer_types: Iterable[str]) -> dict[str, Rotation]:
-        """Cosines and sines for each layer type. Arguments as in the base class."""
+        """Cosines and sines for each layer type."""
         parts = {layer_type: cast("RotaryPosition", self.by_type[layer_type]) for layer_type in layer_types}
         return {layer_type: part.rotation(hidden_states, position_ids) for layer_type, part in parts.items()}
 

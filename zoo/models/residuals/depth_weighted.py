@@ -80,7 +80,6 @@ class DepthWeightedResidual(Residual):
 
     @classmethod
     def build(cls, config: ZooConfig, layer_idx: int, opens_layer: bool, **slots: nn.Module) -> Residual:
-        """Build one connection. Arguments as in the base class."""
         earlier = layer_idx if config.parallel_residual else 2 * layer_idx + (not opens_layer)
         return cls(DepthMixture(earlier + 2), **slots)
 

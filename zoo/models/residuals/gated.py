@@ -71,7 +71,6 @@ class GatedStreams(SeveralStreams):
         self.gates = StreamGates(config)
 
     def forward(self, streams: Tensor) -> Tensor:
-        """Read. Shapes as in the base class."""
         read: Tensor = self.gates(streams)[0]
         return read
 
@@ -101,7 +100,6 @@ class GatedHyperConnections(Residual):
 
     @classmethod
     def build(cls, config: ZooConfig, layer_idx: int, opens_layer: bool, **slots: nn.Module) -> Residual:
-        """Build one connection. Arguments as in the base class."""
         num_streams = option(config, cls, "num_streams")
         write = nn.Linear(num_streams * config.hidden_size, num_streams, bias=False)
         return cls(StreamGates(config), write, **slots)

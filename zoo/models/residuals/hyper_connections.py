@@ -100,7 +100,6 @@ class HyperConnections(Residual):
 
     @classmethod
     def build(cls, config: ZooConfig, layer_idx: int, opens_layer: bool, **slots: nn.Module) -> Residual:
-        """Build one connection. Arguments as in the base class."""
         connection = 2 * layer_idx + (not opens_layer)
         weights = ConnectionWeights(config, connection % option(config, cls, "num_streams"))
         return cls(weights, build_norm(config), **slots)

@@ -64,7 +64,6 @@ class LambdaResidual(Residual):
 
     @classmethod
     def build(cls, config: ZooConfig, layer_idx: int, opens_layer: bool, **slots: nn.Module) -> Residual:
-        """Build one connection. Arguments as in the base class."""
         return cls(Lambdas() if opens_layer else None, **slots)
 
     @classmethod
@@ -73,7 +72,7 @@ class LambdaResidual(Residual):
         return WithEmbeddings()
 
     def forward(self, hidden_states: Tensor, sublayer: Callable[..., Any], *args: Any, **kwargs: Any) -> Tensor:
-        """Apply the sublayer. Arguments as in the base class. *Shape:* (batch_size, seq_len, 2, hidden_size)."""
+        """Apply the sublayer. *Shape:* (batch_size, seq_len, 2, hidden_size)."""
         stream, embedded = hidden_states.unbind(dim=-2)
         if self.mix is not None:
             stream = self.mix(stream, embedded)

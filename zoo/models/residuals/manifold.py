@@ -87,7 +87,6 @@ class WeightedStreams(SeveralStreams):
         self.weights = ReadingWeights(config)
 
     def forward(self, streams: Tensor) -> Tensor:
-        """Sum up. Shapes as in the base class."""
         with in_own_precision(streams.device):
             read = self.weights(streams)
             return (read.unsqueeze(-2) @ streams.to(read.dtype)).squeeze(-2).to(streams.dtype)
@@ -127,7 +126,6 @@ class ManifoldHyperConnections(HyperConnections):
 
     @classmethod
     def build(cls, config: ZooConfig, layer_idx: int, opens_layer: bool, **slots: nn.Module) -> Residual:
-        """Build one connection. Arguments as in the base class."""
         return cls(ManifoldWeights(config), **slots)
 
     @classmethod

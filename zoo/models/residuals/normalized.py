@@ -22,7 +22,6 @@ class NoFirstNormResidual(Residual):
 
     @classmethod
     def build(cls, config: ZooConfig, layer_idx: int, opens_layer: bool, **slots: nn.Module) -> Residual:
-        """Build one connection. Arguments as in the base class."""
         is_first = opens_layer and layer_idx == 0
         return cls(**{name: module for name, module in slots.items() if not (is_first and name == "norm_in")})
 
@@ -48,12 +47,10 @@ class NormalizedResidual(Residual):
 
     @classmethod
     def build(cls, config: ZooConfig, layer_idx: int, opens_layer: bool, **slots: nn.Module) -> Residual:
-        """Build one connection. Arguments as in the base class."""
         norms = {slot: slots.get(slot) or build_norm(config) for slot in ("norm_branch", "norm_out")}
         return cls(RescaledWeights(config.hidden_size, RATE, config.hidden_size**-0.5), **{**slots, **norms})
 
     def forward(self, hidden_states: Tensor, sublayer: Callable[..., Any], *args: Any, **kwargs: Any) -> Tensor:
-        """Apply the sublayer. Arguments as in the base class."""
         branch = self.branch(hidden_states, sublayer, *args, **kwargs)
         skip = self.skip(hidden_states)
         return self.norm_out(skip + self.rates().abs() * (branch - skip))

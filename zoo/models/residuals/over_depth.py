@@ -90,7 +90,6 @@ class AttentionResidual(Residual):
 
     @classmethod
     def build(cls, config: ZooConfig, layer_idx: int, opens_layer: bool, **slots: nn.Module) -> Residual:
-        """Build one connection. Arguments as in the base class."""
         layers = option(config, cls, "layers_per_block")
         is_first = opens_layer and layer_idx == 0 and not config.share_layers
         begins_vector = not layers or (opens_layer and layer_idx % layers == 0)

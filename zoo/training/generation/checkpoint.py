@@ -28,16 +28,10 @@ def load_checkpoint(
     engine: str | None = None,
     task: str | None = None,
 ) -> tuple[PreTrainedModel, Tokenizers]:
-    """Load a model and what it reads and writes with.
+    """Load a model (a folder, a name of weights, a repository on the Hub, or a model) and its tokenizers.
 
-    Args:
-        model: A checkpoint's folder, the name of weights, a repository on the Hub ("org/name"), or a model.
-        tokenizer: The tokenizer or the folder it is in, by default the one next to the checkpoint.
-        device: Where the model goes; by default a given model stays where it is, and a loaded one goes to the GPU if
-            there is one and the engine runs there.
-        engine: Where a loaded model runs, one of [`zoo.training.generation.ENGINES`][]; by default what a folder was
-            exported for.
-        task: The task of the model, for checkpoints that are a causal and a masked language model at once.
+    By default a given model stays where it is, and a loaded one goes to the GPU if there is one and the engine runs
+    there. `task` is for checkpoints that are a causal and a masked language model at once.
     """
     check_device(device)
     if isinstance(model, (str, Path)):

@@ -26,11 +26,7 @@ class Engine(ABC):
 
     @abstractmethod
     def run(self, model: ZooPreTrainedModel, source: Path | None) -> PreTrainedModel:
-        """Take a model.
-
-        Args:
-            source: The folder it was loaded from, where its tokenizers are; None for a model in memory.
-        """
+        """Take a model; `source` is the folder it was loaded from, None for a model in memory."""
 
 
 class Torch(Engine):
@@ -52,13 +48,7 @@ class TorchInt8(Engine):
 
 
 class ExportEngine(Engine):
-    """An engine that runs exports to a target.
-
-    Args:
-        target: The target's name, of [`zoo.converters.TARGETS`][].
-        dtype: How weights are stored, one of the target's `dtypes` that changes results; None for its first, as they
-            are.
-    """
+    """An engine that runs exports to a target; `dtype` is how weights are stored, None for the target's first."""
 
     def __init__(self, target: str, dtype: str | None = None) -> None:
         self._target = target
@@ -93,13 +83,7 @@ IN_OPENVINO, IN_OPENVINO_INT8 = ExportEngine("openvino"), ExportEngine("openvino
 
 
 def load_for(model: str | Path, engine: str | None = None) -> PreTrainedModel:
-    """Load a checkpoint, or an export, for an engine.
-
-    Args:
-        model: A folder, the name of weights, or a repository on the Hub.
-        engine: One of [`ENGINES`][]; by default the one that a folder was exported for. A checkpoint is exported to the
-            engine first, in memory and unverified; "torch-int8" is [`zoo.to_int8`][].
-    """
+    """Load a checkpoint, or an export, for an engine; a checkpoint is exported first, in memory and unverified."""
     asked = ENGINES.get(engine or TORCH)
     folder = locate(model)
     made_for = engine_of(folder)

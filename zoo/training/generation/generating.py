@@ -215,14 +215,7 @@ def write(
     scores: bool = False,
     streamer: BaseStreamer | None = None,
 ) -> list[tuple[Candidate, ...]]:
-    """Write for one batch.
-
-    Args:
-        encoded: Ids a text. *Shape:* (seq_len,)
-
-    Returns:
-        `num_return_sequences` candidates a text.
-    """
+    """Write `num_return_sequences` candidates for each text of an encoded batch."""
     causal = not model.config.is_encoder_decoder
     ids, mask = pad(encoded, model)
     settings = copy.deepcopy(settings)

@@ -117,12 +117,7 @@ class Suite:
     average: str = "paradigm"
 
     def items(self, folder: str | Path, limit: int | None = None) -> Iterator[Item]:
-        """Read the items.
-
-        Args:
-            folder: The folder with the suite's files, or one that holds it.
-            limit: Number of items per file; None for all.
-        """
+        """Read the items, up to `limit` of each file."""
         for file in self.find(Path(folder)):
             with file.open(encoding="utf-8") as lines:
                 for number, line in enumerate(lines, start=1):

@@ -46,7 +46,6 @@ class TrainingSeesThePast(Attention):
         *args: Any,
         **kwargs: Any,
     ) -> tuple[Tensor, Tensor | None]:
-        """Mix the values. Arguments as in the base class."""
         if self.training:
             lowest = torch.finfo(query.dtype).min
             attention_mask = query.new_full((1, 1, query.shape[2], key.shape[2]), lowest).triu(1)
@@ -74,12 +73,11 @@ class D2LPosition(SinusoidalPosition):
         self.max_length = 1000 if config.has_quirk("table-ends-at-1000") else None
 
     def check(self, length: int, position_ids: Tensor | None = None) -> None:
-        """Refuse long sequences; calls that begin anew are measured one by one. Arguments as in the base class."""
+        """Refuse long sequences; calls that begin anew are measured one by one."""
         if not self.restarts:
             super().check(length, position_ids)
 
     def embed(self, inputs_embeds: Tensor, position_ids: Tensor) -> Tensor:
-        """Add the rows of the table. Shapes as in the base class."""
         if self.restarts:
             super().check(inputs_embeds.shape[1])
             position_ids = torch.arange(inputs_embeds.shape[1], device=inputs_embeds.device)[None]

@@ -68,7 +68,6 @@ class FrozenEmbedding(TokenEmbedding):
 
     @torch.no_grad()
     def forward(self, input: Tensor) -> Tensor:
-        """Look vectors up. Shapes as in the base class."""
         return super().forward(input)
 
 

@@ -24,7 +24,6 @@ class InfinitelyMaskedAttention(Attention):
         *args: Any,
         **kwargs: Any,
     ) -> tuple[Tensor, Tensor | None]:
-        """Mix the values. Arguments as in the base class."""
         if attention_mask is not None:
             lowest = torch.finfo(attention_mask.dtype).min
             attention_mask = attention_mask.masked_fill(attention_mask == lowest, -torch.inf)

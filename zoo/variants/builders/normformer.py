@@ -27,7 +27,7 @@ class HeadScaledAttention(Attention):
         *args: Any,
         **kwargs: Any,
     ) -> tuple[Tensor, Tensor | None]:
-        """Mix the values and weight the heads. Arguments as in the base class."""
+        """Mix the values and weight the heads."""
         mixed, weights = super().attend(query, key, value, attention_mask, *args, **kwargs)
         return self.head_scale(mixed.transpose(-1, -2)).transpose(-1, -2), weights
 

@@ -35,7 +35,7 @@ class OdomAttention(Attention):
                 setattr(self, name, nn.Linear(config.hidden_size, self.head_dim, bias=config.attention_bias))
 
     def split_heads(self, projected: Tensor, norm: nn.Module | None = None) -> Tensor:
-        """Split a projection into heads, repeating a single one. Arguments as in the base class."""
+        """Split a projection into heads, repeating a single one."""
         heads = super().split_heads(projected, norm)
         return heads.expand(-1, self.num_heads, -1, -1) if heads.shape[1] == 1 else heads
 
@@ -48,7 +48,6 @@ class OdomAttention(Attention):
         *args: Any,
         **kwargs: Any,
     ) -> tuple[Tensor, Tensor | None]:
-        """Mix the values. Arguments as in the base class."""
         if self.sees_the_future and attention_mask is not None:
             # The last query sees every key that is not masked for another reason than causality.
             attention_mask = attention_mask[:, :, -1:].expand(-1, -1, query.shape[2], -1)
@@ -96,7 +95,6 @@ class OdomPosition(SinusoidalPosition):
         return torch.where(columns % 2 == 0, phases.sin(), phases.cos())
 
     def embed(self, inputs_embeds: Tensor, position_ids: Tensor) -> Tensor:
-        """Add the rows of the table. Shapes as in the base class."""
         encoded = super().embed(inputs_embeds, position_ids)
         return inputs_embeds.copy_(encoded) if self.in_place else encoded
 

@@ -39,7 +39,6 @@ class UniversalEncoderLayer(EncoderLayer):
         self.step_embedding = StepEmbedding(config)
 
     def forward(self, hidden_states: Tensor, *args: Any, step: int = 0, **kwargs: Any) -> Tensor:
-        """Transform the residual stream. Arguments as in the base class."""
         return super().forward(self.step_embedding(hidden_states, step), *args, step=step, **kwargs)
 
 
@@ -51,7 +50,6 @@ class UniversalDecoderLayer(DecoderLayer):
         self.step_embedding = StepEmbedding(config)
 
     def forward(self, hidden_states: Tensor, *args: Any, step: int = 0, **kwargs: Any) -> Tensor:
-        """Transform the residual stream. Arguments as in the base class."""
         return super().forward(self.step_embedding(hidden_states, step), *args, step=step, **kwargs)
 
 

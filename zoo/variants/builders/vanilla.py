@@ -39,7 +39,6 @@ class UniformMaskedRows(Attention):
         *args: Any,
         **kwargs: Any,
     ) -> tuple[Tensor, Tensor | None]:
-        """Mix the values. Arguments as in the base class."""
         if attention_mask is not None:
             sees_nothing = (attention_mask <= torch.finfo(attention_mask.dtype).min).all(dim=-1, keepdim=True)
             query = query.masked_fill(sees_nothing, 0.0)

@@ -159,11 +159,7 @@ def without_edges(outcome: Outcome, benchmark: Benchmark, rows: Sequence[Row]) -
 def judge_contrasts(
     contrasts: Sequence[Contrast], sides: Sequence[tuple[Scores, Scores]], seconds: Sequence[float] | None = None
 ) -> list[Outcome]:
-    """Judge contrasts that belong together.
-
-    Args:
-        seconds: How long the training of one more seed takes, for each.
-    """
+    """Judge contrasts that belong together; `seconds` is how long one more seed trains, for each."""
     pairs = [pairs_of(own, base, one.direction) for one, (own, base) in zip(contrasts, sides, strict=True)]
     tested = [number for number, one in enumerate(pairs) if one.differences]
     differences = dict(zip(tested, compare_all([pairs[number] for number in tested]), strict=True))
