@@ -94,9 +94,6 @@ def parse_name(text: str) -> VariantSpec:
     Args:
         text: For instance "vanilla", "vanilla+faithful", "d2l-style@small" or "pre-norm:position=rotary,dropout=0.2".
 
-    Returns:
-        The parsed name. Existence of the variant, preset, quirks and settings is not checked here.
-
     Raises:
         NameSyntaxError: When it cannot be read.
     """
@@ -114,18 +111,7 @@ def parse_name(text: str) -> VariantSpec:
 
 
 def split_options(text: str, kind: str) -> tuple[str, dict[str, Any]]:
-    """Read a name that carries nothing but options.
-
-    Args:
-        text: For instance "language-modeling:block_size=64", or "bpe:vocab_size=512".
-        kind: Of what it is the name, for the message.
-
-    Returns:
-        The name, and the options.
-
-    Raises:
-        NameSyntaxError: When it cannot be read.
-    """
+    """Read a name with nothing but options, "bpe:vocab_size=512"; NameSyntaxError calls it `kind`."""
     match = _SPEC.fullmatch(text.strip()) if isinstance(text, str) else None
     if match is None or match["preset"] or match["quirks"]:
         raise NameSyntaxError(f"cannot read the {kind} {text!r}; valid: NAME[:OPTION=VALUE[,OPTION=VALUE ...]]")
@@ -137,9 +123,6 @@ def parse_value(text: str) -> Any:
 
     Args:
         text: For instance "512", "0.1", "None", "true", "[1, 2]", "rotary" or "'512'".
-
-    Returns:
-        The Python literal that it is, else the text itself.
     """
     text = text.strip()
     if text in _WORDS_WITH_MEANING:
@@ -236,14 +219,7 @@ TASKS = tuple(task.value for task in Task)
 
 
 def require_task(name: str) -> str:
-    """Check the name of a task.
-
-    Returns:
-        The same, as a plain string.
-
-    Raises:
-        UnknownTaskError: When there is no such task.
-    """
+    """The name of a task as a plain string; UnknownTaskError when there is no such task."""
     if name not in TASKS:
         raise UnknownTaskError(name, TASKS)
     return Task(name).value

@@ -49,12 +49,7 @@ BUILT_IN_DISTRIBUTION = "transformer-zoo"
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a registered thing comes from.
-
-    Args:
-        module: The module that registered it.
-        plugin: The distribution of the plugin that was being loaded then, if any.
-    """
+    """Module that registered a thing, and the distribution of the plugin that was being loaded then, if any."""
 
     module: str
     plugin: str | None = None

@@ -105,11 +105,7 @@ def beams(options: dict[str, Any]) -> bool:
 
 
 def show(generation: Generation | None, *, several: bool) -> None:
-    """Print what was written for one text.
-
-    Args:
-        generation: The outputs, None for an empty line.
-    """
+    """Print what was written for one text, None for an empty line."""
     if generation is None:
         click.echo()
         return

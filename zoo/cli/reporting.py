@@ -67,11 +67,7 @@ def understood(error: click.NoSuchOption) -> click.UsageError:
 
 
 def describe(error: BaseException) -> str:
-    """Describe what an exception means that is not the zoo's own.
-
-    Returns:
-        The system's own message; for other errors that it is a bug, and how to report it.
-    """
+    """The system's own message of an exception that is not the zoo's; of others that it is a bug, to be reported."""
     if isinstance(error, OSError) and error.strerror:
         if error.filename is None and error.errno == errno.ENOSPC:
             return f"{error.strerror}: {enumerate_names(full_places())}"

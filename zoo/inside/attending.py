@@ -54,11 +54,7 @@ class AttentionMap:
         return TITLES[self.kind]
 
     def to_records(self) -> Iterator[dict[str, Any]]:
-        """Write it as plain data, layers and heads counted from 1.
-
-        Yields:
-            A record a weight.
-        """
+        """Write it as plain data: a record a weight, layers and heads counted from 1."""
         for (layer, head, query, key), weight in np.ndenumerate(self.weights):
             yield {
                 "kind": self.kind,
@@ -103,11 +99,7 @@ class AttentionMaps(Printed):
         return found[kind]
 
     def to_records(self) -> list[dict[str, Any]]:
-        """Write it as plain data, e.g. for `pandas.DataFrame`.
-
-        Returns:
-            A record a weight.
-        """
+        """Write it as plain data, a record a weight, e.g. for `pandas.DataFrame`."""
         return [record for one in self.maps for record in one.to_records()]
 
     def bertviz(self) -> dict[str, Any]:

@@ -43,11 +43,7 @@ class HeadStatistics:
     distance: NDArray[np.float32] | None
 
     def to_records(self) -> list[dict[str, Any]]:
-        """Write it as plain data, layers and heads counted from 1, e.g. for `pandas.DataFrame`.
-
-        Returns:
-            A record a head.
-        """
+        """Write it as plain data, a record a head, counted from 1 as layers are, e.g. for `pandas.DataFrame`."""
         return [
             {
                 "kind": self.kind,
@@ -113,11 +109,7 @@ def average(values: Tensor, queries: Tensor) -> NDArray[np.float32]:
 
 
 def heads_figure(statistics: Sequence[HeadStatistics]) -> Figure:
-    """Draw the numbers of all heads: a panel a number and kind of attention, layers down, heads across.
-
-    Args:
-        statistics: Result of [`head_statistics`][].
-    """
+    """Draw the numbers of all heads: a panel a number and kind of attention, layers down, heads across."""
     from .heatmaps import new_figure
 
     kinds = len(statistics)

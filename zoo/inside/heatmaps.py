@@ -55,11 +55,7 @@ SCALE = 10_000
 
 
 def attention_page(maps: AttentionMaps) -> str:
-    """Write a page on which every layer and head can be looked at, by pointer and by keyboard.
-
-    Returns:
-        HTML with its style and its script inside.
-    """
+    """A page (HTML with its style and its script) on which every layer and head can be looked at."""
     data = [
         {
             "kind": one.kind,
@@ -193,11 +189,7 @@ class PositionTable:
     values: NDArray[np.float32]
 
     def to_records(self) -> list[dict[str, Any]]:
-        """Write it as plain data, e.g. for `pandas.DataFrame`.
-
-        Returns:
-            A record a number.
-        """
+        """Write it as plain data, a record a number, e.g. for `pandas.DataFrame`."""
         return [
             {
                 "stack": self.stack,
@@ -212,11 +204,7 @@ class PositionTable:
         ]
 
     def figure(self) -> Figure:
-        """Draw the tables.
-
-        Returns:
-            The picture, blue below zero and red above.
-        """
+        """Draw the tables, blue below zero and red above."""
         across, down = LABELS[self.kind]
         picture = table_figure(self.values, self.names, xlabel=across, ylabel=down)
         picture.suptitle(f"{self.encoding} positions of the {self.stack}")

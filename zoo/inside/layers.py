@@ -78,14 +78,7 @@ class SummaryRow:
 
 @dataclass(frozen=True)
 class Summary(Printed):
-    """A model as a table.
-
-    Attributes:
-        name: The given name.
-        rows: Its modules, in their order.
-        total: The number of parameters, each counted once.
-        trainable: The number of those that training changes.
-    """
+    """A model as a table."""
 
     name: str
     rows: tuple[SummaryRow, ...]
@@ -108,19 +101,11 @@ class Summary(Printed):
         return (f"{row.path} uses what {row.shared_with} has." for row in self.rows if row.shared_with)
 
     def to_dict(self) -> dict[str, Any]:
-        """Convert to what JSON can hold.
-
-        Returns:
-            The fields by name, in order.
-        """
+        """The fields by name, in order, as JSON can hold them."""
         return asdict(self)
 
     def to_records(self) -> list[dict[str, Any]]:
-        """Write the rows as plain data, e.g. for `pandas.DataFrame`.
-
-        Returns:
-            A record a row.
-        """
+        """Write the rows as plain data, a record a row, e.g. for `pandas.DataFrame`."""
         return [asdict(row) for row in self.rows]
 
 

@@ -59,11 +59,7 @@ class LogitLens(Printed):
         return ["embedding", *(f"layer {number}" for number in range(1, len(self.top)))]
 
     def to_records(self) -> list[dict[str, Any]]:
-        """Write it as plain data, e.g. for `pandas.DataFrame`. Layer 0 is the embedding.
-
-        Returns:
-            A record a layer and position.
-        """
+        """Write it as plain data, a record a layer (0 is the embedding) and position, e.g. for `pandas.DataFrame`."""
         return [
             {
                 "layer": layer,
@@ -78,11 +74,7 @@ class LogitLens(Printed):
         ]
 
     def figure(self) -> Figure:
-        """Draw it: the best token of every layer and position on the colour of its probability, the last layer on top.
-
-        Returns:
-            The picture; a token that is right is underlined.
-        """
+        """Draw the best tokens on colours of their probabilities, the last layer on top, right ones underlined."""
         from .heatmaps import new_figure, plain
 
         best = self.probabilities[..., 0]

@@ -59,11 +59,7 @@ class NormRecorder(TrainerCallback):
         self._gradients: dict[tuple[str, int], dict[int, Tensor]] = {}
 
     def to_records(self) -> list[dict[str, Any]]:
-        """Write what was recorded as plain data, e.g. for `pandas.DataFrame`.
-
-        Returns:
-            A record a step and layer.
-        """
+        """Write what was recorded as plain data, a record a step and layer, e.g. for `pandas.DataFrame`."""
         return [asdict(one) for one in self.norms]
 
     def on_train_begin(
@@ -124,12 +120,7 @@ class NormRecorder(TrainerCallback):
 
 
 def norms_figure(norms: Sequence[LayerNorms], stack: str | None = None) -> Figure:
-    """Draw what was recorded: a curve a layer, from the first one (dark) to the last one (light).
-
-    Args:
-        norms: Norms of a [`NormRecorder`][].
-        stack: "encoder" or "decoder", by default the last one there is.
-    """
+    """Draw what was recorded: a curve a layer, from the first one (dark) to the last one (light)."""
     from matplotlib import colormaps
 
     from .heatmaps import new_figure

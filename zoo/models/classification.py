@@ -100,11 +100,7 @@ def build_pooler(config: ZooConfig) -> nn.Module:
 
 
 class ZooForSequenceClassification(Classifier):
-    """Classifies sequences by the pooled hidden states of an encoder, or of a decoder.
-
-    Args:
-        config: As for `Classifier`; `classifier_pooling` sets the pooling.
-    """
+    """Classifies sequences by the pooled hidden states of an encoder, or of a decoder."""
 
     def __init__(self, config: ZooConfig) -> None:
         super().__init__(config)

@@ -21,11 +21,7 @@ from .parts import FEED_FORWARDS
 
 
 class ZooForConditionalGeneration(LanguageModel, CachedGenerationMixin):
-    """An encoder-decoder that predicts the next target token.
-
-    Args:
-        config: A configuration with `is_encoder_decoder`.
-    """
+    """An encoder-decoder that predicts the next target token."""
 
     def __init__(self, config: ZooConfig) -> None:
         config = config.encoder_decoder_config()

@@ -244,11 +244,7 @@ class ZooConfig(Fields, PreTrainedConfig):
         return embeds
 
     def decoder_config(self) -> Self:
-        """The configuration of the decoder stack of an encoder-decoder.
-
-        Returns:
-            A copy in which the plain fields describe the decoder.
-        """
+        """The configuration of an encoder-decoder's decoder: a copy in which the plain fields describe it."""
         decoder = copy.deepcopy(self)
         grouped = self.num_key_value_heads != self.num_attention_heads
         own_head_dim = self.head_dim * self.num_attention_heads != self.hidden_size

@@ -177,11 +177,7 @@ class Position(nn.Module):
 
 
 class LearnedPosition(Position):
-    """A trained vector for every position (Gehring et al. 2017; BERT, GPT-2).
-
-    Args:
-        config: Supplies `max_position_embeddings`, `hidden_size` and `initializer_range`.
-    """
+    """A trained vector for every position (Gehring et al. 2017; BERT, GPT-2)."""
 
     parameter_roles: ClassVar[dict[str, str]] = {"weight": "table"}
 

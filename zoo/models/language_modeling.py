@@ -202,11 +202,7 @@ def next_labels(labels: Tensor) -> Tensor:
 
 
 class ZooForCausalLM(LanguageModel, CachedGenerationMixin):
-    """A decoder that predicts the next token.
-
-    Args:
-        config: A configuration with `is_decoder`.
-    """
+    """A decoder that predicts the next token."""
 
     def __init__(self, config: ZooConfig) -> None:
         config = config.of_stack("decoder") if config.masked_next_token else config
@@ -301,11 +297,7 @@ class PredictionTransform(nn.Module):
 
 
 class ZooForMaskedLM(LanguageModel):
-    """An encoder that predicts masked tokens (BERT).
-
-    Args:
-        config: A configuration of an encoder.
-    """
+    """An encoder that predicts masked tokens (BERT)."""
 
     def __init__(self, config: ZooConfig) -> None:
         config = config.of_stack("encoder") if config.masked_next_token else config

@@ -23,12 +23,7 @@ if TYPE_CHECKING:
 
 
 class FeedForward(nn.Module):
-    """`down_proj(act(up_proj(x)))`, the position-wise network (Vaswani et al. 2017, section 3.3).
-
-    Args:
-        config: Supplies `hidden_size`, `intermediate_size`, `hidden_act`, `mlp_bias`, `activation_dropout` and
-            `mlp_inner_norm`.
-    """
+    """`down_proj(act(up_proj(x)))`, the position-wise network (Vaswani et al. 2017, section 3.3)."""
 
     def __init__(self, config: ZooConfig) -> None:
         super().__init__()
@@ -129,11 +124,7 @@ class EncoderLayer(TransformerLayer):
 
 
 class DecoderLayer(EncoderLayer):
-    """Causal self-attention, cross attention if there is an encoder, then the feed-forward network (figure 1, right).
-
-    Args:
-        config: The configuration of the stack; `add_cross_attention` adds cross attention.
-    """
+    """Causal self-attention, cross attention after an encoder, then the feed-forward network (figure 1, right)."""
 
     is_causal = True
 
@@ -178,11 +169,7 @@ class ParallelEncoderLayer(TransformerLayer):
 
 
 class ParallelDecoderLayer(ParallelEncoderLayer):
-    """The same with causal self-attention, and cross attention after it if there is an encoder.
-
-    Args:
-        config: The configuration of the stack; `add_cross_attention` adds cross attention.
-    """
+    """The same with causal self-attention, and cross attention after it if there is an encoder."""
 
     is_causal = True
 

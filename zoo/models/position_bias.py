@@ -48,9 +48,6 @@ class RelativeBucketPosition(Position):
 
     Half of the buckets hold one distance each, the other half grow logarithmically up to the largest distance. A stack
     that sees both directions spends half of the buckets on either side. One table serves every layer of the stack.
-
-    Args:
-        config: Supplies `relative_attention_num_buckets`, `relative_attention_max_distance`, `num_attention_heads`.
     """
 
     parameter_roles: ClassVar[dict[str, str]] = {"weight": "table"}
@@ -81,9 +78,6 @@ class RelativeBucketPosition(Position):
 
         Args:
             distance: Key position minus query position. *Shape:* any
-
-        Returns:
-            Integers below `num_buckets`. *Shape:* as distance.
         """
         buckets_a_side = self.num_buckets // 2 if self.bidirectional else self.num_buckets
         offset = (distance > 0).long() * buckets_a_side if self.bidirectional else 0

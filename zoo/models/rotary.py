@@ -70,9 +70,6 @@ class RotaryPosition(Position):
 
     Column j of a head is paired with column j + rotary_dim / 2. Scalings (linear, dynamic, yarn, llama3, ...) are
     chosen in `rope_parameters` and come from transformers.
-
-    Args:
-        config: Supplies `rope_parameters` and `head_dim`.
     """
 
     uses_rope_parameters = True

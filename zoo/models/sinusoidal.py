@@ -17,9 +17,6 @@ class SinusoidalPosition(Position):
     """Fixed sines and cosines in alternating columns (Vaswani et al. 2017, section 3.5).
 
     The table is computed in float32 from the positions asked for, so there is no limit to the length.
-
-    Args:
-        config: Supplies `hidden_size` and `sinusoidal_theta`, the paper's 10000.
     """
 
     def __init__(self, config: ZooConfig) -> None:

@@ -117,9 +117,6 @@ class ZooStack(ZooModel):
 class ZooEncoder(ZooStack):
     """A stack that sees its whole input in both directions.
 
-    Args:
-        config: A configuration with an encoder as its only stack, or of an encoder-decoder.
-
     Raises:
         ConfigError: When the configuration describes a decoder.
     """
@@ -185,9 +182,6 @@ class ZooEncoder(ZooStack):
 
 class ZooDecoder(ZooStack):
     """A stack in which every position sees only itself and earlier ones, and an encoder's output if there is one.
-
-    Args:
-        config: A configuration with a decoder as its only stack, or the decoder's view of an encoder-decoder.
 
     Raises:
         ConfigError: When the configuration describes an encoder.

@@ -25,11 +25,7 @@ def unit(vectors: Tensor, dim: int = -1) -> Tensor:
 
 
 class UnitNorm(nn.Module):
-    """Division by the length, `x / |x|`, without weights (nGPT, section 2.2).
-
-    Args:
-        width: Size of the last dimension, which is normalised.
-    """
+    """Division by the length, `x / |x|`, without weights (nGPT, section 2.2)."""
 
     drawn_as = ("unit norm", "x / |x|")
 

@@ -85,11 +85,7 @@ def described(dataset: Any, values: npt.NDArray[np.int64], split: str) -> str:
 
 
 def measure(dataset: Any, column: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Measure encoded examples.
-
-    Returns:
-        The number of ids of each example, and the largest of them. *Shape:* (num_examples,)
-    """
+    """Number of ids of each example, and the largest of them. *Shape:* (num_examples,)."""
     rows: Iterable[Any]
     if isinstance(dataset, Dataset):
         parts = dataset.with_format("numpy", columns=[column]).iter(ROWS_AT_ONCE)

@@ -94,16 +94,7 @@ class TrainingReport:
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """A trained model.
-
-    Attributes:
-        model: The model, in evaluation mode.
-        tokenizers: What it reads and writes with.
-        outputs: What it wrote for the held-out examples, in their order.
-        report: The numbers.
-        run: What was run.
-        pushed: What was pushed to the Hub, if anything was.
-    """
+    """A trained model."""
 
     model: PreTrainedModel
     tokenizers: Tokenizers

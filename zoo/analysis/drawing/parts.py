@@ -54,11 +54,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Together:
-    """Sublayers that read the same input and add their outputs.
-
-    Attributes:
-        steps: The sublayers.
-    """
+    """Sublayers that read the same input and add their outputs."""
 
     steps: tuple[Step, ...]
 
@@ -145,11 +141,7 @@ class Drawing(Printed):
         yield Picture(to_svg(self), to_text(self))
 
     def steps(self) -> Iterator[Step]:
-        """Go through all steps, in the order of the drawing.
-
-        Yields:
-            Every step.
-        """
+        """All steps, in the order of the drawing."""
         for block in self.blocks:
             yield from block.before
             for item in block.items:
@@ -159,14 +151,7 @@ class Drawing(Printed):
         yield from self.rules
 
     def with_details(self, words: Mapping[str, str]) -> Drawing:
-        """Add to the details of some steps.
-
-        Args:
-            words: Additions to the details of a step, by its place in the model.
-
-        Returns:
-            Another drawing.
-        """
+        """Another drawing, with additions to the details of steps by their places in the model."""
 
         def more(step: Step) -> Step:
             detail = ", ".join(filter(None, (step.detail, words.get(step.path, ""))))
@@ -175,11 +160,7 @@ class Drawing(Printed):
         return with_steps(self, more)
 
     def to_dict(self) -> dict[str, Any]:
-        """Convert to what JSON can hold.
-
-        Returns:
-            The fields by name, in order.
-        """
+        """The fields by name, in order, as JSON can hold them."""
         return dataclasses.asdict(self)
 
 

@@ -97,9 +97,6 @@ def to_svg(drawing: Drawing) -> str:
 
     It follows the reader's preference for light or dark paper; its text is text, and its description has the
     same facts for screen readers.
-
-    Returns:
-        A whole SVG document.
     """
     canvas = picture(drawing, {})
     caption(canvas, drawing, canvas.bounds.left, canvas.bounds.top, canvas.bounds.width)
@@ -107,11 +104,7 @@ def to_svg(drawing: Drawing) -> str:
 
 
 def to_svg_beside(a: Drawing, b: Drawing) -> str:
-    """Write two drawings side by side, and mark in what they differ.
-
-    Returns:
-        A whole SVG document.
-    """
+    """Write two drawings side by side as an SVG document, and mark in what they differ."""
     comparison = compare(a, b)
     pictures = [picture(drawing, marks) for drawing, marks in zip((a, b), comparison.marks, strict=True)]
     canvas = Canvas()

@@ -71,11 +71,7 @@ class OperatorCounter(TorchDispatchMode):
 
 
 def executed(run: Callable[[], object]) -> Executed:
-    """Count what a run executes. A compiled model is executed operator by operator.
-
-    Returns:
-        The counts.
-    """
+    """Count what a run executes. A compiled model is executed operator by operator."""
     with torch.compiler.set_stance("force_eager"), OperatorCounter() as counter:
         run()
     return Executed(counter.flops, counter.calls.total())

@@ -53,12 +53,7 @@ OWN_FORMULAS: dict[Any, Callable[..., int]] = {
 
 
 class FlopsPerToken(NamedTuple):
-    """Operations a token.
-
-    Attributes:
-        forward: Of one forward pass.
-        training: Of one forward and backward pass.
-    """
+    """Operations a token: of one forward pass, and of a forward and backward pass."""
 
     forward: float
     training: float
@@ -96,9 +91,6 @@ def count_flops(model: PreTrainedModel, batch: Mapping[str, Any]) -> Flops:
     Args:
         model: The model, on any device, the meta device of `zoo.building.builder.skeleton` included.
         batch: Arguments of its forward; only their shapes matter. Labels make an encoder-decoder's target.
-
-    Returns:
-        The counts.
     """
     inputs = {name: value for name, value in batch.items() if name in COUNTED and value is not None}
     has_target = any(name.startswith("decoder_input") for name in inputs)
@@ -130,9 +122,6 @@ def flops_per_token(model: PreTrainedModel | ZooConfig, seq_len: int, decoder_le
         model: The model, as for [`count_flops`][]; or a configuration, which is then taken for a language model's.
         seq_len: Length of what is read.
         decoder_len: Length of the target of an encoder-decoder, by default `seq_len`.
-
-    Returns:
-        The operations, divided by all tokens read, of source and target.
     """
     if isinstance(model, ZooConfig):
         with torch.device("meta"):

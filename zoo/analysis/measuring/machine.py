@@ -61,11 +61,7 @@ class Allocations(TorchDispatchMode):
 
 
 def peak_bytes(run: Callable[[], object], device: torch.device | str = "cpu") -> int:
-    """Measure how much memory a run takes at its peak, beyond what was allocated before.
-
-    Returns:
-        Bytes of tensors.
-    """
+    """Bytes of tensors that a run takes at its peak, beyond what was allocated before."""
     if torch.device(device).type == "cuda":
         torch.cuda.synchronize(device)
         torch.cuda.reset_peak_memory_stats(device)
@@ -98,9 +94,6 @@ def gemm_limit(device: torch.device | str = "cpu", dtype: torch.dtype = torch.fl
     """Measure how many operations a second matrix products reach at most, once in a process.
 
     Whatever else happens on the machine makes products slower, never faster: so the fastest of all is taken.
-
-    Returns:
-        Operations a second, a multiplication and an addition being two.
     """
     return _gemm_limit(str(device), dtype, torch.get_num_threads())
 

@@ -132,26 +132,12 @@ class Benchmark:
         return self.text.sha256 if self.text else SHIPPED
 
     def task(self, condition: str = "") -> DataTask:
-        """Look up what is trained on.
-
-        Returns:
-            The task, with its options.
-        """
+        """Look up the task that is trained on, with its options."""
         said = self.arguments(condition)
         return recipe_for(said["task"], said.get("recipe")).data_task()
 
     def arguments(self, condition: str) -> dict[str, Any]:
-        """Put together what a condition is compared with.
-
-        Args:
-            condition: One of `conditions`.
-
-        Returns:
-            Arguments of [`zoo.compare`][].
-
-        Raises:
-            UnknownNameError: When there is no such condition.
-        """
+        """Arguments of [`zoo.compare`][] under one of `conditions`; UnknownNameError when there is none."""
         if condition not in self.conditions:
             raise UnknownNameError(condition, self.conditions, kind="condition", owner=f"benchmark {self.name!r}")
         changes = {name: value for name, value in self.conditions[condition].items() if name != "variants"}
@@ -164,26 +150,12 @@ class Benchmark:
         return next(iter(self.conditions))
 
     def better(self, column: str) -> int:
-        """Whether more of a column is better.
-
-        Args:
-            column: A score or a loss, possibly of a test ("heldout_loss@2x").
-
-        Returns:
-            1 where more is better, -1 where less is.
-        """
+        """1 where more is better of a score or a loss, possibly of a test ("heldout_loss@2x"), else -1."""
         name = column.partition("@")[0]
         return -1 if name in self.less_is_better or name in {metric.key for metric in LOSSES} else 1
 
     def names(self, condition: str = "") -> list[str]:
-        """List what a condition compares.
-
-        Args:
-            condition: One of `conditions`.
-
-        Returns:
-            Names of variants, the baseline first.
-        """
+        """List the variants under one of `conditions`, the baseline first."""
         return expand(self.patterns(condition), self.task(condition))
 
     def patterns(self, condition: str = "") -> Sequence[str]:
@@ -198,9 +170,6 @@ class Benchmark:
 
     def find_text(self, data: str | Path | None) -> Path | None:
         """Find the text that is trained on.
-
-        Args:
-            data: A file or folder, the name of a corpus, or None for the corpus that is named, if it is here.
 
         Returns:
             The file or folder; None if everything ships or is made.
@@ -224,11 +193,7 @@ class Benchmark:
         )
 
     def shortened(self) -> Benchmark:
-        """Make it take less than two minutes.
-
-        Returns:
-            The same benchmark with the changes in `quick`.
-        """
+        """The same benchmark with the changes in `quick`, so that it takes less than two minutes."""
         changes = dict(self.quick)
         compare = changed(self.compare, changes.pop("compare", {}))
         kept = changes.pop("conditions", list(self.conditions))
@@ -258,11 +223,7 @@ def changed(compare: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str,
 
 
 def benchmarks() -> dict[str, Benchmark]:
-    """List the benchmarks that ship with the zoo.
-
-    Returns:
-        Each by its name.
-    """
+    """List the benchmarks that ship with the zoo, by name."""
     return {name: read(file) for name, file in shipped().items()}
 
 

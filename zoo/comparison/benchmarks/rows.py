@@ -99,9 +99,6 @@ def name_of_data(data: Path | None) -> str:
 def read_rows(file: Path) -> list[Row]:
     """Read what was recorded.
 
-    Returns:
-        The rows; none where there is no file.
-
     Raises:
         CheckpointError: When it is not such a file, or of a newer format.
     """

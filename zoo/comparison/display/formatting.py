@@ -16,11 +16,7 @@ RUN_FIELDS = ("name", "seed", "hash")
 
 
 def records(summary: ComparisonSummary) -> list[dict[str, Any]]:
-    """List the runs with all their numbers: bytes, seconds, shares.
-
-    Returns:
-        A dictionary a run, such as pandas makes a table of; None where there is no number.
-    """
+    """List the runs with all their numbers (bytes, seconds, shares), None where there is no number."""
     sheet, words = summary.fairness, {row.name: row.verdict for row in summary.rows}
     return [
         {

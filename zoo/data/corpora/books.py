@@ -124,12 +124,7 @@ def hashes(text: str) -> set[bytes]:
 
 
 def build(downloads: Path, made: Path) -> None:
-    """Write train.jsonl, validation.jsonl and test.jsonl, a book a line, and table.tsv of books, authors and words.
-
-    Args:
-        downloads: Folder of authors' folders with a .md file a book.
-        made: The folder to write.
-    """
+    """Write train.jsonl, validation.jsonl and test.jsonl, a book a line, and table.tsv of books, authors and words."""
     files = {str(file.relative_to(downloads).as_posix()): file for file in sorted(downloads.rglob("*.md"))}
     paragraphs, titles = {}, {}
     for path, file in files.items():

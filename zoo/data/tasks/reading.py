@@ -40,11 +40,7 @@ PAIR = (Kind.SOURCE, Kind.SOURCE)
 
 
 def read_columns(path: str | Path, columns: Sequence[Column] | None = None, *, kinds: Sequence[Kind] = PAIR) -> Dataset:
-    """Read columns from one file. Arguments and errors as of `read_table`.
-
-    Returns:
-        A dataset with these columns, and one with the line of each row. Columns given by number are called by it.
-    """
+    """Read columns from one file. Arguments and errors as of `read_table`."""
     return read_table(path, columns, kinds=kinds).dataset()
 
 

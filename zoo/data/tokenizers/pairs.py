@@ -44,12 +44,7 @@ class Tokenizers:
         return self.source is self.target
 
     def save(self, folder: str | Path, max_length: int | None = None) -> None:
-        """Write `tokenizer.json` and what goes with it.
-
-        Args:
-            folder: Where to; a target's own tokenizer goes to a folder inside.
-            max_length: The model's longest text in tokens, to which `truncation=True` cuts from then on.
-        """
+        """Write `tokenizer.json` and what goes with it; `truncation=True` cuts to `max_length` tokens from then on."""
         for tokenizer in (self.source, self.target):
             tokenizer.model_max_length = min(tokenizer.model_max_length, max_length or tokenizer.model_max_length)
         shutil.rmtree(Path(folder) / TARGET_FOLDER, ignore_errors=True)
@@ -60,9 +55,6 @@ class Tokenizers:
 
 def load_tokenizers(folder: str | Path) -> Tokenizers:
     """Load what `Tokenizers.save` wrote, or any folder with a `tokenizer.json`.
-
-    Returns:
-        The tokenizers.
 
     Raises:
         CheckpointError: When there is no tokenizer in it.
@@ -108,9 +100,6 @@ def train_tokenizers(
             possibly with options, which take precedence: "bpe:vocab_size=512".
         joint: Whether source and target share one vocabulary.
         options: What the kind takes: `vocab_size`, `min_frequency`, ...
-
-    Returns:
-        The tokenizers.
 
     Raises:
         UnknownNameError: When there is no such kind, or it has no such option.

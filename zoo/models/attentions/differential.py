@@ -37,11 +37,7 @@ class DifferentialAttention(Attention):
 
     @classmethod
     def check_options(cls, config: ZooConfig) -> None:
-        """Require an even number of heads and no attention dropout, which the paper does not define.
-
-        Raises:
-            ConfigError: Otherwise.
-        """
+        """Require an even number of heads and no attention dropout, which the paper does not define."""
         grouped = config.num_key_value_heads != config.num_attention_heads
         of_decoder = 0 if grouped else config.decoder_attention_heads or 0
         if config.num_key_value_heads % cls.head_multiple or of_decoder % cls.head_multiple or config.attention_dropout:

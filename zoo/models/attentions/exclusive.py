@@ -24,11 +24,7 @@ class ExclusiveAttention(Attention):
 
     @classmethod
     def check_options(cls, config: ZooConfig) -> None:
-        """Refuse norms without an epsilon on every sublayer's output: the first token's output is zero up to rounding.
-
-        Raises:
-            ConfigError: If the norm of every sublayer's output has no epsilon.
-        """
+        """Refuse norms without an epsilon on every sublayer's output: the first token's is zero up to rounding."""
         after = "norm_branch" in SLOTS[config.norm_placement] or config.residual == "normalized"
         if config.norm == "unit" and after:
             raise ConfigError(

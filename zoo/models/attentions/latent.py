@@ -86,11 +86,7 @@ class LatentAttention(Attention):
 
     @classmethod
     def check_options(cls, config: ZooConfig) -> None:
-        """Require positive widths and a positive epsilon, and no setting that needs keys of every head.
-
-        Raises:
-            ConfigError: Otherwise.
-        """
+        """Require positive widths and a positive epsilon, and no setting that needs keys of every head."""
         widths = {name: option(config, cls, name) for name in WIDTHS}
         if min(widths.values()) < 0 or not all(widths[name] for name in widths if name != "q_lora_rank"):
             raise ConfigError(f"{widths} were given; widths must be at least 1 (q_lora_rank=0 is for queries without)")

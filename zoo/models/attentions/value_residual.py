@@ -47,11 +47,7 @@ class ValueEmbeddingAttention(Attention):
 
     @classmethod
     def check_options(cls, config: ZooConfig) -> None:
-        """Require a positive interval, and unshared layers if only some of them have a table.
-
-        Raises:
-            ConfigError: Otherwise.
-        """
+        """Require a positive interval, and unshared layers if only some of them have a table."""
         interval = option(config, cls, "value_embedding_interval")
         require_at_least(1, value_embedding_interval=interval)
         if config.share_layers and interval > 1:

@@ -26,9 +26,6 @@ class MixtureOfExperts(nn.Module):
     If `output_router_logits` is set, the loss of a language model contains `router_aux_loss_coef` times the
     load-balancing loss (Fedus et al. 2022, Switch Transformers, section 2.2), as in transformers' classes; `zoo train`
     sets it.
-
-    Args:
-        config: Supplies the sizes and the options.
     """
 
     options: ClassVar[dict[str, Any]] = {
@@ -60,11 +57,7 @@ class MixtureOfExperts(nn.Module):
 
     @classmethod
     def check_options(cls, config: ZooConfig) -> None:
-        """Refuse invalid numbers of experts.
-
-        Raises:
-            ConfigError: If numbers are too small, or contradict each other.
-        """
+        """Refuse invalid numbers of experts."""
         count, chosen = (option(config, cls, name) for name in ("num_experts", "num_experts_per_tok"))
         require_at_least(1, num_experts=count, num_experts_per_tok=chosen, moe_intermediate_size=inner_size(config))
         require_at_least(0, first_k_dense_replace=option(config, cls, "first_k_dense_replace"))

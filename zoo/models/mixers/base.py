@@ -44,11 +44,7 @@ class Mixer(nn.Module):
 
     @classmethod
     def check_options(cls, config: ZooConfig) -> None:
-        """Refuse stacks that see later tokens, and such as have no layer of either kind.
-
-        Raises:
-            ConfigError: When the configuration describes one.
-        """
+        """Refuse stacks that see later tokens, and such as have no layer of either kind."""
         if cls.layer_type is None:
             return
         given = f"mixer={config.mixer!r} was given"

@@ -41,10 +41,6 @@ class GatedDeltaNet(Mixer):
     is normalised and multiplied by SiLU of a gate. `linear_num_key_heads`, `linear_num_value_heads`,
     `linear_key_head_dim` and `linear_value_head_dim` are attention's where they are 0. With
     `linear_allow_neg_eigval`, values are replaced by up to twice the difference (Grazzi et al. 2024).
-
-    Args:
-        config: Supplies the sizes and the options.
-        layer_idx: The layer's place.
     """
 
     parameter_roles: ClassVar[dict[str, str]] = {"A_log": "scalar"}

@@ -28,10 +28,6 @@ class KimiDeltaAttention(Mixer):
     Queries, keys and values pass a short convolution and SiLU; queries and keys are normalised. Rates of forgetting,
     one for every channel of a key, and the gates whose sigmoids multiply the normalised output are made of the token by
     way of a vector as wide as a head. `linear_num_heads` and `linear_head_dim` are attention's where they are 0.
-
-    Args:
-        config: Supplies the sizes and the options.
-        layer_idx: The layer's place.
     """
 
     parameter_roles: ClassVar[dict[str, str]] = {"A_log": "scalar"}

@@ -20,9 +20,6 @@ class RotaryByLayerPosition(Position):
     """Rotary embeddings with settings for every layer type (Gemma team 2025, Gemma 3, section 2; ModernBERT).
 
     Layers that see the whole text have long wavelengths, those with a window need short ones only.
-
-    Args:
-        config: Supplies `rope_parameters`, in which each layer type has its own, and `head_dim`.
     """
 
     uses_rope_parameters = True

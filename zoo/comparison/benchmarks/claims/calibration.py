@@ -82,12 +82,7 @@ class Rate:
 
 @dataclass(frozen=True)
 class Calibration:
-    """Which published signs came out.
-
-    Attributes:
-        trials: Each sign at each size.
-        untested: Signs that no rows can test.
-    """
+    """Which published signs came out."""
 
     trials: Sequence[Trial]
     untested: Sequence[Sign]
@@ -128,9 +123,6 @@ class Calibration:
 
 def calibrate(file: Path = CALIBRATION) -> Calibration:
     """Compare published signs with what the recorded benchmarks say.
-
-    Args:
-        file: The YAML file of the signs; by default the one that was committed before its rows were recorded.
 
     Raises:
         ZooError: When something in it is missing, unknown, or says nothing.
