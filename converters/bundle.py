@@ -84,7 +84,6 @@ class BundleTarget(Target):
     summary = "the weights with the code that they need, for `trust_remote_code=True`: every variant"
 
     def plan(self, model: ZooPreTrainedModel) -> TargetPlan:
-        """State that it always works."""
         served = task_of(model) in (Task.CAUSAL_LM, Task.FEATURE_EXTRACTION) and not model.config.is_encoder_decoder
         limits = limits_in_vllm(model.config) if served else ()
         return TargetPlan(self.name, type(model).__name__, None, (), ("It brings its own code.", *limits))

@@ -41,11 +41,9 @@ class NoPosition(Position):
         self.max_length, self.rule, self.limit = part.max_length, part.count, part.check
 
     def check(self, length: int, position_ids: Tensor | None = None) -> None:
-        """Refuse positions as the part does."""
         self.limit(length, position_ids)
 
     def count(self, inputs_embeds: Tensor, attention_mask: Any = None, seen: Any = 0) -> Tensor:
-        """Number the tokens as the part does."""
         return self.rule(inputs_embeds, attention_mask, seen)
 
 

@@ -52,7 +52,6 @@ class ExportReport:
     files: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """As a dictionary of plain values."""
         return {
             "target": self.target,
             "class": self.class_name,

@@ -50,7 +50,6 @@ class MatrixRow:
     engines: Mapping[str, tuple[str, ...]]
 
     def to_dict(self) -> dict[str, Any]:
-        """As a dictionary."""
         return asdict(self)
 
     def difference(self, target: str) -> float | None:

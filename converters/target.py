@@ -109,7 +109,6 @@ class TargetPlan:
         return all(step.symmetry.half_precision for step in self.route.steps) if self.route else self.exact
 
     def to_dict(self) -> dict[str, Any]:
-        """As a dictionary."""
         return {
             "target": self.target,
             "class": self.class_name,

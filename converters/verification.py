@@ -146,7 +146,6 @@ class Difference:
     perplexities: Perplexities | None = None  # Cost of rounded weights, None where that was not measured
 
     def to_dict(self) -> dict[str, Any]:
-        """As a dictionary."""
         return asdict(self)
 
 

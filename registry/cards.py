@@ -98,7 +98,6 @@ class Card(Printed):
     known: Facts | None = field(default=None, repr=False)
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields by name, as JSON."""
         found = {"limits": self.limits, "deviations": self.deviations, "num_parameters": self.num_parameters}
         written = dataclasses.asdict(self) | found
         del written["known"]

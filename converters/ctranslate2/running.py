@@ -104,12 +104,10 @@ class CTranslate2Model(WritingModel):
         return [[names[number] for number in ids[kept].tolist()] for ids, kept in rows]
 
     def write(self, input_ids: Tensor, mask: Tensor, settings: GenerationConfig) -> list[list[Written]]:
-        """Let the engine decode."""
         results = self.decode(self.tokens(input_ids, mask), settings, input_ids.shape[1])
         return [list(zip(*result, strict=True)) for result in results]
 
     def encode(self, input_ids: Tensor, mask: Tensor) -> Tensor:
-        """Let the engine encode."""
         found = np.array(self.engine.forward_batch(self.tokens(input_ids, mask)).last_hidden_state)
         hidden_states = torch.zeros(*mask.shape, found.shape[-1])
         for row, (kept, states) in enumerate(zip(mask, torch.as_tensor(found), strict=True)):
@@ -117,7 +115,6 @@ class CTranslate2Model(WritingModel):
         return hidden_states
 
     def score(self, texts: list[Said]) -> list[list[float]]:
-        """Let the engine read the texts."""
         source, target = self.vocabularies.source, self.vocabularies.target
         prompts = [[source[number] for number in text.prompt] for text in texts]
         if not self.config.is_encoder_decoder:

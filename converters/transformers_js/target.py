@@ -157,7 +157,6 @@ class TransformersJsTarget(Target):
         )
 
     def run_in(self, own: str) -> str:
-        """Name what ran the graphs."""
         return "run in ONNX Runtime"
 
 

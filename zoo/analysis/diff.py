@@ -46,7 +46,6 @@ class Differences(list[Difference], Printed):
         self.names = names
 
     def shown(self) -> Iterator[Part]:
-        """A row an axis."""
         if self:
             yield Table([(one.axis, str(one.a), str(one.b)) for one in self], ("", *self.names))
         else:

@@ -58,7 +58,6 @@ class ParameterTable(Printed):
         yield f"{self.non_embedding:,} without embeddings of tokens and positions"
 
     def to_dict(self) -> dict[str, Any]:
-        """Convert to what JSON can hold."""
         return dataclasses.asdict(self)
 
 

@@ -79,7 +79,6 @@ class Listing(Printed):
         yield Source("\n".join((*lines, count)))
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as plain data."""
         return dataclasses.asdict(self)
 
 

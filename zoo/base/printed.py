@@ -71,7 +71,6 @@ class Printed:
         raise NotImplementedError
 
     def __str__(self) -> str:
-        """Text of `print`."""
         return "\n".join(part.text() for part in self.shown())
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
@@ -96,11 +95,9 @@ class Title:
     words: str = ""
 
     def text(self) -> str:
-        """Both in a line."""
         return ": ".join(filter(None, (self.name, self.words)))
 
     def html(self) -> str:
-        """Text with the name in bold."""
         return f'<p class="title"><strong>{escape(self.name)}</strong> &ensp;{escape(self.words)}</p>'
 
 
@@ -111,11 +108,9 @@ class Note:
     words: str
 
     def text(self) -> str:
-        """Folded."""
         return textwrap.fill(self.words, WIDTH, break_long_words=False, break_on_hyphens=False)
 
     def html(self) -> str:
-        """A paragraph."""
         return f'<p class="soft">{escape(self.words)}</p>'
 
 
@@ -126,11 +121,9 @@ class Source:
     code: str
 
     def text(self) -> str:
-        """As it is."""
         return self.code
 
     def html(self) -> str:
-        """In letters of one width."""
         return f"<pre>{escape(self.code)}</pre>"
 
 
@@ -142,11 +135,9 @@ class Picture:
     words: str  # The same made of letters
 
     def text(self) -> str:
-        """Letters."""
         return self.words
 
     def html(self) -> str:
-        """The picture, without a title of its own."""
         return self.svg
 
 
@@ -159,7 +150,6 @@ class Page:
     height: int  # How much room it has, in pixels
 
     def text(self) -> str:
-        """The words."""
         return self.words
 
     def html(self) -> str:
@@ -206,7 +196,6 @@ class Table:
             yield (" " * GAP).join(padded).rstrip()
 
     def html(self) -> str:
-        """A table."""
         usual = "shaded" if self.shades else ""
         classes = ["", *("number" if heading in self.numbers else usual for heading in self.headings[1:])]
         head = "".join(element("th", *pair) for pair in zip(self.headings, classes, strict=False))
@@ -245,10 +234,8 @@ class Folded:
     parts: tuple[Part, ...]  # The details
 
     def text(self) -> str:
-        """The parts."""
         return self.words
 
     def html(self) -> str:
-        """To be opened."""
         inner = "".join(part.html() for part in self.parts)
         return f"<details><summary>{escape(self.words)}</summary>{inner}</details>"

@@ -34,7 +34,6 @@ class SettingCard:
         return values_of(self.name)
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as plain data."""
         return {**dataclasses.asdict(self), "values": dict(self.values)}
 
 

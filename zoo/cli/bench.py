@@ -25,7 +25,6 @@ class ExistingText(click.Path):
         super().__init__(path_type=Path, exists=True)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Find the file."""
         from zoo.data.corpora import located
 
         return super().convert(located(value), param, ctx)

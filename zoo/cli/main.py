@@ -106,7 +106,6 @@ class VerbGroup(click.Group):
         return list(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import a verb."""
         if cmd_name not in VERBS:
             return None
         from zoo.cli.hints import with_hints

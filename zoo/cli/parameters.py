@@ -24,11 +24,9 @@ class Registered(click.ParamType):  # type: ignore[type-arg]
         self.name, self.check, self.names = name, check, names
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Check a name."""
         return self.check(str(value))
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """Complete a name."""
         return [CompletionItem(name) for name in self.names() if name.startswith(incomplete)]
 
 
@@ -51,7 +49,6 @@ class OneOf(click.Choice[str]):
         self.kind = kind
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Check that it is one of them."""
         if value not in self.choices:
             raise InvalidChoiceError(str(value), self.choices, kind=self.kind)
         return super().convert(value, param, ctx)
@@ -63,7 +60,6 @@ class Setting(click.ParamType):  # type: ignore[type-arg]
     name = "key=value"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, Any]:
-        """Read both."""
         key, equals, text = str(value).partition("=")
         if not (equals and text and key.strip().isidentifier()):
             raise NameSyntaxError(f"cannot read the setting {value!r}; valid: KEY=VALUE, e.g. hidden_size=256")
@@ -76,7 +72,6 @@ class Columns(click.ParamType):  # type: ignore[type-arg]
     name = "columns"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[str | int]:
-        """Split at commas."""
         names = [name.strip() for name in str(value).split(",")]
         return [int(name) for name in names] if all(name.isdigit() for name in names) else list(names)
 

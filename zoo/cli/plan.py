@@ -24,7 +24,6 @@ class Numbers(click.ParamType):  # type: ignore[type-arg]
     name = "numbers"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
-        """Read them."""
         words = str(value).split(",")
         if not all(word.strip().isdecimal() for word in words):
             self.fail(f"{value!r} is no number of devices, nor several between commas", param, ctx)

@@ -39,7 +39,6 @@ class Finding:
     advice: str  # Consequence: what the zoo does, or its user may do
 
     def to_dict(self) -> dict[str, str]:
-        """The fields by name, as JSON."""
         return asdict(self)
 
 

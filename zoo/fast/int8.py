@@ -124,7 +124,6 @@ class Int8Linear(nn.Module):
         refuse("give a state_dict")
 
     def extra_repr(self) -> str:
-        """Show sizes and library when the module is printed."""
         return f"{self.in_features}, {self.out_features}, engine={self.engine}"
 
 

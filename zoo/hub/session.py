@@ -176,7 +176,6 @@ class BoundedBody(STREAM):
             yield part
 
     def close(self) -> None:
-        """Close the body."""
         self.body.close()
 
 

@@ -86,7 +86,6 @@ class Summary(Printed):
     trainable: int
 
     def shown(self) -> Iterator[Part]:
-        """A row a module."""
         yield Title(self.name, self.totals)
         yield Table([row.cells() for row in self.rows], HEADINGS, HEADINGS[-1:])
         yield from map(Note, self.remarks())
@@ -101,7 +100,6 @@ class Summary(Printed):
         return (f"{row.path} uses what {row.shared_with} has." for row in self.rows if row.shared_with)
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields by name, in order, as JSON can hold them."""
         return asdict(self)
 
     def to_records(self) -> list[dict[str, Any]]:

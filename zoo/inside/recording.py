@@ -87,7 +87,6 @@ class NormRecorder(TrainerCallback):
     def on_train_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Leave the model alone."""
         for hook in self._hooks:
             hook.remove()
         self._hooks = []

@@ -186,7 +186,6 @@ class ZooConfig(Fields, PreTrainedConfig):
         yield Folded(f"{len(rest)} more, as in a plain configuration", (Table(rest),))
 
     def _repr_html_(self) -> str:
-        """HTML for notebooks."""
         return as_html(self.shown())
 
     def has_quirk(self, name: str) -> bool:

@@ -41,7 +41,6 @@ class Scale(nn.Module):
         return hidden_states * self.factor
 
     def extra_repr(self) -> str:
-        """Show the factor when the module is printed."""
         return f"{self.factor:.4g}"
 
 

@@ -106,7 +106,6 @@ class Transformer:
         return replaceable == (encoder_layer, decoder_layer, None)
 
     def build_position(self, config: ZooConfig) -> Position:
-        """Build the position encoding of one stack."""
         return (self.position or POSITIONS.get(config.position))(config)
 
     def pool(self, hidden_states: Tensor, attention_mask: Tensor | None, config: ZooConfig) -> Tensor:

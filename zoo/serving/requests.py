@@ -38,7 +38,6 @@ class Completion(Form):
     prefix = "cmpl"
 
     def choice(self, tokenizer: PreTrainedTokenizerFast, piece: Piece, top: int | None, start: int) -> dict[str, Any]:
-        """Write an output."""
         logprobs = None if top is None else self._logprobs(tokenizer, piece, start)
         return {"index": piece.row, "text": piece.text, "logprobs": logprobs, "finish_reason": piece.finish}
 
@@ -72,7 +71,6 @@ class Chat(Form):
     prefix = "chatcmpl"
 
     def choice(self, tokenizer: PreTrainedTokenizerFast, piece: Piece, top: int | None, start: int) -> dict[str, Any]:
-        """Write an output as a message."""
         message = {"role": "assistant", "content": piece.text, "refusal": None}
         return self._choice(tokenizer, piece, top, message=message)
 

@@ -182,7 +182,6 @@ class ServedModel:
 
     @torch.no_grad()
     def write(self, job: Job, emit: Callable[[Piece], object], stopped: Callable[[], bool]) -> list[int]:
-        """Write."""
         model, tokenizer = self.model, self.tokenizers.target
         sampled = job.temperature >= COLDEST
         drawing = {"temperature": job.temperature, "top_p": job.top_p, "top_k": 0} if sampled else {}

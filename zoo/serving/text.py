@@ -68,7 +68,6 @@ class GrowingText:
         return self._send(settled) if settled > self._sent else None
 
     def end(self, finish: str) -> Piece:
-        """End the output."""
         self.finish = finish
         return self._send(len(self.text))
 

@@ -50,14 +50,12 @@ class WeightAverage(TrainerCallback):
         self.updates = 0
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Take the weights into the average."""
         left = state.max_steps - state.global_step
         if left < self.last * state.max_steps and left % self.steps == 0:
             self.update()
 
     @torch.no_grad()
     def update(self) -> None:
-        """Take the weights into the average."""
         current = {name: weight.detach() for name, weight in self.model.named_parameters()}
         if not self.weights:
             self.weights = {name: weight.clone() for name, weight in current.items()}

@@ -31,7 +31,6 @@ class TimeBudget(TrainerCallback, ExportableState):
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Start the clock."""
         self.began = time.perf_counter()
 
     def on_step_end(
@@ -43,7 +42,6 @@ class TimeBudget(TrainerCallback, ExportableState):
         lr_scheduler: Any = None,
         **kwargs: Any,
     ) -> None:
-        """Look at the clock."""
         part = self.elapsed() / self.seconds
         if part >= 1:
             control.should_training_stop = True
@@ -74,14 +72,11 @@ class TimedCheckpoints(TrainerCallback):
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Start the clock."""
         self.last = time.perf_counter()
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Look at the clock."""
         if time.perf_counter() - self.last >= self.seconds:
             control.should_save = True
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Restart the clock."""
         self.last = time.perf_counter()

@@ -117,7 +117,6 @@ class Evaluation:
         return None if self.labels else math.exp(self.loss)
 
     def to_dict(self) -> dict[str, Any]:
-        """Write it as plain data."""
         written = {name: value for name, value in asdict(self).items() if name not in ("answers", "labels")}
         return written if self.perplexity is None else {**written, "perplexity": self.perplexity}
 

@@ -43,7 +43,6 @@ class MuonWithAdamW(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        """Update every parameter."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -53,11 +52,9 @@ class MuonWithAdamW(torch.optim.Optimizer):
         return loss
 
     def state_dict(self) -> dict[str, Any]:
-        """The states of both."""
         return {name: part.state_dict() for name, part in self.parts.items()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from a state."""
         for name, part in self.parts.items():
             part.load_state_dict(state_dict[name])
         self._share_groups()

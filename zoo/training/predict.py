@@ -38,7 +38,6 @@ class Label:
     words: tuple[Label, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Write it as plain data."""
         return asdict(self)
 
 

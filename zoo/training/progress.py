@@ -112,7 +112,6 @@ class LossProgress(ProgressCallback):
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Name the bar."""
         super().on_train_begin(args, state, control, **kwargs)
         if self.training_bar is not None:
             self.current_step = state.global_step
@@ -139,7 +138,6 @@ class LossProgress(ProgressCallback):
         logs: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Show the loss."""
         shown = {key: f"{logs[key]:.3f}" for key in ("loss", "eval_loss") if logs and key in logs}
         if self.training_bar is not None and shown:
             self.training_bar.set_postfix(shown, refresh=False)

@@ -160,7 +160,6 @@ class RunRecord:
     data: DataRecord
 
     def to_dict(self) -> dict[str, Any]:
-        """Write it as plain data."""
         written: dict[str, Any] = json.loads(json.dumps(asdict(self), default=str))
         return written
 

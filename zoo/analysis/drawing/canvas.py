@@ -70,7 +70,6 @@ class Canvas:
         self.parts.append(element("circle", class_=style, cx=x, cy=y, r=radius))
 
     def text(self, at: Point, words: str, style: str, *, size: float, anchor: str = "middle") -> None:
-        """Write a line of text."""
         x, y = at
         width = len(words) * size * CHARACTER
         left = x - width * {"start": 0.0, "middle": 0.5, "end": 1.0}[anchor]

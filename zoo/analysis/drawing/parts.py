@@ -134,7 +134,6 @@ class Drawing(Printed):
     rules: tuple[Step, ...] = ()
 
     def shown(self) -> Iterator[Part]:
-        """The picture."""
         from .svg import to_svg  # which is made of this
         from .text import to_text
 
@@ -160,7 +159,6 @@ class Drawing(Printed):
         return with_steps(self, more)
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields by name, in order, as JSON can hold them."""
         return dataclasses.asdict(self)
 
 

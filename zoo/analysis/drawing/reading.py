@@ -277,7 +277,6 @@ class Reader:
         return rule in ("output_size", "head") and not hasattr(self.model, "lm_head")
 
     def step(self, module: nn.Module, path: str, role: str, config: ZooConfig) -> Step:
-        """Draw one module."""
         label, detail = label_and_detail(module, config)
         lender, shared = self.lender(module, path)
         if shared:

@@ -57,7 +57,6 @@ class Costs:
     seconds: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """Write it as plain data."""
         return asdict(self)
 
 

@@ -126,7 +126,6 @@ class Clock(BaseStreamer):
         self._has_prompt = True
 
     def end(self) -> None:
-        """Be ready for another generation."""
         self._last, self._has_prompt = None, False
 
 

@@ -171,7 +171,6 @@ class Plan:
     slurm: str | None  # With several machines, what `sbatch` takes
 
     def to_dict(self) -> dict[str, Any]:
-        """Convert to what JSON can hold."""
         return dataclasses.asdict(self)
 
 

@@ -90,7 +90,6 @@ class FairnessSheet:
         return list(dict.fromkeys(topic for facts in self.variants.values() for topic in facts))
 
     def to_dict(self) -> dict[str, Any]:
-        """Write it as plain data."""
         return asdict(self)
 
 

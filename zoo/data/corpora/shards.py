@@ -233,7 +233,6 @@ class Manifest:
 
     @property
     def duplicates(self) -> int:
-        """Number of documents that were left out because they are held out as well."""
         return sum(shard.heldout for shard in self.shards) - self.aside
 
     def write(self, folder: Path) -> None:

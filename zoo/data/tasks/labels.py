@@ -84,7 +84,6 @@ class LabelsTask(DataTask):
         return None
 
     def label_counts(self, examples: Dataset) -> dict[str, int]:
-        """How often every label occurs."""
         return dict(Counter(self.labels_of(values_of(examples, examples.column_names[1]))))
 
     def train_tokenizers(self, examples: Dataset, **options: Any) -> Tokenizers:
@@ -145,15 +144,12 @@ class TextClassification(LabelsTask):
         return DataCollatorWithPadding(tokenizers.source)
 
     def sources(self, examples: Dataset) -> list[str]:
-        """The first column."""
         return examples[examples.column_names[0]][:]
 
     def references(self, examples: Dataset) -> list[str]:
-        """The second column."""
         return examples[examples.column_names[1]][:]
 
     def texts(self, ids: Sequence[Any], tokenizers: Tokenizers) -> list[str]:
-        """The labels' names."""
         return [self.labels[int(row[0])] for row in ids]
 
     def score(self, predictions: Predictions, examples: Dataset, *, n_bootstrap: int = 1) -> Mapping[str, Score]:
@@ -183,7 +179,6 @@ class TokenClassification(LabelsTask):
     scored_by = Outputs.PREDICTED
 
     def labels_of(self, column: Iterable[Any]) -> Iterable[str]:
-        """The labels of all tokens."""
         return chain.from_iterable(column)
 
     def encode(self, examples: Dataset, tokenizers: Tokenizers, *, training: bool = False, seed: int = 0) -> Dataset:
@@ -215,15 +210,12 @@ class TokenClassification(LabelsTask):
         return DataCollatorForTokenClassification(tokenizers.source)
 
     def sources(self, examples: Dataset) -> list[str]:
-        """The tokens, with blanks between them."""
         return [" ".join(tokens) for tokens in examples[examples.column_names[0]][:]]
 
     def references(self, examples: Dataset) -> list[str]:
-        """The labels, with blanks between them."""
         return [" ".join(tags) for tags in examples[examples.column_names[1]][:]]
 
     def texts(self, ids: Sequence[Any], tokenizers: Tokenizers) -> list[str]:
-        """The labels' names, with blanks between them."""
         return [" ".join(self.named(row)) for row in ids]
 
     def named(self, ids: Iterable[int]) -> list[str]:

@@ -50,7 +50,6 @@ class LanguageModeling(RawTextTask):
             raise ConfigError(f"{given} is for blocks, not for packed documents")
 
     def train_tokenizers(self, examples: Dataset, **options: Any) -> Tokenizers:
-        """Train a tokenizer that puts no end behind a text."""
         tokenizers = super().train_tokenizers(examples, **options)
         leave_open(tokenizers.source)
         return tokenizers

@@ -45,7 +45,6 @@ class MaskedLanguageModeling(RawTextTask):
             raise ConfigError(f"mlm_probability={self.mlm_probability!r} is not valid; it lies between 0 and 1")
 
     def train_tokenizers(self, examples: Dataset, **options: Any) -> Tokenizers:
-        """Train a tokenizer that has a mask."""
         tokenizers = super().train_tokenizers(examples, **options)
         tokenizers.source.add_special_tokens({"mask_token": MASK})
         return tokenizers

@@ -44,13 +44,11 @@ class MixedTexts(ShardedTexts):
 
     @cached_property
     def sha256(self) -> str:
-        """Hash of all sources and shares."""
         parts = [part.sha256 for part in self.parts.values()]
         return hashlib.sha256(json.dumps([parts, self.shares]).encode()).hexdigest()
 
     @property
     def duplicates(self) -> int:
-        """Number of documents that were left out because they are held out as well."""
         return sum(part.duplicates for part in self.parts.values() if isinstance(part, PreparedTexts))
 
     def tokens_per_word(self, tokenizers: Tokenizers) -> float | None:

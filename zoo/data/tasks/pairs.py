@@ -70,11 +70,9 @@ class PairsTask(DataTask):
         }
 
     def sources(self, examples: Dataset) -> list[str]:
-        """The first column."""
         return examples[examples.column_names[0]][:]
 
     def references(self, examples: Dataset) -> list[str]:
-        """The second column."""
         return examples[examples.column_names[1]][:]
 
 

@@ -85,7 +85,6 @@ class PreparedTexts(ShardedTexts):
 
     @property
     def duplicates(self) -> int:
-        """Number of documents that were left out because they are held out as well."""
         return self.manifest.duplicates
 
     def tokens_per_word(self, tokenizers: Tokenizers) -> float | None:
@@ -113,7 +112,6 @@ class PreparedTexts(ShardedTexts):
         return self
 
     def tokenizers(self, train: Callable[[Any], Tokenizers], options: Mapping[str, Any]) -> Tokenizers:
-        """The tokenizer that they were prepared with."""
         return load_tokenizers(self.folder)
 
     def set_aside(self) -> Splits:
@@ -137,18 +135,15 @@ class SourceTexts(ShardedTexts):
 
     @property
     def sha256(self) -> str:
-        """Hash of the files."""
         return self.source.sha256
 
     def prepared(self, tokenizers: Tokenizers, *, progress: bool) -> PreparedTexts:
         return PreparedTexts(Preparation(self.source, tokenizers).kept(progress=progress))
 
     def tokenizers(self, train: Callable[[Any], Tokenizers], options: Mapping[str, Any]) -> Tokenizers:
-        """Train tokenizers on a sample."""
         return trained_once(train, self.source.sample(), [self.source.planned], options)
 
     def set_aside(self) -> Splits:
-        """Refuse, as there are no tokens yet."""
         raise TypeError(f"{self.source.name} is not prepared")
 
 

@@ -54,11 +54,9 @@ class StreamedTexts(ShardedTexts):
         return self
 
     def set_aside(self) -> Splits:
-        """Refuse, as they have no end."""
         raise DataError(f"{self.source.name} is streamed, so nothing can be set aside of it to choose a checkpoint by")
 
     def tokenizers(self, train: Callable[[Any], Tokenizers], options: Mapping[str, Any]) -> Tokenizers:
-        """Train tokenizers on a sample."""
         return trained_once(train, self.source.sample(), [self.source.planned], options)
 
 

@@ -126,7 +126,6 @@ class RawTextTask(DataTask):
         return source_splits(resolved(data), heldout, column, StreamedTexts)
 
     def prepare(self, splits: Splits, tokenizers: Tokenizers, *, progress: bool = False) -> Splits:
-        """Encode texts that are read from shards."""
         from .prepared import ShardedTexts
 
         if not isinstance(splits.train, ShardedTexts):
@@ -152,7 +151,6 @@ class RawTextTask(DataTask):
         return Splits(in_parts(text[:border]), in_parts(text[border:]))
 
     def train_tokenizers(self, examples: Dataset, **options: Any) -> Tokenizers:
-        """Train the one tokenizer that a language model has."""
         from .prepared import ShardedTexts
 
         if isinstance(examples, ShardedTexts):
@@ -190,7 +188,6 @@ class RawTextTask(DataTask):
         return single_vocabulary(tokenizers)
 
     def samples(self, examples: Dataset, most: int) -> list[str]:
-        """The beginnings of some texts."""
         return [text[:LONGEST_SAMPLE] for text in examples.select(range(min(most, len(examples))))["text"]]
 
 

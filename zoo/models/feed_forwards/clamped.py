@@ -28,7 +28,6 @@ class BiasedRouter(SoftmaxRouter):
         self.bias = nn.Parameter(torch.empty(self.num_experts))
 
     def init_weights(self) -> None:
-        """Set the bias to zero."""
         super().init_weights()
         init.zeros_(self.bias)
 

@@ -151,7 +151,6 @@ class SharedMixtureOfExperts(MixtureOfExperts):
 
     @classmethod
     def check_options(cls, config: ZooConfig) -> None:
-        """Refuse an invalid width."""
         super().check_options(config)
         require_at_least(1, shared_expert_intermediate_size=cls.shared_size(config))
 

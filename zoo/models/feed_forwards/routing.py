@@ -77,7 +77,6 @@ class SigmoidRouter(Router):
         self.register_buffer("load", torch.zeros(self.num_experts), persistent=False)
 
     def init_weights(self) -> None:
-        """Set the bias to zero."""
         super().init_weights()
         init.zeros_(self.balance_bias)
         init.zeros_(self.load)

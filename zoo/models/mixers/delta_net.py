@@ -76,7 +76,6 @@ class GatedDeltaNet(Mixer):
 
     @classmethod
     def check_options(cls, config: ZooConfig) -> None:
-        """Refuse sizes that there cannot be."""
         super().check_options(config)
         numbers = {name: option(config, cls, name) for name in cls.options if name != "linear_allow_neg_eigval"}
         require_at_least(1, linear_conv_kernel_dim=numbers.pop("linear_conv_kernel_dim"))

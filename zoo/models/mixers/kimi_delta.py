@@ -55,7 +55,6 @@ class KimiDeltaAttention(Mixer):
 
     @classmethod
     def check_options(cls, config: ZooConfig) -> None:
-        """Refuse sizes that there cannot be."""
         super().check_options(config)
         numbers = {name: option(config, cls, name) for name in cls.options}
         require_at_least(1, linear_conv_kernel_dim=numbers.pop("linear_conv_kernel_dim"))

@@ -72,7 +72,6 @@ class ShortConvolution(Mixer):
 
     @classmethod
     def check_options(cls, config: ZooConfig) -> None:
-        """Refuse a length that there cannot be."""
         super().check_options(config)
         require_at_least(1, conv_L_cache=option(config, cls, "conv_L_cache"))
 

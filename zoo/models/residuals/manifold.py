@@ -114,7 +114,6 @@ class ManifoldHyperConnections(HyperConnections):
 
     @classmethod
     def check_options(cls, config: ZooConfig) -> None:
-        """Refuse numbers that there cannot be."""
         super().check_options(config)
         require_at_least(1, sinkhorn_iterations=option(config, cls, "sinkhorn_iterations"))
         require_at_least(0, hyper_eps=option(config, cls, "hyper_eps"))

@@ -33,7 +33,6 @@ class Torch(Engine):
     """PyTorch, where every variant runs."""
 
     def run(self, model: ZooPreTrainedModel, source: Path | None) -> PreTrainedModel:
-        """Leave it as it is."""
         return model
 
 
@@ -43,7 +42,6 @@ class TorchInt8(Engine):
     exact = False
 
     def run(self, model: ZooPreTrainedModel, source: Path | None) -> PreTrainedModel:
-        """Round its weights."""
         return to_int8(model, inplace=True)
 
 

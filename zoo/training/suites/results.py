@@ -133,7 +133,6 @@ class SuiteResult:
         return max(0.0, self.overall - half), min(100.0, self.overall + half)
 
     def to_dict(self) -> dict[str, Any]:
-        """All numbers as plain data."""
         overall = {"value": self.overall, "interval": list(self.interval), "items": len(self.scores)}
         groups = {
             name: {key: one.to_dict() for key, one in self.by(name).items()}

@@ -23,7 +23,6 @@ class Option:
 
     @property
     def text(self) -> str:
-        """The whole text."""
         return f"{self.prefix}{self.separator}{self.completion}"
 
     @property

@@ -73,7 +73,6 @@ class Outcome:
     edge: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Write it as plain data."""
         of_both = {"variant": self.variant, "baseline": self.baseline}
         return {**asdict(self), **{name: sample and sample.to_dict() for name, sample in of_both.items()}}
 
@@ -88,7 +87,6 @@ class Finding:
     deviations: Sequence[str] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Write it as plain data."""
         return {**asdict(self), "outcomes": [outcome.to_dict() for outcome in self.outcomes]}
 
 

@@ -56,7 +56,6 @@ class Compression(Synthetic):
         return train_tokenizers(self.sources(examples), **options)
 
     def encode(self, examples: Dataset, tokenizers: Tokenizers, *, training: bool = False, seed: int = 0) -> Dataset:
-        """Turn sequences into ids, and their symbols into numbers."""
         from datasets import Dataset
 
         ids = to_ids(tokenizers.source, self.sources(examples))

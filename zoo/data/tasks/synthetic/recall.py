@@ -53,7 +53,6 @@ class AskedInPlace(Synthetic):
         """Make a sequence."""
 
     def encode(self, examples: Dataset, tokenizers: Tokenizers, *, training: bool = False, seed: int = 0) -> Dataset:
-        """Turn sequences into ids, with labels where something is asked."""
         from datasets import Dataset
 
         from zoo.fast.chunked_loss import IGNORED
@@ -160,7 +159,6 @@ class InContextRecall(AskedInPlace):
         return symbols[: self.length], answers[: self.length]
 
     def encode(self, examples: Dataset, tokenizers: Tokenizers, *, training: bool = False, seed: int = 0) -> Dataset:
-        """Turn sequences into ids, with labels where something is asked."""
         from zoo.fast.chunked_loss import IGNORED
 
         encoded = super().encode(examples, tokenizers, training=training, seed=seed)
