@@ -93,7 +93,6 @@ def read_file(path: Path) -> dict[str, Tensor]:
 
 
 def read_safetensors(path: Path) -> Iterator[tuple[str, Tensor]]:
-    """Read the tensors of a safetensors file one by one."""
     try:
         with safe_open(path, framework="pt") as file:
             for name in file.keys():  # noqa: SIM118 - no mapping

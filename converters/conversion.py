@@ -34,7 +34,6 @@ SHOWN = 4
 
 
 def below(checkpoint: Checkpoint, prefix: str) -> Checkpoint:
-    """Take the part of a checkpoint below a prefix."""
     prefix = f"{prefix.rstrip('.')}."
     found = {key.removeprefix(prefix): value for key, value in checkpoint.tensors.items() if key.startswith(prefix)}
     if not found:

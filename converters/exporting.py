@@ -130,7 +130,6 @@ def export(
 
 
 def find_target(name: str) -> Target:
-    """Find a target."""
     if name in TARGETS:
         return TARGETS.get(name)
     if name not in NATIVE:
@@ -145,7 +144,6 @@ def opened(model: str | os.PathLike[str]) -> tuple[Path, ZooPreTrainedModel]:
 
 
 def choose(model: ZooPreTrainedModel, target: str | None) -> TargetPlan:
-    """Plan an export."""
     if target is not None:
         plan = find_target(target).plan(model)
         if plan.exact:

@@ -57,7 +57,6 @@ class MatrixRow:
         return measured().get((self.variant, self.task, target))
 
     def cell(self, target: str) -> str:
-        """Whether it goes to another target."""
         if self.engines[target]:
             return "no"
         difference = self.difference(target)
@@ -222,7 +221,6 @@ is compared when it is exported.
 
 
 def to_page(rows: Iterable[MatrixRow]) -> str:
-    """Write the page."""
     rows = list(rows)
     formats = ", ".join(f"`{name}`" for name in CONVERTERS)
     types = sorted(kind for name in NATIVE for kind in NATIVE.get(name).model_types)

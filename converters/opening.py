@@ -39,7 +39,6 @@ def open_folder(folder: Path, task: str | None = None, **options: Any) -> ZooPre
 
 
 def model_type_of(folder: Path) -> str | None:
-    """Read the model type of a checkpoint."""
     try:
         saved = read_json(folder / CONFIG_NAME)
     except (OSError, ValueError):

@@ -41,7 +41,6 @@ class Obstacle(str):
     reason: Reason | None  # Where it lies; None where a plugin gives none
 
     def __new__(cls, phrase: str, reason: Reason | None = None) -> Obstacle:
-        """Make a phrase with a reason."""
         found = super().__new__(cls, phrase)
         found.reason = reason
         return found
@@ -263,7 +262,6 @@ class EngineTarget(Target):
         return (folder / CONFIG_NAME).is_file() and any((folder / mark).is_file() for mark in self.marks)
 
     def load(self, folder: Path) -> PreTrainedModel:
-        """Load an exported folder."""
         require(self.extra, self.module)
         if not self.is_in(folder):
             raise CheckpointError(

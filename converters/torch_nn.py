@@ -153,7 +153,6 @@ def ask(module: nn.Module | None) -> dict[str, Any]:
 
 
 def key_map(model_class: type[ZooPreTrainedModel], config: ZooConfig, norm_biases: bool) -> KeyMap:
-    """Write the table for one model."""
     stacks = ("encoder", "decoder") if model_class is ZooEncoderDecoder else (None,)
     rows = []
     for stack in stacks:

@@ -36,7 +36,6 @@ def is_word(text: str) -> bool:
 
 
 def matching(names: Iterable[str], pattern: str | Iterable[str]) -> list[str]:
-    """Choose names."""
     patterns = (pattern,) if isinstance(pattern, str) else tuple(pattern)
     wanted = [text for text in patterns if not text.startswith("!")] or ["*"]
     unwanted = [text[1:] for text in patterns if text.startswith("!")]

@@ -179,7 +179,6 @@ class PluginLoader:
 
 
 def installed() -> list[EntryPoint]:
-    """Find the installed plugins."""
     return sorted(importlib.metadata.entry_points(group=GROUP), key=lambda plugin: (provider_of(plugin), plugin.name))
 
 
@@ -270,7 +269,6 @@ def loaded_plugins() -> list[str]:
 
 
 def plugin_at_fault(error: BaseException) -> str | None:
-    """Find the plugin that an exception comes from."""
     tops = plugin_modules()
     for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
         provider = tops.get(str(frame.f_globals.get("__name__", "")).partition(".")[0])

@@ -116,7 +116,6 @@ class Weights:
 
     @property
     def variant(self) -> str:
-        """The variant that they are weights of."""
         return self.name.partition(".")[0]
 
     @property
@@ -136,7 +135,6 @@ class Weights:
 
     @property
     def command_line(self) -> str:
-        """The command as one line."""
         return " ".join(self.command)
 
 

@@ -31,6 +31,13 @@ def test_the_page_lists_what_the_code_has(api: ModuleType) -> None:
     assert listed == api.surface()
 
 
+def test_every_public_name_has_a_docstring(api: ModuleType) -> None:
+    for place in api.public_modules():
+        module = importlib.import_module(place)
+        values = {name: getattr(module, name) for name in api.names_of(module)}
+        assert not [name for name, value in values.items() if callable(value) and not value.__doc__], place
+
+
 def test_every_room_for_users_is_public_or_has_no_list_of_names(api: ModuleType) -> None:
     public = {name.split(".")[1] for name in api.public_modules() if "." in name}
     for room in sorted(path.name for path in (ROOT / "zoo").iterdir() if (path / "__init__.py").exists()):

@@ -59,7 +59,6 @@ def tokens_of(folder: Path | None, size: int) -> tuple[str, ...]:
 
 
 def saved_vocabularies(folder: Path) -> Vocabularies:
-    """Read the vocabularies of an export."""
 
     def tokens(*names: str) -> tuple[str, ...]:
         for name in names:

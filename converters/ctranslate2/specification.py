@@ -27,7 +27,6 @@ SHORTEST_TABLE = 2048
 
 
 def specify(config: ZooConfig, state: State) -> Any:
-    """Make the specification of a model."""
     specs = require("ctranslate2", "ctranslate2.specs.transformer_spec", "ctranslate2")
     parts = list(stacks(config).items())
     if config.stack == "encoder":

@@ -75,7 +75,6 @@ class GgufModel(WritingModel):
         return found
 
     def continued(self, prompt: list[int], request: dict[str, Any]) -> tuple[list[int], float]:
-        """Continue a prompt."""
         seed = int(torch.randint(2**31, ())) if "samplers" in request else 0
         answer = self.server.complete(prompt, seed=seed, cache_prompt=False, **request)
         written = list(answer["tokens"])

@@ -45,7 +45,6 @@ class Server:
         self._opener = build_opener(ProxyHandler({}))
 
     def ask(self, place: str, **request: Any) -> dict[str, Any]:
-        """Ask the server."""
         body = json.dumps(request).encode()
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self._key}"}
         asked = Request(self._server.listening_address + place, body, headers)

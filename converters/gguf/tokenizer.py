@@ -73,7 +73,6 @@ def read_tokenizer(folder: Path | None, config: ZooConfig) -> TokenizerMetadata:
 
 
 def refuse(problems: list[str]) -> NoReturn:
-    """Refuse a tokenizer."""
     raise ExportError(f"llama.cpp cannot hold this tokenizer: it has {' and '.join(problems)}; valid: {KINDS}")
 
 

@@ -73,7 +73,6 @@ def write_folder(
 def write_gguf(
     model: ZooPreTrainedModel, path: Path, plan: TargetPlan, tokenizer: TokenizerMetadata, dtype: str
 ) -> None:
-    """Write the file."""
     gguf = require("gguf", "gguf")
     assert isinstance(plan, GgufPlan) and plan.route is not None
     architecture, config = plan.architecture, plan.route.config

@@ -49,7 +49,6 @@ RELATED = {
 
 
 def format_of(native: PreTrainedConfig) -> NativeFormat:
-    """Find the format of a native configuration."""
     by_type = {model_type: NATIVE.get(name) for name in NATIVE for model_type in NATIVE.get(name).model_types}
     if native.model_type in RELATED:
         raise NoCounterpartError(native.model_type, [RELATED[native.model_type]])
@@ -66,7 +65,6 @@ def class_names(found: NativeFormat, model_type: str) -> dict[str, str]:
 
 
 def task_of_class(found: NativeFormat, native: PreTrainedConfig, *names: str) -> str:
-    """The task of a class of transformers."""
     tasks = {name: task for task, name in class_names(found, native.model_type).items()}
     for name in names:
         if name in tasks:

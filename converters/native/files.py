@@ -156,13 +156,11 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def find(folder: Path, name: str) -> Path | None:
-    """Find a file of a checkpoint."""
     path = folder / name
     return require_inside(path, folder) if path.exists() or path.is_symlink() else None
 
 
 def names_in(index: Path) -> list[str]:
-    """Read which files an index names."""
     try:
         names = sorted(set(read_json(index)["weight_map"].values()))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -196,7 +194,6 @@ def require_inside(path: Path, folder: Path) -> Path:
 
 
 def tensors_of(path: Path) -> Iterator[tuple[str, Tensor]]:
-    """Read the tensors of one file."""
     if path.suffix != ".safetensors":
         pickled = read_pickled(path, mmap=True)
         shared: dict[tuple[int, int, tuple[int, ...]], Tensor] = {}

@@ -31,7 +31,6 @@ LARGEST_IN_ONE_FILE = 1_500_000_000
 
 
 def write_onnx(model: ZooPreTrainedModel, folder: Path) -> None:
-    """Write configuration and graphs."""
     require("onnx", "onnx", "onnxscript", "onnxruntime")
     write_graphs(model, folder)
     write_settings(model, folder)

@@ -58,7 +58,6 @@ class GraphModel(EngineModel):
         return position_ids
 
     def refuse(self, options: dict[str, Any]) -> None:
-        """Refuse what graphs do not return."""
         names = ("output_attentions", "output_hidden_states", "inputs_embeds", "decoder_inputs_embeds")
         asked = [name for name in names if options.get(name) not in (None, False)]
         if asked:
@@ -230,7 +229,6 @@ class GraphEncoder:
         self.model = model
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, **kwargs: Any) -> BaseModelOutput:
-        """Run the encoder."""
         return self.model.encode(input_ids, attention_mask, **kwargs)
 
     __call__ = forward
@@ -251,6 +249,5 @@ CLASSES: dict[str, type[GraphModel]] = {
 
 
 def model_of(folder: Path, sessions: Mapping[str, Session]) -> GraphModel:
-    """Make a model of graphs."""
     config = ZooConfig.from_pretrained(folder)
     return CLASSES.get(task_saved(config), WholeModel)(config, folder, sessions)

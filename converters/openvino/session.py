@@ -21,7 +21,6 @@ from .stateful import GRAPH_ENDING, OPTIONS, ORDER, OUTSIDE, PREFIX
 
 
 def load_openvino(folder: Path) -> GraphModel:
-    """Load exported graphs as a model."""
     files = sorted(folder.glob(f"{PREFIX}*{GRAPH_ENDING}"))
     return model_of(folder, {path.stem.removeprefix(PREFIX): OpenVinoSession(path) for path in files})
 

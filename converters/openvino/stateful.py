@@ -64,7 +64,6 @@ def rounded(graph: Any) -> Any:
 
 
 def save(graph: Any, path: Path, *, half: bool = False) -> None:
-    """Write a graph and its weights."""
     import openvino
 
     try:

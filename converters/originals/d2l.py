@@ -86,7 +86,6 @@ class D2L(Original):
 
 
 def encoder(theirs: str, ours: str) -> list[tuple[str, str]]:
-    """The rows of an encoder."""
     block, layer = rf"{theirs}blks\.block(\d+)", rf"{ours}layers.\1"
     return [
         *common(theirs, ours, {"attention": "self_attn"}),
@@ -95,7 +94,6 @@ def encoder(theirs: str, ours: str) -> list[tuple[str, str]]:
 
 
 def decoder(theirs: str, ours: str) -> list[tuple[str, str]]:
-    """The rows of a decoder."""
     block, layer = rf"{theirs}blks\.block(\d+)", rf"{ours}layers.\1"
     return [
         *common(theirs, ours, {"attention1": "self_attn", "attention2": "cross_attn"}),

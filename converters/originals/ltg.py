@@ -85,7 +85,6 @@ class LtgBert(Original):
         )
 
     def layer_rows(self, config: ZooConfig) -> Rows:
-        """The rows of all layers."""
         theirs, ours = self.attention.format(r"(\d+)"), r"model.layers.\1.self_attn"
         kinds, mlp = "(weight|bias)", self.feed_forward.format(r"(\d+)")
         inner = r"model.layers.\1.mlp"

@@ -69,7 +69,6 @@ class Odom(Original):
 
 
 def stack(theirs: str, ours: str, attentions: Mapping[str, str], config: ZooConfig, depth: int) -> Rows:
-    """The rows of one stack."""
     rows: Rows = []
     heads = range(config.num_attention_heads)
     shared_heads = config.has_quirk("heads-share-weights")

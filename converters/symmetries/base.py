@@ -112,7 +112,6 @@ def stack_of(name: str, config: ZooConfig) -> ZooConfig:
 
 
 def settled(config: ZooConfig, settings: Mapping[str, Any]) -> ZooConfig:
-    """A configuration with other settings."""
     changed = copy.deepcopy(config)
     for field, value in settings.items():
         setattr(changed, field, value)

@@ -92,7 +92,6 @@ class ZeroTokenTypes(Symmetry):
     summary = "token types of zeros"
 
     def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
-        """From none to any number of them."""
         return {"type_vocab_size": wanted} if config.type_vocab_size is None and wanted else None
 
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:

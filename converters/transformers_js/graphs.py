@@ -42,7 +42,6 @@ class DecodeWhole(Decode):
 
 
 def write_browser_graphs(model: ZooPreTrainedModel, folder: Path) -> None:
-    """Write the graphs of a model."""
     if task_of(model) != Task.SEQ2SEQ_LM:
         write_graphs(model, folder)
         return

@@ -64,7 +64,6 @@ def check(path: Path) -> None:
 
 
 def inside(saved: Any) -> Iterator[dict[str, Any]]:
-    """List a part and the parts inside of it."""
     if saved is None:
         return
     yield saved

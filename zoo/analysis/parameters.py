@@ -72,7 +72,6 @@ class ModuleRow:
     shared_with: str | None  # The module that it shares parameters with, if it has none of its own
 
     def shapes_text(self, *, named: bool = True) -> str:
-        """Write the shapes."""
         sizes = {key: "×".join(map(str, shape)) for key, shape in self.shapes.items()}
         return ", ".join(f"{key} {size}" for key, size in sizes.items()) if named else " + ".join(sizes.values())
 
@@ -83,7 +82,6 @@ class ModuleRow:
 
 
 def count_by_parameter(name: str, task: str | None = None, **overrides: Any) -> ParameterTable:
-    """List the parameters of a variant."""
     model = skeleton(name, task, **overrides)
     embeddings = ids_of_embeddings(model)
     first: dict[int, str] = {}

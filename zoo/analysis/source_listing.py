@@ -154,7 +154,6 @@ def is_function(code: CodeType) -> bool:
 
 @cache
 def definitions(source: str) -> dict[int, tuple[ast.FunctionDef, str | None]]:
-    """Find the functions in a file."""
     tree = ast.parse(source)
 
     def walk(node: ast.AST, owner: str | None) -> Iterator[tuple[int, tuple[ast.FunctionDef, str | None]]]:
@@ -171,7 +170,6 @@ def definitions(source: str) -> dict[int, tuple[ast.FunctionDef, str | None]]:
 
 
 def function_of(code: CodeType) -> Function:
-    """Read a function's source."""
     source = "".join(linecache.getlines(code.co_filename))  # of a notebook's cell, too
     node, owner = definitions(source).get(code.co_firstlineno, (None, None))
     if node is None or node.name != code.co_name:

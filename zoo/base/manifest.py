@@ -45,7 +45,6 @@ class Written:
     xxh3_128: str | None = None
 
     def is_content_of(self, file: Path) -> bool:
-        """Whether a file is as it was written."""
         if file.stat().st_size != self.size:
             return False
         if xxhash is not None and self.xxh3_128 is not None:
@@ -133,7 +132,6 @@ def quick_hash(file: Path) -> str:
 
 
 def changed_files(folder: Path, files: Mapping[str, Written]) -> list[str]:
-    """List files that are not as they were written."""
     there = {name: entry for name, entry in files.items() if (folder / name).is_file()}
     return sorted(name for name, entry in there.items() if not entry.is_content_of(folder / name))
 

@@ -47,7 +47,6 @@ PATTERNS = frozenset({"layer_types", "nope_layers"})
 
 
 def stack_of(variant: Variant, task: str) -> str:
-    """Which stacks a variant has for a task."""
     if task in OWN_STACK:
         return OWN_STACK[Task(task)]
     if task == Task.FEATURE_EXTRACTION and variant.default_task != task:

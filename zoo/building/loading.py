@@ -193,7 +193,6 @@ def check_weights(folder: Path, config: ZooConfig, shapes: dict[str, tuple[int, 
 
 
 def saved_class(folder: Path, config: ZooConfig) -> type[ZooPreTrainedModel]:
-    """Find the class that was saved."""
     architectures = config.architectures or [None]
     model_class = getattr(models, str(architectures[0]), None)
     if not (isinstance(model_class, type) and issubclass(model_class, ZooPreTrainedModel)):
@@ -205,7 +204,6 @@ def saved_class(folder: Path, config: ZooConfig) -> type[ZooPreTrainedModel]:
 
 
 def class_of_task(task: str) -> type[ZooPreTrainedModel]:
-    """Find the class of a task."""
     if task not in TASK_CLASSES:
         raise UnknownTaskError(task, TASK_CLASSES)
     return TASK_CLASSES[task][1]

@@ -38,13 +38,11 @@ class SettingCard:
 
 
 def setting_cards() -> list[SettingCard]:
-    """Describe every setting that every variant takes."""
     known = {**SETTINGS, **BESIDE_FIELDS}
     return [SettingCard(name, one.help, one.default) for name, one in known.items() if name != "providers"]
 
 
 def describe_setting(name: str) -> SettingCard:
-    """Describe one setting."""
     cards = {card.name: card for card in setting_cards()}
     if name not in cards:
         raise UnknownOverrideError(name, sorted(cards))
@@ -52,7 +50,6 @@ def describe_setting(name: str) -> SettingCard:
 
 
 def values_of(name: str) -> dict[str, str]:
-    """List the words that a setting takes."""
     values: dict[str, str] = {}
     if name in PART_FIELDS:
         values = {part: PART_FIELDS[name].summary(part) for part in PART_FIELDS[name]}

@@ -77,6 +77,7 @@ def list_benchmarks(as_json: bool) -> None:
 @click.option(
     "--output",
     "-o",
+    "output_dir",
     type=click.Path(path_type=Path),
     help="Where models and results go.  [default: outputs/bench/NAME]",
 )
@@ -85,18 +86,11 @@ def list_benchmarks(as_json: bool) -> None:
 def run(
     name: str,
     variants: tuple[str, ...],
-    data: Path | None,
     conditions: tuple[str, ...],
-    seeds: int | None,
-    quick: bool,
-    record: bool,
-    decide: bool,
-    jobs: int,
-    launcher: str,
     launch_with: tuple[tuple[str, Any], ...],
-    output: Path | None,
     quiet: bool,
     as_json: bool,
+    **options: Any,
 ) -> int:
     """Run a benchmark, or only some VARIANTS of it, which may be of your own.
 
@@ -109,25 +103,18 @@ def run(
     rows = run_benchmark(
         name,
         variants or None,
-        data=data,
         conditions=conditions or None,
-        seeds=seeds,
-        quick=quick,
-        record=record,
-        decide=decide,
-        output_dir=output,
-        jobs=jobs,
-        launcher=launcher,
         launch_with=dict(launch_with),
         progress=not quiet,
         tell=None if quiet else lambda sentence: click.echo(sentence, err=True),
+        **options,
     )
     if as_json:
         write_json([asdict(row) for row in rows])
     else:
         benchmark = find_benchmark(name)
-        benchmark = benchmark.shortened() if quick else benchmark
-        show_rows(deciding(benchmark) if decide else benchmark, rows, recorded=False)
+        benchmark = benchmark.shortened() if options["quick"] else benchmark
+        show_rows(deciding(benchmark) if options["decide"] else benchmark, rows, recorded=False)
     return 1 if any(row.error for row in rows) else 0
 
 
@@ -215,7 +202,6 @@ def show_rows(
 
 
 def as_table(verdicts: Verdicts) -> WideTable:
-    """Put verdicts into a table."""
     from zoo.comparison.benchmarks.page import cells, headings
 
     return wide(headings(verdicts), [cells(verdicts, one) for one in verdicts.standings])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -167,11 +167,9 @@ def prepare(
     heldout: str | None,
     column: str | None,
     task: str,
-    on_error: str,
-    near_duplicates: float | None,
-    jobs: int | None,
     quiet: bool,
     as_json: bool,
+    **options: Any,
 ) -> None:
     """Encode texts once into token shards that are trained on by memory map: `zoo train NAME --data DIR`.
 
@@ -186,22 +184,13 @@ def prepare(
     from zoo.data.tasks.prepared import tokenizers_for
 
     tokenizers = tokenizers_for(source, tokenizer, task, heldout=heldout, column=column)
-    made = prepare_source(
-        source,
-        tokenizers,
-        output,
-        heldout=heldout,
-        column=column,
-        on_error=on_error,
-        near_duplicates=near_duplicates,
-        jobs=jobs,
-        progress=not quiet,
-    )
+    texts: dict[str, Any] = {"heldout": heldout, "column": column}
+    made = prepare_source(source, tokenizers, output, progress=not quiet, **texts, **options)
     if as_json:
         write_json(asdict(made))
         return
     skipped, near = (sum(getattr(shard, name) for shard in made.shards) for name in ("skipped", "near"))
-    nearly = "" if near_duplicates is None else f", {near:,} near duplicates of them"
+    nearly = "" if options["near_duplicates"] is None else f", {near:,} near duplicates of them"
     write(
         f"{output}: {made.tokens:,} tokens of {made.documents:,} documents ({made.bytes:,} bytes) "
         f"in {len(made.shards):,} shards; {skipped:,} lines skipped, "

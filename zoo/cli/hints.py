@@ -130,6 +130,5 @@ def with_hints(command: click.Command, verb: str) -> None:
 
 
 def next_command(verb: str, given: dict[str, Any]) -> str:
-    """Write the next command."""
     words = {name: name.upper() if value is None else shlex.quote(str(value)) for name, value in given.items()}
     return NEXT[verb].format_map(words)

@@ -76,7 +76,6 @@ def for_stdout(text: str) -> str:
 
 
 def write_json(value: Any) -> None:
-    """Print JSON."""
     click.echo(json.dumps(value, indent=2, ensure_ascii=False, default=str))
 
 
@@ -92,7 +91,6 @@ def write_picture(file: Path, text: str, *, as_json: bool) -> None:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[RenderableType]], *, right: Iterable[str] = ()) -> Table:
-    """Make a table."""
     made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold", show_header=any(columns))
     numbers = set(right)
     for place, column in enumerate(columns):
@@ -109,7 +107,6 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[RenderableType]], *, r
 
 
 def heading(text: str) -> Text:
-    """Make a heading."""
     return Text(f"\n{text}", style="bold")
 
 
@@ -137,7 +134,6 @@ def value_text(value: Any) -> str:
 
 
 def setting_text(setting: tuple[str, Any]) -> str:
-    """Write a setting."""
     key, value = setting
     text = value_text(value)
     return f"{key}=({text})" if isinstance(value, (dict, list, tuple)) else f"{key}={text}"

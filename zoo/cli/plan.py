@@ -57,15 +57,11 @@ def plan(
     name: str,
     task: str | None,
     devices: tuple[int, ...],
-    device: str,
-    memory: str | None,
-    seq_len: int | None,
-    tokens_per_update: int,
-    optim: str,
     data: str | None,
     recipe: str | None,
     as_markdown: bool,
     as_json: bool,
+    **asked: Any,
 ) -> None:
     """Plan how to train a variant on so many devices: memory, speed, command.
 
@@ -80,14 +76,13 @@ def plan(
         from zoo.data.corpora.estimating import estimate
 
         found = estimate(data)
-    asked: dict[str, Any] = {"seq_len": seq_len, "tokens_per_update": tokens_per_update, "optim": optim}
     epochs, words = None, None
     if recipe is not None:
         if task is not None:
             raise click.UsageError("--recipe has a task; leave --task out")
         name, task, of_recipe, epochs, words = recipe_run(name, recipe)
         asked |= of_recipe
-    plans = [make_plan(name, task, devices=number, device=device, memory=memory, **asked) for number in devices]
+    plans = [make_plan(name, task, devices=number, **asked) for number in devices]
     whole = tokens_of_run(found, epochs, words)
     if as_json:
         write_json(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -20,33 +21,14 @@ from .parameters import json_option
 @click.option("--trust-remote-code", is_flag=True, help="Allow code from the repository; read it first.")
 @click.option("--token", metavar="TOKEN", help="An access token; better in HF_TOKEN or by `hf auth login`.")
 @json_option
-def pull(
-    repo_id: str,
-    local_dir: Path | None,
-    revision: str | None,
-    cache_dir: Path | None,
-    offline: bool,
-    force_download: bool,
-    trust_remote_code: bool,
-    token: str | None,
-    as_json: bool,
-) -> None:
+def pull(repo_id: str, local_dir: Path | None, as_json: bool, **options: Any) -> None:
     """Pull a model from the Hugging Face Hub, into the cache or into DIR.
 
     Every file is compared with the Hub's checksum; only safetensors are pulled. Prints the folder.
     """
     from zoo.hub import pull as pull_model
 
-    folder = pull_model(
-        repo_id,
-        local_dir,
-        revision=revision,
-        cache_dir=cache_dir,
-        offline=offline,
-        force_download=force_download,
-        trust_remote_code=trust_remote_code,
-        token=token,
-    )
+    folder = pull_model(repo_id, local_dir, **options)
     if as_json:
         write_json({"repo_id": repo_id, "path": str(folder)})
     else:

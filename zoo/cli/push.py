@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -44,22 +44,12 @@ if TYPE_CHECKING:
 def push(
     model: str,
     repo_id: str,
-    revision: str | None,
-    private: bool | None,
-    create_pr: bool,
-    commit_message: str | None,
     tags: str,
-    license: str | None,
-    overwrite_card: bool,
-    with_code: bool,
     native: str | None,
     space: bool,
-    revisions: bool,
     static: bool,
-    dry_run: bool,
-    allow_secrets: bool,
-    token: str | None,
     as_json: bool,
+    **options: Any,
 ) -> None:
     """Push a checkpoint or an export to the Hugging Face Hub, in one commit.
 
@@ -75,25 +65,15 @@ def push(
         report = push_model(
             model,
             repo_id,
-            revision=revision,
-            private=private,
-            create_pr=create_pr,
-            commit_message=commit_message,
             tags=[tag.strip() for tag in tags.split(",") if tag.strip()],
-            license=license,
-            overwrite_card=overwrite_card,
-            with_code=with_code,
             native=native or native is not None,
             space=page,
-            revisions=revisions,
-            dry_run=dry_run,
-            allow_secrets=allow_secrets,
-            token=token,
+            **options,
         )
     if as_json:
         write_json(vars(report))
         return
-    if dry_run:
+    if report.dry_run:
         write_files(report)
     else:
         click.echo(f"{report.pull_request or report.url} (commit {report.commit})")

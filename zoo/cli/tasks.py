@@ -45,5 +45,4 @@ def tasks(as_json: bool) -> None:
 
 
 def options(defaults: dict[str, object]) -> str:
-    """Write a task's options."""
     return f"[{', '.join(map(setting_text, defaults.items()))}]" if defaults else ""

@@ -116,25 +116,14 @@ def training_flags(command: Callable[..., Any]) -> Callable[..., Any]:
 def train(
     name: str,
     task: str | None,
-    data: Path | None,
-    heldout: Path | None,
-    columns: list[str | int] | None,
-    tokenizer: str | None,
-    recipe: str | None,
     streaming: bool,
-    init: str | None,
     training: tuple[tuple[str, Any], ...],
     settings: tuple[tuple[str, Any], ...],
     parametrization: str | None,
-    seed: int,
     output_dir: Path | None,
-    force: bool,
-    resume: bool,
-    push: str | None,
-    with_code: bool,
     quiet: bool,
     as_json: bool,
-    **flags: Any,
+    **options: Any,
 ) -> None:
     """Train a variant, save it with its tokenizer, and score it on held-out examples.
 
@@ -146,7 +135,8 @@ def train(
     from zoo.training import train as run_training
 
     logging.disable_progress_bar()
-    if with_code and push is None:
+    flags = {name: options.pop(name) for name in ("decay", *TRAINING_FLAGS, *TRAINING_SWITCHES)}
+    if options["with_code"] and options["push"] is None:
         raise click.UsageError("--with-code belongs to --push")
     folder = output_dir if output_dir is not None else Path("outputs") / f"train-{folder_name(name)}"
     flagged = [(flag, value) for flag, value in flags.items() if value is not None]
@@ -154,26 +144,16 @@ def train(
     if isinstance(arguments.get("report_to"), str):
         arguments["report_to"] = [tracker.strip() for tracker in arguments["report_to"].split(",")]
     if streaming:
-        if task is None and recipe is not None:
+        if task is None and options["recipe"] is not None:
             raise click.UsageError("--streaming needs --task")
         task = f"{task or 'language-modeling'}{',' if ':' in (task or '') else ':'}streaming=true"
     result = run_training(
         name,
         task,
-        data=data,
-        heldout=heldout,
-        columns=columns,
-        recipe=recipe,
-        tokenizer=tokenizer,
-        init=init,
         settings=model_settings(settings) | ({} if parametrization is None else {"parametrization": parametrization}),
         output_dir=folder,
-        force=force,
-        resume=resume,
-        push=push,
-        with_code=with_code,
-        seed=seed,
         progress=not quiet,
+        **options,
         **arguments,
     )
     processes = PartialState()
@@ -199,7 +179,6 @@ def tell(result: TrainingResult, folder: Path, *, as_json: bool) -> None:
 
 
 def folder_name(name: str) -> str:
-    """Make a folder's name of a variant's."""
     return "".join(letter if letter.isalnum() or letter in "-._" else "-" for letter in name).strip("-")
 
 

@@ -69,7 +69,6 @@ def list_them(patterns: tuple[str, ...], task: str | None, markdown: bool, as_js
 
 
 def row(one: Weights) -> tuple[str, ...]:
-    """Lay out weights in a row."""
     from zoo.building.weights.tables import in_words, place_of, scores_text
 
     return (

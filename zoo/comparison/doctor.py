@@ -60,7 +60,6 @@ def examine() -> list[Finding]:
 
 
 def processor() -> Finding:
-    """The processor."""
     facts = processor_facts()
     flags = facts.get("flags", facts.get("Features", "")).split()
     known = [name for name in INSTRUCTIONS if name in flags]

@@ -32,7 +32,6 @@ class ComparisonPlan:
         return swept
 
     def write(self, folder: Path) -> None:
-        """Write it into the comparison's folder."""
         write_json(folder / PLAN, {**formats.PLAN.stamp, **asdict(self)})
 
 

@@ -146,7 +146,6 @@ class SourceLayer(DynamicLayer):
         super().reorder_cache(beam_idx)
 
     def batch_repeat_interleave(self, repeats: int) -> None:
-        """Repeat every row."""
         self.num_beams *= repeats
 
     def batch_select_indices(self, indices: Tensor) -> None:
@@ -172,7 +171,6 @@ def may_be_written(states: Tensor) -> bool:
 
 
 def self_attention_cache(past_key_values: Cache) -> Cache:
-    """The self-attention part of any cache."""
     if isinstance(past_key_values, EncoderDecoderCache):
         return past_key_values.self_attention_cache
     return past_key_values

@@ -87,7 +87,6 @@ class JointLinear:
         return tuple(constants[place].shape[0] for place in self.weights)
 
     def prepack(self, constants: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        """Prepack the weights."""
         weights = torch.cat([constants[place].detach() for place in self.weights])
         prepacked = libraries()[self.linear or transposed_linear](weights, self.rows)
         biases = [constants[place].detach() for place in self.biases]

@@ -59,7 +59,6 @@ def files_to_pull(listed: dict[str, Any], *, with_code: bool, with_pickles: bool
 
 
 def matching(files: Iterable[str], *patterns: str) -> list[str]:
-    """Choose files by their names."""
     return list(filter_repo_objects(list(files), allow_patterns=list(patterns)))
 
 

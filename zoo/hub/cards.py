@@ -45,7 +45,6 @@ def forward_flops(config: Mapping[str, Any], shapes: Shapes) -> int | None:
 
 
 def describe_axes(config: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Describe what a model is made of."""
     if "variant" not in config:
         return [("Model type", str(config.get("model_type", "unknown")))]
     settings = SimpleNamespace(**config)

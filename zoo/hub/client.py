@@ -150,7 +150,6 @@ class Hub:
         return self.ask("looking up the revision", address, head)
 
     def files(self, address: Address, commit: str) -> dict[str, RepoFile]:
-        """List the files of a commit."""
 
         def tree() -> dict[str, RepoFile]:
             entries = self.api.list_repo_tree(address.repo_id, recursive=True, revision=commit)

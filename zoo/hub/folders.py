@@ -33,7 +33,6 @@ BINARY = (".safetensors", ".onnx", ".onnx_data", ".data", ".gguf", ".bin", ".png
 
 
 def refuse_secrets(files: Iterable[PushedFile], token: str | None) -> None:
-    """Refuse to push files with secrets in them."""
     found = [f"{file.path} ({kind})" for file in files for kind in sorted(set(_secrets(file, token)))]
     if found:
         raise SecretError(

@@ -99,7 +99,6 @@ class Exported:
 
 
 def export_checkpoint(folder: Path, out: Path, target: str | None) -> Exported:
-    """Export a checkpoint."""
     from zoo.converters import export
 
     report = export(folder, out, target)
@@ -356,7 +355,6 @@ def _report(
 def as_folder(
     model: PreTrainedModel | str | Path, tokenizer: PreTrainedTokenizerBase | None, max_shard_size: str | int
 ) -> Iterator[tuple[Path, Path]]:
-    """Have a model as a folder for a while."""
     with scratch_folder() as workshop:
         if isinstance(model, (str, Path)):
             if tokenizer is not None:

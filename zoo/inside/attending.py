@@ -92,7 +92,6 @@ class AttentionMaps(Printed):
         yield Page(attention_page(self), f"{self.name} reads {self.source!r}: {kinds}", PAGE_HEIGHT)
 
     def __getitem__(self, kind: str) -> AttentionMap:
-        """Look one kind of attention up."""
         found = {one.kind: one for one in self.maps}
         if kind not in found:
             raise UnknownNameError(kind, found, kind="attention", owner=self.name)

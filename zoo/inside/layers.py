@@ -191,7 +191,6 @@ def shapes_of(model: PreTrainedModel, batch_size: int, seq_len: int) -> dict[str
 
 
 def shape_text(shape: Shape | None) -> str:
-    """Write a shape."""
     return "×".join(map(str, shape or ()))
 
 
@@ -230,7 +229,6 @@ def folded(rows: list[SummaryRow]) -> Iterator[SummaryRow]:
 
 
 def layer_of(row: SummaryRow) -> tuple[str, str]:
-    """Layer of a row."""
     parts = NUMBERED.fullmatch(row.path)
     return (parts[1], parts[2]) if parts else ("", "")
 

@@ -66,7 +66,6 @@ def show(model: VariantName | str | ZooPreTrainedModel, task: TaskName | str | N
 
 
 def task_of(model: ZooPreTrainedModel) -> str:
-    """Task of a model."""
     for task, (_, kind) in TASK_CLASSES.items():
         if type(model) is kind:
             return task

@@ -44,7 +44,6 @@ class Completion(Form):
     def chunks(
         self, tokenizer: PreTrainedTokenizerFast, piece: Piece, top: int | None, start: int, *, new: bool
     ) -> Iterator[dict[str, Any]]:
-        """Write a piece as if it were all."""
         yield self.choice(tokenizer, piece, top, start)
 
     def _logprobs(self, tokenizer: PreTrainedTokenizerFast, piece: Piece, start: int) -> dict[str, Any]:

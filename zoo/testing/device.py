@@ -239,7 +239,6 @@ class Construction(TorchFunctionMode):
         self.waits = waits
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Call one function."""
         options = dict(kwargs or {})
         if func in (torch.tensor, torch.as_tensor) and is_far(options.get("device")):
             del options["device"]

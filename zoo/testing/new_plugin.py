@@ -168,7 +168,6 @@ KINDS = {
 
 
 def plugin_files(kind: str, name: str) -> dict[str, str]:
-    """Write the files of a plugin."""
     source, variant = KINDS[kind]
     module = name.replace("-", "_")
     named = {"name": name, "module": module, "variant": variant.format(name=name)}

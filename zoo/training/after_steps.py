@@ -56,7 +56,6 @@ class RunTotals(TrainerCallback, ExportableState):
         self.began += time.perf_counter() - began
 
     def state(self) -> dict[str, Any]:
-        """State of a checkpoint."""
         losses = {"logged_step": self.logged_step, "loss": self.loss}
         return {"args": {"tokens": self.tokens, "seconds": self.elapsed(), **losses}, "attributes": {}}
 

@@ -122,7 +122,6 @@ class ZooTrainingArguments(Seq2SeqTrainingArguments):
 def training_arguments(
     given: Mapping[str, Any], *, output_dir: str | Path, seed: int, progress: bool = True
 ) -> ZooTrainingArguments:
-    """Make transformers' training arguments."""
     valid = [field.name for field in fields(ZooTrainingArguments) if field.init]
     for name in given:
         if name not in valid:

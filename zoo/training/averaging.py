@@ -66,7 +66,6 @@ class WeightAverage(TrainerCallback):
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
-        """Give the model its averaged weights for a while."""
         own = {name: weight.detach().clone() for name, weight in self.model.named_parameters()}
         try:
             self._put(self.weights)
@@ -81,7 +80,6 @@ class WeightAverage(TrainerCallback):
             weight.copy_(weights[name])
 
     def save(self, checkpoint: Path) -> None:
-        """Write the average into a checkpoint."""
         if self.weights:
             save_file({**self.weights, UPDATES: torch.tensor(self.updates)}, checkpoint / FILE)
 

@@ -79,7 +79,6 @@ def best_of(checkpoint: Path) -> Path:
 
 
 def checkpoints_in(folder: str | Path) -> list[Path]:
-    """List a run's checkpoints."""
     numbered = [
         (int(number), path)
         for path in Path(folder).glob(f"{PREFIX_CHECKPOINT_DIR}-*")
@@ -134,7 +133,6 @@ def per_process(run: Mapping[str, Any], processes: int) -> dict[str, Any]:
 
 
 def going_on_from(folder: str | Path, model: PreTrainedModel, run: Mapping[str, Any]) -> str | None:
-    """Find the checkpoint that a run goes on from."""
     checkpoint = last_checkpoint(folder)
     if checkpoint is not None:
         check_same_model(checkpoint, model)

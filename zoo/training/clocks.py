@@ -58,7 +58,6 @@ class TimeBudget(TrainerCallback, ExportableState):
         return self.used + time.perf_counter() - self.began
 
     def state(self) -> dict[str, Any]:
-        """State of a checkpoint."""
         return {"args": {"seconds": self.seconds, "used": self.elapsed()}, "attributes": {}}
 
 

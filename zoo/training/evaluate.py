@@ -74,7 +74,6 @@ def named_examples(
 
 
 def columns_of(run: RunRecord | None) -> Sequence[Column] | None:
-    """Columns that a run read."""
     return None if run is None or run.data.source is None else run.data.source.columns
 
 

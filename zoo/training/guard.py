@@ -50,7 +50,6 @@ class LossGuard:
         self.loss = torch.zeros((), device=device)
 
     def see(self, loss: Tensor, step: int) -> None:
-        """Look at a loss."""
         if loss.device.type == "cpu" and math.isfinite(loss.item()):
             return
         first_bad = ~loss.isfinite() & (self.step < 0)

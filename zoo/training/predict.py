@@ -84,7 +84,6 @@ def predict(
 
 
 def label_texts(model: PreTrainedModel, tokenizers: Tokenizers, texts: Sequence[str]) -> list[Label]:
-    """Label texts."""
     rows = to_ids(tokenizers.source, [text.strip() for text in texts])
     labelled = list(zip(texts, logits_of(model, tokenizers, rows), strict=True))
     if model.config.classifier_positions is None:

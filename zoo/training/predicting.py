@@ -112,7 +112,6 @@ def by_length(lengths: Sequence[int]) -> list[int]:
 
 
 def chosen(dataset: Any, places: Sequence[int]) -> Any:
-    """Choose examples."""
     return dataset.select(places) if isinstance(dataset, Dataset) else Subset(dataset, places)
 
 

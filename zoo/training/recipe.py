@@ -127,7 +127,6 @@ class Recipe:
 
 
 def changed_tokenizer(tokenizer: Mapping[str, Any], change: str | Path | Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """Change the tokenizer of a recipe."""
     if change is None:
         return tokenizer
     if isinstance(change, Path) or (isinstance(change, str) and Path(change).is_dir()):

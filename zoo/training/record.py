@@ -132,7 +132,6 @@ class ExamplesRecord:
 
     @classmethod
     def of(cls, examples: Dataset) -> ExamplesRecord:
-        """Record examples."""
         columns = [name for name in examples.column_names if name not in NUMBERS.values()]
         return cls(len(examples), digest_of_examples(examples), columns)
 
@@ -220,7 +219,6 @@ def record_run(
     selection: Dataset | None = None,
     seed: int,
 ) -> RunRecord:
-    """Record a run."""
     named = isinstance(model, str)
     given = recipe.model_settings(model) if isinstance(model, str) else {}
     ran = replace(
@@ -275,7 +273,6 @@ def read_result(folder: str | Path) -> dict[str, Any]:
 
 
 def saved_run(folder: str | Path) -> RunRecord | None:
-    """Find the record of the run that made a checkpoint."""
     try:
         return RunRecord.from_dict(read_result(folder))
     except (LookupError, TypeError, ValueError, OverflowError):  # the last of infinite numbers

@@ -55,7 +55,6 @@ class TrainingRequest:
 
     @cached_property
     def chosen(self) -> Recipe:
-        """The whole recipe."""
         found = full_recipe(
             self.task,
             self.recipe,

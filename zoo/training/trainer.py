@@ -257,7 +257,6 @@ class ZooTrainer(EvaluatingTrainer):
         return_outputs: bool = False,
         num_items_in_batch: Tensor | int | None = None,
     ) -> Any:
-        """Compute the loss."""
         if self._is_language_model:
             smoother, self.label_smoother = self.label_smoother, None
             options = {} if smoother is None else {"loss_smoothing": smoother.epsilon}

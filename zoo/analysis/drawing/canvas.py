@@ -58,13 +58,11 @@ class Canvas:
         self.bounds = Bounds()
 
     def rectangle(self, center: Point, width: float, height: float, style: str, *, radius: float = 6.0) -> None:
-        """Draw a rectangle."""
         x, y = center[0] - width / 2, center[1] - height / 2
         self.bounds.include(x, y, x + width, y + height)
         self.parts.append(element("rect", class_=style, x=x, y=y, width=width, height=height, rx=radius))
 
     def circle(self, center: Point, radius: float, style: str) -> None:
-        """Draw a circle."""
         x, y = center
         self.bounds.include(x - radius, y - radius, x + radius, y + radius)
         self.parts.append(element("circle", class_=style, cx=x, cy=y, r=radius))
@@ -103,7 +101,6 @@ class Canvas:
 
 
 def toward(point: Point, target: Point, distance: float) -> Point:
-    """Go from one point toward another."""
     dx, dy = target[0] - point[0], target[1] - point[1]
     length = max((dx * dx + dy * dy) ** 0.5, 1e-9)
     share = min(distance / length, 1.0)
@@ -160,7 +157,6 @@ class Box:
         return 10.0 + LEADING * len(self.lines) + (0.0 if self.step.kind in SMALL else 3.0)
 
     def draw(self, canvas: Canvas, center: Point) -> None:
-        """Draw it."""
         quirks = self.step.quirks
         style = f"box {self.step.kind}{' quirk' if quirks else ''}"
         radius = self.height / 2 if self.step.kind in SMALL else 6.0

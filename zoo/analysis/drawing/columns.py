@@ -47,7 +47,6 @@ class Column:
         self.edge = abs(self.lane) + (64 if skips else 14)
 
     def draw(self, start: str) -> None:
-        """Draw all of it."""
         self.canvas.text((0, self.y), start, "soft", size=12)
         self.y -= 14
         for step in self.block.before:

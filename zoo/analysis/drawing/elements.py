@@ -6,7 +6,6 @@ from markupsafe import Markup, escape
 
 
 def element(tag: str, *children: Markup | str, **attributes: object) -> Markup:
-    """Make an element."""
     written = "".join(
         f' {name.rstrip("_").replace("_", "-")}="{escape(rounded(value))}"'
         for name, value in attributes.items()
@@ -16,7 +15,6 @@ def element(tag: str, *children: Markup | str, **attributes: object) -> Markup:
 
 
 def lines(*elements: Markup) -> Markup:
-    """Put elements into lines of their own."""
     return Markup("\n").join(["", *elements, ""])
 
 

@@ -174,7 +174,6 @@ def steps_of(item: Step | Residual | Together) -> Iterator[Step]:
 
 
 def with_steps(item: Drawn, change: Callable[[Step], Step]) -> Drawn:
-    """Change the steps of a drawing or of a part of it."""
 
     def changed(item: Any) -> Any:
         if isinstance(item, tuple):

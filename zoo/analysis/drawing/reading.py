@@ -145,7 +145,6 @@ class Reader:
         return self._signatures
 
     def draw(self, name: str, task: str) -> Drawing:
-        """Draw the model."""
         self._owners.clear()
         prefix = "" if self.body is self.model else f"{self.model.base_model_prefix}."
         stacks = {self.model.config.stack: (self.body, prefix)}
@@ -155,7 +154,6 @@ class Reader:
         return Drawing(name, task, blocks, tuple(self.head()), tuple(self.rules()))
 
     def block(self, stack: ZooStack, name: str, prefix: str) -> Block:
-        """Draw one stack."""
         config = stack.config
         self._signatures[f"{prefix}layers"] = config.share_layers
         remarks: list[str] = []
@@ -207,7 +205,6 @@ class Reader:
                 yield self.step(module, f"{prefix}{name}", "stream", config)
 
     def items(self, calls: list[Call], layer: nn.Module, path: str, config: ZooConfig) -> Iterator[Step | Residual]:
-        """Draw the calls that a layer makes."""
         for call in calls:
             if isinstance(call.module, ResidualModule):
                 yield self.residual(call, layer, f"{path}.{name_in(layer, call.module)}", config)

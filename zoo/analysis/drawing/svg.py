@@ -137,7 +137,6 @@ def legend(canvas: Canvas) -> None:
 
 
 def picture(drawing: Drawing, marks: Marks) -> Canvas:
-    """Draw a model."""
     canvas = Canvas()
     columns = []
     x = 0.0

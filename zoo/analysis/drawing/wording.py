@@ -70,7 +70,6 @@ def label_and_detail(module: nn.Module, config: ZooConfig) -> tuple[str, str]:
 
 
 def kind_of(module: nn.Module) -> Kind:
-    """Kind of a module."""
     if isinstance(module, Attention):
         return "cross-attention" if module.is_cross else "attention"
     if isinstance(module, Position):

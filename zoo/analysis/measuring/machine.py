@@ -143,6 +143,5 @@ def dropout_gain() -> float:
 
 
 def synchronize(device: torch.device | str) -> None:
-    """Synchronize a device."""
     if torch.device(device).type == "cuda":
         torch.cuda.synchronize(device)

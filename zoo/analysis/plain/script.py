@@ -52,7 +52,7 @@ def train(model: Model, text: Tensor, steps: int = 100) -> None:
         print(f"step {step}: loss {loss.item():.3f}")
 
 
-def main() -> None:  # noqa: D103 - the lines that run the file
+def main() -> None:
     given = dict(zip(sys.argv[1::2], sys.argv[2::2], strict=True))
     model = load(given["--load"]) if "--load" in given else Model(Config())
     train(model, torch.tensor(list(Path(given["--train"]).read_bytes())) % model.config.vocab_size)

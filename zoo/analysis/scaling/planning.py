@@ -280,7 +280,6 @@ def fitting(name: str, task: str, seq_len: int, devices: int, available: int, op
 
 
 def candidates(devices: int) -> Iterator[tuple[Strategy, bool]]:
-    """Strategies for a number of devices."""
     for strategy, checkpointing in ORDER:
         if devices > 1:
             yield strategy, checkpointing

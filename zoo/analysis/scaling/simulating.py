@@ -69,7 +69,6 @@ class StepMemory(NamedTuple):
 def step_memory(
     model: ZooPreTrainedModel, seq_len: int, *, precision: Precision, checkpointing: bool, whole_logits: bool
 ) -> StepMemory:
-    """Find the memory of a training step."""
     with simulated_training(model, precision, checkpointing=checkpointing) as hollow:
 
         def run(forward: Callable[[Any, Tensor], Tensor], sequences: int) -> int:

@@ -75,7 +75,6 @@ DEVICES = {
 
 
 def find_device(name: str) -> Device:
-    """Look a device up."""
     known = name.lower().replace(" ", "-").replace("_", "-")
     if known not in DEVICES:
         raise UnknownNameError(name, DEVICES, kind="device")
@@ -135,7 +134,6 @@ class Memory:
 
     @property
     def total(self) -> int:
-        """All of it."""
         return sum(dataclasses.astuple(self))
 
 
@@ -168,7 +166,6 @@ class Share:
 def share_of(
     name: str, task: str, seq_len: int, devices: int, strategy: Strategy, *, checkpointing: bool, optim: str
 ) -> Share:
-    """Describe what one device does."""
     slices = min(NODE, devices) if strategy == Strategy.TENSOR_PARALLEL else 1
     is_sharded = strategy in (Strategy.FSDP2, Strategy.TENSOR_PARALLEL)
     settings = sliced(name, task, slices) if slices > 1 else ()

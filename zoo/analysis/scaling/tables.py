@@ -16,7 +16,6 @@ COLUMNS = (
 
 
 def row(plan: Plan) -> tuple[str, ...]:
-    """Write a plan as a row."""
     again = ", layers computed again" if plan.checkpointing else ""
     sizes = [f"{size / GIB:.1f}" for size in dataclasses.astuple(plan.memory)]
     speed = f"{plan.tokens_per_second:,.0f}"
@@ -26,7 +25,6 @@ def row(plan: Plan) -> tuple[str, ...]:
 
 
 def heading(plan: Plan) -> str:
-    """Describe what plans of one model are for."""
     return (
         f"{plan.name} for {plan.task}: {plan.num_parameters:,} parameters, sequences of {plan.seq_len:,} tokens, "
         f"{plan.device.name} with {plan.available / GIB:.1f} GiB"

@@ -19,7 +19,6 @@ SHIPPED = HERE / "shipped"
 
 
 def read_definitions(kind: str) -> dict[str, dict[str, Any]]:
-    """Read which weights there are."""
     definitions: dict[str, dict[str, Any]] = yaml.safe_load((HERE / f"{kind}.yaml").read_text(encoding="utf-8"))
     return definitions
 

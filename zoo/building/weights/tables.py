@@ -25,14 +25,12 @@ def in_words(number: int | None, unit: str) -> str:
 
 
 def place_of(weights: Weights) -> str:
-    """Describe where weights are."""
     if weights.on_hub:
         return weights.source.partition("@")[0]
     return "shipped" if Path(weights.source).parent == SHIPPED else weights.source
 
 
 def main_score(weights: Weights) -> RecordedScore | None:
-    """Find the score that a table shows."""
     return next((weights.scores[key] for key in MAIN_SCORES if key in weights.scores), None)
 
 
@@ -82,6 +80,5 @@ def to_markdown(found: Iterable[Weights]) -> str:
 
 
 def markdown(headings: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    """Write a table in Markdown."""
     lines = (headings, ("---",) * len(headings), *rows)
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)

@@ -161,7 +161,6 @@ def mean_of(scores: Sequence[float | None]) -> float | None:
 
 
 def learning_rate(benchmark: Benchmark, condition: str) -> float:
-    """The learning rate of a condition."""
     return float(benchmark.arguments(condition)["arguments"]["learning_rate"])
 
 

@@ -251,7 +251,6 @@ def find_benchmark(name: str) -> Benchmark:
 
 
 def read(file: Path) -> Benchmark:
-    """Read a benchmark's file."""
     said = read_yaml(file)
     known = [one.name for one in fields(Benchmark) if one.name not in ("name", "results")]
     results = FOLDER / "results" if file.parent == FOLDER else file.parent

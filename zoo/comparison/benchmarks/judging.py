@@ -166,7 +166,6 @@ def samples_of(rows: Sequence[Row]) -> dict[str, Measurements]:
 
 
 def columns_of_run(run: Run) -> dict[str, float]:
-    """Read all numbers of a run."""
     scores = {} if run.report is None else {name: score["value"] for name, score in run.report["scores"].items()}
     numbers = {column.key: column.read(run) for column in (*LOSSES, *COSTS)}
     return {name: value for name, value in {**scores, **numbers}.items() if value is not None}

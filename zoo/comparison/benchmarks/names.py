@@ -18,7 +18,6 @@ from zoo.registry.plugins import BUILT_IN_DISTRIBUTION
 
 
 def expand(patterns: Iterable[str], task: DataTask) -> list[str]:
-    """List what patterns stand for."""
     patterns = list(patterns)
     unwanted = {name for pattern in patterns if pattern[:1] == "!" for name in names_of(pattern[1:], task)}
     wanted = (name for pattern in patterns if pattern[:1] != "!" for name in names_of(pattern, task))
@@ -26,7 +25,6 @@ def expand(patterns: Iterable[str], task: DataTask) -> list[str]:
 
 
 def names_of(pattern: str, task: DataTask) -> Iterator[str]:
-    """List what a pattern stands for."""
     if pattern.endswith("=*"):
         start, _, setting = pattern[:-2].replace(",", ":").rpartition(":")
         separator = pattern[len(start)]

@@ -37,7 +37,6 @@ def headings(verdicts: Verdicts) -> list[str]:
 
 
 def cells(verdicts: Verdicts, standing: Standing) -> list[str]:
-    """Write one row."""
     difference = standing.difference
     lost = f" ({standing.lost} lost)" if standing.lost else ""
     p = None if difference is None else difference.decisive
@@ -92,7 +91,6 @@ def front(verdicts: Verdicts, cost: str) -> list[Standing]:
 
 
 def markdown_table(verdicts: Verdicts) -> str:
-    """Write verdicts as a table of Markdown."""
     columns = headings(verdicts)
     return in_markdown(columns, [cells(verdicts, one) for one in verdicts.standings])
 
@@ -145,7 +143,6 @@ def told(verdicts: Verdicts) -> str:
 
 
 def made_on(rows: Sequence[Row]) -> str:
-    """Say on what the rows were made."""
 
     def listed(values: Iterable[str]) -> str:
         return ", ".join(sorted(set(values)))

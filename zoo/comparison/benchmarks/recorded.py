@@ -34,7 +34,6 @@ def ranking(name: str) -> Verdicts:
 
 
 def as_data(verdicts: Verdicts, standing: Standing) -> dict[str, Any]:
-    """Write where a variant stands as data."""
     sample, difference = standing.samples.get(verdicts.score), standing.difference
     return {
         "benchmark": verdicts.benchmark.name,

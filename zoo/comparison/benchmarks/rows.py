@@ -72,7 +72,6 @@ class Row:
 
     @property
     def key(self) -> tuple[int, str, str, int, str]:
-        """What no other row of a file has."""
         return self.version, self.condition, self.variant, self.seed, self.data
 
     @property
@@ -117,7 +116,6 @@ def read_rows(file: Path) -> list[Row]:
 
 
 def row_of(line: Mapping[str, str]) -> Row:
-    """Read a line."""
     values = {name: float(cell) for name, cell in line.items() if name not in (*FIXED, ROWS.key) and cell}
     fixed: dict[str, Any] = {name: line[name] for name in FIXED}
     numbers = {name: int(fixed[name]) for name in ("version", "seed", "threads")}

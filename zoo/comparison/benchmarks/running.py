@@ -168,7 +168,6 @@ class Session:
         return tried
 
     def key(self, condition: str, name: str, seed: int) -> tuple[int, str, str, int, str]:
-        """What a row is found by."""
         return Row(self.benchmark.version, condition, name, seed, self.called).key
 
     def compared(
@@ -366,7 +365,6 @@ def deciding(benchmark: Benchmark) -> Benchmark:
 
 
 def names_to_run(benchmark: Benchmark, variants: str | Iterable[str] | None, condition: str) -> list[str]:
-    """List the variants to run."""
     task = benchmark.task(condition)
     if isinstance(variants, str):
         variants = [variants]

@@ -19,7 +19,6 @@ VERSION = 1
 
 
 def rows_of_weights() -> list[Row]:
-    """Make a row for each of the weights that ship."""
     rows = [row_of_weights(find_weights(name)) for name in read_definitions("shipped")]
     return sorted(rows, key=lambda row: row.key)
 

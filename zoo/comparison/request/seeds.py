@@ -133,7 +133,6 @@ MOST_LOOKS = 64
 
 
 def read_seeds(seeds: int | str | Iterable[int], first: int = 0) -> list[int]:
-    """Read which seeds there are to be."""
     if isinstance(seeds, str):
         parts = [part.strip() for part in seeds.split(",")]
         if not all(part.isdecimal() for part in parts):

@@ -73,7 +73,6 @@ class Comparison(Printed):
 
     @property
     def failed(self) -> list[Run]:
-        """The runs that failed."""
         return [run for run in self.runs if run.failed]
 
     def shown(self) -> Iterable[Part]:

@@ -27,7 +27,6 @@ class Metric:
 
     @property
     def is_cost(self) -> bool:
-        """Whether it is a cost."""
         return self.group != "Quality" and self.better != 0
 
 

@@ -109,7 +109,6 @@ class Measurements:
 
     @cached_property
     def mean(self) -> float:
-        """Their mean."""
         return math.fsum(self.values) / len(self.values)
 
     @cached_property

@@ -28,12 +28,10 @@ class VariantSummary:
 
     @property
     def failed(self) -> list[Run]:
-        """The runs that failed."""
         return [run for run in self.runs if run.failed]
 
     @property
     def finished(self) -> list[Run]:
-        """The runs that have numbers."""
         return [run for run in self.runs if run.report is not None]
 
 
@@ -66,7 +64,6 @@ class ComparisonSummary:
 
     @property
     def differences(self) -> list[PairedDifference]:
-        """Those that there are."""
         return [row.difference for row in self.rows if row.difference is not None]
 
     @property

@@ -42,7 +42,6 @@ def finished(job: Job) -> bool:
 
 
 def read_run(job: Job) -> Run:
-    """Read what a run has come to."""
     run = Run(job.name, job.folder, job.seed, job.hash, job.settings)
     written = result_of(job) or {"error": "it has not been run"}
     found: dict[str, Any] = {key: written[key] for key in KEPT if key in written}

@@ -39,7 +39,6 @@ class Job:
 
     @property
     def source(self) -> DataSource:
-        """Where the examples are."""
         return DataSource(self.data, self.heldout, self.columns, DATA_SEED)
 
     @property
@@ -54,7 +53,6 @@ class Job:
         return Path(self.folder) / JOB
 
     def write(self) -> Path:
-        """Write it into its folder."""
         return write_json(self.file, asdict(self))
 
     @classmethod

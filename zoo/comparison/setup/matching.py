@@ -157,6 +157,5 @@ def around(at: Callable[[int], Match], start: int) -> list[Match]:
 
 
 def with_settings(name: str, settings: dict[str, Any]) -> str:
-    """Write settings into a variant's name."""
     spec = parse_name(name)
     return str(replace(spec, overrides={**spec.overrides, **settings})) if settings else name

@@ -44,7 +44,6 @@ def kept_prepared() -> list[Kept]:
 
 
 def prepared_at(place: Path) -> Kept:
-    """Describe a prepared folder."""
     source, tokens = "unfinished", None
     if (kind := place.name.partition("-")[0]) in OTHERS and not place.suffix:
         source = OTHERS[kind]

@@ -74,7 +74,6 @@ class Preparation:
 
     @property
     def tokenizer_hash(self) -> str:
-        """Hash of the tokenizer."""
         return hashlib.sha256(self.backend.encode()).hexdigest()
 
     @property

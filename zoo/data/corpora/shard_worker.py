@@ -129,7 +129,6 @@ def run(job: dict[str, Any]) -> ShardRecord:
 
 
 def documents(pieces: list[Piece], column: str | None, skip: Any) -> Iterator[Part]:
-    """All documents of pieces."""
     for piece in pieces:
         yield from parts_of(piece, column, skip)
 

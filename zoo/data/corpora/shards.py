@@ -213,12 +213,10 @@ class Manifest:
 
     @property
     def tokens(self) -> int:
-        """Number of tokens."""
         return sum(shard.tokens for shard in self.shards)
 
     @property
     def documents(self) -> int:
-        """Number of documents."""
         return sum(shard.documents for shard in self.shards)
 
     @property

@@ -116,7 +116,6 @@ def pieces_of(file: Path, size: int, end: int | None = None) -> Iterator[tuple[P
 
 
 def parts_of(piece: Piece, column: str | None, skip: Callable[[BadLineError], None]) -> Iterator[Part]:
-    """Read a piece."""
     if piece.file.startswith(HUB):
         yield from hub_rows(piece, column, skip)
         return
@@ -194,7 +193,6 @@ def line_number(piece: Piece, number: int) -> int:
 
 
 def text_of(record: Any, column: str | None) -> str:
-    """Text of a record."""
     wanted = (column,) if column is not None else TEXT_COLUMNS
     name = next((name for name in wanted if isinstance(record, dict) and name in record), None)
     if name is None:

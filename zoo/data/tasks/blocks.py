@@ -57,7 +57,6 @@ class TokenBlocks(Dataset[Any]):
 
     @property
     def lengths(self) -> Ids:
-        """Number of ids of each block."""
         return block_lengths(self.starts, self.block_size, len(self.ids) - 1)
 
 
@@ -105,7 +104,6 @@ class MaskedBlocks(Dataset[Any]):
 
     @property
     def lengths(self) -> Ids:
-        """Number of ids of each block."""
         return block_lengths(self.starts, self.block_size, len(self.ids))
 
 
@@ -147,7 +145,6 @@ class PartlyCausalBlocks(Dataset[Any]):
 
     @property
     def lengths(self) -> Ids:
-        """Number of ids of each block."""
         return self.masked.lengths[: len(self)] - 1
 
 

@@ -43,7 +43,6 @@ class LabelsTask(DataTask):
         object.__setattr__(self, "labels", tuple(map(str, self.labels)))
 
     def labels_of(self, column: Iterable[Any]) -> Iterable[str]:
-        """Find the labels of examples."""
         return column
 
     def fitted(self, splits: Splits) -> Self:
@@ -102,7 +101,6 @@ class LabelsTask(DataTask):
         }
 
     def number(self, label: str, examples: Dataset, row: int) -> int:
-        """Look a label up."""
         if label not in self.labels:
             raise DataError(
                 f"{place_of(examples, row) or 'the data'}: label {label!r} is unknown; valid: "
@@ -219,7 +217,6 @@ class TokenClassification(LabelsTask):
         return [" ".join(self.named(row)) for row in ids]
 
     def named(self, ids: Iterable[int]) -> list[str]:
-        """Name labels."""
         return [self.labels[number] for number in ids]
 
     def score(self, predictions: Predictions, examples: Dataset, *, n_bootstrap: int = 1) -> Mapping[str, Score]:

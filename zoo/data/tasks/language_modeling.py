@@ -70,7 +70,6 @@ class LanguageModeling(RawTextTask):
         return TokenBlocks(ids, self.block_size, stride)
 
     def packed(self, examples: Any, ids: Any, tokenizers: Tokenizers) -> PackedDocuments:
-        """Pack the documents of a row of ids."""
         from .packing import PackedDocuments, ends_in, pack, packed_once
         from .prepared import PreparedTexts
 

@@ -54,7 +54,6 @@ def loading_bars(*, shown: bool) -> Iterator[None]:
 
 
 def dataset_splits(data: str | Path) -> dict[str, Dataset]:
-    """Load all splits of a dataset."""
     from datasets import DatasetDict, load_dataset, load_from_disk
 
     try:

@@ -165,7 +165,6 @@ def trained_once(
 
 
 def prepared_splits(folder: Path, heldout: str | Path | None) -> Splits:
-    """Load a prepared folder."""
     if heldout is not None:
         raise DataError(
             f"{folder} is prepared: name the held-out texts at preparation (zoo data prepare --heldout FILE)"
@@ -215,7 +214,6 @@ def source_splits(
 
 
 def one_column(columns: Iterable[Column] | None) -> str | None:
-    """The column that texts are in."""
     names = list(columns or ())
     if len(names) > 1 or any(not isinstance(name, str) for name in names):
         raise ConfigError(f"columns={names} is not valid for texts in shards; give the name of one column")

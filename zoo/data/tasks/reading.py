@@ -232,7 +232,6 @@ def rows_of(parts: Iterable[Dataset], names: Sequence[str]) -> Iterator[Iterable
 
 
 def named_labels(dataset: Dataset, column: str) -> list[Any]:
-    """Read a column."""
     from datasets import ClassLabel
 
     values = list(dataset[column])

@@ -100,6 +100,5 @@ def translation_scores(
 
 
 def perplexity(loss: float, signature: str) -> Score:
-    """Write a loss as a perplexity."""
     value = math.exp(loss) if loss < math.log(1e12) else math.inf
     return Score("Perplexity", round(value, 4), signature, higher_is_better=False)

@@ -149,7 +149,6 @@ def set_aside(examples: Dataset, seed: int) -> Splits:
 def load_tables(
     data: str | Path, columns: Sequence[Column] | None, kinds: Sequence[Kind]
 ) -> tuple[Table, Table | None]:
-    """Load what a source holds."""
     path = Path(data)
     if not path.exists() and set(corpora := str(data).split(JOIN)) <= set(shipped_corpora()):
         return load_corpora(corpora, columns, kinds)

@@ -77,7 +77,6 @@ class Table:
         return len(self.lines)
 
     def place(self, row: int) -> str:
-        """Describe the place of a row."""
         return f"{self.source}, {self.unit} {self.lines[row]}"
 
     def column(self, number: int) -> Sequence[Any]:
@@ -95,7 +94,6 @@ class Table:
 
 
 def place_of(examples: Any, row: int) -> str | None:
-    """Describe the place of an example."""
     from datasets import Dataset
 
     if not isinstance(examples, Dataset) or not examples.info.description:
@@ -179,7 +177,6 @@ def checked_value(value: Any, kind: Kind) -> Any:
 def chosen_columns(
     available: Sequence[str], kinds: Sequence[Kind], columns: Sequence[Column] | None, owner: str | Path
 ) -> list[str]:
-    """Choose columns by their names."""
     if columns is None:
         if len(available) < len(kinds):
             raise DataError(

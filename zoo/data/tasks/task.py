@@ -60,7 +60,6 @@ class DataTask(ABC):
 
     @property
     def model_task(self) -> str:
-        """Task of the model."""
         return self.model_tasks[0]
 
     @property

@@ -30,7 +30,6 @@ TEXT_SUFFIX = ".txt"
 
 
 def read_text(path: str | Path) -> str:
-    """Read a whole text."""
     file = Path(path)
     if not file.is_file():
         raise DataError(f"{file} is not a file")
@@ -113,7 +112,6 @@ class RawTextTask(DataTask):
         return self.divided(text, str(train_file))
 
     def streamed(self, data: str | Path | None, heldout: str | Path | None, column: str | None) -> Splits:
-        """Find texts to stream."""
         from zoo.data.corpora.planning import resolved
         from zoo.data.corpora.shards import is_prepared
 
@@ -144,7 +142,6 @@ class RawTextTask(DataTask):
         return self.divided("".join(examples["text"][:]), "the text to train on")
 
     def divided(self, text: str, source: str) -> Splits:
-        """Divide a text."""
         border = int(len(text) * self.train_fraction)
         if border == 0 or border == len(text):
             raise DataError(f"{source} has {len(text)} characters, too few to train on some and evaluate on others")
@@ -192,7 +189,6 @@ class RawTextTask(DataTask):
 
 
 def documents(examples: Dataset) -> Dataset:
-    """Number the documents."""
     from datasets import Dataset
 
     texts = examples[examples.column_names[0]][:]
@@ -222,7 +218,6 @@ def padding_of(tokenizers: Tokenizers) -> int:
 
 
 def single_vocabulary(tokenizers: Tokenizers) -> dict[str, Any]:
-    """Describe the vocabulary of a model with one tokenizer."""
     tokenizer = tokenizers.source
     return {
         "vocab_size": len(tokenizer),

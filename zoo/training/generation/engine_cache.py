@@ -78,7 +78,6 @@ class Choice:
 def place_of_choice(
     model: ZooPreTrainedModel, inputs: Mapping[str, Tensor], source: Path | None, trial: Iterable[object]
 ) -> Path | None:
-    """Find where the choice for a model is kept."""
     from zoo.converters.native.files import TARGET_FOLDER, TOKENIZER_FILES
 
     if (folder := cache_folder(FOLDER)) is None:

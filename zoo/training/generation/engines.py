@@ -93,7 +93,6 @@ def load_for(model: str | Path, engine: str | None = None) -> PreTrainedModel:
 
 
 def engine_of(folder: Path) -> tuple[str, ExportEngine] | None:
-    """Engine that a folder was exported for."""
     if any(folder.glob("*.safetensors")):
         return None
     engines = ((name, ENGINES.get(name)) for name in ENGINES)

@@ -64,7 +64,6 @@ class SuiteRun:
         return evaluate_suite(model, self.name, data=self.data, method=self.method, limit=self.limit, **options)
 
     def score(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> Score:
-        """Score a model in a number."""
         found = self.evaluate(model, tokenizer=tokenizer)
         limit = "" if self.limit is None else f"|limit:{self.limit}"
         signature = f"suite:{self.name}|{found.method}|items:{self.digest}{limit}"

@@ -74,7 +74,6 @@ def option_scores(
 
 
 def method_of(model: PreTrainedModel, method: str | None) -> str:
-    """The method by which a model is scored."""
     valid = methods_for(task_of(model), method)
     return method or valid[0]
 
@@ -92,7 +91,6 @@ def methods_for(task: str, method: str | None = None) -> tuple[str, ...]:
 def rows_for(
     model: PreTrainedModel, method: str
 ) -> Callable[[PreTrainedTokenizerFast, Sequence[Option]], Iterator[Query]]:
-    """What makes rows for a model."""
     if task_of(model) == Task.SEQ2SEQ_LM:
         start = model.config.decoder_start_token_id if method == METHODS[0] else None
         return filled if method == METHODS[1] else partial(completed, start=start, after_mask=method == METHODS[3])

@@ -126,7 +126,6 @@ class Suite:
                         yield self.item(file, number, line)
 
     def find(self, folder: Path) -> list[Path]:
-        """The files in a folder."""
         inside = (*self.folders, "data")
         for place in (folder, *(folder / name for name in inside), *(folder / "full_eval" / name for name in inside)):
             if found := sorted(place.glob("*.jsonl")):
@@ -134,7 +133,6 @@ class Suite:
         raise DataError(f"{folder} has no *.jsonl files of this suite; they are {self.files}")
 
     def item(self, file: Path, number: int, line: str) -> Item:
-        """Read one line of a file."""
         try:
             item = self.read(file, json.loads(line))
             texts = [text for option in item.options for text in (option.completion, option.text)]

@@ -135,7 +135,6 @@ def calibrate(file: Path = CALIBRATION) -> Calibration:
 
 
 def read_sign(file: Path, name: str, said: object) -> Sign:
-    """Read a sign."""
     where = f"{file}, {name}"
     sign = made(Sign, said, where)
     if sign.published not in PUBLISHED:

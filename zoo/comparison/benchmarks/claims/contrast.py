@@ -63,7 +63,6 @@ def read_claims(folder: Path = FOLDER, known: Mapping[str, Benchmark] | None = N
 
 
 def read_claim(file: Path, name: str, said: object, known: Mapping[str, Benchmark]) -> Claim:
-    """Read one claim."""
     where = f"{file}, {name}"
     claim = made(Claim, said, where)
     if not (isinstance(claim.tests, list) and claim.tests and isinstance(claim.about, list) and claim.about):
@@ -185,7 +184,6 @@ def mean(values: Sequence[float | None]) -> float | None:
 
 
 def read_contrast(said: Any, where: str, benchmarks: Mapping[str, Benchmark]) -> Contrast:
-    """Read a contrast."""
     contrast = made(Contrast, said, where)
     if contrast.benchmark not in benchmarks:
         raise UnknownNameError(contrast.benchmark, benchmarks, kind="benchmark", owner=where)
@@ -236,7 +234,6 @@ def made(kind: type[T], said: Any, where: str) -> T:
 
 
 def entries(file: Path) -> dict[str, Any]:
-    """Read a file of named entries."""
     said = read_yaml(file)
     if not isinstance(said, dict):
         raise ConfigError(f"{file} must hold names and what stands behind them")

@@ -126,7 +126,6 @@ def judge_claims(found: Sequence[Claim], known: Mapping[str, Benchmark]) -> list
 
 
 def judge_claim(claim: Claim, known: Mapping[str, Benchmark], recorded: Mapping[str, Sequence[Row]]) -> Finding:
-    """Judge a claim."""
     sides = [one.scores(known[one.benchmark], recorded[one.benchmark]) for one in claim.tests]
     seconds = [one.seconds(known[one.benchmark], recorded[one.benchmark]) for one in claim.tests]
     outcomes = [

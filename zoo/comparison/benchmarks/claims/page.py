@@ -32,7 +32,6 @@ EXPECTED = {
 
 
 def expected(contrast: Contrast) -> str:
-    """Describe what is expected."""
     (variant, conditions, score), (baseline, others, against) = contrast.sides
     where = ", ".join([contrast.benchmark, " and ".join(conditions)] if conditions else [contrast.benchmark])
     other = baseline if baseline != variant else f"under {' and '.join(others)}" if others != conditions else ""
@@ -45,7 +44,6 @@ def expected(contrast: Contrast) -> str:
 
 
 def numbers(outcome: Outcome) -> str:
-    """Describe what came out."""
     if outcome.verdict == MISSING:
         return ""
     lost, baseline_lost = outcome.lost
@@ -107,7 +105,6 @@ def rate_row(calibration: Calibration, condition: str) -> list[str]:
 
 
 def markdown(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Write a table."""
     return "\n".join(f"| {' | '.join(row)} |" for row in (headings, ["---"] * len(headings), *rows))
 
 

@@ -36,7 +36,6 @@ class Point:
 
 
 def points_of(summary: ComparisonSummary, main: Metric, cost: Metric) -> list[Point]:
-    """Find the point of every variant that has both metrics."""
     return [
         Point(
             place,

@@ -60,7 +60,6 @@ class Addition(Synthetic):
         return [*str(first), "+", *str(second)], list(str(first + second))
 
     def number(self, generator: random.Random) -> int:
-        """Draw a number."""
         length = generator.randint(self.min_length, self.length)
         return generator.randrange(10 ** (length - 1) if length > 1 else 0, 10**length)
 
