@@ -43,13 +43,13 @@ class Option:
     repeats: bool = True
 
 
-def option(about: str, **others: Any) -> dict[str, Option]:
-    """Metadata of a field: an [`Option`][]."""
-    return {"option": Option(about, **others)}
+def option(about: str, default: Any = None, **others: Any) -> Any:
+    """A field with an [`Option`][] as metadata."""
+    return field(default=default, metadata={"option": Option(about, **others)})
 
 
-def shared(flag: str, about: str = "As for [`zoo.training.train`][].") -> dict[str, Option]:
-    """Metadata of a field that `zoo train` has too, which defines the flag."""
+def shared(flag: str, about: str = "As for [`zoo.training.train`][].") -> Any:
+    """A field that `zoo train` has too, which defines the flag."""
     return option(about, flag=flag, is_shared=True)
 
 
@@ -57,151 +57,110 @@ def shared(flag: str, about: str = "As for [`zoo.training.train`][].") -> dict[s
 class Options:
     """The request."""
 
-    names: Sequence[str] = field(
+    names: Sequence[str] = option(
+        'Names of variants, possibly with settings: "vanilla", "vanilla+faithful", "pre-norm:position=rotary".',
         default=(),
-        metadata=option(
-            'Names of variants, possibly with settings: "vanilla", "vanilla+faithful", "pre-norm:position=rotary".'
-        ),
     )
-    task: str | None = field(
-        default=None,
-        metadata=option(
-            "What to train them on (zoo tasks); by default the recipe's, or else the one for the first variant.",
-            flag="--task",
-            metavar="TASK[:OPTION=VALUE,...]",
-        ),
+    task: str | None = option(
+        "What to train them on (zoo tasks); by default the recipe's, or else the one for the first variant.",
+        flag="--task",
+        metavar="TASK[:OPTION=VALUE,...]",
     )
-    data: str | Path | None = field(default=None, metadata=shared("--data"))
-    heldout: str | Path | None = field(default=None, metadata=shared("--heldout"))
-    columns: Sequence[Column] | None = field(default=None, metadata=shared("--columns"))
-    recipe: str | Path | Recipe | None = field(default=None, metadata=shared("--recipe"))
-    tokenizer: str | Path | Mapping[str, Any] | None = field(
-        default=None, metadata=shared("--tokenizer", "As for [`zoo.training.train`][]; all variants share it.")
+    data: str | Path | None = shared("--data")
+    heldout: str | Path | None = shared("--heldout")
+    columns: Sequence[Column] | None = shared("--columns")
+    recipe: str | Path | Recipe | None = shared("--recipe")
+    tokenizer: str | Path | Mapping[str, Any] | None = shared(
+        "--tokenizer", "As for [`zoo.training.train`][]; all variants share it."
     )
-    settings: Mapping[str, Any] | None = field(default=None, metadata=shared("--set"))
-    generation: Mapping[str, Any] | None = field(default=None, metadata=option("As for [`zoo.training.train`][]."))
+    settings: Mapping[str, Any] | None = shared("--set")
+    generation: Mapping[str, Any] | None = option("As for [`zoo.training.train`][].")
     arguments: Mapping[str, Any] = field(
-        default_factory=dict, metadata=shared("--training", "Fields of transformers' `Seq2SeqTrainingArguments`.")
+        default_factory=dict,
+        metadata={
+            "option": Option("Fields of transformers' `Seq2SeqTrainingArguments`.", "--training", is_shared=True)
+        },
     )
-    seeds: int | str | Iterable[int] = field(
-        default=1,
-        metadata=option("How many seeds, from the first on, or which ones.", flag="--seeds", metavar="N|A,B,..."),
+    seeds: int | str | Iterable[int] = option(
+        "How many seeds, from the first on, or which ones.", flag="--seeds", metavar="N|A,B,...", default=1
     )
-    seed: int = field(
+    seed: int = option(
+        "The first seed, of weights, dropout and the order of data; which examples are held out depends on none.",
+        flag="--seed",
+        kind="number",
         default=0,
-        metadata=option(
-            "The first seed, of weights, dropout and the order of data; which examples are held out depends on none.",
-            flag="--seed",
-            kind="number",
-        ),
     )
-    decide: bool = field(
+    decide: bool = option(
+        "Begin with three seeds, and give undecided variants another one until they are decided, by a test whose "
+        "error is 5 % over all looks and variants.",
+        flag="--decide",
+        kind="flag",
         default=False,
-        metadata=option(
-            "Begin with three seeds, and give undecided variants another one until they are decided, by a test whose "
-            "error is 5 % over all looks and variants.",
-            flag="--decide",
-            kind="flag",
-        ),
     )
-    margin: float | None = field(
-        default=None,
-        metadata=option(
-            'The largest difference of the score that decides which counts as none: allows the verdict "the same". Of '
-            "perplexity, a difference of the held-out loss.",
-            flag="--margin",
-            metavar="X",
-            kind="real",
-        ),
+    margin: float | None = option(
+        'The largest difference of the score that decides which counts as none: allows the verdict "the same". Of '
+        "perplexity, a difference of the held-out loss.",
+        flag="--margin",
+        metavar="X",
+        kind="real",
     )
-    score: str | None = field(
-        default=None,
-        metadata=option(
-            "A suite that is the score that decides, e.g. blimp, or blimp:limit=100 for 100 pairs of each paradigm; by "
-            "default the task's score.",
-            flag="--score",
-            metavar="SUITE[:OPTION=VALUE,...]",
-        ),
+    score: str | None = option(
+        "A suite that is the score that decides, e.g. blimp, or blimp:limit=100 for 100 pairs of each paradigm; by "
+        "default the task's score.",
+        flag="--score",
+        metavar="SUITE[:OPTION=VALUE,...]",
     )
-    most_seeds: int | None = field(
-        default=None,
-        metadata=option(
-            f"The seeds at which decide=True ends; by default {MOST_SEEDS}.", flag="--most-seeds", kind="count"
-        ),
+    most_seeds: int | None = option(
+        f"The seeds at which decide=True ends; by default {MOST_SEEDS}.", flag="--most-seeds", kind="count"
     )
-    budget: str | Mapping[str, float] | None = field(
-        default=None,
-        metadata=option(
-            "How long every run is: steps=, tokens=, flops= or seconds=; by default what the recipe says.",
-            flag="--budget",
-            metavar="KIND=NUMBER",
-        ),
+    budget: str | Mapping[str, float] | None = option(
+        "How long every run is: steps=, tokens=, flops= or seconds=; by default what the recipe says.",
+        flag="--budget",
+        metavar="KIND=NUMBER",
     )
-    match: str = field(
+    match: str = option(
+        "What is made equal to the baseline's within 1 %, by other sizes: parameters, or FLOPs per token.",
+        flag="--match",
+        choices=MATCHES,
         default="none",
-        metadata=option(
-            "What is made equal to the baseline's within 1 %, by other sizes: parameters, or FLOPs per token.",
-            flag="--match",
-            choices=MATCHES,
-        ),
     )
-    match_by: str | None = field(
-        default=None,
-        metadata=option("Which size may change; by default whichever leads to it.", flag="--match-by", choices=WAYS),
+    match_by: str | None = option(
+        "Which size may change; by default whichever leads to it.", flag="--match-by", choices=WAYS
     )
-    match_to: str | None = field(
-        default=None,
-        metadata=option(
-            "The variant that the others are made equal to, which need not be compared; by default the baseline.",
-            flag="--match-to",
-            metavar="NAME",
-        ),
+    match_to: str | None = option(
+        "The variant that the others are made equal to, which need not be compared; by default the baseline.",
+        flag="--match-to",
+        metavar="NAME",
     )
-    sweep: str | Iterable[str] | Mapping[str, Sequence[Any]] | None = field(
-        default=None,
-        metadata=option(
-            "Choose a training argument for each variant among these values, e.g. lr=1e-3,5e-4, by training examples "
-            "that are set aside and the first seed, before it is compared.",
-            flag="--sweep",
-            metavar="ARGUMENT=A,B,...",
-            kind="values",
-        ),
+    sweep: str | Iterable[str] | Mapping[str, Sequence[Any]] | None = option(
+        "Choose a training argument for each variant among these values, e.g. lr=1e-3,5e-4, by training examples "
+        "that are set aside and the first seed, before it is compared.",
+        flag="--sweep",
+        metavar="ARGUMENT=A,B,...",
+        kind="values",
     )
-    baseline: str | None = field(
-        default=None,
-        metadata=option(
-            "What the others are measured against; by default the first.", flag="--baseline", metavar="NAME"
-        ),
+    baseline: str | None = option(
+        "What the others are measured against; by default the first.", flag="--baseline", metavar="NAME"
     )
-    jobs: int = field(
-        default=1, metadata=option("Runs at a time.", flag="--jobs", short="-j", kind="count", repeats=False)
-    )
-    launcher: str = field(
+    jobs: int = option("Runs at a time.", flag="--jobs", short="-j", kind="count", repeats=False, default=1)
+    launcher: str = option(
+        "Where runs happen: in processes of this machine, or where one of these engines puts them.",
+        flag="--launcher",
+        choices=LAUNCHERS,
+        repeats=False,
         default="local",
-        metadata=option(
-            "Where runs happen: in processes of this machine, or where one of these engines puts them.",
-            flag="--launcher",
-            choices=LAUNCHERS,
-            repeats=False,
-        ),
     )
-    launch_with: Mapping[str, Any] | None = field(
-        default=None,
-        metadata=option(
-            "An option of the engine: of ray.remote, e.g. num_gpus=1, or of submitit, e.g. slurm_partition=gpu.",
-            flag="--launch-with",
-            kind="settings",
-            repeats=False,
-        ),
+    launch_with: Mapping[str, Any] | None = option(
+        "An option of the engine: of ray.remote, e.g. num_gpus=1, or of submitit, e.g. slurm_partition=gpu.",
+        flag="--launch-with",
+        kind="settings",
+        repeats=False,
     )
-    output_dir: str | Path | None = field(
-        default=None,
-        metadata=option(
-            "Where checkpoints and results.json go; by default outputs/compare-TASK.",
-            flag="--output",
-            short="-o",
-            kind="path",
-        ),
+    output_dir: str | Path | None = option(
+        "Where checkpoints and results.json go; by default outputs/compare-TASK.",
+        flag="--output",
+        short="-o",
+        kind="path",
     )
 
 
