@@ -49,7 +49,7 @@ FILLED = ("zoo.models.pretrained", "BODIES")
 
 REPLACED = (
     *("zoo.registry", "zoo.fast.", "zoo.base.errors", "zoo.base.formats"),
-    *("zoo.models.fields", "zoo.models.configuration", "zoo.models.context", "zoo.models.hf_config_checks"),
+    *("zoo.models.fields", "zoo.models.configuration", "zoo.models.context", "zoo.models.validation"),
     "zoo.models.mixers.base",
 )
 """Modules with definitions that those of the seam replace."""

@@ -32,7 +32,7 @@ GROUPS = {
         ),
         "diff": ("zoo.cli.diff:diff", "Show in what two variants differ, and nothing else."),
         "eject": ("zoo.cli.eject:eject", "Write a model as one readable file of PyTorch."),
-        "params": ("zoo.cli.params:params", "Count a variant's parameters, module by module."),
+        "params": ("zoo.cli.summary:params", "Count a variant's parameters, module by module."),
         "summary": (
             "zoo.cli.summary:summary",
             "Show a model's layers, the shapes that pass through them, and parameters.",
@@ -42,14 +42,14 @@ GROUPS = {
             "zoo.cli.explore:explore",
             "Look at models on a page: outputs, attention, and early predictions.",
         ),
-        "settings": ("zoo.cli.settings:settings", "List what can be set, or the values that SETTING takes."),
+        "settings": ("zoo.cli.catalogue:settings", "List what can be set, or the values that SETTING takes."),
         "coordinates": (
             "zoo.cli.coordinates:coordinates",
             "Check a parametrization: see whether what is learned grows with the width.",
         ),
-        "tasks": ("zoo.cli.tasks:tasks", "List what models are built for, and what they can be trained on."),
-        "recipes": ("zoo.cli.recipes:recipes", "List the recipes that ship with the zoo, or show RECIPE."),
-        "tokenizers": ("zoo.cli.tokenizers:tokenizers", "List the kinds of tokenizers that can be trained."),
+        "tasks": ("zoo.cli.catalogue:tasks", "List what models are built for, and what they can be trained on."),
+        "recipes": ("zoo.cli.catalogue:recipes", "List the recipes that ship with the zoo, or show RECIPE."),
+        "tokenizers": ("zoo.cli.catalogue:tokenizers", "List the kinds of tokenizers that can be trained."),
     },
     "Build": {
         "build": ("zoo.cli.build:build", "Build a new model and save it."),
@@ -82,12 +82,12 @@ GROUPS = {
     },
     "Share": {
         "push": ("zoo.cli.push:push", "Push a checkpoint or an export to the Hugging Face Hub, in one commit."),
-        "pull": ("zoo.cli.pull:pull", "Pull a model from the Hugging Face Hub, into the cache or into DIR."),
+        "pull": ("zoo.cli.push:pull", "Pull a model from the Hugging Face Hub, into the cache or into DIR."),
     },
     "This machine": {
-        "doctor": ("zoo.cli.doctor:doctor", "Try what this machine does well, and show which fast paths follow."),
-        "env": ("zoo.cli.env:env", "Show versions, plugins and devices, for bug reports."),
-        "completion": ("zoo.cli.completion:completion", "Print a shell's completion script."),
+        "doctor": ("zoo.cli.machine:doctor", "Try what this machine does well, and show which fast paths follow."),
+        "env": ("zoo.cli.machine:env", "Show versions, plugins and devices, for bug reports."),
+        "completion": ("zoo.cli.machine:completion", "Print a shell's completion script."),
     },
 }
 """Every verb by what it is for: where its click command is, and its line in `zoo --help`."""

@@ -17,9 +17,17 @@ from zoo.base.formats import CONFIGURATION, WRITTEN_BY, is_newer, upgrade, zoo_v
 from zoo.base.printed import Folded, Part, Table, Title, as_html
 
 from .fields import GATED_ACTIVATIONS, SETTINGS, Fields
-from .hf_config_checks import in_the_zoos_words, validate_inherited, validate_rope_parameters, validate_rope_tables
 from .parts import ATTENTIONS, MIXERS, POSITIONS, named_parts
-from .validation import LAYER_TYPES, validate, validate_options, validate_types
+from .validation import (
+    LAYER_TYPES,
+    in_the_zoos_words,
+    validate,
+    validate_inherited,
+    validate_options,
+    validate_rope_parameters,
+    validate_rope_tables,
+    validate_types,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Self

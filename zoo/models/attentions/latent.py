@@ -14,9 +14,9 @@ from zoo.fast.modules import Identity
 
 from ..attention import Attention, Mixed
 from ..choices import AttentionScale
-from ..hf_config_checks import is_number
 from ..norms import build_norm
 from ..parts import option
+from ..validation import is_number
 
 if TYPE_CHECKING:
     from ..configuration import ZooConfig

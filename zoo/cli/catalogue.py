@@ -1,0 +1,129 @@
+"""Lists of what there is: `zoo settings`, `zoo tasks`, `zoo tokenizers`, `zoo recipes`."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import asdict, fields
+from typing import Any
+
+import click
+
+from .output import heading, setting_text, table, value_text, write, write_json
+from .parameters import json_option
+
+
+@click.command("settings")
+@click.argument("name", required=False, metavar="[SETTING]")
+@json_option
+def settings(name: str | None, as_json: bool) -> None:
+    """List what can be set, or the values that SETTING takes.
+
+    Settings follow a name, pre-norm:position=rotary, or are given by --set position=rotary.
+    """
+    from zoo.building.settings import describe_setting, setting_cards
+
+    if name is None:
+        cards = setting_cards()
+        if as_json:
+            write_json([card.to_dict() for card in cards])
+            return
+        rows = [(card.name, value_text(card.default), card.description) for card in cards]
+        write(table(("Setting", "Default", "What it is"), rows))
+        write("\nA variant may have other defaults (zoo show NAME). zoo settings position lists what position can be.")
+        return
+    card = describe_setting(name)
+    if as_json:
+        write_json(card.to_dict())
+        return
+    write(f"{card.name}: {card.description}", f"Default: {value_text(card.default)}")
+    if card.values:
+        write(heading("Values"), table(("", ""), card.values.items()))
+
+
+@click.command("tasks")
+@json_option
+def tasks(as_json: bool) -> None:
+    """List what models are built for, and what they can be trained on.
+
+    The first is --task of build, show and diff; the second is --task of train, compare and evaluate, with options
+    after a colon: language-modeling:block_size=64.
+    """
+    from zoo.building.settings import first_line, member_docs
+    from zoo.data.tasks import TASKS
+    from zoo.registry.names import Task
+
+    heads = member_docs(Task)
+    trained: list[dict[str, Any]] = [
+        {
+            "name": name,
+            "model_tasks": list(TASKS.get(name).model_tasks),
+            "summary": first_line(TASKS.get(name)),
+            "options": {option.name: getattr(TASKS.get(name), option.name) for option in fields(TASKS.get(name))},
+        }
+        for name in TASKS
+    ]
+    if as_json:
+        write_json({"models": heads, "training": trained})
+        return
+    write(heading("What a model is built for"), table(("", ""), heads.items()))
+    rows = [
+        (task["name"], ", ".join(task["model_tasks"]), f"{task['summary']} {options(task['options'])}".strip())
+        for task in trained
+    ]
+    write(heading("What it is trained on"), table(("Task", "Model", "Examples, and options with defaults"), rows))
+
+
+def options(defaults: dict[str, object]) -> str:
+    return f"[{', '.join(map(setting_text, defaults.items()))}]" if defaults else ""
+
+
+@click.command("tokenizers")
+@json_option
+def tokenizers(as_json: bool) -> None:
+    """List the kinds of tokenizers that can be trained.
+
+    --tokenizer takes a kind, possibly with options (bpe:vocab_size=512), or a folder with a tokenizer.json.
+    """
+    from zoo.building.settings import first_line
+    from zoo.data.tokenizers import TOKENIZERS
+
+    kinds: list[dict[str, Any]] = [
+        {
+            "name": name,
+            "summary": first_line(train),
+            "options": {
+                option.name: option.default
+                for option in inspect.signature(train).parameters.values()
+                if option.kind is option.KEYWORD_ONLY
+            },
+        }
+        for name, train in ((name, TOKENIZERS.get(name)) for name in TOKENIZERS)
+    ]
+    if as_json:
+        write_json(kinds)
+        return
+    rows = [(kind["name"], kind["summary"], ", ".join(map(setting_text, kind["options"].items()))) for kind in kinds]
+    write(table(("Kind", "What it does", "Options"), rows))
+
+
+@click.command("recipes")
+@click.argument("name", required=False, metavar="[RECIPE]")
+@json_option
+def recipes(name: str | None, as_json: bool) -> None:
+    """List the recipes that ship with the zoo, or show RECIPE.
+
+    A recipe has all settings of a training run: --recipe NAME, or --recipe FILE for one of your own.
+    """
+    from zoo.training.recipe import load_recipe, shipped_recipes
+
+    found = {one: load_recipe(one) for one in ([name] if name is not None else shipped_recipes())}
+    if as_json:
+        write_json({one: asdict(recipe) for one, recipe in found.items()})
+    elif name is None:
+        rows = [
+            (one, recipe.task, ", ".join(map(setting_text, recipe.arguments.items()))) for one, recipe in found.items()
+        ]
+        write(table(("Recipe", "Task", "Training"), rows))
+    else:
+        said = [(section, value) for section, value in asdict(found[name]).items() if value]
+        write(table(("", ""), [(section, value_text(value)) for section, value in said]))
