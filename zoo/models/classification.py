@@ -1,6 +1,6 @@
 """Classification heads for sequences and for tokens."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +24,9 @@ from .sinusoidal import SinusoidalPosition
 class Classifier(ZooPreTrainedModel):
     """Base of both heads: a body of one stack, dropout, and a projection onto the `num_labels` classes."""
 
+    scores: ClassVar[str] = "logits"  # Name of the scores in the arguments of the loss
+    output_class: ClassVar[Any] = TokenClassifierOutput
+
     def __init__(self, config: ZooConfig) -> None:
         if config.stack == "encoder-decoder":
             raise ConfigError(
@@ -45,10 +48,55 @@ class Classifier(ZooPreTrainedModel):
                 f"their pooling, which engines do by themselves; valid: {', '.join(self.supported_backends())}"
             )
 
-    def run_body(self, token_type_ids: Tensor | None, **kwargs: Any) -> Any:
-        """Compute hidden states without a cache; a decoder has no token types."""
-        types = {} if token_type_ids is None else {"token_type_ids": token_type_ids}
-        return self.model(**types, **{"use_cache": False, **kwargs})
+    def pool(self, hidden_states: Tensor, attention_mask: Tensor | None) -> Tensor:
+        """What is classified: of tokens, their hidden states."""
+        return hidden_states
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Any = None,
+        position_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        labels: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        past_key_values: Cache | None = None,
+        **kwargs: CallOptions,
+    ) -> SequenceClassifierOutput | TokenClassifierOutput:
+        """Score every class of every sequence, or of every token.
+
+        Args:
+            input_ids: Token ids. *Shape:* (batch_size, seq_len)
+            attention_mask: 1 for real tokens, those of the prefix included. *Shape:* (batch_size, key_len)
+            position_ids: Positions, by default 0, 1, ... *Shape:* (batch_size, seq_len)
+            inputs_embeds: Instead of input_ids. *Shape:* (batch_size, seq_len, hidden_size)
+            labels: Classes of tokens, -100 where there is no loss, *Shape:* (batch_size, seq_len); of sequences,
+                *Shape:* (batch_size,); or values, for regression and several labels at once, *Shape:* (batch_size,
+                num_labels); or classes of positions, *Shape:* (batch_size, classifier_positions).
+            token_type_ids: Types of tokens, by default 0; for an encoder. *Shape:* (batch_size, seq_len)
+            past_key_values: Keys and values of a prefix (prefix-tuning), extended in place.
+            kwargs: `output_attentions`, `output_hidden_states`, `return_dict`, of tokens `num_items_in_batch`, and
+                arguments of attention backends.
+
+        Returns:
+            `logits`, of tokens *Shape:* (batch_size, seq_len, num_labels), of sequences (batch_size, num_labels), with
+            `classifier_positions` (batch_size, classifier_positions, num_labels); the loss if there are labels, and the
+            outputs that were requested.
+        """
+        attention_mask = self.model.padding_mask(attention_mask, input_ids)
+        types = {} if token_type_ids is None else {"token_type_ids": token_type_ids}  # a decoder has none
+        given = {"input_ids": input_ids, "attention_mask": attention_mask, "position_ids": position_ids, **types}
+        cache = {"past_key_values": past_key_values, "use_cache": False}
+        outputs = self.model(**given, inputs_embeds=inputs_embeds, **{**cache, **kwargs})
+        if past_key_values is not None and attention_mask is not None:  # the prefix has no hidden states
+            attention_mask = attention_mask[:, -outputs.last_hidden_state.shape[1] :]
+        logits = self.classifier(self.dropout(self.pool(outputs.last_hidden_state, attention_mask)))
+        loss = None
+        if labels is not None:
+            loss = self.loss_function(labels=labels, config=self.config, **{self.scores: logits}, **kwargs)
+            self.warn_in_eval_mode(loss)
+        return self.output_class(loss, logits, outputs.hidden_states, outputs.attentions)
 
 
 class SequencePooler(nn.Module):
@@ -102,61 +150,17 @@ def build_pooler(config: ZooConfig) -> nn.Module:
 class ZooForSequenceClassification(Classifier):
     """Classifies sequences by the pooled hidden states of an encoder, or of a decoder."""
 
+    scores = "pooled_logits"
+    output_class = SequenceClassifierOutput
+
     def __init__(self, config: ZooConfig) -> None:
         super().__init__(config)
         self.pooler = build_pooler(config)
         self.post_init()
 
-    @can_return_tuple
-    def forward(
-        self,
-        input_ids: Tensor | None = None,
-        attention_mask: Any = None,
-        position_ids: Tensor | None = None,
-        inputs_embeds: Tensor | None = None,
-        labels: Tensor | None = None,
-        token_type_ids: Tensor | None = None,
-        past_key_values: Cache | None = None,
-        **kwargs: CallOptions,
-    ) -> SequenceClassifierOutput:
-        """Score every class of every sequence.
-
-        Args:
-            input_ids: Token ids. *Shape:* (batch_size, seq_len)
-            attention_mask: 1 for real tokens, those of the prefix included. *Shape:* (batch_size, key_len)
-            position_ids: Positions, by default 0, 1, ... *Shape:* (batch_size, seq_len)
-            inputs_embeds: Instead of input_ids. *Shape:* (batch_size, seq_len, hidden_size)
-            labels: Classes, *Shape:* (batch_size,); or values, for regression and several labels at once,
-                *Shape:* (batch_size, num_labels); or classes of positions, *Shape:* (batch_size, classifier_positions).
-            token_type_ids: Types of tokens, by default 0; for an encoder. *Shape:* (batch_size, seq_len)
-            past_key_values: Keys and values of a prefix (prefix-tuning), extended in place.
-            kwargs: `output_attentions`, `output_hidden_states`, `return_dict`, and arguments of attention backends.
-
-        Returns:
-            `logits`, *Shape:* (batch_size, num_labels), with `classifier_positions` (batch_size, classifier_positions,
-            num_labels); the loss if there are labels, and the outputs that were requested.
-        """
-        attention_mask = self.model.padding_mask(attention_mask, input_ids)
-        outputs = self.run_body(
-            token_type_ids,
-            input_ids=input_ids,
-            attention_mask=attention_mask,
-            position_ids=position_ids,
-            inputs_embeds=inputs_embeds,
-            past_key_values=past_key_values,
-            **kwargs,
-        )
-        if past_key_values is not None and attention_mask is not None:  # the prefix has no hidden states to pool
-            attention_mask = attention_mask[:, -outputs.last_hidden_state.shape[1] :]
-        pooled = self.model.transformer.pool(outputs.last_hidden_state, attention_mask, self.config)
-        logits = self.classifier(self.dropout(self.pooler(pooled)))
-        loss = None
-        if labels is not None:
-            loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config, **kwargs)
-            self.warn_in_eval_mode(loss)
-        return SequenceClassifierOutput(
-            loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
-        )
+    def pool(self, hidden_states: Tensor, attention_mask: Tensor | None) -> Tensor:
+        """One vector a sequence, or for each of `classifier_positions`."""
+        return self.pooler(self.model.transformer.pool(hidden_states, attention_mask, self.config))
 
 
 class ZooForTokenClassification(Classifier):
@@ -165,50 +169,3 @@ class ZooForTokenClassification(Classifier):
     def __init__(self, config: ZooConfig) -> None:
         super().__init__(config)
         self.post_init()
-
-    @can_return_tuple
-    def forward(
-        self,
-        input_ids: Tensor | None = None,
-        attention_mask: Any = None,
-        position_ids: Tensor | None = None,
-        inputs_embeds: Tensor | None = None,
-        labels: Tensor | None = None,
-        token_type_ids: Tensor | None = None,
-        past_key_values: Cache | None = None,
-        **kwargs: CallOptions,
-    ) -> TokenClassifierOutput:
-        """Score every class of every token.
-
-        Args:
-            input_ids: Token ids. *Shape:* (batch_size, seq_len)
-            attention_mask: 1 for real tokens, those of the prefix included. *Shape:* (batch_size, key_len)
-            position_ids: Positions, by default 0, 1, ... *Shape:* (batch_size, seq_len)
-            inputs_embeds: Instead of input_ids. *Shape:* (batch_size, seq_len, hidden_size)
-            labels: Classes, -100 where there is no loss. *Shape:* (batch_size, seq_len)
-            token_type_ids: Types of tokens, by default 0; for an encoder. *Shape:* (batch_size, seq_len)
-            past_key_values: Keys and values of a prefix (prefix-tuning), extended in place.
-            kwargs: `output_attentions`, `output_hidden_states`, `return_dict`, `num_items_in_batch`, and arguments of
-                attention backends.
-
-        Returns:
-            `logits`, *Shape:* (batch_size, seq_len, num_labels), the loss if there are labels, and the outputs that
-            were requested.
-        """
-        outputs = self.run_body(
-            token_type_ids,
-            input_ids=input_ids,
-            attention_mask=attention_mask,
-            position_ids=position_ids,
-            inputs_embeds=inputs_embeds,
-            past_key_values=past_key_values,
-            **kwargs,
-        )
-        logits = self.classifier(self.dropout(outputs.last_hidden_state))
-        loss = None
-        if labels is not None:
-            loss = self.loss_function(logits=logits, labels=labels, config=self.config, **kwargs)
-            self.warn_in_eval_mode(loss)
-        return TokenClassifierOutput(
-            loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
-        )
