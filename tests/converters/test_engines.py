@@ -53,21 +53,33 @@ def exported_decoder(tmp_path_factory):
     return model, folder, zoo.export(model, folder, "onnx")
 
 
+def export_by_verb(translator, target, engine):
+    """Export the translator, with the verb's report checked, and return the folder."""
+    result = run("export", translator, "-o", translator.parent / target, "--as", target)
+    assert result.exit_code == 0, result.output
+    assert f"run in {engine}; differs by at most" in result.output
+    assert "same tokens greedily and with beams" in result.output
+    return translator.parent / target
+
+
 @pytest.fixture(scope="module")
 def ctranslate2_folder(translator):
-    result = run("export", translator, "-o", translator.parent / "ct2", "--as", "ctranslate2")
-    assert result.exit_code == 0, result.output
-    assert "run in CTranslate2; differs by at most" in result.output
-    assert "same tokens greedily and with beams" in result.output
-    return translator.parent / "ct2"
+    return export_by_verb(translator, "ctranslate2", "CTranslate2")
+
+
+@pytest.fixture(scope="module")
+def openvino_folder(translator):
+    pytest.importorskip("openvino")
+    return export_by_verb(translator, "openvino", "OpenVINO")
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("exported", ["onnx_folder", "openvino_folder"])
 @pytest.mark.parametrize("options", [{}, {"num_beams": 3, "num_return_sequences": 2}], ids=["greedy", "beams"])
-def test_onnx_writes_what_the_model_does(translator, onnx_folder, options):
+def test_graphs_write_what_the_model_does(translator, exported, options, request):
     ours, theirs = (
         generate(folder, TEXTS, batch_size=3, scores=True, max_new_tokens=9, **options)
-        for folder in (translator, onnx_folder)
+        for folder in (translator, request.getfixturevalue(exported))
     )
     for one, other in zip(ours, theirs, strict=True):
         assert [c.text for c in one.candidates] == [c.text for c in other.candidates]
@@ -95,7 +107,7 @@ def test_onnx_takes_any_batch_and_length(translator, onnx_folder):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("exported", ["onnx_folder", "ctranslate2_folder"])
+@pytest.mark.parametrize("exported", ["onnx_folder", "ctranslate2_folder", "openvino_folder"])
 def test_evaluate_runs_an_exported_folder(translator, exported, request):
     arguments = ("--data", translator.parent / "pairs.tsv", "--n-bootstrap", 1, "--quiet", "--json")
     folders = translator, request.getfixturevalue(exported)

@@ -1,13 +1,11 @@
 """Exports to OpenVINO compute and write what the model does, with the cache inside of the engine."""
 
-import json
 import shutil
 import subprocess
 import sys
 
 import pytest
 import torch
-from click.testing import CliRunner
 from native_models import zoo_model
 from transformers.cache_utils import DynamicCache
 
@@ -19,16 +17,13 @@ from zoo.base.errors import (
     UnsupportedOperationError,
     UnwritableError,
 )
-from zoo.cli.main import cli
 from zoo.converters.errors import ExportError, MissingExtraError
-from zoo.training.generation import generate
 from zoo.training.generation.engines import load_for
 
 openvino = pytest.importorskip("openvino")
-# Two exports serve all tests, in the process of tests that has imported what exports import.
+# One export serves most tests, in the process of tests that has imported what exports import.
 pytestmark = [pytest.mark.thorough, pytest.mark.slow, pytest.mark.xdist_group("engines")]
 
-TEXTS = ["the cat sleeps", "dog", "a dog runs the cat"]
 ALONE = """
 import sys
 import numpy as np
@@ -46,45 +41,12 @@ print(*seen[0])
 """
 
 
-def run(*arguments):
-    return CliRunner(env={"COLUMNS": None}).invoke(cli, [str(argument) for argument in arguments])
-
-
-@pytest.fixture(scope="module")
-def exported(translator):
-    result = run("export", translator, "-o", translator.parent / "out", "--as", "openvino")
-    assert result.exit_code == 0, result.output
-    assert "run in OpenVINO; differs by at most" in result.output
-    assert "same tokens greedily and with beams" in result.output
-    return translator.parent / "out"
-
-
 @pytest.fixture(scope="module")
 def decoder(tmp_path_factory):
     """A decoder whose window is shorter than its cache, its folder, and the report."""
     model = zoo_model("llama-style", dtype=torch.float32, sliding_window=3, num_hidden_layers=1)
     folder = tmp_path_factory.mktemp("decoder") / "out"
     return model, folder, zoo.export(model, folder, "openvino")
-
-
-@pytest.mark.parametrize("options", [{}, {"num_beams": 3, "num_return_sequences": 2}], ids=["greedy", "beams"])
-def test_it_writes_what_the_model_does(translator, exported, options):
-    ours, theirs = (
-        generate(folder, TEXTS, batch_size=2, scores=True, max_new_tokens=9, **options)
-        for folder in (translator, exported)
-    )
-    for one, other in zip(ours, theirs, strict=True):
-        assert [c.text for c in one.candidates] == [c.text for c in other.candidates]
-        assert [c.score for c in one.candidates] == pytest.approx([c.score for c in other.candidates], abs=1e-4)
-
-
-def test_evaluate_runs_in_it(translator, exported):
-    arguments = ("--data", translator.parent / "pairs.tsv", "--n-bootstrap", 1, "--quiet", "--json")
-    ours, theirs = (run("evaluate", folder, *arguments) for folder in (translator, exported))
-    assert theirs.exit_code == 0, theirs.output
-    ours, theirs = (json.loads(result.stdout[result.stdout.index("{") :]) for result in (ours, theirs))
-    assert theirs["loss"] == pytest.approx(ours["loss"], abs=1e-5)
-    assert theirs["outputs"] == ours["outputs"]
 
 
 def test_the_cache_is_inside(decoder):

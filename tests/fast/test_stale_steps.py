@@ -9,6 +9,7 @@ from unittest import mock
 
 import pytest
 import torch
+from fast.test_captured_steps import new_model
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import LogitsProcessorList
@@ -23,18 +24,9 @@ from zoo.models.attention import Attention
 from zoo.models.embedding import TokenEmbedding
 from zoo.models.layers import FeedForward
 from zoo.models.residual import Scale
-from zoo.testing.subjects import randomize, token_ids
+from zoo.testing.subjects import token_ids
 
 pytestmark = pytest.mark.thorough
-
-
-def new_model(name, task, **options):
-    torch.manual_seed(0)
-    sizes = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 32, "num_hidden_layers": 2}
-    model = zoo.build(name, task=task, vocab_size=50, **{**sizes, **options}).eval()
-    randomize(model)
-    model.generation_config.eos_token_id = None
-    return model
 
 
 def write(model, mode="always", **options):

@@ -127,29 +127,23 @@ def test_scores_scaled_by_model_width():
     assert difference(logits(off, src, trg), logits(rescaled, src, trg)) < 1e-12
 
 
-def test_cross_attention_reuses_self():
+@pytest.mark.parametrize(
+    ("quirk", "dead", "live"),
+    [
+        ("cross-attention-reuses-self", "joint_attention", "attention"),
+        ("feed-forward-reuses-cross-norm", "norm_3", "norm_2"),
+    ],
+)
+def test_weights_that_take_the_place_of_others(quirk, dead, live):
     weights = vanilla.random_state_dict()
     src, trg = batch(corner_cases=False)
-    on, off = with_and_without("vanilla", "cross-attention-reuses-self", weights, **HINTS)
+    on, off = with_and_without("vanilla", quirk, weights, **HINTS)
     assert difference(logits(on, src, trg), logits(off, src, trg)) > 0.1
     copied = copies(weights)
     for key in copied:
-        if ".joint_attention." in key:
-            copied[key] = weights[key.replace("joint_attention", "attention")]
-    _, off = with_and_without("vanilla", "cross-attention-reuses-self", copied, **HINTS)
-    assert difference(logits(on, src, trg), logits(off, src, trg)) < 1e-12
-
-
-def test_feed_forward_reuses_cross_norm():
-    weights = vanilla.random_state_dict()
-    src, trg = batch(corner_cases=False)
-    on, off = with_and_without("vanilla", "feed-forward-reuses-cross-norm", weights, **HINTS)
-    assert difference(logits(on, src, trg), logits(off, src, trg)) > 0.1
-    copied = copies(weights)
-    for key in copied:
-        if ".norm_3." in key:
-            copied[key] = weights[key.replace("norm_3", "norm_2")]
-    _, off = with_and_without("vanilla", "feed-forward-reuses-cross-norm", copied, **HINTS)
+        if f".{dead}." in key:
+            copied[key] = weights[key.replace(dead, live)]
+    _, off = with_and_without("vanilla", quirk, copied, **HINTS)
     assert difference(logits(on, src, trg), logits(off, src, trg)) < 1e-12
 
 

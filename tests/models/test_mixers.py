@@ -69,6 +69,17 @@ def test_chunks_equal_the_recurrence(seq_len: int, rule: Any) -> None:
         close(behind[0, head], state)
 
 
+def assert_same_outputs(ours: Any, theirs: Any, of_theirs: Any) -> None:
+    """Of whole texts, with padding too, and of one piece after the other."""
+    states = random(2, LENGTH, WIDTH)
+    close(ours(states)[0], theirs(states), THROUGH_FLOAT32)
+    mask = torch.tensor([[1] * LENGTH, [0] * 2 + [1] * (LENGTH - 2)])
+    close(ours(states, mask)[0][mask.bool()], theirs(states, attention_mask=mask)[mask.bool()], THROUGH_FLOAT32)
+    cache = DynamicCache(config=of_theirs)
+    pieces = torch.cat([ours(one, past_key_values=cache)[0] for one in states.split([3, 1, 2, 1], dim=1)], dim=1)
+    close(pieces, ours(states)[0])
+
+
 @pytest.mark.parametrize("negative", [False, True])
 def test_gated_delta_net_equals_olmo_hybrid(negative: bool) -> None:
     """transformers' own module, whose projections are apart; whole texts, and one token after the other."""
@@ -92,13 +103,7 @@ def test_gated_delta_net_equals_olmo_hybrid(negative: bool) -> None:
         state[f"{names.get(module, module)}.{kind}".lstrip(".")] = tensor
     sides = state.pop("in_proj_qkv.weight").split([10, 10, 24])
     theirs.load_state_dict(state | {f"{p}_proj.weight": side for p, side in zip("qkv", sides, strict=True)})
-    states = random(2, LENGTH, WIDTH)
-    close(ours(states)[0], theirs(states), THROUGH_FLOAT32)
-    mask = torch.tensor([[1] * LENGTH, [0] * 2 + [1] * (LENGTH - 2)])
-    close(ours(states, mask)[0][mask.bool()], theirs(states, attention_mask=mask)[mask.bool()], THROUGH_FLOAT32)
-    cache = DynamicCache(config=of_theirs)
-    pieces = torch.cat([ours(one, past_key_values=cache)[0] for one in states.split([3, 1, 2, 1], dim=1)], dim=1)
-    close(pieces, ours(states)[0])
+    assert_same_outputs(ours, theirs, of_theirs)
 
 
 def test_what_is_forgotten_at_once_overflows_nothing() -> None:
@@ -132,13 +137,7 @@ def test_kimi_delta_attention_equals_transformers_own() -> None:
         module, _, kind = name.rpartition(".")
         loaded[f"{names.get(module, module)}.{kind}"] = tensor
     theirs.load_state_dict(loaded)
-    states = random(2, LENGTH, WIDTH)
-    close(ours(states)[0], theirs(states), THROUGH_FLOAT32)
-    mask = torch.tensor([[1] * LENGTH, [0] * 2 + [1] * (LENGTH - 2)])
-    close(ours(states, mask)[0][mask.bool()], theirs(states, attention_mask=mask)[mask.bool()], THROUGH_FLOAT32)
-    cache = DynamicCache(config=of_theirs)
-    pieces = torch.cat([ours(one, past_key_values=cache)[0] for one in states.split([3, 1, 2, 1], dim=1)], dim=1)
-    close(pieces, ours(states)[0])
+    assert_same_outputs(ours, theirs, of_theirs)
 
 
 @pytest.mark.parametrize("bias", [False, True])

@@ -7,6 +7,7 @@ converter cannot cancel. Both models are in float64; classes that normalise in f
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 import torch
@@ -44,24 +45,18 @@ BRANCH_NORMS: Table = [
 ]
 
 
-def test_llama_style_equals_llama() -> None:
-    native = native_of("LlamaForCausalLM", "LlamaConfig", **SIZES, num_key_value_heads=2, rms_norm_eps=1e-6)
-    ours = zoo_of("llama-style", renamed(native.state_dict(), ROTARY_DECODER + PRE_NORMS))
-    assert_same_logits(native, ours, THROUGH_FLOAT32)
-
-
-def test_qk_norm_equals_qwen3() -> None:
-    sizes = {**SIZES, "num_key_value_heads": HEADS, "head_dim": 8, "rms_norm_eps": 1e-6}
-    native = native_of("Qwen3ForCausalLM", "Qwen3Config", **sizes, tie_word_embeddings=False)
-    ours = zoo_of("qk-norm", renamed(native.state_dict(), ROTARY_DECODER + PRE_NORMS))
-    assert_same_logits(native, ours, THROUGH_FLOAT32)
-
-
-def test_olmo2_style_equals_olmo2() -> None:
-    rope = {"rope_type": "default", "rope_theta": 500000.0}
-    native = native_of("Olmo2ForCausalLM", "Olmo2Config", **SIZES, rms_norm_eps=1e-6, rope_parameters=rope)
-    ours = zoo_of("olmo2-style", renamed(native.state_dict(), ROTARY_DECODER + BRANCH_NORMS))
-    assert_same_logits(native, ours, THROUGH_FLOAT32)
+@pytest.mark.parametrize(
+    ("variant", "native", "settings", "norms"),
+    [
+        ("llama-style", "Llama", {"num_key_value_heads": 2}, PRE_NORMS),
+        ("qk-norm", "Qwen3", {"num_key_value_heads": HEADS, "head_dim": 8, "tie_word_embeddings": False}, PRE_NORMS),
+        ("olmo2-style", "Olmo2", {"rope_parameters": {"rope_type": "default", "rope_theta": 5e5}}, BRANCH_NORMS),
+    ],
+)
+def test_a_rotary_decoder_equals_transformers_own(variant: str, native: str, settings: Any, norms: Table) -> None:
+    theirs = native_of(f"{native}ForCausalLM", f"{native}Config", **SIZES, rms_norm_eps=1e-6, **settings)
+    ours = zoo_of(variant, renamed(theirs.state_dict(), ROTARY_DECODER + norms))
+    assert_same_logits(theirs, ours, THROUGH_FLOAT32)
 
 
 def test_gemma2_style_equals_gemma2() -> None:

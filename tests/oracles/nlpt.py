@@ -81,56 +81,19 @@ def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, mask
     return softmax(scores) @ value
 
 
-def random_state_dict(
-    *,
-    vocab_size: int = 17,
-    hidden_size: int = 12,
-    num_hidden_layers: int = 2,
-    num_attention_heads: int = 3,
-    intermediate_size: int = 20,
-    max_position_embeddings: int = 11,
-    seed: int = 0,
-    dtype: torch.dtype = torch.float64,
-) -> StateDict:
+def random_state_dict(*, seed: int = 0, dtype: torch.dtype = torch.float64, **sizes: int) -> StateDict:
     """Random weights of a TransformerEncoder under the original's keys."""
     made = RandomStateDict(seed, dtype)
-    _add_encoder(
-        made,
-        "",
-        vocab_size,
-        hidden_size,
-        num_hidden_layers,
-        num_attention_heads,
-        intermediate_size,
-        max_position_embeddings,
-    )
+    _add_encoder(made, "", **sizes)
     return made.tensors
 
 
 def random_classifier_state_dict(
-    *,
-    num_labels: int = 3,
-    vocab_size: int = 17,
-    hidden_size: int = 12,
-    num_hidden_layers: int = 2,
-    num_attention_heads: int = 3,
-    intermediate_size: int = 20,
-    max_position_embeddings: int = 11,
-    seed: int = 0,
-    dtype: torch.dtype = torch.float64,
+    *, num_labels: int = 3, hidden_size: int = 12, seed: int = 0, dtype: torch.dtype = torch.float64, **sizes: int
 ) -> StateDict:
     """Random weights of a TransformerForSequenceClassification under the original's keys."""
     made = RandomStateDict(seed, dtype)
-    _add_encoder(
-        made,
-        "encoder.",
-        vocab_size,
-        hidden_size,
-        num_hidden_layers,
-        num_attention_heads,
-        intermediate_size,
-        max_position_embeddings,
-    )
+    _add_encoder(made, "encoder.", hidden_size=hidden_size, **sizes)
     made.affine("classifier", num_labels, hidden_size)
     return made.tensors
 
@@ -146,12 +109,13 @@ def random_inputs(
 def _add_encoder(
     made: RandomStateDict,
     prefix: str,
-    vocab_size: int,
-    hidden_size: int,
-    num_hidden_layers: int,
-    num_attention_heads: int,
-    intermediate_size: int,
-    max_position_embeddings: int,
+    *,
+    vocab_size: int = 17,
+    hidden_size: int = 12,
+    num_hidden_layers: int = 2,
+    num_attention_heads: int = 3,
+    intermediate_size: int = 20,
+    max_position_embeddings: int = 11,
 ) -> None:
     made.embedding(f"{prefix}embeddings.token_embeddings", vocab_size, hidden_size)
     made.embedding(f"{prefix}embeddings.position_embeddings", max_position_embeddings, hidden_size)

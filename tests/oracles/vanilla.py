@@ -125,17 +125,14 @@ def random_state_dict(
     src_vocab_size: int = 17,
     trg_vocab_size: int = 13,
     embed_dim: int = 12,
-    n_layers: int = 2,
-    ff_hid_dim: int = 20,
-    max_length: int = 11,
     seed: int = 0,
     dtype: torch.dtype = torch.float64,
+    **sizes: int,
 ) -> StateDict:
     """Random weights of a Transformer under the original's keys, the dead ones included."""
     made = RandomStateDict(seed, dtype)
-    _add_stack(made, "encoder", ("attention",), 2, src_vocab_size, embed_dim, n_layers, ff_hid_dim, max_length)
-    attentions = ("attention", "joint_attention")
-    _add_stack(made, "decoder", attentions, 3, trg_vocab_size, embed_dim, n_layers, ff_hid_dim, max_length)
+    _add_stack(made, "encoder", ("attention",), 2, src_vocab_size, embed_dim, **sizes)
+    _add_stack(made, "decoder", ("attention", "joint_attention"), 3, trg_vocab_size, embed_dim, **sizes)
     made.affine("decoder.fc", trg_vocab_size, embed_dim)
     return made.tensors
 
@@ -145,15 +142,13 @@ def random_classifier_state_dict(
     vocab_size: int = 17,
     n_classes: int = 5,
     embed_dim: int = 12,
-    n_layers: int = 2,
-    ff_hid_dim: int = 20,
-    max_length: int = 11,
     seed: int = 0,
     dtype: torch.dtype = torch.float64,
+    **sizes: int,
 ) -> StateDict:
     """Random weights of an EncoderClassifier under the original's keys."""
     made = RandomStateDict(seed, dtype)
-    _add_stack(made, "encoder", ("attention",), 2, vocab_size, embed_dim, n_layers, ff_hid_dim, max_length)
+    _add_stack(made, "encoder", ("attention",), 2, vocab_size, embed_dim, **sizes)
     made.affine("linear", n_classes, embed_dim)
     return made.tensors
 
@@ -193,9 +188,9 @@ def _add_stack(
     n_norms: int,
     vocab_size: int,
     embed_dim: int,
-    n_layers: int,
-    ff_hid_dim: int,
-    max_length: int,
+    n_layers: int = 2,
+    ff_hid_dim: int = 20,
+    max_length: int = 11,
 ) -> None:
     made.embedding(f"{stack}.tok_emb", vocab_size, embed_dim)
     made.embedding(f"{stack}.pos_emb", max_length, embed_dim)
