@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from zoo.registry import register
 
-DECODER_TASKS = ("causal-lm", "sequence-classification", "token-classification", "feature-extraction")
 LLAMA_LIKE: dict[str, Any] = {
     "norm": "rmsnorm",
     "position": "rotary",
@@ -17,9 +17,8 @@ LLAMA_LIKE: dict[str, Any] = {
     "dropout": 0.0,
     "max_position_embeddings": 2048,
     "classifier_pooling": "last",
+    "norm_placement": "pre",
 }
-HEADS: dict[str, dict[str, Any]] = {"sequence-classification": {"classifier_bias": False}}
-"""As transformers classifies sequences by a decoder."""
 
 GPT2_BASE: dict[str, Any] = {
     "hidden_size": 768,
@@ -28,11 +27,16 @@ GPT2_BASE: dict[str, Any] = {
     "intermediate_size": 3072,
 }
 
-register(
+decoder = partial(
+    register,
+    tasks=("causal-lm", "sequence-classification", "token-classification", "feature-extraction"),
+    task_defaults={"sequence-classification": {"classifier_bias": False}},  # as transformers classifies by a decoder
+)
+"""Registers a decoder."""
+
+decoder(
     "gpt2-style",
     "Pre-norm decoder with learned positions and a final norm, whose output projection is its embedding.",
-    tasks=DECODER_TASKS,
-    task_defaults=HEADS,
     source="Radford et al. 2019, section 2.3",
     paper="Radford et al. 2019, Language Models are Unsupervised Multitask Learners",
     tags=("decoder", "pre-norm"),
@@ -51,22 +55,18 @@ register(
     presets={"base": GPT2_BASE},
 )
 
-register(
+decoder(
     "llama-style",
     "Pre-norm decoder with RMSNorm, rotary positions, SwiGLU, grouped queries and no biases.",
-    tasks=DECODER_TASKS,
-    task_defaults=HEADS,
     source="Touvron et al. 2023, section 2.2",
     paper="Touvron et al. 2023, LLaMA: Open and Efficient Foundation Language Models",
     tags=("decoder", "pre-norm", "modern"),
-    defaults={**LLAMA_LIKE, "norm_placement": "pre", "layer_norm_eps": 1e-6, "num_key_value_heads": 2},
+    defaults={**LLAMA_LIKE, "layer_norm_eps": 1e-6, "num_key_value_heads": 2},
 )
 
-register(
+decoder(
     "gptj-style",
     "Pre-norm decoder whose sublayers read one norm in parallel, with interleaved rotary positions.",
-    tasks=DECODER_TASKS,
-    task_defaults=HEADS,
     source="Wang and Komatsuzaki 2021, mesh-transformer-jax",
     paper="Wang and Komatsuzaki 2021, GPT-J-6B: A 6 Billion Parameter Autoregressive Language Model",
     tags=("decoder", "pre-norm", "parallel"),
@@ -84,11 +84,9 @@ register(
     },
 )
 
-register(
+decoder(
     "alibi-decoder",
     "Pre-norm decoder without position embeddings, whose heads prefer near keys by fixed slopes.",
-    tasks=DECODER_TASKS,
-    task_defaults=HEADS,
     source="Press et al. 2021, section 3",
     paper="Press et al. 2021, Train Short, Test Long: Attention with Linear Biases Enables Input Length Extrapolation",
     tags=("decoder", "pre-norm"),
@@ -103,11 +101,9 @@ register(
     },
 )
 
-register(
+decoder(
     "bloom-style",
     "Pre-norm decoder with a norm on its embeddings, whose heads prefer near keys by fixed slopes.",
-    tasks=DECODER_TASKS,
-    task_defaults=HEADS,
     source="BigScience 2022, section 3.2",
     paper="BigScience 2022, BLOOM: A 176B-Parameter Open-Access Multilingual Language Model",
     tags=("decoder", "pre-norm"),
@@ -124,28 +120,23 @@ register(
     presets={"tiny": {"intermediate_size": 256}},
 )
 
-register(
+decoder(
     "qk-norm",
     "Pre-norm decoder with RMSNorm, rotary positions and SwiGLU that normalises the queries and keys of each head.",
-    tasks=DECODER_TASKS,
-    task_defaults=HEADS,
     source="Henry et al. 2020, section 3; Dehghani et al. 2023, section 2",
     paper="Henry et al. 2020, Query-Key Normalization for Transformers",
     tags=("decoder", "pre-norm", "modern"),
-    defaults={**LLAMA_LIKE, "norm_placement": "pre", "layer_norm_eps": 1e-6, "qk_norm": "head"},
+    defaults={**LLAMA_LIKE, "layer_norm_eps": 1e-6, "qk_norm": "head"},
 )
 
-register(
+decoder(
     "qwen3-style",
     "Pre-norm decoder with RMSNorm, also on queries and keys, rotary positions, SwiGLU and grouped queries.",
-    tasks=DECODER_TASKS,
-    task_defaults=HEADS,
     source="Qwen team 2025, section 2, the dense models",
     paper="Qwen team 2025, Qwen3 Technical Report",
     tags=("decoder", "pre-norm", "modern"),
     defaults={
         **LLAMA_LIKE,
-        "norm_placement": "pre",
         "layer_norm_eps": 1e-6,
         "qk_norm": "head",
         "num_key_value_heads": 2,
@@ -153,11 +144,9 @@ register(
     },
 )
 
-register(
+decoder(
     "olmo2-style",
     "Decoder with RMSNorm on the branch outputs only, normalised queries and keys, rotary positions and SwiGLU.",
-    tasks=DECODER_TASKS,
-    task_defaults=HEADS,
     source="OLMo team 2024, section 3.2",
     paper="OLMo team 2024, 2 OLMo 2 Furious",
     tags=("decoder", "res-post-norm", "modern"),
@@ -171,11 +160,9 @@ register(
     },
 )
 
-register(
+decoder(
     "gpt-neox-style",
     "Pre-norm decoder whose sublayers run in parallel, with rotary positions on a quarter of each head.",
-    tasks=DECODER_TASKS,
-    task_defaults=HEADS,
     source="Black et al. 2022, section 2.1",
     paper="Black et al. 2022, GPT-NeoX-20B: An Open-Source Autoregressive Language Model",
     tags=("decoder", "pre-norm", "parallel"),
@@ -193,11 +180,9 @@ register(
     limits=("Both sublayers share one norm: weights of a second one would be those of what reads it.",),
 )
 
-register(
+decoder(
     "falcon-style",
     "Pre-norm decoder whose sublayers run in parallel, with one key-value head and rotary positions.",
-    tasks=DECODER_TASKS,
-    task_defaults=HEADS,
     source="Almazrouei et al. 2023, section 4, the 7B model",
     paper="Almazrouei et al. 2023, The Falcon Series of Open Language Models",
     tags=("decoder", "pre-norm", "parallel", "multi-query"),
@@ -216,51 +201,42 @@ register(
     },
 )
 
-register(
+decoder(
     "diff-transformer",
     "Llama's layers whose heads subtract each other's attention weights in pairs, so that noise cancels.",
-    tasks=DECODER_TASKS,
-    task_defaults=HEADS,
     source="Ye et al. 2024, section 2",
     paper="Ye et al. 2024, Differential Transformer",
     tags=("decoder", "pre-norm", "modern"),
-    defaults={**LLAMA_LIKE, "norm_placement": "pre", "layer_norm_eps": 1e-5, "attention": "differential"},
+    defaults={**LLAMA_LIKE, "layer_norm_eps": 1e-5, "attention": "differential"},
 )
 
-register(
+decoder(
     "value-residual",
     "Llama's layers, all of which mix the values of the first layer into their own.",
-    tasks=DECODER_TASKS,
-    task_defaults=HEADS,
     source="Zhou et al. 2024, section 3, Learnable-ResFormer",
     paper="Zhou et al. 2024, Value Residual Learning",
     tags=("decoder", "pre-norm", "modern"),
-    defaults={**LLAMA_LIKE, "norm_placement": "pre", "layer_norm_eps": 1e-5, "attention": "value-residual"},
+    defaults={**LLAMA_LIKE, "layer_norm_eps": 1e-5, "attention": "value-residual"},
 )
 
-register(
+decoder(
     "multi-token-prediction",
     "Llama's layers, and in training one more that learns to predict the token behind the next.",
-    tasks=DECODER_TASKS,
-    task_defaults=HEADS,
     source="DeepSeek-AI 2024, section 2.2",
     paper="Gloeckle et al. 2024, Better & Faster Large Language Models via Multi-token Prediction",
     tags=("decoder", "pre-norm", "modern"),
-    defaults={**LLAMA_LIKE, "norm_placement": "pre", "layer_norm_eps": 1e-5, "num_nextn_predict_layers": 1},
+    defaults={**LLAMA_LIKE, "layer_norm_eps": 1e-5, "num_nextn_predict_layers": 1},
     limits=("The layer of the further token runs in training only: nothing drafts tokens by it (use_mtp).",),
 )
 
-register(
+decoder(
     "nanochat-style",
     "Pre-norm decoder with squared ReLU, norms on embeddings, queries and keys, and soft-capped logits.",
-    tasks=DECODER_TASKS,
-    task_defaults=HEADS,
     source="Karpathy 2025, nanochat, as transformers has it",
     paper="Karpathy 2025, nanochat: The best ChatGPT that $100 can buy",
     tags=("decoder", "pre-norm", "modern"),
     defaults={
         **LLAMA_LIKE,
-        "norm_placement": "pre",
         "layer_norm_eps": 1e-6,
         "embedding_norm": True,
         "qk_norm": "head",
@@ -271,11 +247,9 @@ register(
     limits=("Norms have weights, which the original's lack; they start at one.",),
 )
 
-register(
+decoder(
     "ngpt",
     "Decoder on the hypersphere: hidden states and weight vectors of length one, and learned steps between layers.",
-    tasks=DECODER_TASKS,
-    task_defaults=HEADS,
     source="Loshchilov et al. 2024, sections 2.1 to 2.6",
     paper="Loshchilov et al. 2024, nGPT: Normalized Transformer with Representation Learning on the Hypersphere",
     tags=("decoder", "modern"),

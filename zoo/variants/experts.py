@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from zoo.registry import register
-
-from .decoders import DECODER_TASKS, HEADS, LLAMA_LIKE
+from .decoders import LLAMA_LIKE, decoder
 from .layer_patterns import GLOBAL, LOCAL, NARROW
 
-register(
+NARROW_EXPERTS = {"num_experts": 16, "num_experts_per_tok": 4, "moe_intermediate_size": 512}
+FEW_EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 48}
+
+decoder(
     "mixtral-style",
     "Llama-style decoder whose tokens each see two of eight feed-forward networks, chosen by a softmax.",
-    tasks=DECODER_TASKS,
-    task_defaults=HEADS,
     source="Jiang et al. 2024, section 2",
     paper="Jiang et al. 2024, Mixtral of Experts",
     tags=("decoder", "pre-norm", "modern", "mixture-of-experts"),
     defaults={
         **LLAMA_LIKE,
-        "norm_placement": "pre",
         "num_key_value_heads": 2,
         "feed_forward": "moe",
         "num_experts": 8,
@@ -27,69 +25,50 @@ register(
     presets={"tiny": {"num_experts": 4}},
 )
 
-register(
+decoder(
     "qwen3-moe-style",
     "Decoder with normalised queries and keys whose tokens each see four of sixteen narrow feed-forward networks.",
-    tasks=DECODER_TASKS,
-    task_defaults=HEADS,
     source="Qwen team 2025, section 2",
     paper="Qwen team 2025, Qwen3 Technical Report",
     tags=("decoder", "pre-norm", "modern", "mixture-of-experts"),
     defaults={
         **LLAMA_LIKE,
-        "norm_placement": "pre",
         "layer_norm_eps": 1e-6,
         "num_key_value_heads": 2,
         "qk_norm": "head",
         "feed_forward": "moe",
-        "num_experts": 16,
-        "num_experts_per_tok": 4,
-        "moe_intermediate_size": 512,
+        **NARROW_EXPERTS,
         "rope_parameters": {"rope_type": "default", "rope_theta": 1000000.0},
     },
-    presets={
-        "tiny": {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 48},
-        "small": {"moe_intermediate_size": 256},
-    },
+    presets={"tiny": FEW_EXPERTS, "small": {"moe_intermediate_size": 256}},
 )
 
-register(
+decoder(
     "deepseek-moe",
     "Llama-style decoder with a shared expert beside those that sigmoids and a balancing bias choose.",
-    tasks=DECODER_TASKS,
-    task_defaults=HEADS,
     source="DeepSeek-AI 2024, section 2.1.2; Wang et al. 2024",
     paper="DeepSeek-AI 2024, DeepSeek-V3 Technical Report",
     tags=("decoder", "pre-norm", "modern", "mixture-of-experts"),
     defaults={
         **LLAMA_LIKE,
-        "norm_placement": "pre",
         "layer_norm_eps": 1e-6,
         "num_key_value_heads": 2,
         "feed_forward": "moe-sigmoid",
-        "num_experts": 16,
-        "num_experts_per_tok": 4,
-        "moe_intermediate_size": 512,
+        **NARROW_EXPERTS,
         "routed_scaling_factor": 2.5,
     },
-    presets={
-        "tiny": {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 48},
-        "small": {"moe_intermediate_size": 256},
-    },
+    presets={"tiny": FEW_EXPERTS, "small": {"moe_intermediate_size": 256}},
     limits=("Its attention is Llama's: what it shares with DeepSeek-V3 is the feed-forward network.",),
 )
 
-register(
+decoder(
     "deepseek-v3-style",
     "Decoder that caches one latent vector a token, with experts that sigmoids choose in all layers but the first.",
-    tasks=DECODER_TASKS,
-    task_defaults=HEADS,
     source="DeepSeek-AI 2024, section 2.1",
     paper="DeepSeek-AI 2024, DeepSeek-V3 Technical Report",
     tags=("decoder", "pre-norm", "modern", "mixture-of-experts", "latent-attention"),
     defaults={
         **LLAMA_LIKE,
-        "norm_placement": "pre",
         "layer_norm_eps": 1e-6,
         "attention": "latent",
         "position": "rotary-interleaved",
@@ -99,9 +78,7 @@ register(
         "qk_nope_head_dim": 64,
         "v_head_dim": 64,
         "feed_forward": "moe-sigmoid",
-        "num_experts": 16,
-        "num_experts_per_tok": 4,
-        "moe_intermediate_size": 512,
+        **NARROW_EXPERTS,
         "routed_scaling_factor": 2.5,
         "first_k_dense_replace": 1,
     },
@@ -112,25 +89,20 @@ register(
             "kv_lora_rank": 16,
             "qk_nope_head_dim": 16,
             "v_head_dim": 16,
-            "num_experts": 4,
-            "num_experts_per_tok": 2,
-            "moe_intermediate_size": 48,
+            **FEW_EXPERTS,
         },
         "small": {"moe_intermediate_size": 256},
     },
 )
 
-register(
+decoder(
     "gpt-oss-style",
     "Decoder of clamped experts with biases, whose heads may attend to nothing; every other layer sees a window.",
-    tasks=DECODER_TASKS,
-    task_defaults=HEADS,
     source="OpenAI 2025, section 2",
     paper="OpenAI 2025, gpt-oss-120b & gpt-oss-20b Model Card",
     tags=("decoder", "pre-norm", "modern", "mixture-of-experts", "sliding-window"),
     defaults={
         **LLAMA_LIKE,
-        "norm_placement": "pre",
         "attention": "sinks",
         "attention_bias": True,
         "num_key_value_heads": 2,

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from zoo.registry import register
-
-from .decoders import DECODER_TASKS, HEADS, LLAMA_LIKE
+from .decoders import LLAMA_LIKE, decoder
+from .experts import FEW_EXPERTS, NARROW_EXPERTS
 from .layer_patterns import GLOBAL
 
 LINEAR, CONVOLUTION = "linear_attention", "conv"
 
-register(
+decoder(
     "qwen3-next-style",
     "Decoder with three layers of gated delta rule to one of gated attention, and a gated expert for all tokens.",
-    tasks=DECODER_TASKS,
-    task_defaults=HEADS,
     source="Qwen team 2025, Qwen3-Next; Yang et al. 2024, section 3",
     paper="Yang et al. 2024, Gated Delta Networks: Improving Mamba2 with Delta Rule",
     tags=("decoder", "pre-norm", "modern", "linear-attention", "mixture-of-experts"),
     defaults={
         **LLAMA_LIKE,
-        "norm_placement": "pre",
         "norm": "zero-centered-rmsnorm",
         "layer_norm_eps": 1e-6,
         "attention": "gated",
@@ -29,28 +25,20 @@ register(
         "layer_types": [LINEAR, LINEAR, LINEAR, GLOBAL],
         "rope_parameters": {"rope_type": "default", "rope_theta": 10_000_000.0, "partial_rotary_factor": 0.25},
         "feed_forward": "moe-shared",
-        "num_experts": 16,
-        "num_experts_per_tok": 4,
-        "moe_intermediate_size": 512,
+        **NARROW_EXPERTS,
     },
-    presets={
-        "tiny": {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 48},
-        "small": {"moe_intermediate_size": 256},
-    },
+    presets={"tiny": FEW_EXPERTS, "small": {"moe_intermediate_size": 256}},
     limits=("It predicts one token at a time: the original's modules for further tokens are left out.",),
 )
 
-register(
+decoder(
     "kimi-linear-style",
     "Decoder with three layers of a delta rule that forgets by channel to one of latent attention; no positions.",
-    tasks=DECODER_TASKS,
-    task_defaults=HEADS,
     source="Kimi Team 2025, sections 3 and 4",
     paper="Kimi Team 2025, Kimi Linear: An Expressive, Efficient Attention Architecture",
     tags=("decoder", "pre-norm", "modern", "linear-attention", "latent-attention", "mixture-of-experts"),
     defaults={
         **LLAMA_LIKE,
-        "norm_placement": "pre",
         "layer_norm_eps": 1e-6,
         "mixer": "kimi-delta-attention",
         "linear_head_dim": 64,
@@ -62,9 +50,7 @@ register(
         "qk_nope_head_dim": 64,
         "v_head_dim": 64,
         "feed_forward": "moe-sigmoid",
-        "num_experts": 16,
-        "num_experts_per_tok": 4,
-        "moe_intermediate_size": 512,
+        **NARROW_EXPERTS,
         "routed_scaling_factor": 2.446,
         "first_k_dense_replace": 1,
     },
@@ -75,25 +61,20 @@ register(
             "kv_lora_rank": 16,
             "qk_nope_head_dim": 16,
             "v_head_dim": 16,
-            "num_experts": 4,
-            "num_experts_per_tok": 2,
-            "moe_intermediate_size": 48,
+            **FEW_EXPERTS,
         },
         "small": {"moe_intermediate_size": 256},
     },
 )
 
-register(
+decoder(
     "lfm2-style",
     "Llama-style decoder with two layers of gated short convolution to one of attention.",
-    tasks=DECODER_TASKS,
-    task_defaults=HEADS,
     source="Liquid AI 2025, section 2",
     paper="Liquid AI 2025, LFM2 Technical Report",
     tags=("decoder", "pre-norm", "modern", "convolution"),
     defaults={
         **LLAMA_LIKE,
-        "norm_placement": "pre",
         "qk_norm": "head",
         "num_key_value_heads": 2,
         "mixer": "short-conv",

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from zoo.registry import register
-
-from .decoders import DECODER_TASKS, HEADS, LLAMA_LIKE
+from .decoders import LLAMA_LIKE, decoder
 
 LOCAL, GLOBAL = "sliding_attention", "full_attention"
 NARROW = {"sliding_window": 16}
 
-register(
+decoder(
     "smollm3-style",
     "Llama's layers, of which every fourth has no positions.",
-    tasks=DECODER_TASKS,
-    task_defaults=HEADS,
     source="Bakouch et al. 2025, SmolLM3, architecture",
     paper="Yang et al. 2025, Rope to Nope and Back Again: A New Hybrid Attention Strategy",
     tags=("decoder", "pre-norm", "modern", "nope"),
     defaults={
         **LLAMA_LIKE,
-        "norm_placement": "pre",
         "layer_norm_eps": 1e-6,
         "num_key_value_heads": 2,
         "nope_layers": [False, False, False, True],
@@ -28,11 +23,9 @@ register(
     },
 )
 
-register(
+decoder(
     "olmo3-style",
     "OLMo 2's layers, three with a sliding window to one that sees the whole text.",
-    tasks=DECODER_TASKS,
-    task_defaults=HEADS,
     source="Olmo team 2025, the base models' architecture",
     paper="Olmo team 2025, Olmo 3",
     tags=("decoder", "res-post-norm", "modern", "sliding-window"),
@@ -50,14 +43,12 @@ register(
     presets={"tiny": NARROW},
 )
 
-register(
+decoder(
     "gemma3-style",
     """Decoder with norms around each sublayer and on queries and keys; five local layers to a global one.
 
     Local layers rotate by wavelengths of base 10,000, global ones by those of base 1,000,000.
     """,
-    tasks=DECODER_TASKS,
-    task_defaults=HEADS,
     source="Gemma team 2025, section 2",
     paper="Gemma team 2025, Gemma 3 Technical Report",
     tags=("decoder", "sandwich-norm", "modern", "sliding-window"),
@@ -78,33 +69,25 @@ register(
     presets={"tiny": NARROW},
 )
 
-register(
+decoder(
     "gemma2-style",
     "Decoder with norms on both sides of each sublayer, soft-capped logits, and local and global attention in turn.",
-    tasks=("causal-lm", "sequence-classification", "token-classification", "feature-extraction"),
-    task_defaults={"sequence-classification": {"classifier_bias": False}},
     source="Gemma team 2024, section 2",
     paper="Gemma team 2024, Gemma 2: Improving Open Language Models at a Practical Size",
     tags=("decoder", "sandwich-norm", "modern", "sliding-window"),
     defaults={
-        "norm": "rmsnorm",
+        **LLAMA_LIKE,
         "norm_placement": "sandwich",
         "layer_norm_eps": 1e-6,
-        "position": "rotary",
-        "feed_forward": "gated",
         "hidden_act": "gelu_pytorch_tanh",
-        "attention_bias": False,
-        "mlp_bias": False,
         "num_key_value_heads": 2,
         "attn_logit_softcapping": 50.0,
         "final_logit_softcapping": 30.0,
         "sliding_window": 4096,
-        "layer_types": ["sliding_attention", "full_attention"],
+        "layer_types": [LOCAL, GLOBAL],
         "max_position_embeddings": 8192,
         "scale_embedding": True,
         "tie_word_embeddings": True,
-        "dropout": 0.0,
-        "classifier_pooling": "last",
     },
-    presets={"tiny": {"sliding_window": 16}},
+    presets={"tiny": NARROW},
 )
