@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from zoo.models import ZooConfig
-from zoo.models.fields import ANY
-from zoo.models.validation import LAYER_TYPES
+from zoo.models.fields import ANY, LAYER_TYPES
 from zoo.registry import Task
 
 from ..errors import NoCounterpartError

@@ -53,7 +53,7 @@ def test_show_as_json(zoo):
 def test_show_code_prints_the_source_in_reading_order(zoo):
     text = zoo("show", "gpt2-style", "--code", columns=80).stdout
     order = [
-        'register(\n    "gpt2-style"',
+        'decoder(\n    "gpt2-style"',
         "class ZooForCausalLM",
         "class Residual(",
         "class EncoderLayer(",

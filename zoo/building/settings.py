@@ -15,9 +15,8 @@ from typing import Any
 from zoo.base.errors import UnknownOverrideError
 from zoo.building.proportions import SIZES
 from zoo.models.choices import PARAMETRIZATIONS
-from zoo.models.fields import BESIDE_FIELDS, GATED_ACTIVATIONS, SETTINGS, Fields
+from zoo.models.fields import BESIDE_FIELDS, GATED_ACTIVATIONS, LAYER_TYPES, SETTINGS, Fields
 from zoo.models.parts import MIXERS, PART_FIELDS
-from zoo.models.validation import LAYER_TYPES
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,9 @@ from zoo.base.errors import CheckpointError, ConfigError, FormatVersionError, Un
 from zoo.base.formats import CONFIGURATION, WRITTEN_BY, is_newer, upgrade, zoo_version
 from zoo.base.printed import Folded, Part, Table, Title, as_html
 
-from .fields import GATED_ACTIVATIONS, SETTINGS, Fields
+from .fields import GATED_ACTIVATIONS, LAYER_TYPES, SETTINGS, Fields
 from .parts import ATTENTIONS, MIXERS, POSITIONS, named_parts
 from .validation import (
-    LAYER_TYPES,
     in_the_zoos_words,
     validate,
     validate_inherited,

@@ -29,6 +29,7 @@ else:
     FilledNames = list[str] | None
     FilledProviders = dict[str, str] | None
 
+LAYER_TYPES = ("full_attention", "sliding_attention")
 GATED_ACTIVATIONS = {"swiglu": "silu", "geglu": "gelu", "reglu": "relu"}
 """Names of gated feed-forwards that imply their activation, accepted for `feed_forward`."""
 

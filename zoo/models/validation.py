@@ -17,14 +17,13 @@ from transformers.quantizers.auto import AUTO_QUANTIZATION_CONFIG_MAPPING
 
 from zoo.base.errors import ConfigError, InvalidChoiceError, enumerate_names
 
-from .fields import LARGEST, LARGEST_FLOAT, SETTINGS
+from .fields import LARGEST, LARGEST_FLOAT, LAYER_TYPES, SETTINGS
 from .parts import ATTENTIONS, MIXERS, PART_FIELDS, named_parts
 
 if TYPE_CHECKING:
     from .configuration import ZooConfig
     from .fields import Setting
 
-LAYER_TYPES = ("full_attention", "sliding_attention")
 TYPES: dict[str, tuple[type, ...]] = {
     "None": (type(None),),
     "bool": (bool,),

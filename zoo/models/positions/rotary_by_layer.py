@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 from torch import Tensor, nn
 
 from ..embedding import Position, Rotation
+from ..fields import LAYER_TYPES
 from ..rotary import RotaryPosition
-from ..validation import LAYER_TYPES
 
 if TYPE_CHECKING:
     from ..configuration import ZooConfig
