@@ -26,7 +26,7 @@ def test_gpt2_is_read_in_few_files_and_lines():
     assert len(listing.files) <= FILES, listing.files
     assert listing.lines_of_code <= LINES
     assert listing.files[0] == "zoo/models/language_modeling.py"
-    assert listing.declaration.text.startswith('register(\n    "gpt2-style",') and listing.declaration.file.endswith(
+    assert listing.declaration.text.startswith('decoder(\n    "gpt2-style",') and listing.declaration.file.endswith(
         "decoders.py"
     )
     assert listing.builder.name == "build_by_settings"
