@@ -3,8 +3,6 @@
 Importing this package is cheap: torch and transformers are imported when a name that needs them is first used.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from zoo.base.lazy import lazy_names

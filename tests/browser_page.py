@@ -1,7 +1,5 @@
 """What tests of the page for browsers share: whether it can be built here, and a server for it."""
 
-from __future__ import annotations
-
 import functools
 import shutil
 import threading

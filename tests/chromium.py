@@ -1,7 +1,5 @@
 """Chromium without a window, driven through a pipe: no driver, no port, no further package."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os

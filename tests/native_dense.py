@@ -1,7 +1,5 @@
 """Small models of classes with attention in every layer and one feed-forward network: family, head, settings."""
 
-from __future__ import annotations
-
 from native_models import BART, BERT_HEADS, ENCODER, GPT2, LLAMA, MIXED, ROBERTA
 
 PART = {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5}

@@ -1,7 +1,5 @@
 """Small models of classes with experts, latent attention or layers without attention: family, head, settings."""
 
-from __future__ import annotations
-
 from native_dense import ALIKE, BASES, BIASED, LONG, MULTIPLIED, NEOX, PART, SLIDES, WIDE, YARN
 from native_models import LLAMA
 

@@ -1,7 +1,5 @@
 """Every class of transformers that is written as a table, but for those of [`native_models`][]."""
 
-from __future__ import annotations
-
 from native_dense import DENSE_CASES
 from native_experts import EXPERT_CASES
 

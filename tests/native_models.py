@@ -1,7 +1,5 @@
 """Small models of transformers' own classes and of the zoo with random weights, and how to run them alike."""
 
-from __future__ import annotations
-
 import torch
 import transformers
 

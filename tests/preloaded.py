@@ -8,8 +8,6 @@ Tests that use `run_python` are of the xdist group "preloaded", so that one such
 this file is that process: it reads requests, a line of JSON each, and writes an exit code for each.
 """
 
-from __future__ import annotations
-
 import atexit
 import gc
 import json

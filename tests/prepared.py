@@ -1,7 +1,5 @@
 """What a reader has already when a document's first snippet begins: files of their own, or a model."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

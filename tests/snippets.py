@@ -7,8 +7,6 @@ printed, and what went wrong. One process does all of them, because what they im
 they do.
 """
 
-from __future__ import annotations
-
 import ast
 import importlib
 import io

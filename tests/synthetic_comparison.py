@@ -1,7 +1,5 @@
 """Comparisons with numbers that are made up, for whatever shows them."""
 
-from __future__ import annotations
-
 import math
 import random
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The public surface is the one that docs/api.md lists, and a change that breaks it is shown."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 import subprocess

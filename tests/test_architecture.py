@@ -1,7 +1,5 @@
 """Imports point one way: a room imports only the rooms above it in docs/architecture.md."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections import defaultdict

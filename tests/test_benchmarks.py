@@ -1,7 +1,5 @@
 """Benchmarks run where they cannot be measured, and compare what computes the same."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

@@ -1,7 +1,5 @@
 """The explorer in the browser: small, equal to Python, and with the tests of its own room."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os

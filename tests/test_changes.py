@@ -1,7 +1,5 @@
 """The changes that CONTRIBUTING.md shows, made in a copy of the library: what they add works, or is refused by name."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

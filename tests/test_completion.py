@@ -1,7 +1,5 @@
 """Completion in editors and notebooks: jedi completes the keyword arguments and models that type checkers know."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from pathlib import Path

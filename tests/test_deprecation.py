@@ -1,7 +1,5 @@
 """Old names work for a while, with a warning at the user's line that names the replacement."""
 
-from __future__ import annotations
-
 import inspect
 import warnings
 

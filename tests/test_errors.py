@@ -1,7 +1,5 @@
 """The error hierarchy, and the nearest match that its messages name."""
 
-from __future__ import annotations
-
 import inspect
 import pickle
 

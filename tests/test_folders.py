@@ -1,7 +1,5 @@
 """Folders are written whole or not at all, what the zoo did not write stays, and killed processes leave nothing."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

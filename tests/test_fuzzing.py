@@ -4,8 +4,6 @@ Each loads, or is refused in one line. `fuzz_corpus/` has what crashed or is kno
 files, of the others settings that replace those of a valid file. `scripts/fuzz` looks for more of them.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

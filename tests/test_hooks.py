@@ -1,7 +1,5 @@
 """`import zoo` is enough for transformers' Auto classes, in whatever order modules are imported."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The image of the Dockerfile, built where there is docker; else its commands run in a clean environment."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The source of a forward: short, and exactly what runs."""
 
-from __future__ import annotations
-
 import ast
 import linecache
 import sys

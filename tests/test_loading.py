@@ -1,7 +1,5 @@
 """zoo.load: the right head by itself, and one clear error for every kind of broken folder."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import json

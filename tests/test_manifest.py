@@ -1,7 +1,5 @@
 """What a saved folder says of its own files, and what loading makes of it."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Saved folders in which anything was changed either load and compute, or give one clear error."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

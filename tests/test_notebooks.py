@@ -1,7 +1,5 @@
 """The notebooks of the documentation run from top to bottom, and what they claim holds: they assert it themselves."""
 
-from __future__ import annotations
-
 import re
 import tempfile
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What terminals and notebooks show: the same words, folded for the one and escaped for the other."""
 
-from __future__ import annotations
-
 from html.parser import HTMLParser
 
 from hypothesis import given

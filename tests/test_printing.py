@@ -1,7 +1,5 @@
 """Texts of strangers are shown, and nothing in them is obeyed: by terminals, Markdown, HTML."""
 
-from __future__ import annotations
-
 import errno
 import subprocess
 import sys

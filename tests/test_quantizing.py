@@ -1,7 +1,5 @@
 """Models on int8 weights: nearly the same numbers, the same abilities, and what they refuse."""
 
-from __future__ import annotations
-
 import copy
 import io
 import json

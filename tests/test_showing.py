@@ -1,7 +1,5 @@
 """What notebooks show of a model and of everything that the zoo answers with, and what editors complete."""
 
-from __future__ import annotations
-
 import runpy
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The documentation site: it builds without a warning, is whole, and asks for nothing from elsewhere."""
 
-from __future__ import annotations
-
 import functools
 import importlib.util
 import os

@@ -1,7 +1,5 @@
 """Block diagrams: that they show what is there, legibly, and where it stands."""
 
-from __future__ import annotations
-
 import re
 from itertools import combinations
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What type checkers know of the public names: mypy reads this file too, and refuses a comment that ignores nothing."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Threads wait shortly in what the zoo starts, unless the user says how they wait."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

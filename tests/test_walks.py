@@ -1,7 +1,5 @@
 """How much code one use of the library runs may fall, not grow."""
 
-from __future__ import annotations
-
 import runpy
 from contextlib import ExitStack
 from pathlib import Path

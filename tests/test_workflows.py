@@ -1,7 +1,5 @@
 """Workflows, hooks and scripts: least permissions, pinned actions, one list of Pythons."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

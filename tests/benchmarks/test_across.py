@@ -1,7 +1,5 @@
 """Readings across conditions find the widths and exponents that rows were made of."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Properties of verdicts on claims: ties, single seeds and lost runs prove nothing, and opposites never both hold."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from pathlib import Path

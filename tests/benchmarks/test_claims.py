@@ -1,7 +1,5 @@
 """Claims are about what benchmarks record, and files that say otherwise are refused."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 from pathlib import Path

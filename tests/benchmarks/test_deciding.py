@@ -1,7 +1,5 @@
 """A benchmark adds seeds to undecided variants alone, as rows like any others, and goes on where it was."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Every benchmark that ships can be run: its names, settings, conditions and tests exist and suit each other."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

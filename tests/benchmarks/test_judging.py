@@ -1,7 +1,5 @@
 """Verdicts from rows agree with the standard library, count lost runs, and never mix what differs."""
 
-from __future__ import annotations
-
 import importlib.util
 import statistics
 from dataclasses import replace

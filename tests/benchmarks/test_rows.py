@@ -1,7 +1,5 @@
 """What is recorded is read back as it was, and a file is never half a row."""
 
-from __future__ import annotations
-
 import math
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A benchmark runs, is recorded, is not run twice, and its rows come out again."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import nullcontext

@@ -1,7 +1,5 @@
 """Data that cannot be used: `zoo train` says in one line what is wrong, in which file, and on which line."""
 
-from __future__ import annotations
-
 import pytest
 
 PAIRS = "en\tpt\nHello.\tOlá.\n"

@@ -1,7 +1,5 @@
 """What `zoo compare` says at the end: commands that work."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

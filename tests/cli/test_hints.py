@@ -1,7 +1,5 @@
 """The next command, with which commands end on a terminal."""
 
-from __future__ import annotations
-
 import re
 import string
 

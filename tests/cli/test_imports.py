@@ -1,7 +1,5 @@
 """What verbs import: a user waits for it, so nothing that the work does not need."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

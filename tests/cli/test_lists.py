@@ -1,7 +1,5 @@
 """The verbs that say what there is: settings, tasks, recipes, tokenizers."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 

@@ -1,7 +1,5 @@
 """`zoo predict` and `zoo.predict`: the labels that evaluation counts, from Python and the command line."""
 
-from __future__ import annotations
-
 import csv
 import json
 from collections import Counter

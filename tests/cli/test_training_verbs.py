@@ -1,7 +1,5 @@
 """`zoo train`, `zoo generate` and `zoo evaluate`: from nothing to a scored model."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

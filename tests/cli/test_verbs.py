@@ -1,7 +1,5 @@
 """What `show`, `diff`, `params`, `env` and `completion` print."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

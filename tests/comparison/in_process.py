@@ -1,7 +1,5 @@
 """Runs in this process instead of processes of their own, which take seconds to start."""
 
-from __future__ import annotations
-
 from importlib import import_module
 
 from zoo.analysis.measuring import Costs

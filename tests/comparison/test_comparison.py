@@ -1,7 +1,5 @@
 """Comparisons, from names to results.json."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import os

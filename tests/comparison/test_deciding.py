@@ -1,7 +1,5 @@
 """Seeds are added until a verdict is there, and all looks together are wrong as seldom as one."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import asdict, replace
 

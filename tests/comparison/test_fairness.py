@@ -1,7 +1,5 @@
 """The fairness sheet: what it holds, and that every report shows it, qualifications next to verdicts."""
 
-from __future__ import annotations
-
 import csv
 import html
 import io

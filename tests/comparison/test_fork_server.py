@@ -1,7 +1,5 @@
 """One server for all runs of a command: what each finds imported, how each ends, and that nobody waits for ever."""
 
-from __future__ import annotations
-
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

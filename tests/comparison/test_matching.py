@@ -1,7 +1,5 @@
 """Sizes that make variants equal."""
 
-from __future__ import annotations
-
 import pytest
 
 from zoo.analysis.measuring import flops_per_token

@@ -1,7 +1,5 @@
 """One reading decides: the word of a verdict, its sentence, its interval and its picture agree."""
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import replace

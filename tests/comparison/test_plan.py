@@ -1,7 +1,5 @@
 """What is compared, as it is read from flags and from folders."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

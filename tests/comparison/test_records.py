@@ -1,7 +1,5 @@
 """What is recorded of a run is what ran, wherever it is written."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A recorded comparison that has been moved: its commands name the new folder, and it is repeated with its data."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

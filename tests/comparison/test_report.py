@@ -1,7 +1,5 @@
 """The report in a real browser: quiet, offline, sortable, legible in the dark, on a telephone and on paper."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from html.parser import HTMLParser

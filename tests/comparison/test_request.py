@@ -1,7 +1,5 @@
 """Options of a comparison: the same in Python, on the command line, and in the command that repeats a comparison."""
 
-from __future__ import annotations
-
 import inspect
 from dataclasses import fields
 from pathlib import Path

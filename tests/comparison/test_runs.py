@@ -1,7 +1,5 @@
 """Which runs a comparison takes, and which it does not take again."""
 
-from __future__ import annotations
-
 import json
 from functools import partial
 from pathlib import Path

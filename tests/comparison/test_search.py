@@ -1,7 +1,5 @@
 """A sweep widens at edges, costs at most three runs, and chooses by trials near the best."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Beside the verdicts: power, equivalence, other sentences; on results whose answer is known."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Whatever source decides a run changes its name, and nothing else does."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

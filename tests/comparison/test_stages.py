@@ -1,7 +1,5 @@
 """A comparison is read from the request to what is shown: each stage knows those before it, and no other."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 

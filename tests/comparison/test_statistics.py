@@ -1,7 +1,5 @@
 """Statistics, on results whose answer is known."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A suite as the score that decides."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What is said of a comparison: numbers with their spread, verdicts, sentences, records, files."""
 
-from __future__ import annotations
-
 import csv
 import io
 import math

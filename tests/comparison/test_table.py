@@ -1,7 +1,5 @@
 """Comparisons on a terminal."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Every command that the card of an export names runs on it, and prints what it prints of the model."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """Cards of exports keep what the records know, and the tokenizer of a bundle loads as its card shows."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Exports at the limits of their positions: outputs that never end, inputs that are too long, and empty ones."""
 
-from __future__ import annotations
-
 import itertools
 import json
 

@@ -1,7 +1,5 @@
 """The page on converters says what is planned, and what was measured."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Weights as training scripts save them: below prefixes, next to other weights, or without their configuration."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

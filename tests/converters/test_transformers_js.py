@@ -3,8 +3,6 @@
 `npm install --ignore-scripts @huggingface/transformers@4.3` brings it; it is found where Node would find it.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

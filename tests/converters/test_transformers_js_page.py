@@ -1,7 +1,5 @@
 """The page that runs an export for transformers.js, in Chromium against the zoo's own numbers and tokens."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import http.server

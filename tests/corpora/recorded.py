@@ -1,7 +1,5 @@
 """Records what every update of a run reads: `torchrun recorded.py FOLDER DATA PROCESSES STEPS OPTIONS`."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

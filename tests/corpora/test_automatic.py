@@ -1,7 +1,5 @@
 """Texts that are large, or that nothing else reads, are prepared before they are trained on, once."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Benchmarks on corpora of many files, by name."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 

@@ -1,7 +1,5 @@
 """Books: cleaned, and split so that no work is on two sides."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

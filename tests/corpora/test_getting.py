@@ -1,7 +1,5 @@
 """Corpora by name: listed, downloaded, checked, and found where data are named."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What is kept of corpora is listed with its size, and removed."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

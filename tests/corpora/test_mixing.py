@@ -1,7 +1,5 @@
 """Mixtures: shares, orders and epochs of several sources, and what none of them is trained on."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from pathlib import Path

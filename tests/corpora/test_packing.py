@@ -1,7 +1,5 @@
 """Packed documents: every token once, none sees another document, and few places are padding."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Token shards: what is in them, who else reads them, and what interruptions and bad input leave."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

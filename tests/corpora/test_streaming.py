@@ -1,7 +1,5 @@
 """Texts that are encoded while they are trained on: one order, exact resumption, nothing on the disk."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import shutil

@@ -1,7 +1,5 @@
 """Training on prepared folders: by memory map, in one order, with the folder's own tokenizer."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

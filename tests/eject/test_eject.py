@@ -1,7 +1,5 @@
 """Ejected files: they compute what their models do, they are short, and what has no plain form is refused by name."""
 
-from __future__ import annotations
-
 import random
 import runpy
 import subprocess

@@ -1,7 +1,5 @@
 """Captured steps: when they are taken, and that nothing stale is replayed."""
 
-from __future__ import annotations
-
 import copy
 import gc
 import pickle

@@ -1,7 +1,5 @@
 """The loss that never holds all logits."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch.nn import functional as F

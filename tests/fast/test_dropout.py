@@ -1,7 +1,5 @@
 """Dropout of few random bits: the rate asked for, and in a model the same as PyTorch's but for the numbers drawn."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from every_variant import ONE_TASK

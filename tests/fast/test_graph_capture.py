@@ -1,7 +1,5 @@
 """Captured graphs: the same operations on other values and lengths, or none where others would be chosen."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import Phase, given, settings

@@ -1,7 +1,5 @@
 """The cache that `generate` makes: it grows in place, and holds what transformers' own would."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

@@ -1,7 +1,5 @@
 """Positions of a decoder after the last label of a row: without them, the loss and its gradients are the same."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Float32 products by another library: the same results, where a trial says that it pays, and nowhere else."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import ThreadPoolExecutor
 

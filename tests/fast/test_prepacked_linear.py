@@ -1,7 +1,5 @@
 """Weights that are prepacked for the few rows of a decode step."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest

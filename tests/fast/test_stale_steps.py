@@ -1,7 +1,5 @@
 """Whatever is changed about a model, before a generation or in the middle of it, counts from the next step on."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """Switches of fast paths: a thread's own, or read from the environment."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import threading

@@ -1,7 +1,5 @@
 """When padding is taken out before the layers, and when it stays."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

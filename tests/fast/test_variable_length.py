@@ -1,7 +1,5 @@
 """PyTorch's variable-length attention, written out: padding is taken out on GPUs as well, and nothing changes by it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

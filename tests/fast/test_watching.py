@@ -1,7 +1,5 @@
 """Who looks into layers, or puts something there, finds batches as they were given, with their padding."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from typing import Any

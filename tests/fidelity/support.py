@@ -1,7 +1,5 @@
 """What the fidelity tests share: tolerances, conversions without dropout, comparison of outputs and gradients."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 

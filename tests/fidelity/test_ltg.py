@@ -1,7 +1,5 @@
 """LTG-BERT and GPT-BERT against loops from the papers; the same weights as a causal and as a masked model."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The fastest engine: measured, equal to PyTorch, and never one that computes something else."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

@@ -1,7 +1,5 @@
 """Text in, text out: order, batches, scores, and what is refused."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from transformers import TextStreamer

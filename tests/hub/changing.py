@@ -1,7 +1,5 @@
 """Changing repositories: creating them and their branches, and committing."""
 
-from __future__ import annotations
-
 import json
 import re
 from base64 import b64decode

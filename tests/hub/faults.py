@@ -1,7 +1,5 @@
 """What can go wrong with an answer, on demand."""
 
-from __future__ import annotations
-
 import re
 import threading
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The protocol for large files (Git LFS, basic transfer), whose content goes through a port of its own."""
 
-from __future__ import annotations
-
 import hashlib
 
 from .messages import Answer, Request, json_answer, ranged

@@ -1,7 +1,5 @@
 """Looking at repositories: what there is, and where its files are."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A small Hugging Face Hub on 127.0.0.1: the part of the protocol that a model's push and pull need, and faults."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import re

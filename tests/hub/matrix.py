@@ -6,8 +6,6 @@ sides, and the next attempt succeeds; a commit that nobody can confirm is called
 `python -m hub.matrix` in tests/ tries them all, and writes the table in docs/hub.md.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 import tempfile

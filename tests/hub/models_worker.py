@@ -3,8 +3,6 @@
 A MODEL is "variant=task". FOLDER holds what each model computed before it was pushed.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

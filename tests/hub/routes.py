@@ -1,7 +1,5 @@
 """Which function answers which request to the loopback Hub."""
 
-from __future__ import annotations
-
 from . import changing, large_files, looking, xet
 
 MODELS = r"/api/models/(?P<repo>[^/]+/[^/]+?)"

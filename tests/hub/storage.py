@@ -1,7 +1,5 @@
 """What the loopback Hub keeps in a folder: repositories of commits, their files, and who may see them."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import threading

@@ -1,7 +1,5 @@
 """BabyLM in one command: a corpus in its layout, models at numbers of words, revisions that its evaluation loads."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

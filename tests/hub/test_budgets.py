@@ -1,7 +1,5 @@
 """Answers without an end, and those that unpack to gigabytes, are not read to their end; files not past their size."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Repositories as the source of a conversion and of an export: through a real HTTP Hub, as a user types it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

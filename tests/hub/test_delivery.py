@@ -1,7 +1,5 @@
 """Pulling into a folder of the user's own."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Every fault at every request, as `matrix` tries them: a cross-section by default, all others every night."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What is pulled is what the Hub has listed, and nothing else on the machine changes."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable
 from pathlib import Path

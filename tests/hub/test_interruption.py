@@ -1,7 +1,5 @@
 """Ctrl-C and kill: the other side stays as it was, and what is on this one is whole."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

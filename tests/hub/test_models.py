@@ -1,7 +1,5 @@
 """Models that were pushed and are loaded in fresh processes, with a home of their own, are the same bit for bit."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Models that were saved while a model was trained go to branches of one repository."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

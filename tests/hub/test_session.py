@@ -1,7 +1,5 @@
 """The client's sessions: held to a patience and to checksums, whoever makes them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

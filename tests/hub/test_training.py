@@ -1,7 +1,5 @@
 """A training run that ends on the Hub, as a user types it, with a tracker's log beside the model."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

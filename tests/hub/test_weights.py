@@ -1,7 +1,5 @@
 """Weights by name on the Hub: fetched, verified, converted and kept in one call, and found again offline."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

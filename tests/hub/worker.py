@@ -3,8 +3,6 @@
 Its clock runs fast, so that the client's own waits between attempts do not make the tests slow.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import resource

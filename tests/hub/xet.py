@@ -4,8 +4,6 @@ A file is given out as a block of its own, made on demand. What is uploaded is p
 the list that follows them (a "shard").
 """
 
-from __future__ import annotations
-
 import hashlib
 import struct
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Attention weights, and the pictures of them."""
 
-from __future__ import annotations
-
 import dataclasses
 import html
 import json

@@ -1,7 +1,5 @@
 """Heads, positions, early predictions, and what is recorded while training."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas
 import pytest

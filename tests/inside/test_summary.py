@@ -1,7 +1,5 @@
 """Tables of layers."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

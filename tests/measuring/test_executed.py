@@ -1,7 +1,5 @@
 """What runs execute and hold, where the answer is known."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -1,7 +1,5 @@
 """FLOP counts, beside formulas that are written down here from the architectures."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from every_variant import enough, kinds_of

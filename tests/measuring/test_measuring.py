@@ -1,7 +1,5 @@
 """What models cost, where the answer is known."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

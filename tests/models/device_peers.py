@@ -1,7 +1,5 @@
 """transformers' own class of every family, as small as can be: nothing of ours may wait for a device oftener."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from transformers import (

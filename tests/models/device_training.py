@@ -1,7 +1,5 @@
 """The trainer's options, one run each on the pretended device and on the CPU, and how often each waits."""
 
-from __future__ import annotations
-
 import tempfile
 from typing import Any
 

@@ -5,8 +5,6 @@
 prints a line of JSON for every case: what went wrong, by what was tried, or what was found.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import warnings

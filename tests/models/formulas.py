@@ -1,7 +1,5 @@
 """Small configurations, random weights and exact comparisons for tests of single parts."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Transformers' own models and ours with the same weights, carried over by hand, independently of the converters."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Activations are parts: one registry, by which configurations are checked and models built, and exports refused."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -1,7 +1,5 @@
 """What attention sees: groups of queries, and windows."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

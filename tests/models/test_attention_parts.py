@@ -1,7 +1,5 @@
 """Attention parts beyond the usual one: beside transformers' own, and under the whole suite of a variant."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Every setting is used: changing it changes the parameters, or the output of the same parameters."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Every mistake that one call can make gets one clear error of the project's own."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Caches of models with sliding windows: what attention sees is kept, whoever made the cache."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from transformers.cache_utils import Cache, DynamicCache, EncoderDecoderCache, StaticCache

@@ -1,7 +1,5 @@
 """Every check of `zoo.testing` notices the defect that it is there for."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from models.defects import (

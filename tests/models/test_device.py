@@ -1,7 +1,5 @@
 """What a GPU would be asked for, on a machine without one: no mix of devices, the CPU's numbers, and few waits."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """Layers that read what earlier ones keep: value residual and shared keys and values."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

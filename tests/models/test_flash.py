@@ -1,7 +1,5 @@
 """FlashAttention, written out: what is accepted on it comes out as on eager attention, and what cannot is refused."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from unittest import mock
 

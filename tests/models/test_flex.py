@@ -1,7 +1,5 @@
 """FlexAttention trains what adds biases to scores, bounds them or looks through windows; it drops no weights."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Initial values by width: the default of `initializer_range`, and the sizes of branches in new models."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What mixes tokens without attention: against formulas and transformers' own modules, and under a variant's suite."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Tokens behind the next one, predicted in training: the loss against the paper's formula, and what stays as it is."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -4,8 +4,6 @@ The weights are carried over by hand, independently of the converters, so that a
 converter cannot cancel. Both models are in float64; classes that normalise in float32 are met to float32's precision.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

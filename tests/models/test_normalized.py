@@ -1,7 +1,5 @@
 """The normalised Transformer: initial factors, and weights of length one in new models and in training."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """DeepNorm's constants, and how initial values depend on depth."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Every two parts make a model that learns and decodes, or are refused by an error that names both."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator

@@ -1,7 +1,5 @@
 """muP: settings, initial weights and learning rates by width, and the coordinate check that tells it from the usual."""
 
-from __future__ import annotations
-
 import json
 import runpy
 from pathlib import Path

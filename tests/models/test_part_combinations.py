@@ -1,7 +1,5 @@
 """Any valid combination of settings makes a model that runs, learns, stays causal, saves and loads."""
 
-from __future__ import annotations
-
 import tempfile
 from typing import Any
 

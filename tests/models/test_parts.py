@@ -1,7 +1,5 @@
 """The table of built-in parts: complete, and read without importing them."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Every variant, part and placement of the library against its plain form, in float64 and in whole models."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Labels of positions out of one vector: what it may see, and where it may go."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

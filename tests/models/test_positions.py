@@ -1,7 +1,5 @@
 """Slopes of ALiBi, and buckets of T5."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from models.formulas import close, config, randomized

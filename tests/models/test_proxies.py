@@ -4,8 +4,6 @@ Numbers are compared with those of transformers' own classes. Operators are coun
 what a linear layer or a norm calls is PyTorch's business, what stands between them is ours.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple

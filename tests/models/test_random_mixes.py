@@ -1,7 +1,5 @@
 """Variants with settings that nobody has chosen for them: generation, padding, saving, on seeded random mixes."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

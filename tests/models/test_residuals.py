@@ -1,7 +1,5 @@
 """Residual parts beside transformers' own, and in variants of every kind."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

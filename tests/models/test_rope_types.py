@@ -1,7 +1,5 @@
 """Rotary frequencies that depend on the length of a text: the same with a cache, in a batch, and packed."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS

@@ -1,7 +1,5 @@
 """Every sublayer of a new narrow model adds to the residual stream what is neither lost in it nor drowns it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Sizes that are not given follow the width and the heads, in the proportions of a variant's definition."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

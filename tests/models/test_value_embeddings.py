@@ -1,7 +1,5 @@
 """Value embeddings: further embeddings of the tokens in attention's values."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import peft

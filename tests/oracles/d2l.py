@@ -4,8 +4,6 @@ Post-norm, no attention biases, masks given as numbers of valid keys. The decode
 by token it gives every token position zero.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Oracle for the text side of Dive into Deep Learning's translation chapters: preprocessing, vocabulary, ids, BLEU."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter

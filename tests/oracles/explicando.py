@@ -5,8 +5,6 @@ enters the next block as values while the encoder gives queries and keys, so the
 decoder read the same text; padding is attended to. No gradient reaches the token embedding.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

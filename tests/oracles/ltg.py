@@ -4,8 +4,6 @@ Written from the papers: the score of a query and a key is the sum of three prod
 the query with the position of the key relative to it, and position with content of the key, over sqrt(3 d).
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -4,8 +4,6 @@ Pre-norm without a final norm, learned positions, embeddings normalised with an 
 all in the modules: padding is attended to like anything else.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

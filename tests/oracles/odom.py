@@ -4,8 +4,6 @@ Works on vectors, not ids, and without masks. One encoder layer, one decoder lay
 each under many keys; attention weights are normalised over the BATCH; the output is a softmax over the features.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

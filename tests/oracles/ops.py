@@ -1,7 +1,5 @@
 """The arithmetic the oracles share: affine maps, softmax, layer norm, activations."""
 
-from __future__ import annotations
-
 import math
 
 import torch

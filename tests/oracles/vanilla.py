@@ -5,8 +5,6 @@ encoder with its self-attention weights and normalises its feed-forward with the
 `joint_attention` and `norm_3` are dead weights.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

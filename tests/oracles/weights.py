@@ -1,7 +1,5 @@
 """State_dicts as plain dicts: random ones, parts of one, and the gradients of one."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Registries of a test's own, and plugins that are installed for one test."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 import textwrap

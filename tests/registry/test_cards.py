@@ -1,7 +1,5 @@
 """Cards: what `zoo.describe` tells about a variant."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The grammar of names that carry settings."""
 
-from __future__ import annotations
-
 import string
 
 import pytest

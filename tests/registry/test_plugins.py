@@ -1,7 +1,5 @@
 """Plugins: when they are loaded, what they may register, and what happens when they fail."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Plugins as their users meet them: packages that are built, installed with pip, and found by a fresh process."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Registries: look-up, collisions, deprecation, origins, and what happens when everybody comes at once."""
 
-from __future__ import annotations
-
 import importlib
 import pickle
 import sys

@@ -1,7 +1,5 @@
 """Variants: what may be registered, how they are found, and what they set."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Callable

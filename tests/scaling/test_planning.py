@@ -1,7 +1,5 @@
 """Plans: strategies by size, memory, bounds, and commands that their programs can read."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """What is printed where nothing that serves is installed."""
 
-from __future__ import annotations
-
 import runpy
 import sys
 

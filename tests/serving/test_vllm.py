@@ -1,7 +1,5 @@
 """What vLLM and SGLang ask of a model, in so far as it can be asked without them; scripts/serving runs vLLM itself."""
 
-from __future__ import annotations
-
 import inspect
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Text and token classification: labels, their numbers, and which tokens they stand on."""
 
-from __future__ import annotations
-
 import itertools
 import json
 

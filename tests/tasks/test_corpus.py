@@ -1,7 +1,5 @@
 """The corpus that ships with the zoo: clean, and no training pair gives a held-out one away."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections import Counter

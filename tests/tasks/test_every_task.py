@@ -1,7 +1,5 @@
 """Every task, from data to the same scores of a saved model; what a comparison asks of it; what it cannot use."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 

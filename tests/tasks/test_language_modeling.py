@@ -1,7 +1,5 @@
 """Language modelling: every token counts once, and none that is not there."""
 
-from __future__ import annotations
-
 import json
 from unittest import mock
 

@@ -1,7 +1,5 @@
 """Rows of large files are mapped into memory, and everything is as if they were in it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Masks: the right share, the right kinds, drawn anew in every epoch and the same for everyone."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

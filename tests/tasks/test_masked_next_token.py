@@ -1,7 +1,5 @@
 """Masked next-token prediction mixed with causal language modelling: blocks, and a model that loads as both."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

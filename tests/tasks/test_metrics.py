@@ -1,7 +1,5 @@
 """Accuracy and F1 against plain loops, and their intervals against statistics."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

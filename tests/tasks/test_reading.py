@@ -1,7 +1,5 @@
 """Reading data: what is right is read, what is wrong is named with its file and line."""
 
-from __future__ import annotations
-
 import json
 import warnings
 

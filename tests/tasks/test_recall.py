@@ -1,7 +1,5 @@
 """Tasks that ask inside a sequence: each rule against its own definition, and what a model learns of it."""
 
-from __future__ import annotations
-
 import pytest
 
 from zoo.base.errors import ConfigError

@@ -1,7 +1,5 @@
 """Synthetic tasks: each rule against its own definition, and no held-out question that was trained on."""
 
-from __future__ import annotations
-
 import pytest
 
 from zoo.base.errors import ConfigError, UnknownTaskError, UnsupportedTaskError

@@ -1,7 +1,5 @@
 """Tokenizers: their ids, their way back, and AutoTokenizer."""
 
-from __future__ import annotations
-
 import inspect
 import string
 

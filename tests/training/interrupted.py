@@ -5,8 +5,6 @@
 Forking after the imports saves most of the time; nothing has used a thread before.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import resource

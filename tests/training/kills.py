@@ -6,8 +6,6 @@ Every run happens in a forked process: forking after the imports saves most of t
 before.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,7 +1,5 @@
 """Trains on two processes, for test_devices.py: `torchrun --nproc_per_node 2 on_two.py FOLDER`."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """torch.compile in training: the graphs that a run takes are counted."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from accelerate.state import AcceleratorState

@@ -1,7 +1,5 @@
 """Weight decay by role: for every variant, every part, and parts of plugins; and the groups that optimisers get."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, ClassVar
 

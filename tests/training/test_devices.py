@@ -1,7 +1,5 @@
 """Several processes come to what one comes to."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The trainer's loss: as transformers' own, smoothed labels included, with logits only where somebody looks."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor

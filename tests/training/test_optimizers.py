@@ -1,7 +1,5 @@
 """Optimisers, schedules, and when a run ends."""
 
-from __future__ import annotations
-
 import copy
 import json
 

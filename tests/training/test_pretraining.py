@@ -1,7 +1,5 @@
 """What pretraining uses: averages of weights, a loss on the softmax's normalizer, models at given numbers of tokens."""
 
-from __future__ import annotations
-
 import shutil
 import warnings
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Progress bars: for those who watch, in logs, and switched off."""
 
-from __future__ import annotations
-
 import re
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Recipes: read, changed, and weighed against what a variant's name says."""
 
-from __future__ import annotations
-
 import pytest
 
 import zoo

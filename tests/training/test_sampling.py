@@ -1,7 +1,5 @@
 """The order of training examples."""
 
-from __future__ import annotations
-
 import random
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """Held-out examples decide nothing: they are neither trained on nor chosen by."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Minimal pairs: scores of sentences against plain loops, and what is counted as right."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,7 +1,5 @@
 """Training: what is counted, what is evaluated, and that equal means equal."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

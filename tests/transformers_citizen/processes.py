@@ -1,7 +1,5 @@
 """What each of several processes does that hold one model together. Run by test_parallel.py."""
 
-from __future__ import annotations
-
 import json
 import os
 import traceback

@@ -1,7 +1,5 @@
 """Which models the tests run on, and what several of them need."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager

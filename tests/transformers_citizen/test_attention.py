@@ -1,7 +1,5 @@
 """Attention weights from every backend, and masks that are made only where something is masked."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, AttentionInterface

@@ -1,7 +1,5 @@
 """What `generate` keeps from step to step: caches of every kind, compiled steps, and many prompts at once."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

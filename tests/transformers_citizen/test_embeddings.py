@@ -1,7 +1,5 @@
 """Vocabularies that grow, shrink and are replaced, however embeddings are shared."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """`torch.export` of every family, for any batch and any length."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.export import Dim

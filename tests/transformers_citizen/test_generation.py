@@ -1,7 +1,5 @@
 """Everything that `generate` does, on every family."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from threading import Thread
 from typing import Any

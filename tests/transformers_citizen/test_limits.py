@@ -1,7 +1,5 @@
 """What a variant cannot do is refused by name when it is asked for, and stands on its card."""
 
-from __future__ import annotations
-
 import pytest
 
 import zoo

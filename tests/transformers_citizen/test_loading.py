@@ -1,7 +1,5 @@
 """Every way in which transformers loads and saves a model."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Training and evaluation mode: a loss whose gradient is computed in the wrong one is noticed once."""
 
-from __future__ import annotations
-
 import copy
 import warnings
 

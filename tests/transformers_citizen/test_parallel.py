@@ -1,7 +1,5 @@
 """Two processes hold one model: tensor parallel, and fully sharded."""
 
-from __future__ import annotations
-
 import copy
 import json
 

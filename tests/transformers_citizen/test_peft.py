@@ -1,7 +1,5 @@
 """Adapters: LoRA on every linear layer attaches, trains, merges and is loaded again; others go where PEFT puts them."""
 
-from __future__ import annotations
-
 import copy
 from pathlib import Path
 

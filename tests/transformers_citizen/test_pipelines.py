@@ -1,7 +1,5 @@
 """transformers' pipelines on saved zoo models and their tokenizers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Quantised loading, where the quantisers are installed; what they ask of a model, everywhere."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

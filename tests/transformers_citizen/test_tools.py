@@ -1,7 +1,5 @@
 """Tools of others that take a decoder by its folder: lm-evaluation-harness and TRL, where they are installed."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

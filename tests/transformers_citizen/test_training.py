@@ -1,7 +1,5 @@
 """Training features: checkpointing, compilation, low precision, and the trainer with each of them."""
 
-from __future__ import annotations
-
 import tempfile
 from functools import cache
 from pathlib import Path

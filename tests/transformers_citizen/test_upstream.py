@@ -1,7 +1,5 @@
 """Some of transformers' own tests, where there is a checkout of them; and what is written down of all of them."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Weights of a test's own."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace

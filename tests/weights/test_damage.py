@@ -1,7 +1,5 @@
 """Damaged files, records and code: each is one error, and nothing is loaded."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Weights with other heads and vocabularies than they were trained with, and training that starts from them."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Weights made again, and verified."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Names of weights: found, listed, registered, taken by other things, misspelt."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

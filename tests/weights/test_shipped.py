@@ -1,7 +1,5 @@
 """What ships: small, whole, good enough, and as its definitions and records say."""
 
-from __future__ import annotations
-
 import json
 import re
 import runpy

@@ -3,8 +3,6 @@
 Names are imported when they are used, so that the process which only loads a checkpoint imports no more than it needs.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from zoo.base.lazy import lazy_names

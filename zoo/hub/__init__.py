@@ -3,8 +3,6 @@
 The client is imported on use: every verb checks for addresses, and few connect.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from zoo.base.lazy import lazy_names

@@ -3,8 +3,6 @@
 A name is imported when it is first used: what generates text is in a package of this one, and needs no trainer.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from zoo.base.lazy import lazy_names

@@ -1,7 +1,5 @@
 """Decoders whose feed-forward networks are mixtures of experts."""
 
-from __future__ import annotations
-
 from .decoders import LLAMA_LIKE, decoder
 from .layer_patterns import GLOBAL, LOCAL, NARROW
 

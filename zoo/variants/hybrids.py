@@ -1,7 +1,5 @@
 """Decoders in which most layers have no attention."""
 
-from __future__ import annotations
-
 from .decoders import LLAMA_LIKE, decoder
 from .experts import FEW_EXPERTS, NARROW_EXPERTS
 from .layer_patterns import GLOBAL

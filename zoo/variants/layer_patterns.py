@@ -1,7 +1,5 @@
 """Decoders whose layers differ by a pattern: in how far they see, in their wavelengths, in having positions at all."""
 
-from __future__ import annotations
-
 from .decoders import LLAMA_LIKE, decoder
 
 LOCAL, GLOBAL = "sliding_attention", "full_attention"

@@ -1,7 +1,5 @@
 """The five from-scratch Transformers that the zoo began with; what was wrong with them are their quirks."""
 
-from __future__ import annotations
-
 from zoo.registry import Quirk, register
 
 register(

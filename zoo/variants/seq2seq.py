@@ -1,7 +1,5 @@
 """Encoder-decoders: one translation or summarisation model a published architecture."""
 
-from __future__ import annotations
-
 from zoo.registry import register
 
 register(

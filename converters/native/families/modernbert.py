@@ -1,7 +1,5 @@
 """Rotary encoders: ModernBERT with local and global layers, NomicBERT, EuroBERT."""
 
-from __future__ import annotations
-
 from ...transforms import split
 from ..base import native_format
 from ..declared import Field, same

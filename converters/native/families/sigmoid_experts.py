@@ -1,7 +1,5 @@
 """Decoders with experts that sigmoids choose, as in DeepSeek-V3, and with plain attention."""
 
-from __future__ import annotations
-
 from ..base import native_format
 from ..declared import Field, choice, without
 from ..decoders import NOPE_BY_LAYER, PARTIAL_ROPE, WINDOWS_BY_LAYER

@@ -3,8 +3,6 @@
 Reading what is recorded imports no torch; what trains is imported when it is used.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from zoo.base.lazy import lazy_names

@@ -1,7 +1,5 @@
 """Claims of papers as sentences that recorded rows can refute, and what the rows say of them."""
 
-from __future__ import annotations
-
 from .calibration import Calibration, calibrate
 from .contrast import Claim, Contrast, read_claims
 from .judging import Finding, Outcome, claims, claims_about
