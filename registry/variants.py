@@ -49,10 +49,12 @@ class Quirk:
         description: Effect, in a sentence.
         overrides: The configuration fields that make it. Where they cannot, the variant's builder asks
             `config.has_quirk(name)`.
+        generates: Whether a model with it can generate, token by token.
     """
 
     description: str
     overrides: Settings = field(default_factory=dict)
+    generates: bool = True
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,8 @@ const PORTUGUESE: Record<string, string> = {
     "A autoatenção do decodificador só é causal no treino. Na avaliação um alvo inteiro vê os seus tokens seguintes; no treino as máscaras não são lidas e um cache é visto desde o início.",
   "Every call of the decoder counts positions from 0, so in stepwise decoding every generated token has position 0.":
     "Cada chamada do decodificador conta as posições a partir de 0; passo a passo, todo token gerado tem a posição 0.",
-  "Cross attention takes queries and keys from the encoder and values from the decoder, with the residual on the values; both must have one length, and nothing can be generated stepwise.":
-    "A atenção cruzada toma consultas e chaves do codificador e valores do decodificador, com o residual nos valores; os dois precisam ter o mesmo comprimento, e nada pode ser gerado passo a passo.",
+  "Cross attention takes queries and keys from the encoder and values from the decoder, with the residual on the values; both must have one length, a token sees later ones, and nothing can be generated stepwise.":
+    "A atenção cruzada toma consultas e chaves do codificador e valores do decodificador, com o residual nos valores; os dois precisam ter o mesmo comprimento, um token vê os seguintes, e nada pode ser gerado passo a passo.",
   "Decoder self-attention has neither a residual connection nor a norm.":
     "A autoatenção do decodificador não tem conexão residual nem norma.",
   "Attention scores are divided by sqrt(hidden_size) instead of sqrt(head_dim).":

@@ -158,3 +158,14 @@ def test_bad_names_stop_before_anything_is_trained(few, tiny, tmp_path):
     (tmp_path / "thesis.tex").write_text("precious")
     with pytest.raises(OutputExistsError):
         train("vanilla", data=few, output_dir=tmp_path, force=True, **tiny)
+
+
+@pytest.mark.parametrize("can", [True, False])
+def test_a_model_that_cannot_generate_is_scored_by_its_loss_alone(tiny, tmp_path, can):
+    """Sources and targets of one length train it; the quirk leaves nothing to write the next token with."""
+    name = "explicando" if can else "explicando+memory-makes-queries"
+    options = {option: value for option, value in tiny.items() if option != "tokenizer"}
+    report = train(name, "reverse:train_examples=40,heldout_examples=8", output_dir=tmp_path / "m", **options).report
+    evaluation = zoo.evaluate(tmp_path / "m", progress=False)
+    assert set(report.scores) == set(evaluation.scores) == ({"exact_match", "symbol_accuracy"} if can else set())
+    assert evaluation.loss == pytest.approx(report.heldout_loss, rel=1e-5)

@@ -164,6 +164,8 @@ def train(
 
 def tell(result: TrainingResult, folder: Path, *, as_json: bool) -> None:
     """Print what a training run came to."""
+    from zoo.training.predicting import outputs_of
+
     url = result.pushed.url if result.pushed is not None else None
     if as_json:
         write_json({"path": str(folder.resolve()), "url": url, **result.report.to_dict()})
@@ -171,7 +173,8 @@ def tell(result: TrainingResult, folder: Path, *, as_json: bool) -> None:
     show(result)
     write(f"\n{folder} holds the model and its tokenizer. To use it:")
     place = shlex.quote(str(folder))
-    if verb := VERBS.get(result.run.recipe.data_task().model_task):
+    task = result.run.recipe.data_task()
+    if (verb := VERBS.get(task.model_task)) and outputs_of(result.model, task) == task.outputs:
         click.echo(f"  zoo {verb} {place} TEXT")  # not broken at the edge of the terminal
     click.echo(f"  zoo evaluate {place}")
     if url is not None:

@@ -19,7 +19,7 @@ from zoo.data.tasks import DataTask, Outputs, Splits, Tokenizers
 from zoo.models import normalize_weights
 
 from .arguments import ZooTrainingArguments
-from .predicting import predict
+from .predicting import predict, score
 from .record import RunRecord
 from .saving import save_checkpoint
 
@@ -112,6 +112,6 @@ def keep_average(
             save_checkpoint(trainer.trained_model(), tokenizers, folder, force=force, run=run)
         outputs = None if scored else Outputs.NONE
         predictions = predict(trainer, task, tokenizers, run.recipe.generation, outputs=outputs)
-    scores = dict(task.score(predictions, splits.heldout)) if scored else {}
+    scores = score(task, predictions, splits.heldout) if scored else {}
     numbers = {"heldout_loss": predictions.loss, "scores": {name: asdict(score) for name, score in scores.items()}}
     return {"kind": average.kind, "updates": average.updates, **numbers}

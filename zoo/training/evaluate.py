@@ -29,7 +29,7 @@ from zoo.training.answers import Answer, answers_of
 from zoo.training.arguments import training_arguments
 from zoo.training.generation import load_checkpoint
 from zoo.training.generation.checkpoint import TokenizerSource
-from zoo.training.predicting import check_generation, predict
+from zoo.training.predicting import check_generation, predict, score
 from zoo.training.progress import LossProgress
 from zoo.training.recipe import Recipe, recipe_for, usual_task
 from zoo.training.record import RunRecord, digest_of_examples, read_result, saved_run
@@ -215,7 +215,7 @@ def evaluate(
         examples=len(encoded),
         target_tokens=predictions.num_labels,
         loss=predictions.loss,
-        scores=dict(data_task.score(predictions, examples, n_bootstrap=n_bootstrap)),
+        scores=score(data_task, predictions, examples, n_bootstrap=n_bootstrap),
         outputs=list(predictions.outputs),
         seconds=seconds,
         answers=tuple(answers_of(data_task, examples, predictions)),

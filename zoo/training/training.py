@@ -30,7 +30,7 @@ from .averaging import keep_average
 from .checkpoints import going_on_from, remove_checkpoints, remove_except
 from .inputs import build_for, encode, num_parameters, tokenizers_for
 from .memory_check import check_room
-from .predicting import check_generation, predict
+from .predicting import check_generation, predict, score
 from .preflight import check_data, check_examples
 from .progress import LossProgress, overview
 from .recipe import Recipe
@@ -305,7 +305,7 @@ def evaluate_trained(request: TrainingRequest, prepared: Prepared, trainer: ZooT
     with kept_in(request.output_dir):
         outputs = None if scored else Outputs.NONE
         predictions = predict(trainer, task, tokenizers, request.chosen.generation, outputs=outputs)
-        scores = dict(task.score(predictions, splits.heldout)) if scored else {}
+        scores = score(task, predictions, splits.heldout) if scored else {}
         place = None if request.output_dir is None else f"{Path(request.output_dir)}-average"
         force = request.force or request.resume
         average = keep_average(trainer, task, tokenizers, splits, prepared.run, place, scored=scored, force=force)

@@ -141,8 +141,11 @@ register(
         "padding-is-attended": "Padding takes part in attention like any other token; a padding mask is not read.",
         "cosines-have-own-exponents": "Odd columns of the position table use exponent j/d instead of (j-1)/d.",
         "changes-its-inputs": "Positions are added to the caller's embeddings in place.",
-        "works-on-features": "There is no vocabulary: inputs_embeds and decoder_inputs_embeds go in, and the head maps "
-        "features to features. Logits are the values before the final softmax.",
+        "works-on-features": Quirk(
+            "There is no vocabulary: inputs_embeds and decoder_inputs_embeds go in, and the head maps features to "
+            "features. Logits are the values before the final softmax.",
+            generates=False,
+        ),
         "torch-initialization": Quirk("Weights start as PyTorch's modules do.", overrides={"initializer": "torch"}),
     },
     limits=(
@@ -174,8 +177,11 @@ register(
         "initializer_range": 1.0,  # of the embeddings, which are not scaled up
     },
     quirks={
-        "memory-makes-queries": "Cross attention takes queries and keys from the encoder and values from the decoder, "
-        "with the residual on the values; both must have one length, and nothing can be generated stepwise.",
+        "memory-makes-queries": Quirk(
+            "Cross attention takes queries and keys from the encoder and values from the decoder, with the residual on "
+            "the values; both must have one length, a token sees later ones, and nothing can be generated stepwise.",
+            generates=False,
+        ),
         "self-attention-stands-bare": "Decoder self-attention has neither a residual connection nor a norm.",
         "decoder-reads-the-source": "Where no decoder input is given, it is the source, not shifted.",
         "padding-is-attended": "Padding takes part in attention like any other token; a padding mask is not read.",

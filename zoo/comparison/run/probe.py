@@ -12,6 +12,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
+from zoo.training.predicting import can_generate
+
 from ..files import ANSWERS, QUESTIONS, write_json
 
 MOST_EXAMPLES = 8
@@ -36,7 +38,8 @@ class Probe:
 
         Returns:
             `logits`, *Shape:* (batch_size, ..., num_ids), and as `outputs` the ids that an encoder-decoder writes
-            greedily, *Shape:* (batch_size, output_len), or the best ones, *Shape:* (batch_size, ...).
+            greedily, *Shape:* (batch_size, output_len), or the best ones of a model that cannot generate, *Shape:*
+            (batch_size, ...).
         """
         limit = min(LONGEST_TEXT, model.config.max_position_embeddings or LONGEST_TEXT)
         reading: dict[str, Any] = {
@@ -55,7 +58,8 @@ class Probe:
             wanted = target(list(self.references), **reading).to(model.device)
             labels = wanted["input_ids"].masked_fill(wanted["attention_mask"] == 0, -100)
             logits = model(**read, labels=labels).logits
-            outputs = model.generate(**read, do_sample=False, num_beams=1, max_length=LONGEST_TEXT)
+            options = {"do_sample": False, "num_beams": 1, "max_length": LONGEST_TEXT}
+            outputs = model.generate(**read, **options) if can_generate(model) else logits.argmax(dim=-1)
         return {"logits": logits.float().cpu().contiguous(), "outputs": outputs.cpu().contiguous()}
 
     def write(self, folder: Path, answers: dict[str, Tensor]) -> None:
