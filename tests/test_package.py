@@ -261,6 +261,12 @@ def test_an_installation_shows_progress(status: int, tmp_path: Path) -> None:
     assert (tmp_path / ".venv/installed").exists() is (status == 0)
 
 
+def test_a_version_of_the_changelog_has_each_kind_of_change_once() -> None:
+    for version in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").split("\n## ")[1:]:
+        kinds = re.findall(r"^### (.*)", version, flags=re.MULTILINE)
+        assert len(kinds) == len(set(kinds))
+
+
 @pytest.mark.slow
 def test_the_cold_start_is_measured() -> None:
     command = [sys.executable, str(ROOT / "scripts/bench/cold_start.py"), "--repeats", "1", "--json"]
