@@ -176,6 +176,17 @@ def test_its_python_is_python(document: str) -> None:
         compile(snippet.code, document, "exec")
 
 
+@pytest.mark.slow
+@pytest.mark.nightly
+@pytest.mark.parametrize("page", sorted(ROOT.glob("docs/from-*.md")), ids=lambda page: page.stem)
+def test_its_commands_run_after_its_python(page: Path, tmp_path: Path) -> None:
+    (tmp_path / "book.txt").write_text("\n".join(other.read_text("utf-8") for other in ROOT.glob("docs/*.md")))
+    run("-c", "\n".join(blocks(f"docs/{page.name}", "python")), folder=tmp_path)
+    for command in commands(page):
+        shorter = ["--max-steps", "2"] if command.startswith("zoo train") else []
+        run("-m", *shlex.split(command), *shorter, folder=tmp_path, HF_HUB_OFFLINE="1")
+
+
 def test_examples_in_docstrings_are_fenced() -> None:
     """Only then they are run."""
     for source in SOURCES:
