@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import errno
 import os
 import subprocess
 import sys
 from pathlib import Path, PureWindowsPath
+from unittest.mock import Mock
 
 import pytest
 from snippets import PACKAGES, ROOT
@@ -15,6 +17,7 @@ import zoo.hub.delivery
 from zoo.base.errors import CheckpointError, OutputExistsError, UnwritableError
 from zoo.base.files import check_writable, leaves_its_folder
 from zoo.base.manifest import MANIFEST_FILE, read_manifest
+from zoo.comparison.run.processes import ForkServer
 from zoo.comparison.setup.jobs import folder_name
 from zoo.hub.acceptance import files_to_pull
 from zoo.hub.errors import HubError
@@ -156,3 +159,12 @@ def test_runs_are_started_where_there_is_no_fork(tmp_path: Path) -> None:
         process.stdin.flush()
         assert (process.stdout.readline(), done.exists()) == ("1 3\n", True)
         process.stdin.close()
+
+
+def test_a_server_that_is_gone_can_be_stopped() -> None:
+    """Windows raises a plain OSError for a pipe that nothing reads."""
+    server = ForkServer("json")
+    server.process = Mock()
+    server.process.stdin.close.side_effect = OSError(errno.EINVAL, "Invalid argument")
+    server.stop()
+    server.process.wait.assert_called_once()

@@ -93,7 +93,7 @@ def call(name: str, argument: str) -> None:
 def reply(number: str, process: BaseProcess, replies: TextIO) -> None:
     """Wait for a process, and write the number of its request and its exit code, negative for a signal."""
     process.join()
-    with suppress(BrokenPipeError, ValueError):
+    with suppress(OSError, ValueError):
         os.write(replies.fileno(), f"{number} {process.exitcode}\n".encode())
 
 

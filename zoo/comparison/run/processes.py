@@ -36,7 +36,7 @@ class ForkServer:
             number = max(self.waiting, default=0) + 1
             self.waiting[number] = answer
             assert process.stdin is not None
-            with suppress(BrokenPipeError):  # of one that is gone, which `listen` reports
+            with suppress(OSError):  # of one that is gone, which `listen` reports; on Windows it is no BrokenPipeError
                 process.stdin.write(f"{number}\t{module}\t{argument}\n")
                 process.stdin.flush()
         return answer.get()
@@ -72,7 +72,7 @@ class ForkServer:
         """End it, and what it runs."""
         process = self.process
         if process is not None and process.stdin is not None:
-            with suppress(BrokenPipeError):
+            with suppress(OSError):
                 process.stdin.close()
             process.wait()
 
