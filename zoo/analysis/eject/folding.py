@@ -49,7 +49,7 @@ def evaluate(node: cst.BaseExpression, values: Mapping[str, Any]) -> Any:
             return isinstance(target.operator, cst.IsNot)
     with suppress(NameError, AttributeError, TypeError), warnings.catch_warnings():
         warnings.simplefilter("ignore", SyntaxWarning)  # about subscripts of None, in branches that are not taken
-        return eval(code(node), {"__builtins__": BUILTINS}, dict(known))  # the zoo's own source
+        return eval(f"({code(node)})", {"__builtins__": BUILTINS}, dict(known))  # the zoo's own source
     never_none = (cst.Call, cst.BinaryOperation, cst.Comparison, cst.Subscript, cst.Dict, cst.List, cst.Integer)
     return PRESENT if isinstance(node, never_none) else UNKNOWN
 
@@ -113,7 +113,10 @@ class Folder(cst.CSTTransformer):
         for side, other in ((updated_node.left, updated_node.right), (updated_node.right, updated_node.left)):
             value = evaluate(side, self.values)
             if value is not UNKNOWN and value is not PRESENT:
-                return side if bool(value) == decides else other
+                chosen = side if bool(value) == decides else other
+                if "\n" not in code(chosen) or chosen.lpar:
+                    return chosen
+                return chosen.with_changes(lpar=updated_node.lpar, rpar=updated_node.rpar)
         return updated_node
 
     def leave_IfExp(self, original_node: cst.IfExp, updated_node: cst.IfExp) -> cst.BaseExpression:

@@ -121,7 +121,10 @@ class GatedFeedForward(nn.Module):
             # Both have learned factors (nGPT, section 2.4).
             gate = self.gate_proj(x) * (self.gate_scales() * self.config.hidden_size**0.5)
             up = self.up_proj(x) * self.up_scales()
-            x = activate(gate, self.config.hidden_act) * up
+            if self.config.hidden_act in ("prelu", "xielu"):
+                x = self.act_fn(gate) * up
+            else:
+                x = activate(gate, self.config.hidden_act) * up
         elif self.config.hidden_act in ("prelu", "xielu"):
             x = self.act_fn(self.gate_proj(x)) * self.up_proj(x)
         else:
