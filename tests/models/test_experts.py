@@ -128,6 +128,12 @@ def test_clamped_experts_equal_gpt_oss(settings: dict[str, float]) -> None:
     close(ours(x), native(x)[0].detach(), THROUGH_FLOAT32)
 
 
+def test_clamped_experts_have_no_learned_activation() -> None:
+    """Their gate does not read `hidden_act`, so it brings no parameters that nothing trains."""
+    ours = part("moe-clamped", hidden_act="prelu")
+    assert dict(ours.named_parameters()).keys() == dict(part("moe-clamped").named_parameters()).keys()
+
+
 def test_the_first_layers_may_have_no_experts() -> None:
     model = zoo.build("mixtral-style@tiny:num_hidden_layers=3,first_k_dense_replace=2", vocab_size=20)
     kinds = [type(layer.mlp).__name__ for layer in model.model.layers]

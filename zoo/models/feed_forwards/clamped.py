@@ -41,6 +41,7 @@ class ClampedExperts(Experts):
 
     def __init__(self, config: ZooConfig, num_experts: int, num_experts_per_tok: int, inner_size: int) -> None:
         super().__init__(config, num_experts, num_experts_per_tok, inner_size)
+        del self.act_fn  # the gate's function is fixed
         self.alpha: float = option(config, ClampedMixtureOfExperts, "swiglu_alpha")
         self.limit: float = option(config, ClampedMixtureOfExperts, "swiglu_limit")
 
