@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import Any, TypeVar
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
@@ -20,7 +21,7 @@ from zoo.fast.attention import flash_window, refuse_what_is_ignored
 from zoo.fast.attention_backends import eager_attention
 from zoo.fast.chunked_loss import mean_loss, summed_loss
 from zoo.fast.generation import Generation
-from zoo.models.context import packed_documents
+from zoo.models.context import packed_documents, packed_into_cache
 
 T = TypeVar("T")
 
@@ -177,14 +178,31 @@ def packed_rows(config: Any, context: Any) -> None:
         )
 
 
-def separate_documents(hidden_states: Tensor, position_ids: Tensor | None, past_key_values: Any) -> None:
-    """Refuse documents packed into rows, through which layers without attention would carry their state."""
+@dataclasses.dataclass(frozen=True)
+class UnpaddedMask:
+    """Where documents are that are packed into rows."""
+
+    documents: Tensor  # Index of every position's document in its row. *Shape:* (batch_size, seq_len)
+
+
+def separate_documents(hidden_states: Tensor, position_ids: Tensor | None, past_key_values: Any) -> UnpaddedMask | None:
+    """The documents that are packed into rows, None if every row holds one."""
     looks = hidden_states.shape[1] > 1 and (past_key_values is None or hidden_states.device.type == "cpu")
-    if looks and packed_documents(position_ids) is not None:
-        raise InputError(
-            "position_ids pack documents into a row, which layers without attention separate with the zoo alone: give "
-            "one document a row"
-        )
+    documents = packed_documents(position_ids) if looks else None
+    if documents is None:
+        return None
+    if past_key_values is not None:
+        raise packed_into_cache()
+    return UnpaddedMask(documents.expand(len(hidden_states), -1))
+
+
+def mix_documents(mix: Callable[..., Tensor], hidden_states: Tensor, documents: UnpaddedMask) -> Tensor:
+    """Mix the tokens of every packed document separately."""
+    rows = []
+    for states, of_row in zip(hidden_states, documents.documents, strict=True):
+        lengths = of_row.unique_consecutive(return_counts=True)[1].tolist()
+        rows.append(torch.cat([mix(one[None], None, None)[0] for one in states.split(lengths)]))
+    return torch.stack(rows)
 
 
 def mask_to_last_label(stack: Any, labels: Tensor) -> None:

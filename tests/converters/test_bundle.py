@@ -247,6 +247,39 @@ def test_bundles_do_what_models_of_transformers_do(name, task, tmp_path):
     assert done.stdout.splitlines()[-1] == "all of it"
 
 
+PACKED = """
+import sys; sys.modules["zoo"] = None
+import torch
+from transformers import AutoModelForCausalLM
+model = AutoModelForCausalLM.from_pretrained("bundle", trust_remote_code=True).eval()
+ids = torch.randint(3, 20, (2, 11), generator=torch.Generator().manual_seed(0))
+places = torch.cat([torch.arange(6), torch.arange(5)])
+with torch.no_grad():
+    packed = model(ids, position_ids=places[None], use_cache=False).logits
+    alone = torch.cat([model(ids[:, :6], use_cache=False).logits, model(ids[:, 6:], use_cache=False).logits], dim=1)
+    print((packed - alone).abs().max().item() < 1e-5, (model(ids).logits - alone).abs().max().item() > 1e-3)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("preloaded")
+@pytest.mark.parametrize(
+    "name",
+    [
+        "lfm2-style",
+        *(
+            pytest.param(one, marks=pytest.mark.nightly)
+            for one in ("llama-style", "qwen3-next-style", "kimi-linear-style")
+        ),
+    ],
+)
+def test_packed_documents_stay_apart(name, tmp_path):
+    write_bundle(zoo_model(name, "causal-lm", dtype=torch.float32), tmp_path / "bundle")
+    done = run_python(["-c", PACKED], env=os.environ, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr[-1500:]
+    assert done.stdout.split() == ["True", "True"]
+
+
 @pytest.mark.parametrize("name", ["gemma3-style", "modernbert-style"])
 def test_bases_by_layer_are_all_that_a_configuration_says_of_rotation(name, monkeypatch):
     """transformers 5.17 puts another beside the layer types, and then takes its name for a layer type."""

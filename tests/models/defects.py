@@ -31,9 +31,9 @@ from zoo.models import (
 )
 from zoo.models import attention as attention_module
 from zoo.models.context import Context, EarlierLayers
+from zoo.models.mixers import base as mixer_base
 from zoo.models.mixers import delta_net
 from zoo.models.mixers import short_convolution as convolution
-from zoo.models.mixers.base import Mixer
 from zoo.models.norms import LayerNorm
 from zoo.testing import basics
 
@@ -248,7 +248,7 @@ def forget_at_padding(model: Any, patch: pytest.MonkeyPatch) -> None:
 
 
 def carry_states_into_the_next_document(model: Any, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Mixer, "mix_documents", lambda self, states, documents: self.mix(states, None))
+    patch.setattr(mixer_base, "mix_documents", lambda mix, states, documents: mix(states, None))
 
 
 def mix_documents_in_a_cache(model: Any, patch: pytest.MonkeyPatch) -> None:

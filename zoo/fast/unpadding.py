@@ -203,3 +203,15 @@ class UnpaddedMask:
             return None if causal is None else causal[None, None]
         is_token = self.keys.pad(torch.ones_like(self.keys.indices, dtype=torch.bool)[None])[:, None, None]
         return is_token if causal is None else is_token & causal
+
+
+@torch.compiler.disable(reason="packed documents are as many as the data say")
+def mix_documents(mix: Callable[..., Tensor], hidden_states: Tensor, documents: UnpaddedMask) -> Tensor:
+    """Let a mixer's `mix` run on every packed document separately, on documents of similar lengths at once."""
+    tokens, places, mixed = hidden_states.flatten(0, 1), [], []
+    for rows, is_token in documents.queries.rows_by_length:
+        rows, is_token = rows.to(tokens.device), is_token.to(tokens.device)
+        places.append(rows.take(is_token))
+        mixed.append(mix(tokens[rows], None, None).flatten(0, 1)[is_token])
+    together = torch.cat(mixed)
+    return torch.empty_like(together).index_copy(0, torch.cat(places), together).view_as(hidden_states)

@@ -11,7 +11,7 @@ from transformers.cache_utils import Cache, LinearAttentionLayer
 
 from zoo.base.errors import ConfigError, InputError
 from zoo.fast.preallocated_cache import may_be_written, self_attention_cache
-from zoo.fast.unpadding import UnpaddedMask
+from zoo.fast.unpadding import UnpaddedMask, mix_documents
 
 from ..attention import build_attention
 from ..parts import MIXERS
@@ -84,7 +84,7 @@ class Mixer(nn.Module):
             The output, *Shape:* as hidden_states, and None in the place of attention weights.
         """
         if isinstance(attention_mask, UnpaddedMask):
-            return self.mix_documents(hidden_states, attention_mask), None
+            return mix_documents(self.mix, hidden_states, attention_mask), None
         idx = self.layer_idx if step is None else step
         past = None if past_key_values is None else state_layer(past_key_values, idx)
         if attention_mask is None:
@@ -97,17 +97,6 @@ class Mixer(nn.Module):
         tokens = torch.zeros_like(tokens).scatter(1, places, tokens)
         is_token = is_token.sort(dim=1, descending=True).values
         return self.mix(tokens, past, None if past is None else is_token).gather(1, places), None
-
-    @torch.compiler.disable(reason="packed documents are as many as the data say")
-    def mix_documents(self, hidden_states: Tensor, documents: UnpaddedMask) -> Tensor:
-        """Mix the tokens of every packed document separately, documents of similar lengths at once."""
-        tokens, places, mixed = hidden_states.flatten(0, 1), [], []
-        for rows, is_token in documents.queries.rows_by_length:
-            rows, is_token = rows.to(tokens.device), is_token.to(tokens.device)
-            places.append(rows.take(is_token))
-            mixed.append(self.mix(tokens[rows], None, None).flatten(0, 1)[is_token])
-        together = torch.cat(mixed)
-        return torch.empty_like(together).index_copy(0, torch.cat(places), together).view_as(hidden_states)
 
     def mix(self, hidden_states: Tensor, past: LinearAttentionLayer | None, is_token: Tensor | None = None) -> Tensor:
         """Mix tokens with those before them.
