@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -204,7 +204,7 @@ class Names(cst.CSTVisitor):
         return False
 
 
-@cache
+@lru_cache(maxsize=4096)  # about those of one model
 def names(node: cst.CSTNode) -> Names:
     """Names below a node."""
     found = Names()
