@@ -4,6 +4,7 @@ import random
 import runpy
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from safetensors.torch import load_file
 import zoo
 from zoo.analysis.eject import code_difference, eject
 from zoo.analysis.eject.ejecting import text_of
+from zoo.analysis.eject.program import names
 from zoo.analysis.eject.proof import prove, randomise
 from zoo.analysis.eject.writing import MODELS
 from zoo.base.errors import OutputExistsError, RegistrationError, UnsupportedOperationError, ZooError
@@ -68,6 +70,7 @@ def tiny(name: str) -> str:
     return f"{variant}@tiny{plus}{quirks}"
 
 
+@cache
 def source(name: str, task: str | None = None) -> str:
     task = task or describe(name).tasks[0]
     return text_of(configure(name, task), task, name)
@@ -175,12 +178,27 @@ def test_differences_are_small(a, b, fewer):
 
 def test_nothing_that_the_configuration_does_not_use_is_in_a_file():
     text = source("llama-style")
-    assert not [word for word in ("dropout", "LayerNorm", "memory", "if config.", "if self.config.") if word in text]
+    others = ("dropout", "LayerNorm", "memory", "if config.", "if self.config.", "zeros_", "width: int")
+    assert not [word for word in others if word in text]
+    assert "FeedForward(config)" in text, "a setting is read where it is used"
+    assert "def chosen" not in source("mixtral-style"), "a function of which only a variable has the name"
+
+
+def test_a_model_that_keeps_nothing_has_no_cache():
+    text = source("vanilla+faithful", "seq2seq-lm")
+    assert not [word for word in ("cache", "start: int", "memory: Tensor | None = None) -> tuple") if word in text]
+
+
+def test_trees_of_earlier_files_are_not_kept():
+    assert names.cache_info().maxsize is not None
 
 
 def test_quirks_are_commented_at_their_lines():
     text = source("vanilla+faithful", "seq2seq-lm")
-    assert text.count("# The original's defect") >= 6
+    assert text.count("# The original's defect") >= 7
+    assert "cross attention runs with the weights of self-attention" in text
+    assert text.count("attention_mask is None") == 2, "the encoder, and the decoder's view of it"
+    assert "real is None" not in text and "real is not None" not in text and "(real)" not in text
 
 
 def test_a_wrong_file_is_refused_by_what_differs(tmp_path):

@@ -23,6 +23,25 @@ def bound(function: cst.FunctionDef, call: cst.Call) -> dict[str, cst.Arg]:
     return given | {arg.keyword.value: arg for arg in call.args if arg.keyword is not None}
 
 
+def variables_of(function: cst.FunctionDef) -> list[str]:
+    """Parameters and variables of a function."""
+    return [*parameters(function), *names(function.body).written]
+
+
+def sources(body: cst.CSTNode, name: str, above: tuple[str, ...] = ()) -> set[str]:
+    """Attributes that a variable of a function is taken from."""
+    found: set[str] = set()
+    given = [(one.targets[0].target, one.value) for one in names(body).assigns]
+    given += [(one.target, one.iter) for one in names(body).loops]
+    for target, value in given:
+        if name in names(target).read and name not in above:
+            inner = names(value)
+            found.update(inner.attributes)
+            for other in inner.read:
+                found |= sources(body, other, (*above, name))
+    return found
+
+
 def with_methods_inlined(node: cst.CSTNode) -> cst.CSTNode:
     """A class with the statements of a method in the place of its only call, with arguments called as parameters."""
     if not isinstance(node, cst.ClassDef):

@@ -13,6 +13,9 @@ from .program import Names, Substitution, names
 LONGEST = 104
 """Columns of a statement into which a variable is put."""
 
+COMMENTED = [m.ZeroOrMore(), m.EmptyLine(comment=m.Comment()), m.ZeroOrMore()]
+"""Lines above a statement with a comment."""
+
 
 def cleaned(definitions: dict[str, cst.CSTNode], model: str) -> dict[str, cst.CSTNode]:
     """Definitions without assignments that nothing reads.
@@ -49,6 +52,8 @@ class Cleaner(cst.CSTTransformer):
             for name, assign in assigned(updated_node.body).items()
             if found.written.count(name) == 1 and is_alias(assign.value, updated_node, found.written)
         }
+        for line in m.findall(updated_node.body, m.SimpleStatementLine(leading_lines=COMMENTED)):
+            aliases.pop(code(line).rpartition("\n")[2].partition(" = ")[0].strip(), None)  # the comment is about it
         unread = {name for name in found.written if name not in found.read} | aliases.keys()
         body = updated_node.body.visit(Unread(unread, self.read))
         assert isinstance(body, cst.BaseSuite)
@@ -144,7 +149,8 @@ class Joiner(cst.CSTTransformer):
         ):
             return None
         value: Any = assign.value
-        whole = code(reader.value) == name or any(part in text for part in whole_places(name))
+        of_reader = code(reader.value)
+        whole = of_reader == name or of_reader.startswith(f"{name}, ") or any(p in text for p in whole_places(name))
         if not whole and not isinstance(value, (cst.Call, cst.Name, cst.Attribute, cst.Subscript)):
             value = value.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
         changed = reader.with_changes(value=reader.value.visit(Substitution({name: value})))

@@ -38,8 +38,9 @@ def evaluate(node: cst.BaseExpression, values: Mapping[str, Any]) -> Any:
     """The value of an expression, UNKNOWN if it contains a name of unknown value, PRESENT if it is not None."""
     if isinstance(node, cst.Name) and node.value in values:
         return values[node.value]
-    if isinstance(node, cst.IfExp) and evaluate(node.test, values) is UNKNOWN:
-        branches = [evaluate(one, values) for one in (node.body, node.orelse)]
+    if isinstance(node, cst.IfExp) and evaluate(node.test, values) in (UNKNOWN, PRESENT):
+        filled = code(node.test) == f"{code(node.orelse)} is None"  # `a if b is None else b` is None if a is
+        branches = [evaluate(one, values) for one in ((node.body,) if filled else (node.body, node.orelse))]
         return UNKNOWN if any(one is UNKNOWN or one is None for one in branches) else PRESENT
     known = {name: value for name, value in values.items() if value is not UNKNOWN and value is not PRESENT}
     if isinstance(node, cst.Comparison) and len(node.comparisons) == 1:
@@ -124,6 +125,8 @@ class Folder(cst.CSTTransformer):
         if value is UNKNOWN or value is PRESENT:
             return updated_node
         chosen = updated_node.body if value else updated_node.orelse
+        if isinstance(chosen, (cst.Name, cst.Attribute, cst.Call, cst.Subscript)):
+            return chosen
         return chosen.with_changes(lpar=updated_node.lpar or chosen.lpar, rpar=updated_node.rpar or chosen.rpar)
 
     def leave_IndentedBlock(

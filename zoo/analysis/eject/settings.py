@@ -9,14 +9,14 @@ import torch
 from torch import nn
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
-from zoo.models import UnitHead
+from zoo.models import TASK_CLASSES, UnitHead
 from zoo.models.attentions.kv_sharing import SharedKeyValueAttention
 from zoo.models.multi_token_prediction import LOSS_WEIGHT
 from zoo.models.parametrization import width_factor
 from zoo.models.parts import FEED_FORWARDS, PART_FIELDS
 from zoo.models.residual import deepnorm_constants
 from zoo.models.transformer import build_by_settings, transformer_of
-from zoo.registry import VARIANTS
+from zoo.registry import VARIANTS, Task
 
 from ..plain.config import Config
 from .plugins import hooks, plain_forms
@@ -70,7 +70,7 @@ def plain_config(config: ZooConfig, task: str) -> Config:
         "looks_up_values": values["attention"] == "value-embeddings",
         "has_experts": values["feed_forward"].startswith("moe"),
         "has_position_table": values["position"] in ("learned", "learned-unpadded", "t5", "disentangled"),
-        "has_biases": has_biases(values, config, task),
+        "has_biases": has_biases(config, task),
         "mup_width_factor": width_factor(config),
         "decoder_changes": decoder_changes(config),
         "decoder_pad_token_id": config.pad_token_id
@@ -79,8 +79,10 @@ def plain_config(config: ZooConfig, task: str) -> Config:
     }
     values |= rope_settings(config) | by_layers(config)
     values["position_skips_padding"] = values["position"] == "learned-unpadded" or is_by_length(values["rope_type"])
-    values["generates_with_cache"] = "masks-from-token-ids" not in config.quirks and not is_by_length(
-        values["rope_type"]
+    values["generates_with_cache"] = (
+        task in ("causal-lm", "seq2seq-lm")
+        and not CANNOT_CACHE.intersection(config.quirks)
+        and not is_by_length(values["rope_type"])
     )
     balances = getattr(FEED_FORWARDS.get(config.feed_forward), "has_auxiliary_loss", False)
     values["balances_experts"] = bool(balances and values.get("output_router_logits"))
@@ -103,18 +105,15 @@ def plain_config(config: ZooConfig, task: str) -> Config:
     return Config(**values)
 
 
-def has_biases(values: dict[str, Any], config: ZooConfig, task: str) -> bool:
-    """Whether a model may have biases."""
-    named = (name for name in values if name.endswith("_bias") and name != "balance_bias")
-    return bool(
-        values["norm"] not in ("rmsnorm", "zero-centered-rmsnorm", "unit", "layernorm-no-bias")
-        or any(values[name] for name in named)
-        or config.embedding_size is not None
-        or task not in ("causal-lm", "seq2seq-lm", "feature-extraction")
-        or values["attention"].startswith("disentangled")
-        or values["feed_forward"] == "moe-clamped"
-    )
+def has_biases(config: ZooConfig, task: str) -> bool:
+    """Whether a model has biases."""
+    with torch.device("meta"):
+        model = TASK_CLASSES[Task(task)][1](config)
+    return any(name.endswith(".bias") for name, _ in model.named_parameters())
 
+
+CANNOT_CACHE = {"masks-from-token-ids", "memory-makes-queries", "works-on-features"}
+"""Quirks of models that compute all of a text again for each token, or write none."""
 
 USUAL = {
     "moe_intermediate_size": "intermediate_size",

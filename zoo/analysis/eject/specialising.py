@@ -11,7 +11,7 @@ from libcst import matchers as m
 
 from zoo.base.errors import UnsupportedOperationError
 
-from .calls import bound, is_docstring, parameters, with_methods_inlined
+from .calls import bound, is_docstring, parameters, sources, variables_of, with_methods_inlined
 from .cleaning import Joiner, cleaned
 from .folding import PRESENT, UNKNOWN, Folder, code, evaluate, is_literal
 from .program import Substitution, functions, methods, names
@@ -49,6 +49,7 @@ class Program:
             before = now
             self.definitions = {name: self.definitions[name] for name in self.in_order()}
             self.propagate()
+            self.read_settings()
             self.rewrite(self.fold)
             self.rewrite(self.inline)
             self.definitions = {name: with_methods_inlined(node) for name, node in self.definitions.items()}
@@ -65,9 +66,10 @@ class Program:
         def visit(name: str, above: tuple[str, ...] = ()) -> None:
             if name in done or name in above:
                 return
-            found = names(self.definitions[name])
-            for other in found.read:
-                if other in self.definitions and other != name:
+            node = self.definitions[name]
+            variables = {one for function in methods(node).values() for one in variables_of(function)}
+            for other in names(node).read:
+                if other in self.definitions and other != name and other not in variables:
                     visit(other, (*above, name))
             done[name] = None
 
@@ -219,6 +221,27 @@ class Program:
         self.params = {place: joined(values) for place, values in seen.items()}
         self.always = seen.keys() - omitted
 
+    def read_settings(self) -> None:
+        """Read a setting where every call gives it for a parameter."""
+        given: dict[tuple[str, str, str], set[str]] = {}
+        for _, _, call, found in self.calls():
+            for one in found:
+                args = {name: code(arg.value) for name, arg in self.given_by(one, call)}
+                for name in parameters(methods(self.definitions[one[0]])[one[1]]):
+                    owner, dot, setting = args.get(name, "").rpartition(".")
+                    is_setting = dot and owner == args.get("config") and setting.isidentifier()
+                    given.setdefault((*one, name), set()).add(setting if is_setting else "")
+
+        def change(key: Key, node: cst.FunctionDef) -> cst.FunctionDef:
+            written, values = names(node.body).written, {}
+            for name in parameters(node):
+                settings = given.get((*key, name), {""})
+                if len(settings) == 1 and "" not in settings and name not in written:
+                    values[name] = cst.parse_expression(f"config.{min(settings)}")
+            return node.with_changes(body=node.body.visit(Substitution(values))) if values else node
+
+        self.rewrite(change)
+
     def inline(self, key: Key, node: cst.FunctionDef) -> cst.FunctionDef:
         """Put the one expression that a function returns in the place of its calls."""
         program, known = self, self.values(key, node)
@@ -366,20 +389,6 @@ def no_plain_form(name: str, value: Any) -> UnsupportedOperationError:
         f"{name}={value!r} has no plain form, so no file can be written; a plugin gives one by the attribute "
         "`plain` of its part, see docs/plugins.md; `zoo show --code` prints the code that the model runs"
     )
-
-
-def sources(body: cst.CSTNode, name: str, above: tuple[str, ...] = ()) -> set[str]:
-    """Attributes that a variable of a function is taken from."""
-    found: set[str] = set()
-    given = [(one.targets[0].target, one.value) for one in names(body).assigns]
-    given += [(one.target, one.iter) for one in names(body).loops]
-    for target, value in given:
-        if name in names(target).read and name not in above:
-            inner = names(value)
-            found.update(inner.attributes)
-            for other in inner.read:
-                found |= sources(body, other, (*above, name))
-    return found
 
 
 def simple(value: Any) -> Any:

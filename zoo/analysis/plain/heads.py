@@ -216,14 +216,14 @@ class Seq2SeqLM(nn.Module):
             decoder_ids = labels.roll(1, dims=-1)
             decoder_ids = decoder_ids.masked_fill(decoder_ids == -100, self.config.decoder_pad_token_id)
             decoder_ids[:, 0] = self.config.decoder_start_token_id
-        x, memory = self.model(ids, decoder_ids, attention_mask, cache, start, memory)
+        x, encoded = self.model(ids, decoder_ids, attention_mask, cache, start, memory)
         logits = bounded(self.lm_head(x), self.config)
         loss = None if labels is None else F.cross_entropy(logits.flatten(0, 1), labels.flatten())
         if self.config.balances_experts and loss is not None:
             balanced = balance(self.model.encoder, attention_mask, self.config)
             balanced = balanced + balance(self.model.decoder, None, self.config)
             loss = loss + self.config.router_aux_loss_coef * balanced
-        return logits, loss, memory
+        return logits, loss, encoded
 
     @torch.no_grad()
     def generate(

@@ -94,7 +94,7 @@ def initialize(model: nn.Module, config: Config) -> None:
             continue
         if config.residual == "gated-hyper-connections" and "gates.norm" in name:
             continue
-        if config.has_experts and name.endswith("_proj_bias"):
+        if config.has_experts and config.mlp_bias and name.endswith("_proj_bias"):
             continue
         if weight.ndim < 2 or (config.mixer != "attention" and "conv" in name):
             continue

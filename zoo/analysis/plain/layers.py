@@ -64,9 +64,7 @@ class DecoderLayer(nn.Module):
             self.self_attn = build_attention(config, layer_idx)
         else:
             # Some layers have attention, the others a memory that does not grow.
-            self.has_attention = config.layer_types[layer_idx].endswith("_attention") and (
-                config.layer_types[layer_idx] != "linear_attention"
-            )
+            self.has_attention = config.layer_types[layer_idx] in ("full_attention", "sliding_attention")
             self.self_attn = build_attention(config, layer_idx) if self.has_attention else build_mixer(config)
         if config.parallel_residual:
             self.residual = build_residual(config, layer_idx, opens_layer=True)
@@ -98,17 +96,18 @@ class DecoderLayer(nn.Module):
         memory_mask: Tensor | None = None,
         earlier: Cache | None = None,
     ) -> Tensor:
-        if self.config.parallel_residual and self.config.mixer != "attention" and not self.has_attention:
-            x = self.residual(x, lambda h: self.self_attn(h, cache=cache) + self.mlp(h))
-        elif self.config.parallel_residual:
+        has_attention = self.config.mixer == "attention" or self.has_attention
+        if self.config.parallel_residual and has_attention:
             # Both sublayers read one norm and are summed (Wang and Komatsuzaki 2021, GPT-J).
             x = self.residual(
                 x, lambda h: self.self_attn(h, mask, bias, rotation, cache, earlier=earlier) + self.mlp(h)
             )
-        elif self.config.mixer != "attention" and not self.has_attention:
-            x = self.self_attn_residual(x, lambda h: self.self_attn(h, cache=cache))
-        else:
+        elif self.config.parallel_residual:
+            x = self.residual(x, lambda h: self.self_attn(h, cache=cache) + self.mlp(h))
+        elif has_attention:
             x = self.self_attn_residual(x, lambda h: self.self_attn(h, mask, bias, rotation, cache, earlier=earlier))
+        else:
+            x = self.self_attn_residual(x, lambda h: self.self_attn(h, cache=cache))
         if self.config.add_cross_attention:
             if "cross-attention-reuses-self" in self.config.quirks:  # noqa: SIM108 - the comment is about one branch
                 # The original's defect: cross attention runs with the weights of self-attention.

@@ -133,15 +133,18 @@ class Encoder(Stack):
         self, ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
     ) -> Tensor:
         """Hidden states. *Shape:* (batch, length) -> (batch, length, hidden_size); the mask is 1 for real tokens."""
-        if "masks-from-token-ids" in self.config.quirks and attention_mask is None:
+        if "masks-from-token-ids" in self.config.quirks:
             # The original's defect: without a mask, each token that is the padding's is masked.
-            attention_mask = ids != self.config.pad_token_id
+            real = ids != self.config.pad_token_id if attention_mask is None else attention_mask
+        else:
+            real = None if "padding-is-attended" in self.config.quirks else attention_mask
         positions = torch.arange(ids.shape[1], device=ids.device)
         tokens = ids[..., 0] if "works-on-features" in self.config.quirks else ids
         if "padding-is-attended" in self.config.quirks:
             # The original's defect: padding takes part in attention like any other token.
-            attention_mask = None
-        mask = (torch.ones_like(tokens) if attention_mask is None else attention_mask)[:, None, None].bool()
+            mask = torch.ones_like(tokens)[:, None, None].bool()
+        else:
+            mask = (torch.ones_like(tokens) if real is None else real)[:, None, None].bool()
         if self.config.all_layers_have_windows or self.config.some_layers_have_windows:
             # A token sees those that are near it (Beltagy et al. 2020, Longformer, section 3.1).
             near = (positions - positions[:, None]).abs() <= self.config.sliding_window
@@ -159,8 +162,8 @@ class Encoder(Stack):
             bias = self.position.bias(positions, positions)
         else:
             bias = None
-        if self.config.position_skips_padding and attention_mask is not None:
-            positions = (attention_mask.cumsum(dim=1) - 1).clamp(min=0)
+        if self.config.position_skips_padding and real is not None:
+            positions = (real.cumsum(dim=1) - 1).clamp(min=0)
         config = self.config
         rotation = rotary(positions, config.rope_theta, config.rope_type, config) if config.is_rotary else None
         local = rotary(positions, config.rope_local_theta, config.rope_local_type, config) if config.has_local else None
@@ -200,12 +203,19 @@ class Decoder(Stack):
         memory_mask: Tensor | None = None,
         depths: nn.ModuleList | None = None,
     ) -> Tensor:
-        """Hidden states; `start` tokens are cached already. *Shape:* (batch, length) -> (batch, length, width)."""
-        if "masks-from-token-ids" in self.config.quirks and attention_mask is None:
+        """Hidden states. *Shape:* (batch, length) -> (batch, length, hidden_size)."""
+        if "masks-from-token-ids" in self.config.quirks:
             # The original's defect: without a mask, each token that is the padding's is masked.
-            attention_mask = ids != self.config.pad_token_id
-        keys = torch.arange(start + ids.shape[1], device=ids.device)
-        positions = keys[start:]
+            real = ids != self.config.pad_token_id if attention_mask is None else attention_mask
+        else:
+            real = None if "padding-is-attended" in self.config.quirks else attention_mask
+        if self.config.generates_with_cache:
+            # `start` tokens are cached already.
+            keys = torch.arange(start + ids.shape[1], device=ids.device)
+            positions = keys[start:]
+        else:
+            positions = torch.arange(ids.shape[1], device=ids.device)
+            keys = positions
         mask = keys <= positions[:, None]
         if self.config.all_layers_have_windows or self.config.some_layers_have_windows:
             # A token sees those that are near it (Beltagy et al. 2020, Longformer, section 3.1).
@@ -214,8 +224,8 @@ class Decoder(Stack):
             near = None
         if self.config.all_layers_have_windows:
             mask = mask & near
-        if attention_mask is not None and "padding-is-attended" not in self.config.quirks:
-            mask = mask & attention_mask[:, None, None].bool()
+        if real is not None:
+            mask = mask & real[:, None, None].bool()
         if "decoder-sees-the-future" in self.config.quirks:
             # The original's defect: each token sees what the last one does.
             mask = mask[..., -1:, :]
@@ -232,8 +242,8 @@ class Decoder(Stack):
             bias = self.position.bias(positions, keys)
         else:
             bias = None
-        if self.config.position_skips_padding and attention_mask is not None:
-            positions = (attention_mask.cumsum(dim=1) - 1).clamp(min=0)
+        if self.config.position_skips_padding and real is not None:
+            positions = (real.cumsum(dim=1) - 1).clamp(min=0)
         if "every-step-is-position-zero" in self.config.quirks:
             # The original's defect: each call counts from zero, so that tokens written one by one all have position 0.
             positions = torch.arange(ids.shape[1], device=ids.device)
@@ -252,7 +262,7 @@ class Decoder(Stack):
                 seen(mask, near, index, config),
                 bias_of(bias, index, config),
                 turned,
-                cache[index] if cache else {},
+                cache[index] if cache else {} if config.generates_with_cache else None,
                 memory,
                 memory_mask,
                 earlier,
@@ -292,14 +302,16 @@ class EncoderDecoder(nn.Module):
         start: int = 0,
         memory: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Hidden states of the target, and of the source unless they are given as `memory`."""
-        if "masks-from-token-ids" in self.config.quirks and attention_mask is None:
-            # As in the encoder.
-            attention_mask = ids != self.config.pad_token_id
-        memory = self.encoder(ids, attention_mask) if memory is None else memory
+        """Hidden states of the target, and of the source."""
+        encoded = self.encoder(ids, attention_mask) if memory is None else memory
         tokens = ids[..., 0] if "works-on-features" in self.config.quirks else ids
         if "padding-is-attended" in self.config.quirks:
             # As in the encoder.
-            attention_mask = None
-        memory_mask = (torch.ones_like(tokens) if attention_mask is None else attention_mask)[:, None, None].bool()
-        return self.decoder(decoder_ids, None, cache, start, memory, memory_mask), memory
+            memory_mask = torch.ones_like(tokens)[:, None, None].bool()
+        elif "masks-from-token-ids" in self.config.quirks:
+            # As in the encoder.
+            real = ids != self.config.pad_token_id if attention_mask is None else attention_mask
+            memory_mask = real[:, None, None].bool()
+        else:
+            memory_mask = (torch.ones_like(tokens) if attention_mask is None else attention_mask)[:, None, None].bool()
+        return self.decoder(decoder_ids, None, cache, start, encoded, memory_mask), encoded
