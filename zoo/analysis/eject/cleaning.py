@@ -13,7 +13,7 @@ from .program import Names, Substitution, names
 LONGEST = 104
 """Columns of a statement into which a variable is put."""
 
-COMMENTED = [m.ZeroOrMore(), m.EmptyLine(comment=m.Comment()), m.ZeroOrMore()]
+COMMENTED: Any = [m.ZeroOrMore(), m.EmptyLine(comment=m.Comment()), m.ZeroOrMore()]
 """Lines above a statement with a comment."""
 
 

@@ -233,7 +233,8 @@ class Program:
                     given.setdefault((*one, name), set()).add(setting if is_setting else "")
 
         def change(key: Key, node: cst.FunctionDef) -> cst.FunctionDef:
-            written, values = names(node.body).written, {}
+            written = names(node.body).written
+            values: dict[str, Any] = {}
             for name in parameters(node):
                 settings = given.get((*key, name), {""})
                 if len(settings) == 1 and "" not in settings and name not in written:
