@@ -59,6 +59,14 @@ def test_a_drawing_has_the_shapes_of_the_text() -> None:
     assert [len(module._forward_hooks) for module in one.model.modules()] == hooks
 
 
+def test_a_quirk_of_stepwise_decoding_shows() -> None:
+    one = explored("d2l-style.en-pt")
+    text = "I do not know what she is doing."
+    other = with_quirks(one, ("every-step-is-position-zero",))
+    assert other.model.generation_config.use_cache and views.answer(other, text) != views.answer(one, text)
+    assert not with_quirks(explored(TRANSLATOR), ("masks-from-token-ids",)).model.generation_config.use_cache
+
+
 def test_a_quirk_changes_what_the_same_weights_say() -> None:
     one = explored(TRANSLATOR)
     quirks = tuple(views.quirks_of(TRANSLATOR))

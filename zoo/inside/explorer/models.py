@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from dataclasses import dataclass
 from functools import lru_cache
@@ -48,4 +49,8 @@ def with_quirks(one: Explored, quirks: tuple[str, ...]) -> Explored:
     changes = {key: after.get(key, plain.get(key)) for key in {*before, *after} if before.get(key) != after.get(key)}
     changed = type(one.model)(ZooConfig.from_dict({**config.to_dict(), **changes, "quirks": list(quirks)}))
     changed.load_state_dict(one.model.state_dict(), strict=False)
+    if changed.can_generate():  # a quirk of stepwise decoding shows with a cache alone
+        changed.generation_config = copy.deepcopy(one.model.generation_config)
+        if "use_cache" in changes:
+            changed.generation_config.use_cache = changes["use_cache"]
     return Explored(one.name, changed.eval(), one.tokenizers)
