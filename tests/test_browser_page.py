@@ -189,10 +189,10 @@ def test_a_model_is_small_and_described_in_both_languages(site: Path, name: str)
 def check_files(model: Path) -> None:
     assert sum(path.stat().st_size for path in model.iterdir()) < 4 * MEGABYTE, model
     about = json.loads((model / "model.json").read_text(encoding="utf-8"))
+    parts = [part for form in about["forms"] for part in form["parts"]]
     phrases = {about["summary"], *(form["description"] for form in about["forms"])}
-    phrases |= {part["label"] for part in about["parts"]}
+    phrases |= {part["label"] for part in parts} | {fact for part in parts for fact in facts_of(part["detail"])}
     portuguese = (SOURCES / "src/registry.ts").read_text(encoding="utf-8")
-    phrases |= {fact for part in about["parts"] for fact in facts_of(part["detail"])}
     missing = [one for one in phrases - {""} if f'"{one}":' not in portuguese and f"  {one}:" not in portuguese]
     assert not missing
 

@@ -25,6 +25,9 @@ export interface Form {
   /** Whether it writes token by token; if not, it reads what the first form writes. */
   stepwise: boolean;
   graph: string;
+  /** File of its ejected code. */
+  code: string;
+  parts: Part[];
 }
 
 /** A part of the model; sizes of its shape may be the number of tokens of a text. */
@@ -36,6 +39,8 @@ export interface Part {
   shape: (number | "source" | "target")[];
   line: number | null;
   stack: Stack | "head";
+  /** Quirks that change it. */
+  quirks: string[];
 }
 
 export interface About {
@@ -58,5 +63,4 @@ export interface About {
   bits: number | null;
   forms: Form[];
   weights: { halves: number; singles: number };
-  parts: Part[];
 }

@@ -77,9 +77,9 @@ export class Model {
     return Object.keys(this.about.stacks) as Stack[];
   }
 
-  /** Its ejected file. */
-  async code(): Promise<string> {
-    return (await fetchFile(`${MODELS}${this.folder}/model.py`)).text();
+  /** The ejected file of a form. */
+  code(form: Form): Promise<string> {
+    return fetchCompressed(`${MODELS}${this.folder}/${form.code}`);
   }
 
   /** Whether a form has been asked for. */

@@ -1,6 +1,7 @@
 // Portuguese for what models and quirks are called in the registry, which is in English.
 
-import { local } from "./words";
+import type { Form } from "./about";
+import { local, words } from "./words";
 
 const PORTUGUESE: Record<string, string> = {
   "Translates everyday English into Portuguese.": "Traduz inglês cotidiano para o português.",
@@ -74,7 +75,13 @@ const PORTUGUESE: Record<string, string> = {
   "on queries and keys in every layer": "sobre consultas e chaves em todas as camadas",
   "on the scores in every layer": "sobre as pontuações em todas as camadas",
 
+  "causal mask in training alone": "máscara causal só no treino",
   "causal mask": "máscara causal",
+  "padding mask": "máscara de preenchimento",
+  "over the batch": "sobre o lote",
+  "all W of self-attention": "todos os W da autoatenção",
+  "in every step": "em todo passo",
+  "max over tokens and padding of h": "máximo de h sobre os tokens e o preenchimento",
   "encoder's output": "saída do codificador",
   "max over tokens of h": "máximo de h sobre os tokens",
   "mean over tokens of h": "média de h sobre os tokens",
@@ -86,6 +93,10 @@ const PORTUGUESE: Record<string, string> = {
 /** A phrase of the registry in the page's language, as it is where there is no translation. */
 export const phrase = (english: string): string =>
   document.documentElement.lang === "pt" ? (PORTUGUESE[english] ?? english) : english;
+
+/** What a form does. */
+export const formNote = ({ description, stepwise, target }: Form): string =>
+  phrase(description) + (stepwise || target === "source" ? "" : ` ${words().readsFirst}`);
 
 /** Sizes and other facts of a part; translations have # for numbers and names. */
 export const details = (english: string): string =>
@@ -99,7 +110,9 @@ export const details = (english: string): string =>
   }).join(", ");
 
 const IN_FORMULAS = [
-  "causal mask", "encoder's output", "max over tokens of h", "mean over tokens of h", "q, k rotated by position", "scores + bias", "P[position]",
+  "causal mask in training alone", "causal mask", "padding mask", "over the batch", "all W of self-attention", "in every step",
+  "encoder's output", "max over tokens and padding of h", "max over tokens of h", "mean over tokens of h",
+  "q, k rotated by position", "scores + bias", "P[position]",
 ];
 
 /** A formula with its words in the page's language. */

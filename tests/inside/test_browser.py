@@ -6,6 +6,7 @@ import gzip
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,9 +19,10 @@ from zoo.converters.errors import ExportError
 from zoo.inside.browser import models, page, parts
 from zoo.inside.browser.graphs import HALVES, SINGLES, Weights, example, graph_of, inspected, own_logits, rounded
 from zoo.inside.browser.models import fitting, forms_of, stored, write_first, write_model
-from zoo.inside.browser.parts import Lines, parts_of
+from zoo.inside.browser.parts import Lines, named_shapes, parts_of
 from zoo.inside.browser.tracing import Inspected, input_names, kinds_of, output_names
 from zoo.inside.explorer import explored
+from zoo.inside.explorer.models import with_quirks
 from zoo.inside.texts import inputs_of
 
 SHOWN_ELSEWHERE = {"attention-residuals", "diff-transformer", "kimi-linear-style", "lfm2-style", "qwen3-next-style"}
@@ -134,7 +136,7 @@ def test_quirks_are_forms_and_decode_as_the_model_does() -> None:
     forms = {form.label: form for form in forms_of(explored("d2l-style.en-pt-faithful"))}
     stepwise = forms["as it was trained"]
     assert stepwise.positions == "zero" and stepwise.stepwise
-    assert not {"every-step-is-position-zero", "evaluation-sees-the-future"} & set(stepwise.quirks)
+    assert not {"every-step-is-position-zero", "evaluation-sees-the-future"} & set(stepwise.graph_quirks)
     assert not forms["the whole target at once"].stepwise
     assert not {form.label: form for form in forms_of(explored("odom-style.en-pt"))}["decoder-sees-the-future"].stepwise
     assert {form.label: form.target for form in forms_of(explored("explicando.en-pt"))}[
@@ -187,20 +189,58 @@ def test_matrices_of_a_large_model_are_rounded(monkeypatch: pytest.MonkeyPatch) 
         assert torch.equal(new, rounded(old, 5) if old.dim() > 1 else old)
 
 
+def parts_in(name: str, *quirks: str) -> tuple[dict[str, Any], list[str]]:
+    """Parts by path, and the lines of the ejected file."""
+    one = explored(name)
+    model = with_quirks(one, quirks).model if quirks else one.model
+    code = parts.ejected(model, name)
+    return {part["path"]: part for part in parts_of(model, code, named_shapes(one))}, ["", *code.splitlines()]
+
+
 @pytest.mark.slow
 def test_parts_have_formulas_shapes_and_lines() -> None:
-    one = explored("vanilla.en-pt")
-    code = parts.ejected(one.model, one.name)
-    found = {part["path"]: part for part in parts_of(one, code)}
-    lines = code.splitlines()
+    found, lines = parts_in("vanilla.en-pt")
     cross = found["model.decoder.layers.0.cross_attn"]
-    assert cross["formula"].startswith("softmax(Q Kᵀ / √16) V") and cross["shape"] == ("target", 64)
-    assert lines[cross["line"] - 1].startswith("class Attention")
+    assert cross["formula"].startswith("softmax(Q Kᵀ / √16 + padding mask) V") and cross["shape"] == ("target", 64)
+    assert lines[cross["line"]].startswith("class Attention")
     norm = found["model.encoder.layers.0.mlp_residual.norm_out"]
-    assert "self.norm_out = nn.LayerNorm" in lines[norm["line"] - 1]
+    assert "self.norm_out = nn.LayerNorm" in lines[norm["line"]]
     assert found["model.encoder.layers.0.mlp"]["shape"] == ("source", 64)
     assert found["lm_head"]["shape"] == ("target", 2000)
-    assert Lines("").find("model.norm", "encoder") is None
+    assert Lines("").find("model.norm") is None and Lines("").function("cls pooling") is None
+    for name, path, start in (
+        ("llama-style.char-en", "model.position", "def rotary"),
+        ("nlpt-encoder.language", "pooling", "def pooled"),
+        ("odom-style.en-pt", "model.encoder.position", "def sinusoids"),
+        ("vanilla.en-pt-faithful", "model.decoder.layers.0.cross_attn", "class Attention"),
+    ):
+        found, lines = parts_in(name)
+        assert lines[found[path]["line"]].startswith(start)
+    assert all(part["shape"] for path, part in parts_in("vanilla.en-pt-faithful")[0].items() if ".layers." in path)
+
+
+QUIRKS = (
+    ("vanilla.en-pt", "scores-scaled-by-model-width", "decoder.layers.0.self_attn", "Q Kᵀ / √64 + causal mask)"),
+    ("vanilla.en-pt", "cross-attention-reuses-self", "decoder.layers.0.cross_attn", "all W of self-attention"),
+    ("odom-style.en-pt", "softmax-over-the-batch", "encoder.layers.0.self_attn", "mask, over the batch) V"),
+    ("odom-style.en-pt", "decoder-sees-the-future", "decoder.layers.0.self_attn", "softmax(Q Kᵀ / √16) V"),
+    ("odom-style.en-pt", "padding-is-attended", "encoder.layers.0.self_attn", "softmax(Q Kᵀ / √16) V"),
+    ("odom-style.en-pt", "cosines-have-own-exponents", "encoder.position", "cos(p / 10000^((2i+1)/d))"),
+    ("d2l-style.en-pt", "evaluation-sees-the-future", "decoder.layers.0.self_attn", "causal mask in training alone"),
+    ("d2l-style.en-pt", "every-step-is-position-zero", "decoder.position", "p = 0 in every step"),
+    ("explicando.en-pt", "memory-makes-queries", "decoder.layers.0.cross_attn", "Q = m W_q, K = m W_k, V = x W_v,"),
+    ("vanilla.language", "max-pools-padding", "pooling", "tokens and padding"),
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "quirk", "path", "formula"), QUIRKS, ids=[f"{one[0]}-{one[1]}" for one in QUIRKS])
+def test_formulas_and_code_follow_a_quirk(name: str, quirk: str, path: str, formula: str) -> None:
+    (plain, usual), (found, lines) = parts_in(name), parts_in(name, quirk)
+    [part] = [part for place, part in found.items() if place.endswith(path)]
+    assert formula in part["formula"] and formula not in plain[part["path"]]["formula"]
+    assert quirk in part["quirks"] and quirk not in plain[part["path"]]["quirks"]
+    assert lines != usual
 
 
 def test_without_a_page_and_without_node_there_is_one_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

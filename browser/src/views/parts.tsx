@@ -7,9 +7,8 @@ import type { Reading } from "../writing";
 /** Parts of the model; the one that is pointed at with formula, shape and line. */
 export function Parts({ reading }: { reading: Reading }) {
   const w = words();
-  const { model, sourceTokens, targetTokens } = reading;
+  const { form: { parts }, sourceTokens, targetTokens } = reading;
   const [path, choose] = useState("");
-  const parts = model.about.parts;
   const part = parts.find((one) => one.path === path) ?? parts[0]!;
   const sizes = { source: sourceTokens.length, target: targetTokens.length };
   const shape = part.shape.map((size) => (typeof size === "number" ? size : sizes[size])).join(" × ");
@@ -25,6 +24,7 @@ export function Parts({ reading }: { reading: Reading }) {
                 <li key={one.path}>
                   <button
                     type="button"
+                    class={one.quirks.length ? "quirky" : ""}
                     aria-pressed={one === part}
                     onPointerEnter={() => choose(one.path)}
                     onFocus={() => choose(one.path)}
@@ -48,6 +48,8 @@ export function Parts({ reading }: { reading: Reading }) {
           <dd>{shape || "–"}</dd>
           <dt>{w.line}</dt>
           <dd>{part.line ?? w.noLine}</dd>
+          {part.quirks.length > 0 && <dt>{w.quirks}</dt>}
+          {part.quirks.length > 0 && <dd>{part.quirks.join(", ")}</dd>}
         </dl>
         <Code reading={reading} part={part} />
       </div>
@@ -55,16 +57,24 @@ export function Parts({ reading }: { reading: Reading }) {
   );
 }
 
+/** Begins the comments on quirks in ejected files. */
+const DEFECT = "# The original's defect";
+
 /** The ejected file at the line of a part. */
 function Code({ reading, part }: { reading: Reading; part: Part }) {
   const w = words();
   const [lines, setLines] = useState<string[]>([]);
   const [isOpen, open] = useState(false);
   const marked = useRef<HTMLElement>(null);
-  useEffect(() => setLines([]), [reading.model]);
+  const { model, form } = reading;
   useEffect(() => {
-    if (isOpen && !lines.length) void reading.model.code().then((text) => setLines(text.split("\n")));
-  }, [isOpen, lines, reading.model]);
+    let isLatest = true;
+    const show = (text: string) => isLatest && setLines(text.split("\n"));
+    if (isOpen) void model.code(form).then(show, (error: Error) => show(error.message));
+    return () => {
+      isLatest = false;
+    };
+  }, [isOpen, model, form]);
   useEffect(() => {
     const box = marked.current?.parentElement;
     if (box && marked.current) box.scrollTop = marked.current.offsetTop - box.offsetTop - 40;
@@ -75,7 +85,7 @@ function Code({ reading, part }: { reading: Reading; part: Part }) {
       <summary>{w.file}</summary>
       <pre tabIndex={0} aria-label={w.file}>
         {lines.map((line, i) =>
-          i + 1 === part.line ? <mark key={i} ref={marked}>{`${line}\n`}</mark> : <span key={i}>{`${line}\n`}</span>,
+          i + 1 === part.line ? <mark key={i} ref={marked}>{`${line}\n`}</mark> : <span key={i} class={line.includes(DEFECT) ? "defect" : ""}>{`${line}\n`}</span>,
         )}
       </pre>
     </details>

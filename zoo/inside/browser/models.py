@@ -26,7 +26,7 @@ from zoo.registry import VARIANTS, Task, find_weights, is_weights_name
 from zoo.training.generation.generating import generation_config, position_limit
 
 from .graphs import NUMBERS, Weights, depth, example, graph_of, inspected, owners, packed, rounded
-from .parts import ejected, parts_of
+from .parts import ejected, named_shapes, parts_of
 from .tracing import Inspected, kinds_of, output_names, stacks_of
 
 STEPWISE = ("evaluation-sees-the-future", "every-step-is-position-zero")
@@ -38,7 +38,7 @@ AT_ONCE = (STEPWISE[0], "decoder-sees-the-future")
 ONE_LENGTH = ("memory-makes-queries", "decoder-reads-the-source")
 """Quirks with which the target is the source."""
 
-WEIGHTS, ABOUT, CODE, FIRST = "weights.bin", "model.json", "model.py", "first.bin"
+WEIGHTS, ABOUT, FIRST = "weights.bin", "model.json", "first.bin"
 """Names of files."""
 
 LARGEST, BITS = 4_000_000, 5
@@ -57,7 +57,7 @@ class Form:
     """One way to compute with a model's weights.
 
     Attributes:
-        quirks: Quirks of the graph.
+        quirks: Its quirks; the graph of a form that decodes in steps leaves out those of `STEPWISE`.
         label: Its name on the page.
         description: What it does, empty for the first one.
         positions: "zero" if every target token has position 0, else "counted".
@@ -71,6 +71,12 @@ class Form:
     positions: str = "counted"
     target: str = "written"
     stepwise: bool = True
+
+    @property
+    def graph_quirks(self) -> tuple[str, ...]:
+        """Quirks of the graph."""
+        is_zero = self.positions == "zero"
+        return tuple(quirk for quirk in self.quirks if quirk not in STEPWISE) if is_zero else self.quirks
 
 
 def forms_of(one: Explored) -> Iterator[Form]:
@@ -93,7 +99,7 @@ def forms_of(one: Explored) -> Iterator[Form]:
 def form(quirks: tuple[str, ...], label: str, description: str = "") -> Form:
     """A form that decodes as the model with these quirks does."""
     if STEPWISE[1] in quirks:
-        return Form(tuple(quirk for quirk in quirks if quirk not in STEPWISE), label, description, positions="zero")
+        return Form(quirks, label, description, positions="zero")
     one_length = any(quirk in ONE_LENGTH for quirk in quirks)
     stepwise = not one_length and not any(quirk in AT_ONCE for quirk in quirks)
     return Form(quirks, label, description, target="source" if one_length else "written", stepwise=stepwise)
@@ -116,6 +122,7 @@ def write_model(one: Explored, folder: Path) -> dict[str, Any]:
     weights = Weights()
     written: list[dict[str, Any]] = []
     first: tuple[Tensor, ...] | None = None
+    shapes = named_shapes(one)
     for kind in forms_of(one):
         inside = fitting(one, kind)
         outputs = None if inside is None else run(inside)
@@ -129,12 +136,13 @@ def write_model(one: Explored, folder: Path) -> dict[str, Any]:
         graph = graph_of(inside, weights, same_length=kind.target == "source")
         file = f"graph-{hashlib.sha256(graph).hexdigest()[:12]}.onnx"
         (folder / file).write_bytes(graph)
-        written.append({**asdict(kind), "graph": file})
+        model = with_quirks(one, kind.quirks).model
+        code = zipped(source := ejected(model, one.name))
+        name = f"code-{hashlib.sha256(code).hexdigest()[:12]}.bin"
+        (folder / name).write_bytes(code)
+        written.append({**asdict(kind), "graph": file, "code": name, "parts": parts_of(model, source, shapes)})
     (folder / WEIGHTS).write_bytes(packed(weights.content(), **NUMBERS))
-    code = ejected(one.model, one.name)
-    (folder / CODE).write_text(code, encoding="utf-8")
     about = {**facts(one), "texts": write_tokenizers(one, folder.parent), "forms": written, "weights": weights.sizes}
-    about["parts"] = parts_of(one, code)
     (folder / ABOUT).write_text(json.dumps(about, ensure_ascii=False, indent=1), encoding="utf-8")
     entry = {key: about[key] for key in ("name", "variant", "task", "summary")}
     return {**entry, "text": first_text(one), "folder": folder.name}
@@ -228,10 +236,10 @@ def numbers(values: Tensor) -> dict[str, Any]:
 
 def fitting(one: Explored, kind: Form) -> Inspected | None:
     """The model in a form, None if its weights do not fit."""
-    if kind.quirks == tuple(one.model.config.quirks):
+    if kind.graph_quirks == tuple(one.model.config.quirks):
         return inspected(one.model)
     try:
-        other = with_quirks(one, kind.quirks).model
+        other = with_quirks(one, kind.graph_quirks).model
     except (ZooError, RuntimeError):  # the form has no such part, or tensors of other shapes
         return None
     return inspected(other) if set(other.state_dict()) <= set(one.model.state_dict()) else None

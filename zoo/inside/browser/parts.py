@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -26,6 +26,12 @@ SOURCE, TARGET = "source", "target"
 SILENT = frozenset({"dropout", "scale", "rule"})
 """Kinds of steps that do nothing outside of training, or are no module."""
 
+UNMASKED, STEP_ZERO = "padding-is-attended", "every-step-is-position-zero"
+"""Quirks of several parts."""
+
+FUNCTIONS = {"sinusoidal positions": "sinusoids", "rotary positions": "rotary", "pooling": "pooled"}
+"""Functions of an ejected file that compute parts without a module, by the end of the part's label."""
+
 
 @dataclass(frozen=True)
 class PagePart:
@@ -39,6 +45,7 @@ class PagePart:
         shape: Of its output: numbers, "source" or "target" for the number of tokens; empty if it is not known.
         line: Where it begins in the ejected file, from 1; None if the file has no such part.
         stack: "encoder", "decoder" or "head".
+        quirks: Quirks that change it.
     """
 
     path: str
@@ -48,34 +55,52 @@ class PagePart:
     shape: tuple[int | str, ...]
     line: int | None
     stack: str
+    quirks: tuple[str, ...]
 
 
-def parts_of(one: Explored, code: str) -> list[dict[str, Any]]:
+Shapes = dict[str, tuple[int | str, ...]]
+
+
+def parts_of(model: ZooPreTrainedModel, code: str, shapes: Shapes) -> list[dict[str, Any]]:
     """List the parts of a model in the order of its drawing.
 
     Args:
         code: The ejected file, empty if there is none.
+        shapes: As `named_shapes` returns them.
     """
-    drawing = show(one.model).drawing
-    places = [(block.name, step) for block in drawing.blocks for step in steps_of_block(block)]
-    places += [("head", step) for step in drawing.head]
-    shapes = named_shapes(one)
+    drawing = show(model).drawing
+    places = [(block.name, step, block.quirks) for block in drawing.blocks for step in steps_of_block(block)]
+    places += [("head", step, ()) for step in drawing.head]
     lines = Lines(code)
+    borrowers = {step.lender: step.path for _, step, _ in places if step.lender}
+
+    def anywhere(find: Callable[[str], Any], step: Step) -> Any:
+        """What is known of a step, by the place of its module or of one that shares weights with it."""
+        return next(filter(None, map(find, (step.path, step.lender, borrowers.get(step.path, "")))), None)
+
     return [
         asdict(
             PagePart(
                 step.path,
                 step.label,
                 step.detail,
-                formula_of(step, one.model),
-                shapes.get(step.path, ()),
-                lines.find(step.path, stack),
+                formula_of(step, model),
+                anywhere(shapes.get, step) or (),
+                anywhere(lines.find, step) or lines.function(step.label),
                 stack,
+                quirks_of(step, model, stack) + (quirks if ".layers." in step.path else ()),
             )
         )
-        for stack, step in places
+        for stack, step, quirks in places
         if step.kind not in SILENT
     ]
+
+
+def quirks_of(step: Step, model: ZooPreTrainedModel, stack: str) -> tuple[str, ...]:
+    """Quirks that change a step; the drawing has a padding mask that is not read as a rule of the whole model."""
+    reads_no_mask = "attention" in step.kind and "causal" not in step.label and model.config.has_quirk(UNMASKED)
+    own = tuple(quirk for quirk in step.quirks if quirk != STEP_ZERO or stack == "decoder")
+    return (*own, *((UNMASKED,) if reads_no_mask else ()))
 
 
 def steps_of_block(block: Any) -> Iterator[Step]:
@@ -88,7 +113,7 @@ def steps_of_block(block: Any) -> Iterator[Step]:
     yield from block.after
 
 
-def named_shapes(one: Explored) -> dict[str, tuple[int | str, ...]]:
+def named_shapes(one: Explored) -> Shapes:
     """Shapes of what modules return, with the numbers of tokens by name."""
     from zoo.inside.texts import inputs_of
 
@@ -105,31 +130,61 @@ def named_shapes(one: Explored) -> dict[str, tuple[int | str, ...]]:
 def formula_of(step: Step, model: ZooPreTrainedModel) -> str:
     """What a step computes, in one line; nothing where its own words say it."""
     label, config = step.label, model.config
-    scale = attention_scaling(config)
-    divided = "" if scale == 1 else f" / √{round(scale**-2)}"
-    mask = " + causal mask" if "causal" in label else ""
-    bias = " + bias(i − j)" if config.position == "t5" else ""
-    by_kind = {
-        "embedding": f"x = E[token]{f' · √{config.hidden_size}' if config.scale_embedding else ''}",
-        "position": "x + P[position]"
-        if "learned" in label
-        else "x + PE;  PE[p, 2i] = sin(p / 10000^(2i/d)),  PE[p, 2i+1] = cos(p / 10000^(2i/d))",
-        "attention": f"softmax(Q Kᵀ{divided}{bias}{mask}) V Wₒ;  Q = x W_q, K = x W_k, V = x W_v",
-        "cross-attention": f"softmax(Q Kᵀ{divided}) V Wₒ;  Q = x W_q, K = m W_k, V = m W_v, m = encoder's output",
-        "linear": "x Wᵀ + b" if "bias" in step.detail else "x Wᵀ",
-    }
+    if "attention" in step.kind:
+        return attention_formula(step, model)
     if step.kind == "norm":
         return "g · x / √(mean(x²) + ε)" if "RMS" in label else "g · (x − mean(x)) / √(var(x) + ε) + b"
     if step.kind == "feed-forward":
         act = config.hidden_act
-        return f"({act}(x W_g) · x W₁) W₂" if "gated" in label else f"{act}(x W₁ + b₁) W₂ + b₂"
+        if "gated" in label:
+            return f"({act}(x W_g) · x W₁) W₂"
+        return f"{act}(x W₁) W₂" if "no biases" in step.detail else f"{act}(x W₁ + b₁) W₂ + b₂"
+    if step.kind == "position":
+        if "learned" in label:
+            return "x + P[position]"
+        zero = "p = 0 in every step,  " if STEP_ZERO in step.quirks and ".decoder" in step.path else ""
+        odd = "(2i+1)" if "cosines-have-own-exponents" in step.quirks else "2i"
+        table = f"PE[p, 2i] = sin(p / 10000^(2i/d)),  PE[p, 2i+1] = cos(p / 10000^({odd}/d))"
+        return f"x + PE;  {zero}{table}"
     if step.kind == "inner-position":
         return "q, k rotated by position · θ^(−2i/d)" if "rotary" in label else "scores + bias(bucket(i − j))"
     if "pooling" in label:
-        return {"cls": "h[0]", "max": "max over tokens of h", "mean": "mean over tokens of h", "last": "h[last]"}.get(
+        most = "max over tokens and padding of h" if "max-pools-padding" in step.quirks else "max over tokens of h"
+        return {"cls": "h[0]", "max": most, "mean": "mean over tokens of h", "last": "h[last]"}.get(
             label.split()[0], ""
         )
+    by_kind = {
+        "embedding": f"x = E[token]{f' · √{config.hidden_size}' if config.scale_embedding else ''}",
+        "linear": "x Wᵀ + b" if "bias" in step.detail else "x Wᵀ",
+    }
     return by_kind.get(step.kind, "")
+
+
+def attention_formula(step: Step, model: ZooPreTrainedModel) -> str:
+    """What an attention computes, with the quirks that change it."""
+    config, quirks = model.config, step.quirks
+    scale = attention_scaling(config)
+    scores = "Q Kᵀ" if scale == 1 else f"Q Kᵀ / √{round(scale**-2)}"
+    is_cross = step.kind == "cross-attention"
+    if config.position == "t5" and not is_cross:
+        scores += " + bias(i − j)"
+    if "evaluation-sees-the-future" in quirks:
+        scores += " + causal mask in training alone"
+    elif "causal" in step.label:
+        scores += " + causal mask"
+    elif "decoder-sees-the-future" not in quirks and not config.has_quirk(UNMASKED):
+        scores += " + padding mask"
+    if "softmax-over-the-batch" in quirks:
+        scores += ", over the batch"
+    queries, keys, values = "xxx" if not is_cross else "mmx" if "memory-makes-queries" in quirks else "xmm"
+    has_biases = "no biases" not in step.detail
+    made = [
+        f"{name} = {read} W_{name.lower()}" + f" + b_{name.lower()}" * has_biases
+        for name, read in zip("QKV", (queries, keys, values), strict=True)
+    ]
+    memory = ["m = encoder's output"] * is_cross
+    shared = ["all W of self-attention"] * ("cross-attention-reuses-self" in quirks)
+    return f"softmax({scores}) V Wₒ{' + bₒ' * has_biases};  {', '.join([*made, *memory, *shared])}"
 
 
 def ejected(model: ZooPreTrainedModel, name: str) -> str:
@@ -149,19 +204,19 @@ class Lines:
 
     def __init__(self, code: str) -> None:
         tree = ast.parse(code)
+        self.functions = {node.name: node.lineno for node in tree.body if isinstance(node, ast.FunctionDef)}
         self.classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
         self.members = {name: dict(assigned(node, self.classes)) for name, node in self.classes.items()}
 
-    def find(self, path: str, stack: str) -> int | None:
-        """The line on which the class of a module begins, or else on which the module is made.
-
-        Args:
-            path: Its place in the model.
-            stack: "encoder", "decoder" or "head".
-        """
+    def find(self, path: str) -> int | None:
+        """The line on which the class of a module begins, or else on which the module at this place is made."""
         names = [name for name in path.split(".") if not name.isdigit()]
         found = [self.follow(start, names) for start in self.classes]
         return next((line for line in found if line is not None), None)
+
+    def function(self, label: str) -> int | None:
+        """The line of the function that computes a part without a module."""
+        return next((self.functions.get(name) for end, name in FUNCTIONS.items() if label.endswith(end)), None)
 
     def follow(self, start: str, names: list[str]) -> int | None:
         """Go from class to class by names of attributes."""
