@@ -1,6 +1,6 @@
 // Ways to choose the next token from logits.
 
-import { best, logSoftmax, type Numbers, random, softmax } from "./numbers";
+import { best, logSoftmax, type Numbers, random, softmax, surest } from "./numbers";
 
 /** Logits of the token after each of several texts. */
 export type Next = (texts: readonly number[][]) => Promise<Numbers[]>;
@@ -12,7 +12,7 @@ export interface Sampling {
 }
 
 /** The most probable token. */
-export const greedy = (logits: Numbers): number => best(logits, 1)[0]!;
+export const greedy = (logits: Numbers): number => surest(logits).place;
 
 /** Probabilities after temperature and top-k: what sampling draws from. */
 export function reshaped(logits: Numbers, { temperature, topK }: Sampling): Float64Array {

@@ -30,6 +30,7 @@ async function load(): Promise<Engine> {
   ort.env.wasm.numThreads = 1;
   ort.env.wasm.wasmPaths = { mjs: `${place}.mjs` };
   ort.env.wasm.wasmBinary = await program;
+  ort.env.wasm.proxy = true; // in a worker: the page is drawn meanwhile
   ort.env.logLevel = "error";
   return {
     Tensor: ort.Tensor,

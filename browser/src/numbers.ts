@@ -15,6 +15,15 @@ export function softmax(logits: Numbers): Float64Array {
   return logSoftmax(logits).map(Math.exp);
 }
 
+/** The highest value's place, and its probability. */
+export function surest(logits: Numbers): { place: number; share: number } {
+  let place = 0;
+  for (let i = 1; i < logits.length; i++) if (logits[i]! > logits[place]!) place = i;
+  let total = 0;
+  for (let i = 0; i < logits.length; i++) total += Math.exp(logits[i]! - logits[place]!);
+  return { place, share: 1 / total };
+}
+
 /** Places of the highest values, the highest first. */
 export function best(values: Numbers, count: number): number[] {
   const found: number[] = [];

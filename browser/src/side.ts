@@ -24,7 +24,6 @@ async function showFirst(model: Model, { text, method, steps }: Wish, show: (sid
   const written = { tokens: first.written, done: true, beams: null };
   const target = form.target === "source" ? source : decoderIds(model, first.written);
   show({ reading: described({ model, form, source, written, outputs, usual: null }, target), error: "", busy: true });
-  await new Promise((drawn) => requestAnimationFrame(() => setTimeout(drawn))); // opening a graph stops drawing
 }
 
 export interface Wish {
@@ -62,7 +61,7 @@ export function useSide(wish: Wish): Side {
         if (writing.current?.key !== key) {
           writing.current = { key, writing: new Writing(model, chosen.stepwise ? chosen : model.about.forms[0]!, source, changes, method) };
         }
-        const reading = await readAll(model, chosen, source, changes, writing.current.writing, steps);
+        const reading = await readAll(model, chosen, source, changes, writing.current.writing, steps, () => isLatest);
         show({ reading, error: "", busy: false });
       } catch (error) {
         show({ reading: null, error: error instanceof Error ? error.message : String(error), busy: false });

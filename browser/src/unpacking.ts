@@ -2,20 +2,24 @@
 
 import { XzReadableStream } from "xz-decompress";
 
-export interface Unpacked {
+export interface Packed {
+  request: number;
   address: string;
+}
+
+export interface Unpacked extends Packed {
   content?: ArrayBuffer;
   problem?: "noFile" | "damaged";
 }
 
 const answer = (unpacked: Unpacked) => postMessage(unpacked, { transfer: unpacked.content ? [unpacked.content] : [] });
 
-globalThis.onmessage = async ({ data: address }: MessageEvent<string>) => {
-  const found = await fetch(address).catch(() => null);
-  if (!found?.ok || !found.body) return answer({ address, problem: "noFile" });
+globalThis.onmessage = async ({ data }: MessageEvent<Packed>) => {
+  const found = await fetch(data.address).catch(() => null);
+  if (!found?.ok || !found.body) return answer({ ...data, problem: "noFile" });
   try {
-    answer({ address, content: await new Response(new XzReadableStream(found.body)).arrayBuffer() });
+    answer({ ...data, content: await new Response(new XzReadableStream(found.body)).arrayBuffer() });
   } catch {
-    answer({ address, problem: "damaged" });
+    answer({ ...data, problem: "damaged" });
   }
 };

@@ -27,7 +27,8 @@ export function loading<Content>(content: Promise<Content>): Promise<Content> {
 }
 
 type Waiting = { resolve: (content: Uint8Array<ArrayBuffer>) => void; reject: (error: Error) => void };
-const waiting = new Map<string, Waiting>();
+const waiting = new Map<number, Waiting>();
+let requests = 0;
 let worker: Worker | undefined;
 
 /** Fetches an xz-compressed file in a worker: drawing goes on meanwhile. */
@@ -35,14 +36,14 @@ export function fetchPacked(address: string): Promise<Uint8Array<ArrayBuffer>> {
   if (typeof WebAssembly !== "object") return Promise.reject(new Error(words().noWebAssembly));
   worker ??= new Worker(new URL("./unpacking.ts", import.meta.url), { type: "module" });
   worker.onmessage = ({ data }: MessageEvent<Unpacked>) => {
-    const { resolve, reject } = waiting.get(data.address)!;
-    waiting.delete(data.address);
+    const { resolve, reject } = waiting.get(data.request)!;
+    waiting.delete(data.request);
     if (data.content) resolve(new Uint8Array(data.content));
     else reject(new Error(words()[data.problem!](data.address)));
   };
   return new Promise((resolve, reject) => {
-    waiting.set(address, { resolve, reject });
-    worker!.postMessage(address);
+    waiting.set(++requests, { resolve, reject });
+    worker!.postMessage({ request: requests, address });
   });
 }
 

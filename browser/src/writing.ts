@@ -36,14 +36,14 @@ export class Writing {
     this.end = ids.end ?? -1;
   }
 
-  /** Writes until there are so many tokens, or the text ends. */
-  async upTo(count: number): Promise<Written> {
+  /** Writes until there are so many tokens, or the text ends, or is not wanted any more. */
+  async upTo(count: number, isWanted = () => true): Promise<Written> {
     const wanted = Math.min(count, this.longest);
-    return this.method.name === "beams" ? this.search(wanted, this.method.width) : this.choose(wanted);
+    return this.method.name === "beams" ? this.search(wanted, isWanted, this.method.width) : this.choose(wanted, isWanted);
   }
 
-  private async choose(wanted: number): Promise<Written> {
-    const ended = () => this.tokens.at(-1) === this.end;
+  private async choose(wanted: number, isWanted: () => boolean): Promise<Written> {
+    const ended = () => this.tokens.at(-1) === this.end || !isWanted();
     while (this.tokens.length < wanted && !ended()) {
       const [logits] = await this.next([this.tokens]);
       const { method } = this;
@@ -55,12 +55,12 @@ export class Writing {
     return { tokens, done: tokens.at(-1) === this.end || wanted === this.longest, beams: null };
   }
 
-  private async search(wanted: number, width: number): Promise<Written> {
+  private async search(wanted: number, isWanted: () => boolean, width: number): Promise<Written> {
     if (!this.beams || this.steps > wanted) {
       this.beams = new Beams(width, this.end, this.longest);
       this.steps = 0;
     }
-    for (; this.steps < wanted && !this.beams.done; this.steps++) await this.beams.step(this.next);
+    for (; this.steps < wanted && !this.beams.done && isWanted(); this.steps++) await this.beams.step(this.next);
     return { tokens: this.beams.text, done: this.beams.done, beams: this.beams };
   }
 
@@ -121,11 +121,11 @@ export function read(model: Model, text: string, changes: Changes): number[] {
 
 /** Runs everything: writes, then reads what was written. */
 export async function readAll(
-  model: Model, form: Form, source: number[], changes: Changes, writing: Writing, steps: number,
+  model: Model, form: Form, source: number[], changes: Changes, writing: Writing, steps: number, isWanted: () => boolean,
 ): Promise<Reading> {
   const usualForm = model.about.forms[0]!;
   const writes = model.writes && form.target === "written";
-  const written = writes ? await writing.upTo(steps) : NOTHING;
+  const written = writes ? await writing.upTo(steps, isWanted) : NOTHING;
   const target = form.target === "source" ? source : decoderIds(model, written.tokens);
   const rows = model.writes ? [target] : [];
   const outputs = await model.run(form, source, rows, changes);

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { best } from "../src/numbers";
+import { best, softmax, surest } from "../src/numbers";
 
 describe("the best", () => {
   it("are the highest, of equal ones the first", () => {
@@ -7,5 +7,12 @@ describe("the best", () => {
     expect(best([1, 1, 1], 2)).toEqual([0, 1]);
     expect(best([2, 1], 5)).toEqual([0, 1]);
     expect(best([5], 0)).toEqual([]);
+  });
+});
+
+describe("the surest", () => {
+  it("has its place and its probability", () => {
+    const logits = [1, 3, 2, 3];
+    expect(surest(logits)).toEqual({ place: 1, share: expect.closeTo(softmax(logits)[1]!, 12) });
   });
 });
