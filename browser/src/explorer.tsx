@@ -5,7 +5,7 @@ import { useEffect, useState } from "preact/hooks";
 import type { About, Entry } from "./about";
 import { engine } from "./engine";
 import { type Changes, UNCHANGED } from "./model";
-import { phrase } from "./registry";
+import { formNote, phrase } from "./registry";
 import { loadModel, type Side, useSide } from "./side";
 import { Attention } from "./views/attention";
 import { Differences } from "./views/differences";
@@ -127,7 +127,7 @@ export function Explorer({ entries }: { entries: Entry[] }) {
       </section>
       <section>
         <h2>{writes ? w.next : w.probabilities}</h2>
-        {each((reading) => <Probabilities reading={reading} place={within(place, reading)} />)}
+        {each((reading) => <Probabilities reading={reading} place={within(place, reading)} method={method} />)}
       </section>
       {method.name === "beams" && writes && (
         <section>
@@ -214,7 +214,7 @@ function SideHead({ side, entry, state, choose }: SideHeadProps) {
         <Choice label={w.computes} value={side.form || forms[0]!.label} choose={choose}
           options={forms.map((one) => [one.label, phrase(one.label)])} />
       )}
-      <p class="note form-note">{form && phrase(form.description)}</p>
+      <p class="note form-note">{form && formNote(form)}</p>
       <p class="error" role="alert">{state.error}</p>
     </div>
   );

@@ -12,6 +12,6 @@ document.querySelectorAll<HTMLElement>(".widget").forEach((element, i) => {
       observer.disconnect();
       render(<Widget given={element.dataset} id={`widget-${i}`} />, element);
     },
-    { rootMargin: "300px" },
+    { rootMargin: "1500px" },
   ).observe(element);
 });

@@ -4,7 +4,7 @@ import { useState } from "preact/hooks";
 import type { Kind } from "./about";
 import { Choice, Sides, useAbout, within } from "./explorer";
 import { UNCHANGED } from "./model";
-import { phrase } from "./registry";
+import { formNote, phrase } from "./registry";
 import { useSide } from "./side";
 import { Attention } from "./views/attention";
 import { Differences } from "./views/differences";
@@ -13,7 +13,7 @@ import { Text } from "./views/text";
 import { words } from "./words";
 import { LONGEST, type Reading } from "./writing";
 
-/** Attributes of a widget's element: data-model, data-text, data-show, data-kind, data-form, data-with, data-padding. */
+/** Attributes of a widget's element: data-model, data-text, data-show, data-kind, data-layer, data-form, data-with, data-padding. */
 export function Widget({ given, id }: { given: DOMStringMap; id: string }) {
   const w = words();
   const folder = given.model!;
@@ -28,14 +28,15 @@ export function Widget({ given, id }: { given: DOMStringMap; id: string }) {
   const one = useSide({ ...common, folder, form });
   const other = useSide({ ...common, folder: given.with ?? "", form: "" });
   const sides = given.with ? [one, other] : [one];
+  const isReady = sides.every((side) => side.reading || side.error); // all at once, so that nothing moves
   const views: Record<string, (reading: Reading, i: number) => preact.ComponentChildren> = {
-    attention: (reading, i) => <Attention reading={reading} id={`${id}-${i}`} changes={changes} first={given.kind as Kind} />,
+    attention: (reading, i) => <Attention reading={reading} id={`${id}-${i}`} changes={changes} first={given.kind as Kind} layer={Number(given.layer ?? 1)} />,
     early: (reading) => <Early reading={reading} place={within(place, reading)} choose={choose} />,
     next: (reading) => <Probabilities reading={reading} place={within(place, reading)} />,
     differences: (reading) => <Differences reading={reading} />,
   };
   const shown = (given.show ?? "").split(" ").flatMap((name) => views[name] ?? []);
-  const description = forms.find((known) => known.label === form)?.description;
+  const chosen = forms.find((known) => known.label === form);
   return (
     <form class="controls" onSubmit={(event) => {
       event.preventDefault();
@@ -46,7 +47,7 @@ export function Widget({ given, id }: { given: DOMStringMap; id: string }) {
         <input type="text" value={typed} maxLength={200} onInput={(event) => type((event.currentTarget as HTMLInputElement).value)} />
       </label>
       <button>{w.run}</button>
-      {forms.length > 1 && (
+      {forms.length > 1 && !given.with && (
         <Choice label={w.computes} value={form || forms[0]!.label} choose={setForm}
           options={forms.map((known) => [known.label, phrase(known.label)])} />
       )}
@@ -56,10 +57,10 @@ export function Widget({ given, id }: { given: DOMStringMap; id: string }) {
           <input type="number" min={0} max={16} value={padding} onChange={(event) => setPadding(Math.min(16, Math.max(0, Number((event.currentTarget as HTMLInputElement).value))))} />
         </label>
       )}
-      {description && <p class="note wide">{phrase(description)}</p>}
+      {chosen && <p class="note wide">{formNote(chosen)}</p>}
       {sides.map((side, i) => side.error && <p key={i} class="error wide" role="alert">{side.error}</p>)}
-      <Sides sides={sides} view={(reading) => <><h3>{reading.model.about.name}</h3><Text reading={reading} place={within(place, reading)} choose={choose} /></>} />
-      {shown.map((view, i) => <Sides key={i} sides={sides} view={view} />)}
+      {isReady && <Sides sides={sides} view={(reading) => <><h3>{reading.model.about.name}</h3><Text reading={reading} place={within(place, reading)} choose={choose} /></>} />}
+      {isReady && shown.map((view, i) => <Sides key={i} sides={sides} view={view} />)}
     </form>
   );
 }

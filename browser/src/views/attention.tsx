@@ -20,17 +20,18 @@ interface Props {
   changes: Changes;
   change?: (changes: Changes) => void;
   first?: Kind;
+  layer?: number;
 }
 
 /** Every layer and head: small maps to choose from, and the chosen one with its tokens. */
-export function Attention({ reading, id, changes, change, first }: Props) {
+export function Attention({ reading, id, changes, change, first, layer: firstLayer = 1 }: Props) {
   const w = words();
   const { model, outputs } = reading;
   const kinds = Object.keys(model.about.heads) as Kind[];
   const [wanted, setKind] = useState<Kind>(first ?? "cross");
   const kind = kinds.includes(wanted) ? wanted : kinds[0]!;
   const [byNorm, setByNorm] = useState(false);
-  const [[layer, head], setHead] = useState<[number, number]>([0, 0]);
+  const [[layer, head], setHead] = useState<[number, number]>([firstLayer - 1, 0]);
   const [chosen, choose] = useState<[number, number]>([0, 0]);
   const [layers, heads] = model.about.heads[kind]!;
   const at: [number, number] = [Math.min(layer, layers - 1), Math.min(head, heads - 1)];

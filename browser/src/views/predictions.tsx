@@ -1,7 +1,8 @@
-import { best, softmax } from "../numbers";
+import { reshaped } from "../decoding";
+import { best, softmax, surest } from "../numbers";
 import { phrase } from "../registry";
 import { decimal, words } from "../words";
-import type { Reading } from "../writing";
+import type { Method, Reading } from "../writing";
 
 const SHOWN = 8;
 const percent = (share: number) => `${decimal(100 * share, 1)} %`;
@@ -21,10 +22,11 @@ interface Props {
   place: number;
 }
 
-/** The most probable next tokens, labels or guesses. */
-export function Probabilities({ reading, place }: Props) {
+/** The most probable next tokens, labels or guesses; with the temperature and top-k of sampling. */
+export function Probabilities({ reading, place, method }: Props & { method?: Method }) {
   const w = words();
-  const shares = softmax(logitsAt(reading, reading.outputs.logits.dims[0]! - 1, place));
+  const logits = logitsAt(reading, reading.outputs.logits.dims[0]! - 1, place);
+  const shares = method?.name === "sampling" && reading.model.writes ? reshaped(logits, method) : softmax(logits);
   const name = naming(reading);
   return (
     <div class="probabilities">
@@ -34,7 +36,7 @@ export function Probabilities({ reading, place }: Props) {
         )}
       </p>
       <ol>
-        {best(shares, SHOWN).map((id) => (
+        {best(shares, SHOWN).filter((id) => shares[id]! > 0).map((id) => (
           <li key={id}>
             <span class="token">{name(id)}</span>
             <span class="bar" style={`--share:${shares[id]}`} aria-hidden="true" />
@@ -77,11 +79,10 @@ export function Early({ reading, place, choose }: EarlyProps) {
             <tr key={layer}>
               <th scope="row">{layer ? `${w.layer} ${layer}` : w.embeddings}</th>
               {places.map((one) => {
-                const shares = softmax(logitsAt(reading, layer, one));
-                const top = best(shares, 1)[0]!;
+                const top = surest(logitsAt(reading, layer, one));
                 return (
-                  <td key={one} style={`--share:${shares[top]!.toFixed(3)}`} title={percent(shares[top]!)}>
-                    {name(top)}
+                  <td key={one} style={`--share:${top.share.toFixed(3)}`} title={percent(top.share)}>
+                    {name(top.place)}
                   </td>
                 );
               })}

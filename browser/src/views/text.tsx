@@ -12,8 +12,9 @@ interface Props {
 /** What the model reads and gives: tokens, and the text, the label or the guesses. */
 export function Text({ reading, place, choose }: Props) {
   const w = words();
-  const { model, sourceTokens, targetTokens } = reading;
+  const { model, form, sourceTokens, targetTokens } = reading;
   const { task } = model.about;
+  const writes = model.writes && form.target === "written";
   return (
     <div class="text">
       <p class="answer"><output>{answer(reading)}</output></p>
@@ -21,7 +22,7 @@ export function Text({ reading, place, choose }: Props) {
         <p class="tokens"><span class="name">{w.reads}</span>{sourceTokens.map((token, i) => <span class="token" key={i}>{token}</span>)}</p>
       )}
       <p class="tokens">
-        <span class="name">{model.writes ? w.writes : w.reads}</span>
+        <span class="name">{writes ? w.writes : model.writes ? w.readsToo : w.reads}</span>
         {targetTokens.map((token, i) =>
           task === "sequence-classification" ? <span class="token" key={i}>{token}</span> : (
             <button type="button" class="token" key={i} aria-pressed={i === place} onClick={() => choose(i)}>{token}</button>
