@@ -4,10 +4,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from browser_page import PAGE, served
+from chromium import Page
 from huggingface_hub import ModelCard
 
 import zoo
 from zoo.base.folders import EVALUATIONS_FILE
+from zoo.cli.push import static_page
 from zoo.hub.records import keep_evaluation
 
 from .conftest import READ, STRANGER, WRITE, Worker, checkpoint, safetensors, without_attributes, write
@@ -418,6 +421,27 @@ def test_a_static_page_becomes_a_static_space(hub: LoopbackHub, worker: Start, t
     card = ModelCard(written["README.md"].decode(), ignore_metadata_errors=False).data.to_dict()
     assert (card["sdk"], card["app_file"], card["models"]) == ("static", "index.html", ["org/model"])
     assert b"(https://huggingface.co/spaces/org/model)" in hub.storage.contents("org/model")["README.md"]
+
+
+@PAGE
+@pytest.mark.slow
+@pytest.mark.xdist_group("browser-page")
+def test_a_static_space_runs_its_model(hub: LoopbackHub, worker: Start, tmp_path: Path) -> None:
+    name = "nlpt-encoder.language"
+    with static_page(name, "org/model") as page:
+        answer = worker()("push", name, "org/model", space=page)
+    assert answer["error"] is None, answer
+    write(tmp_path / "space", without_attributes(hub.storage.contents("spaces/org/model")))
+    with served(tmp_path / "space") as address:
+        shown = Page(address)
+        try:
+            shown.wait("document.querySelector('footer')?.dataset.loaded === 'true'")
+            shown.wait("!document.querySelector('[aria-busy=true]')")
+            assert shown.evaluate("document.querySelector('.side h2').textContent") == "org/model"
+            assert shown.evaluate("document.querySelector('output').textContent").startswith("English (")
+            assert not shown.problems
+        finally:
+            shown.close()
 
 
 def test_a_dry_run_lists_the_files_of_the_space(hub: LoopbackHub, worker: Start, tmp_path: Path) -> None:
