@@ -58,15 +58,6 @@ export function Explorer({ entries }: { entries: Entry[] }) {
   };
   const done = Math.min(steps, sides[0]!.reading?.written.tokens.length ?? 0);
   const each = (view: (reading: Reading, index: number) => ComponentChildren) => <Sides sides={shown} view={view} />;
-  const number = (label: string, value: number, set: (value: number) => void, min: number, max: number, step = 1) => (
-    <label>
-      {label}
-      <input type="number" value={value} min={min} max={max} step={step} onChange={(event) => {
-        const wanted = Number((event.currentTarget as HTMLInputElement).value);
-        set(Math.min(max, Math.max(min, Number.isFinite(wanted) ? wanted : min)));
-      }} />
-    </label>
-  );
   return (
     <main>
       <h1>{w.title}</h1>
@@ -90,12 +81,12 @@ export function Explorer({ entries }: { entries: Entry[] }) {
           <>
             <Choice label={w.method} value={method.name} options={[["greedy", w.greedy], ["beams", w.beams], ["sampling", w.sampling]]}
               choose={(name) => setMethod(name === "beams" ? { name, width: 3 } : name === "sampling" ? { name, temperature: 1, topK: 20, seed: 0 } : { name: "greedy" })} />
-            {method.name === "beams" && number(w.width, method.width, (width) => setMethod({ ...method, width }), 2, 8)}
+            {method.name === "beams" && <NumberField label={w.width} value={method.width} set={(width) => setMethod({ ...method, width })} min={2} max={8} />}
             {method.name === "sampling" && (
               <>
-                {number(w.temperature, method.temperature, (temperature) => setMethod({ ...method, temperature }), 0.1, 3, 0.1)}
-                {number(w.topK, method.topK, (topK) => setMethod({ ...method, topK }), 0, 200)}
-                {number(w.seed, method.seed, (seed) => setMethod({ ...method, seed }), 0, 9999)}
+                <NumberField label={w.temperature} value={method.temperature} set={(temperature) => setMethod({ ...method, temperature })} min={0.1} max={3} step={0.1} />
+                <NumberField label={w.topK} value={method.topK} set={(topK) => setMethod({ ...method, topK })} min={0} max={200} />
+                <NumberField label={w.seed} value={method.seed} set={(seed) => setMethod({ ...method, seed })} min={0} max={9999} />
               </>
             )}
             <span class="steps">
@@ -106,8 +97,8 @@ export function Explorer({ entries }: { entries: Entry[] }) {
             </span>
           </>
         )}
-        {number(w.padding, inputs.padding, (padding) => setInputs({ ...inputs, padding }), 0, 16)}
-        {number(w.shift, inputs.shift, (shift) => setInputs({ ...inputs, shift }), 0, 32)}
+        <NumberField label={w.padding} value={inputs.padding} set={(padding) => setInputs({ ...inputs, padding })} min={0} max={16} />
+        <NumberField label={w.shift} value={inputs.shift} set={(shift) => setInputs({ ...inputs, shift })} min={0} max={32} />
       </form>
       <div class="sides heads-of-sides">
         {[a, b].slice(0, shown.length).map((side, i) => (
@@ -189,6 +180,32 @@ export function Choice({ label, value, options, choose }: ChoiceProps) {
       <select value={value} onChange={(event) => choose((event.currentTarget as HTMLSelectElement).value)}>
         {options.map(([one, name]) => <option key={one} value={one} selected={one === value}>{name}</option>)}
       </select>
+    </label>
+  );
+}
+
+interface NumberProps {
+  label: string;
+  value: number;
+  set: (value: number) => void;
+  min: number;
+  max: number;
+  step?: number;
+}
+
+/** A number; what is being typed stays as it is while something else is drawn. */
+export function NumberField({ label, value, set, min, max, step = 1 }: NumberProps) {
+  const [typed, type] = useState<string | null>(null);
+  return (
+    <label>
+      {label}
+      <input type="number" value={typed ?? value} min={min} max={max} step={step}
+        onInput={(event) => type((event.currentTarget as HTMLInputElement).value)}
+        onChange={(event) => {
+          const wanted = Number((event.currentTarget as HTMLInputElement).value);
+          set(Math.min(max, Math.max(min, Number.isFinite(wanted) ? wanted : min)));
+          type(null);
+        }} />
     </label>
   );
 }

@@ -2,7 +2,7 @@
 
 import { useState } from "preact/hooks";
 import type { Kind } from "./about";
-import { Choice, Sides, useAbout, within } from "./explorer";
+import { Choice, NumberField, Sides, useAbout, within } from "./explorer";
 import { UNCHANGED } from "./model";
 import { formNote, phrase } from "./registry";
 import { useSide } from "./side";
@@ -51,12 +51,7 @@ export function Widget({ given, id }: { given: DOMStringMap; id: string }) {
         <Choice label={w.computes} value={form || forms[0]!.label} choose={setForm}
           options={forms.map((known) => [known.label, phrase(known.label)])} />
       )}
-      {given.padding !== undefined && (
-        <label>
-          {w.padding}
-          <input type="number" min={0} max={16} value={padding} onChange={(event) => setPadding(Math.min(16, Math.max(0, Number((event.currentTarget as HTMLInputElement).value))))} />
-        </label>
-      )}
+      {given.padding !== undefined && <NumberField label={w.padding} value={padding} set={setPadding} min={0} max={16} />}
       {chosen && <p class="note wide">{formNote(chosen)}</p>}
       {sides.map((side, i) => side.error && <p key={i} class="error wide" role="alert">{side.error}</p>)}
       {isReady && <Sides sides={sides} view={(reading) => <><h3>{reading.model.about.name}</h3><Text reading={reading} place={within(place, reading)} choose={choose} /></>} />}

@@ -196,7 +196,7 @@ test("is moved through by keyboard, and shows formula, shape and line of a part"
   await expect(caption).not.toHaveText(before!);
   const part = page.locator(".part");
   await page.locator(".parts button", { hasText: "cross-attention" }).focus();
-  await expect(part.locator(".formula")).toContainText("softmax(Q Kᵀ / √16) V Wₒ");
+  await expect(part.locator(".formula")).toContainText("softmax(Q Kᵀ / √16 + padding mask) V Wₒ");
   await expect(part.locator("dd").nth(1)).toHaveText(/^\d+ × 64$/);
   const line = Number(await part.locator("dd").nth(2).textContent());
   await part.locator("summary").click();
