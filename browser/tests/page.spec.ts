@@ -97,11 +97,12 @@ test("keeps 60 frames a second while 64 tokens scroll", async ({ page }) => {
 });
 
 for (const { width, colorScheme } of VIEWS) {
-  test(`has nothing that axe complains of, ${width} pixels wide, ${colorScheme}`, async ({ page }) => {
+  test(`moves nothing and has nothing that axe complains of, ${width} pixels wide, ${colorScheme}`, async ({ page }) => {
     await page.setViewportSize({ width, height: 900 });
     await page.emulateMedia({ colorScheme });
     for (const query of [`model=${WRITER}`, "model=nlpt-encoder.mlm-en&with=llama-style.char-en&lang=pt"]) {
       await open(page, query);
+      expect(await moved(page)).toBeLessThan(0.02);
       expect(await violations(page)).toEqual([]);
       expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(width);
     }
