@@ -42,7 +42,7 @@ class Format:
     """The version of a format: files of another version are refused."""
 
     def __init__(self, name: str, place: str, version: int = 1, key: str = "format", **options: Any) -> None:
-        self.name, self.version, self.key = name, version, key
+        self.name, self.place, self.version, self.key = name, place, version, key
 
     @property
     def stamp(self) -> dict[str, int]:
