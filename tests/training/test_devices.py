@@ -23,7 +23,6 @@ def forget(folder, step):
 
 
 @pytest.mark.slow
-@pytest.mark.nightly
 def test_two_processes_come_to_what_one_comes_to(tmp_path):
     """DDP and FSDP2: losses, tokens, outputs, weights; checkpoints of two are resumed on one, and the other way."""
     one = run(tmp_path / "one", 1)

@@ -47,6 +47,7 @@ class EvaluatingTrainer(Seq2SeqTrainer):
         self.label_smoother: Any = self.label_smoother
         precise = torch.float32 if self.args.device.type == "mps" else torch.float64
         self._evaluated = torch.zeros(2, dtype=precise, device=self.args.device)  # the sum of losses, and of labels
+        self._predicts = False
         # Which smooths labels itself, and can leave logits out.
         self._is_language_model = isinstance(self.model, LanguageModel)
 
@@ -76,12 +77,13 @@ class EvaluatingTrainer(Seq2SeqTrainer):
         # The base class writes every default of transformers into the model's own settings, as if they were wanted.
         generation = getattr(self.model, "generation_config", None)
         self.model.generation_config = copy.deepcopy(generation)
+        self._predicts = True
         try:
             loss, outputs, labels = super().prediction_step(
                 model, inputs, prediction_loss_only, ignore_keys=ignore_keys, **gen_kwargs
             )
         finally:
-            self.label_smoother, self.model.generation_config = smoother, generation
+            self.label_smoother, self.model.generation_config, self._predicts = smoother, generation, False
         if loss is not None:
             tokens = inputs["labels"].ne(IGNORED).sum().to(self._evaluated)
             total = torch.where(tokens > 0, loss.to(self._evaluated) * tokens, 0)  # a mean of nothing is no number
@@ -90,7 +92,7 @@ class EvaluatingTrainer(Seq2SeqTrainer):
 
     def _get_num_items_in_batch(self, batch_samples: list[Any], device: torch.device) -> Tensor | int | None:
         # Evaluation needs the mean over a process's own labels; the base class divides by those of all processes.
-        if self.accelerator.num_processes > 1 and not self.model.training:
+        if self._predicts and self.accelerator.num_processes > 1:
             return None
         return super()._get_num_items_in_batch(batch_samples, device)
 
