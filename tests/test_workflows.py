@@ -84,6 +84,11 @@ def test_the_linter_reads_scripts_without_an_ending_as_the_hook_does() -> None:
     assert set(yaml.safe_load(named)) == python
 
 
+def test_spelling_is_not_read_in_what_the_commands_of_the_readme_write() -> None:
+    (skipped,) = re.findall(r'^skip = """(.*?)"""$', PROJECT, re.MULTILINE | re.DOTALL)
+    assert {"build", "dist", "outputs", "site"} <= set(skipped.split(","))
+
+
 @pytest.mark.parametrize(
     "command",
     [["actionlint"], ["zizmor", "--offline", "--quiet", ".github"], ["pre-commit", "run", "--all-files"]],
