@@ -189,6 +189,11 @@ def test_a_model_that_keeps_nothing_has_no_cache():
     assert not [word for word in ("cache", "start: int", "memory: Tensor | None = None) -> tuple") if word in text]
 
 
+def test_a_mask_that_an_original_does_not_read_may_be_given():
+    text = source("explicando+padding-is-attended")
+    assert "attention_mask: Tensor | None = None" in text.partition("class Seq2SeqLM")[2].partition("def generate")[0]
+
+
 def test_trees_of_earlier_files_are_not_kept():
     assert names.cache_info().maxsize is not None
 

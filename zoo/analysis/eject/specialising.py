@@ -305,7 +305,8 @@ class Program:
             body = names(node.body)
             for param in parameters(node):
                 known = (owner, name, param) in self.params or (param == "config" and owner not in self.entry)
-                if known and param not in body.read and param not in body.written:
+                is_input = (owner, name) == (self.entry[0], "forward") and param not in self.given
+                if known and not is_input and param not in body.read and param not in body.written:
                     removable.add((owner, name, param))
         places = list(self.calls())
         while True:

@@ -62,7 +62,7 @@ def file_of(
     if config.task not in MODELS:
         given = {"cache": None, "start": 0, "memory": None, "memory_mask": None, "depths": None}
     if not config.generates_with_cache:
-        given |= {"cache": None, "memory": None}
+        given |= {"cache": None, "start": 0, "memory": None}
     if config.type_vocab_size is None or config.stack != "encoder":
         given["token_type_ids"] = None
     program = Program(config, [model, *scripts], given, read_plain() if definitions is None else definitions)
