@@ -55,7 +55,7 @@ def page() -> str:
     """
     findings = claims()
     themes = [theme_section(theme, list(group)) for theme, group in groupby(findings, lambda one: one.claim.theme)]
-    count = f"{len(findings)} claims: {tally(findings)}."
+    count = f"{len(findings)} claims. {tally(findings).capitalize()}."
     parts = [INTRODUCTION.strip(), count, *themes, CALIBRATION.strip(), calibration_section(calibrate())]
     return "\n\n".join(parts) + "\n"
 

@@ -54,7 +54,7 @@ def trust() -> str:
     """The calibration, and what came out of papers' claims."""
     findings = claims()
     rates = calibration_section(calibrate()).partition("\n\n")[0]
-    return f"{rates}\n\nOf {len(findings)} claims of papers: {tally(findings)}.\n"
+    return f"{rates}\n\nOf {len(findings)} claims of papers, {tally(findings)}.\n"
 
 
 PARTS = {"scope": scope, "exactness": exactness, "errors": errors, "trust": trust}

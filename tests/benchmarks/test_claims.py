@@ -152,7 +152,7 @@ def test_the_command_shows_them() -> None:
         assert result.exit_code == 0, result.output
         return result.output
 
-    assert f"{len(CLAIMS)} claims: " in run("claims")
+    assert f"{len(CLAIMS)} claims; " in run("claims")
     assert {one["claim"]["name"] for one in json.loads(run("claims", "norm=dyt", "--json"))} == {
         "dynamic-tanh-is-no-worse",
         "dynamic-tanh-wants-scaled-embeddings",

@@ -45,7 +45,7 @@ def claims(name: str | None, calibration: bool, as_json: bool) -> None:
             for one, lines in zip(findings, said, strict=True)
         ]
         write(
-            table(("Name", "Claim", "Verdict", "Numbers"), listed), Text(f"\n{len(findings)} claims: {tally(findings)}")
+            table(("Name", "Claim", "Verdict", "Numbers"), listed), Text(f"\n{len(findings)} claims; {tally(findings)}")
         )
         return
     for one in findings:

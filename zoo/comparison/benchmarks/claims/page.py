@@ -78,9 +78,9 @@ def tested(difference: PairedDifference, p: float | None) -> str:
 
 
 def tally(findings: Sequence[Finding]) -> str:
-    """Count verdicts: "3 hold here, ..."."""
+    """Count verdicts: "holds here: 3; ..."."""
     found = Counter(finding.verdict for finding in findings)
-    return "; ".join(f"{found[word]} {word}" for word in VERDICTS if found[word])
+    return "; ".join(f"{word}: {found[word]}" for word in VERDICTS if found[word])
 
 
 def in_words(rate: Rate) -> str:
