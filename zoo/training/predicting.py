@@ -74,7 +74,7 @@ def predict(
 
 def score(task: DataTask, predictions: Predictions, examples: Dataset, **options: Any) -> dict[str, Score]:
     """Score predictions; without the outputs that the task compares there is only their loss, which is no score."""
-    has_outputs = bool(predictions.outputs) or task.outputs == Outputs.NONE
+    has_outputs = bool(predictions.outputs) or task.outputs != Outputs.GENERATED
     return dict(task.score(predictions, examples, **options)) if has_outputs else {}
 
 
