@@ -77,7 +77,11 @@ def find_format(checkpoint: Checkpoint, origin: str | None) -> tuple[Checkpoint,
 
 
 def sniff(keys: Collection[str]) -> str:
-    """Name of the only converter that recognises the keys of a checkpoint; UnknownFormatError without it."""
+    """Name of the converter that recognises the keys of a checkpoint.
+
+    Raises:
+        UnknownFormatError: When no converter, or more than one, recognises the keys, or only some of them.
+    """
     return find_format(Checkpoint(dict.fromkeys(keys, torch.empty(0))), None)[1]
 
 

@@ -17,7 +17,13 @@ from .key_map import KeyMap
 
 @dataclass(frozen=True)
 class Plan:
-    """How a checkpoint becomes a model of the zoo."""
+    """How a checkpoint becomes a model of the zoo.
+
+    Args:
+        model_class: The model's class.
+        config: Its complete configuration.
+        key_map: The checkpoint's keys and the model's parameters.
+    """
 
     model_class: type[ZooPreTrainedModel]
     config: ZooConfig
@@ -41,7 +47,11 @@ class Converter(ABC):
 
     @abstractmethod
     def plan(self, checkpoint: Checkpoint, **hints: Any) -> Plan:
-        """Plan the way in, with hints for fields that the checkpoint does not hold."""
+        """Plan the way in, with hints for fields that the checkpoint does not hold.
+
+        Raises:
+            ConversionError: When hints are missing, or keys from which sizes are read.
+        """
 
     @abstractmethod
     def plan_back(self, model_class: type[ZooPreTrainedModel], config: ZooConfig) -> KeyMap:

@@ -168,6 +168,12 @@ class Target(ABC):
     def write(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> None:
         """Write a model.
 
+        Args:
+            model: A model of the zoo.
+            folder: An empty folder.
+            plan: The result of `plan`, without obstacles.
+            options: The given options.
+
         Raises:
             ExportError: When it cannot be written after all.
             MissingExtraError: When what it takes is not installed.
@@ -262,6 +268,12 @@ class EngineTarget(Target):
         return (folder / CONFIG_NAME).is_file() and any((folder / mark).is_file() for mark in self.marks)
 
     def load(self, folder: Path) -> PreTrainedModel:
+        """Load an exported folder.
+
+        Raises:
+            MissingExtraError: When the engine is not installed.
+            CheckpointError: When the folder holds no such export, or a damaged one.
+        """
         require(self.extra, self.module)
         if not self.is_in(folder):
             raise CheckpointError(

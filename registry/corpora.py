@@ -39,7 +39,13 @@ for _name, _path in BUILT_IN.items():
 
 @dataclass(frozen=True)
 class CorpusFile:
-    """A file of a corpus at its origin: its path below `Corpus.url`, SHA-256, and size in bytes, None if unknown."""
+    """One file of a corpus at its origin.
+
+    Attributes:
+        path: Its path below `Corpus.url`, and below the folder that downloads go to.
+        digest: SHA-256 in hexadecimal digits.
+        size: In bytes, None if unknown.
+    """
 
     path: str
     digest: str
@@ -92,6 +98,10 @@ CORPORA: Registry[Corpus] = Registry("corpus", built_in="zoo.data.corpora.built_
 
 def register_corpus(corpus: Corpus, *, override: bool = False) -> None:
     """Register a corpus, so that its name works wherever `--data` does.
+
+    Args:
+        corpus: The corpus.
+        override: Whether it may take the name of another.
 
     Raises:
         NameCollisionError: When the name is taken.

@@ -110,7 +110,18 @@ def parse_name(text: str) -> VariantSpec:
 
 
 def split_options(text: str, kind: str) -> tuple[str, dict[str, Any]]:
-    """Read a name with nothing but options, "bpe:vocab_size=512"; NameSyntaxError calls it `kind`."""
+    """Read a name that carries nothing but options.
+
+    Args:
+        text: For instance "language-modeling:block_size=64", or "bpe:vocab_size=512".
+        kind: Of what it is the name, for the message.
+
+    Returns:
+        The name, and the options.
+
+    Raises:
+        NameSyntaxError: When it cannot be read.
+    """
     match = _SPEC.fullmatch(text.strip()) if isinstance(text, str) else None
     if match is None or match["preset"] or match["quirks"]:
         raise NameSyntaxError(f"cannot read the {kind} {text!r}; valid: NAME[:OPTION=VALUE[,OPTION=VALUE ...]]")
@@ -218,7 +229,14 @@ TASKS = tuple(task.value for task in Task)
 
 
 def require_task(name: str) -> str:
-    """The name of a task as a plain string; UnknownTaskError when there is no such task."""
+    """Check the name of a task.
+
+    Returns:
+        The same, as a plain string.
+
+    Raises:
+        UnknownTaskError: When there is no such task.
+    """
     if name not in TASKS:
         raise UnknownTaskError(name, TASKS)
     return Task(name).value

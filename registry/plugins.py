@@ -49,7 +49,12 @@ BUILT_IN_DISTRIBUTION = "transformer-zoo"
 
 @dataclass(frozen=True)
 class Origin:
-    """Module that registered a thing, and the distribution of the plugin that was being loaded then, if any."""
+    """Where a registered thing comes from.
+
+    Args:
+        module: The module that registered it.
+        plugin: The distribution of the plugin that was being loaded then, if any.
+    """
 
     module: str
     plugin: str | None = None

@@ -187,6 +187,10 @@ class Registry(Generic[T]):
     ) -> None:
         """Add a thing that is imported when it is looked up; listing it imports nothing.
 
+        Args:
+            name: Its name, as for [`register`][zoo.registry.table.Registry.register], and so are the other arguments.
+            path: Where it is: "module:object".
+
         Raises:
             RegistrationError: When the name cannot be a name.
             NameCollisionError: When a name is taken. The message names the owner.
@@ -200,6 +204,12 @@ class Registry(Generic[T]):
 
     def alias(self, name: str, target: str, *, override: bool = False, deprecated: str | None = None) -> None:
         """Add another name for a thing, for instance the one it had before.
+
+        Args:
+            name: The other name.
+            target: The thing's name.
+            override: Whether the other name may be taken from what has it.
+            deprecated: Why the other name should no longer be used; it still works, with a warning.
 
         Raises:
             UnknownNameError: When nothing is called `target`.
@@ -236,20 +246,48 @@ class Registry(Generic[T]):
         return entry.value
 
     def canonical(self, name: str) -> str:
-        """Name under which a thing is listed, given that or an alias; UnknownNameError when nothing has this name."""
+        """Resolve an alias.
+
+        Args:
+            name: A name or an alias.
+
+        Returns:
+            The name under which the thing is listed.
+
+        Raises:
+            UnknownNameError: When nothing has this name.
+        """
         item = self._find(name)
         return self.canonical(item.target) if isinstance(item, _Alias) else name
 
     def origin(self, name: str) -> Origin:
-        """Module that registered a thing, and its distribution; UnknownNameError when nothing has this name."""
+        """Find the origin of a thing.
+
+        Args:
+            name: Its name or one of its aliases.
+
+        Returns:
+            The module that registered it, and that module's distribution.
+
+        Raises:
+            UnknownNameError: When nothing has this name.
+        """
         return self._entry(name).origin
 
     def deviations(self, name: str) -> tuple[str, ...]:
-        """List how a thing differs from its paper; UnknownNameError when nothing has this name."""
+        """List how a thing differs from its paper.
+
+        Raises:
+            UnknownNameError: When nothing has this name.
+        """
         return self._entry(name).deviations
 
     def summary(self, name: str) -> str:
-        """First line of a thing's docstring, without importing it; UnknownNameError when nothing has this name."""
+        """Describe a thing by the first line of its docstring, without importing it where it is registered lazily.
+
+        Raises:
+            UnknownNameError: When nothing has this name.
+        """
         held = self._entry(name).held
         text = held.docstring() if isinstance(held, Reference) else held.__doc__ or ""
         return inspect.cleandoc(text).partition("\n")[0]

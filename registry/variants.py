@@ -111,7 +111,12 @@ class Variant:
         return self.tasks[0]
 
     def check_task(self, task: str | None = None) -> str:
-        """Check that it can be built for a task."""
+        """Check that it can be built for a task.
+
+        Raises:
+            UnknownTaskError: When there is no such task.
+            UnsupportedTaskError: When there is, but not for this variant.
+        """
         if task is None:
             return self.default_task
         task = require_task(task)
@@ -121,6 +126,10 @@ class Variant:
 
     def check_quirks(self, quirks: Iterable[str] = (), *, faithful: bool = False) -> tuple[str, ...]:
         """Check that it has certain quirks.
+
+        Args:
+            quirks: Their names; underscores count as hyphens.
+            faithful: Whether all that it has are meant.
 
         Returns:
             The names, each once, in the order in which the variant declares them.

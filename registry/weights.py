@@ -21,7 +21,12 @@ HUB = "hf-hub:"
 
 @dataclass(frozen=True)
 class FileDigest:
-    """Expected size of a file in bytes, and its SHA-256."""
+    """Expected contents of a file.
+
+    Attributes:
+        size: In bytes.
+        sha256: In hexadecimal digits.
+    """
 
     size: int
     sha256: str
@@ -158,6 +163,10 @@ def register_weights(weights: Weights, *, override: bool = False) -> None:
 
 def find_weights(name: str, tag: str | None = None) -> Weights:
     """Look weights up.
+
+    Args:
+        name: Their name, or with a tag the variant's, of which an alias will do.
+        tag: Distinguishes them from other weights of the variant.
 
     Raises:
         UnknownWeightsError: When there are none of this name; it names those of the variant, where it has some.

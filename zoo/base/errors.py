@@ -156,7 +156,11 @@ class UnknownOverrideError(UnknownNameError):
 
 
 class UnsupportedTaskError(ZooError, ValueError):
-    """A task that exists, asked of a variant that cannot do it."""
+    """A task that exists, asked of a variant that cannot do it.
+
+    Args:
+        instead: Alternative with one of those.
+    """
 
     def __init__(self, task: str, variant: str, supported: Iterable[str], instead: str | None = None) -> None:
         self.task = task

@@ -26,7 +26,12 @@ COMMIT = re.compile(r"[0-9a-f]{40}")
 
 @dataclass(frozen=True)
 class Address:
-    """A repository and a revision of it."""
+    """A repository and a revision of it.
+
+    Args:
+        repo_id: "org/name", or "name" of an old or of one's own repository.
+        revision: A branch, a tag or a commit.
+    """
 
     repo_id: str
     revision: str = MAIN
@@ -37,6 +42,10 @@ class Address:
 
 def parse_address(text: str, revision: str | None = None) -> Address:
     """Read a repository's name.
+
+    Args:
+        text: "org/name", possibly with "@revision" after it or "hf-hub:" before it.
+        revision: The revision, unless the name has it.
 
     Raises:
         RepoIdError: When it cannot be a repository's name, or names another revision than `revision`.

@@ -109,7 +109,11 @@ def average(values: Tensor, queries: Tensor) -> NDArray[np.float32]:
 
 
 def heads_figure(statistics: Sequence[HeadStatistics]) -> Figure:
-    """Draw the numbers of all heads: a panel a number and kind of attention, layers down, heads across."""
+    """Draw the numbers of all heads: a panel a number and kind of attention, layers down, heads across.
+
+    Args:
+        statistics: Result of [`head_statistics`][].
+    """
     from .heatmaps import new_figure
 
     kinds = len(statistics)

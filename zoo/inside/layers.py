@@ -78,7 +78,14 @@ class SummaryRow:
 
 @dataclass(frozen=True)
 class Summary(Printed):
-    """A model as a table."""
+    """A model as a table.
+
+    Attributes:
+        name: The given name.
+        rows: Its modules, in their order.
+        total: The number of parameters, each counted once.
+        trainable: The number of those that training changes.
+    """
 
     name: str
     rows: tuple[SummaryRow, ...]

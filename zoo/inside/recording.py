@@ -119,7 +119,12 @@ class NormRecorder(TrainerCallback):
 
 
 def norms_figure(norms: Sequence[LayerNorms], stack: str | None = None) -> Figure:
-    """Draw what was recorded: a curve a layer, from the first one (dark) to the last one (light)."""
+    """Draw what was recorded: a curve a layer, from the first one (dark) to the last one (light).
+
+    Args:
+        norms: Norms of a [`NormRecorder`][].
+        stack: "encoder" or "decoder", by default the last one there is.
+    """
     from matplotlib import colormaps
 
     from .heatmaps import new_figure

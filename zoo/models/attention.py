@@ -185,6 +185,10 @@ class Attention(nn.Module):
     def memory(self, key_value_states: Tensor, past_key_values: Cache | None, cache_idx: int) -> tuple[Tensor, Tensor]:
         """Keys and values of the other sequence, projected once per generation and cached.
 
+        Args:
+            key_value_states: *Shape:* (batch_size, key_len, hidden_size)
+            past_key_values: Holds them after the first call.
+
         Returns:
             Two tensors. *Shape:* (batch_size, num_key_value_heads, key_len, head_dim)
         """

@@ -56,7 +56,13 @@ class ZooEncoderDecoder(ZooModel):
     def resize_token_embeddings(
         self, new_num_tokens: int | None = None, pad_to_multiple_of: int | None = None, mean_resizing: bool = True
     ) -> nn.Embedding:
-        """Resize the source vocabulary, and the target vocabulary too if both have one size."""
+        """Resize the source vocabulary, and the target vocabulary too if both have one size.
+
+        Args:
+            new_num_tokens: The new number of token ids, None for the old one.
+            pad_to_multiple_of: Round the number up to a multiple of this.
+            mean_resizing: Whether new vectors are drawn around the mean of the old ones.
+        """
         have_one_size = self.config.vocab_size == self.config.decoder_vocab_size
         if have_one_size and not self.config.share_encoder_decoder_embeddings:
             self.resize_decoder_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)

@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 
 
 class LayerNorm(QuickLayerNorm):
-    """Layer normalisation (Ba et al. 2016)."""
+    """Layer normalisation (Ba et al. 2016).
+
+    Args:
+        width: Size of the last dimension, which is normalised.
+    """
 
     def __init__(self, width: int, config: ZooConfig) -> None:
         super().__init__(width, eps=config.layer_norm_eps)
@@ -45,6 +49,9 @@ class RMSNorm(nn.Module):
     """Root-mean-square normalisation (Zhang and Sennrich 2019): no mean is subtracted and there is no bias.
 
     The statistics are computed in float32 at least, as every checkpoint in use was trained.
+
+    Args:
+        width: Size of the last dimension, which is normalised.
     """
 
     def __init__(self, width: int, config: ZooConfig) -> None:
@@ -83,7 +90,12 @@ class ZeroCenteredNorm(RMSNorm):
 
 
 class DynamicTanh(nn.Module):
-    """Dynamic tanh in the place of a norm: `weight * tanh(alpha * x) + bias` (Zhu et al. 2025)."""
+    """Dynamic tanh in the place of a norm: `weight * tanh(alpha * x) + bias` (Zhu et al. 2025).
+
+    Args:
+        width: Size of the last dimension.
+        config: Supplies `dyt_alpha`, the initial alpha.
+    """
 
     def __init__(self, width: int, config: ZooConfig) -> None:
         super().__init__()

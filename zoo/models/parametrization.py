@@ -93,7 +93,14 @@ def heads(model: nn.Module) -> dict[str, nn.Linear]:
 
 
 def learning_rate_factors(model: PreTrainedModel) -> dict[str, float]:
-    """Factors of the learning rate by the name of the parameter; all 1 if the initialiser is not "mup"."""
+    """Factors of the learning rate of every parameter.
+
+    Args:
+        model: A model with an initialiser that its configuration names.
+
+    Returns:
+        Factors by name; 1 for all where the initialiser is not "mup".
+    """
     config = model.config
     names = [name for name, _ in model.named_parameters()]
     factors = dict.fromkeys(names, 1.0)

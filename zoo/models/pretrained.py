@@ -112,7 +112,11 @@ class ZooPreTrainedModel(AttentionBackends):
     def save_pretrained(
         self, save_directory: str | os.PathLike[str], is_main_process: bool = True, *args: Any, **kwargs: Any
     ) -> None:
-        """Save a checkpoint, as transformers does, and write into the folder's manifest what was saved."""
+        """Save a checkpoint, as transformers does, and write into the folder's manifest what was saved.
+
+        Args:
+            is_main_process: Whether this process writes the configuration and the manifest.
+        """
         with recorded(Path(save_directory)) if is_main_process else nullcontext():
             super().save_pretrained(save_directory, is_main_process, *args, **kwargs)
 
@@ -132,7 +136,14 @@ class ZooPreTrainedModel(AttentionBackends):
         return super().train(mode)
 
     def warn_in_eval_mode(self, loss: Tensor) -> Tensor:
-        """Warn at the first backward pass of a model that is in evaluation mode and has never been in training mode."""
+        """Warn at the first backward pass of a model that is in evaluation mode and has never been in training mode.
+
+        Args:
+            loss: The loss of a call. *Shape:* ()
+
+        Returns:
+            The same tensor.
+        """
         if self.training or self.chose_mode or not loss.requires_grad or not has_values(loss):
             return loss
         model = weakref.ref(self)

@@ -25,7 +25,11 @@ def unit(vectors: Tensor, dim: int = -1) -> Tensor:
 
 
 class UnitNorm(nn.Module):
-    """Division by the length, `x / |x|`, without weights (nGPT, section 2.2)."""
+    """Division by the length, `x / |x|`, without weights (nGPT, section 2.2).
+
+    Args:
+        width: Size of the last dimension, which is normalised.
+    """
 
     drawn_as = ("unit norm", "x / |x|")
 

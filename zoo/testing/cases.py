@@ -83,7 +83,16 @@ CHECKS: Registry[Check] = Registry("check")
 def check(
     *, stacks: Iterable[str] = STACKS, tasks: Iterable[str] = tuple(Task), once_per_stack: bool = False
 ) -> Callable[[Callable[[Subject], None]], Callable[[Subject], None]]:
-    """Register a check: a decorator for a function that takes a [`Subject`][] and raises where it fails."""
+    """Register a check: a decorator for a function that takes a [`Subject`][] and raises where it fails.
+
+    Args:
+        stacks: Stacks it is about.
+        tasks: Tasks it is about.
+        once_per_stack: Whether one head a stack is enough.
+
+    Returns:
+        The decorator, which returns the function as it is.
+    """
 
     def add(function: Callable[[Subject], None]) -> Callable[[Subject], None]:
         name = function.__name__.removeprefix("check_")
@@ -95,7 +104,13 @@ def check(
 
 @dataclass(frozen=True)
 class Case:
-    """One check of one variant for one task. Call it to run it; `str` names it."""
+    """One check of one variant for one task. Call it to run it; `str` names it.
+
+    Args:
+        variant: The variant's name, possibly with settings.
+        task: Task of the model.
+        check: The property.
+    """
 
     variant: str
     task: str
@@ -158,6 +173,10 @@ def _cases_of(name: str, left_out: set[str]) -> list[Case]:
 
 def check_variant(name: str, *, skip: Iterable[str] = ()) -> int:
     """Run the whole suite on a variant, for those who use no test runner.
+
+    Args:
+        name: The variant's name, possibly with settings.
+        skip: Names of checks to leave out.
 
     Returns:
         How many checks have passed.

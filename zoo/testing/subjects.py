@@ -85,7 +85,15 @@ class Subject:
         return self.config.decoder_vocab_size or self.config.vocab_size
 
     def labels(self, batch_size: int = BATCH_SIZE, seed: int = 0) -> Tensor | None:
-        """Labels that fit `inputs`, some of them without a loss; None for feature extraction."""
+        """Labels that fit `inputs`, some of them without a loss.
+
+        Args:
+            batch_size: Number of sequences.
+            seed: Makes them reproducible.
+
+        Returns:
+            None for feature extraction.
+        """
         generator = torch.Generator().manual_seed(seed + 2)
         if self.task == "feature-extraction":
             return None

@@ -94,7 +94,16 @@ class TrainingReport:
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """A trained model."""
+    """A trained model.
+
+    Attributes:
+        model: The model, in evaluation mode.
+        tokenizers: What it reads and writes with.
+        outputs: What it wrote for the held-out examples, in their order.
+        report: The numbers.
+        run: What was run.
+        pushed: What was pushed to the Hub, if anything was.
+    """
 
     model: PreTrainedModel
     tokenizers: Tokenizers

@@ -54,7 +54,11 @@ class Step:
 
 @dataclass(frozen=True)
 class Together:
-    """Sublayers that read the same input and add their outputs."""
+    """Sublayers that read the same input and add their outputs.
+
+    Attributes:
+        steps: The sublayers.
+    """
 
     steps: tuple[Step, ...]
 
@@ -150,7 +154,14 @@ class Drawing(Printed):
         yield from self.rules
 
     def with_details(self, words: Mapping[str, str]) -> Drawing:
-        """Another drawing, with additions to the details of steps by their places in the model."""
+        """Add to the details of some steps.
+
+        Args:
+            words: Additions to the details of a step, by its place in the model.
+
+        Returns:
+            Another drawing.
+        """
 
         def more(step: Step) -> Step:
             detail = ", ".join(filter(None, (step.detail, words.get(step.path, ""))))

@@ -33,7 +33,14 @@ class Row:
 
 
 def to_text(drawing: Drawing, width: int | None = 80) -> str:
-    """Write a drawing in box-drawing characters and words, at most `width` columns wide if given."""
+    """Write a drawing as text.
+
+    Args:
+        width: How many columns it may take, None for any number.
+
+    Returns:
+        Its lines, of box-drawing characters and words.
+    """
     sections = [(block.name, list(block_rows(block))) for block in drawing.blocks]
     if drawing.head:
         sections.append(("head", [Row(f"  {step.label}", "", step) for step in drawing.head]))

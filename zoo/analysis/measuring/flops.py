@@ -53,7 +53,12 @@ OWN_FORMULAS: dict[Any, Callable[..., int]] = {
 
 
 class FlopsPerToken(NamedTuple):
-    """Operations a token: of one forward pass, and of a forward and backward pass."""
+    """Operations a token.
+
+    Attributes:
+        forward: Of one forward pass.
+        training: Of one forward and backward pass.
+    """
 
     forward: float
     training: float

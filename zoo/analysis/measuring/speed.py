@@ -46,6 +46,11 @@ class DecodeSpeed:
 def prefill_speed(model: PreTrainedModel, batch: Mapping[str, Any], seconds: float) -> float:
     """Measure how fast a batch of prompts is read: by the encoder where there is one, else by the whole model.
 
+    Args:
+        model: The model, in evaluation mode.
+        batch: Inputs.
+        seconds: How long to measure, at least three times.
+
     Returns:
         Tokens a second, padding excluded: of the median run.
     """
@@ -67,6 +72,11 @@ def prefill_speed(model: PreTrainedModel, batch: Mapping[str, Any], seconds: flo
 
 def decode_speed(model: PreTrainedModel, batch: Mapping[str, Any], seconds: float) -> DecodeSpeed | None:
     """Measure how fast tokens are written greedily, one sequence at a time with a cache.
+
+    Args:
+        model: The model, in evaluation mode.
+        batch: Its first example is what to read before.
+        seconds: How long to measure, at least one generation of up to `MOST_STEPS` tokens.
 
     Returns:
         The speed; None where the model cannot generate.

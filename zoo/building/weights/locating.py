@@ -64,6 +64,9 @@ def named_weights(source: str) -> Weights | None:
 def locate_weights(weights: Weights, **options: Any) -> Path:
     """Find the folder of weights, and compare every file in it with their record.
 
+    Args:
+        options: Of [`zoo.pull`][], where they are on the Hub.
+
     Raises:
         CheckpointError: When a file is missing or damaged.
         HubError: When they are on the Hub and cannot be had.

@@ -28,6 +28,9 @@ HERE = ("source", "scores", "generation")
 def read_record(folder: Path) -> Weights:
     """Read what is known about the weights in a folder.
 
+    Args:
+        folder: A folder that `zoo weights make` wrote.
+
     Raises:
         CheckpointError: When there is none, or it is damaged.
     """
@@ -72,7 +75,14 @@ def scores_of(evaluation: Mapping[str, Any]) -> dict[str, RecordedScore]:
 
 
 def write_record(folder: Path, weights: Weights) -> Weights:
-    """Write the record of the weights in a folder with the hashes of all files there; returns it with the files."""
+    """Write the record of the weights in a folder, with the hashes of all files that are there.
+
+    Args:
+        weights: The record.
+
+    Returns:
+        The same, with the files.
+    """
     names = sorted(file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file())
     kept = [name for name in names if Path(name).name not in (RECORD_FILE, MANIFEST_FILE)]
     digests = {name: describe(folder / name) for name in kept}

@@ -137,7 +137,17 @@ class Benchmark:
         return recipe_for(said["task"], said.get("recipe")).data_task()
 
     def arguments(self, condition: str) -> dict[str, Any]:
-        """Arguments of [`zoo.compare`][] under one of `conditions`; UnknownNameError when there is none."""
+        """Put together what a condition is compared with.
+
+        Args:
+            condition: One of `conditions`.
+
+        Returns:
+            Arguments of [`zoo.compare`][].
+
+        Raises:
+            UnknownNameError: When there is no such condition.
+        """
         if condition not in self.conditions:
             raise UnknownNameError(condition, self.conditions, kind="condition", owner=f"benchmark {self.name!r}")
         changes = {name: value for name, value in self.conditions[condition].items() if name != "variants"}
@@ -150,12 +160,26 @@ class Benchmark:
         return next(iter(self.conditions))
 
     def better(self, column: str) -> int:
-        """1 where more is better of a score or a loss, possibly of a test ("heldout_loss@2x"), else -1."""
+        """Whether more of a column is better.
+
+        Args:
+            column: A score or a loss, possibly of a test ("heldout_loss@2x").
+
+        Returns:
+            1 where more is better, -1 where less is.
+        """
         name = column.partition("@")[0]
         return -1 if name in self.less_is_better or name in {metric.key for metric in LOSSES} else 1
 
     def names(self, condition: str = "") -> list[str]:
-        """List the variants under one of `conditions`, the baseline first."""
+        """List what a condition compares.
+
+        Args:
+            condition: One of `conditions`.
+
+        Returns:
+            Names of variants, the baseline first.
+        """
         return expand(self.patterns(condition), self.task(condition))
 
     def patterns(self, condition: str = "") -> Sequence[str]:
@@ -170,6 +194,9 @@ class Benchmark:
 
     def find_text(self, data: str | Path | None) -> Path | None:
         """Find the text that is trained on.
+
+        Args:
+            data: A file or folder, the name of a corpus, or None for the corpus that is named, if it is here.
 
         Returns:
             The file or folder; None if everything ships or is made.

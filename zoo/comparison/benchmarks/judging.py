@@ -68,7 +68,14 @@ class Verdicts:
         return [name for name in self.benchmark.names(self.condition) if name not in found]
 
     def of(self, variant: str) -> Standing | None:
-        """Find a variant's standing; None where it was not recorded."""
+        """Find a variant.
+
+        Args:
+            variant: Its name.
+
+        Returns:
+            Where it stands; None where it was not recorded.
+        """
         return next((one for one in self.standings if one.variant == variant), None)
 
     def unequal_decay(self, variant: str) -> str:

@@ -124,7 +124,12 @@ def hashes(text: str) -> set[bytes]:
 
 
 def build(downloads: Path, made: Path) -> None:
-    """Write train.jsonl, validation.jsonl and test.jsonl, a book a line, and table.tsv of books, authors and words."""
+    """Write train.jsonl, validation.jsonl and test.jsonl, a book a line, and table.tsv of books, authors and words.
+
+    Args:
+        downloads: Folder of authors' folders with a .md file a book.
+        made: The folder to write.
+    """
     files = {str(file.relative_to(downloads).as_posix()): file for file in sorted(downloads.rglob("*.md"))}
     paragraphs, titles = {}, {}
     for path, file in files.items():

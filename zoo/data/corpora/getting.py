@@ -194,7 +194,11 @@ def unreachable(corpus: Corpus, url: str, copy: str, error: Exception) -> Unreac
 
 
 def check(corpus: Corpus, file: CorpusFile, place: Path, problem: str) -> None:
-    """Compare a file with its recorded digest; DataError when it differs."""
+    """Compare a file with its recorded digest.
+
+    Raises:
+        DataError: When it differs.
+    """
     digest = hashlib.sha256()
     with place.open("rb") as stream:
         while block := stream.read(BLOCK):

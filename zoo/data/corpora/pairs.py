@@ -6,7 +6,12 @@ from pathlib import Path
 
 
 def build(downloads: Path, made: Path) -> None:
-    """Write the first two columns of every row of a .txt file of source, target and attribution into a .tsv file."""
+    """Write the first two columns of every row.
+
+    Args:
+        downloads: Folder with one .txt file of rows: source, target, attribution.
+        made: The .tsv file to write.
+    """
     (rows,) = downloads.glob("*.txt")
     with rows.open(encoding="utf-8", newline="\n") as source, made.open("w", encoding="utf-8", newline="\n") as target:
         target.writelines("\t".join(line.rstrip("\n").split("\t")[:2]) + "\n" for line in source)

@@ -127,6 +127,10 @@ VERIFIED = "verified.json"
 def verify(folder: Path, shards: Sequence[Shard]) -> None:
     """Compare shards with their hashes, once: again only after a change of size or time.
 
+    Args:
+        folder: The prepared folder.
+        shards: Its shards.
+
     Raises:
         DataError: When one differs, with its name.
     """

@@ -57,13 +57,30 @@ class DataSource:
     def of(
         cls, data: str | Path | None, heldout: str | Path | None, columns: Sequence[Column] | None, seed: int
     ) -> DataSource:
-        """Describe where data are, with full paths, for a process that may run elsewhere."""
+        """Describe where data are, for a process that may run elsewhere.
+
+        Args:
+            data: A file or folder, a dataset's name on the Hub, or None.
+            heldout: A file, or None.
+            columns: Names or numbers of columns, or None.
+            seed: Which examples are set aside.
+
+        Returns:
+            The source, with full paths.
+        """
         return cls(full_path(data), full_path(heldout), None if columns is None else list(columns), seed)
 
 
 @dataclass(frozen=True)
 class Splits:
-    """Examples to train on, without `duplicates` that are held out as well, and examples to evaluate on."""
+    """Examples to train on, and examples to evaluate on.
+
+    Attributes:
+        train: Those to train on.
+        heldout: Those to evaluate on.
+        source: Where they come from, None if unknown.
+        duplicates: How many examples to train on were left out because they are held out as well.
+    """
 
     train: Dataset
     heldout: Dataset
@@ -75,7 +92,14 @@ class Splits:
 
 
 def full_path(data: str | Path | None) -> str | None:
-    """Full path of a file, folder or mixture of these; a name on the Hub as it is."""
+    """Write where data are.
+
+    Args:
+        data: A file or folder, a dataset's name on the Hub, or a mixture of these.
+
+    Returns:
+        A full path, or the name; None for none.
+    """
     if data is None:
         return None
     if (shares := shares_of(str(data))) is not None:

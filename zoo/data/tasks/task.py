@@ -74,6 +74,9 @@ class DataTask(ABC):
     def check_variant(self, name: str) -> None:
         """Refuse a variant that cannot be built for the task.
 
+        Args:
+            name: The variant's name, possibly with settings.
+
         Raises:
             UnknownVariantError: When there is no such variant.
             UnsupportedTaskError: When it does something else; the message names the option that would suit it.
@@ -87,6 +90,9 @@ class DataTask(ABC):
 
     def configured(self, options: Mapping[str, Any]) -> Self:
         """Change options.
+
+        Args:
+            options: Names and values.
 
         Raises:
             UnknownNameError: When there is no such option.
@@ -102,15 +108,31 @@ class DataTask(ABC):
             raise ConfigError(f"options of task {self.name!r} are not valid: {error}") from error
 
     def tokens_per_word(self, examples: Any, encoded: Any, tokenizers: Tokenizers) -> float | None:
-        """Average number of tokens of a word, which spaces divide, of texts read as one row; None of other examples."""
+        """Average number of tokens of a word, which spaces divide, of texts that are read as one row.
+
+        Args:
+            examples: The texts.
+            encoded: The same as ids.
+
+        Returns:
+            The average; None where examples are no such texts.
+        """
         return None
 
     def fitted(self, splits: Splits) -> Self:
-        """Another task that knows what is learned from the training examples, such as labels, or this one."""
+        """Learn from the training examples what the task must know, for instance which labels there are.
+
+        Returns:
+            Another task, or this one where there is nothing to learn.
+        """
         return self
 
     def fitted_to(self, config: Any) -> Self:
-        """Another task that knows what a trained model learned by `fitted`, or this one."""
+        """Take from a trained model what it learned by `fitted`.
+
+        Returns:
+            Another task, or this one.
+        """
         return self
 
     def load(
@@ -128,6 +150,9 @@ class DataTask(ABC):
             heldout: The file to evaluate on, by default that of `data`.
             columns: Names or numbers of the columns to read, by default those named like what they hold.
             seed: Seed of the examples that are set aside without a held-out file.
+
+        Returns:
+            Examples to train on and to evaluate on.
 
         Raises:
             DataError: When they cannot be read.
@@ -147,12 +172,26 @@ class DataTask(ABC):
         )
 
     def load_from(self, source: DataSource) -> Splits:
-        """Load the examples of a source; those to train on without held-out ones. Raises DataError as `load` does."""
+        """Load the examples of a source.
+
+        Returns:
+            As `load` does, without what is held out among the examples to train on, and where they come from.
+
+        Raises:
+            DataError: When they cannot be read.
+        """
         found = self.load(source.data, heldout=source.heldout, columns=source.columns, seed=source.seed)
         return replace(without_leaks(found), source=source)
 
     def set_aside(self, examples: Dataset, *, seed: int = 0) -> Splits:
         """Take some of the training examples away, to choose by them what held-out examples must not decide.
+
+        Args:
+            examples: The examples to train on.
+            seed: Which.
+
+        Returns:
+            The others, and those.
 
         Raises:
             DataError: When there are too few.
@@ -162,11 +201,23 @@ class DataTask(ABC):
         return set_aside(examples, seed)
 
     def mismatch(self, train: Table, heldout: Table) -> str | None:
-        """Why a model trained on these cannot be evaluated on held-out examples of another file, None where it can."""
+        """Compare examples to train on with held-out ones of another file.
+
+        Returns:
+            Why a model trained on these cannot be evaluated on those, None where it can.
+        """
         return None
 
     def prepare(self, splits: Splits, tokenizers: Tokenizers, *, progress: bool = False) -> Splits:
         """Encode examples that are too many for memory into files, once.
+
+        Args:
+            splits: What `load_from` returned.
+            tokenizers: What reads them.
+            progress: Whether to show a progress bar.
+
+        Returns:
+            What `encode` takes.
 
         Raises:
             DataError: When a line is not valid, or a file changes while it is read.
@@ -175,7 +226,15 @@ class DataTask(ABC):
 
     @abstractmethod
     def train_tokenizers(self, examples: Dataset, **options: Any) -> Tokenizers:
-        """Train the tokenizers that a model of this task needs, with options of `train_tokenizers`."""
+        """Train the tokenizers that a model of this task needs.
+
+        Args:
+            examples: What to train on.
+            options: As for [`zoo.data.tasks.train_tokenizers`][].
+
+        Returns:
+            The tokenizers.
+        """
 
     @abstractmethod
     def encode(
@@ -192,43 +251,93 @@ class DataTask(ABC):
         Returns:
             The model's inputs and labels: a dataset with a column `length`, the number of source and target tokens,
             for bucketing, or a torch dataset of a known length.
+
+        Raises:
+            DataError: When nothing can be learned from them.
         """
 
     @abstractmethod
     def collator(self, tokenizers: Tokenizers) -> Callable[[Any], dict[str, Any]]:
-        """Make what pads encoded examples into batches, labels with -100, so that padding never counts."""
+        """Make what pads encoded examples into batches.
+
+        Returns:
+            A collator that pads labels with -100, so that padding never counts.
+        """
 
     @abstractmethod
     def model_settings(self, tokenizers: Tokenizers) -> dict[str, Any]:
-        """Configuration fields that fit the tokenizers: sizes of vocabularies and ids of special tokens."""
+        """Describe what a model's configuration must have to fit the tokenizers.
+
+        Returns:
+            Fields of [`zoo.models.ZooConfig`][]: sizes of vocabularies and ids of special tokens.
+        """
 
     def sources(self, examples: Dataset) -> list[str]:
-        """Inputs as text, one an example; none where the task has no outputs to show."""
+        """Inputs as text.
+
+        Returns:
+            A text an example; none where the task has no outputs to show.
+        """
         return []
 
     def references(self, examples: Dataset) -> list[str]:
-        """Right answers as text, one an example; none where the task has no outputs."""
+        """Right answers as text.
+
+        Returns:
+            A text an example; none where the task has no outputs.
+        """
         return []
 
     def label_counts(self, examples: Dataset) -> dict[str, int]:
-        """How often every label occurs; empty where examples have no labels."""
+        """How often every label occurs; empty where examples have no labels.
+
+        Args:
+            examples: Text columns.
+        """
         return {}
 
     def samples(self, examples: Dataset, most: int) -> list[str]:
-        """A few short texts as a model may meet them, to see whether it gives the same answers as before."""
+        """Some texts as a model may meet them, to see whether it still gives the answers that it gave before.
+
+        Args:
+            examples: Text columns.
+            most: How many texts there may be.
+
+        Returns:
+            A few short texts.
+        """
         return self.sources(examples.select(range(min(most, len(examples)))))
 
     def texts(self, ids: Sequence[Any], tokenizers: Tokenizers) -> list[str]:
-        """Write predicted ids, (num_labels_of_example,) an example, as texts; only for tasks with predicted outputs."""
+        """Write predicted ids as text; only for tasks with predicted outputs.
+
+        Args:
+            ids: Ids an example. *Shape:* (num_labels_of_example,)
+
+        Returns:
+            A text an example.
+        """
         return []
 
     @abstractmethod
     def score(self, predictions: Predictions, examples: Dataset, *, n_bootstrap: int = 1) -> Mapping[str, Score]:
-        """Scores of predictions by name, `main_score` among them; intervals by `n_bootstrap` resamples, 1 for none."""
+        """Compare what a model made of examples with what it should have made of them.
+
+        Args:
+            predictions: What it made of them, in their order.
+            n_bootstrap: How often to resample the examples for confidence intervals; 1 for none.
+
+        Returns:
+            Scores by their names, `main_score` among them.
+        """
 
 
 def find_task(name: str, options: Mapping[str, Any] | None = None) -> DataTask:
     """Look a task up.
+
+    Args:
+        name: Its name, possibly with options: "translation", "language-modeling:block_size=64".
+        options: Other options; those in the name take precedence.
 
     Raises:
         UnknownTaskError: When there is no such task.
@@ -240,5 +349,15 @@ def find_task(name: str, options: Mapping[str, Any] | None = None) -> DataTask:
 
 
 def split_name(name: str) -> tuple[str, dict[str, Any]]:
-    """Separate a task's name from its options; NameSyntaxError when it cannot be read."""
+    """Separate a task's name from the options behind it.
+
+    Args:
+        name: For instance "language-modeling:block_size=64".
+
+    Returns:
+        The name, and the options.
+
+    Raises:
+        NameSyntaxError: When it cannot be read.
+    """
     return split_options(name, "task")

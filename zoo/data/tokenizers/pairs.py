@@ -44,7 +44,12 @@ class Tokenizers:
         return self.source is self.target
 
     def save(self, folder: str | Path, max_length: int | None = None) -> None:
-        """Write `tokenizer.json` and what goes with it; `truncation=True` cuts to `max_length` tokens from then on."""
+        """Write `tokenizer.json` and what goes with it.
+
+        Args:
+            folder: Where to; a target's own tokenizer goes to a folder inside.
+            max_length: The model's longest text in tokens, to which `truncation=True` cuts from then on.
+        """
         for tokenizer in (self.source, self.target):
             tokenizer.model_max_length = min(tokenizer.model_max_length, max_length or tokenizer.model_max_length)
         shutil.rmtree(Path(folder) / TARGET_FOLDER, ignore_errors=True)

@@ -79,6 +79,11 @@ class HyperConnections(Residual):
     """Several streams, of which a sublayer reads a weighted sum and to each of which it writes a share.
 
     The streams are mixed besides: dynamic hyper-connections (Zhu et al. 2024, "Hyper-Connections", section 2).
+
+    Args:
+        weights: Computes how streams are read, written and mixed.
+        norm_streams: Stands before that.
+        slots: As in the base class; norms and scales on the skip connection and after the sum act on every stream.
     """
 
     options: ClassVar[dict[str, Any]] = {"num_streams": 4}

@@ -52,6 +52,10 @@ class LambdaResidual(Residual):
     """The plain sum; before each layer, the stream is scaled and the embeddings are added, by learned scalars.
 
     As `resid_lambdas` and `x0_lambdas` of modded-nanogpt (Jordan et al. 2024) and nanochat (Karpathy 2025).
+
+    Args:
+        mix: The scalars, of the first connection of a layer only.
+        slots: As in the base class.
     """
 
     def __init__(self, mix: Lambdas | None = None, **slots: nn.Module) -> None:

@@ -108,6 +108,11 @@ class ManifoldHyperConnections(HyperConnections):
     """Hyper-connections with doubly stochastic mixing, which preserves the mean of the streams.
 
     Manifold-constrained hyper-connections (Xie et al. 2025, "mHC", section 4), as DeepSeek-V4 has them.
+
+    Args:
+        weights: Computes how streams are read, written and mixed.
+        norm_streams: Stands before that; nothing here, where all streams of a token are normalised together.
+        slots: As in the base class.
     """
 
     options: ClassVar[dict[str, Any]] = {"num_streams": 4, "sinkhorn_iterations": 20, "hyper_eps": 1e-6}

@@ -35,6 +35,10 @@ class NormalizedResidual(Residual):
 
     The norms are those of `norm`: with "unit", the stream moves on the hypersphere. Other norm slots are filled as
     `norm_placement` says.
+
+    Args:
+        rates: The learned steps, "eigen learning rates", one a channel.
+        slots: As in the base class.
     """
 
     def __init__(self, rates: RescaledWeights, **slots: nn.Module) -> None:

@@ -82,7 +82,12 @@ class Rate:
 
 @dataclass(frozen=True)
 class Calibration:
-    """Which published signs came out."""
+    """Which published signs came out.
+
+    Attributes:
+        trials: Each sign at each size.
+        untested: Signs that no rows can test.
+    """
 
     trials: Sequence[Trial]
     untested: Sequence[Sign]
@@ -123,6 +128,9 @@ class Calibration:
 
 def calibrate(file: Path = CALIBRATION) -> Calibration:
     """Compare published signs with what the recorded benchmarks say.
+
+    Args:
+        file: The YAML file of the signs; by default the one that was committed before its rows were recorded.
 
     Raises:
         ZooError: When something in it is missing, unknown, or says nothing.

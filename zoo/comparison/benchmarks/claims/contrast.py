@@ -125,7 +125,14 @@ class Contrast:
         )
 
     def scores(self, benchmark: Benchmark, rows: Iterable[Row]) -> tuple[Scores, Scores]:
-        """Find the scores of the variant and of the baseline by seed; empty where a side is not recorded."""
+        """Find both sides' scores by seed.
+
+        Args:
+            rows: What was recorded.
+
+        Returns:
+            The variant's and the baseline's; empty where a side is not recorded.
+        """
         data = benchmark.data
         fitting = [row for row in rows if (row.version, row.data) == (benchmark.version, data)]
         variant, baseline = (scores_of(benchmark, fitting, *side) for side in self.sides)

@@ -79,7 +79,14 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Finding:
-    """What is to be said of a claim."""
+    """What is to be said of a claim.
+
+    Attributes:
+        claim: The claim.
+        verdict: One of `VERDICTS`.
+        outcomes: What came out of each of its tests.
+        deviations: How the variants that it is about differ from their papers.
+    """
 
     claim: Claim
     verdict: str
