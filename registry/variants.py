@@ -50,11 +50,13 @@ class Quirk:
         overrides: The configuration fields that make it. Where they cannot, the variant's builder asks
             `config.has_quirk(name)`.
         generates: Whether a model with it can generate, token by token.
+        one_length: Whether a model with it needs source and target of one length.
     """
 
     description: str
     overrides: Settings = field(default_factory=dict)
     generates: bool = True
+    one_length: bool = False
 
 
 @dataclass(frozen=True)
@@ -294,6 +296,12 @@ def register(
     if summary is not None:
         add(builder, summary, (frame.f_code.co_filename, frame.f_lineno))
     return decorate
+
+
+def active_quirks(config: Any) -> tuple[Quirk, ...]:
+    """The quirks that a model's configuration has switched on; none of a class that is not the zoo's."""
+    names = getattr(config, "quirks", ())
+    return tuple(VARIANTS.get(config.variant).quirks[name] for name in names)
 
 
 def list_variants(pattern: str | Iterable[str] = "*", task: str | None = None, tag: str | None = None) -> list[str]:

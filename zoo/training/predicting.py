@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 from zoo.base.errors import UnsupportedOperationError
 from zoo.data.tasks import DataTask, Outputs, Predictions, Score, Tokenizers
 from zoo.fast.chunked_loss import IGNORED
-from zoo.registry import VARIANTS
+from zoo.registry.variants import active_quirks
 from zoo.training.generation.generating import generation_config
 
 from .sampling import lengths_of
@@ -35,9 +35,7 @@ def check_generation(
 
 def can_generate(model: PreTrainedModel) -> bool:
     """Whether a model can generate: some have no head for it, and some quirks of originals prevent it."""
-    quirks = getattr(model.config, "quirks", ())
-    known = VARIANTS.get(model.config.variant).quirks if quirks else {}
-    return model.can_generate() and all(known[name].generates for name in quirks)
+    return model.can_generate() and all(quirk.generates for quirk in active_quirks(model.config))
 
 
 def outputs_of(model: PreTrainedModel, task: DataTask) -> Outputs:

@@ -181,9 +181,12 @@ register(
             "Cross attention takes queries and keys from the encoder and values from the decoder, with the residual on "
             "the values; both must have one length, a token sees later ones, and nothing can be generated stepwise.",
             generates=False,
+            one_length=True,
         ),
         "self-attention-stands-bare": "Decoder self-attention has neither a residual connection nor a norm.",
-        "decoder-reads-the-source": "Where no decoder input is given, it is the source, not shifted.",
+        "decoder-reads-the-source": Quirk(
+            "Where no decoder input is given, it is the source, not shifted.", one_length=True
+        ),
         "padding-is-attended": "Padding takes part in attention like any other token; a padding mask is not read.",
         "embedding-never-learns": "Embeddings are looked up where no gradient is recorded.",
         "torch-initialization": Quirk("Weights start as PyTorch's modules do.", overrides={"initializer": "torch"}),

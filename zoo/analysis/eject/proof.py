@@ -17,6 +17,7 @@ from transformers.utils import logging
 
 from zoo.base.errors import UnsupportedOperationError
 from zoo.models import ZooPreTrainedModel
+from zoo.registry.variants import active_quirks
 
 from . import running
 
@@ -36,12 +37,6 @@ NAMES = {
     "decoder_inputs_embeds": "decoder_ids",
 }
 """Inputs of the file by those of the model."""
-
-CANNOT_WRITE = {"memory-makes-queries", "works-on-features"}
-"""Quirks of models that write nothing token by token."""
-
-OF_ONE_LENGTH = {"memory-makes-queries", "decoder-reads-the-source"}
-"""Quirks of models with sources and targets of one length."""
 
 
 def prove(file: Path, model: ZooPreTrainedModel, task: str, *, is_new: bool) -> dict[str, float]:
@@ -65,7 +60,7 @@ def prove(file: Path, model: ZooPreTrainedModel, task: str, *, is_new: bool) -> 
         folder = Path(name)
         save_quietly(model, folder)
         (folder / "inputs").mkdir()
-        writes = task in ("causal-lm", "seq2seq-lm") and not CANNOT_WRITE.intersection(model.config.quirks)
+        writes = task in ("causal-lm", "seq2seq-lm") and all(quirk.generates for quirk in active_quirks(model.config))
         given = {NAMES.get(name, name): tensor for name, tensor in inputs.items()}
         if not padded:
             del given["attention_mask"]
@@ -111,7 +106,7 @@ def inputs_of(model: ZooPreTrainedModel, task: str) -> tuple[dict[str, Tensor], 
         mask[1, LENGTHS[1] :] = 0
         ids[1, LENGTHS[1] :] = config.pad_token_id or 0
     inputs = {"input_ids": ids, "attention_mask": mask}
-    length = LENGTHS[0 if OF_ONE_LENGTH.intersection(config.quirks) else 1]
+    length = LENGTHS[0 if any(quirk.one_length for quirk in active_quirks(config)) else 1]
     if config.is_encoder_decoder:
         inputs["decoder_input_ids"] = drawn(config.decoder_vocab_size, 2, length)
     if config.type_vocab_size is not None and config.stack == "encoder":

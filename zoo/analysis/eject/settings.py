@@ -17,6 +17,7 @@ from zoo.models.parts import FEED_FORWARDS, PART_FIELDS
 from zoo.models.residual import deepnorm_constants
 from zoo.models.transformer import build_by_settings, transformer_of
 from zoo.registry import VARIANTS, Task
+from zoo.registry.variants import active_quirks
 
 from ..plain.config import Config
 from .plugins import hooks, plain_forms
@@ -71,6 +72,7 @@ def plain_config(config: ZooConfig, task: str) -> Config:
         "has_experts": values["feed_forward"].startswith("moe"),
         "has_position_table": values["position"] in ("learned", "learned-unpadded", "t5", "disentangled"),
         "has_biases": has_biases(config, task),
+        "generates": all(quirk.generates for quirk in active_quirks(config)),
         "mup_width_factor": width_factor(config),
         "decoder_changes": decoder_changes(config),
         "decoder_pad_token_id": config.pad_token_id
@@ -81,7 +83,8 @@ def plain_config(config: ZooConfig, task: str) -> Config:
     values["position_skips_padding"] = values["position"] == "learned-unpadded" or is_by_length(values["rope_type"])
     values["generates_with_cache"] = (
         task in ("causal-lm", "seq2seq-lm")
-        and not CANNOT_CACHE.intersection(config.quirks)
+        and values["generates"]
+        and not config.has_quirk("masks-from-token-ids")  # each step reads the whole text again
         and not is_by_length(values["rope_type"])
     )
     balances = getattr(FEED_FORWARDS.get(config.feed_forward), "has_auxiliary_loss", False)
@@ -111,9 +114,6 @@ def has_biases(config: ZooConfig, task: str) -> bool:
         model = TASK_CLASSES[Task(task)][1](config)
     return any(name.endswith(".bias") for name, _ in model.named_parameters())
 
-
-CANNOT_CACHE = {"masks-from-token-ids", "memory-makes-queries", "works-on-features"}
-"""Quirks of models that compute all of a text again for each token, or write none."""
 
 USUAL = {
     "moe_intermediate_size": "intermediate_size",

@@ -13,7 +13,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 from transformers.generation.streamers import BaseStreamer
 
-from zoo.base.errors import ZooError
+from zoo.registry.variants import active_quirks
 
 from .machine import synchronize
 
@@ -81,7 +81,7 @@ def decode_speed(model: PreTrainedModel, batch: Mapping[str, Any], seconds: floa
     Returns:
         The speed; None where the model cannot generate.
     """
-    if not model.can_generate():
+    if not model.can_generate() or not all(quirk.generates for quirk in active_quirks(model.config)):
         return None
     real = batch["attention_mask"][0].bool() if "attention_mask" in batch else slice(None)
     prompt = batch["input_ids"][:1, real]
@@ -95,12 +95,9 @@ def decode_speed(model: PreTrainedModel, batch: Mapping[str, Any], seconds: floa
         return None
     clock = Clock()
     began = time.perf_counter()
-    try:
-        write(model, prompt, FEWEST_STEPS, Clock())
-        while not clock.gaps or time.perf_counter() - began < seconds:
-            write(model, prompt, steps, clock)
-    except ZooError:  # some quirks make a model that cannot
-        return None
+    write(model, prompt, FEWEST_STEPS, Clock())
+    while not clock.gaps or time.perf_counter() - began < seconds:
+        write(model, prompt, steps, clock)
     cuts = statistics.quantiles(clock.gaps, n=20)
     return DecodeSpeed(len(clock.gaps) / sum(clock.gaps), statistics.median(clock.gaps), cuts[-1])
 

@@ -23,6 +23,7 @@ from zoo.inside.explorer.models import Explored, with_quirks
 from zoo.inside.show import task_of
 from zoo.inside.texts import encode
 from zoo.registry import VARIANTS, Task, find_weights, is_weights_name
+from zoo.registry.variants import active_quirks
 from zoo.training.generation.generating import generation_config, position_limit
 
 from .graphs import NUMBERS, Weights, depth, example, graph_of, inspected, owners, packed, rounded
@@ -34,9 +35,6 @@ STEPWISE = ("evaluation-sees-the-future", "every-step-is-position-zero")
 
 AT_ONCE = (STEPWISE[0], "decoder-sees-the-future")
 """Quirks by which a token sees later ones if a whole target is given, and not if it is written with a cache."""
-
-ONE_LENGTH = ("memory-makes-queries", "decoder-reads-the-source")
-"""Quirks with which the target is the source."""
 
 WEIGHTS, ABOUT, FIRST = "weights.bin", "model.json", "first.bin"
 """Names of files."""
@@ -86,9 +84,9 @@ def forms_of(one: Explored) -> Iterator[Form]:
     if not trained:
         yield Form((), AS_TRAINED)
         for quirk, about in VARIANTS.get(config.variant).quirks.items():
-            yield form((quirk,), quirk, about.description)
+            yield form((quirk,), quirk, about.description, one_length=about.one_length)
         return
-    yield form(trained, AS_TRAINED)
+    yield form(trained, AS_TRAINED, one_length=any(quirk.one_length for quirk in active_quirks(config)))
     if STEPWISE[0] in trained:
         yield Form(
             trained, "the whole target at once", "A forward of a whole target in evaluation mode.", stepwise=False
@@ -96,11 +94,10 @@ def forms_of(one: Explored) -> Iterator[Form]:
     yield form((), "without its quirks", "The same weights in the design without the original's defects.")
 
 
-def form(quirks: tuple[str, ...], label: str, description: str = "") -> Form:
-    """A form that decodes as the model with these quirks does."""
+def form(quirks: tuple[str, ...], label: str, description: str = "", *, one_length: bool = False) -> Form:
+    """A form that decodes as the model with these quirks does; with `one_length` the target is the source."""
     if STEPWISE[1] in quirks:
         return Form(quirks, label, description, positions="zero")
-    one_length = any(quirk in ONE_LENGTH for quirk in quirks)
     stepwise = not one_length and not any(quirk in AT_ONCE for quirk in quirks)
     return Form(quirks, label, description, target="source" if one_length else "written", stepwise=stepwise)
 
