@@ -77,9 +77,12 @@ def model_settings(task: DataTask, name: str, tokenizers: Tokenizers, recipe: Re
     chosen, follow = recipe.model_settings(name), task.model_settings(tokenizers)
     for setting, value in {**chosen, **parse_name(name).overrides}.items():
         if follow.get(setting, value) != value:
+            other = (
+                f", or train another tokenizer (--tokenizer bpe:vocab_size={value})" if setting == "vocab_size" else ""
+            )
             raise ConfigError(
                 f"{setting}={value} was given for {name!r}, and is {follow[setting]} with this data and tokenizer: "
-                "leave it out, or change the tokenizer (--tokenizer bpe:vocab_size=4000, for instance)"
+                f"leave it out{other}"
             )
     return {**chosen, **follow}
 
