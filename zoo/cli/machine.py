@@ -1,4 +1,4 @@
-"""What a user asks about the machine: `zoo doctor`, `zoo env`, `zoo completion`."""
+"""Facts about the machine: `zoo doctor`, `zoo env`, `zoo completion`."""
 
 from __future__ import annotations
 

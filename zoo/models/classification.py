@@ -49,7 +49,7 @@ class Classifier(ZooPreTrainedModel):
             )
 
     def pool(self, hidden_states: Tensor, attention_mask: Tensor | None) -> Tensor:
-        """What is classified: of tokens, their hidden states."""
+        """Hidden states to classify: those of tokens as they are."""
         return hidden_states
 
     @can_return_tuple

@@ -59,7 +59,7 @@ class Residual(nn.Module):
             self.scale = LearnedScale(1, 0.0)
 
     def computed(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        """What joins the stream, before dropout. *Shape:* (batch, length, hidden_size), unchanged."""
+        """Compute the branch, before dropout. *Shape:* (batch, length, hidden_size), unchanged."""
         if self.config.norm_placement in ("pre", "sandwich"):
             # Pre-norm: the stream itself is never normalised (Xiong et al. 2020, figure 1 (b)).
             branch = sublayer(x if self.is_first else self.norm_in(x))
@@ -81,7 +81,7 @@ class Residual(nn.Module):
         return branch
 
     def branch(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        """What joins the stream. *Shape:* (batch, length, hidden_size), unchanged."""
+        """Compute the branch. *Shape:* (batch, length, hidden_size), unchanged."""
         branch = self.computed(x, sublayer)
         if self.config.dropout and self.drops:
             branch = F.dropout(branch, self.config.dropout, self.training)

@@ -154,7 +154,7 @@ def verify(folder: Path, shards: Sequence[Shard]) -> None:
 
 
 class TokenRow:
-    """The ids of several shards as one row, from `start` to `stop`, of which slices are read."""
+    """The ids of several shards as one row, from `start` to `stop`; slices of it are read."""
 
     def __init__(self, shards: Sequence[Shard], start: int = 0, stop: int | None = None) -> None:
         self.shards = list(shards)

@@ -75,7 +75,7 @@ def parts_of(model: ZooPreTrainedModel, code: str, shapes: Shapes) -> list[dict[
     borrowers = {step.lender: step.path for _, step, _ in places if step.lender}
 
     def anywhere(find: Callable[[str], Any], step: Step) -> Any:
-        """What is known of a step, by the place of its module or of one that shares weights with it."""
+        """Look a step up by the path of its module, or of one that shares weights with it."""
         return next(filter(None, map(find, (step.path, step.lender, borrowers.get(step.path, "")))), None)
 
     return [
@@ -161,7 +161,7 @@ def formula_of(step: Step, model: ZooPreTrainedModel) -> str:
 
 
 def attention_formula(step: Step, model: ZooPreTrainedModel) -> str:
-    """What an attention computes, with the quirks that change it."""
+    """Formula of an attention, with the quirks that change it."""
     config, quirks = model.config, step.quirks
     scale = attention_scaling(config)
     scores = "Q Kᵀ" if scale == 1 else f"Q Kᵀ / √{round(scale**-2)}"

@@ -79,7 +79,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Finding:
-    """What is to be said of a claim.
+    """Verdict on a claim, and its numbers.
 
     Attributes:
         claim: The claim.
