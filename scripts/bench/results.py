@@ -107,14 +107,8 @@ def benchmark_page(recorded: Recorded) -> str:
 
 
 def pictured(judged: Iterable[Verdicts]) -> Verdicts | None:
-    """Choose what the picture of a benchmark shows: the condition with most differences; None without any."""
-    found = max(judged, key=differences, default=None)
-    return found if found is not None and differences(found) else None
-
-
-def differences(verdicts: Verdicts) -> int:
-    """Count the variants that were compared with the baseline."""
-    return sum(one.difference is not None for one in verdicts.standings)
+    """Choose what the picture of a benchmark shows: its first condition with differences; None without any."""
+    return next((one for one in judged if any(row.difference is not None for row in one.standings)), None)
 
 
 def baseline(verdicts: Verdicts) -> str:
