@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from oracles import d2l_text
 from transformers import AutoTokenizer
 
-from zoo.base.errors import CheckpointError, NameSyntaxError, UnknownNameError
+from zoo.base.errors import CheckpointError, ConfigError, NameSyntaxError, UnknownNameError
 from zoo.data.tasks import TASKS, TOKENIZERS, DataError, load_tokenizers, train_tokenizers
 
 TEXTS = ["Where is the dog?", "The dog is here, Ana.", "I don't know where the dog is.", "Ana, the dog!"] * 3
@@ -78,6 +78,13 @@ def test_words_are_counted_and_rare_ones_unknown():
     tokenizer = TOKENIZERS.get("word")(["a a a b b c"], min_frequency=2)
     assert tokenizer.convert_ids_to_tokens(tokenizer("a b c").input_ids) == ["a", "b", "<unk>", "<eos>"]
     assert len(TOKENIZERS.get("word")(["a a a b b c"], min_frequency=1, vocab_size=6)) == 6
+
+
+@pytest.mark.parametrize(("kind", "least"), [("bpe", 260), ("unigram", 260), ("word", 5), ("character", 5)])
+def test_a_vocabulary_has_room_for_special_tokens_and_bytes(kind, least):
+    assert len(TOKENIZERS.get(kind)(TEXTS, vocab_size=least)) >= 5
+    with pytest.raises(ConfigError, match=f"vocab_size={least - 1} was given .*; valid: {least} and more"):
+        TOKENIZERS.get(kind)(TEXTS, vocab_size=least - 1)
 
 
 def test_lower_case():

@@ -24,7 +24,7 @@ SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "i
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    found = TOKENIZERS.get("bpe")(TEXTS * 3, vocab_size=60)
+    found = TOKENIZERS.get("bpe")(TEXTS * 3, vocab_size=280)
     found.add_special_tokens({"mask_token": "<mask>"})
     return found
 

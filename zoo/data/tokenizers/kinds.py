@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
+from zoo.base.errors import ConfigError
 from zoo.registry import Registry
 
 from .vocabulary import SPECIALS, UNKNOWN, counted, whole_tokens, wrap
@@ -31,6 +32,7 @@ def train_bpe(
         vocab_size: Number of ids, special ones and the 256 bytes included.
         min_frequency: How often two pieces must occur side by side to become one.
     """
+    check_size(vocab_size, len(SPECIALS) + NUM_BYTES)
     trainer = trainers.BpeTrainer(
         vocab_size=vocab_size,
         min_frequency=min_frequency,
@@ -51,6 +53,7 @@ def train_unigram(
         vocab_size: Number of ids, special ones and the 256 bytes included.
         max_piece_length: Number of bytes in a piece, at most.
     """
+    check_size(vocab_size, len(SPECIALS) + NUM_BYTES)
     trainer = trainers.UnigramTrainer(
         vocab_size=vocab_size,
         max_piece_length=max_piece_length,
@@ -83,6 +86,7 @@ def train_word(
     Args:
         vocab_size: Number of ids at most, special ones included; None for as many as there are.
     """
+    check_size(vocab_size, len(SPECIALS) + 1)
     splits = [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Split(Regex(r"[^\w\s'’-]"), "isolated")]
     pieces = pre_tokenizers.Sequence(splits)
     normalizer = _composed(lower_case)
@@ -99,6 +103,7 @@ def train_character(
     Args:
         vocab_size: Number of ids at most, special ones included; None for as many as there are.
     """
+    check_size(vocab_size, len(SPECIALS) + 1)
     normalizer = _composed(lower_case)
     tokens = ranked(counted(texts, normalizer, CHARACTERS), min_frequency)[:vocab_size]
     return whole_tokens(tokens, normalizer, CHARACTERS, decoders.Fuse())
@@ -106,6 +111,15 @@ def train_character(
 
 CHARACTERS = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
 """Cuts a text into its characters, line breaks among them."""
+
+
+NUM_BYTES = 256
+
+
+def check_size(vocab_size: int | None, least: int) -> None:
+    """Refuse a vocabulary that the special tokens, and the bytes of a byte-level one, do not fit into."""
+    if vocab_size is not None and vocab_size < least:
+        raise ConfigError(f"vocab_size={vocab_size} was given for a tokenizer; valid: {least} and more")
 
 
 def _composed(lower_case: bool) -> normalizers.Normalizer:
