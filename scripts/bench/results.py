@@ -25,6 +25,7 @@ from zoo.comparison.benchmarks.weights import RESULTS, rows_of_weights
 from zoo.comparison.display.report import charts
 from zoo.comparison.display.report.forest import draw_forest
 from zoo.comparison.results.metrics import LOSSES
+from zoo.comparison.results.statistics import BETTER, EDGE, NOISE, SAME, UNDECIDED, WORSE
 from zoo.comparison.results.summary import VariantSummary
 
 ROOT = Path(__file__).parents[2]
@@ -32,11 +33,11 @@ PAGE = ROOT / "docs" / "results.md"
 FRONTS = {
     ROOT / "README.md": (
         *("benchmark", "decided by", "baseline", "furthest ahead", "furthest behind"),
-        *("better, within noise, worse", "none"),
+        *("better, the same, undecided, worse", "none"),
     ),
     ROOT / "README.pt-BR.md": (
         *("benchmark", "decidido por", "referência", "o mais à frente", "o mais atrás"),
-        *("melhores, dentro do ruído, piores", "nenhum"),
+        *("melhores, iguais, indecididas, piores", "nenhum"),
     ),
 }
 """Pages with the table of all benchmarks: its headings, and the word for an empty cell."""
@@ -193,7 +194,7 @@ def front_row(verdicts: Verdicts, empty: str) -> tuple[str, ...]:
         named("baseline"),
         named("better"),
         named("worse", -1),
-        ", ".join(str(words.count(word)) for word in ("better", "within noise", "worse")),
+        ", ".join(str(sum(map(words.count, ones))) for ones in ((BETTER,), (SAME,), (NOISE, UNDECIDED, EDGE), (WORSE,))),
     )
 
 

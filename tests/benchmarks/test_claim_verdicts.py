@@ -1,9 +1,12 @@
 """Properties of verdicts on claims: ties, single seeds and lost runs prove nothing, and opposites never both hold."""
 
 import math
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pandas
 import pytest
 from hypothesis import given
@@ -19,8 +22,9 @@ from zoo.comparison.benchmarks.claims.calibration import (
     rank_correlation,
     try_sign,
 )
-from zoo.comparison.benchmarks.claims.judging import FAILS, HOLDS, MISSING, UNCLEAR, judge_contrasts
-from zoo.comparison.results.design import Scores
+from zoo.comparison.benchmarks.claims.judging import FAILS, HOLDS, MISSING, NEITHER, UNCLEAR, judge_contrasts
+from zoo.comparison.results.design import Design, Scores
+from zoo.comparison.results.statistics import paired_p
 
 EXPECTATIONS = ("higher", "lower", "same", "no higher", "no lower")
 OPPOSITE = {"higher": "lower", "lower": "higher", "no higher": "no lower", "no lower": "no higher", "same": "same"}
@@ -120,6 +124,42 @@ def test_a_margin_decides_what_is_no_worse() -> None:
     assert verdict("no higher", own, base, 0.02) == HOLDS == verdict("same", own, base, 0.02)
     assert verdict("no higher", own, base, 0.005) == FAILS == verdict("same", own, base, 0.005)
     assert verdict("no lower", own, base, 0.005) == HOLDS
+
+
+BY_LOOK = Design(margin=0.5, limit=6)
+
+
+def verdict_by_look(expect: str, differences: Sequence[float]) -> str:
+    """The verdict where seeds are added one by one, against a baseline of zeros."""
+    contrast = Contrast("b", "v", expect, "w", score="accuracy")
+    sides = by_seed(list(differences)), by_seed([0.0] * len(differences))
+    return judge_contrasts([contrast], [sides], designs=[BY_LOOK])[0].verdict
+
+
+@given(st.lists(numbers, min_size=3, max_size=9), st.sampled_from(["higher", "lower"]))
+def test_a_verdict_by_look_stays_when_seeds_are_added(differences: list[float], expect: str) -> None:
+    found = [verdict_by_look(expect, differences[:seeds]) for seeds in range(3, len(differences) + 1)]
+    first = next((one for one in found if one != UNCLEAR), UNCLEAR)
+    assert set(found[found.index(first) :]) == {first}
+
+
+@pytest.mark.parametrize("truth", [0.0, BY_LOOK.margin])
+def test_seeds_that_are_added_until_a_decision_mislead_in_one_of_twenty_cases(truth: float) -> None:
+    draws = np.random.default_rng(0).normal(truth, 0.6, size=(600, 6))
+    found = Counter(verdict_by_look("higher", draw) for draw in draws)
+    false = found[NEITHER] + found[FAILS] if truth else found[HOLDS] + found[FAILS]
+    assert 0.015 * len(draws) < false < 0.075 * len(draws)
+    at_once = sum(any(paired_p(list(draw[:seeds])) < 0.05 for seeds in range(3, 7)) for draw in draws)
+    assert truth or at_once > 0.08 * len(draws)
+
+
+def test_a_claim_of_a_difference_below_the_margin_is_of_none() -> None:
+    close = [0.01, -0.02, 0.015, 0.0]
+    assert verdict_by_look("higher", close) == verdict_by_look("lower", close) == NEITHER
+    assert verdict_by_look("higher", [0.31, 0.3, 0.3]) == HOLDS, (
+        "a difference that shows decides before the margin does"
+    )
+    assert verdict("higher", by_seed(close), by_seed([0.0] * 4)) == UNCLEAR, "without a margin"
 
 
 @given(st.integers(0, 30), st.integers(0, 30))

@@ -91,18 +91,24 @@ class Session:
         """Run variants under a condition. Where rows are recorded, those that are there are not made again."""
         there = {row.key: row for row in (read_rows(self.file) if self.file else ())}
         keys = {name: [self.key(condition, name, seed) for seed in seeds] for name in names}
-        missing = [name for name in names if any(key not in there for key in keys[name])]
-        if len(missing) < len(names):
-            self.tell(f"{len(names) - len(missing)} of {len(names)} variants are recorded, and not run again")
+        missing: dict[tuple[int, ...], list[str]] = {}
+        for name in names:
+            if own := tuple(seed for seed, key in zip(seeds, keys[name], strict=True) if key not in there):
+                missing.setdefault(own, []).append(name)
+        if complete := len(names) - sum(map(len, missing.values())):
+            self.tell(f"{complete} of {len(names)} variants are recorded, and not run again")
         # Where runs happen one after the other, a variant is recorded as soon as it is there; else all at once.
         is_transferred = condition in self.benchmark.rates
-        one_by_one = is_transferred or (self.file and self.placing["jobs"] == 1)
-        for together in [[name] for name in missing] if one_by_one else [missing] if missing else []:
-            chosen = self.transferred(condition, together[0]) if is_transferred else None
-            rows = self.compared(condition, together, seeds, baseline=names[0], chosen=chosen)
-            if self.file:
-                record(self.file, [row for row in rows if row.key not in there])
-            there |= {row.key: row for row in rows if row.key not in there}
+        is_swept = bool(self.benchmark.arguments(condition).get("sweep"))
+        for left, alike in missing.items():
+            is_added = is_swept and len(left) < len(seeds)
+            one_by_one = is_transferred or is_added or (self.file and self.placing["jobs"] == 1)
+            for together in [[name] for name in alike] if one_by_one else [alike]:
+                chosen = self.chosen(condition, together[0]) if is_transferred or is_added else None
+                rows = self.compared(condition, together, left, baseline=names[0], chosen=chosen)
+                if self.file:
+                    record(self.file, rows)
+                there |= {row.key: row for row in rows}
         self.rows += [there[key] for name in names for key in keys[name]]
 
     def decide(self, condition: str, names: Sequence[str]) -> None:
@@ -135,8 +141,13 @@ class Session:
         sweep = read_sweep(self.benchmark.arguments(where).get("sweep"))
         return {name: row.settings[name] for name in sweep if name in row.settings}
 
-    def transferred(self, condition: str, name: str) -> dict[str, Any]:
-        """What the sweep under the first condition chose for a variant, with the learning rate of this condition."""
+    def chosen(self, condition: str, name: str) -> dict[str, Any]:
+        """What a sweep has chosen: for another seed, by a row of the variant, else by the first condition.
+
+        Its learning rate is multiplied by that of this condition.
+        """
+        if (own := self.row_of(condition, name)) is not None:
+            return self.swept(own)
         first = self.benchmark.first
         row = self.row_of(first, name)
         if row is None or "learning_rate" not in row.settings:

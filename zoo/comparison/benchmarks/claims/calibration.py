@@ -19,12 +19,12 @@ from zoo.comparison.results.statistics import LEVEL
 from ..definition import CALIBRATION, Benchmark, benchmarks
 from ..rows import Row, read_rows
 from .contrast import Contrast, entries, made, read_contrast
-from .judging import FAILS, HOLDS, MISSING, UNCLEAR, Outcome, judge_contrasts, without_edges
+from .judging import FAILS, HOLDS, MISSING, NEITHER, UNCLEAR, Outcome, design_of, judge_contrasts, without_edges
 
 PUBLISHED = ("better", "worse", "no better")
 
 CAME_OUT, OTHER_WAY, UNDECIDED = "came out", "came out the other way", "undecided"
-RESULTS = {HOLDS: CAME_OUT, FAILS: OTHER_WAY, UNCLEAR: UNDECIDED, MISSING: MISSING}
+RESULTS = {HOLDS: CAME_OUT, FAILS: OTHER_WAY, NEITHER: UNDECIDED, UNCLEAR: UNDECIDED, MISSING: MISSING}
 """What came out of a sign, by the verdict on the contrast that expects it."""
 
 
@@ -170,7 +170,8 @@ def try_sign(
     ]
     rows = recorded[benchmark.name]
     # Each size is judged by itself: how often verdicts are right is what is asked.
-    judged = (judge_contrasts([one], [one.scores(benchmark, rows)])[0] for one in contrasts)
+    designs = [design_of(whole, benchmark)]
+    judged = (judge_contrasts([one], [one.scores(benchmark, rows)], None, designs)[0] for one in contrasts)
     outcomes = [without_edges(one, benchmark, rows) for one in judged]
     return [Trial(sign, one.contrast.conditions[0], one) for one in outcomes]
 

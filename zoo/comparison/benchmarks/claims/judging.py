@@ -10,7 +10,7 @@ from zoo.base.errors import UnknownNameError
 from zoo.comparison.results.metrics import LOSSES
 from zoo.comparison.results.statistics import (
     BETTER,
-    LEVEL,
+    ERROR,
     WORSE,
     Measurements,
     PairedDifference,
@@ -20,7 +20,8 @@ from zoo.comparison.results.statistics import (
 )
 from zoo.models.parts import deviations_of
 
-from ...results.design import Scores, pairs_of
+from ...request.seeds import FEWEST_SEEDS
+from ...results.design import FIXED, Design, Scores, at_look, history_of, increment, levels, pairs_of
 from ...results.statistics import detectable, equivalence_p, seeds_needed
 from ..definition import Benchmark, benchmarks
 from ..rows import Row, read_rows
@@ -28,9 +29,10 @@ from .contrast import Claim, Contrast, read_claims
 
 HOLDS = "holds here"
 FAILS = "does not hold here"
+NEITHER = "no difference here"
 UNCLEAR = "cannot be told at this scale"
 MISSING = "not recorded yet"
-VERDICTS = (HOLDS, FAILS, UNCLEAR, MISSING)
+VERDICTS = (HOLDS, FAILS, NEITHER, UNCLEAR, MISSING)
 
 
 @dataclass(frozen=True)
@@ -55,8 +57,9 @@ class Outcome:
         baseline: The baseline's scores; None where it has none.
         difference: Variant minus baseline over the seeds that both have; None where there is none.
         p: Of the test that decides, corrected: that noise makes such a difference; for "no lower" and "no higher", such
-            a distance from the margin; for "same", that a difference of the margin looks as small. None where nothing
-            could be tested.
+            a distance from the margin; for "same", and for "no difference here", that a difference of the margin looks
+            as small. Where seeds were added until a decision, in units in which 0.05 decides. None where nothing could
+            be tested.
         lost: How many runs of the variant, and of the baseline, failed or diverged.
         cost: What it would take to decide; None where it is decided, or no sizes can be tested.
         edge: What was swept and has its best value at the edge of what was tried, so that nothing is decided.
@@ -104,8 +107,8 @@ def claims(name: str | None = None) -> list[Finding]:
         name: A claim's name, a theme, or what claims are about: "pre-norm", "norm=dyt"; None for all claims.
 
     Returns:
-        Each claim with a verdict, "holds here", "does not hold here", "cannot be told at this scale" or "not recorded
-        yet", and with the numbers that it comes from.
+        Each claim with a verdict, "holds here", "does not hold here", "no difference here", "cannot be told at this
+        scale" or "not recorded yet", and with the numbers that it comes from.
 
     Raises:
         UnknownNameError: When there is nothing of this name.
@@ -135,54 +138,112 @@ def judge_claims(found: Sequence[Claim], known: Mapping[str, Benchmark]) -> list
 def judge_claim(claim: Claim, known: Mapping[str, Benchmark], recorded: Mapping[str, Sequence[Row]]) -> Finding:
     sides = [one.scores(known[one.benchmark], recorded[one.benchmark]) for one in claim.tests]
     seconds = [one.seconds(known[one.benchmark], recorded[one.benchmark]) for one in claim.tests]
+    designs = [design_of(one, known[one.benchmark]) for one in claim.tests]
     outcomes = [
         without_edges(outcome, known[outcome.contrast.benchmark], recorded[outcome.contrast.benchmark])
-        for outcome in judge_contrasts(claim.tests, sides, seconds)
+        for outcome in judge_contrasts(claim.tests, sides, seconds, designs)
     ]
     verdicts = {outcome.verdict for outcome in outcomes}
-    word = next(word for word in (FAILS, MISSING, UNCLEAR, HOLDS) if word in verdicts)
+    word = next(word for word in (FAILS, MISSING, UNCLEAR, NEITHER, HOLDS) if word in verdicts)
     names = dict.fromkeys(name for one in claim.tests for (name, *_) in one.sides)
     return Finding(claim, word, outcomes, tuple(dict.fromkeys(one for name in names for one in deviations_of(name))))
 
 
 def without_edges(outcome: Outcome, benchmark: Benchmark, rows: Sequence[Row]) -> Outcome:
     """Leave an outcome undecided where the best value of a sweep is at the edge of what was tried."""
-    if outcome.verdict not in (HOLDS, FAILS):
+    if outcome.verdict in (UNCLEAR, MISSING):
         return outcome
     found = outcome.contrast.edges(benchmark, rows)
     return replace(outcome, verdict=UNCLEAR, edge=found) if found else outcome
 
 
+def design_of(contrast: Contrast, benchmark: Benchmark) -> Design:
+    """How a contrast is decided: as verdicts of its benchmark are; a margin is one of the score that decides there."""
+    return benchmark.design if contrast.score == benchmark.score else replace(benchmark.design, margin=None)
+
+
 def judge_contrasts(
-    contrasts: Sequence[Contrast], sides: Sequence[tuple[Scores, Scores]], seconds: Sequence[float] | None = None
+    contrasts: Sequence[Contrast],
+    sides: Sequence[tuple[Scores, Scores]],
+    seconds: Sequence[float] | None = None,
+    designs: Sequence[Design] | None = None,
 ) -> list[Outcome]:
-    """Judge contrasts that belong together; `seconds` is how long one more seed trains, for each."""
-    pairs = [pairs_of(own, base, one.direction) for one, (own, base) in zip(contrasts, sides, strict=True)]
-    tested = [number for number, one in enumerate(pairs) if one.differences]
-    differences = dict(zip(tested, compare_all([pairs[number] for number in tested]), strict=True))
+    """Judge contrasts that belong together.
+
+    Args:
+        sides: The scores of the variant and of the baseline, for each contrast.
+        seconds: How long one more seed trains, for each.
+        designs: How each is decided, by default with all seeds at once and no margin but that of the contrast.
+    """
+    designs = [FIXED] * len(contrasts) if designs is None else designs
+    histories = [
+        history(contrast, own, base, design)
+        for contrast, (own, base), design in zip(contrasts, sides, designs, strict=True)
+    ]
+    tested = [number for number, looks in enumerate(histories) if looks]
+    # Holm's correction over contrasts whose seeds are all there at once; of others, each has an equal share.
+    at_once = [number for number in tested if designs[number].limit is None]
+    plain = dict(zip(at_once, compare_all([histories[number][-1] for number in at_once]), strict=True))
     # Whether something is no lower than by a margin is a test of differences that are moved up by the margin.
-    moved = [moved_by(contrasts[number], pairs[number]) for number in tested]
-    decided = dict(zip(tested, compare_all(moved), strict=True))
+    moved = [moved_by(contrasts[number], histories[number][-1]) for number in at_once]
+    away = dict(zip(at_once, compare_all(moved), strict=True))
     outcomes = []
     for number, (contrast, (own, base)) in enumerate(zip(contrasts, sides, strict=True)):
-        word, p, cost = MISSING if not set(own) & set(base) else UNCLEAR, None, None
-        if number in tested:
-            word, p = decide(contrast, pairs[number], differences[number], decided[number], len(tested))
-            if word == UNCLEAR:
-                cost = cost_of(contrast, decided[number], len(tested), None if seconds is None else seconds[number])
+        decision = Decision(MISSING if not set(own) & set(base) else UNCLEAR)
+        if number in at_once:
+            decision = decide(
+                contrast, histories[number][-1], plain[number], away[number], designs[number], len(tested)
+            )
+        elif number in tested:
+            decision = decide_by_look(contrast, histories[number], designs[number], len(tested))
+        cost = None
+        if decision.verdict == UNCLEAR and decision.moved is not None:
+            one_more = None if seconds is None else seconds[number]
+            cost = cost_of(contrast, decision.moved, designs[number], len(tested), one_more)
         outcomes.append(
             Outcome(
                 contrast,
-                word,
+                decision.verdict,
                 measurements(own),
                 measurements(base),
-                differences.get(number),
-                p,
+                decision.plain,
+                decision.p,
                 (sum(value is None for value in own.values()), sum(value is None for value in base.values())),
                 cost,
             )
         )
     return outcomes
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A verdict, the differences as they were when it fell, plain and moved by the margin, and its p-value."""
+
+    verdict: str
+    plain: PairedDifference | None = None
+    moved: PairedDifference | None = None
+    p: float | None = None
+
+
+def history(contrast: Contrast, own: Scores, base: Scores, design: Design) -> Sequence[Pairs]:
+    """The pairs at each look: of three seeds, of four, and so on to the limit; without one, of all seeds alone."""
+    looks = [pairs_of(own, base, contrast.direction)]
+    if design.limit is not None:
+        looks = [*history_of(own, base, contrast.direction)[: design.limit - FEWEST_SEEDS + 1]] or looks
+    return [pairs for pairs in looks if pairs.differences]
+
+
+def decide_by_look(contrast: Contrast, looks: Sequence[Pairs], design: Design, tests: int) -> Decision:
+    """Decide after the fewest seeds that can; the error of all looks together is that of one test."""
+    share, limit = ERROR / tests, design.limit or 0
+    decision = Decision(UNCLEAR)
+    for look, pairs in enumerate(looks):
+        plain, moved = (at_look(one, share, look, limit, None) for one in (pairs, moved_by(contrast, pairs)))
+        one_sided = levels(share, limit, 1)[look] if plain.is_by_size else increment(share, look + FEWEST_SEEDS, limit)
+        decision = decide(contrast, pairs, plain, moved, design, ERROR / one_sided)
+        if decision.verdict != UNCLEAR:
+            return decision
+    return decision
 
 
 def moved_by(contrast: Contrast, pairs: Pairs) -> Pairs:
@@ -193,27 +254,41 @@ def moved_by(contrast: Contrast, pairs: Pairs) -> Pairs:
 
 
 def decide(
-    contrast: Contrast, pairs: Pairs, plain: PairedDifference, moved: PairedDifference, tests: int
-) -> tuple[str, float | None]:
-    """Whether what is expected came out."""
+    contrast: Contrast,
+    pairs: Pairs,
+    plain: PairedDifference,
+    moved: PairedDifference,
+    design: Design,
+    correction: float,
+) -> Decision:
+    """Decide whether what is expected came out.
+
+    Args:
+        correction: What p-values of tests against the margin are multiplied by.
+    """
+    word, p = UNCLEAR, None if contrast.expect == "same" else moved.adjusted
+    lost = pairs.lost or pairs.baseline_lost
+    margin = contrast.margin or design.margin
     if contrast.expect != "same":
         words: Mapping[str, str] = {BETTER: HOLDS, WORSE: FAILS}
-        return words.get(verdict(moved), UNCLEAR), moved.adjusted
-    lost = pairs.lost or pairs.baseline_lost
-    if verdict(plain) in (BETTER, WORSE) and (lost or abs(plain.mean) > contrast.margin):
-        return FAILS, plain.adjusted
-    if lost or plain.p is None:
-        return UNCLEAR, None
-    # Scores that are counted tie by chance; losses that agree to the last bit come of the same computation.
-    if is_loss(contrast) and not any(pairs.differences):
-        return HOLDS, None
-    if not plain.deviation:
-        return UNCLEAR, 1.0
-    p = min(1.0, tests * equivalence_p(plain, contrast.margin))
-    return HOLDS if p < 1 - LEVEL else UNCLEAR, p
+        word = words.get(verdict(moved), UNCLEAR)
+    elif verdict(plain) in (BETTER, WORSE) and (lost or abs(plain.mean) > contrast.margin):
+        word, p = FAILS, plain.adjusted
+    elif is_loss(contrast) and not (lost or any(pairs.differences)) and plain.p is not None:
+        # Scores that are counted tie by chance; losses that agree to the last bit come of the same computation.
+        word = HOLDS
+    if word == UNCLEAR and margin and not lost and plain.p is not None:
+        within = min(1.0, correction * equivalence_p(plain, margin)) if plain.deviation else 1.0
+        if within < ERROR:
+            word, p = HOLDS if contrast.margin else NEITHER, within
+        elif contrast.expect == "same":
+            p = within
+    return Decision(word, plain, moved, p)
 
 
-def cost_of(contrast: Contrast, moved: PairedDifference, tests: int, seconds: float | None) -> Cost | None:
+def cost_of(
+    contrast: Contrast, moved: PairedDifference, design: Design, tests: int, seconds: float | None
+) -> Cost | None:
     """Cost of deciding a contrast if the true difference is the measured one.
 
     Args:
@@ -226,7 +301,13 @@ def cost_of(contrast: Contrast, moved: PairedDifference, tests: int, seconds: fl
     away = abs(moved.mean)
     if contrast.expect == "same" and away < contrast.margin:
         away = contrast.margin - away
+    elif not contrast.margin:
+        away = max(away, (design.margin or 0.0) - away)
+    if design.limit is not None:
+        tests = round(ERROR / levels(ERROR / tests, design.limit, 2)[-1])
     seeds = seeds_needed(moved.deviation, away, tests) if away else None
+    if seeds is not None:
+        seeds = max(seeds, moved.pairs + 1)
     more = None if seeds is None or seconds is None else max(0, seeds - moved.pairs) * seconds / 3600
     return Cost(least, seeds, more)
 
