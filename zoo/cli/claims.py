@@ -24,7 +24,7 @@ def claims(name: str | None, calibration: bool, as_json: bool) -> None:
     source and the numbers are shown, too.
     """
     from zoo.comparison.benchmarks.claims import claims as judge
-    from zoo.comparison.benchmarks.claims.page import expected, numbers, tally
+    from zoo.comparison.benchmarks.claims.page import difference, expected, numbers, tally
 
     if calibration and name:
         raise click.UsageError(f"--calibration is about all published signs; leave {name!r} out")
@@ -36,23 +36,21 @@ def claims(name: str | None, calibration: bool, as_json: bool) -> None:
         write_json([finding.to_dict() for finding in findings])
         return
     if len(findings) > 1:
-        said = (
-            [*filter(None, map(numbers, one.outcomes)), *(f"Deviation: {deviation}" for deviation in one.deviations)]
-            for one in findings
-        )
         listed = [
-            (one.claim.name, one.claim.claim, one.verdict, Text("\n".join(lines)))
-            for one, lines in zip(findings, said, strict=True)
+            (one.claim.name, one.claim.claim, one.verdict, "\n".join(filter(None, map(difference, one.outcomes))))
+            for one in findings
         ]
         write(
-            table(("Name", "Claim", "Verdict", "Numbers"), listed), Text(f"\n{len(findings)} claims; {tally(findings)}")
+            table(("Name", "Claim", "Verdict", "Difference"), listed),
+            Text(f"\n{len(findings)} claims; {tally(findings)}. zoo claims NAME shows sources and numbers."),
         )
         return
     for one in findings:
         write(heading(one.claim.name), Text(f"{one.claim.claim}\n{one.claim.source}"))
-        rows = [(expected(outcome.contrast), outcome.verdict, numbers(outcome)) for outcome in one.outcomes]
-        write(table(("What was compared", "Verdict", "Numbers"), rows))
-        write(*(Text(f"Deviation from the paper: {deviation}") for deviation in one.deviations))
+        for outcome in one.outcomes:
+            said = f"{outcome.verdict}: {found}" if (found := numbers(outcome)) else outcome.verdict
+            write(Text(f"\n{expected(outcome.contrast)}"), Text(f"  {said}"))
+        write(*(Text(f"\nDeviation from the paper: {deviation}") for deviation in one.deviations))
 
 
 def show_calibration(*, as_json: bool) -> None:

@@ -55,6 +55,11 @@ def numbers(outcome: Outcome) -> str:
     return f"{sides}: {tested(outcome.difference, outcome.p)}{to_decide(outcome.cost)}{edge}"
 
 
+def difference(outcome: Outcome) -> str:
+    """Write the difference alone, with its p; empty where there is none."""
+    return "" if outcome.difference is None else tested(outcome.difference, outcome.p)
+
+
 def to_decide(cost: Cost | None) -> str:
     """Write what could have been seen, and what it takes to decide."""
     if cost is None:
