@@ -23,13 +23,13 @@ ExpertsFunction = Callable[..., Tensor]
 def experts_function(experts: Any, one_by_one: ExpertsFunction, hidden_states: Tensor) -> ExpertsFunction:
     """Choose the function that runs experts, by `experts_implementation` as in transformers' own classes.
 
-    Without a grouped matmul in PyTorch, experts run one after the other in training (`one_by_one`): a batched matmul,
-    which copies an expert's weights for every token, takes ten times as long there. The batched one is used for graphs,
-    where the number of tokens is unknown, and for inference: its results do not depend on the alignment of the weights.
+    Without a grouped matmul in PyTorch, experts run one after the other (`one_by_one`). A batched matmul copies an
+    expert's weights for every token, which takes ten to sixty times as long; it is for graphs, where the number of
+    tokens is unknown.
     """
     name = experts.config._experts_implementation or GROUPED
     if name == GROUPED and not can_group(experts.gate_up_proj, experts.down_proj):
-        name = ONE_BY_ONE if torch.is_grad_enabled() and has_values(hidden_states) else BATCHED
+        name = ONE_BY_ONE if has_values(hidden_states) else BATCHED
     return ALL_EXPERTS_FUNCTIONS.get_interface(name, one_by_one)
 
 
