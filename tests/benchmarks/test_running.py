@@ -94,6 +94,20 @@ def test_what_is_recorded_is_not_run_again(benchmark_: Benchmark, recorded: list
 
 
 @pytest.mark.slow
+def test_a_seed_is_added_in_a_run_of_its_own(
+    benchmark_: Benchmark, recorded: list[Row], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = replace(benchmark_, results=tmp_path / "mine.csv")
+    mine.results.write_bytes(benchmark_.results.read_bytes())
+    folder, name = tmp_path / "out", "pre-norm:position=learned"
+    rows = bench(mine, name, seeds=2, record=True, output_dir=folder, progress=False)
+    added = [row for row in read_rows(mine.results) if row.seed == 1]
+    assert {row.variant for row in added} == {mine.baseline("short"), name} and all(row in rows for row in added)
+    assert [row for row in read_rows(mine.results) if row.seed == 0] == recorded
+    assert {file.parent.name[:6] for file in folder.rglob("model")} == {"seed-1"}
+
+
+@pytest.mark.slow
 def test_a_variant_is_made_equal_to_a_baseline_that_is_recorded_and_not_run_again(
     benchmark_: Benchmark, recorded: list[Row]
 ) -> None:

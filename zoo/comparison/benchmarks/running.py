@@ -101,10 +101,12 @@ class Session:
         is_transferred = condition in self.benchmark.rates
         is_swept = bool(self.benchmark.arguments(condition).get("sweep"))
         for left, alike in missing.items():
-            is_added = is_swept and len(left) < len(seeds)
-            one_by_one = is_transferred or is_added or (self.file and self.placing["jobs"] == 1)
+            is_added = len(left) < len(seeds)
+            by_choice = is_transferred or (is_added and is_swept)
+            one_by_one = by_choice or (self.file and self.placing["jobs"] == 1)
             for together in [[name] for name in alike] if one_by_one else [alike]:
-                chosen = self.chosen(condition, together[0]) if is_transferred or is_added else None
+                # Added seeds have a folder of their own: a comparison that goes on gives all of its variants its seeds.
+                chosen = self.chosen(condition, together[0]) if by_choice else {} if is_added else None
                 rows = self.compared(condition, together, left, baseline=names[0], chosen=chosen)
                 if self.file:
                     record(self.file, rows)
