@@ -70,8 +70,8 @@ PUBLISHED = "## Published numbers beside ours"
 
 HOW_TO_READ = """A row is a variant: the mean over its seeds and the sample standard deviation, the difference from the
 baseline (the first variant of the benchmark), and the verdict of a test that is paired by seed and corrected for the
-number of variants ([how](../comparing.md#what-may-be-said)). *Within noise* means that these runs cannot tell the two
-apart, not that they are the same."""
+number of variants ([how](../comparing.md#what-may-be-said)). *Within noise*, and *undecided* where a benchmark adds
+seeds, mean that these runs cannot distinguish the two, not that they are the same."""
 
 
 class Recorded(NamedTuple):
@@ -194,7 +194,9 @@ def front_row(verdicts: Verdicts, empty: str) -> tuple[str, ...]:
         named("baseline"),
         named("better"),
         named("worse", -1),
-        ", ".join(str(sum(map(words.count, ones))) for ones in ((BETTER,), (SAME,), (NOISE, UNDECIDED, EDGE), (WORSE,))),
+        ", ".join(
+            str(sum(map(words.count, ones))) for ones in ((BETTER,), (SAME,), (NOISE, UNDECIDED, EDGE), (WORSE,))
+        ),
     )
 
 
