@@ -2,22 +2,26 @@
 
 from importlib import import_module
 
+import pytest
+
 from zoo.analysis.measuring import Costs
-from zoo.comparison.run import launchers as single
+from zoo.comparison.run import launchers, worker
 
 TINY = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
 TASK = "copy:train_examples=80,heldout_examples=8,length=4"
 GENERATION = {"num_beams": 1, "max_length": 6}
 
 
-def launch_here(jobs, processes, options, announce):
+def run_here(patch: pytest.MonkeyPatch) -> None:
+    """Let comparisons run in this process, without measurements of memory and time."""
+    patch.setitem(launchers.LAUNCHERS, "local", launch)
+    patch.setattr(worker, "measure", lambda model, batch, **known: Costs(model.num_parameters(), 0))
+
+
+def launch(jobs, processes, options, announce):
     for job in jobs:
         announce(job)
-        single.run(job, lambda module, argument: import_module(module).main([str(argument)]))
-
-
-def measure_nothing(model, batch, **known):
-    return Costs(model.num_parameters(), 0)
+        launchers.run(job, lambda module, argument: import_module(module).main([str(argument)]))
 
 
 def quality(run):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from comparison.in_process import launch_here, measure_nothing, quality
+from comparison.in_process import quality, run_here
 from safetensors.torch import load_file, save_file
 
 from zoo.base.errors import ConfigError, UnknownNameError, UnknownOverrideError, UnknownVariantError
@@ -20,7 +20,6 @@ from zoo.base.folders import locked
 from zoo.cli.compare import compare as verb
 from zoo.comparison import Comparison, ReloadCheck, compare, summarize
 from zoo.comparison.files import ANSWERS, CHECKPOINT, LOCK, RELOADED, RESULT, write_json
-from zoo.comparison.run import worker
 from zoo.comparison.run.launchers import LAUNCHERS
 from zoo.comparison.run.processes import reason
 from zoo.comparison.run.record import finished, read_run
@@ -156,8 +155,7 @@ def test_a_resumed_run_comes_to_the_same(asked, left, compared, tmp_path):
     resumed = compared.runs[1]
     assert resumed.curve[0]["grad_norm"] == MARK
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(LAUNCHERS, "local", launch_here)
-        patch.setattr(worker, "measure", measure_nothing)
+        run_here(patch)
         wanted = {**asked, "names": [resumed.name], "output_dir": tmp_path}
         (whole,) = compare(**wanted).runs
     assert quality(resumed) == quality(whole)

@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
-from comparison.in_process import GENERATION, TASK, TINY, launch_here, measure_nothing
+from comparison.in_process import GENERATION, TASK, TINY, run_here
 from synthetic_comparison import made_up, made_up_run
 
 import zoo
@@ -19,7 +19,6 @@ from zoo.comparison.request.request import Request
 from zoo.comparison.results.design import Design, increment, judged, levels, spent
 from zoo.comparison.results.distributions import students_within
 from zoo.comparison.results.statistics import DECIDED, SAME, UNDECIDED
-from zoo.comparison.run import launchers, worker
 
 
 @pytest.mark.parametrize("error, limit", [(0.05, 16), (0.05, 5), (0.005, 12)])
@@ -141,8 +140,7 @@ def test_a_design_is_settled_before_and_checked(tmp_path):
 
 
 def test_a_comparison_decides_and_goes_on_where_it_was(tmp_path, monkeypatch):
-    monkeypatch.setitem(launchers.LAUNCHERS, "local", launch_here)
-    monkeypatch.setattr(worker, "measure", measure_nothing)
+    run_here(monkeypatch)
     given = {
         "task": TASK,
         "settings": TINY,

@@ -5,15 +5,13 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from comparison.in_process import launch_here, measure_nothing
+from comparison.in_process import run_here
 
 import zoo
 from zoo.analysis.measuring import FlopsPerToken
 from zoo.cli.main import cli
 from zoo.comparison import compare
 from zoo.comparison.files import CHECKPOINT
-from zoo.comparison.run import worker
-from zoo.comparison.run.launchers import LAUNCHERS
 from zoo.comparison.setup import shared_inputs
 from zoo.data.tasks import TASKS
 from zoo.hub.addresses import parse_address
@@ -61,8 +59,7 @@ def pairs(tmp_path_factory):
 @pytest.fixture(scope="module")
 def compared(pairs, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(LAUNCHERS, "local", launch_here)
-        patch.setattr(worker, "measure", measure_nothing)
+        run_here(patch)
         patch.setattr(shared_inputs, "flops_per_token", lambda model, *lengths: FlopsPerToken(2.0, 6.0))
         return compare(
             [NAME],

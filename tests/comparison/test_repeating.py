@@ -6,11 +6,9 @@ import shutil
 
 import pytest
 from click.testing import CliRunner
-from comparison.in_process import launch_here, measure_nothing
+from comparison.in_process import run_here
 
 from zoo.cli.compare import compare as verb
-from zoo.comparison.run import worker
-from zoo.comparison.run.launchers import LAUNCHERS
 
 pytestmark = pytest.mark.xdist_group("comparison")
 
@@ -31,8 +29,7 @@ def moved(tmp_path_factory):
     rows = "".join(f"word{number} b\tpalavra{number} c\n" for number in range(24))
     (before / "pairs.tsv").write_text(f"en\tpt\n{rows}", encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(LAUNCHERS, "local", launch_here)
-        patch.setattr(worker, "measure", measure_nothing)
+        run_here(patch)
         found = run("pre-norm", "post-norm", "--data", before / "pairs.tsv", *SETTINGS, "-o", before / "out")
         assert found.exception is None and found.return_value == 0, found.output
         shutil.move(before / "out", after / "out")

@@ -5,14 +5,13 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from comparison.in_process import GENERATION, TASK, TINY, launch_here, measure_nothing, quality
+from comparison.in_process import GENERATION, TASK, TINY, quality, run_here
 
 from zoo.analysis.measuring import FlopsPerToken
 from zoo.base.errors import ConfigError, OutputExistsError, UnknownVariantError
 from zoo.comparison import Comparison, compare, pipeline
 from zoo.comparison.files import JOB, PLAN, RESULTS
 from zoo.comparison.run import worker
-from zoo.comparison.run.launchers import LAUNCHERS
 from zoo.comparison.run.search import Trial, lowest
 from zoo.comparison.setup import shared_inputs
 from zoo.data.tasks.tables import DataWarning
@@ -27,8 +26,7 @@ small = partial(compare, task=TASK, settings=TINY, generation=GENERATION, progre
 @pytest.fixture(scope="module", autouse=True)
 def here():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(LAUNCHERS, "local", launch_here)
-        patch.setattr(worker, "measure", measure_nothing)
+        run_here(patch)
         patch.setattr(pipeline, "write_files", lambda comparison: None, raising=False)
         patch.setattr(shared_inputs, "flops_per_token", lambda model, *lengths: FlopsPerToken(2.0, 6.0))
         yield

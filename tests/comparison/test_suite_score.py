@@ -4,13 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
-from comparison.in_process import TINY, launch_here, measure_nothing
+from comparison.in_process import TINY, run_here
 
 import zoo
 from zoo.base.errors import ConfigError, DataError, OutputExistsError, UnknownNameError
 from zoo.comparison import summarize
 from zoo.comparison.files import CHECKPOINT
-from zoo.comparison.run import launchers, worker
 from zoo.training.suites import SuiteRun, evaluate_suite
 
 TEXT = "The cats sleep here. The cat sleeps here. The dogs see the cats. The dog sees the cat. " * 20
@@ -25,8 +24,7 @@ def files(tmp_path: Path, monkeypatch):
     (suite / "agreement.jsonl").write_text("\n".join(rows))
     (tmp_path / "train.txt").write_text(TEXT)
     (tmp_path / "heldout.txt").write_text("The dogs see the cat. The cat sleeps here. " * 20)
-    monkeypatch.setitem(launchers.LAUNCHERS, "local", launch_here)
-    monkeypatch.setattr(worker, "measure", measure_nothing)
+    run_here(monkeypatch)
     return tmp_path, suite
 
 

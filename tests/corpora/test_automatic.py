@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
+from comparison.in_process import run_here
 from corpora.recorded import SETTINGS
 
 from zoo import compare
@@ -146,7 +147,8 @@ def test_the_digest_of_a_source_is_the_same_wherever_it_is(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_comparison_encodes_its_texts_once_for_all_runs_and_trials(tmp_path, data_home):
+def test_a_comparison_encodes_its_texts_once_for_all_runs_and_trials(tmp_path, data_home, monkeypatch):
+    run_here(monkeypatch)
     data = written(tmp_path / "source", "jsonl.gz")
     made = compare(
         ["gpt2-style", "llama-style"],

@@ -5,6 +5,7 @@ import json
 
 import pytest
 from click.testing import CliRunner
+from comparison.in_process import run_here
 from corpora.recorded import SETTINGS
 
 from zoo.base.errors import ConfigError
@@ -40,7 +41,8 @@ DEFINITION = {
 
 
 @pytest.mark.slow
-def test_a_benchmark_names_a_corpus_of_many_files(tmp_path, corpus):
+def test_a_benchmark_names_a_corpus_of_many_files(tmp_path, corpus, monkeypatch):
+    run_here(monkeypatch)
     corpus("stories", STORIES)
     file = tmp_path / "stories-lm.yaml"
     file.write_text(json.dumps(DEFINITION))
