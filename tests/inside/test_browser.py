@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -189,11 +190,12 @@ def test_matrices_of_a_large_model_are_rounded(monkeypatch: pytest.MonkeyPatch) 
         assert torch.equal(new, rounded(old, 5) if old.dim() > 1 else old)
 
 
-def parts_in(name: str, *quirks: str) -> tuple[dict[str, Any], list[str]]:
-    """Parts by path, and the lines of the ejected file."""
+@cache
+def parts_in(name: str, *quirks: str, ejects: bool = True) -> tuple[dict[str, Any], list[str]]:
+    """Parts by path, and the lines of the ejected file, which takes seconds."""
     one = explored(name)
     model = with_quirks(one, quirks).model if quirks else one.model
-    code = parts.ejected(model, name)
+    code = parts.ejected(model, name) if ejects else ""
     return {part["path"]: part for part in parts_of(model, code, named_shapes(one))}, ["", *code.splitlines()]
 
 
@@ -210,7 +212,7 @@ def test_parts_have_formulas_shapes_and_lines() -> None:
     assert Lines("").find("model.norm") is None and Lines("").function("cls pooling") is None
     for name, path, start in (
         ("llama-style.char-en", "model.position", "def rotary"),
-        ("nlpt-encoder.language", "pooling", "def pooled"),
+        ("vanilla.language", "pooling", "def pooled"),
         ("odom-style.en-pt", "model.encoder.position", "def sinusoids"),
         ("vanilla.en-pt-faithful", "model.decoder.layers.0.cross_attn", "class Attention"),
     ):
@@ -233,14 +235,24 @@ QUIRKS = (
 )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("name", "quirk", "path", "formula"), QUIRKS, ids=[f"{one[0]}-{one[1]}" for one in QUIRKS])
-def test_formulas_and_code_follow_a_quirk(name: str, quirk: str, path: str, formula: str) -> None:
-    (plain, usual), (found, lines) = parts_in(name), parts_in(name, quirk)
+def test_formulas_follow_a_quirk(name: str, quirk: str, path: str, formula: str) -> None:
+    plain, found = (parts_in(name, *quirks, ejects=False)[0] for quirks in ((), (quirk,)))
     [part] = [part for place, part in found.items() if place.endswith(path)]
     assert formula in part["formula"] and formula not in plain[part["path"]]["formula"]
     assert quirk in part["quirks"] and quirk not in plain[part["path"]]["quirks"]
-    assert lines != usual
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "quirk"),
+    [
+        pytest.param(name, quirk, marks=() if quirk == "max-pools-padding" else pytest.mark.nightly)
+        for name, quirk, _, _ in QUIRKS
+    ],
+)
+def test_code_follows_a_quirk(name: str, quirk: str) -> None:
+    assert parts_in(name, quirk)[1] != parts_in(name)[1]
 
 
 def test_without_a_page_and_without_node_there_is_one_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
