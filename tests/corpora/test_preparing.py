@@ -14,9 +14,12 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
+from click.testing import CliRunner
+from preloaded import run_fork
 
 from zoo.base.errors import ConfigError, DataError, OutputExistsError
 from zoo.base.manifest import sha256_of
+from zoo.cli.main import cli
 from zoo.data.corpora import shards
 from zoo.data.corpora.planning import find_source
 from zoo.data.corpora.preparing import Preparation, prepare
@@ -336,12 +339,12 @@ def test_a_disk_that_fills_is_named_in_one_line_and_the_preparation_goes_on_late
     source = jsonl(tmp_path / "a.jsonl", [f"{number} {text}" for number in range(30) for text in DOCUMENTS])
     train_tokenizers(["a", "b"], kind="character").save(tmp_path / "tokenizer")
     words = ["data", "prepare", str(source), "--tokenizer", str(tmp_path / "tokenizer"), "-o", str(tmp_path / "out")]
-    failed = subprocess.run([sys.executable, "-c", LIMITED, *words], capture_output=True, text=True, check=False)
+    failed = run_fork(["-c", LIMITED, *words], env=os.environ)
     assert failed.returncode == 1 and "Traceback" not in failed.stderr
     assert failed.stderr.splitlines()[-1].startswith("zoo: error: ") and "shards cannot be written: " in failed.stderr
     assert not is_prepared(tmp_path / "out")
-    done = subprocess.run([sys.executable, "-m", "zoo", *words], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    done = CliRunner().invoke(cli, words)
+    assert done.exit_code == 0, done.output
     made = read_manifest(tmp_path / "out")
     assert len(made.row(tmp_path / "out")) == made.tokens > 1 << 13
 

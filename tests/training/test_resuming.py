@@ -212,30 +212,25 @@ def test_weights_that_are_no_numbers_are_not_saved(few, tiny, tmp_path, monkeypa
     assert not list((tmp_path / "model-checkpoints").iterdir())
 
 
+@pytest.mark.slow
 def test_a_folder_that_another_process_trains_into_is_refused_and_left_alone(few, tiny, tmp_path):
     """Whatever the second one is given; the first one ends as if there had been none."""
     script = """
 import sys
 from zoo.training import train
-sys.stdin.readline()
 try:
     train("pre-norm", output_dir=sys.argv[1], resume=sys.argv[2] == "resume", force=True, progress=False)
 except Exception as error:
     print(type(error).__name__, error)
 """
     output = tmp_path / "made" / "model"
-    seconds = {
-        kind: subprocess.Popen(
-            [sys.executable, "-c", script, str(output), kind], text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
-        for kind in ("anew", "resume")
-    }
     said = {}
 
     class Second(TrainerCallback):
         def on_step_end(self, args, state, control, **kwargs):
             if state.global_step == 4:
-                said.update({kind: second.communicate("go\n")[0] for kind, second in seconds.items()})
+                for kind in ("anew", "resume"):
+                    said[kind] = run_fork(["-c", script, str(output), kind], env=os.environ).stdout
 
     train("pre-norm", data=few, output_dir=output, callbacks=[Second()], **{**tiny, **SAVING})
     for kind, text in said.items():
