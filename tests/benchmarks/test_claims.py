@@ -138,8 +138,9 @@ def test_speeds_of_a_busy_machine_do_not_count() -> None:
         assert (verdict == MISSING) is is_missing
 
 
-def test_the_page_is_what_its_command_writes() -> None:
-    spec = importlib.util.spec_from_file_location("claims", Path(__file__).parents[2] / "scripts/bench/claims.py")
+@pytest.mark.parametrize("name", ["claims", "reasons"])
+def test_a_page_is_what_its_command_writes(name: str) -> None:
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).parents[2] / f"scripts/bench/{name}.py")
     assert spec is not None and spec.loader is not None
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
