@@ -34,8 +34,8 @@ decides ([how](comparing.md#seeds-until-it-is-decided)). `python scripts/bench/c
 
 Claims are tested at a size that fits a laptop, so *does not hold here* does not refute a paper: the
 [calibration](#calibration) measures how often a sign at this scale agrees with that at a larger one. `zoo claims`
-prints this page, and `zoo claims norm=dyt` the claims about one part. [Where verdicts differ from papers](reasons.md) shows
-how initial values and learning rates change some of them.
+prints this page, and `zoo claims norm=dyt` the claims about one part. [Where verdicts differ from papers](reasons.md)
+shows how initial values and learning rates change some of them.
 """
 
 CALIBRATION = """## Calibration
