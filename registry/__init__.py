@@ -1,6 +1,6 @@
 """Names of the zoo: variants, parts, weights and corpora, what is known about them, and the plugins that bring more.
 
-Imports nothing but the standard library, and knows no model.
+Imports the standard library only, and knows no model.
 """
 
 from .cards import Card, Facts, describe, find_facts_with

@@ -1,4 +1,4 @@
-"""Cards: what there is to know about a variant, as plain data."""
+"""Cards: the description of a variant as plain data."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def describe(name: VariantName | str) -> Card:
         name: Its name, an alias, or a name with settings such as "vanilla@small+faithful".
 
     Raises:
-        UnknownVariantError: When there is no such variant.
+        UnknownVariantError: When the variant is unknown.
         UnknownPresetError: When it has no such preset.
         UnknownQuirkError: When it has no such quirk.
         NameSyntaxError: When the name cannot be read.

@@ -110,7 +110,7 @@ def parse_name(text: str) -> VariantSpec:
 
 
 def split_options(text: str, kind: str) -> tuple[str, dict[str, Any]]:
-    """Read a name that carries nothing but options.
+    """Read a name that carries options only.
 
     Args:
         text: For instance "language-modeling:block_size=64", or "bpe:vocab_size=512".
@@ -235,7 +235,7 @@ def require_task(name: str) -> str:
         The same, as a plain string.
 
     Raises:
-        UnknownTaskError: When there is no such task.
+        UnknownTaskError: When the task is unknown.
     """
     if name not in TASKS:
         raise UnknownTaskError(name, TASKS)

@@ -250,7 +250,7 @@ def why_missing(distribution: str) -> str:
         version = importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
         return f"which is not installed; run `pip install {distribution}`"
-    return f"whose installed version {version} did not bring it; see its warnings and {SWITCH}"
+    return f"but the installed version {version} did not register it; see its warnings and {SWITCH}"
 
 
 CALL = re.compile(r"([\w.]+)\(\) (?:takes|missing|got) ")

@@ -79,12 +79,12 @@ class Registry(Generic[T]):
     """A table of named things of one kind, which plugins may add to.
 
     Built-in things are registered when the module `built_in` is imported, which happens on the first look-up, and
-    before anybody else registers: so their names are taken in whatever order modules are imported. Plugins are loaded
+    before anybody else registers: so their names are taken in any order of imports. Plugins are loaded
     when a name is still unknown then, or when everything is listed.
 
     Args:
         kind: Kind of the things, for messages: "variant", "position", ...
-        built_in: The module that registers the built-in things when it is imported, if there are any.
+        built_in: The module that registers the built-in things when it is imported, if any.
         error: Raised for unknown names.
         definition: The class or function that defines a value. The same definition may register again, as it does when
             its module is reloaded or its notebook cell runs again.
@@ -313,7 +313,7 @@ class Registry(Generic[T]):
         return f"<registry of {self.kind} names: {', '.join(sorted(self._items)) or 'none yet'}>"
 
     def _load_built_in(self) -> None:
-        # Never under the lock: the import system has locks of its own, and another thread may hold them and want ours.
+        # Never under the lock: the import system has its own locks, and another thread may hold them and want ours.
         if self._built_in is not None:
             importlib.import_module(self._built_in)
 

@@ -116,8 +116,8 @@ class Variant:
         """Check that it can be built for a task.
 
         Raises:
-            UnknownTaskError: When there is no such task.
-            UnsupportedTaskError: When there is, but not for this variant.
+            UnknownTaskError: When the task is unknown.
+            UnsupportedTaskError: When it is known, but not for this variant.
         """
         if task is None:
             return self.default_task
@@ -166,8 +166,8 @@ class Variant:
             quirks.
 
         Raises:
-            UnknownTaskError: When there is no such task.
-            UnsupportedTaskError: When there is, but not for this variant.
+            UnknownTaskError: When the task is unknown.
+            UnsupportedTaskError: When it is known, but not for this variant.
             UnknownPresetError: When it has no such preset.
             UnknownQuirkError: When it has no such quirk.
         """
@@ -237,7 +237,7 @@ def register(
         The decorator, which returns the function; not used with a summary.
 
     Raises:
-        UnknownTaskError: When there is no such task.
+        UnknownTaskError: When the task is unknown.
         RegistrationError: When names are missing or malformed.
         NameCollisionError: When the name is taken. The message names the owner.
     """
@@ -308,7 +308,7 @@ def list_variants(pattern: str | Iterable[str] = "*", task: str | None = None, t
     """List variants.
 
     Args:
-        pattern: A name with wildcards ("*-norm"), or several, of which one must match. A pattern that begins with "!"
+        pattern: A name with wildcards ("*-norm"), or several; one must match. A pattern that begins with "!"
             leaves out what it matches.
         task: Only variants that can be built for this task.
         tag: Only variants with this tag.
@@ -317,7 +317,7 @@ def list_variants(pattern: str | Iterable[str] = "*", task: str | None = None, t
         The names, sorted, without aliases and deprecated ones.
 
     Raises:
-        UnknownTaskError: When there is no such task.
+        UnknownTaskError: When the task is unknown.
         UnknownTagError: When no variant has this tag.
     """
     variants = {name: VARIANTS.get(name) for name in VARIANTS.names()}

@@ -49,12 +49,12 @@ class RecordedScore:
     signature: str = ""
 
     def __str__(self) -> str:
-        """The value, to the digits that are printed wherever it is told."""
+        """The value, rounded as in every report."""
         return f"{self.value:.{digits(self.value)}f}"
 
     @property
     def interval_text(self) -> str:
-        """The interval to the same digits, nothing where there is none."""
+        """The interval to the same digits; empty without one."""
         return (
             "" if self.interval is None else " to ".join(f"{bound:.{digits(self.value)}f}" for bound in self.interval)
         )
@@ -165,12 +165,12 @@ def find_weights(name: str, tag: str | None = None) -> Weights:
     """Look weights up.
 
     Args:
-        name: Their name, or with a tag the variant's, of which an alias will do.
+        name: Their name; with a tag, the variant's name or an alias of it.
         tag: Distinguishes them from other weights of the variant.
 
     Raises:
-        UnknownWeightsError: When there are none of this name; it names those of the variant, where it has some.
-        UnknownVariantError: When a tag is given and there is no such variant.
+        UnknownWeightsError: When no weights have this name; it lists the variant's weights, if any.
+        UnknownVariantError: When a tag is given and the variant is unknown.
     """
     given = name if tag is None else f"{name}.{tag}"
     variant, _, rest = given.partition(".")
@@ -195,7 +195,7 @@ def list_weights(pattern: str | Iterable[str] = "*", task: str | None = None) ->
     """List weights.
 
     Args:
-        pattern: A name with wildcards ("*.en-pt"), or several, of which one must match. A pattern that begins with "!"
+        pattern: A name with wildcards ("*.en-pt"), or several; one must match. A pattern that begins with "!"
             leaves out what it matches.
         task: Only weights of models for this task.
 
@@ -203,7 +203,7 @@ def list_weights(pattern: str | Iterable[str] = "*", task: str | None = None) ->
         The names, sorted.
 
     Raises:
-        UnknownTaskError: When there is no such task.
+        UnknownTaskError: When the task is unknown.
     """
     wanted = None if task is None else require_task(task)
     return [name for name in matching(WEIGHTS.names(), pattern) if wanted in (None, WEIGHTS.get(name).task)]

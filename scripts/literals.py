@@ -29,7 +29,7 @@ PACKAGE = Path(__file__).parents[1] / "zoo/building"
 
 NAMES = '''"""Names for editors and type checkers. Written by scripts/literals.py: do not edit.
 
-What a plugin brings is not here, and names may be any text, so that a plugin's variant is one.
+A plugin's names are not here; any text is a valid name, so that a plugin's variant is one.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from typing import Literal, TypeAlias
 
 KEYWORDS = '''"""Settings for editors and type checkers. Written by scripts/literals.py: do not edit.
 
-What a plugin brings is not here. Its parts and settings are given where a type checker looks at neither, in the name
+A plugin's parts and settings are not here. They are given where a type checker looks at neither, in the name
 (`zoo.build("pre-norm:position=my-rope")`) or as `**settings`, a `dict[str, Any]`.
 """
 
@@ -72,7 +72,7 @@ SPECIAL = {
     "num_labels": "int",
     "hidden_act": "str",
 }
-"""Types that no annotation tells, or that depend on transformers' version."""
+"""Types without an annotation, or that depend on transformers' version."""
 
 
 def modules() -> dict[Path, str]:
@@ -84,7 +84,7 @@ def modules() -> dict[Path, str]:
         NAMES,
         *alias("VariantName", variants, "The built-in variants."),
         *alias("WeightsName", built_in(WEIGHTS), "Weights that have a name."),
-        *alias("TaskName", TASKS, "What models are built for."),
+        *alias("TaskName", TASKS, "Tasks of models."),
     ]
     keywords = [
         KEYWORDS,
@@ -92,7 +92,7 @@ def modules() -> dict[Path, str]:
         '    """Fields of the configuration, and options of the built-in parts and variants."""\n',
         *(line for name, kind in own.items() for line in field(name, kind, described.get(name, ""))),
         "class BuildOptions(Settings, total=False):",
-        '    """What [`zoo.build`][] takes beside settings."""\n',
+        '    """Options of [`zoo.build`][] besides settings."""\n',
         *(line for name in sorted({*LOADING, *HUB_OPTIONS}) for line in field(name, "Any", "")),
         "class TrainingOptions(Keywords, total=False):",
         '    """transformers\' training arguments, as [`zoo.train`][] and [`zoo.compare`][] take them."""\n',
@@ -124,7 +124,7 @@ def literal(words: Iterable[str]) -> str:
 
 
 def field(name: str, kind: str, description: str) -> Iterator[str]:
-    """Define a key, with what there is to say about it."""
+    """Define a key, with its description."""
     yield f"    {name}: {kind}"
     if description:
         yield textwrap.indent(textwrap.fill(f'"""{description}"""', 116, break_on_hyphens=False), "    ")

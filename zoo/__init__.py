@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if find_spec("zoo.registry") is None:
     # A script in the root of a checkout that is not installed as editable finds the checkout's zoo before the installed
-    # one, and there these packages lie beside it.
+    # one; there these packages are next to it.
     __path__.append(str(Path(__file__).parents[1]))
 
 from zoo.base.auto_registration import AutoRegistration

@@ -240,7 +240,7 @@ class TestLookUp:
     ) -> None:
         install("zoo-wave", "")
         monkeypatch.setenv("ZOO_PLUGINS", "")
-        with pytest.raises(MissingPluginError, match=r"whose installed version 1\.2 did not bring it; .*ZOO_PLUGINS"):
+        with pytest.raises(MissingPluginError, match=r"installed version 1\.2 did not register it; .*ZOO_PLUGINS"):
             variants.get("wave", provider="zoo-wave")
 
     def test_a_provider_does_not_matter_where_the_variant_is_known(self, variants: Variants, vanilla: Variant) -> None:

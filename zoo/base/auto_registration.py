@@ -1,7 +1,7 @@
 """Registration with transformers' Auto classes and PEFT, without importing either.
 
 `import zoo` must be enough for `AutoModel.from_pretrained` to load the zoo's checkpoints and for PEFT to know which
-layers its adapters go to, must stay cheap, and must work in whatever order they are imported. So registration waits
+layers its adapters go to, must stay cheap, and must work in any order of imports. So registration waits
 until transformers' Auto classes, and PEFT's tables, have been imported.
 
 It then waits a little longer. transformers.modeling_layers, for one, imports the Auto classes before it defines its

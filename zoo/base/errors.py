@@ -64,7 +64,7 @@ class UnknownNameError(ZooError, LookupError):
 
     Args:
         kind: Kind of the thing that was given, e.g. "position"; subclasses know their own.
-        owner: Whose names `valid` are, e.g. "variant 'vanilla'".
+        owner: The thing that `valid` names belong to, e.g. "variant 'vanilla'".
 
     Attributes:
         nearest: The valid name that was probably meant, or None.
@@ -78,9 +78,9 @@ class UnknownNameError(ZooError, LookupError):
         self.kind = kind or type(self).kind
         self.owner = owner
         self.nearest = self.find_nearest(given, self.valid)
-        whose = f" of {owner}" if owner else ""
+        owned = f" of {owner}" if owner else ""
         meant = f"; did you mean {self.nearest!r}?" if self.nearest else ""
-        super().__init__(f"unknown {self.kind} {given!r}{whose}; valid: {enumerate_names(self.valid)}{meant}")
+        super().__init__(f"unknown {self.kind} {given!r}{owned}; valid: {enumerate_names(self.valid)}{meant}")
 
     @staticmethod
     def find_nearest(given: str, valid: Iterable[str]) -> str | None:
@@ -116,7 +116,7 @@ class UnknownCorpusError(UnknownNameError):
 
 
 class UnknownTaskError(UnknownNameError):
-    """There is no such task. Tasks of models lead to tasks of training, and the other way round."""
+    """No task has this name. A model task in place of a training task suggests the right one, and vice versa."""
 
     kind = "task"
 
@@ -219,7 +219,7 @@ class UnsupportedOperationError(ZooError, NotImplementedError):
 
 
 class DataError(ZooError, ValueError):
-    """Data that cannot be used as it is. The message names the file, and the line where there is one."""
+    """Data that cannot be used as it is. The message names the file, and the line if it has one."""
 
 
 class CheckpointError(ZooError, OSError):

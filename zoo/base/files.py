@@ -20,7 +20,7 @@ LONGEST_NAME = 255
 
 
 def read_json(file: Path) -> Any:
-    """Read a JSON file that anybody may have written."""
+    """Read a JSON file from an untrusted source."""
     try:
         return json.loads(file.read_text(encoding="utf-8"))
     except RecursionError:
@@ -44,7 +44,7 @@ def files_in_index(index: Path) -> list[str]:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CheckpointError(f"{index} is not a valid index of weight files: {error}") from error
     if not names:
-        raise CheckpointError(f"{index} names no files, so there are no weights")
+        raise CheckpointError(f"{index} names no files, so it has no weights")
     for name in names:
         is_name = isinstance(name, str) and name and PureWindowsPath(name).name == name and not leaves_its_folder(name)
         if not is_name or len(name.encode(errors="replace")) > LONGEST_NAME:

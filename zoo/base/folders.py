@@ -32,7 +32,7 @@ EVALUATIONS_FILE = "evaluations.json"
 """Scores, as `zoo evaluate --save` writes them: one entry for every task and data."""
 
 REVISIONS_SUFFIX = "-revisions"
-"""What the name of the folder of models that were saved during a run adds to that of the trained model."""
+"""Suffix of the folder of models saved during a run, after the name of the trained model's folder."""
 
 RECORD_FILE = "weights.json"
 """The record of weights by name."""
@@ -219,10 +219,10 @@ def finish_earlier(folder: Path, owner: int | None = None) -> None:
     for workshop in folder.parent.glob(f".{glob.escape(folder.name)}.*"):
         if owner is not None and (not os.path.lexists(workshop) or workshop.lstat().st_uid != owner):
             continue
-        with suppress(OSError):  # it is not empty, as it is once there is a lock
+        with suppress(OSError):  # it is not empty, for example with a lock
             workshop.rmdir()
         if not (workshop / LOCK).is_file():
-            continue  # somebody else's
+            continue  # another process's
         lock = FileLock(workshop / LOCK)
         try:
             lock.acquire(blocking=False)
@@ -234,7 +234,7 @@ def finish_earlier(folder: Path, owner: int | None = None) -> None:
             clear(workshop)
         finally:
             lock.release()
-        if sys.platform == "win32":  # a lock that is held cannot be removed there, nor one that somebody else holds
+        if sys.platform == "win32":  # a lock that is held cannot be removed there, nor one that another process holds
             with suppress(OSError):
                 (workshop / LOCK).unlink()
                 workshop.rmdir()

@@ -15,7 +15,7 @@ OBEYED = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u061c\\u200e\\u200f\\u2028-\\u202e
 
 
 def printable(text: object, keep: str = "") -> str:
-    """Write what a terminal would obey as escapes, so that a text of anybody's is shown and nothing else happens."""
+    """Escape a terminal's control characters, so that an untrusted text is shown and nothing else happens."""
     return OBEYED.sub(lambda found: found[0] if found[0] in keep else escaped(found[0]), str(text))
 
 
@@ -50,7 +50,7 @@ border-bottom:1px solid var(--line);white-space:pre-wrap;max-width:44rem;font-va
 .zoo-shown pre{font-size:.9em;line-height:1.45;overflow-x:auto;margin:0}
 .zoo-shown iframe{border:0;width:100%;color-scheme:normal}
 """
-"""Looks like what is around it: on light and on dark paper, and whatever letters the notebook has."""
+"""Style that follows the page: light or dark background, and the notebook's fonts."""
 
 
 class Part(Protocol):
@@ -143,7 +143,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Page:
-    """A page with a style and a script of its own."""
+    """A page with its own style and script."""
 
     document: str  # The whole page
     words: str  # Text for a terminal

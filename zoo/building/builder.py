@@ -43,7 +43,7 @@ PASSED_ON = frozenset(BESIDE_FIELDS)
 
 
 PATTERNS = frozenset({"layer_types", "nope_layers"})
-"""Settings that are a pattern of layers. Of a variant's own the end is taken where there are fewer layers."""
+"""Settings that are a pattern of layers. With fewer layers than the variant's pattern, its end is used."""
 
 
 def stack_of(variant: Variant, task: str) -> str:
@@ -108,7 +108,7 @@ def config(
     if parametrization == "standard":
         return made
     if {"initializer"} & {*spec.overrides, *overrides}:
-        raise ConfigError(f"initializer={made.initializer!r} was given; parametrization='mup' has one of its own")
+        raise ConfigError(f"initializer={made.initializer!r} was given; parametrization='mup' has its own")
     scaled = mup_settings(made)
     as_base = {"initializer_range": usual_range(settings.get("mup_base_width", BASE_WIDTH), made.initializer_width)}
     return ZooConfig(variant=variant.name, quirks=list(quirks), **{**as_base, **settings, **scaled})

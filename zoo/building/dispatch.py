@@ -1,4 +1,4 @@
-"""From whatever names a model (a variant, weights, a folder, a repository on the Hub) to the model."""
+"""Models by any name: a variant, weights, a folder, a repository on the Hub."""
 
 from __future__ import annotations
 

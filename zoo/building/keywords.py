@@ -1,6 +1,6 @@
 """Settings for editors and type checkers. Written by scripts/literals.py: do not edit.
 
-What a plugin brings is not here. Its parts and settings are given where a type checker looks at neither, in the name
+A plugin's parts and settings are not here. They are given where a type checker looks at neither, in the name
 (`zoo.build("pre-norm:position=my-rope")`) or as `**settings`, a `dict[str, Any]`.
 """
 
@@ -16,7 +16,7 @@ class Settings(Keywords, total=False):
     """Fields of the configuration, and options of the built-in parts and variants."""
 
     vocab_size: int
-    """Number of token ids; of the source, if there is a decoder with its own."""
+    """Number of token ids; of the source, if a decoder has its own."""
     decoder_vocab_size: int | None
     """Number of target token ids."""
     type_vocab_size: int | None
@@ -50,7 +50,7 @@ class Settings(Keywords, total=False):
     mlp_bias: bool
     """Whether the feed-forward projections have biases."""
     mlp_inner_norm: bool
-    """Whether there is a norm on the inner width, after the activation (NormFormer)."""
+    """Whether to normalise the inner width, after the activation (NormFormer)."""
     attention: Literal[
         "differential",
         "disentangled",
@@ -258,11 +258,11 @@ class Settings(Keywords, total=False):
     """The kind of every layer, or a pattern repeated over them; all sliding if only a window is given, every other the
     mixer's if only that is."""
     mtp_loss_weight: float
-    """What their loss counts beside that of the next token, 0.3 if not given."""
+    """Weight of their loss relative to that of the next token, 0.3 if not given."""
     num_labels: int
     """Number of labels of a classifier."""
     num_nextn_predict_layers: int
-    """How many tokens behind the next one a causal language model learns to predict, by a layer each that runs in
+    """Number of tokens after the next one that a causal language model learns to predict, each by a layer that runs in
     training only (multi-token prediction); none if not given."""
     parametrization: Literal["standard", "mup"]
     """How initial weights, scales and learning rates depend on the width."""
@@ -273,7 +273,7 @@ class Settings(Keywords, total=False):
 
 
 class BuildOptions(Settings, total=False):
-    """What [`zoo.build`][] takes beside settings."""
+    """Options of [`zoo.build`][] besides settings."""
 
     attn_implementation: Any
     cache_dir: Any

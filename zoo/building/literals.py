@@ -1,6 +1,6 @@
 """Names for editors and type checkers. Written by scripts/literals.py: do not edit.
 
-What a plugin brings is not here, and names may be any text, so that a plugin's variant is one.
+A plugin's names are not here; any text is a valid name, so that a plugin's variant is one.
 """
 
 from __future__ import annotations
@@ -96,4 +96,4 @@ WeightsName: TypeAlias = Literal[
 TaskName: TypeAlias = Literal[
     "feature-extraction", "masked-lm", "sequence-classification", "token-classification", "causal-lm", "seq2seq-lm"
 ]
-"""What models are built for."""
+"""Tasks of models."""

@@ -89,9 +89,9 @@ def load(folder: Path, task: str | None = None, **kwargs: Any) -> ZooPreTrainedM
     model_class = saved_as if task is None else class_of_task(task)
     recorded = recorded_fingerprint(folder)
     as_saved = model_class is saved_as and not kwargs
-    has_names = not hasattr(config, "quantization_config")  # whose weights have other names and shapes
+    has_names = not hasattr(config, "quantization_config")  # quantised weights have other names and shapes
     if has_names and not config.share_layers and config.num_hidden_layers > len(shapes):  # they take long to build
-        raise CheckpointError(f"{folder} lacks weights: there are {len(shapes)} for {config.num_hidden_layers} layers")
+        raise CheckpointError(f"{folder} lacks weights: it has {len(shapes)} for {config.num_hidden_layers} layers")
     if has_names and not as_saved:
         check_weights(folder, config, shapes)
     kwargs = {"verify": True, **kwargs}
@@ -135,7 +135,7 @@ def load(folder: Path, task: str | None = None, **kwargs: Any) -> ZooPreTrainedM
 
 
 def changed_sizes(config: ZooConfig, options: Mapping[str, Any]) -> dict[str, int]:
-    """Find the sizes of heads and embeddings that a checkpoint is to be loaded with instead of its own."""
+    """Find the given sizes of heads and embeddings that differ from the checkpoint's."""
     asked = {name: options[name] for name in SIZES if options.get(name) is not None}
     if options.get("id2label") is not None:
         asked["num_labels"] = len(options["id2label"])
@@ -186,7 +186,7 @@ def saved_config(folder: Path) -> ZooConfig:
 
 def check_weights(folder: Path, config: ZooConfig, shapes: dict[str, tuple[int, ...]]) -> None:
     """Require the weights that the configuration describes."""
-    with torch.device("meta"), init.no_init_weights():  # drawing numbers that nobody sees takes half of the time
+    with torch.device("meta"), init.no_init_weights():  # random numbers would be overwritten, and take half of the time
         model = saved_class(folder, config)(config)
     model.tie_weights(recompute_mapping=False)
     check_described(model, shapes, folder)

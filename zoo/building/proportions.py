@@ -38,7 +38,7 @@ WIDTHS = ("_size", "_dim", "_rank", "_heads")
 """Ends of the names of sizes. A variant's own that is in no proportion stays, and is reported."""
 
 COUNTS = ("vocab_size", "decoder_vocab_size", "type_vocab_size", "num_key_value_heads")
-"""Settings with such names that are no width, or of which 1 is a kind of attention."""
+"""Settings with such names that are not widths, or where 1 selects a kind of attention."""
 
 
 def follow(

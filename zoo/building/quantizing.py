@@ -24,7 +24,7 @@ Model = TypeVar("Model", bound=ZooPreTrainedModel)
 
 
 def to_int8(model: Model, *, inplace: bool = False) -> Model:
-    """Make a model for inference on a CPU whose linear layers hold int8 weights, the output projection included.
+    """Make a model for CPU inference with int8 weights in its linear layers, the output projection included.
 
     This is no fast path: **results change**, by about one per cent of the logits' size, and a generated text may go
     another way. Weights are rounded once, with a scale for every output; inputs of linear layers whenever they come,
@@ -32,8 +32,7 @@ def to_int8(model: Model, *, inplace: bool = False) -> Model:
     is tied to, too.
 
     The new model runs, evaluates and generates as the float model does. It cannot be trained, saved, resized or moved,
-    as its weights are packed for this processor: each of these is an error that says so, and the float model is what
-    to do it with.
+    as its weights are packed for this processor: each of these is an error. Use the float model for them.
 
     Args:
         model: Any model of the zoo, on the CPU.
@@ -182,11 +181,11 @@ class Int8Model(ZooPreTrainedModel):
         return refuse("be trained") if mode else super().train(False)
 
     def save_pretrained(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Refuse: there are no float weights to save."""
+        """Refuse: the model has no float weights to save."""
         refuse("be saved")
 
     def push_to_hub(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Refuse: there are no float weights to push."""
+        """Refuse: the model has no float weights to push."""
         refuse("be pushed")
 
     def resize_token_embeddings(self, *args: Any, **kwargs: Any) -> NoReturn:

@@ -21,7 +21,7 @@ from zoo.models.parts import MIXERS, PART_FIELDS
 
 @dataclass(frozen=True)
 class SettingCard:
-    """What there is to know about one field of the configuration."""
+    """Description of one field of the configuration."""
 
     name: str
     description: str
@@ -80,8 +80,8 @@ def member_docs(kind: type[Enum]) -> dict[str, str]:
     (definition,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
     assert isinstance(definition, ast.ClassDef)
     docs = {}
-    for statement, behind in zip(definition.body, definition.body[1:], strict=False):
-        match statement, behind:
+    for statement, following in zip(definition.body, definition.body[1:], strict=False):
+        match statement, following:
             case ast.Assign(targets=[ast.Name(id=member)]), ast.Expr(value=ast.Constant(value=str(text))):
                 docs[str(kind[member].value)] = " ".join(text.split())
     return docs

@@ -34,11 +34,11 @@ def shipped_weights(name: str, definition: dict[str, Any]) -> Weights:
 
 def definition_of(name: str, definition: dict[str, Any]) -> Weights:
     """Make the record of a definition."""
-    said = {key: value for key, value in definition.items() if key != "train"}
+    fields = {key: value for key, value in definition.items() if key != "train"}
     arguments = tuple(str(definition.get("train", "")).split())
     command = ("zoo", "train", *arguments) if arguments else ()
     recipe = arguments[arguments.index("--recipe") + 1] if "--recipe" in arguments else None
-    return Weights(**{"source": str(SHIPPED / name), "recipe": recipe, **said}, name=name, command=command)
+    return Weights(**{"source": str(SHIPPED / name), "recipe": recipe, **fields}, name=name, command=command)
 
 
 for _name, _definition in read_definitions("shipped").items():

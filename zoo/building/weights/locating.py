@@ -19,7 +19,7 @@ from zoo.registry import VARIANTS, Weights, find_weights, is_weights_name, list_
 from .records import check_files, read_record, shared_files, versions, write_record
 
 FILE_ENDINGS = (".pt", ".pth", ".bin", ".safetensors", ".onnx", ".json")
-"""By which the name of a file that is missing differs from that of weights."""
+"""Endings that tell the name of a missing file from the name of weights."""
 
 
 def locate(source: str | os.PathLike[str], **options: Any) -> Path:
@@ -33,7 +33,7 @@ def locate(source: str | os.PathLike[str], **options: Any) -> Path:
         The folder. Of weights by name, every file has been compared with its record.
 
     Raises:
-        UnknownWeightsError: When weights are meant that there are not.
+        UnknownWeightsError: When the weights that the source names are unknown.
         CheckpointError: When a file of them is missing or damaged, or a variant is named, which has no weights itself.
         HubError: When a repository cannot be had.
     """
@@ -49,7 +49,7 @@ def locate(source: str | os.PathLike[str], **options: Any) -> Path:
         return locate_weights(weights, **options)
     if source in VARIANTS:
         trained = list_weights(f"{VARIANTS.canonical(source)}.*")
-        named = f"there are weights of it: {', '.join(trained)}" if trained else "zoo train makes some"
+        named = f"it has weights: {', '.join(trained)}" if trained else "zoo train makes some"
         raise CheckpointError(f"{source!r} is a variant, without weights, and no such folder is here; {named}")
     return Path(source)
 

@@ -32,20 +32,18 @@ def read_record(folder: Path) -> Weights:
         folder: A folder that `zoo weights make` wrote.
 
     Raises:
-        CheckpointError: When there is none, or it is damaged.
+        CheckpointError: When the record is missing or damaged.
     """
     file = folder / RECORD_FILE
     try:
         fields: dict[str, Any] = read_json(file)
         files = {name: FileDigest(**digest) for name, digest in fields.pop("files").items()}
-        told: dict[str, Any] = {
+        recorded: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()
         }
-        return Weights(**told, source=str(folder), files=files, scores=read_scores(folder))
+        return Weights(**recorded, source=str(folder), files=files, scores=read_scores(folder))
     except FileNotFoundError as error:
-        raise CheckpointError(
-            f"{error.filename} is missing, so nothing tells what the weights there must be"
-        ) from error
+        raise CheckpointError(f"{error.filename} is missing, so the weights there cannot be checked") from error
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise CheckpointError(f"{file}, the record of these weights, is damaged: {error}") from error
     except RegistrationError as error:
@@ -94,7 +92,7 @@ def write_record(folder: Path, weights: Weights) -> Weights:
 
 
 def shared_files(folder: Path, weights: Weights) -> dict[str, Path]:
-    """Find the files of weights that ship, and of which several have the same."""
+    """Find the stored files of weights that ship; several weights may share one."""
     if folder.parent.parent != SHARED.parent:
         return {}
     stored = {

@@ -11,7 +11,7 @@ from .built_in import SHIPPED
 
 UNITS = ("", "k", "M", "G")
 MAIN_SCORES = ("bleu", "accuracy", "perplexity")
-"""Scores that a table shows, the first that there is."""
+"""Scores for a table, in order of preference: it shows the first that the weights have."""
 
 
 def in_words(number: int | None, unit: str) -> str:
