@@ -18,7 +18,7 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 RECORD = Path(__file__).parent / "bundles.json"
 CLOSE = 2e-5
-"""How far outputs may be apart, beside the largest one: what the zoo's own comparison of exports allows."""
+"""Largest difference of outputs relative to the largest one, as in the zoo's own comparison of exports."""
 
 
 def export(folder: Path) -> None:
@@ -88,7 +88,7 @@ def load(folder: Path) -> int:
 
 
 def compared(found: dict[str, Any], expected: dict[str, Any]) -> dict[str, Any]:
-    """Measure how far outputs are apart, beside the largest, and whether tokens are the same."""
+    """Measure the difference of outputs relative to the largest, and whether tokens are the same."""
     outputs = [name for name in expected if name.endswith(".output")]
     tokens = [name for name in expected if name.endswith(".tokens")]
     apart = [
@@ -104,7 +104,7 @@ def is_bad(result: dict[str, Any]) -> bool:
 
 
 def table() -> str:
-    """What was recorded, in Markdown."""
+    """Recorded results, in Markdown."""
     lines = ["| transformers | torch | bundles | outputs | tokens, greedily and with beams |", "|---|---|---|---|---|"]
     failures = []
     for number, found in json.loads(RECORD.read_text()).items():

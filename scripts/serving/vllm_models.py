@@ -1,6 +1,6 @@
 """Run every decoder and encoder of the zoo in vLLM, and compare tokens, log-probabilities and hidden states.
 
-scripts/serving/vllm makes the environment for it and runs it. Each model is served in a process of its own, forked once
+scripts/serving/vllm makes the environment for it and runs it. Each model is served in its own process, forked once
 vLLM is imported; models have random weights, float32. `python scripts/serving/vllm_models.py --table` prints what was
 recorded as the table of docs/transformers.md.
 """
@@ -104,7 +104,7 @@ def served(name: str, task: str, form: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as parent:
         folder = os.path.join(parent, "model")
         model = save(name, task, form, folder)
-        # Before there is an engine: vLLM decorates the classes of its models, which other instances do not survive.
+        # Before an engine exists: vLLM decorates the classes of its models, which other instances do not survive.
         expected: Any = states_of(model) if pooling else tokens_of(model)
         try:
             engine = LLM(
@@ -135,7 +135,7 @@ def make_room(worker: Any) -> None:
 
 
 def tokens_of(model: Any) -> list[tuple[list[int], list[float]]]:
-    """Greedy tokens of the prompts, and log-probabilities of every token behind the first."""
+    """Greedy tokens of the prompts, and log-probabilities of every token after the first."""
     import torch
 
     found = []
@@ -219,7 +219,7 @@ def run(names: list[str]) -> int:
 
 
 def table() -> str:
-    """What was recorded, in Markdown."""
+    """Recorded results, in Markdown."""
     record = json.loads(RECORD.read_text())
     lines = ["| model | saved as | in vLLM |", "|---|---|---|"]
     for key, result in record["models"].items():

@@ -70,7 +70,7 @@ def default_dtype(dtype: torch.dtype) -> Iterator[None]:
 @torch.no_grad()
 def their_logits(model: Any, ids: Tensor, hidden: Tensor) -> Tensor:
     """Logits of all positions. *Shape:* (batch_size, seq_len, vocab_size)."""
-    with default_dtype(next(model.parameters()).dtype):  # of which it makes an accumulator
+    with default_dtype(next(model.parameters()).dtype):  # the type of its accumulator
         states = model.get_contextualized(ids.T, hidden)
     states = states[-1] if isinstance(states, list) else states
     found: Tensor = model.classifier.nonlinearity(states).transpose(0, 1)

@@ -1,4 +1,4 @@
-"""How many tests of transformers' own common suites the zoo's models pass, beside transformers' own models.
+"""How many tests of transformers' own common suites the zoo's models pass, compared with transformers' own models.
 
     python scripts/upstream/run.py PATH/TO/transformers [VARIANT ...]
 
@@ -71,7 +71,7 @@ VARIANTS = (
     "d2l-style",
     "universal",
 )
-"""What is run if nothing is named."""
+"""Suites that run by default."""
 
 SEVERITY = ("passed", "skipped", "failed")
 
@@ -182,13 +182,13 @@ def row(label: str, results: dict[str, str], name: str = "", reference: dict[str
     line = f"{label:36}" + "".join(f"{counts[outcome]:>9}" for outcome in COLUMNS)
     if reference is not None:
         passed = [test for test in shared if reference[test] == "passed"]
-        behind = [test for test in passed if shared[test] != "passed"]
-        line += f"{name:>12}{len(passed):>8}{len(behind):>8}  {', '.join(behind)}"
+        fewer = [test for test in passed if shared[test] != "passed"]
+        line += f"{name:>12}{len(passed):>8}{len(fewer):>8}  {', '.join(fewer)}"
     return line.rstrip()
 
 
 def versions(checkout: Path) -> str:
-    """What the counts are of.
+    """Versions that the counts belong to.
 
     Returns:
         The zoo's commit, marked where files differ from it, and the versions of the libraries and of the suites.
@@ -221,7 +221,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("checkout", type=Path, help="a checkout of transformers")
     parser.add_argument("variants", nargs="*", default=VARIANTS, help="variants of the zoo, or NAME/FAMILY")
-    parser.add_argument("--references", nargs="*", choices=sorted(CLASSES), help="models of transformers to run beside")
+    parser.add_argument("--references", nargs="*", choices=sorted(CLASSES), help="transformers' models to compare")
     parser.add_argument("--jobs", type=int, default=1, help="processes (needs pytest-xdist)")
     parser.add_argument("-k", dest="only", default="", help="which tests, an expression as for pytest")
     parser.add_argument("--logs", type=Path, help="folder for pytest's output, kept if given")
@@ -244,7 +244,7 @@ def main() -> None:
         for family in ([only] if only else families(name))
     ]
     names = arguments.references or sorted({name for pair in wanted for name in references_of(*pair)})
-    show(f"{'':36}" + "".join(f"{word:>9}" for word in COLUMNS) + f"{'than':>12}{'passed':>8}{'behind':>8}")
+    show(f"{'':36}" + "".join(f"{word:>9}" for word in COLUMNS) + f"{'than':>12}{'passed':>8}{'fewer':>8}")
     references: dict[str, dict[str, str]] = {}
     for name in names:
         target = f"tests/models/{name}/test_modeling_{name}.py::{CLASSES[name]}"
@@ -273,7 +273,7 @@ def main() -> None:
             both = {**results_of["decoder"], **results_of["encoder"]}
             show(row(f"{name} (encoder and decoder)", both, "bert", references["bert"]))
     without = f" Tests: {arguments.only}." if arguments.only else ""
-    show(f"\nCounts beside a reference are of the tests that it has too.{without}\nOf {versions(checkout)}.")
+    show(f"\nCounts next to a reference are of the tests that it has too.{without}\nOf {versions(checkout)}.")
     if arguments.record:
         record(arguments.record, "\n".join(table))
     if arguments.logs is None:

@@ -1,6 +1,6 @@
 """Tools that take models of the zoo as transformers' models, each run once in its installed version, in one table.
 
-    scripts/upstream/tools                                  # in an environment of its own, with the newest versions
+    scripts/upstream/tools                                  # in its own environment, with the newest versions
     python scripts/upstream/tools.py [TOOL ...]             # in this one; what is not installed keeps its recorded row
     python scripts/upstream/tools.py --table                # prints what is recorded
 

@@ -1,8 +1,8 @@
 """transformers' own common test suites over variants of the zoo.
 
 A pytest module that [`run.py`](run.py) runs inside a checkout of transformers. It defines one class a variant, with the
-names of the variants taken from the environment variable ZOO_SUITE_VARIANTS. Every test is transformers' own; what
-stands here is what its suites ask of a model's author: which classes there are, tiny configurations and inputs.
+names of the variants taken from the environment variable ZOO_SUITE_VARIANTS. Every test is transformers' own; this
+module has what its suites ask of a model's author: the classes, tiny configurations and inputs.
 """
 
 from __future__ import annotations
@@ -206,11 +206,11 @@ class CausalLMTester(Tester, causal_lm.CausalLMModelTester):
         return zoo.config(self.variant, self.task, **{**TINY, **self.settings, **sizes})
 
     def prepare_config_and_inputs(self) -> Any:
-        """What transformers' own tester makes."""
+        """Inputs as transformers' own tester makes them."""
         return causal_lm.CausalLMModelTester.prepare_config_and_inputs(self)
 
     def prepare_config_and_inputs_for_common(self) -> Any:
-        """What transformers' own tester makes."""
+        """Inputs as transformers' own tester makes them."""
         return causal_lm.CausalLMModelTester.prepare_config_and_inputs_for_common(self)
 
 

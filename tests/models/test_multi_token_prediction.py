@@ -174,7 +174,7 @@ def test_exports_leave_it_out_and_say_so(tmp_path: Path) -> None:
         ("llama-style", None, {"num_nextn_predict_layers": 1, "mtp_loss_weight": -0.1}, "at least 0"),
         ("vanilla", "seq2seq-lm", {"num_nextn_predict_layers": 1}, "predicted by decoders without one"),
         ("bert-style", "masked-lm", {"num_nextn_predict_layers": 1}, "predicted by decoders without one"),
-        ("value-residual", None, {"num_nextn_predict_layers": 1}, "a layer behind the stack has no earlier one"),
+        ("value-residual", None, {"num_nextn_predict_layers": 1}, "a layer after the stack has no earlier one"),
     ],
 )
 def test_what_cannot_predict_further_is_refused(name: str, task: str | None, settings: Any, message: str) -> None:

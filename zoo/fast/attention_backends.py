@@ -84,7 +84,7 @@ def dropping_attention(
 ) -> tuple[Tensor, None]:
     """The `sdpa` of transformers written out, with faster dropout; arguments and shapes as in [`eager_attention`][].
 
-    On a CPU PyTorch's own function falls back to the same operations if there is dropout.
+    On a CPU PyTorch's own function falls back to the same operations with dropout.
     """
     sees_the_past = module.is_causal if is_causal is None else is_causal
     if sees_the_past and attention_mask is None and query.shape[2] > 1:

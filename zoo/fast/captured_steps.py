@@ -92,7 +92,7 @@ class StepReplayer:
         return captured_steps_of(self.model) if self.modes.graph_capture != "never" else None
 
     def forward(self, forward: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-        """Run a forward, by a captured step if there is one."""
+        """Run a forward, by a captured step if possible."""
         if is_observed() or (captured := self.captured) is None:
             return forward(**arguments)
         if (step := DecodeStep.of(arguments, drops_masks=self.drops_masks)) is None:

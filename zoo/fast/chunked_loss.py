@@ -51,7 +51,7 @@ class ChunkedCrossEntropy(torch.autograd.Function):
         z_loss: float,
         *parameters: Tensor,
     ) -> Tensor:
-        """Sum the losses of hidden states, (num_tokens, hidden_size); `ignored` is True where there is none."""
+        """Sum the losses of hidden states, (num_tokens, hidden_size); `ignored` is True at positions without loss."""
         learns = [ctx.needs_input_grad[0], *ctx.needs_input_grad[7:]]
         gradients: list[Tensor | None] = [None] * len(learns)
         if learns[0]:
@@ -144,7 +144,7 @@ def cross_entropy(
 
     Args:
         hidden_states: *Shape:* (batch_size, seq_len, hidden_size)
-        labels: Token ids, -100 where there is no loss. *Shape:* (batch_size, seq_len)
+        labels: Token ids, -100 to ignore. *Shape:* (batch_size, seq_len)
         label_smoothing: Share of the target that is spread over the whole vocabulary (Szegedy et al. 2016).
         z_loss: Weight of the squared log of the softmax's normalizer (Chowdhery et al. 2022, PaLM, section 5).
         num_items_in_batch: Divisor of the summed loss, by default the number of labels.

@@ -51,7 +51,7 @@ class Generation(GenerationMixin):
         is_first_iteration: bool | None = False,
         **kwargs: Any,
     ) -> Any:
-        """Prepare a step as transformers does, and recompute a cache whose keys are rotated for another length.
+        """Prepare a step as transformers does, and recompute a cache with keys that are rotated for another length.
 
         Arguments and result as for transformers' own.
         """
@@ -114,7 +114,7 @@ class CachedGenerationMixin(Generation):
 
         Args:
             batch_size: Number of texts at a time, at least 1: steps of other batch sizes are of another kind.
-            padded: Whether the texts of a batch differ in length, another kind too; by default if there are several.
+            padded: Whether the texts of a batch differ in length, another kind too; by default with several texts.
             options: Arguments of the later `generate` call that change its steps: `num_beams`, ...
 
         Returns:

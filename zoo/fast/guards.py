@@ -27,7 +27,7 @@ OURS = __name__.removesuffix("guards").removesuffix("fast.")
 """Package of the zoo's modules: another one if the code came with a checkpoint."""
 
 KNOWN_MODULES = ("torch.nn.", "transformers.activations", OURS)
-"""Modules with classes that are known to do nothing but their forward."""
+"""Modules with classes that are known to run their forward only."""
 
 KNOWN_FUNCTIONS = ("torch.", "transformers.", "typing", "dataclasses", OURS)
 """Modules that may define their methods and attention functions."""

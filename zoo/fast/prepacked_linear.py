@@ -108,7 +108,7 @@ class Prepacking:
 
 
 class Sources:
-    """Weights that prepacked copies were made of."""
+    """Sources of prepacked copies."""
 
     def __init__(self, tensors: Sequence[Tensor]) -> None:
         self._tensors = tensors
@@ -269,7 +269,7 @@ class PrepackedForward:
         return self.linear(states, self.prepacked, self.weight, self.bias, self.rows)
 
     def prepack(self) -> None:
-        """Prepack the weight if that is faster and there is memory."""
+        """Prepack the weight if that is faster and fits in memory."""
         out_features, in_features = self.weight.shape
         linear = fastest_linear(self.rows, (out_features,), in_features, everywhere=self.everywhere)
         self.prepacked, layers = self.weight, self.layers

@@ -28,7 +28,7 @@ SHARE = 0.125
 
 
 class Stack(Protocol):
-    """What [`run_without_padding`][] reads of a stack of layers."""
+    """Stack of layers, as [`run_without_padding`][] reads it."""
 
     config: Any
     layers: Any  # The layers to run without padding, with the modules before and after them
@@ -36,7 +36,7 @@ class Stack(Protocol):
     norm: Any  # Norm after the layers
     training: bool  # Whether dropout is on
     can_unpad: bool  # Whether all modules but attention are token-wise
-    built_of: frozenset[type[nn.Module]]  # The classes of which it was built
+    built_of: frozenset[type[nn.Module]]  # The classes that it was built of
     run_layers: Callable[..., Tensor]
 
 

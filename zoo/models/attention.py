@@ -45,7 +45,7 @@ class Attention(nn.Module):
         reads_earlier_layers: Whether layers read tensors of earlier layers in the same call.
         reads_token_ids: Whether layers look up token ids, so that embeddings alone are not enough.
         attends_as_usual: Whether this layer is an ordinary one, in a class that changes only some of the layers.
-        head_multiple: What the number of heads must be a multiple of.
+        head_multiple: Divisor of the number of heads.
     """
 
     backends: tuple[str, ...] = BACKENDS

@@ -59,15 +59,15 @@ def what_engines_lack(config: ZooConfig, attn_implementation: str) -> str | None
     if POSITIONS.get(config.position).has_bias:
         return f"positions {config.position!r}, which are added to attention scores"
     if (length := POSITIONS.get(config.position).changes_after(config)) is not None:
-        return f"rope_parameters that rotate cached keys anew in texts of more than {length} tokens"
+        return f"rope_parameters that rotate cached keys again in texts of more than {length} tokens"
     if ATTENTIONS.get(config.attention).attend is not Attention.attend:
         return f"attention {config.attention!r}"
     if config.mixer_layer_type is not None:
-        return f"mixer {config.mixer!r}, whose state is in no cache of keys and values"
+        return f"mixer {config.mixer!r}, as its state is in no cache of keys and values"
     if backend in SERVING and ATTENTIONS.get(config.attention).reads_token_ids:
         return f"attention {config.attention!r}, which reads token ids, where serving engines may give embeddings"
     if config.share_layers:
-        return "share_layers=True, as every application of the layer needs a place of its own in the cache"
+        return "share_layers=True, as every application of the layer needs its own place in the cache"
     if config.attn_logit_softcapping is not None and not (backend in CAPS_SCORES or "/" in backend):
         return "attn_logit_softcapping, which only FlashAttention and vLLM are known to heed there"
     if config.sliding_window is not None and config.stack == "encoder" and backend in SERVING:

@@ -45,7 +45,7 @@ def refuse_other_sizes(model: PreTrainedModel, mismatched: Iterable[tuple[str, A
         shapes = (f"{name} is {list(saved)} in the file, {list(built)} in the model" for name, saved, built in found)
         raise OtherSizesError(
             f"the weights do not fit the {type(model).__name__} that the configuration describes: "
-            f"{enumerate_names(shapes)}; ignore_mismatched_sizes=True initialises them anew"
+            f"{enumerate_names(shapes)}; ignore_mismatched_sizes=True reinitialises them"
         )
 
 
@@ -107,7 +107,7 @@ def check_described(model: PreTrainedModel, shapes: dict[str, tuple[int, ...]], 
         raise CheckpointError(f"{folder} lacks weights {what}: {enumerate_names(missing)}")
     others = sorted(shapes.keys() - wanted.keys())
     if others:
-        raise CheckpointError(f"{folder} holds weights that are none {what}: {enumerate_names(others)}")
+        raise CheckpointError(f"{folder} holds weights that are not those {what}: {enumerate_names(others)}")
     for name, shape in shapes.items():
         if tuple(wanted[name].shape) != shape:
             raise CheckpointError(

@@ -71,7 +71,7 @@ class Classifier(ZooPreTrainedModel):
             attention_mask: 1 for real tokens, those of the prefix included. *Shape:* (batch_size, key_len)
             position_ids: Positions, by default 0, 1, ... *Shape:* (batch_size, seq_len)
             inputs_embeds: Instead of input_ids. *Shape:* (batch_size, seq_len, hidden_size)
-            labels: Classes of tokens, -100 where there is no loss, *Shape:* (batch_size, seq_len); of sequences,
+            labels: Classes of tokens, -100 to ignore, *Shape:* (batch_size, seq_len); of sequences,
                 *Shape:* (batch_size,); or values, for regression and several labels at once, *Shape:* (batch_size,
                 num_labels); or classes of positions, *Shape:* (batch_size, classifier_positions).
             token_type_ids: Types of tokens, by default 0; for an encoder. *Shape:* (batch_size, seq_len)
@@ -81,7 +81,7 @@ class Classifier(ZooPreTrainedModel):
 
         Returns:
             `logits`, of tokens *Shape:* (batch_size, seq_len, num_labels), of sequences (batch_size, num_labels), with
-            `classifier_positions` (batch_size, classifier_positions, num_labels); the loss if there are labels, and the
+            `classifier_positions` (batch_size, classifier_positions, num_labels); the loss if labels are given, and the
             outputs that were requested.
         """
         attention_mask = self.model.padding_mask(attention_mask, input_ids)

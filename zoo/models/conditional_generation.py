@@ -96,7 +96,7 @@ class ZooForConditionalGeneration(LanguageModel, CachedGenerationMixin):
             past_key_values: Keys and values of earlier target positions and of the source.
             inputs_embeds: Instead of input_ids. *Shape:* (batch_size, source_len, hidden_size)
             decoder_inputs_embeds: Instead of decoder_input_ids. *Shape:* (batch_size, target_len, hidden_size)
-            labels: Target ids, -100 where there is no loss; not shifted. In training mode with gradients, a CPU leaves
+            labels: Target ids, -100 to ignore; not shifted. In training mode with gradients, a CPU leaves
                 out positions after the last label of a row, unless `decoder_attention_mask` is given: the loss does not
                 depend on them, and their logits are those of padding. *Shape:* (batch_size,
                 target_len)
@@ -109,7 +109,7 @@ class ZooForConditionalGeneration(LanguageModel, CachedGenerationMixin):
                 attention backends.
 
         Returns:
-            `logits`, *Shape:* (batch_size, target_len, decoder_vocab_size), the loss if there are labels, the cache,
+            `logits`, *Shape:* (batch_size, target_len, decoder_vocab_size), the loss if labels are given, the cache,
             and the outputs that were requested.
         """
         if labels is not None:

@@ -174,7 +174,7 @@ class ZooConfig(Fields, PreTrainedConfig):
         """The dictionary that `save_pretrained` writes.
 
         Returns:
-            Every field of this class, whatever its default, the fields of `PreTrainedConfig` that were set, and the
+            Every field of this class, defaults included, the fields of `PreTrainedConfig` that were set, and the
             version of the format.
         """
         own = {name: value for name, value in self.to_dict().items() if name in Fields.__annotations__}

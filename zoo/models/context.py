@@ -51,7 +51,7 @@ def padding_mask(
 
     Returns:
         1 for real tokens, *Shape:* (batch_size, seq_len); the unpadding of documents packed into rows; None if every
-        row holds one document from its first position on, and without padding if there is a cache.
+        row holds one document from its first position on, and without padding with a cache.
     """
     if attention_mask is None:
         return separate_documents(hidden_states, position_ids, past_key_values)
@@ -92,7 +92,7 @@ def packed_documents(position_ids: Tensor | None) -> Tensor | None:
     return None if is_tracing(position_ids) else find_packed_sequence_indices(position_ids)
 
 
-find_documents = torch.compiler.disable(packed_documents, reason="a state begins anew where position_ids restart")
+find_documents = torch.compiler.disable(packed_documents, reason="a state restarts where position_ids do")
 """The same outside of a compiled graph, with a graph break."""
 
 
@@ -193,7 +193,7 @@ def mask_too_short(attention_mask: Tensor, length: int) -> InputError:
     """The error of a padding mask that omits cached positions."""
     return InputError(
         f"the (decoder's) attention_mask, given or made of the token ids, covers {attention_mask.shape[1]} positions, "
-        f"but with the cache there are {length}: give a mask for all of them, or use_cache=False"
+        f"but the cache makes {length}: give a mask for all of them, or use_cache=False"
     )
 
 

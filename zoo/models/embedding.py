@@ -61,7 +61,7 @@ class TokenTypeEmbedding(nn.Embedding):
         """Add the vectors of the types, (batch_size, seq_len), by default all 0.
 
         Raises:
-            TokenIdError: If there is no such type (checked on the CPU, outside of compiled code).
+            TokenIdError: If the type is unknown (checked on the CPU, outside of compiled code).
         """
         if token_type_ids is None:
             token_type_ids = torch.zeros(inputs_embeds.shape[:2], dtype=torch.long, device=inputs_embeds.device)
@@ -142,7 +142,7 @@ class Position(nn.Module):
 
     @classmethod
     def changes_after(cls, config: ZooConfig) -> int | None:
-        """Length above which a longer sequence encodes its earlier positions differently; None if there is none."""
+        """Length above which a longer sequence encodes its earlier positions differently; None without one."""
         return None
 
     def outgrows_cache(self, attention_mask: Any, seen: int, length: int) -> bool:

@@ -123,7 +123,7 @@ class ZooEncoderDecoder(ZooModel):
             state, and the outputs that were requested.
 
         Raises:
-            InputError: If there is no decoder input.
+            InputError: Without a decoder input.
         """
         for option in RECORDED:  # the decoder's configuration is a copy
             kwargs.setdefault(option, getattr(self.config, option, False))

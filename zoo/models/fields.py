@@ -58,7 +58,7 @@ WIDEST = 2**20
 WIDTH = {"least": 1, "greatest": WIDEST, **ELSEWHERE}
 COUNT = {"least": 1, "greatest": 10_000, **ELSEWHERE}
 IDS = {"least": 1, "greatest": LARGEST, **ELSEWHERE}
-TOKEN = {"least": -1, "greatest": LARGEST}  # transformers' configurations have -1 where there is no such token
+TOKEN = {"least": -1, "greatest": LARGEST}  # transformers' configurations have -1 for no such token
 PROBABILITY = {"least": 0, "greatest": 1}
 FINITE = {"least": 0, "greatest": LARGEST_FLOAT}
 ANY_NUMBER = {"least": -LARGEST_FLOAT, "greatest": LARGEST_FLOAT}
@@ -74,7 +74,7 @@ class Setting:
     greatest: float = LARGEST_FLOAT  # Largest number
     positive: bool = False  # Whether a number has to be positive and finite
     choices: type[Enum] | None = None  # Words that it takes; None if it takes no words, or names a part
-    # What fills it where it is None: another setting, or a function of the configuration
+    # Fills it where it is None: another setting, or a function of the configuration
     usual: str | Callable[[Any], Any] | None = None
     decoder_of: str | None = None  # Setting that fills it in encoder-decoders alone
     # Its effect: "shapes" (of weights, and numbers), "numbers", "training" (and new weights) or "nothing"
@@ -91,7 +91,7 @@ class Setting:
     # Phrase of cards and drawings where the value is not `plain`, with `{value}`; by value, "" for the others; by
     # default the name
     words: str | Mapping[str, str] | None = None
-    drawn: bool = False  # Whether a drawing shows it by other means, such as a step of its own
+    drawn: bool = False  # Whether a drawing shows it by other means, such as its own step
 
     def usual_value(self, config: Any) -> Any:
         """Value that follows from other settings, None where none does."""
@@ -158,7 +158,7 @@ class Fields:
     providers: FilledProviders = setting(None,
         "Distributions of a plugin's variant and parts by field, filled in to name what a checkpoint lacks.", NOTHING)
 
-    vocab_size: int = setting(32000, "Number of token ids; of the source, if there is a decoder with its own.", IDS,
+    vocab_size: int = setting(32000, "Number of token ids; of the source, if a decoder has its own.", IDS,
         plain=ANY)
     decoder_vocab_size: FilledInt = setting(None, "Number of target token ids.", IDS, decoder_of="vocab_size")
     type_vocab_size: int | None = setting(None,
@@ -190,7 +190,7 @@ class Fields:
         "Whether the feed-forward projections have biases.",
         place="feed_forward", words="no biases")
     mlp_inner_norm: bool = setting(False,
-        "Whether there is a norm on the inner width, after the activation (NormFormer).", place="feed_forward",
+        "Whether to normalise the inner width, after the activation (NormFormer).", place="feed_forward",
         words="norm inside")
 
     attention: str = setting("multi-head", "Attention part.", ELSEWHERE)
@@ -302,7 +302,7 @@ class Fields:
         "Width from which on the default of `initializer_range` is 0.02; 1 for 0.02 at every width.", TRAINING, WIDTH)
 
     is_decoder: bool = setting(False, "Whether the only stack is causal.", NOTHING)
-    is_encoder_decoder: bool = setting(False, "Whether there is an encoder and a decoder.", NOTHING)
+    is_encoder_decoder: bool = setting(False, "Whether the model has an encoder and a decoder.", NOTHING)
     add_cross_attention: bool = setting(False,
         "Whether a decoder's layers have cross attention; set by the encoder-decoder itself.", NOTHING)
     use_cache: bool = setting(True, "Whether decoders return their keys and values.", NOTHING)
@@ -340,12 +340,12 @@ BESIDE_FIELDS: Mapping[str, Setting] = MappingProxyType(
             help="Whether sizes that are not given follow hidden_size and num_attention_heads, follow if not given.",
         ),
         "num_nextn_predict_layers": Setting(
-            help="How many tokens behind the next one a causal language model learns to predict, by a layer each that "
-            "runs in training only (multi-token prediction); none if not given.",
+            help="Number of tokens after the next one that a causal language model learns to predict, each by a layer "
+            "that runs in training only (multi-token prediction); none if not given.",
             changes="training",
         ),
         "mtp_loss_weight": Setting(
-            help="What their loss counts beside that of the next token, 0.3 if not given.", changes="training"
+            help="Weight of their loss relative to that of the next token, 0.3 if not given.", changes="training"
         ),
         "num_labels": Setting(help="Number of labels of a classifier.", heads=CLASSIFIERS),
     }

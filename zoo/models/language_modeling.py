@@ -74,7 +74,7 @@ def mixed_loss(
         hidden_states: *Shape:* (batch_size, seq_len, hidden_size)
         labels: Where they are predicted, -100 for none. *Shape:* (batch_size, seq_len)
         causal_rows: *Shape:* (batch_size,)
-        num_items_in_batch: Number of labels that the batch is a part of; by default that of its own.
+        num_items_in_batch: Number of labels that the batch is a part of; by default its own.
 
     Returns:
         Logits, or None if they are skipped, and the loss.
@@ -97,7 +97,7 @@ def mixed_loss(
 class LanguageModel(ZooPreTrainedModel):
     """Base of the three heads: a body, and a projection onto the vocabulary.
 
-    An argument of a forward whose name contains "label" is one that transformers' trainer expects in every batch.
+    transformers' trainer expects every argument of a forward with "label" in its name in every batch.
 
     Args:
         embedding: Name of the parameter that the projection is when embeddings are tied.
@@ -153,7 +153,7 @@ class LanguageModel(ZooPreTrainedModel):
         z_loss: float = 0.0,
         **kwargs: Any,
     ) -> tuple[Tensor | None, Tensor | None]:
-        """Logits, and the loss if there are labels.
+        """Logits, and the loss if labels are given.
 
         Args:
             hidden_states: *Shape:* (batch_size, seq_len, hidden_size)
@@ -245,7 +245,7 @@ class ZooForCausalLM(LanguageModel, CachedGenerationMixin):
             position_ids: Positions, by default counted on from the cache. *Shape:* (batch_size, seq_len)
             past_key_values: Keys and values of earlier positions, extended in place.
             inputs_embeds: Instead of input_ids. *Shape:* (batch_size, seq_len, hidden_size)
-            labels: Token ids, -100 where there is no loss; they are shifted here. *Shape:* (batch_size, seq_len)
+            labels: Token ids, -100 to ignore; they are shifted here. *Shape:* (batch_size, seq_len)
             use_cache: Whether to return keys and values; with labels only if asked for.
             logits_to_keep: Positions to predict at, 0 for all, see `keep_positions`.
             skip_logits: Whether to compute the loss without the logits, which are then None: they are the largest
@@ -256,7 +256,7 @@ class ZooForCausalLM(LanguageModel, CachedGenerationMixin):
                 backends take.
 
         Returns:
-            `logits`, *Shape:* (batch_size, num_positions, vocab_size), the loss if there are labels, the cache, and
+            `logits`, *Shape:* (batch_size, num_positions, vocab_size), the loss if labels are given, the cache, and
             what was asked for. In training, the loss may contain that of routers and of further tokens.
         """
         if labels is not None and past_key_values is None:
@@ -276,7 +276,7 @@ class ZooForCausalLM(LanguageModel, CachedGenerationMixin):
 class PredictionTransform(nn.Module):
     """BERT's transform before the output projection: dense, activation, norm.
 
-    It leads to the width of the embeddings, one of which the projection may be.
+    It ends in the width of the embeddings, as the projection may be tied to them.
     """
 
     def __init__(self, config: ZooConfig) -> None:
@@ -345,7 +345,7 @@ class ZooForMaskedLM(LanguageModel):
             attention_mask: 1 for real tokens. *Shape:* (batch_size, seq_len)
             position_ids: Positions, by default 0, 1, ... *Shape:* (batch_size, seq_len)
             inputs_embeds: Instead of input_ids. *Shape:* (batch_size, seq_len, hidden_size)
-            labels: Token ids, -100 where there is no loss. *Shape:* (batch_size, seq_len)
+            labels: Token ids, -100 to ignore. *Shape:* (batch_size, seq_len)
             skip_logits: Whether to compute the loss without the logits, which are then None: they are the largest
                 tensor of a training step.
             loss_smoothing: Label smoothing: the share of the target that the loss spreads over the whole vocabulary.
@@ -358,7 +358,7 @@ class ZooForMaskedLM(LanguageModel):
                 backends take.
 
         Returns:
-            `logits`, *Shape:* (batch_size, seq_len, vocab_size), the loss if there are labels, and what was asked for.
+            `logits`, *Shape:* (batch_size, seq_len, vocab_size), the loss if labels are given, and what was asked for.
         """
         given: Any = input_ids if inputs_embeds is None else inputs_embeds
         outputs = self.model(

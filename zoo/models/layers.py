@@ -74,7 +74,7 @@ class TransformerLayer(GradientCheckpointingLayer):
         return self.cross_attn_residual(hidden_states, self.cross_attn, mask, None, states, **kwargs)
 
     def counted(self, **kwargs: Any) -> dict[str, Tensor | None]:
-        """In training, arguments of a feed-forward network beside hidden states: `is_token` if it counts tokens."""
+        """Further arguments of a feed-forward network in training: `is_token` if it counts tokens."""
         earlier: EarlierLayers | None = kwargs.get("earlier")
         counts = getattr(self.mlp, "counts_tokens", False)
         return {"is_token": earlier.is_token} if counts and earlier is not None else {}
@@ -169,7 +169,7 @@ class ParallelEncoderLayer(TransformerLayer):
 
 
 class ParallelDecoderLayer(ParallelEncoderLayer):
-    """The same with causal self-attention, and cross attention after it if there is an encoder."""
+    """The same with causal self-attention, and cross attention after it with an encoder."""
 
     is_causal = True
 

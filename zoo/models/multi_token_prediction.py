@@ -62,7 +62,7 @@ class MultiTokenPrediction(nn.Module):
     """Depths that predict the second next token, the third next and so on, for a loss added to that of the next one.
 
     They have the embedding, the position part and the output projection of the model. They run in training only, and
-    where there are labels: generation and evaluation are those of the model without them. Padding stays in.
+    if labels are given: generation and evaluation are those of the model without them. Padding stays in.
     """
 
     def __init__(self, config: ZooConfig) -> None:
@@ -70,7 +70,7 @@ class MultiTokenPrediction(nn.Module):
         self.loss_weight = float(getattr(config, "mtp_loss_weight", LOSS_WEIGHT))
         self.depths = nn.ModuleList(PredictionDepth(config) for _ in range(prediction_depth(config)))
         further = "one further token" if len(self.depths) == 1 else f"each of {len(self.depths)} further tokens"
-        self.drawn_as = ("multi-token prediction", f"beside it, in training only: a layer for {further}")
+        self.drawn_as = ("multi-token prediction", f"next to it, in training only: a layer for {further}")
 
     def forward(
         self,

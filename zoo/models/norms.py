@@ -46,7 +46,7 @@ class AffinelessLayerNorm(QuickLayerNorm):
 
 
 class RMSNorm(nn.Module):
-    """Root-mean-square normalisation (Zhang and Sennrich 2019): no mean is subtracted and there is no bias.
+    """Root-mean-square normalisation (Zhang and Sennrich 2019): without subtraction of the mean and without a bias.
 
     The statistics are computed in float32 at least, as every checkpoint in use was trained.
 

@@ -1,7 +1,7 @@
 """How a model is cut into pieces for several processes: tensor, pipeline, and fully sharded data parallelism.
 
 The plans are read off the modules that a model has, so that they are right for every variant: parts that are known to
-work on a slice of their heads or channels are sliced, whatever a variant or a plugin puts in their place stays whole.
+work on a slice of their heads or channels are sliced, replacements by a variant or a plugin stay whole.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ PART_FIELDS: dict[str, Registry[Any]] = {
     "initializer": INITIALIZERS,
     "hidden_act": ACTIVATIONS,
 }
-"""Which configuration field names a part of which registry."""
+"""Registry of each configuration field that names a part."""
 
 BUILT_IN: dict[str, dict[str, str]] = {
     "position": {
@@ -159,7 +159,7 @@ DEVIATIONS: dict[str, tuple[str, ...]] = {
 
 
 def register_built_in() -> None:
-    """Register the parts of the table, none of which is imported."""
+    """Register the parts of the table without importing them."""
     for field, parts in BUILT_IN.items():
         for names, path in parts.items():
             name, *aliases = names.split(", ")
@@ -196,11 +196,11 @@ NAMED_FIELDS: dict[str, Registry[Any]] = {
     "classifier_pooler_act": ACTIVATIONS,
     "lm_head_transform_act": ACTIVATIONS,
 }
-"""Which configuration field names something of which registry."""
+"""Registry of each configuration field that names something registered."""
 
 
 def named_parts(config: ZooConfig) -> Iterator[tuple[str, Registry[Any], str]]:
-    """What a configuration names: field, registry and name."""
+    """Iterate over what a configuration names: field, registry and name."""
     for field, registry in NAMED_FIELDS.items():
         if (name := getattr(config, field)) is not None:
             yield field, registry, name

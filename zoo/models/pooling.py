@@ -17,7 +17,7 @@ def pool_first(hidden_states: Tensor, attention_mask: Tensor | None) -> Tensor:
 
 
 def pool_last(hidden_states: Tensor, attention_mask: Tensor | None) -> Tensor:
-    """The last real token's vector, on whichever side the padding is. Arguments as for [`pool_first`][]."""
+    """The last real token's vector, with padding on either side. Arguments as for [`pool_first`][]."""
     if attention_mask is None:
         return hidden_states[:, -1]
     positions = torch.arange(hidden_states.shape[1], device=hidden_states.device)
@@ -35,7 +35,7 @@ def pool_mean(hidden_states: Tensor, attention_mask: Tensor | None) -> Tensor:
 
 
 def pool_max(hidden_states: Tensor, attention_mask: Tensor | None) -> Tensor:
-    """The elementwise maximum over real tokens, zero where there are none. Arguments as for [`pool_first`][]."""
+    """The elementwise maximum over real tokens, zero without any. Arguments as for [`pool_first`][]."""
     if attention_mask is None:
         return hidden_states.amax(dim=1)
     is_padding = attention_mask[..., None] == 0

@@ -1,4 +1,4 @@
-"""In which precision a part computes, whatever the model's is."""
+"""Precision in which a part computes, independent of the model's."""
 
 from __future__ import annotations
 

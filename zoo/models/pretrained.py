@@ -82,7 +82,7 @@ class ZooPreTrainedModel(AttentionBackends):
 
         Raises:
             CheckpointError: When pickled weights are asked for, or weights cannot be read, are not those that were
-                saved, or are of other sizes than the configuration says.
+                saved, or are of other sizes than those in the configuration.
         """
         if use_safetensors is False:
             raise CheckpointError("use_safetensors=False was given; the zoo reads weights from safetensors files only")
@@ -166,7 +166,7 @@ class ZooPreTrainedModel(AttentionBackends):
         reentrant = getattr(function, "keywords", {}).get("use_reentrant")
         if enable and reentrant and ATTENTIONS.get(self.config.attention).reads_earlier_layers:
             raise UnsupportedOperationError(
-                f"use_reentrant=True was given, which loses gradients with attention={self.config.attention!r}, whose "
+                f"use_reentrant=True was given, which loses gradients with attention={self.config.attention!r}: its "
                 "layers read what earlier ones keep; give gradient_checkpointing_kwargs={'use_reentrant': False}"
             )
         super()._set_gradient_checkpointing(enable, *args, **kwargs)
@@ -213,7 +213,7 @@ class ZooPreTrainedModel(AttentionBackends):
         return [*contexts, init.no_init_weights()] if is_hollow else contexts
 
     def mark_tied_weights_as_initialized(self, loading_info: Any) -> None:
-        """Mark what will be tied, but not a module that has several names: nothing else stands for its weights.
+        """Mark what will be tied, but not a module that has several names: its weights have no other source.
 
         transformers would take such a weight for initialised, and not report that a checkpoint lacks it.
         """
@@ -233,7 +233,7 @@ class ZooPreTrainedModel(AttentionBackends):
             super()._initialize_missing_keys(*args, **kwargs)
 
     def _initialize_weights(self, module: nn.Module, *args: Any) -> None:
-        """Initialise one module, also one that has no parameters of its own."""
+        """Initialise one module, even one without its own parameters."""
         super()._initialize_weights(module)
 
     @torch.no_grad()
@@ -247,7 +247,7 @@ class ZooPreTrainedModel(AttentionBackends):
 
 
 class ZooModel(ZooPreTrainedModel):
-    """The body of a model, without a head: an encoder, a decoder or both, whichever the configuration describes.
+    """The body of a model, without a head: an encoder, a decoder or both, as the configuration describes.
 
     Called by itself it builds the right one of [`ZooEncoder`][], [`ZooDecoder`][] and [`ZooEncoderDecoder`][], so that
     it can stand in transformers' `AutoModel` for all of them.
@@ -258,14 +258,14 @@ class ZooModel(ZooPreTrainedModel):
         return super().__new__(BODIES[config.stack] if cls is ZooModel and config is not None else cls)
 
     def init_parallel_plans(self) -> None:
-        """Plan by the modules that there are, where transformers would by the configuration alone."""
+        """Plan by the existing modules, where transformers would by the configuration alone."""
         super().init_parallel_plans()
         self._tp_plan = tensor_parallel_plan(self)
         self._pp_plan = pipeline_parallel_plan(self)
         self._fsdp_plan = fully_sharded_plan(self, self.tied_weights())
 
     def forward(self, input_ids: Tensor | None = None, attention_mask: Any = None, **kwargs: Any) -> Any:
-        """Compute hidden states. What every body takes; the three classes take more, and say what they return.
+        """Compute hidden states. Arguments of every body; the three classes take more, and describe their outputs.
 
         Args:
             input_ids: Token ids. *Shape:* (batch_size, seq_len)

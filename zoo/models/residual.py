@@ -86,15 +86,15 @@ class Residual(nn.Module):
     """`norm_out(skip(x) + dropout(scale(norm_branch(sublayer(norm_in(x))))))`.
 
     Every slot is the identity unless it is filled: which are, is what distinguishes post-norm from pre-norm, sandwich,
-    DeepNorm, LayerScale and ReZero. There is one forward for all of them.
+    DeepNorm, LayerScale and ReZero. All of them share one forward.
 
     Args:
-        norm_in: Stands before the sublayer.
-        norm_branch: Stands after the sublayer.
-        norm_out: Stands after the sum.
-        skip: Stands on the skip connection.
-        scale: Stands on the branch, after its norm.
-        dropout: Stands on the branch, last before the sum.
+        norm_in: Norm before the sublayer.
+        norm_branch: Norm after the sublayer.
+        norm_out: Norm after the sum.
+        skip: Module on the skip connection.
+        scale: Module on the branch, after its norm.
+        dropout: Dropout on the branch, last before the sum.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Roles of parameters: matrices, gains, biases, scalars, embeddings and tables. Weight decay and muP go by them.
 
-A module declares roles of its own parameters as `parameter_roles`, a mapping from their names. The others follow from
-the module's class and the parameter's shape.
+A module declares the roles of its direct parameters as `parameter_roles`, a mapping from their names. The others
+follow from the module's class and the parameter's shape.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class SinusoidalPosition(Position):
     """Fixed sines and cosines in alternating columns (Vaswani et al. 2017, section 3.5).
 
-    The table is computed in float32 from the positions asked for, so there is no limit to the length.
+    The table is computed in float32 from the positions asked for, so the length has no limit.
     """
 
     def __init__(self, config: ZooConfig) -> None:

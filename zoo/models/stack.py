@@ -181,7 +181,7 @@ class ZooEncoder(ZooStack):
 
 
 class ZooDecoder(ZooStack):
-    """A stack in which every position sees only itself and earlier ones, and an encoder's output if there is one.
+    """A stack in which every position sees only itself and earlier ones, and the output of an encoder, if any.
 
     Raises:
         ConfigError: When the configuration describes an encoder.
@@ -229,7 +229,7 @@ class ZooDecoder(ZooStack):
             encoder_hidden_states: Input of cross attention. *Shape:* (batch_size, source_len, hidden_size)
             encoder_attention_mask: 1 for real source tokens. *Shape:* (batch_size, source_len)
             use_cache: Whether to return keys and values; a new cache is made if none is given, and none for packed
-                documents, of which it could not say where they begin.
+                documents, as it does not keep where they begin.
             kwargs: `output_attentions`, `output_hidden_states`, `return_dict`, and what attention backends take.
 
         Returns:

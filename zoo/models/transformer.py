@@ -35,7 +35,7 @@ MaskRule = Callable[[Any, "Tensor | None", "ZooConfig"], Any]
 """Makes the padding mask from the given one (or None) and the token ids (or None)."""
 
 DecoderInputs = Callable[["Tensor | None", "Tensor | None", "ZooConfig"], Tensor]
-"""Makes decoder input ids from source ids and labels, either of which may be None."""
+"""Makes decoder input ids from source ids and labels; either may be None."""
 
 
 def shift_tokens_right(input_ids: Tensor | None, labels: Tensor | None, config: ZooConfig) -> Tensor:
@@ -55,7 +55,7 @@ def shift_tokens_right(input_ids: Tensor | None, labels: Tensor | None, config: 
 
 
 def vocabulary_size(config: ZooConfig) -> int:
-    """The usual number of outputs: one per token id, of the target if there are two vocabularies."""
+    """The usual number of outputs: one per token id, of the target vocabulary if it has its own."""
     return config.decoder_vocab_size if config.stack == "encoder-decoder" else config.vocab_size
 
 
@@ -71,15 +71,15 @@ class Transformer:
         decoder_layer: Builds a layer of a decoder, with cross attention if the configuration has it.
         embedding: Builds the token embedding from a number of ids and the configuration.
         position: Builds the position encoding of a stack; by default the part that the configuration names.
-        output_size: Says how many scores a language model's head gives; by default one a token id.
+        output_size: Computes the output width of a language model's head; by default one score per token id.
         head: Builds the output projection of a language model, called as `torch.nn.Linear` is.
         pooler: Pools for sequence classification; by default by the configuration.
         decoder_inputs: Makes decoder input ids from source ids and labels when none are given; by default the labels
             (or else the source) shifted to the right.
         attention_mask: Makes the padding mask from the given one and the token ids; by default the given one.
         backends: Attention backends that all replaced parts run on.
-        supports_unpadding: Whether nothing but attention looks beyond one token or at a token's place in the batch, so
-            that padding may be taken out before the layers; by default if neither layers nor masks are replaced.
+        supports_unpadding: Whether only attention looks beyond one token or at a token's place in the batch, so that
+            padding may be taken out before the layers; by default if neither layers nor masks are replaced.
     """
 
     encoder_layer: LayerBuilder = encoder_layer
@@ -92,7 +92,7 @@ class Transformer:
     decoder_inputs: DecoderInputs = shift_tokens_right
     attention_mask: MaskRule | None = None
     backends: tuple[str, ...] = BACKENDS
-    supports_unpadding: bool | None = field(default=None, compare=False)  # says how, not what, is computed
+    supports_unpadding: bool | None = field(default=None, compare=False)  # changes speed, not results
 
     def can_unpad(self, config: ZooConfig) -> bool:
         """Whether a stack may run without padding: by `supports_unpadding`, if its parts are the library's own."""

@@ -106,8 +106,8 @@ def validate_further_tokens(config: ZooConfig) -> None:
         )
     if ATTENTIONS.get(config.attention).reads_earlier_layers:
         raise ConfigError(
-            f"num_nextn_predict_layers={depth} was given with attention={config.attention!r}, whose layers read what "
-            "earlier ones keep: a layer behind the stack has no earlier one"
+            f"num_nextn_predict_layers={depth} was given with attention={config.attention!r}: its layers read what "
+            "earlier ones keep, and a layer after the stack has no earlier one"
         )
 
 

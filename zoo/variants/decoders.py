@@ -36,7 +36,7 @@ decoder = partial(
 
 decoder(
     "gpt2-style",
-    "Pre-norm decoder with learned positions and a final norm, whose output projection is its embedding.",
+    "Pre-norm decoder with learned positions, a final norm, and the embedding as output projection.",
     source="Radford et al. 2019, section 2.3",
     paper="Radford et al. 2019, Language Models are Unsupervised Multitask Learners",
     tags=("decoder", "pre-norm"),
@@ -66,7 +66,7 @@ decoder(
 
 decoder(
     "gptj-style",
-    "Pre-norm decoder whose sublayers read one norm in parallel, with interleaved rotary positions.",
+    "Pre-norm decoder with sublayers that read one norm in parallel, and interleaved rotary positions.",
     source="Wang and Komatsuzaki 2021, mesh-transformer-jax",
     paper="Wang and Komatsuzaki 2021, GPT-J-6B: A 6 Billion Parameter Autoregressive Language Model",
     tags=("decoder", "pre-norm", "parallel"),
@@ -86,7 +86,7 @@ decoder(
 
 decoder(
     "alibi-decoder",
-    "Pre-norm decoder without position embeddings, whose heads prefer near keys by fixed slopes.",
+    "Pre-norm decoder without position embeddings; heads prefer near keys by fixed slopes.",
     source="Press et al. 2021, section 3",
     paper="Press et al. 2021, Train Short, Test Long: Attention with Linear Biases Enables Input Length Extrapolation",
     tags=("decoder", "pre-norm"),
@@ -103,7 +103,7 @@ decoder(
 
 decoder(
     "bloom-style",
-    "Pre-norm decoder with a norm on its embeddings, whose heads prefer near keys by fixed slopes.",
+    "Pre-norm decoder with a norm on its embeddings; heads prefer near keys by fixed slopes.",
     source="BigScience 2022, section 3.2",
     paper="BigScience 2022, BLOOM: A 176B-Parameter Open-Access Multilingual Language Model",
     tags=("decoder", "pre-norm"),
@@ -162,7 +162,7 @@ decoder(
 
 decoder(
     "gpt-neox-style",
-    "Pre-norm decoder whose sublayers run in parallel, with rotary positions on a quarter of each head.",
+    "Pre-norm decoder with parallel sublayers, and rotary positions on a quarter of each head.",
     source="Black et al. 2022, section 2.1",
     paper="Black et al. 2022, GPT-NeoX-20B: An Open-Source Autoregressive Language Model",
     tags=("decoder", "pre-norm", "parallel"),
@@ -182,7 +182,7 @@ decoder(
 
 decoder(
     "falcon-style",
-    "Pre-norm decoder whose sublayers run in parallel, with one key-value head and rotary positions.",
+    "Pre-norm decoder with parallel sublayers, one key-value head and rotary positions.",
     source="Almazrouei et al. 2023, section 4, the 7B model",
     paper="Almazrouei et al. 2023, The Falcon Series of Open Language Models",
     tags=("decoder", "pre-norm", "parallel", "multi-query"),
@@ -203,7 +203,7 @@ decoder(
 
 decoder(
     "diff-transformer",
-    "Llama's layers whose heads subtract each other's attention weights in pairs, so that noise cancels.",
+    "Llama's layers; heads subtract each other's attention weights in pairs, so that noise cancels.",
     source="Ye et al. 2024, section 2",
     paper="Ye et al. 2024, Differential Transformer",
     tags=("decoder", "pre-norm", "modern"),
@@ -212,7 +212,7 @@ decoder(
 
 decoder(
     "value-residual",
-    "Llama's layers, all of which mix the values of the first layer into their own.",
+    "Llama's layers; each mixes the values of the first layer into its own.",
     source="Zhou et al. 2024, section 3, Learnable-ResFormer",
     paper="Zhou et al. 2024, Value Residual Learning",
     tags=("decoder", "pre-norm", "modern"),
@@ -221,7 +221,7 @@ decoder(
 
 decoder(
     "multi-token-prediction",
-    "Llama's layers, and in training one more that learns to predict the token behind the next.",
+    "Llama's layers, and in training one more that learns to predict the token after the next.",
     source="DeepSeek-AI 2024, section 2.2",
     paper="Gloeckle et al. 2024, Better & Faster Large Language Models via Multi-token Prediction",
     tags=("decoder", "pre-norm", "modern"),
@@ -269,8 +269,8 @@ decoder(
     ),
     limits=(
         "Weight vectors are normalised in new models and after every step of `zoo train`, as the authors do; "
-        "transformers' trainer takes `zoo.training.AfterSteps()` among its callbacks, and a loop of your own calls "
-        "`zoo.models.normalize_weights(model)` behind the optimiser's step.",
+        "transformers' trainer takes `zoo.training.AfterSteps()` among its callbacks, and your own loop calls "
+        "`zoo.models.normalize_weights(model)` after the optimiser's step.",
     ),
     builder="zoo.variants.builders.ngpt:ngpt",
 )

@@ -39,7 +39,7 @@ register(
     tags=("encoder", "post-norm"),
     defaults={**BERT, "attention_dropout": 0.1},
     presets={"base": BERT_BASE},
-    limits=("There are no token-type embeddings.",),
+    limits=("It has no token-type embeddings.",),
 )
 
 register(
@@ -60,8 +60,8 @@ register(
     },
     presets={"tiny": {"embedding_size": 16}, "base": {**BERT_BASE, "vocab_size": 30000, "embedding_size": 128}},
     limits=(
-        "There are no token-type embeddings.",
-        "It has no head for the order of sentences, which the original is trained on beside masked words.",
+        "It has no token-type embeddings.",
+        "It has no head for the order of sentences, which the original is trained on next to masked words.",
     ),
 )
 
@@ -78,7 +78,7 @@ register(
 
 register(
     "roformer-style",
-    "Post-norm encoder whose queries and keys are rotated by position, with BERT's two heads.",
+    "Post-norm encoder with queries and keys rotated by position, and BERT's two heads.",
     tasks=ENCODER_TASKS,
     source="Su et al. 2021, section 3.4",
     paper="Su et al. 2021, RoFormer: Enhanced Transformer with Rotary Position Embedding",
@@ -91,7 +91,7 @@ register(
         "classifier_pooler_act": "gelu",
     },
     presets={"base": BERT_BASE},
-    limits=("There are no token-type embeddings.",),
+    limits=("It has no token-type embeddings.",),
 )
 
 register(

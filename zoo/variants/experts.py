@@ -1,4 +1,4 @@
-"""Decoders whose feed-forward networks are mixtures of experts."""
+"""Decoders with mixtures of experts as feed-forward networks."""
 
 from .decoders import LLAMA_LIKE, decoder
 from .layer_patterns import GLOBAL, LOCAL, NARROW
@@ -8,7 +8,7 @@ FEW_EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_siz
 
 decoder(
     "mixtral-style",
-    "Llama-style decoder whose tokens each see two of eight feed-forward networks, chosen by a softmax.",
+    "Llama-style decoder; each token sees two of eight feed-forward networks, chosen by a softmax.",
     source="Jiang et al. 2024, section 2",
     paper="Jiang et al. 2024, Mixtral of Experts",
     tags=("decoder", "pre-norm", "modern", "mixture-of-experts"),
@@ -25,7 +25,7 @@ decoder(
 
 decoder(
     "qwen3-moe-style",
-    "Decoder with normalised queries and keys whose tokens each see four of sixteen narrow feed-forward networks.",
+    "Decoder with normalised queries and keys; each token sees four of sixteen narrow feed-forward networks.",
     source="Qwen team 2025, section 2",
     paper="Qwen team 2025, Qwen3 Technical Report",
     tags=("decoder", "pre-norm", "modern", "mixture-of-experts"),
@@ -43,7 +43,7 @@ decoder(
 
 decoder(
     "deepseek-moe",
-    "Llama-style decoder with a shared expert beside those that sigmoids and a balancing bias choose.",
+    "Llama-style decoder with a shared expert next to those that sigmoids and a balancing bias choose.",
     source="DeepSeek-AI 2024, section 2.1.2; Wang et al. 2024",
     paper="DeepSeek-AI 2024, DeepSeek-V3 Technical Report",
     tags=("decoder", "pre-norm", "modern", "mixture-of-experts"),
@@ -95,7 +95,7 @@ decoder(
 
 decoder(
     "gpt-oss-style",
-    "Decoder of clamped experts with biases, whose heads may attend to nothing; every other layer sees a window.",
+    "Decoder of clamped experts with biases; heads may attend to nothing, and every other layer sees a window.",
     source="OpenAI 2025, section 2",
     paper="OpenAI 2025, gpt-oss-120b & gpt-oss-20b Model Card",
     tags=("decoder", "pre-norm", "modern", "mixture-of-experts", "sliding-window"),

@@ -1,4 +1,4 @@
-"""Decoders whose layers differ by a pattern: in how far they see, in their wavelengths, in having positions at all."""
+"""Decoders with a pattern of different layers: in how far they see, in their wavelengths, in having positions."""
 
 from .decoders import LLAMA_LIKE, decoder
 
@@ -7,7 +7,7 @@ NARROW = {"sliding_window": 16}
 
 decoder(
     "smollm3-style",
-    "Llama's layers, of which every fourth has no positions.",
+    "Llama's layers; every fourth has no positions.",
     source="Bakouch et al. 2025, SmolLM3, architecture",
     paper="Yang et al. 2025, Rope to Nope and Back Again: A New Hybrid Attention Strategy",
     tags=("decoder", "pre-norm", "modern", "nope"),
@@ -69,7 +69,7 @@ decoder(
 
 decoder(
     "gemma2-style",
-    "Decoder with norms on both sides of each sublayer, soft-capped logits, and local and global attention in turn.",
+    "Decoder with norms on both sides of each sublayer, soft-capped logits, alternating local and global attention.",
     source="Gemma team 2024, section 2",
     paper="Gemma team 2024, Gemma 2: Improving Open Language Models at a Practical Size",
     tags=("decoder", "sandwich-norm", "modern", "sliding-window"),

@@ -51,7 +51,7 @@ register(
 
 register(
     "deepnorm",
-    "Plain post-norm Transformer whose skip connections are scaled up and whose branches start small.",
+    "Plain post-norm Transformer with scaled-up skip connections and branches that start small.",
     tasks=EVERY_TASK,
     source="Wang et al. 2022, figure 2",
     paper="Wang et al. 2022, DeepNet: Scaling Transformers to 1,000 Layers",
@@ -76,12 +76,12 @@ register(
 
 register(
     "rezero",
-    "Transformer without norms whose branches are weighted by scalars that start at zero.",
+    "Transformer without norms, with branches weighted by scalars that start at zero.",
     tasks=EVERY_TASK,
     source="Bachlechner et al. 2020, section 3",
     paper="Bachlechner et al. 2020, ReZero is All You Need: Fast Convergence at Large Depth",
     tags=("no-norm",),
-    deviations=("Every sublayer has a scalar of its own; the authors' code has one a layer.",),
+    deviations=("Every sublayer has its own scalar; the authors' code has one a layer.",),
     defaults={
         "norm_placement": "none",
         "residual_scaling": "rezero",
@@ -124,7 +124,7 @@ register(
 
 register(
     "attention-residuals",
-    "Pre-norm Transformer whose sublayers attend to what all earlier ones wrote, where others read its sum.",
+    "Pre-norm Transformer with sublayers that attend to the outputs of all earlier ones, instead of reading their sum.",
     tasks=EVERY_TASK,
     source="Kimi Team 2026, full attention residuals",
     paper="Kimi Team 2026, Attention Residuals",

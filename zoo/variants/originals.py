@@ -142,7 +142,7 @@ register(
         "cosines-have-own-exponents": "Odd columns of the position table use exponent j/d instead of (j-1)/d.",
         "changes-its-inputs": "Positions are added to the caller's embeddings in place.",
         "works-on-features": Quirk(
-            "There is no vocabulary: inputs_embeds and decoder_inputs_embeds go in, and the head maps features to "
+            "It has no vocabulary: inputs_embeds and decoder_inputs_embeds go in, and the head maps features to "
             "features. Logits are the values before the final softmax.",
             generates=False,
         ),

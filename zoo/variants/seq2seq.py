@@ -59,7 +59,7 @@ register(
 
 register(
     "t5gemma-style",
-    "Encoder-decoder of two stacks like Gemma 2's: norms around each sublayer, local and global attention in turn.",
+    "Encoder-decoder of two stacks like Gemma 2's: norms around each sublayer, alternating local and global attention.",
     tasks=("seq2seq-lm", "feature-extraction"),
     source="Zhang et al. 2025, section 3",
     paper="Zhang et al. 2025, Encoder-Decoder Gemma: Improving the Quality-Efficiency Trade-Off via Adaptation",
@@ -146,6 +146,6 @@ register(
         "share_layers": True,
         "initializer": "xavier-uniform",
     },
-    limits=("The number of steps is fixed: there is no adaptive halting.",),
+    limits=("The number of steps is fixed: it has no adaptive halting.",),
     builder="zoo.variants.builders.universal:universal",
 )

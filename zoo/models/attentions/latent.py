@@ -97,7 +97,7 @@ class LatentAttention(Attention):
             raise ConfigError("attention='latent' was given with cross attention, which has no latent vectors to read")
         if config.qk_norm is not None:
             raise ConfigError(
-                f"qk_norm={config.qk_norm!r} was given with attention='latent', whose keys are not cached"
+                f"qk_norm={config.qk_norm!r} was given with attention='latent', which does not cache keys"
             )
 
     def build_projections(self, config: ZooConfig) -> None:

@@ -38,8 +38,8 @@ class ValueEmbeddingAttention(Attention):
 
     def __init__(self, config: ZooConfig, layer_idx: int, **kwargs: Any) -> None:
         super().__init__(config, layer_idx, **kwargs)
-        behind = config.num_hidden_layers - 1 - layer_idx
-        self.mixes = not self.is_cross and behind % option(config, type(self), "value_embedding_interval") == 0
+        following = config.num_hidden_layers - 1 - layer_idx
+        self.mixes = not self.is_cross and following % option(config, type(self), "value_embedding_interval") == 0
         self.attends_as_usual = not self.mixes
         if self.mixes:
             self.value_embedding = ValueEmbedding(config.vocab_size, config.num_key_value_heads * config.head_dim)
@@ -67,7 +67,7 @@ class ValueEmbeddingAttention(Attention):
             if earlier is None or earlier.token_ids is None:
                 raise InputError(
                     f"layer {self.layer_idx} of attention='value-embeddings' looks tokens up by their ids: call the "
-                    "model with input_ids (of a decoder behind an encoder decoder_input_ids), not with embeddings"
+                    "model with input_ids (decoder_input_ids for the decoder of a pair), not with embeddings"
                 )
             embedded = self.split_heads(self.value_embedding(earlier.token_ids.to(value.device)))
             value = self.value_lambdas[0] * value + self.value_lambdas[1] * embedded

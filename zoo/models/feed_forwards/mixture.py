@@ -101,7 +101,7 @@ class SigmoidMixtureOfExperts(MixtureOfExperts):
         shared = copy.copy(config)
         shared.intermediate_size = inner_size(config) * count
         self.shared_experts = GatedFeedForward(shared)
-        self.drawn_as = (self.drawn_as[0], f"{self.drawn_as[1]}; beside a shared one of {shared.intermediate_size}")
+        self.drawn_as = (self.drawn_as[0], f"{self.drawn_as[1]}; next to a shared one of {shared.intermediate_size}")
 
     @classmethod
     def check_options(cls, config: ZooConfig) -> None:
@@ -141,7 +141,7 @@ class SharedMixtureOfExperts(MixtureOfExperts):
         self.shared_expert = GatedFeedForward(shared)
         self.shared_expert_gate = nn.Linear(config.hidden_size, 1, bias=False)
         width = shared.intermediate_size
-        self.drawn_as = (self.drawn_as[0], f"{self.drawn_as[1]}; beside a shared one of {width}, which is gated")
+        self.drawn_as = (self.drawn_as[0], f"{self.drawn_as[1]}; next to a shared one of {width}, which is gated")
 
     @staticmethod
     def shared_size(config: ZooConfig) -> int:

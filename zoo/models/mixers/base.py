@@ -50,7 +50,7 @@ class Mixer(nn.Module):
         given = f"mixer={config.mixer!r} was given"
         if config.stack != "decoder" or config.add_cross_attention:
             stack = f"an {config.stack}" if config.stack != "decoder" else "a decoder with cross attention"
-            raise ConfigError(f"{given} for {stack}; it sees earlier tokens only, so it stands in decoders alone")
+            raise ConfigError(f"{given} for {stack}; it sees earlier tokens only, so only decoders can have it")
         if config.share_layers:
             raise ConfigError(f"{given} with share_layers=True, but layers of two kinds cannot be one")
         kinds = set(config.types_of_layers())
@@ -74,7 +74,7 @@ class Mixer(nn.Module):
         Args:
             hidden_states: *Shape:* (batch_size, seq_len, hidden_size)
             attention_mask: 1 for real tokens, *Shape:* (batch_size, seq_len); None if all are, or if without a cache
-                no padding precedes them; or where packed documents are, each of which begins without a state.
+                no padding precedes them; for packed documents, where they are: each begins without a state.
             position_bias: Not read.
             past_key_values: Holds what is kept of earlier tokens, changed in place.
             step: The place in the cache; `layer_idx` if not given.
@@ -143,5 +143,5 @@ def refuse_layers_without_mixer(layers: Iterable[nn.Module], config: ZooConfig) 
     for layer, kind in zip(layers, config.types_of_layers(), strict=False):
         if kind == config.mixer_layer_type and not any(isinstance(part, Mixer) for part in layer.children()):
             raise ConfigError(
-                f"mixer={config.mixer!r} was given, but variant {config.variant!r} has attention of its own everywhere"
+                f"mixer={config.mixer!r} was given, but variant {config.variant!r} has its own attention in every layer"
             )

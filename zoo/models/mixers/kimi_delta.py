@@ -26,8 +26,8 @@ class KimiDeltaAttention(Mixer):
     """Linear attention by the delta rule, forgetting by channel (Kimi Team 2025, Kimi Linear, section 3).
 
     Queries, keys and values pass a short convolution and SiLU; queries and keys are normalised. Rates of forgetting,
-    one for every channel of a key, and the gates whose sigmoids multiply the normalised output are made of the token by
-    way of a vector as wide as a head. `linear_num_heads` and `linear_head_dim` are attention's where they are 0.
+    one for every channel of a key, and the gates (sigmoids that multiply the normalised output) are projections of the
+    token with the rank of a head's width. `linear_num_heads` and `linear_head_dim` are attention's where they are 0.
     """
 
     parameter_roles: ClassVar[dict[str, str]] = {"A_log": "scalar"}

@@ -58,7 +58,7 @@ class RotaryByLayerPosition(Position):
 
 
 def by_layer_type(config: ZooConfig) -> dict[str, ZooConfig]:
-    """The configuration of each layer type, with rotary settings of its own."""
+    """The configuration of each layer type, with its own rotary settings."""
     own = {layer_type: copy.copy(config) for layer_type in config.rope_parameters}
     for layer_type, one in own.items():
         one.rope_parameters = config.rope_parameters[layer_type]

@@ -76,7 +76,7 @@ class GatedStreams(SeveralStreams):
 
 
 class GatedHyperConnections(Residual):
-    """Several streams, which a sublayer reads through gates and to each of which it writes a share, up to twice.
+    """Several streams: a sublayer reads them through gates, and writes a share to each, with weights up to 2.
 
     As Qwen4's experimental models have them; the input is normalised, so that no norm need precede a sublayer.
 

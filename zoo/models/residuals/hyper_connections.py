@@ -76,13 +76,13 @@ class ConnectionWeights(nn.Module):
 
 
 class HyperConnections(Residual):
-    """Several streams, of which a sublayer reads a weighted sum and to each of which it writes a share.
+    """Several streams: a sublayer reads a weighted sum of them, and writes a share to each.
 
     The streams are mixed besides: dynamic hyper-connections (Zhu et al. 2024, "Hyper-Connections", section 2).
 
     Args:
         weights: Computes how streams are read, written and mixed.
-        norm_streams: Stands before that.
+        norm_streams: Norm before that.
         slots: As in the base class; norms and scales on the skip connection and after the sum act on every stream.
     """
 

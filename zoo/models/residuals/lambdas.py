@@ -22,7 +22,7 @@ class WithEmbeddings(SeveralStreams):
 
     def __init__(self) -> None:
         super().__init__(2)
-        self.drawn_as = ("stream without embeddings", "kept beside it for every layer")
+        self.drawn_as = ("stream without embeddings", "kept next to it for every layer")
 
     def forward(self, streams: Tensor) -> Tensor:
         """Leave them out. *Shape:* (batch_size, seq_len, 2, hidden_size) to (batch_size, seq_len, hidden_size)."""

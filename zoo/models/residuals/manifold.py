@@ -25,7 +25,7 @@ class OfAllStreams(nn.Module):
     """Numbers for every token, computed of all of its streams together: `scale * (weight @ rms_norm(streams)) + base`.
 
     Args:
-        sizes: How many numbers there are of each kind; each has a scale of its own.
+        sizes: Number of values of each kind; each kind has its own scale.
     """
 
     parameter_roles: ClassVar[dict[str, str]] = {"base": "bias", "scale": "scalar"}
@@ -111,7 +111,7 @@ class ManifoldHyperConnections(HyperConnections):
 
     Args:
         weights: Computes how streams are read, written and mixed.
-        norm_streams: Stands before that; nothing here, where all streams of a token are normalised together.
+        norm_streams: Norm before that; an identity here, as all streams of a token are normalised together.
         slots: As in the base class.
     """
 

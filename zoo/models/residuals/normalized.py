@@ -33,8 +33,8 @@ RATE = 0.05
 class NormalizedResidual(Residual):
     """`norm(x + |alpha| * (norm(sublayer(x)) - x))` (Loshchilov et al. 2024, nGPT, section 2.2, equations 10 and 11).
 
-    The norms are those of `norm`: with "unit", the stream moves on the hypersphere. Other norm slots are filled as
-    `norm_placement` says.
+    The norms are those of `norm`: with "unit", the stream moves on the hypersphere. Other norm slots are filled by
+    `norm_placement`.
 
     Args:
         rates: The learned steps, "eigen learning rates", one a channel.

@@ -65,15 +65,15 @@ class WrittenVectors(Stream):
 
 
 class AttentionResidual(Residual):
-    """A sublayer reads a weighted mean of what earlier ones wrote, and writes a vector of its own.
+    """A sublayer reads a weighted mean of what earlier ones wrote, and writes its own vector.
 
     Attention residuals (Kimi Team 2026, "Attention Residuals"). With `layers_per_block` that many layers write into one
     vector, as the plain sum does, and attention is to these sums; 0 is for a vector of every sublayer.
 
     Args:
         read: Attention by which sublayers read the vectors; None for the very first one, with only the embedding.
-        begins_vector: Whether what the sublayer writes begins a new vector.
-        slots: As in the base class; those on the skip connection and after the sum act where there is a sum.
+        begins_vector: Whether the output of the sublayer begins a new vector.
+        slots: As in the base class; those on the skip connection and after the sum act in a sum only.
     """
 
     options: ClassVar[dict[str, Any]] = {"layers_per_block": 0}

@@ -20,11 +20,11 @@ from zoo.models import (
 from zoo.models.transformer import BACKENDS
 
 TOKEN_BY_TOKEN = {"table-ends-at-1000", "unscaled-initialization"}
-"""Quirks with which nothing but attention looks beyond one token, so that padding may be taken out."""
+"""Quirks with which only attention looks beyond one token, so that padding may be taken out."""
 
 
 class D2LEncoderLayer(EncoderLayer):
-    """A post-norm layer whose attention may have biases; a decoder's never has."""
+    """A post-norm layer with optional biases in attention; a decoder's never has them."""
 
     def __init__(self, config: ZooConfig, layer_idx: int) -> None:
         super().__init__(config, layer_idx)
@@ -73,7 +73,7 @@ class D2LPosition(SinusoidalPosition):
         self.max_length = 1000 if config.has_quirk("table-ends-at-1000") else None
 
     def check(self, length: int, position_ids: Tensor | None = None) -> None:
-        """Refuse long sequences; calls that begin anew are measured one by one."""
+        """Refuse long sequences; calls that restart at position 0 are measured one by one."""
         if not self.restarts:
             super().check(length, position_ids)
 

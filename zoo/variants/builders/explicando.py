@@ -45,7 +45,7 @@ class MemoryQueriesAttention(Attention):
 
 
 class ExplicandoDecoderLayer(DecoderLayer):
-    """A post-norm layer; with the quirks, self-attention stands bare and cross attention swaps its roles."""
+    """A post-norm layer; with the quirks, self-attention has no residual or norm, cross attention swaps roles."""
 
     def __init__(self, config: ZooConfig, layer_idx: int) -> None:
         super().__init__(config, layer_idx)
@@ -56,7 +56,7 @@ class ExplicandoDecoderLayer(DecoderLayer):
 
 
 class BareSublayer(torch.nn.Module):
-    """Stands where a residual connection would: the sublayer's output and nothing else."""
+    """Replaces a residual connection: the sublayer's output and nothing else."""
 
     def forward(self, hidden_states: Tensor, sublayer: Any, *args: Any, **kwargs: Any) -> Tensor:
         """Apply the sublayer. *Shape:* (batch_size, seq_len, hidden_size), unchanged."""

@@ -13,7 +13,7 @@ from zoo.models.transformer import BACKENDS
 
 
 class InfinitelyMaskedAttention(Attention):
-    """Attention whose masked scores are minus infinity, so that a row without any visible key becomes NaN."""
+    """Attention with masked scores of minus infinity, so that a row without any visible key becomes NaN."""
 
     def attend(
         self,
@@ -31,7 +31,7 @@ class InfinitelyMaskedAttention(Attention):
 
 
 class NlptEncoderLayer(EncoderLayer):
-    """A pre-norm layer whose attention branch has no dropout."""
+    """A pre-norm layer without dropout on its attention branch."""
 
     def __init__(self, config: ZooConfig, layer_idx: int) -> None:
         super().__init__(config, layer_idx)
@@ -41,7 +41,7 @@ class NlptEncoderLayer(EncoderLayer):
 
 
 def no_mask(attention_mask: Any, input_ids: Tensor | None, config: ZooConfig) -> Any:
-    """No padding mask, whatever was given, unless it masks query by query."""
+    """No padding mask, even if one is given, unless it masks query by query."""
     is_full = isinstance(attention_mask, Tensor) and attention_mask.ndim == 4
     return attention_mask if is_full else None
 

@@ -12,7 +12,7 @@ from zoo.models.residual import LearnedScale
 
 
 class HeadScaledAttention(Attention):
-    """Attention whose heads are weighted by learned scalars before they are mixed."""
+    """Attention with heads that are weighted by learned scalars before they are mixed."""
 
     def __init__(self, config: ZooConfig, layer_idx: int, *, is_causal: bool = False, is_cross: bool = False) -> None:
         super().__init__(config, layer_idx, is_causal=is_causal, is_cross=is_cross)

@@ -100,13 +100,13 @@ class OdomPosition(SinusoidalPosition):
 
 
 class NoVocabulary(nn.Module):
-    """Stands where token embeddings would, and holds none."""
+    """Placeholder for token embeddings, which holds none."""
 
     def __init__(self, num_embeddings: int, config: ZooConfig) -> None:
         super().__init__()
 
     def forward(self, input: Tensor) -> Tensor:
-        """Raise InputError: there is no vocabulary."""
+        """Raise InputError: the model has no vocabulary."""
         raise InputError(
             "token ids were given to a model with the quirk works-on-features; "
             "give inputs_embeds and decoder_inputs_embeds"
@@ -123,7 +123,7 @@ def odom_style(config: ZooConfig) -> Transformer:
     works_on_features = config.has_quirk("works-on-features")
     if works_on_features and (config.tie_word_embeddings or config.share_encoder_decoder_embeddings):
         raise ConfigError(
-            "with the quirk works-on-features there are no token embeddings: none can be tied or shared, and nothing "
+            "with the quirk works-on-features it has no token embeddings: none can be tied or shared, and nothing "
             "can be trained on token ids; leave the quirk out for that"
         )
     backends = ("sdpa", "eager") if config.has_quirk("decoder-sees-the-future") else BACKENDS

@@ -32,7 +32,7 @@ class StepEmbedding(nn.Module):
 
 
 class UniversalEncoderLayer(EncoderLayer):
-    """A layer that is told how often it has been applied."""
+    """A layer that receives how often it has been applied."""
 
     def __init__(self, config: ZooConfig, layer_idx: int) -> None:
         super().__init__(config, layer_idx)
@@ -43,7 +43,7 @@ class UniversalEncoderLayer(EncoderLayer):
 
 
 class UniversalDecoderLayer(DecoderLayer):
-    """A layer that is told how often it has been applied."""
+    """A layer that receives how often it has been applied."""
 
     def __init__(self, config: ZooConfig, layer_idx: int) -> None:
         super().__init__(config, layer_idx)

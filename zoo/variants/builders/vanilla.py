@@ -21,11 +21,11 @@ TOKEN_BY_TOKEN = {
     "dropout-on-the-skip",
     "torch-initialization",
 }
-"""Quirks with which nothing but attention looks beyond one token, so that padding may be taken out."""
+"""Quirks with which only attention looks beyond one token, so that padding may be taken out."""
 
 
 class UniformMaskedRows(Attention):
-    """Attention in which a query without any visible key attends to all keys alike, whatever it and they are."""
+    """Attention in which a query without any visible key attends to all keys alike, whatever their values."""
 
     supports_unpadding = False
     backends = ("eager",)  # the only one that adds a finite number to masked scores: a row of them stays a softmax
