@@ -1,1 +1,1 @@
-"""What a model reads: tokenizers, tasks with their data and scores, and corpora."""
+"""Data of models: tokenizers, tasks with their data and scores, and corpora."""

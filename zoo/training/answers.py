@@ -29,7 +29,7 @@ MOST_LABELS_DRAWN = 60
 
 @dataclass(frozen=True)
 class Answer:
-    """An example with what a model made of it."""
+    """An example with a model's output."""
 
     text: str
     gold: str
@@ -87,10 +87,11 @@ def confusion_matrix(answers: Iterable[Answer], num_labels: int) -> npt.NDArray[
 
 def scores_by_label(confusion: npt.NDArray[np.int64], labels: Sequence[str]) -> list[tuple[str, int, str, str, str]]:
     """Precision, recall and F1 of every label."""
-    right, said, there = confusion.diagonal(), confusion.sum(axis=0), confusion.sum(axis=1)
-    scores = (right / np.maximum(said, 1), right / np.maximum(there, 1), f1(np.stack([right, said, there], axis=-1)))
+    right, predicted, true = confusion.diagonal(), confusion.sum(axis=0), confusion.sum(axis=1)
+    means = (right / np.maximum(predicted, 1), right / np.maximum(true, 1))
+    scores = (*means, f1(np.stack([right, predicted, true], axis=-1)))
     columns = ([f"{100 * value:.2f}" for value in score] for score in scores)
-    return list(zip(labels, there.tolist(), *columns, strict=True))
+    return list(zip(labels, true.tolist(), *columns, strict=True))
 
 
 def worst(answers: Iterable[Answer]) -> list[Answer]:

@@ -18,7 +18,7 @@ from zoo.base.errors import ConfigError, InvalidChoiceError, UnknownOverrideErro
 from zoo.models.roles import DECAY
 
 TRACKERS = {"tensorboard": ("tensorboard", "tensorboardX"), "trackio": ("trackio",), "wandb": ("wandb",)}
-"""Experiment trackers, and packages, any one of which each needs."""
+"""Experiment trackers, and the packages that they run on, any one of them each."""
 
 
 def check_trackers(report_to: Any, installed: Callable[[str], Any] = find_spec) -> None:
@@ -128,7 +128,7 @@ def training_arguments(
             raise UnknownOverrideError(name, valid, owner="Seq2SeqTrainingArguments")
     if given.get("push_to_hub"):
         raise ConfigError(
-            "push_to_hub is transformers' own push, which uploads whatever is in the folder; name the repository "
+            "push_to_hub is transformers' own push, which uploads all files of the folder; name the repository "
             "for the zoo's instead (--push REPO, push='org/name')"
         )
     check_choices(given)
@@ -149,7 +149,7 @@ def training_arguments(
 
 
 def device_settings(*, use_cpu: bool) -> dict[str, Any]:
-    """Settings for a GPU, unless there is none or `use_cpu`."""
+    """Settings for a GPU, unless none is available or `use_cpu` is given."""
     cuda = torch.cuda.is_available() and not use_cpu
     return {
         # transformers does not see by itself that several processes on CPUs are one run.
@@ -183,7 +183,7 @@ def completed(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_numbers(given: Mapping[str, Any]) -> None:
-    """Refuse numbers with which a run would end in an error of its own after a while, or not learn."""
+    """Refuse numbers with which a run would fail after a while, or not learn."""
     for name, (least, most) in RANGES.items():
         value = given.get(name)
         if value not in (None, ABSENT.get(name)) and not (
@@ -194,7 +194,7 @@ def check_numbers(given: Mapping[str, Any]) -> None:
 
 
 def check_choices(given: Mapping[str, Any]) -> None:
-    """Refuse an optimiser and a rule of weight decay that there are not."""
+    """Refuse an unknown optimiser or rule of weight decay."""
     valid = [MUON, *(name.value for name in OptimizerNames)]
     optim = given.get("optim")
     if isinstance(optim, str) and optim not in valid:

@@ -24,7 +24,7 @@ from zoo.base.folders import MODEL_FILE
 from .record import first_difference
 
 SEAL = "run.json"
-"""The file of a checkpoint that is written last: which run it is of, and the hashes of all other files."""
+"""The file of a checkpoint that is written last: its run, and the hashes of all other files."""
 
 INCIDENTAL = re.compile(r"_.*|.*token_id|transformers_version|dtype|use_cache|architectures")
 """Fields of a configuration that may differ between a run and its continuation."""
@@ -126,7 +126,7 @@ def check_same_run(checkpoint: str | Path, run: Mapping[str, Any]) -> None:
 
 
 def per_process(run: Mapping[str, Any], processes: int) -> dict[str, Any]:
-    """Divide a run's batch size, which is that of all processes, among those that there are now."""
+    """Divide a run's batch size, which is that of all processes, among the current ones."""
     arguments = dict(run.get("arguments", {}))
     arguments["per_device_train_batch_size"] = int(arguments.get("per_device_train_batch_size", 0)) // processes
     return {**run, "arguments": arguments}

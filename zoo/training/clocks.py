@@ -13,7 +13,7 @@ ENDLESS = 1_000_000
 
 
 class TimeBudget(TrainerCallback, ExportableState):
-    """Ends a run after so many seconds, and moves its learning rate by the clock.
+    """Ends a run after a number of seconds, and moves its learning rate by the clock.
 
     A schedule needs to know where the end is: after half of the seconds, the learning rate is what it would be after
     half of the updates. The run is to have `ENDLESS` updates, and its warm-up to be a share of them.

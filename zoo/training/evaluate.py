@@ -44,7 +44,7 @@ def examples_of_run(run: RunRecord | None, task: DataTask, model: str) -> tuple[
     shipped = f"; those that ship with the zoo are in {task.shipped}" if task.shipped is not None else ""
     how = f"name the examples to evaluate on: --data FILE|FOLDER or --heldout FILE{shipped}"
     if task.makes_examples and (run is None or run.recipe.task != task.name):
-        return task.load().heldout, OWN_DATA  # whoever names the task has named them
+        return task.load().heldout, OWN_DATA  # the task's name names them
     if run is None:
         raise ConfigError(f"{model} has no record of its training data; {how}")
     if run.recipe.task != task.name:
@@ -52,7 +52,7 @@ def examples_of_run(run: RunRecord | None, task: DataTask, model: str) -> tuple[
     source = run.data.source
     if source is None:
         raise ConfigError(f"{model} was trained on examples that were given as objects, and are not here; {how}")
-    place, whose = source.heldout or source.data, f"the held-out examples of {model}'s training"
+    place, subject = source.heldout or source.data, f"the held-out examples of {model}'s training"
     try:
         examples = task.load_from(source).heldout
     except ZooError as error:
@@ -60,7 +60,7 @@ def examples_of_run(run: RunRecord | None, task: DataTask, model: str) -> tuple[
             f"the held-out examples of {model}'s training cannot be read again: {error}; {how}"
         ) from error
     if digest_of_examples(examples) != run.data.heldout.sha256:
-        raise ConfigError(f"{whose} are not what they were: {place or OWN_DATA} has changed; {how}")
+        raise ConfigError(f"{subject} are not what they were: {place or OWN_DATA} has changed; {how}")
     return examples, file_name(place)
 
 
@@ -86,7 +86,7 @@ EVALUATED_WITH = ("bf16", "fp16", "tf32", "bf16_full_eval", "fp16_full_eval")
 """Training arguments that decide in which precision an accelerator computes the held-out loss."""
 
 BATCH_SIZE = 128
-"""Batch size where there is no record of a run."""
+"""Batch size without a record of a run."""
 
 
 class EvaluationWarning(ZooWarning):
@@ -106,9 +106,9 @@ class Evaluation:
     scores: dict[str, Score]  # Scores of the generated outputs, with 95 % confidence intervals
     outputs: list[str]
     seconds: float  # Wall-clock time of loss and generation
-    # Each example with what the model made of it; none for tasks without outputs
+    # Each example with the model's output; none for tasks without outputs
     answers: tuple[Answer, ...] = field(default=(), repr=False)
-    labels: tuple[str, ...] = ()  # The labels of a classifier, for which there is no perplexity
+    labels: tuple[str, ...] = ()  # The labels of a classifier, which has no perplexity
 
     @property
     def perplexity(self) -> float | None:
@@ -136,7 +136,7 @@ def evaluate(
 ) -> Evaluation:
     """Compute a model's loss on examples, let it write, and score what it wrote.
 
-    Loss and outputs are computed as at the end of training. A checkpoint knows its data: without any being named, it is
+    Loss and outputs are computed as at the end of training. A checkpoint knows its data: if none are named, it is
     evaluated on the held-out examples of its training, and gets the numbers of its own report.
 
     Args:
@@ -161,7 +161,7 @@ def evaluate(
         ConfigError: When the model is not made for the task, or no examples are named and those of its training are not
             known, not there, or not what they were.
         DataError: When the data cannot be used.
-        CheckpointError: When there is no such checkpoint, or no tokenizer next to it.
+        CheckpointError: When the checkpoint does not exist, or has no tokenizer next to it.
     """
     folder = None if isinstance(model, PreTrainedModel) else locate(model)
     evaluated, tokenizers = load_checkpoint(model if folder is None else folder, tokenizer=tokenizer, engine=engine)
@@ -182,9 +182,9 @@ def evaluate(
     elif repeats:
         if columns is not None:
             raise ConfigError("columns are given without the data that have them; give data or heldout as well")
-        whose = str(model) if folder is not None else f"the {type(evaluated).__name__}"
+        name = str(model) if folder is not None else f"the {type(evaluated).__name__}"
         with loading_bars(shown=progress):
-            examples, called = examples_of_run(run, data_task, whose)
+            examples, called = examples_of_run(run, data_task, name)
     else:
         with loading_bars(shown=progress):
             examples = named_examples(data_task, data, heldout, columns if columns is not None else columns_of(run))

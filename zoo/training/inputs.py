@@ -35,13 +35,13 @@ def full_recipe(
     init: str | Path | None = None,
 ) -> Recipe:
     """Merge the arguments of a run into its recipe."""
-    said = tokenizer.made_by if isinstance(tokenizer, Tokenizers) else tokenizer
+    chosen = tokenizer.made_by if isinstance(tokenizer, Tokenizers) else tokenizer
     found = recipe_for(task, recipe, variant)
     start = full_path(init) if init is not None else found.init
     if start is not None:
-        said = said if said is not None else {"folder": str(locate(start))}
+        chosen = chosen if chosen is not None else {"folder": str(locate(start))}
         found = replace(found, init=start, model={field: found.model[field] for field in found.explicit})
-    return found.changed(arguments=arguments, model=settings, generation=generation, tokenizer=said)
+    return found.changed(arguments=arguments, model=settings, generation=generation, tokenizer=chosen)
 
 
 def tokenizers_for(task: DataTask, examples: Dataset, recipe: Recipe, *, is_given: bool = False) -> Tokenizers:
@@ -49,7 +49,7 @@ def tokenizers_for(task: DataTask, examples: Dataset, recipe: Recipe, *, is_give
     if isinstance(examples, PreparedTexts):
         if "folder" not in recipe.tokenizer and (is_given or recipe.tokenizer != recipe_for(task.name).tokenizer):
             raise ConfigError(
-                f"{examples.folder} is prepared with a tokenizer of its own, and {dict(recipe.tokenizer)} was given: "
+                f"{examples.folder} is prepared with its own tokenizer, and {dict(recipe.tokenizer)} was given: "
                 "leave it out, or prepare the data again (zoo data prepare --tokenizer)"
             )
         return load_tokenizers(recipe.tokenizer.get("folder", examples.folder))
@@ -105,7 +105,7 @@ def build_for(task: DataTask, name: str, tokenizers: Tokenizers, recipe: Recipe,
 
 
 def num_parameters(model: str | PreTrainedModel, task: DataTask, tokenizers: Tokenizers, recipe: Recipe) -> int:
-    """Count parameters before there are any."""
+    """Count parameters before they are allocated."""
     if not isinstance(model, str):
         return model.num_parameters()
     return skeleton(model, task.model_task, **model_settings(task, model, tokenizers, recipe)).num_parameters()

@@ -1,4 +1,4 @@
-"""Whether there is room for a run: in memory, and on the disk."""
+"""Checks that a run fits in memory and on the disk."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class PreflightError(ZooError, ValueError):
 
 
 def check_memory(num_parameters: int, args: ZooTrainingArguments, available: int | None) -> int:
-    """Refuse a model that cannot be trained in the memory that there is."""
+    """Refuse a model that cannot be trained in the available memory."""
     shards = args.world_size if args.fsdp else 1
     needed = num_parameters * BYTES * (2 + optimizer_states(args)) // shards
     if available is not None and needed > available:

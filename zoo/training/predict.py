@@ -29,10 +29,9 @@ class Label:
     """Prediction for a text or a word."""
 
     text: str  # The text or the word
-    # The most probable label; of a model with a single output, the number that it gives; None for a text whose words
-    # are labelled
+    # The most probable label; of a model with a single output, its value; None for a text with labelled words
     label: str | None = None
-    score: float | None = None  # The label's probability; None where there is none
+    score: float | None = None  # The label's probability; None without one
     # The labels of a text's words, of a model for token classification; or of numbered positions, of one for sequence
     # classification with `classifier_positions`
     words: tuple[Label, ...] = ()
@@ -58,8 +57,8 @@ def predict(
         texts: The texts. For token classification, words are separated by blanks.
         tokenizer: The tokenizer or the folder it is in, by default the one next to the checkpoint.
         batch_size: Number of texts at a time.
-        device: Where the model runs; by default the GPU if there is one.
-        engine: What it runs on, as for [`zoo.generate`][].
+        device: Where the model runs; by default the GPU if available.
+        engine: The engine, as for [`zoo.generate`][].
 
     Returns:
         A label for each text; with token classification, one that holds a label for each word, and with
@@ -67,7 +66,7 @@ def predict(
 
     Raises:
         ConfigError: When the model labels nothing.
-        CheckpointError: When there is no such checkpoint, or no tokenizer next to it.
+        CheckpointError: When the checkpoint does not exist, or has no tokenizer next to it.
     """
     if isinstance(texts, str):
         raise ConfigError("a single text was given; give a list of texts")

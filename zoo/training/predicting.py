@@ -54,7 +54,7 @@ def predict(
     """Compute the loss of a trainer's evaluation data, and the outputs that the task is scored by.
 
     Args:
-        generation: What `generate` is called with, where outputs are generated.
+        generation: Arguments of `generate`, where outputs are generated.
         outputs: How outputs come about, by default as the task wants it and the model can.
     """
     wanted = outputs_of(trainer.trained_model(), task) if outputs is None else outputs
@@ -71,7 +71,7 @@ def predict(
 
 
 def score(task: DataTask, predictions: Predictions, examples: Dataset, **options: Any) -> dict[str, Score]:
-    """Score predictions; without the outputs that the task compares there is only their loss, which is no score."""
+    """Score predictions; without the outputs that the task compares, only their loss is known, which is no score."""
     has_outputs = bool(predictions.outputs) or task.outputs != Outputs.GENERATED
     return dict(task.score(predictions, examples, **options)) if has_outputs else {}
 

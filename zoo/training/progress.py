@@ -103,7 +103,7 @@ def begin_at(bar: tqdm, done: int) -> None:
 
 
 class LossProgress(ProgressCallback):
-    """transformers' progress bar, with a name before it and the loss behind it instead of lines of logs."""
+    """transformers' progress bar, with a name before it and the loss after it instead of lines of logs."""
 
     def __init__(self, name: str) -> None:
         super().__init__()

@@ -48,7 +48,7 @@ class Recipe:
             `folder` of trained ones.
         model: Fields of [`zoo.models.ZooConfig`][] that every variant gets, unless its name has others.
         arguments: Fields of transformers' `Seq2SeqTrainingArguments`.
-        generation: What `generate` is called with when outputs are scored.
+        generation: Arguments of `generate` when outputs are scored.
         explicit: Fields of `model` that were given besides the recipe: they win over a name's preset and quirks.
         init: The weights that training starts from: their name, a folder or a repository; None for random ones.
     """
@@ -100,7 +100,7 @@ class Recipe:
         for setting, value in parse_name(name).overrides.items():
             if setting in self.explicit and self.model.get(setting, value) != value:
                 raise ConfigError(
-                    f"{name!r} says {setting}={value}, and {setting}={self.model[setting]} was given beside it; "
+                    f"{name!r} sets {setting}={value}, and {setting}={self.model[setting]} was given as well; "
                     "give one of them"
                 )
 
@@ -115,9 +115,9 @@ class Recipe:
         implied = set(variant.presets.get(spec.preset or "", {}))
         for quirk in variant.check_quirks(spec.quirks, faithful=spec.faithful):
             implied.update(variant.quirks[quirk].overrides)
-        said = {*spec.overrides, *implied.difference(self.explicit)}
+        in_name = {*spec.overrides, *implied.difference(self.explicit)}
         sizes = {"sizes": "fixed"} if "hidden_size" in self.model else {}
-        return {key: value for key, value in {**sizes, **self.model}.items() if key not in said}
+        return {key: value for key, value in {**sizes, **self.model}.items() if key not in in_name}
 
     def kept_sizes(self, name: str) -> dict[str, Any]:
         """Sizes of the recipe that stay although the name or an explicit setting gives another width."""
@@ -135,8 +135,8 @@ def changed_tokenizer(tokenizer: Mapping[str, Any], change: str | Path | Mapping
     if "folder" in change:
         return dict(change)
     if "kind" in change:
-        kind, said = split_options(change["kind"], "tokenizer")
-        change = {**change, "kind": kind, **said}
+        kind, in_name = split_options(change["kind"], "tokenizer")
+        change = {**change, "kind": kind, **in_name}
     if change.get("kind", tokenizer.get("kind")) == tokenizer.get("kind"):
         return {**tokenizer, **change}
     return {**change, "joint": change.get("joint", tokenizer.get("joint", True))}
@@ -149,7 +149,7 @@ def load_recipe(recipe: str | Path) -> Recipe:
         recipe: The name of one that ships with the zoo, or a YAML or JSON file.
 
     Raises:
-        UnknownNameError: When there is none of this name, or it has an unknown section.
+        UnknownNameError: When its name or one of its sections is unknown.
         ConfigError: When the file cannot be read.
     """
     file = Path(recipe)
@@ -199,8 +199,8 @@ def recipe_for(task: str | None, recipe: str | Path | Recipe | None = None, vari
         recipe = load_recipe(own) if own in shipped_recipes() else Recipe(name)
     elif not isinstance(recipe, Recipe):
         recipe = load_recipe(recipe)
-    said = recipe.task_options if recipe.task == name else {}
-    chosen = replace(recipe, task=name, task_options={**said, **options})
+    given = recipe.task_options if recipe.task == name else {}
+    chosen = replace(recipe, task=name, task_options={**given, **options})
     chosen.data_task()
     return chosen
 

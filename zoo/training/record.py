@@ -36,7 +36,7 @@ class TrainingReport:
         variant: The variant's name with its settings, or the model's class.
         task: The task's name.
         seed: The seed of weights, dropout and data.
-        device: What it ran on.
+        device: The device that it ran on.
         num_devices: On how many of them.
         num_parameters: Every shared parameter counted once.
         train_examples: Number of examples trained on.
@@ -51,8 +51,8 @@ class TrainingReport:
         scores: Scores of the generated outputs.
         evaluation_seconds: Wall-clock time of loss and generation on the held-out examples.
         peak_memory: Bytes at most in use while training: of the GPU, or of the whole process on a CPU.
-        history: What was logged of the training loss, a dictionary a step, with the `tokens` and `seconds` so far.
-        evaluations: What was logged of the held-out loss while training, likewise.
+        history: Logged training losses, a dictionary a step, with the `tokens` and `seconds` so far.
+        evaluations: Logged held-out losses during training, likewise.
         average: Averaged weights: `kind`, number of `updates`, `heldout_loss` and `scores`; None for none.
         examples_per_update: Batch size of all devices together, over accumulated steps; 0 where it was not noted.
         mixture: Of a mixture, the share of the blocks and the epochs of each source.
@@ -98,11 +98,11 @@ class TrainingResult:
 
     Attributes:
         model: The model, in evaluation mode.
-        tokenizers: What it reads and writes with.
-        outputs: What it wrote for the held-out examples, in their order.
+        tokenizers: Its tokenizers.
+        outputs: Its outputs for the held-out examples, in their order.
         report: The numbers.
-        run: What was run.
-        pushed: What was pushed to the Hub, if anything was.
+        run: Record of the run.
+        pushed: Report of the push to the Hub, if any.
     """
 
     model: PreTrainedModel
@@ -288,16 +288,16 @@ def saved_run(folder: str | Path) -> RunRecord | None:
         return None
 
 
-def first_difference(there: Mapping[str, Any], here: Mapping[str, Any], whose: str = "") -> str | None:
-    """Find out in what two records of runs differ."""
+def first_difference(there: Mapping[str, Any], here: Mapping[str, Any], prefix: str = "") -> str | None:
+    """Find the first difference between two records of runs."""
     for name in dict.fromkeys((*there, *here)):
         before, now = there.get(name), here.get(name)
         if before == now:
             continue
         if isinstance(before, Mapping) and isinstance(now, Mapping):
-            return first_difference(before, now, f"{whose}{name}.")
+            return first_difference(before, now, f"{prefix}{name}.")
         if name == "data":
             return "its data are others"
-        told = ["not given" if value is None else value for value in (before, now)]
-        return f"its {whose}{name} is {told[0]}, not {told[1]}"
+        values = ["not given" if value is None else value for value in (before, now)]
+        return f"its {prefix}{name} is {values[0]}, not {values[1]}"
     return None

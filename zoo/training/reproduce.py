@@ -30,10 +30,10 @@ from zoo.training.evaluate import evaluate
 from zoo.training.record import read_result
 
 STORED = ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "target")
-"""What of a trained folder goes along as it is, beside the weights and the record of the run."""
+"""Files of a trained folder that are copied unchanged, with the weights and the record of the run."""
 
-NOT_TOLD = ("history", "evaluations", "scores", "heldout_loss")
-"""What of a training report is left out: curves, and numbers of the model before its weights were rounded."""
+NOT_KEPT = ("history", "evaluations", "scores", "heldout_loss")
+"""Fields of a training report that are left out: curves, and numbers from before the weights were rounded."""
 
 NOISE = 0.05
 """How far, in parts of it, a score without an interval may be from the recorded one."""
@@ -47,7 +47,7 @@ class MakingError(ZooError, RuntimeError):
 
 @dataclass(frozen=True)
 class ScoreComparison:
-    """A score beside the recorded one."""
+    """A score and the recorded one."""
 
     key: str
     found: RecordedScore
@@ -75,13 +75,13 @@ class ScoreComparison:
 
 @dataclass(frozen=True)
 class Verification:
-    """What came out of verifying weights."""
+    """Result of verifying weights."""
 
     name: str
-    # Their scores now, beside the recorded ones; none where only files and outputs were compared
+    # Their scores now, with the recorded ones; none where only files and outputs were compared
     scores: tuple[ScoreComparison, ...] = ()
-    problem: str | None = None  # What is wrong with files or outputs, None where nothing is
-    unchecked: str | None = None  # What was checked instead of the scores, if those could not be compared
+    problem: str | None = None  # Problem with files or outputs, None without one
+    unchecked: str | None = None  # Checks that replaced the scores, if those could not be compared
 
     @property
     def holds(self) -> bool:
@@ -99,7 +99,7 @@ class Verification:
 def make_weights(
     name: str, output_dir: str | Path, *, trained: str | Path | None = None, force: bool = False
 ) -> tuple[Weights, tuple[ScoreComparison, ...]]:
-    """Train weights again as their record says, score them, and write a folder that can be registered."""
+    """Train weights again by their record, score them, and write a folder that can be registered."""
     recorded = find_weights(name)
     if not recorded.command:
         raise ConfigError(f"{recorded.name} has no record of its training; it comes from {recorded.source}")
@@ -109,9 +109,9 @@ def make_weights(
     with written_whole(out, force=force) as folder:
         scores = store(place, folder, recorded.generation)
         model = load(folder)
-        told = {"num_parameters": model.num_parameters(), "dtype": stored_dtype(folder), "versions": versions()}
-        told["parent"] = read_result(folder)["recipe"].get("init")
-        made = write_record(folder, replace(recorded, **told, fingerprint=fingerprint(model)))
+        measured = {"num_parameters": model.num_parameters(), "dtype": stored_dtype(folder), "versions": versions()}
+        measured["parent"] = read_result(folder)["recipe"].get("init")
+        made = write_record(folder, replace(recorded, **measured, fingerprint=fingerprint(model)))
     made = replace(made, source=str(out))
     return made, compare_scores(scores, recorded)
 
@@ -139,7 +139,7 @@ def store(trained: Path, folder: Path, generation: Mapping[str, object]) -> dict
         settings.update(**generation)
         settings.save_pretrained(folder)
     result = read_result(trained)
-    report = {key: value for key, value in result["report"].items() if key not in NOT_TOLD}
+    report = {key: value for key, value in result["report"].items() if key not in NOT_KEPT}
     write_file(folder / RESULT_FILE, json.dumps({**result, "report": report}, indent=2, ensure_ascii=False) + "\n")
     tensors = load_file(trained / SAFE_WEIGHTS_NAME)
     exact = evaluate(trained)
@@ -160,7 +160,7 @@ def stored_dtype(folder: Path) -> str:
 
 
 def compare_scores(found: Mapping[str, RecordedScore], recorded: Weights) -> tuple[ScoreComparison, ...]:
-    """Put scores beside the recorded ones."""
+    """Pair scores with the recorded ones."""
     return tuple(ScoreComparison(key, score, recorded.scores.get(key)) for key, score in found.items())
 
 

@@ -18,8 +18,8 @@ BATCHES_SORTED_TOGETHER = 50
 class LengthGroupedSampler(Sampler[int]):
     """Batches of similar lengths in random order.
 
-    Unlike transformers' sampler of this name, the order depends on nothing but the seed and the epoch: so models that
-    draw different numbers of random numbers see the same batches, and a resumed run goes on where it was.
+    Unlike transformers' sampler of this name, the order depends on the seed and the epoch only: models that draw
+    different numbers of random numbers see the same batches, and a resumed run goes on where it was.
     """
 
     def __init__(self, lengths: Sequence[int], batch_size: int, seed: int) -> None:
@@ -81,9 +81,9 @@ class ShuffledBlocks(Sampler[int]):
 
 
 class MixedOrder(ShuffledBlocks):
-    """Blocks of several sources in their shares, each source in an order of its own for each of its epochs.
+    """Blocks of several sources in their shares, each source in a new order in each of its epochs.
 
-    An epoch of all has as many blocks as there are; sources go on in the next one where they ended.
+    An epoch of the mixture has as many blocks as all sources; sources go on in the next one where they ended.
     """
 
     def __init__(self, blocks: MixedBlocks, together: int, seed: int) -> None:

@@ -57,7 +57,7 @@ class EvaluatingTrainer(Seq2SeqTrainer):
 
     def _without_logits(self) -> dict[str, Any]:
         """Arguments of a forward without logits."""
-        # Whoever shares the projection's weights out gives them to the modules that they belong to, and to no loss.
+        # If the projection's weights are sharded, only their own modules can gather them, not the loss.
         shared_out = self.is_fsdp_enabled or self.is_deepspeed_enabled or self.get_tp_size() > 1 or self.args.n_gpu > 1
         return {"skip_logits": True} if self._is_language_model and not shared_out else {}
 
@@ -130,11 +130,11 @@ class ZooTrainer(EvaluatingTrainer):
     """A `Seq2SeqTrainer` that counts tokens, evaluates the plain loss per token, and orders data by the seed alone.
 
     Args:
-        run: What decides the weights that the run ends with, for its checkpoints.
+        run: Settings that decide the final weights, for its checkpoints.
 
     Attributes:
         train_tokens: Tokens that have been trained on since it was made, padding excluded, on this process: those that
-            the model reads, and where it has a decoder of its own, those that it learns to write.
+            the model reads, and for an encoder-decoder also those that it learns to write.
     """
 
     args: ZooTrainingArguments
@@ -273,7 +273,7 @@ class ZooTrainer(EvaluatingTrainer):
             finally:
                 self.label_smoother = smoother
         if self.label_smoother is not None and "decoder_input_ids" not in inputs:
-            # With smoothing the model does not see the labels, of which it makes its decoder's inputs by its own rule.
+            # With smoothing the model does not see the labels, and cannot make its decoder's inputs from them.
             inputs = {**inputs, **self._decoder_inputs(model, inputs)}
         return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
 
@@ -304,7 +304,7 @@ class ZooTrainer(EvaluatingTrainer):
             if control["should_training_stop"] or self.state.global_step >= self.state.max_steps:
                 self.control.should_training_stop = True
                 return
-        # Of a loader that skips batches, accelerate tells neither the data nor, in several processes, the sampler.
+        # In a loader that skips batches, accelerate sets no epoch on the data nor, with several processes, the sampler.
         part = kwargs["train_dataloader"].batch_sampler
         while part is not None:
             if hasattr(part, "set_epoch"):
@@ -329,7 +329,7 @@ class ZooTrainer(EvaluatingTrainer):
         return whole / max(self.state.global_step, 1)
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
-        """Save, seal what is whole, and leave nothing unfinished behind."""
+        """Save, seal complete checkpoints, and remove unfinished ones."""
         began = time.perf_counter()
         self.check_trained()
         self.totals.tokens, self.train_tokens = self.total_tokens(), self.train_tokens.zero_()

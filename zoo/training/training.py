@@ -19,7 +19,7 @@ from zoo.base.errors import ZooError
 from zoo.building.completion import spell_out
 from zoo.building.keywords import TrainingOptions
 from zoo.data.tasks import DataTask, Outputs, Predictions, Score, Splits, Tokenizers
-from zoo.data.tasks.leaks import leaks_said, without_leaks
+from zoo.data.tasks.leaks import leaks_message, without_leaks
 from zoo.data.tasks.libraries import loading_bars
 from zoo.data.tasks.mixing import MixedBlocks
 from zoo.data.tasks.tables import Column, DataWarning
@@ -106,16 +106,16 @@ def train(
         recipe: Defaults of everything else: a recipe's name or file, by default the one called like the task.
         tokenizer: A kind ("bpe", "word", "character"), a kind with options ("bpe:vocab_size=4000"), a
             folder with a tokenizer.json, or loaded ones.
-        init: What training starts from instead of random weights: the name of weights ("vanilla.en-pt"), a folder or a
-            repository, of the same variant. Its settings and, unless `tokenizer` says otherwise, its tokenizer are
+        init: Weights to start from instead of random ones: the name of weights ("vanilla.en-pt"), a folder or a
+            repository, of the same variant. Its settings and, unless `tokenizer` is given, its tokenizer are
             kept; a head or embeddings that do not fit the task are new.
         settings: Fields of [`zoo.models.ZooConfig`][] to build the variant with; they win over its preset and quirks,
             and must not contradict settings in its name.
-        generation: What `generate` is called with when outputs are scored.
+        generation: Arguments of `generate` when outputs are scored.
         output_dir: Where to save the model and its tokenizer; by default nothing is kept.
         force: Whether a saved model there may be replaced, and checkpoints of an earlier run removed.
         resume: Whether to keep checkpoints in the folder `output_dir`-checkpoints, one an epoch unless `save_strategy`
-            says otherwise, and to go on from the last whole one that an earlier run has left there, if any. They are
+            is given, and to go on from the last whole one that an earlier run has left there, if any. They are
             removed at the end.
         push: The repository on the Hugging Face Hub that gets the model at the end, as for [`zoo.push`][].
         with_code: Whether to push the code too, for use where the zoo is not installed.
@@ -243,7 +243,7 @@ def load_examples(request: TrainingRequest) -> tuple[DataTask, Tokenizers, Split
         tokenizers = tokenizers_for(task, splits.train, request.chosen, is_given=request.tokenizer is not None)
     splits = task.prepare(splits, tokenizers, progress=progress)
     if splits.duplicates:
-        warnings.warn(leaks_said(splits), DataWarning, stacklevel=2)
+        warnings.warn(leaks_message(splits), DataWarning, stacklevel=2)
     if not (request.args.load_best_model_at_end or request.args.early_stopping_patience is not None):
         return task, tokenizers, splits, None
     kept_for_training, selection = task.set_aside(splits.train, seed=request.seed)

@@ -38,7 +38,7 @@ MARKUP = (
     (re.compile(r"\n{3,}"), "\n\n"),
     (re.compile(r"(?:\n+\d{1,3})+\s*\Z"), ""),
 )
-"""What Markdown and its authors have put around a text, and what is left: applied in this order."""
+"""Markup of Markdown and its authors, and its replacement: applied in this order."""
 
 PARAGRAPH = 80
 """Characters from which a line counts as a paragraph when books are compared."""

@@ -1,4 +1,4 @@
-"""How many tokens there are to train on, and how long it takes to read or prepare them."""
+"""Estimates of the number of training tokens, and of the time to read or prepare them."""
 
 from __future__ import annotations
 

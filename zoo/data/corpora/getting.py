@@ -66,7 +66,7 @@ def located(data: str | os.PathLike[str]) -> str:
 
 
 def get(name: str, *, force: bool = False, progress: bool = True) -> Path:
-    """Download a corpus, check every file, and build what is trained on, whose file or folder is returned.
+    """Download a corpus, check every file, build the training data, and return their file or folder.
 
     Downloads go on where an earlier one ended. Files that a user has put into the folder are checked like others.
     `force` checks and builds again although nothing has changed.

@@ -1,4 +1,4 @@
-"""What is kept in the folder of all corpora: listed with sizes, and removed."""
+"""List the contents of the folder of all corpora with their sizes, and remove them."""
 
 from __future__ import annotations
 

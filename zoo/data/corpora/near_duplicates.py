@@ -11,7 +11,7 @@ from zoo.converters.errors import require
 SHINGLE_WORDS = 5
 PERMUTATIONS = 128
 LEAST, MOST = 0.1, 0.98
-"""Similarities that an index of so many permutations tells apart."""
+"""Range of similarities that an index with `PERMUTATIONS` resolves."""
 
 
 class NearDuplicates:

@@ -1,4 +1,4 @@
-"""What there is to prepare of a source: the pieces of each shard, and the texts that are held out."""
+"""Plan of preparing a source: the pieces of each shard, and the texts that are held out."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class TextSource:
         heldout: Pieces that are held out.
         aside: Bytes of documents at the beginnings of shards that are held out.
         column: Column or key of the text, None for the usual ones.
-        against: Other sources, the held-out texts of which are left out as well.
+        against: Other sources; their held-out texts are left out as well.
     """
 
     name: str
@@ -152,7 +152,7 @@ def find_source(
         shard_bytes: Bytes of text of a shard, by default 32 MiB, or a thousandth of the source where that is more.
 
     Raises:
-        DataError: When there is no such source, or nothing can be held out of it.
+        DataError: When the source does not exist, or nothing can be held out of it.
     """
     name = resolved(source)
     given = None if heldout is None else [piece for unit in find_source(heldout, aside=False).units for piece in unit]

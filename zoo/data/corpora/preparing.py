@@ -188,7 +188,7 @@ def write_heldout(place: Path, texts: Iterable[str], others: Iterable[str]) -> t
 def encode_all(
     place: Path, units: Sequence[Sequence[Piece]], common: Mapping[str, Any], jobs: int, *, progress: bool
 ) -> list[ShardRecord]:
-    """Write all shards that are not there yet, each in a process of its own."""
+    """Write all missing shards, each in its own process."""
     from tqdm.auto import tqdm  # type: ignore[import-untyped]
 
     def encode(number: int) -> ShardRecord:

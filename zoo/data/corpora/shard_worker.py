@@ -42,7 +42,7 @@ class Writer:
         self.digest = hashlib.sha256()
         self.lengths: list[int] = []
         self.tokens = self.words = self.bytes = self.documents = self._characters = 0
-        self._open = 0  # ids that are written of a document whose end is not
+        self._open = 0  # ids written of an unfinished document
         self._waiting: list[tuple[str, bool, bool]] = []
 
     def add(self, part: Part) -> None:
@@ -106,7 +106,7 @@ def run(job: dict[str, Any]) -> ShardRecord:
         skipped += 1
         print(error, file=sys.stderr)
 
-    # Names of its own, as the process of a preparation that was killed may still write the same shard.
+    # Separate names, as the process of a killed preparation may still write the same shard.
     partial, partial_index = (place.with_suffix(f".{kind}.{os.getpid()}.partial") for kind in ("bin", "idx"))
     check_unchanged(job["stamps"])
     with partial.open("wb") as stream:

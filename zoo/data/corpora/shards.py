@@ -39,7 +39,7 @@ Ids = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class ShardRecord:
-    """What a manifest has of one shard.
+    """Entry of a manifest for one shard.
 
     Attributes:
         name: Its files without suffix.
@@ -242,7 +242,7 @@ class Manifest:
         write_file(folder / MANIFEST, json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n")
 
     def row(self, folder: Path) -> TokenRow:
-        """Open the shards, all of which are checked for their sizes, and the first time for their hashes."""
+        """Open the shards after a check of their sizes, and the first time of their hashes."""
         shards = [Shard(folder, shard) for shard in self.shards]
         verify(folder, shards)
         return TokenRow(shards)

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 from zoo.base.errors import DataError, enumerate_names
 
 HUB = "hf:"
-"""What the name of a data set on the Hub begins with, in a piece."""
+"""Prefix of the name of a data set on the Hub, in a piece."""
 
 COMPRESSED = (".gz", ".zst")
 KINDS = (".txt", ".jsonl", ".parquet")
@@ -22,7 +22,7 @@ SPLITS = (".train", ".dev", ".test")
 """Suffixes of texts that BabyLM's corpora have, by their split."""
 
 TEXT_COLUMNS = ("text", "content", "sentence", "document")
-"""Columns that are read unless one is named, the first that there is."""
+"""Columns that are read unless one is named: the first that exists."""
 
 
 @dataclass(frozen=True)
@@ -214,7 +214,7 @@ def text_of(record: Any, column: str | None) -> str:
 
 
 def reason_of(error: ValueError) -> str:
-    """What is wrong with a line, in a few words."""
+    """Reason why a line cannot be read, in a few words."""
     if isinstance(error, UnicodeDecodeError):
         return f"not valid UTF-8 at byte {error.start}"
     if isinstance(error, json.JSONDecodeError):

@@ -61,10 +61,10 @@ class TokenBlocks(Dataset[Any]):
 
 
 class MaskedBlocks(Dataset[Any]):
-    """Blocks of a row of ids, some of which are masked for a model to guess (BERT, Devlin et al. 2019, section 3.1).
+    """Blocks of a row of ids, some masked for a model to predict (BERT, Devlin et al. 2019, section 3.1).
 
-    Which ones depends on nothing but the seed, the epoch and the block: so every variant sees the same masks, and a
-    resumed run those it would have seen.
+    The masks depend on the seed, the epoch and the block only: every variant sees the same masks, and a resumed run
+    those of an uninterrupted one.
 
     Args:
         ids: The row. *Shape:* (num_tokens,)
@@ -164,7 +164,7 @@ class BlockCollator:
     """Puts blocks into batches.
 
     Args:
-        pad_token_id: What fills up a shorter block; it never counts.
+        pad_token_id: Id that fills up a shorter block; it never counts.
         shifted: Whether labels are those of the next ids already. They are given as `shift_labels` too, then: models
             compute their loss with these, and no position of the model is spent on an id that is only a label.
     """

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 FEW_LABELS = 8
-"""Different labels that are never too many, however few examples there are."""
+"""Number of different labels that is accepted with any number of examples."""
 
 
 @dataclass(frozen=True)
@@ -72,12 +72,12 @@ class LabelsTask(DataTask):
     def mismatch(self, train: Table, heldout: Table) -> str | None:
         """Look for labels that are never trained on."""
         known = self.labels or sorted_labels(set(self.labels_of(train.column(1))))
-        whose = "the labels that were trained on" if self.labels else train.source
+        owner = "the labels that were trained on" if self.labels else train.source
         for row, value in enumerate(heldout.column(1)):
             for label in self.labels_of([value]):
                 if label not in known:
                     return (
-                        f"{heldout.place(row)}: label {label!r} is not in {whose}; "
+                        f"{heldout.place(row)}: label {label!r} is not in {owner}; "
                         f"valid: {enumerate_names(known)}{suggest(label, known)}"
                     )
         return None
@@ -118,7 +118,7 @@ def sorted_labels(labels: set[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class TextClassification(LabelsTask):
-    """Texts and their labels; accuracy and the mean F1 of the labels say how many are found."""
+    """Texts and their labels, scored by accuracy and the mean F1 of the labels."""
 
     name = "text-classification"
     model_tasks = ("sequence-classification",)
@@ -165,7 +165,7 @@ TASKS.register(TextClassification.name, TextClassification())
 
 @dataclass(frozen=True)
 class TokenClassification(LabelsTask):
-    """Tokens and their labels; F1 of entities (of labels, where they mark none) and accuracy say how many are found.
+    """Tokens and their labels, scored by F1 of entities (of labels, where they mark none) and accuracy.
 
     A token that the tokenizer cuts into pieces has its label on the first of them; the others do not count.
     """

@@ -27,7 +27,7 @@ PACKINGS = ("blocks", "documents")
 
 @dataclass(frozen=True)
 class LanguageModeling(RawTextTask):
-    """Raw text; a model predicts every token from those before it, and the perplexity says how well.
+    """Raw text; a model predicts every token from those before it, scored by perplexity.
 
     A .txt file is one text. In the other formats, every row is a document, and an end-of-text token is between two.
     """

@@ -41,7 +41,7 @@ def contents(examples: Dataset) -> Iterator[tuple[str, ...]]:
     return (tuple(map(str, row)) for row in zip(*columns, strict=True))
 
 
-def leaks_said(splits: Splits) -> str:
+def leaks_message(splits: Splits) -> str:
     """Describe what was left out."""
     number = splits.duplicates
     found, they = ("1 example is", "it is") if number == 1 else (f"{number:,} examples are", "they are")

@@ -26,10 +26,10 @@ MASK = "<mask>"
 
 @dataclass(frozen=True)
 class MaskedLanguageModeling(RawTextTask):
-    """Raw text; a model guesses masked tokens from those around them, and the perplexity says how well.
+    """Raw text; a model predicts masked tokens from those around them, scored by perplexity.
 
     Of the chosen tokens, 80 % are masked, 10 % are replaced by random ones, and 10 % left as they are. Masks are drawn
-    anew in every epoch; held-out texts always have the same ones.
+    again in every epoch; held-out texts always have the same ones.
     """
 
     name = "masked-language-modeling"

@@ -68,8 +68,8 @@ def ratio(sums: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
 
 def f1(sums: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
     """F1 (van Rijsbergen 1979) of sums of right, predicted and true labels, (..., 3); 0 over nothing."""
-    right, said, there = sums[..., 0], sums[..., 1], sums[..., 2]
-    return 2 * right / np.maximum(said + there, 1)
+    right, predicted, true = sums[..., 0], sums[..., 1], sums[..., 2]
+    return 2 * right / np.maximum(predicted + true, 1)
 
 
 def macro_f1(sums: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
@@ -110,8 +110,8 @@ def entity_f1_score(answers: Sequence[Sequence[str]], tags: Sequence[Sequence[st
     """Compute the F1 of entities: spans of tokens with their type, which must agree exactly (CoNLL-2003)."""
     rows = []
     for ours, theirs in zip(answers, tags, strict=True):
-        said, there = entities(ours), entities(theirs)
-        rows.append((len(said & there), len(said), len(there)))
+        predicted, true = entities(ours), entities(theirs)
+        rows.append((len(predicted & true), len(predicted), len(true)))
     return resampled("F1", np.array(rows), f1, "entities|scheme:IOB|average:micro", n_bootstrap=n_bootstrap)
 
 

@@ -130,7 +130,7 @@ class MixedBlocks(torch.utils.data.Dataset[Any]):
 
     @cached_property
     def pattern(self) -> Numbers:
-        """The source of each block of a period: the one that is furthest behind its share. *Shape:* (period,)."""
+        """The source of each block of a period: the one that is furthest below its share. *Shape:* (period,)."""
         shares, drawn = np.array(self.shares), np.zeros(len(self.shares))
         chosen = np.empty(PERIOD, np.int64)
         for place in range(PERIOD):

@@ -36,7 +36,7 @@ class PackedDocuments(Dataset[Any]):
     Args:
         ids: All documents. *Shape:* (num_tokens,)
         row_size: Number of ids of a row.
-        segments: What `pack` made of their ends. *Shape:* (num_segments, 3)
+        segments: Segments by `pack`. *Shape:* (num_segments, 3)
     """
 
     def __init__(self, ids: Ids | TokenRow, row_size: int, segments: Numbers, pad_token_id: int) -> None:

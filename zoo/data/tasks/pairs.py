@@ -78,9 +78,9 @@ class PairsTask(DataTask):
 
 @dataclass(frozen=True)
 class Translation(PairsTask):
-    """Pairs of sentences; the first column is translated into the second, and BLEU and chrF say how well.
+    """Pairs of sentences; the first column is translated into the second, scored by BLEU and chrF.
 
-    What ships is a corpus of everyday English and Portuguese, whose held-out pairs no training pair gives away.
+    The corpus that ships is everyday English and Portuguese; no training pair gives away a held-out pair.
     """
 
     name = "translation"

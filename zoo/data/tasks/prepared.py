@@ -68,7 +68,7 @@ class ShardedTexts(ABC):
         """Train tokenizers on a sample, once for each kind of options."""
 
     def select(self, rows: Iterable[int]) -> list[dict[str, str]]:
-        """Rows to show: none, as there are no texts."""
+        """Rows to show: none, as the texts are not kept."""
         return []
 
 
@@ -128,7 +128,7 @@ class PreparedTexts(ShardedTexts):
 
 
 class SourceTexts(ShardedTexts):
-    """Documents of a source that are encoded into shards as soon as there is a tokenizer."""
+    """Documents of a source that are encoded into shards once a tokenizer exists."""
 
     def __init__(self, source: TextSource) -> None:
         self.source = source

@@ -18,7 +18,7 @@ class Outputs(str, Enum):
     PREDICTED = "predicted"
     """At each label, the id with the highest logit."""
     NONE = "none"
-    """There are none; the loss is the only score."""
+    """No scores; the loss is the only score."""
 
     __str__ = str.__str__
 
@@ -49,7 +49,7 @@ class Score:
     """A score of a whole set of outputs.
 
     Attributes:
-        name: What it is called in tables.
+        name: Its name in tables.
         value: The score.
         signature: How it was computed, in sacreBLEU's words.
         interval: Its 95 % confidence interval, where the examples were resampled.
@@ -69,8 +69,8 @@ def translation_scores(
     """Compare translations with references.
 
     Args:
-        hypotheses: What a model wrote.
-        references: What it should have written, in the same order.
+        hypotheses: Outputs of a model.
+        references: Correct outputs, in the same order.
         n_bootstrap: How often to resample the pairs for a confidence interval (Koehn 2004); 1 for none.
 
     Returns:

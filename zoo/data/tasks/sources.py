@@ -134,11 +134,11 @@ def load_splits(
     Args:
         data: A file; a folder with a file called train and one called heldout, validation, valid, dev or test; a folder
             that `datasets` has saved; corpora that ship with the zoo ("en_pt", or several: "en_pt+phrases"); or a
-            dataset's name on the Hub, with a configuration behind a colon if need be.
+            dataset's name on the Hub, with a configuration after a colon if needed.
         heldout: The file to evaluate on; by default the source's, or else 5 % of the examples, at most 1000.
         columns: Names of the columns to read, or their numbers from 0; by default those named like what they hold,
             and else the first ones.
-        kinds: What the columns hold.
+        kinds: Kind of content of each column.
         seed: Seed of the examples that are set aside without a held-out file.
         mismatch: Compares examples to train on with held-out ones from another file, and returns what is wrong.
 
@@ -146,7 +146,7 @@ def load_splits(
         Both parts, with the same columns.
 
     Raises:
-        DataError: When there is no such source, or it cannot be used.
+        DataError: When the source does not exist or cannot be used.
     """
     train, found = load_tables(data, columns, kinds)
     if heldout is not None:
@@ -219,7 +219,7 @@ def shipped_corpora() -> list[str]:
 
 
 def find_file(folder: Path, names: Sequence[str]) -> Path:
-    """Find a file in a folder, whatever its suffix."""
+    """Find a file in a folder, with any suffix."""
     for name in names:
         for suffix in READERS:
             if (file := folder / f"{name}{suffix}").is_file():

@@ -197,7 +197,7 @@ def chosen_columns(
 def columns_by_name(available: Sequence[str], kinds: Sequence[Kind]) -> list[str]:
     """Choose a column for every kind: one with a usual name, else one with such a word in its name, else the next.
 
-    Columns that number rows are left out where there are enough others.
+    Columns that number rows are left out if enough others remain.
     """
     others = [name for name in available if name and not {*words_of(name)[-1:]} & NUMBERS_OF_ROWS]
     available = others if len(others) >= len(kinds) else available

@@ -38,12 +38,12 @@ class DataTask(ABC):
 
     Attributes:
         name: Its name in `TASKS`.
-        model_tasks: What a model may be built for, e.g. "seq2seq-lm", the usual one first.
+        model_tasks: Tasks of models for it, e.g. "seq2seq-lm", the usual one first.
         shipped: The data that is used when none is given, None where it must be given or is made.
         makes_examples: Whether the task makes examples itself, by its options.
-        kinds: What an example's columns hold.
+        kinds: Kind of content of each column of an example.
         main_score: The score that decides which of two models is better.
-        scored_by: How outputs come about, unless an option says otherwise.
+        scored_by: How outputs are made, unless an option overrides it.
         recipe: The recipe that is used when none is given, by default the one called like the task.
         options_for: The option that makes the task one for another kind of model, by what that is built for.
     """
@@ -78,7 +78,7 @@ class DataTask(ABC):
             name: The variant's name, possibly with settings.
 
         Raises:
-            UnknownVariantError: When there is no such variant.
+            UnknownVariantError: When the variant is unknown.
             UnsupportedTaskError: When it does something else; the message names the option that would suit it.
         """
         if self.suits(name):
@@ -95,7 +95,7 @@ class DataTask(ABC):
             options: Names and values.
 
         Raises:
-            UnknownNameError: When there is no such option.
+            UnknownNameError: When the option is unknown.
             ConfigError: When a value is not valid.
         """
         valid = [field.name for field in fields(self)]
@@ -120,10 +120,10 @@ class DataTask(ABC):
         return None
 
     def fitted(self, splits: Splits) -> Self:
-        """Learn from the training examples what the task must know, for instance which labels there are.
+        """Learn from the training examples what the task must know, for instance the labels.
 
         Returns:
-            Another task, or this one where there is nothing to learn.
+            Another task, or this one if it learns nothing.
         """
         return self
 
@@ -166,7 +166,7 @@ class DataTask(ABC):
                 "language-modeling and masked-language-modeling do"
             )
         if source is None:
-            raise DataError(f"task {self.name!r} has no data of its own; give some (--data)")
+            raise DataError(f"task {self.name!r} has no data; give some (--data)")
         return load_splits(
             source, heldout=heldout, columns=columns, kinds=self.kinds, seed=seed, mismatch=self.mismatch
         )
@@ -194,7 +194,7 @@ class DataTask(ABC):
             The others, and those.
 
         Raises:
-            DataError: When there are too few.
+            DataError: When they are too few.
         """
         if len(examples) < 2:
             raise DataError(f"task {self.name!r} has one example to train on, so none can be set aside")
@@ -212,8 +212,8 @@ class DataTask(ABC):
         """Encode examples that are too many for memory into files, once.
 
         Args:
-            splits: What `load_from` returned.
-            tokenizers: What reads them.
+            splits: Result of `load_from`.
+            tokenizers: Tokenizers that encode the examples.
             progress: Whether to show a progress bar.
 
         Returns:
@@ -229,7 +229,7 @@ class DataTask(ABC):
         """Train the tokenizers that a model of this task needs.
 
         Args:
-            examples: What to train on.
+            examples: Training examples.
             options: As for [`zoo.data.tasks.train_tokenizers`][].
 
         Returns:
@@ -244,7 +244,7 @@ class DataTask(ABC):
 
         Args:
             examples: Text columns.
-            tokenizers: What reads them.
+            tokenizers: Tokenizers that encode the examples.
             training: Whether they are to be trained on, and not evaluated on: some tasks then draw blocks or masks.
             seed: Of what is drawn.
 
@@ -321,10 +321,10 @@ class DataTask(ABC):
 
     @abstractmethod
     def score(self, predictions: Predictions, examples: Dataset, *, n_bootstrap: int = 1) -> Mapping[str, Score]:
-        """Compare what a model made of examples with what it should have made of them.
+        """Compare a model's outputs for examples with the correct ones.
 
         Args:
-            predictions: What it made of them, in their order.
+            predictions: Predictions for them, in their order.
             n_bootstrap: How often to resample the examples for confidence intervals; 1 for none.
 
         Returns:
@@ -340,16 +340,16 @@ def find_task(name: str, options: Mapping[str, Any] | None = None) -> DataTask:
         options: Other options; those in the name take precedence.
 
     Raises:
-        UnknownTaskError: When there is no such task.
+        UnknownTaskError: When the task is unknown.
         UnknownNameError: When it has no such option.
         ConfigError: When an option's value is not valid.
     """
-    bare, said = split_name(name)
-    return TASKS.get(bare).configured({**(options or {}), **said})
+    bare, in_name = split_name(name)
+    return TASKS.get(bare).configured({**(options or {}), **in_name})
 
 
 def split_name(name: str) -> tuple[str, dict[str, Any]]:
-    """Separate a task's name from the options behind it.
+    """Separate a task's name from the options after it.
 
     Args:
         name: For instance "language-modeling:block_size=64".

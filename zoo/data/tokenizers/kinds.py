@@ -84,7 +84,7 @@ def train_word(
     """Collect words and punctuation marks; what is rare is unknown.
 
     Args:
-        vocab_size: Number of ids at most, special ones included; None for as many as there are.
+        vocab_size: Number of ids at most, special ones included; None for no limit.
     """
     check_size(vocab_size, len(SPECIALS) + 1)
     splits = [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Split(Regex(r"[^\w\s'’-]"), "isolated")]
@@ -101,7 +101,7 @@ def train_character(
     """Collect characters; what is rare is unknown.
 
     Args:
-        vocab_size: Number of ids at most, special ones included; None for as many as there are.
+        vocab_size: Number of ids at most, special ones included; None for no limit.
     """
     check_size(vocab_size, len(SPECIALS) + 1)
     normalizer = _composed(lower_case)

@@ -28,7 +28,7 @@ def train_d2l_word(
     spaces between them, before punctuation marks too.
 
     Args:
-        vocab_size: Number of ids at most, special ones included; None for as many as there are.
+        vocab_size: Number of ids at most, special ones included; None for no limit.
     """
     spaces = [normalizers.Replace(Regex("[\u202f\u00a0]"), " "), normalizers.Lowercase()]
     normalizer = normalizers.Sequence(spaces)
@@ -44,7 +44,7 @@ def train_d2l_word(
 def train_explicando_character(texts: Iterable[str], *, characters: str | None = None) -> PreTrainedTokenizerFast:
     """Number characters as "Explicando Transformers" does: `<pad>`, `<bos>`, `<eos>`, then a given vocabulary.
 
-    A text stands between `<bos>` and `<eos>`. No character is unknown to a vocabulary that is collected from the
+    A text is placed between `<bos>` and `<eos>`. No character is unknown to a vocabulary that is collected from the
     texts; of a given one, characters that it lacks cannot be read.
 
     Args:

@@ -31,7 +31,7 @@ class Tokenizers:
     Attributes:
         source: For what the model reads.
         target: For what it writes; the same object where the vocabulary is joint.
-        made_by: What made them, as a recipe says it: the `kind` and its options, or the `folder` they are from.
+        made_by: Section `tokenizer` of the recipe: the `kind` and its options, or the `folder` they are from.
     """
 
     source: PreTrainedTokenizerFast
@@ -62,7 +62,7 @@ def load_tokenizers(folder: str | Path) -> Tokenizers:
     """Load what `Tokenizers.save` wrote, or any folder with a `tokenizer.json`.
 
     Raises:
-        CheckpointError: When there is no tokenizer in it.
+        CheckpointError: When it has no tokenizer.
         ConfigError: When it lacks padding or an end.
     """
     place = Path(folder)
@@ -88,8 +88,8 @@ def read_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
     except BaseException as error:
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
-        told = f"{type(error).__name__}: {error}".strip().splitlines()[0]
-        raise CheckpointError(f"the tokenizer in {folder} cannot be used: {told}") from error
+        detail = f"{type(error).__name__}: {error}".strip().splitlines()[0]
+        raise CheckpointError(f"the tokenizer in {folder} cannot be used: {detail}") from error
     return tokenizer
 
 
@@ -99,19 +99,19 @@ def train_tokenizers(
     """Train tokenizers on the texts of a task.
 
     Args:
-        source: What the model will read.
-        target: What it will write, where that is something else.
+        source: Texts of the model's input.
+        target: Texts of its output, if those differ.
         kind: A name in `TOKENIZERS`: "bpe", "unigram", "word", "character", "d2l-word", "explicando-character";
             possibly with options, which take precedence: "bpe:vocab_size=512".
         joint: Whether source and target share one vocabulary.
-        options: What the kind takes: `vocab_size`, `min_frequency`, ...
+        options: Options of the kind: `vocab_size`, `min_frequency`, ...
 
     Raises:
-        UnknownNameError: When there is no such kind, or it has no such option.
+        UnknownNameError: When the kind is unknown, or it has no such option.
         NameSyntaxError: When the kind cannot be read.
     """
-    kind, said = split_options(kind, "tokenizer")
-    joint, options = said.pop("joint", joint), {**options, **said}
+    kind, in_name = split_options(kind, "tokenizer")
+    joint, options = in_name.pop("joint", joint), {**options, **in_name}
     train = TOKENIZERS.get(kind)
     valid = [name for name, known in inspect.signature(train).parameters.items() if known.kind is known.KEYWORD_ONLY]
     for option in options:

@@ -1,4 +1,4 @@
-"""What the tokenizers of the zoo share: their special tokens, and how they are wrapped for transformers."""
+"""Common parts of the zoo's tokenizers: special tokens, and the wrapper for transformers."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def whole_tokens(
     specials: Mapping[str, str] = SPECIAL_TOKENS,
     frame: str = ENDED,
 ) -> PreTrainedTokenizerFast:
-    """Make a tokenizer of a list of pieces, none of which is cut any further."""
+    """Make a tokenizer of a list of pieces, which are not cut any further."""
     vocabulary = {token: number for number, token in enumerate(tokens)}
     unknown = {"unk_token": specials["unk_token"]} if "unk_token" in specials else {}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, **unknown))

@@ -30,7 +30,7 @@ def load_checkpoint(
 ) -> tuple[PreTrainedModel, Tokenizers]:
     """Load a model (a folder, a name of weights, a repository on the Hub, or a model) and its tokenizers.
 
-    By default a given model stays where it is, and a loaded one goes to the GPU if there is one and the engine runs
+    By default a given model stays where it is, and a loaded one goes to the GPU if available and if the engine runs
     there. `task` is for checkpoints that are a causal and a masked language model at once.
     """
     check_device(device)

@@ -83,8 +83,8 @@ def accelerate(
     ```
 
     Every engine that is installed and can express the model is tried, which takes some seconds each: on a batch, or on
-    32 tokens that are written for it. One whose results differ from PyTorch's by more than rounding is left out, and so
-    is one that is not at least 1.1 times as fast. Another engine's model returns results alone: no gradients,
+    32 tokens that are written for it. An engine is left out if its results differ from PyTorch's by more than rounding,
+    or if it is not at least 1.1 times as fast. Another engine's model returns results alone: no gradients,
     attention weights or hidden states.
 
     Args:
@@ -101,11 +101,11 @@ def accelerate(
         tell: Takes a sentence about each trial.
 
     Returns:
-        The model in the fastest engine, behind the same interface, in evaluation mode.
+        The model in the fastest engine, with the same interface, in evaluation mode.
 
     Raises:
         InputError: When the model is not one of the zoo's, or not on the CPU.
-        InvalidChoiceError: When there is no such engine.
+        InvalidChoiceError: When the engine is unknown.
     """
     names = tried_engines(model, engines, exact)
     place = place_of_choice(model, inputs or {}, source, [*names, exact, limit]) if kept else None

@@ -85,13 +85,13 @@ def generate(
     Args:
         model: A checkpoint's folder, the name of weights ("vanilla.en-pt"), a repository on the Hub ("org/name"), or a
             model: an encoder-decoder or a causal language model.
-        texts: What it reads: one text, or several.
+        texts: Input: one text, or several.
         tokenizer: The tokenizer or the folder it is in, by default the one next to the checkpoint.
         batch_size: Number of texts at a time.
         scores: Whether to score every output.
         seed: Makes sampling reproducible for the same texts and batches; torch's generators are left as they were.
-        device: Where to run, by default on the GPU if there is one.
-        streamer: For a single text: what gets each token as soon as there is one, e.g. transformers' `TextStreamer`.
+        device: Where to run, by default on the GPU if available.
+        streamer: For a single text: receives each token once it is generated, e.g. transformers' `TextStreamer`.
         progress: Whether to show a progress bar.
         engine: Where a checkpoint runs, one of `zoo.training.generation.ENGINES`: "torch", "torch-int8" (int8 weights
             on the CPU, other results), "onnx", "ctranslate2", ...; by default what its folder was exported for.
@@ -102,9 +102,9 @@ def generate(
         What was written for each text.
 
     Raises:
-        UnknownOverrideError: When there is no such option.
+        UnknownOverrideError: When the option is unknown.
         ConfigError: When options are not valid or contradict each other, or the model does not write.
-        CheckpointError: When there is no such checkpoint, or no tokenizer next to it.
+        CheckpointError: When the checkpoint does not exist, or has no tokenizer next to it.
         SequenceTooLongError: When a text has more tokens than the model has positions.
     """
     texts = [texts] if isinstance(texts, str) else list(texts)
@@ -118,7 +118,7 @@ def generate(
     order = sorted(range(len(texts)), key=lambda i: len(encoded[i]))
     written: list[tuple[Candidate, ...]] = [()] * len(texts)
     devices = [writer.device] if writer.device.type == "cuda" else []
-    never_trains = isinstance(writer, Int8Model)  # whatever it keeps of this is of no use but here
+    never_trains = isinstance(writer, Int8Model)  # its caches are of use only here
     with torch.inference_mode(never_trains), torch.random.fork_rng(devices=devices, enabled=seed is not None):
         if seed is not None:
             torch.manual_seed(seed)
@@ -161,7 +161,7 @@ def generation_config(
         settings.pad_token_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else ends
     try:
         settings.validate(strict=True, user_set_attributes=set(options))
-    except (ValueError, TypeError, AttributeError) as error:  # as it computes with them, whatever they are
+    except (ValueError, TypeError, AttributeError) as error:  # raised by computing with options of any value
         raise ConfigError(f"generation options are not valid: {' '.join(str(error).split())}") from error
     return settings
 
@@ -253,7 +253,7 @@ def write(
 
 
 def mean_log_probability(logits: Sequence[Tensor], sequences: Tensor, settings: GenerationConfig) -> Tensor:
-    """Mean log-probability of each output under the model, whatever the temperature of sampling.
+    """Mean log-probability of each output under the model, independent of the temperature of sampling.
 
     transformers' `compute_transition_scores` takes the source's vocabulary for the target's.
 

@@ -26,14 +26,14 @@ def target_in_context(file: Path, row: Mapping[str, Any]) -> Choice:
 
 
 def property_of_concept(file: Path, row: Mapping[str, Any]) -> Choice:
-    """A property after two concepts, of which the first one has it."""
+    """A property after two concepts; the first one has it."""
     prefixes = (row["prefix_acceptable"], row["prefix_unacceptable"])
     subset = file.stem.removeprefix("comps_").replace("-", "_")
     return Choice(tuple(Option(row["property_phrase"], prefix, " ") for prefix in prefixes), subset, subset)
 
 
 def state_after_operations(file: Path, row: Mapping[str, Any]) -> Choice:
-    """What a box contains after some operations."""
+    """Contents of a box after some operations."""
     options = tuple(Option(option, prefix=row["input_prefix"]) for option in row["options"])
     return Choice(options, f"{file.stem}_{row['numops']}_ops", file.stem)
 
@@ -72,7 +72,7 @@ SUITES.register(
     Suite(
         "basic knowledge of the world: which of two sentences fits a context, in 11 domains",
         "EWoK (Ivanova et al. 2024, arXiv:2405.09605)",
-        "ewok_filtered/*.jsonl, which babylm-eval's evaluation_pipeline.ewok.dl_and_filter makes of "
+        "ewok_filtered/*.jsonl, which babylm-eval's evaluation_pipeline.ewok.dl_and_filter writes from "
         "huggingface.co/datasets/ewok-core/ewok-core-1.0 (terms have to be accepted)",
         target_in_context,
         "Context1, Target1, Target2, Domain and ContextType",

@@ -149,7 +149,7 @@ def accuracy(scores: Iterable[ItemScore]) -> Accuracy:
 
 
 def mean_ranks(values: Sequence[float]) -> NDArray[np.float64]:
-    """The rank of each value, of ties the mean of theirs."""
+    """The rank of each value; ties have their mean rank."""
     _, places, counts = np.unique(np.asarray(values), return_inverse=True, return_counts=True)
     return np.asarray((np.cumsum(counts) - (counts - 1) / 2)[places], dtype=np.float64)
 

@@ -44,7 +44,7 @@ class Query(NamedTuple):
     ids: list[int]
     places: list[int]  # Positions at which tokens are predicted
     targets: list[int]  # The tokens there
-    source: Sequence[int] = ()  # What an encoder reads while `ids` are the decoder's
+    source: Sequence[int] = ()  # Input of the encoder; `ids` are then the decoder's
 
 
 def option_scores(
@@ -166,7 +166,7 @@ def completed(
     before = [tokenizer.cls_token_id] if tokenizer.cls_token_id is not None else []
     after = [id_ for id_ in (tokenizer.mask_token_id, tokenizer.eos_token_id) if id_ is not None]
     if not after:
-        raise ConfigError("the tokenizer has neither mask_token nor eos_token, one of which the encoder reads")
+        raise ConfigError("the tokenizer has neither mask_token nor eos_token; the encoder reads one of them")
     begun = [first, mask_of(tokenizer)] if after_mask else [first]
     sources = to_ids(tokenizer, [option.prefix for option in options], add_special_tokens=False)
     targets = to_ids(tokenizer, [option.completion for option in options], add_special_tokens=False)

@@ -32,7 +32,7 @@ class Option:
 
 
 class Item(Protocol):
-    """A question to a model: options, of which the first one is right."""
+    """A question to a model: options, the right one first."""
 
     @property
     def options(self) -> tuple[Option, ...]:
@@ -44,7 +44,7 @@ class Item(Protocol):
 
     @property
     def phenomenon(self) -> str:
-        """What the paradigm is about."""
+        """The phenomenon that the paradigm tests."""
 
     @property
     def field(self) -> str:
@@ -57,7 +57,7 @@ class Item(Protocol):
 
 @dataclass(frozen=True)
 class MinimalPair:
-    """Two sentences of which one is acceptable."""
+    """Two sentences, one acceptable and one not."""
 
     good: str  # The acceptable sentence
     bad: str  # The other one
@@ -87,7 +87,7 @@ class Choice:
 
 
 Reader = Callable[[Path, Mapping[str, Any]], Item]
-"""Makes an item of a file's name and an object in it; raises KeyError, TypeError, ValueError if it is none."""
+"""Makes an item from a file's name and an object in it; raises KeyError, TypeError, ValueError for other objects."""
 
 
 @dataclass(frozen=True)
@@ -95,11 +95,11 @@ class Suite:
     """A set of items in files of JSON lines.
 
     Attributes:
-        summary: What it tests.
+        summary: Description of its questions.
         citation: Its source.
         files: Where its files can be had.
         read: Makes an item of a line.
-        keys: What a line holds, for messages.
+        keys: Keys of a line, for messages.
         folders: Names that the folder with its files has in a larger one, such as BabyLM's evaluation_data.
         measure: "accuracy", or "correlation" of a model's preference with people's.
         average: The accuracy is the mean over these groups ("phenomenon"), of each the mean over its paradigms, or the

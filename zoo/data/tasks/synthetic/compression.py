@@ -77,7 +77,7 @@ class Compression(Synthetic):
         return DataCollatorWithPadding(tokenizers.source)
 
     def model_settings(self, tokenizers: Tokenizers) -> dict[str, Any]:
-        """Vocabulary, special tokens, and what is told of the last token's vector."""
+        """Vocabulary, special tokens, and the labels that are read from the last token's vector."""
         symbols = list(map(str, range(self.num_symbols)))
         return {
             **single_vocabulary(tokenizers),

@@ -77,8 +77,8 @@ class AskedInPlace(Synthetic):
 class MultiQueryRecall(AskedInPlace):
     """Recall several values (Arora et al. 2023): after `k1 v8 k4 v2`, each `k4` asks for `v2`, each `k1` for `v8`.
 
-    The `num_pairs` pairs stand in front; every key is asked once among the other symbols behind them, sooner rather
-    than later: the gap g before it is drawn in proportion to g^(power - 1). `length` is that of the whole sequence.
+    The `num_pairs` pairs come first; every key is asked once among the other symbols after them, sooner rather than
+    later: the gap g before it is drawn in proportion to g^(power - 1). `length` is that of the whole sequence.
     """
 
     name = "multi-query-recall"
@@ -105,22 +105,22 @@ class MultiQueryRecall(AskedInPlace):
         weights = [(gap + 1) ** (self.power - 1) for gap in range(room)]
         while len(gaps) < self.num_pairs:
             gaps.update(generator.choices(range(room), weights, k=1))
-        behind = [generator.randrange(self.num_symbols) for _ in range(self.length - len(front))]
+        queries = [generator.randrange(self.num_symbols) for _ in range(self.length - len(front))]
         answers = [UNASKED] * self.length
         for key, gap in zip(generator.sample(keys, len(keys)), sorted(gaps), strict=True):
-            behind[2 * gap] = key
+            queries[2 * gap] = key
             answers[len(front) + 2 * gap] = str(values[key])
-        return [str(symbol) for symbol in (*front, *behind)], answers
+        return [str(symbol) for symbol in (*front, *queries)], answers
 
 
 @dataclass(frozen=True)
 class InContextRecall(AskedInPlace):
-    """Keys and values in turn; a key that was there before asks for the value that it had (Poli et al. 2024).
+    """Alternating keys and values; a repeated key asks for the value that it had before (Poli et al. 2024).
 
-    With `noise`, that share of the places holds symbols that mean nothing. With `motif` above 1, keys and values are of
-    so many symbols, and the last of a key asks for the first of its value, and so on. With `train_everywhere`, as in
-    MAD's own training, every symbol counts in the loss that is trained with, also those that nothing tells beforehand;
-    what is held out asks as without.
+    With `noise`, that share of the positions holds meaningless symbols. With `motif` above 1, keys and values have that
+    many symbols, and the last of a key asks for the first of its value, and so on. With `train_everywhere`, as in MAD's
+    own training, every symbol counts in the training loss, also the unpredictable ones; held-out sequences ask as
+    without it.
     """
 
     name = "in-context-recall"
@@ -154,8 +154,8 @@ class InContextRecall(AskedInPlace):
             value = values.setdefault(key, [half + generator.randrange(half) for _ in range(self.motif)])
             known = list(values)
             symbols += [str(symbol) for symbol in (*key, *value)]
-            told = [str(symbol) if asked else UNASKED for symbol in value]
-            answers += [*[UNASKED] * (self.motif - 1), *told, UNASKED]
+            values_asked = [str(symbol) if asked else UNASKED for symbol in value]
+            answers += [*[UNASKED] * (self.motif - 1), *values_asked, UNASKED]
         return symbols[: self.length], answers[: self.length]
 
     def encode(self, examples: Dataset, tokenizers: Tokenizers, *, training: bool = False, seed: int = 0) -> Dataset:
@@ -206,7 +206,7 @@ class Memorization(AskedInPlace):
         half = max(1, self.num_symbols // 2)
         values = [half + fixed.randrange(half) for _ in range(half)]
         keys = [generator.randrange(half) for _ in range(max(1, self.length // 2))]
-        answers = [told for key in keys for told in (UNASKED, str(values[key]))]
+        answers = [answer for key in keys for answer in (UNASKED, str(values[key]))]
         return [symbol for key in keys for symbol in (str(key), "which")], answers
 
 

@@ -109,9 +109,9 @@ class ModularAddition(Synthetic):
 
 @dataclass(frozen=True)
 class AssociativeRecall(Synthetic):
-    """Recall what stood beside a key (Graves et al. 2014): `k3 1 k7 4 k3` becomes `1`.
+    """Recall the value next to a key (Graves et al. 2014): `k3 1 k7 4 k3` becomes `1`.
 
-    There are `num_symbols` keys and as many values, and `min_length` to `length` pairs of them, whose keys differ.
+    It has `num_symbols` keys and as many values, and `min_length` to `length` pairs of them with different keys.
     """
 
     name = "associative-recall"

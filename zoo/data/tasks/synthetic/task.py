@@ -29,7 +29,7 @@ TRIES = 100
 
 @dataclass(frozen=True)
 class Synthetic(PairsTask):
-    """Random sequences of symbols, and what a rule makes of them. No held-out sequence is trained on."""
+    """Random sequences of symbols, and the output of a rule for them. No held-out sequence is trained on."""
 
     model_tasks: ClassVar[tuple[str, ...]] = ("seq2seq-lm", "causal-lm")
     makes_examples = True
@@ -37,10 +37,10 @@ class Synthetic(PairsTask):
     recipe = "synthetic"
     # Whether a language model reads where the question ends, and predicts where the answer does
     separated: ClassVar[bool] = True
-    has_one_length: ClassVar[bool] = False  # Whether all sequences are of `length`, so that there is no `min_length`
+    has_one_length: ClassVar[bool] = False  # Whether all sequences are of `length`, without `min_length`
     options_for: ClassVar[Mapping[str, str]] = {"seq2seq-lm": "decoder_only=false", "causal-lm": "decoder_only=true"}
 
-    num_symbols: int = 10  # How many different symbols there are
+    num_symbols: int = 10  # Number of different symbols
     min_length: int = 1  # Number of symbols in the shortest sequence
     length: int = 10  # Number of symbols in the longest sequence
     train_examples: int = 10_000  # Number of examples to train on
@@ -89,7 +89,7 @@ class Synthetic(PairsTask):
         seed: int = 0,
     ) -> Splits:
         if data is not None or heldout is not None or columns is not None:
-            raise DataError(f"task {self.name!r} makes its own examples; options say which: {self.name}:length=20")
+            raise DataError(f"task {self.name!r} makes its own examples; options choose them: {self.name}:length=20")
         generator = random.Random(f"{self.name} {self.data_seed}")
         pairs: dict[str, str] = {}
         tries = 0
@@ -98,7 +98,7 @@ class Synthetic(PairsTask):
             tries = tries + 1 if question in pairs else 0
             pairs[question] = answer
         rows = list(pairs.items())
-        # Where there are too few different examples, each part gets its share of them.
+        # With too few different examples, each part gets its share of them.
         share = self.heldout_examples / (self.train_examples + self.heldout_examples)
         aside = min(self.heldout_examples, max(1, round(share * len(rows))))
         if len(rows) < 2:
