@@ -148,7 +148,7 @@ def convert(source: Source, origin: str | None = None, *, prefix: str = "", **hi
             state_dict; a folder or a repository of transformers' own classes. Nothing in a file is executed.
         origin: The name of the format ("vanilla", "d2l", "nlpt", "odom", "explicando", ...); by default it is
             recognised by the keys.
-        prefix: Prefix of the keys to be converted, where there are others ("transformer."). A prefix that all
+        prefix: Prefix of the keys to be converted, if the checkpoint has others ("transformer."). A prefix that all
             keys have is left out.
         hints: Fields of the configuration that the checkpoint does not hold, like `num_attention_heads`; `quirks`, the
             defects to keep, by default all; `keep_dead=True` to keep weights that the original never uses, so that the
@@ -188,7 +188,7 @@ def convert(source: Source, origin: str | None = None, *, prefix: str = "", **hi
 
 
 def own(tensors: dict[str, Tensor], *, copies: bool) -> dict[str, Tensor]:
-    """Give every parameter memory of its own."""
+    """Give every parameter its own memory."""
     seen: set[int] = set()
     found = {}
     for name, tensor in tensors.items():

@@ -55,7 +55,7 @@ def task_saved(config: ZooConfig) -> str:
 
 
 def refuse_empty(input_ids: Tensor) -> None:
-    """Refuse rows without a token, after which there is none to predict."""
+    """Refuse rows without a token, which have no next token to predict."""
     if input_ids.shape[1] == 0:
         raise InputError("an empty text was given; each needs at least one token")
 
@@ -91,7 +91,7 @@ class EngineModel(PreTrainedModel):
         return torch.float32
 
 
-class Said(NamedTuple):
+class ScoredText(NamedTuple):
     """A text to score."""
 
     prompt: list[int]  # Ids before it, or what an encoder-decoder reads
@@ -99,13 +99,13 @@ class Said(NamedTuple):
     labels: list[int]  # The same, -100 for ids that do not count
 
 
-def continued(ids: list[int], following: list[int]) -> Said:
+def continued(ids: list[int], following: list[int]) -> ScoredText:
     """Make a text of the tokens that a decoder is given, its first token the prompt."""
     text = [*ids[1:], *(label for label in following[-1:] if label != IGNORED)]
     labels = following[: len(text)]
     if any(label not in (IGNORED, number) for label, number in zip(labels, text, strict=True)):
         raise UnsupportedOperationError("labels of a model that an engine runs have to be the tokens that follow")
-    return Said(ids[:1], text, labels)
+    return ScoredText(ids[:1], text, labels)
 
 
 class WritingModel(EngineModel, GenerationMixin):
@@ -147,7 +147,8 @@ class WritingModel(EngineModel, GenerationMixin):
         prompts = [ids[kept].tolist() for ids, kept in zip(input_ids, mask.bool(), strict=True)]
         if self.config.is_encoder_decoder:
             texts = [
-                Said(ids, said := row[row != IGNORED].tolist(), said) for ids, row in zip(prompts, labels, strict=True)
+                ScoredText(ids, text := row[row != IGNORED].tolist(), text)
+                for ids, row in zip(prompts, labels, strict=True)
             ]
             kind: type[CausalLMOutput | Seq2SeqLMOutput] = Seq2SeqLMOutput
         else:
@@ -170,7 +171,7 @@ class WritingModel(EngineModel, GenerationMixin):
         """Hidden states of the engine's encoder, (batch_size, seq_len, hidden_size), zero at padding."""
         raise NotImplementedError
 
-    def score(self, texts: list[Said]) -> list[list[float]]:
+    def score(self, texts: list[ScoredText]) -> list[list[float]]:
         """Let the engine compute the log-probability of every target id."""
         raise NotImplementedError
 

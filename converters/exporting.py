@@ -99,10 +99,10 @@ def export(
         dtype: For targets that can round weights how they are stored ("float32", "int8", ...), by default as they are.
             Only weights that are stored as they are have to be equal; for others the card gives the difference.
         force: Whether a saved model in the folder may be replaced.
-        fresh_process: Whether the comparison runs in a process of its own; without, it is quicker and weaker.
+        fresh_process: Whether the comparison runs in its own process; without, it is quicker and weaker.
 
     Raises:
-        UnknownNameError: When there is no such target.
+        UnknownNameError: When the target is unknown.
         ExportError: When the target is not exact; the message names the reason and other targets.
         VerificationError: When the export does not compute what the model does.
     """

@@ -1,6 +1,6 @@
 """Loads an export where the zoo cannot be imported, and writes down what it computes.
 
-Run as a script in a process of its own: `python -I fresh.py REQUEST`. It imports torch and transformers, or, for graphs
+Run as a script in its own process: `python -I fresh.py REQUEST`. It imports torch and transformers, or, for graphs
 of OpenVINO, neither.
 """
 

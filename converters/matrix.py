@@ -42,7 +42,7 @@ class MatrixRow:
 
     variant: str
     task: str
-    target: str | None  # The first class of transformers that expresses it, None if there is none
+    target: str | None  # The first class of transformers that expresses it, None if none does
     transforms: tuple[str, ...]  # The symmetries that lead there
     others: tuple[str, ...]  # Further classes that express it
     reason: str  # Why the nearest class does not, empty where one does
@@ -79,7 +79,7 @@ def other_targets() -> dict[str, str]:
 
 
 def title(target: Target) -> str:
-    """Heading of a column: the engine's own name, if there is one."""
+    """Heading of a column: the engine's own name, if any."""
     return target.engine if isinstance(target, EngineTarget) else target.name
 
 
@@ -155,7 +155,7 @@ This page is printed by `zoo export --matrix --markdown`, which plans exports of
 
 `zoo convert SOURCE -o DIR` makes a model of the zoo. SOURCE is a state_dict (a `.safetensors` file, or one that
 `torch.save` wrote, which is read with `weights_only=True`), or a folder or a repository with one of transformers' own
-models. Nothing in a file is executed, and nothing outside of a folder is read. What a file does not say is asked for by
+models. Nothing in a file is executed, and nothing outside of a folder is read. Facts that a file lacks are asked for by
 name (`--set num_attention_heads=8`); the format is recognised by the keys unless `--from` names it.
 A prefix that all keys have is left out, and `--prefix` selects the keys that have it, if only some do. In Python,
 `zoo.convert` also takes live modules, and `zoo.converters.convert_back` makes the other implementation's state_dict.
@@ -167,10 +167,10 @@ A prefix that all keys have is left out, and `--prefix` selects the keys that ha
 Weights are read file by file and renamed in place. Peak memory stays below the model and 1.3 times its largest shard:
 `scripts/bench/conversion_memory.py` measures it.
 
-A model of transformers' own is compared with what was made of it while it is in memory: on one batch of rows without
+A model of transformers' own is compared with its conversion while it is in memory: on one batch of rows without
 padding, padded on the right and padded on the left, in float32 at least. Where outputs differ by more than rounding, it
-is refused. Classifiers that read the first position (BERT, RoBERTa, XLM) read padding if it stands on the left, the
-zoo's the first token: they are compared with what transformers' classes make of that row without its padding.
+is refused. Classifiers that read the first position (BERT, RoBERTa, XLM) read padding if it is on the left, the
+zoo's the first token: they are compared with the outputs of transformers' classes for that row without its padding.
 
 ## Out
 
@@ -194,7 +194,7 @@ Known errors and unexpected defaults of engines:
 {caveats}
 - A bundle's code is two files, `configuration_zoo.py` and `modeling_zoo.py`, in reading order: what the model's
   settings need, without fast paths and most descriptions of functions, at most 2,500 lines in all for a decoder. A
-  setting that needs code which is not there is refused by name. The card has the SHA-256 of both files and lists what
+  setting that needs missing code is refused by name. The card has the SHA-256 of both files and lists what
   to read before trusting them; `zoo.load` runs neither, and refuses a folder in which they were edited.
 - vLLM 0.32 and SGLang serve folders and bundles without an export, and add nothing to scores. Attention that needs
   more, windows in encoders, classifiers, and attention that needs all of its heads in tensor parallelism would come out
@@ -207,15 +207,15 @@ Weights are rewritten by exact symmetries of the network:
 
 Those marked * make weights so small or large that 16-bit floats will likely lose them.
 
-## What goes where
+## Exports of every variant
 
 Small models with random weights. Numbers were measured (`scripts/bench/exports.py` keeps them in `measured.tsv`): the
 largest difference of any output in float32, where outputs are between 1 and 30; CTranslate2's are of log-probabilities,
-of 100 inputs. Elsewhere "exact" says that the arithmetic is the engine's, and "tried" that only exporting tells; either
-is compared when it is exported.
+of 100 inputs. Elsewhere "exact" means that the arithmetic is the engine's, and "tried" that only exporting verifies it;
+either is compared when it is exported.
 
 {matrix}
-## What does not, and why
+## Refused exports, and why
 
 {obstacles}"""
 

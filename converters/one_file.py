@@ -43,7 +43,7 @@ class OneFile:
         Args:
             head: Its docstring.
             order: Names of modules, in reading order.
-            tail: What follows all definitions.
+            tail: Text after all definitions.
             postponed: Whether annotations are never evaluated; otherwise those that read later definitions are quoted.
         """
         self.postponed = postponed
@@ -147,7 +147,7 @@ class OneFile:
         return edits
 
     def modules(self) -> list[Module]:
-        """The modules that this file is made of."""
+        """The modules in this file."""
         return [self.shaker.module(module) for module in sorted({module for module, _ in self.definitions})]
 
     def imports(self) -> str:

@@ -52,7 +52,7 @@ def because(reason: Reason, phrases: Iterable[str]) -> list[str]:
 
 
 def reason_of(phrase: str) -> str:
-    """The reason of an obstacle, empty where there is none."""
+    """The reason of an obstacle, empty without one."""
     reason: Reason | None = getattr(phrase, "reason", None)
     return reason.value if reason else ""
 
@@ -75,9 +75,9 @@ class TargetPlan:
 
     Args:
         target: The target's name.
-        class_name: The class of transformers or of the zoo, None where there is none for the model's task.
-        route: How settings and weights change, None where they stay or there is no class.
-        obstacles: Why not, a phrase each, best an [`Obstacle`][]; the export is exact where there are none.
+        class_name: The class of transformers or of the zoo, None if the model's task has none.
+        route: How settings and weights change, None where they stay or without a class.
+        obstacles: Why not, a phrase each, best an [`Obstacle`][]; the export is exact without any.
         notes: Remarks for users of the export.
     """
 
@@ -127,7 +127,7 @@ class ExportOptions:
     Args:
         dtype: How weights are stored, one of the target's `dtypes`; None for its first.
         source: The folder of the saved model, where its tokenizers are; None for a model in memory.
-        fresh_process: Whether the comparison runs in a process of its own; without, it is quicker and weaker.
+        fresh_process: Whether the comparison runs in its own process; without, it is quicker and weaker.
         page: Whether to add a page that runs the model in a browser, where the target has one.
     """
 
@@ -245,7 +245,7 @@ VERBS: dict[str, tuple[str, ...]] = {
 
 
 class EngineTarget(Target):
-    """A form that an engine of its own runs, which the zoo can load again.
+    """A form for another engine, which the zoo can load again.
 
     Attributes:
         engine: The engine's own name.

@@ -108,7 +108,7 @@ class GgufTarget(EngineTarget):
         write_folder(model, folder, plan, read_tokenizer(options.source, model.config), self.stored(options))
 
     def check(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> Difference:
-        """Compare log-probabilities, tokens and prompts in a process of its own."""
+        """Compare log-probabilities, tokens and prompts in a separate process."""
         from .gguf.comparing import check_gguf
 
         return check_gguf(model, folder, plan, self.stored(options), options.source)
@@ -184,7 +184,7 @@ class OpenVinoTarget(OnnxTarget):
         write_openvino(model, folder, self.stored(options))
 
     def check(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> Difference:
-        """Run the graphs here, and in a process that has nothing but OpenVINO."""
+        """Run the graphs here, and in a process that has OpenVINO only."""
         from .openvino.session import check_openvino
 
         exact = self.stored(options) == self.dtypes[0]

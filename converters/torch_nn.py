@@ -92,7 +92,7 @@ class TorchNN(Converter):
         if model_class not in BODIES:
             wrong.append(f"{model_class.__name__} has a head, it has bodies only")
         elif not config.final_norm and model_class is ZooEncoderDecoder:
-            wrong.append("there is no norm at the end of the stacks")
+            wrong.append("the stacks do not end with a norm")
         if config.quirks or wrong:
             raise NotConvertibleError(self.name, [*wrong, *(f"the quirk {quirk} is on" for quirk in config.quirks)])
         return key_map(model_class, config, bool(config.attention_bias))
@@ -136,7 +136,7 @@ def ask(module: nn.Module | None) -> dict[str, Any]:
         stack: Any = getattr(module, "encoder", module)
         layer = stack.layers[0]
         activation = layer.activation
-        said = {
+        settings = {
             "num_attention_heads": layer.self_attn.num_heads,
             "norm_placement": "pre" if layer.norm_first else "post",
             "layer_norm_eps": layer.norm1.eps,
@@ -147,9 +147,9 @@ def ask(module: nn.Module | None) -> dict[str, Any]:
     except (AttributeError, IndexError, TypeError):
         return {}
     if isinstance(activation, nn.GELU):
-        return {**said, "hidden_act": "gelu" if activation.approximate == "none" else "gelu_pytorch_tanh"}
+        return {**settings, "hidden_act": "gelu" if activation.approximate == "none" else "gelu_pytorch_tanh"}
     named = {nn.ReLU: "relu", nn.SiLU: "silu", nn.Tanh: "tanh"}.get(type(activation), ACTIVATIONS.get(activation))
-    return said if named is None else {**said, "hidden_act": named}
+    return settings if named is None else {**settings, "hidden_act": named}
 
 
 def key_map(model_class: type[ZooPreTrainedModel], config: ZooConfig, norm_biases: bool) -> KeyMap:

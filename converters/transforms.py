@@ -162,7 +162,7 @@ def zero_bias() -> Transform:
     def remove(tensors: Tensors) -> Tensors:
         weight, bias = tensors
         if not bias.is_meta and bias.any():
-            raise ValueError("there is a bias, which the other side has no place for")
+            raise ValueError("the layer has a bias, which the other side has no place for")
         return (weight,)
 
     return Transform("add a bias to", lambda tensors: (tensors[0], torch.zeros_like(tensors[0])), remove)

@@ -1,4 +1,4 @@
-"""Compares exports with the model that they were made of: the inputs, the tolerances, and processes without the zoo."""
+"""Compares exports with their model: the inputs, the tolerances, and processes without the zoo."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def sample_inputs(model: ZooPreTrainedModel, seed: int = 0, *, longest: int = 9)
 
 
 def neutral_generation(config: ZooConfig) -> dict[str, dict[str, Any]]:
-    """Generation settings for the comparison: plain search, whatever the model's own settings."""
+    """Generation settings for the comparison: plain search, independent of the model's own settings."""
     pad = config.decoder_pad_token_id if config.decoder_pad_token_id is not None else config.pad_token_id
     ids = {"pad_token_id": pad, "bos_token_id": config.bos_token_id, "eos_token_id": config.eos_token_id}
     if config.stack == "encoder-decoder":
@@ -268,7 +268,7 @@ def judge(
         ours: Computes the original's answers in a type; not asked for float64 unless `theirs` has it or float32 leaves
             a doubt.
         theirs: Answers of the export by type, in float32 at least.
-        engine: What computed them, for messages.
+        engine: The engine that computed them, for messages.
         tolerance: Of outputs in float32, relative to the largest. Infinite where weights were rounded: outputs only
             have to be numbers, and tokens may differ.
     """

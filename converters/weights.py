@@ -1,4 +1,4 @@
-"""The weights of a model of the zoo under the same names whatever its head, and back."""
+"""The weights of a model of the zoo under the same names with any head, and back."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def without_further_tokens(model: ZooPreTrainedModel) -> tuple[ZooPreTrainedMode
 
 
 def further_tokens_left_out(config: ZooConfig, task: str) -> tuple[str, ...]:
-    """State that what predicts further tokens in training is left out of an export, where there is any."""
+    """State that what predicts further tokens in training is left out of an export, if the model has it."""
     depth = prediction_depth(config) if task == Task.CAUSAL_LM else 0
     return (f"The modules of num_nextn_predict_layers={depth}, which only train, are left out.",) if depth else ()
 

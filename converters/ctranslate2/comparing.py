@@ -14,7 +14,7 @@ from transformers import GenerationConfig
 
 from zoo.models import ZooConfig, ZooPreTrainedModel
 
-from ..engine import Said
+from ..engine import ScoredText
 from ..errors import require
 from ..verification import (
     ROUNDING,
@@ -93,9 +93,9 @@ def outputs(model: ZooPreTrainedModel, sample: Sample) -> list[Tensor]:
         return [row[:length] for row, length in zip(hidden, mask.sum(1).tolist(), strict=True)]
     end, start = ends_of(config)[0], int(config.decoder_start_token_id or 0)
     given, kept = padded([[start, *target] for target in sample.targets], config.pad_token_id or 0)
-    said, _ = padded([[*target, end] for target in sample.targets], 0)
+    expected, _ = padded([[*target, end] for target in sample.targets], 0)
     logits = model(input_ids=ids, attention_mask=mask, decoder_input_ids=given, use_cache=False).logits
-    chosen = logits.log_softmax(-1).gather(2, said[..., None])[..., 0]
+    chosen = logits.log_softmax(-1).gather(2, expected[..., None])[..., 0]
     return [row[:length] for row, length in zip(chosen, kept.sum(1).tolist(), strict=True)]
 
 
@@ -104,9 +104,8 @@ def outputs_there(engine: CTranslate2Model, sample: Sample) -> list[Tensor]:
     if engine.config.stack == "encoder-decoder":
         end = ends_of(engine.config)[0]
         pairs = zip(sample.prompts, sample.targets, strict=True)
-        return [
-            torch.tensor(row) for row in engine.score([Said(prompt, [*target, end], []) for prompt, target in pairs])
-        ]
+        texts = [ScoredText(prompt, [*target, end], []) for prompt, target in pairs]
+        return [torch.tensor(row) for row in engine.score(texts)]
     if engine.config.stack == "encoder":
         ids, mask = padded(sample.prompts, engine.config.pad_token_id or 0)
         rows = engine.encode(ids, mask.bool())

@@ -164,7 +164,7 @@ def obstacles(config: ZooConfig) -> list[str]:
 
 
 def plan_ctranslate2(model: ZooPreTrainedModel) -> tuple[Route | None, tuple[str, ...], tuple[str, ...]]:
-    """Plan the export: changed settings and weights (None if there is no such model), obstacles and notes."""
+    """Plan the export: changed settings and weights (None if no such model exists), obstacles and notes."""
     config, task = model.config, task_of(model)
     if task not in TASKS:
         return None, (Obstacle(f"it has no head for {task}", Reason.ENGINE),), ()

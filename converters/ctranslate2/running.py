@@ -15,7 +15,7 @@ from transformers import GenerationConfig
 from zoo.base.errors import CheckpointError, first_line
 from zoo.models import ZooConfig
 
-from ..engine import DEFAULT_LENGTH, Said, WritingModel, Written
+from ..engine import DEFAULT_LENGTH, ScoredText, WritingModel, Written
 from ..verification import ends_of
 from .planning import options_of
 
@@ -32,7 +32,7 @@ class Vocabularies:
 
 
 def read_vocabularies(config: ZooConfig, folder: Path | None) -> Vocabularies:
-    """Name every id, by the tokenizers in a folder where there are some."""
+    """Name every id, by the tokenizers in a folder if it has some."""
     size = config.decoder_vocab_size if config.stack == "encoder-decoder" else config.vocab_size
     if config.stack == "encoder-decoder" and config.share_encoder_decoder_embeddings:
         size = config.vocab_size
@@ -113,7 +113,7 @@ class CTranslate2Model(WritingModel):
             hidden_states[row, kept] = states[: int(kept.sum())].float()
         return hidden_states
 
-    def score(self, texts: list[Said]) -> list[list[float]]:
+    def score(self, texts: list[ScoredText]) -> list[list[float]]:
         source, target = self.vocabularies.source, self.vocabularies.target
         prompts = [[source[number] for number in text.prompt] for text in texts]
         if not self.config.is_encoder_decoder:
@@ -124,8 +124,8 @@ class CTranslate2Model(WritingModel):
             return [result.log_probs[-len(text.ids) :] for result, text in zip(results, texts, strict=True)]
         # It reads an end token after every text, with or without one there.
         end = ends_of(self.config)[0] or 0
-        said = [text.ids[:-1] if text.ids[-1] == end else text.ids for text in texts]
-        results = self.engine.score_batch(prompts, [[target[number] for number in ids] for ids in said], **WHOLE)
+        targets = [text.ids[:-1] if text.ids[-1] == end else text.ids for text in texts]
+        results = self.engine.score_batch(prompts, [[target[number] for number in ids] for ids in targets], **WHOLE)
         return [result.log_probs[: len(text.ids)] for result, text in zip(results, texts, strict=True)]
 
     def decode(

@@ -49,7 +49,7 @@ def two_rotations(config: ZooConfig) -> Metadata:
 
 
 def experts(config: ZooConfig) -> Metadata:
-    """How many experts there are, and how wide one is."""
+    """Number of experts, and the width of one."""
     return {
         "expert_count": setting(config, "num_experts"),
         "expert_used_count": setting(config, "num_experts_per_tok"),
@@ -144,7 +144,7 @@ def latent_experts(config: ZooConfig) -> Metadata:
 
 
 def without_query_rank(config: ZooConfig) -> list[str]:
-    """Find queries that are made of the token itself, which it takes no model for."""
+    """Find queries that are projected from the token itself, which its architecture lacks."""
     return [] if setting(config, "q_lora_rank") else ["q_lora_rank=0, it has a positive number"]
 
 

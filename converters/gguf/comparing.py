@@ -1,4 +1,4 @@
-"""Compares what llama.cpp computes of a file, in a process of its own, with what the model does."""
+"""Compares the results of llama.cpp for a file, in its own process, with the model's."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ MOST = 200
 """How many log-probabilities of a step are compared, the largest ones."""
 
 TEXT = 256
-"""How many tokens of its own the model's perplexity is measured on, at most."""
+"""Maximum number of tokens, written by the model itself, that its perplexity is measured on."""
 
 AWKWARD = (
     "Hello, world!",
@@ -139,7 +139,7 @@ def own_text(model: ZooPreTrainedModel, start: int, length: int, seed: int) -> l
 
 
 def run(jobs: list[tuple[Path, Job]], config: ZooConfig) -> list[dict[str, Any]]:
-    """Let llama.cpp compute in a process of its own."""
+    """Let llama.cpp compute in its own process."""
     require("gguf", "xllamacpp")
     with scratch_folder() as place:
         request = [
@@ -160,8 +160,8 @@ def run(jobs: list[tuple[Path, Job]], config: ZooConfig) -> list[dict[str, Any]]
         if done is None:
             raise VerificationError(f"llama.cpp fails: twice it has done nothing for {IDLE} seconds")
         if done.returncode != 0:
-            said = [line for line in done.stderr.splitlines() if "rror" in line or "GGML_ASSERT" in line]
-            raise VerificationError(f"llama.cpp fails: {' '.join(said[-1:]) or f'exit status {done.returncode}'}")
+            errors = [line for line in done.stderr.splitlines() if "rror" in line or "GGML_ASSERT" in line]
+            raise VerificationError(f"llama.cpp fails: {' '.join(errors[-1:]) or f'exit status {done.returncode}'}")
         return [json.loads(Path(one["results"]).read_text(encoding="utf-8")) for one in request]
 
 

@@ -12,7 +12,7 @@ from transformers import GenerationConfig
 from zoo.base.errors import CheckpointError, ConfigError
 from zoo.models import ZooConfig
 
-from ..engine import DEFAULT_LENGTH, Said, WritingModel, Written
+from ..engine import DEFAULT_LENGTH, ScoredText, WritingModel, Written
 from ..verification import ends_of
 from .architecture import FILE
 from .serving import Server
@@ -44,7 +44,7 @@ class GgufModel(WritingModel):
         many = settings.num_return_sequences or 1
         return [[self.continued(prompt, request) for _ in range(many)] for prompt in prompts]
 
-    def score(self, texts: list[Said]) -> list[list[float]]:
+    def score(self, texts: list[ScoredText]) -> list[list[float]]:
         """Ask for an id at a time."""
         wholes = (([*text.prompt, *text.ids], len(text.prompt)) for text in texts)
         return [
@@ -83,7 +83,7 @@ class GgufModel(WritingModel):
             written += ends[:1]
         if not (request["n_probs"] and written):
             return written, 0.0
-        values = [float(step["logprob"]) for step in self.server.told(answer)]
+        values = [float(step["logprob"]) for step in self.server.scored_steps(answer)]
         for place in range(len(values), len(written)):
             values.append(self.server.log_probability([*prompt, *written[:place]], written[place]))
         return written, sum(values) / len(values)

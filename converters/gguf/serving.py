@@ -1,7 +1,7 @@
 """Runs a GGUF file in llama.cpp, by the server that xllamacpp starts on this machine. Imports nothing of the zoo.
 
-Run as a script in a process of its own: `python -I serving.py REQUEST`, as llama.cpp ends the whole process where it
-meets what it did not expect.
+Run as a script in its own process: `python -I serving.py REQUEST`, as llama.cpp ends the whole process on unexpected
+input.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from urllib.error import HTTPError
 from urllib.request import ProxyHandler, Request, build_opener
 
 EVERY = 1_000_000
-"""More log-probabilities than there are, to ask for all."""
+"""More log-probabilities than any vocabulary has, to ask for all."""
 
 FORCED = 1e4
 """Added to a token's logit to force it; the probabilities that the server reports are without it."""
@@ -74,10 +74,10 @@ class Server:
         """Log-probability of a token after others; their keys and values are kept for further questions."""
         forced = {"logit_bias": [[token, FORCED]], "temperature": 0.0, "n_predict": 1}
         answer = self.complete(ids, n_probs=1, cache_prompt=True, ignore_eos=True, **forced)
-        told = answer.get("completion_probabilities") or [{"id": None}]
-        return float(told[0]["logprob"] if told[0]["id"] == token else self.expected(ids, EVERY)[token])
+        steps = answer.get("completion_probabilities") or [{"id": None}]
+        return float(steps[0]["logprob"] if steps[0]["id"] == token else self.expected(ids, EVERY)[token])
 
-    def told(self, answer: dict[str, Any]) -> list[dict[str, Any]]:
+    def scored_steps(self, answer: dict[str, Any]) -> list[dict[str, Any]]:
         """Completion steps with log-probabilities, up to the first token that ends inside a UTF-8 character."""
         steps = zip(answer["tokens"], answer.get("completion_probabilities", ()), strict=False)
         return [step for token, step in takewhile(lambda pair: pair[0] == pair[1]["id"], steps)]
@@ -87,8 +87,8 @@ def measure(server: Server, request: dict[str, Any]) -> dict[str, Any]:
     """Let llama.cpp compute.
 
     Args:
-        request: `prompts` (ids), `new_tokens`, `most` (how many log-probabilities a step), `texts`, `text` (ids, of
-            which each has to be expected after those before it).
+        request: `prompts` (ids), `new_tokens`, `most` (how many log-probabilities a step), `texts`, `text` (ids,
+            each to be predicted from those before it).
 
     Returns:
         `steps`: for every prompt and token the id that was taken, and log-probabilities by id; `ids` of the texts;
@@ -97,7 +97,7 @@ def measure(server: Server, request: dict[str, Any]) -> dict[str, Any]:
     steps = []
     for prompt in request["prompts"]:
         options = {"n_predict": request["new_tokens"], "n_probs": request["most"], "temperature": 0.0}
-        found = server.told(server.complete(prompt, cache_prompt=False, ignore_eos=False, **options))
+        found = server.scored_steps(server.complete(prompt, cache_prompt=False, ignore_eos=False, **options))
         step = [[one["id"], {top["id"]: top["logprob"] for top in one["top_logprobs"]}] for one in found]
         if not step:  # it begins with an end, or with a part of a letter
             likely = server.expected(prompt, request["most"])

@@ -47,8 +47,8 @@ def ggml_quantize_chunk(kind: Any) -> Any:
     try:
         found = ctypes.CDLL(library).ggml_quantize_chunk
     except (OSError, AttributeError) as error:
-        said = f"{kind.name.lower()} is written by llama.cpp alone, which cannot be asked to in {library}"
-        raise ExportError(f"{said}; valid there: f32, f16, bf16, q8_0, q5_1, q5_0, q4_1, q4_0") from error
+        message = f"{kind.name.lower()} is written by llama.cpp alone, which cannot be asked to in {library}"
+        raise ExportError(f"{message}; valid there: f32, f16, bf16, q8_0, q5_1, q5_0, q4_1, q4_0") from error
     numbers, pointer = ctypes.c_int64, ctypes.c_void_p
     found.argtypes = (ctypes.c_int, pointer, pointer, numbers, numbers, numbers, pointer)
     found.restype = ctypes.c_size_t

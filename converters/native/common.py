@@ -70,7 +70,7 @@ def decoder_obstacles(config: ZooConfig, state: State, task: str) -> list[str]:
     if task == Task.SEQUENCE_CLASSIFICATION:
         bias = state.get("classifier.bias")
         if bias is not None and bias.any() and not absorbs_bias(config, state["classifier.weight"]):
-            found.append("the classifier has a bias, its has none, and there is no norm with a bias before it")
+            found.append("the classifier has a bias, its has none, and no norm with a bias is before it")
         if config.pad_token_id is None:
             found.append("pad_token_id is None, by which it finds the last token")
     return found

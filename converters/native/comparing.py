@@ -1,4 +1,4 @@
-"""Compares a converted model with the native one that it was made of, while that one is still in memory.
+"""Compares a converted model with its native source, while that one is still in memory.
 
 On a padded batch, and while a text grows across each length at which either changes.
 """
@@ -165,7 +165,7 @@ def in_evaluation(model: PreTrainedModel) -> Iterator[None]:
 
 @contextmanager
 def in_any_precision(model: PreTrainedModel) -> Iterator[None]:
-    """Run experts, where there are any, by a product that knows float64 for a while: the grouped one does not."""
+    """Run experts, if any, by a matmul that supports float64 for a while: the grouped one does not."""
     configs = {id(module.config): module.config for module in model.modules() if isinstance(module, PreTrainedModel)}
     chosen = [(config, config._experts_implementation) for config in configs.values()]
     for config, _ in chosen:

@@ -43,7 +43,7 @@ RELATED = {
     "modernbert-decoder": "its language model's head transforms what it projects, as those for masked words do",
     "phimoe": "each of its two experts is weighed among those that score nearly as well as it does",
     "qwen3_5": "convert its language model, which transformers.AutoModelForCausalLM loads by itself",
-    "umt5": "every layer has relative positions of its own, where all layers of t5 share one table",
+    "umt5": "every layer has its own relative positions, where all layers of t5 share one table",
 }
 """Reasons why model types that resemble convertible ones cannot be converted."""
 
@@ -118,7 +118,7 @@ class Field:
 
 
 def choice(name: str, field: str, values: Mapping[Any, Any]) -> Field:
-    """A native field with a value of its own for each of the zoo's."""
+    """A native field with one value for each of the zoo's values."""
     back = {native: zoo for zoo, native in values.items()}
     return Field(
         name,

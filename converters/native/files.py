@@ -43,14 +43,14 @@ TOKENIZER_FILES = (
     "tokenizer.model",
     "sentencepiece.bpe.model",
 )
-"""Files by which a tokenizer is known, whatever its class."""
+"""Files by which a tokenizer of any class is recognised."""
 
 TARGET_FOLDER = "target"
 """Where a checkpoint holds its target's tokenizer, if that has its own."""
 
 
 def carry_tokenizer(folder: Path, out: Path, positions: int | None = None) -> list[str]:
-    """Take a checkpoint's tokenizer into another folder, where `AutoTokenizer` loads it whatever the model there is."""
+    """Take a checkpoint's tokenizer into another folder, where `AutoTokenizer` loads it with any model."""
     written = []
     for prefix in ("", f"{TARGET_FOLDER}/"):
         names = [file for file in TOKENIZER_FILES if (folder / prefix / file).is_file()]
@@ -111,7 +111,7 @@ def save_again(folder: Path, out: Path) -> list[str]:
 
 WHOLE = (SAFE_WEIGHTS_NAME, WEIGHTS_NAME)
 INDEXES = {SAFE_WEIGHTS_NAME: SAFE_WEIGHTS_INDEX_NAME, WEIGHTS_NAME: WEIGHTS_INDEX_NAME}
-"""Names of weights in one file, and of the index where there are several."""
+"""Names of weights in one file, and of the index of several files."""
 
 SHARED = ".huggingface-shared-blobs"
 """By which the Hub's cache marks the folder of blobs that its repositories share."""
@@ -146,7 +146,7 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """Find the files that hold the weights, safetensors if there are any."""
+    """Find the files that hold the weights, safetensors if any."""
     for whole, index in INDEXES.items():
         if (path := find(folder, whole)) is not None:
             return [path]
@@ -167,7 +167,7 @@ def names_in(index: Path) -> list[str]:
         raise ConversionError(f"{str(index)!r} is no valid index of weight files") from error
     for name in names:
         if not isinstance(name, str) or Path(name).name != name or "\\" in name or name in ("", ".", ".."):
-            raise UnsafeFileError(f"{str(index)!r} names {name!r}, which is no file of its own folder")
+            raise UnsafeFileError(f"{str(index)!r} names {name!r}, which is not a file of its own folder")
     return names
 
 

@@ -61,7 +61,7 @@ class GraphModel(EngineModel):
         names = ("output_attentions", "output_hidden_states", "inputs_embeds", "decoder_inputs_embeds")
         asked = [name for name in names if options.get(name) not in (None, False)]
         if asked:
-            raise UnsupportedOperationError(f"exported graphs have no {', '.join(asked)}; ask the model it was made of")
+            raise UnsupportedOperationError(f"exported graphs have no {', '.join(asked)}; ask the original model")
 
     @classmethod
     def _supports_default_dynamic_cache(cls) -> bool:
@@ -235,7 +235,7 @@ class GraphEncoder:
 
 
 def require(input_ids: Tensor | None) -> Tensor:
-    """Raise InputError if there are no source ids."""
+    """Raise InputError without source ids."""
     if input_ids is None:
         raise InputError("nothing to read: give input_ids, or encoder_outputs")
     return input_ids

@@ -87,7 +87,7 @@ class Encoder(nn.Module):
 
 
 class Memory(nn.Module):
-    """The keys and values that the decoder's cross attention makes of the encoder's output."""
+    """The keys and values of the decoder's cross attention, computed from the encoder's output."""
 
     def __init__(self, model: ZooPreTrainedModel) -> None:
         super().__init__()
@@ -118,7 +118,7 @@ class Memory(nn.Module):
 
 
 class Encode(nn.Module):
-    """The encoder, with the keys and values that the decoder's cross attention makes of its output."""
+    """The encoder, with the keys and values of the decoder's cross attention, computed from its output."""
 
     def __init__(self, model: ZooPreTrainedModel) -> None:
         super().__init__()

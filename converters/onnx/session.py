@@ -20,7 +20,7 @@ PAST, PRESENT = "past_key_values.", "present."
 
 
 BRANCH = "use_cache_branch"
-"""The input of graphs with two branches, as Optimum calls it: whether there is a cache."""
+"""The input of graphs with two branches, as Optimum calls it: whether a cache is given."""
 
 
 def is_cached(name: str) -> bool:

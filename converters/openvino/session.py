@@ -139,5 +139,5 @@ def replay(calls: list[Call], folder: Path) -> None:
     inputs = {f"{call}.{name}": tensor for call, (_, given, _) in enumerate(calls) for name, tensor in given.items()}
     ours = {f"{call}.{name}": tensor for call, (_, _, found) in enumerate(calls) for name, tensor in found.items()}
     request = {"calls": files, "settings": settings(), "order": ORDER}
-    theirs = run_alone(request, inputs, "OpenVINO cannot run the export in a process of its own")
-    judge(lambda dtype: ours, {"float32": theirs}, "OpenVINO, in a process of its own,")
+    theirs = run_alone(request, inputs, "OpenVINO cannot run the export in its own process")
+    judge(lambda dtype: ours, {"float32": theirs}, "OpenVINO, in its own process,")

@@ -81,7 +81,7 @@ def keep_cache(graph: Any) -> None:
     """Turn inputs and outputs of the cache into variables of a graph.
 
     A new input selects and orders the sequences of the cache, as beam search needs it. At the beginning the cache holds
-    no positions, for as many sequences as there are prompts.
+    no positions, for one sequence per prompt.
 
     Args:
         graph: An `openvino.Model`, which is changed; one without a cache stays as it is.

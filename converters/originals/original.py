@@ -141,7 +141,7 @@ class Original(Converter):
 
 
 class Shapes(Mapping[str, Tensor]):
-    """A checkpoint that sizes are read from: a key that is not there is an error of its own."""
+    """A checkpoint that sizes are read from: a missing key raises a ConversionError."""
 
     def __init__(self, tensors: Mapping[str, Tensor], owner: str) -> None:
         self.tensors = tensors

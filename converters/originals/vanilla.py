@@ -57,10 +57,10 @@ class Vanilla(Original):
 
     def ask(self, module: Any) -> dict[str, Any]:
         rate = module.encoder.dropout.p
-        said = {"num_attention_heads": module.encoder.blocks[0].attention.n_heads, "dropout": rate}
-        said |= {"attention_dropout": rate, "activation_dropout": rate}
+        settings = {"num_attention_heads": module.encoder.blocks[0].attention.n_heads, "dropout": rate}
+        settings |= {"attention_dropout": rate, "activation_dropout": rate}
         names = {"src_pad_idx": "pad_token_id", "pad_idx": "pad_token_id", "trg_pad_idx": "decoder_pad_token_id"}
-        return said | {ours: getattr(module, theirs) for theirs, ours in names.items() if hasattr(module, theirs)}
+        return settings | {ours: getattr(module, theirs) for theirs, ours in names.items() if hasattr(module, theirs)}
 
     def key_map(self, model_class: type[ZooPreTrainedModel], config: ZooConfig) -> KeyMap:
         if config.stack == "encoder":

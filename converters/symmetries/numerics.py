@@ -208,7 +208,7 @@ class FoldResidualScale(Symmetry):
     summary = "learned scales on the branches folded into the projections before them"
 
     def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
-        """From any to none, unless there is a norm between projection and scale."""
+        """From any to none, unless a norm is between projection and scale."""
         between = config.norm_placement in ("sandwich", "res-post") or config.parallel_residual
         return {"residual_scaling": None} if wanted is None and not between else None
 
@@ -280,7 +280,7 @@ class RescaleStream(Symmetry):
     unties = True
 
     def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
-        """To any epsilon, where the stream can be scaled and nothing but its norms has this epsilon."""
+        """To any epsilon, where the stream can be scaled and only its norms have this epsilon."""
         other_norms = (
             config.qk_norm
             or config.mlp_inner_norm

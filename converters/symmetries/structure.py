@@ -183,7 +183,7 @@ class RepeatKeyValueHeads(Symmetry):
     summary = "key and value heads repeated for every query head"
 
     def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
-        """To as many as there are query heads."""
+        """To one per query head."""
         return {"num_key_value_heads": wanted} if wanted == config.num_attention_heads else None
 
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
@@ -225,7 +225,7 @@ class PadTargetVocabulary(Symmetry):
     half_precision = False
 
     def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
-        """To a larger vocabulary, if there is an output bias to switch the new ids off with."""
+        """To a larger vocabulary, if an output bias can switch the new ids off."""
         return {"decoder_vocab_size": wanted} if wanted > config.decoder_vocab_size and config.lm_head_bias else None
 
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:

@@ -20,7 +20,7 @@ const output = document.querySelector("output");
 js.env.allowRemoteModels = false;
 js.env.allowLocalModels = true;
 js.env.localModelPath = new URL(".", import.meta.url).href;
-// What lies beside the page needs no second copy in the browser.
+// Files next to the page need no second copy in the browser.
 js.env.useBrowserCache = js.env.useWasmCache = false;
 const engine = new URL("./runtime/ort-wasm-simd-threaded.asyncify", import.meta.url).href;
 js.env.backends.onnx.wasm.wasmPaths = { mjs: `${engine}.mjs`, wasm: `${engine}.wasm` };

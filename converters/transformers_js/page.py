@@ -80,6 +80,6 @@ def write_page(folder: Path, model: ZooPreTrainedModel, runtime: Path) -> None:
 def require_texts(folder: Path, task: str) -> None:
     """Refuse a page for a model that cannot be given a text."""
     if not (folder / TOKENIZER_FILE).is_file():
-        raise ExportError("a page reads texts, and there is no tokenizer next to the model")
+        raise ExportError("a page reads texts, and the model has no tokenizer next to it")
     if task == Task.MASKED_LM and not read_json(folder / TOKENIZER_CONFIG).get("mask_token"):
         raise ExportError("a page for masked-lm reads texts with a mask, and the tokenizer has no mask_token")

@@ -59,7 +59,7 @@ class TransformersJsTarget(Target):
     by_trial, pages = True, True
     caveats = (
         f"transformers.js {VERSION} looks for an 8-bit graph in browsers unless the configuration names another, which "
-        "exports do. It writes greedily or by sampling, whatever `num_beams` says.",
+        "exports do. It writes greedily or by sampling, and ignores `num_beams`.",
         f"transformers.js {VERSION} asks multi-query models of Falcon's and GPT-BigCode's types for a cache of another "
         "form: another class is taken, or they are refused.",
         f"transformers.js {VERSION} tokenizes differently if a tokenizer removes a string or joins pieces to their "
@@ -137,7 +137,7 @@ class TransformersJsTarget(Target):
             return compare(model, model_of(settings, sessions))
 
     def notes(self, plan: TargetPlan, options: ExportOptions) -> tuple[str, ...]:
-        """Describe how a page is looked at, if there is one."""
+        """Describe how to open the page, if any."""
         served = (
             "The page needs a web server, as browsers load no modules from files: "
             "`python -m http.server --bind 127.0.0.1`, for one."

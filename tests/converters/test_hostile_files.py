@@ -55,7 +55,7 @@ def name_elsewhere(folder, name):
 @pytest.mark.parametrize("name", ["../elsewhere.safetensors", "{parent}/elsewhere.safetensors", "..\\elsewhere", ".."])
 def test_an_index_that_names_files_elsewhere(folder, name):
     name_elsewhere(folder, name.format(parent=folder.parent))
-    refused(folder, "which is no file of its own folder")
+    refused(folder, "which is not a file of its own folder")
 
 
 @pytest.mark.parametrize("file", ["model.safetensors", "config.json", "merges.txt"])

@@ -148,7 +148,7 @@ def test_a_page_that_cannot_be_made_is_refused_in_one_line(tmp_path, monkeypatch
     packages(tmp_path, "3.8.1")
     assert "transformers.js 3.8.1 is in" in refusal(tmp_path / "saved", *to_it)
     packages(tmp_path, "4.3.9-next.1")
-    assert "no tokenizer next to the model" in refusal(tmp_path / "saved", *to_it)
+    assert "the model has no tokenizer next to it" in refusal(tmp_path / "saved", *to_it)
     assert "the tokenizer has no mask_token" in refusal(tmp_path / "encoder", *to_it)
     monkeypatch.setitem(sys.modules, "onnx", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'transformer-zoo\[onnx\]'"):

@@ -17,7 +17,7 @@ from ..declared import Keys, same, without
 from ..encoders import BERT_FIELDS, BERT_LAYER, POST_NORM, TWO_LAYERS, EncoderFormat, encoder_tasks
 
 ROBERTA_HEAD_ACT = "gelu"
-"""The activation of RoBERTa's masked-lm head, whatever that of its layers is; the zoo's is that of the layers."""
+"""The fixed activation of RoBERTa's masked-lm head; the zoo's is that of the layers."""
 
 PROJECTIONS = {zoo: native for zoo, native in BERT_LAYER.items() if "norm" not in zoo}
 COUNTED = {"position": TABLE_POSITIONS}
@@ -61,7 +61,7 @@ class BertLike(EncoderFormat):
     copies = {"cls.predictions.bias": "cls.predictions.decoder.bias"}
     pooler = "pooler.dense"
     roberta_heads: ClassVar[bool] = False  # Whether heads are named, and positions counted, as RoBERTa does
-    # Number of token types in the class, which other libraries rely on, also where there are none
+    # Number of token types in the class, which other libraries rely on, also in models without types
     usual_types: ClassVar[int] = 2
     reasons = {
         "lm_head_transform": "its head transforms before it projects (dense, activation, norm); a plain projection "
@@ -74,7 +74,7 @@ class BertLike(EncoderFormat):
         return (pad_token_id or 0) + 1 if self.roberta_heads else 0
 
     def keys_of_body(self, config: ZooConfig) -> Keys:
-        """The token type, where there is one, is a part of the positions."""
+        """The token type, if any, is a part of the positions."""
         positions, types = "embeddings.position_embeddings.weight", "embeddings.token_type_embeddings.weight"
         skipped = self.skipped_rows(config.pad_token_id)
         if not config.type_vocab_size:

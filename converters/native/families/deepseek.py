@@ -25,7 +25,7 @@ GROUPS = ("n_group", "topk_group", "routed_scaling_factor")
 
 
 def shared_experts(config: ZooConfig) -> int:
-    """How many times as wide as the others the expert of all tokens is, 0 where there is none."""
+    """Width of the shared expert, in widths of the others; 0 without one."""
     count: int = option(config, SigmoidMixtureOfExperts, "n_shared_experts")
     return count
 
@@ -83,7 +83,7 @@ def latent(name: str) -> Field:
 
 
 def query_rank(config: ZooConfig) -> int:
-    """Width of the vector that queries are made of, 0 where there is none."""
+    """Width of the vector that queries are projected from, 0 without one."""
     rank: int = option(config, LatentAttention, "q_lora_rank")
     return rank
 

@@ -26,7 +26,7 @@ def key_heads(native: Any) -> int:
 
 
 def is_grouped(config: ZooConfig) -> bool:
-    """Whether there are several key heads, and fewer than query heads: only the new architecture has that."""
+    """Whether it has several key heads, and fewer than query heads: only the new architecture supports that."""
     return bool(1 < config.num_key_value_heads < config.num_attention_heads)
 
 

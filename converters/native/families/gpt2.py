@@ -146,7 +146,7 @@ class Gpt2(DecoderFormat):
 
 @native_format
 class GptBigCode(Gpt2):
-    """SantaCoder and StarCoder (Li et al. 2023): GPT-2 with one key head or as many as there are query heads."""
+    """SantaCoder and StarCoder (Li et al. 2023): GPT-2 with one key head or one per query head."""
 
     name = "gpt_bigcode"
     fields = {

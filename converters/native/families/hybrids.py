@@ -40,7 +40,7 @@ def by_layer(kind: str, mixer: str) -> dict[str, Field]:
 
 
 def size(index: int) -> Callable[[ZooConfig], int]:
-    """Makes a size of the delta rule of the settings, which need not have one of its own."""
+    """Makes a getter of a size of the delta rule, which defaults to attention's."""
     return lambda config: sizes(config)[index]
 
 
@@ -134,7 +134,7 @@ class Qwen3Next(ExpertsLike):
     parameters = {"self_attn.A_log": "linear_attn.A_log"}
     reasons = {
         **ExpertsLike.reasons,
-        "feed_forward": "its feed-forward network is a mixture of experts beside a gated one (moe-shared)",
+        "feed_forward": "its feed-forward network is a mixture of experts next to a gated one (moe-shared)",
         "attention": "its attention is gated",
         "mixer": "its layers without attention have the gated delta rule",
     }

@@ -63,7 +63,7 @@ class ModernBert(EncoderFormat):
         "feature-extraction": {},
         "masked-lm": {"transform.dense": "head.dense", "transform.norm": "head.norm", "lm_head": "decoder"},
     }
-    reasons = {"norm": "its norms have no biases", "residual": "there is no norm before its first attention"}
+    reasons = {"norm": "its norms have no biases", "residual": "it has no norm before its first attention"}
 
 
 @native_format

@@ -105,5 +105,5 @@ class NanoChat(Weightless):
         found = super().obstacles(config, state, task)
         rope = getattr(config, "rope_parameters", None)
         if rope is not None and unscaled(rope) != rope:
-            found.append(f"rotations scale queries and keys ({rope['rope_type']}), which its norms behind them undo")
+            found.append(f"rotations scale queries and keys ({rope['rope_type']}), which its norms after them undo")
         return found
