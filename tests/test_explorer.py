@@ -39,7 +39,7 @@ def test_models_of_every_task_say_something() -> None:
     said = text_of(views.outputs([TRANSLATOR, LABELLER, GUESSER], TEXT))
     assert "Onde está a casa?" in said and "English (" in said
     mask = explored(GUESSER).tokenizers.source.mask_token
-    assert f"guesses what stands in the place of {mask}" in said
+    assert f"predicts the token at {mask}" in said
     assert len(views.guesses(explored(GUESSER), f"Where is {mask} house?").split(", ")) == views.GUESSES
 
 

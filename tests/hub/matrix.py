@@ -1,7 +1,7 @@
 """Every fault at every request of a push and of a pull, with Xet and without, and what must hold under each.
 
 Whatever happens, the result is complete and verified, or an error of the zoo's own with the old state in place on both
-sides, and the next attempt succeeds; a commit that nobody can confirm is called so.
+sides, and the next attempt succeeds; a commit that cannot be confirmed is reported so.
 
 `python -m hub.matrix` in tests/ tries them all, and writes the table in docs/hub.md.
 """
@@ -28,7 +28,7 @@ LANES = 3
 """How many processes there are with Xet, and how many without."""
 
 FOR_EVER = (1, 1_000_000)
-COMPLETED, UNCHANGED, UNCONFIRMED = "completed", "failed, old state intact", "said that nobody can confirm it"
+COMPLETED, UNCHANGED, UNCONFIRMED = "completed", "failed, old state intact", "reported as unconfirmed"
 numbers = count()
 
 PAGE = Path(__file__).parents[2] / "docs" / "hub.md"

@@ -35,7 +35,7 @@ NOT_PULLED = (
     "*.mlpackage/**",
     ".git*",
 )
-"""Formats that the zoo does not read, of which a repository may hold one copy of the weights each."""
+"""Formats that the zoo does not read; a repository may hold one copy of the weights in each."""
 
 
 class MissingPluginWarning(ZooWarning):

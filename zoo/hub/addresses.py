@@ -59,7 +59,7 @@ def parse_address(text: str, revision: str | None = None) -> Address:
     except HFValidationError as error:
         raise RepoIdError(
             f"{text!r} is not the name of a repository; valid are 'name' and 'org/name' of letters, digits, '-', '_' "
-            "and '.', with '@revision' behind if wanted"
+            "and '.', followed by '@revision' if wanted"
         ) from error
     if at and revision is not None and named != revision:
         raise RepoIdError(f"{text!r} names revision {named!r}, but revision={revision!r} was given as well")

@@ -130,7 +130,7 @@ class CardFacts:
     # Which exports were made: mappings with `target`, `verified` and `difference`
     exports: tuple[Mapping[str, Any], ...] = ()
     native: Mapping[str, str] | None = None  # The native export's `target`, `auto_class` and `revision`
-    space: bool = False  # Whether there is a Space of the same name
+    space: bool = False  # Whether a Space of the same name exists
 
 
 def write_card(folder: Path, address: Address, facts: CardFacts) -> str:

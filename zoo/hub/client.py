@@ -85,10 +85,10 @@ class Hub:
         if isinstance(cause, RepositoryNotFoundError):
             return HubAccessError(f"{where} does not exist, or is private and the token in use may not see it")
         if passes(error):
-            said = f"{answer} " if answer is not None else ""
+            code = f"{answer} " if answer is not None else ""
             wait = retry_after(error)
             asks = f"; it asks to wait {wait:.0f} s" if wait else ""
-            detail = without_secrets(f"{said}{type(cause).__name__}: {cause}", self._secret)
+            detail = without_secrets(f"{code}{type(cause).__name__}: {cause}", self._secret)
             return HubUnreachableError(f"the Hub gave no usable answer while {purpose} ({where}){asks}: {detail[:300]}")
         if isinstance(cause, HfHubHTTPError):
             detail = without_secrets(cause.server_message or cause, self._secret)
@@ -99,14 +99,14 @@ class Hub:
         return None
 
     def _refused(self, cause: HfHubHTTPError, answer: int | None, where: str, purpose: str) -> HubAccessError:
-        said = f" ({without_secrets(cause.server_message, self._secret)})" if cause.server_message else ""
+        detail = f" ({without_secrets(cause.server_message, self._secret)})" if cause.server_message else ""
         if answer == FORBIDDEN:
-            return HubAccessError(f"the token in use is not allowed what is needed while {purpose} at {where}{said}")
+            return HubAccessError(f"the token in use is not allowed what is needed while {purpose} at {where}{detail}")
         if isinstance(cause, RepositoryNotFoundError):
             return HubAccessError(
                 f"{where} does not exist, or is private and no valid token was sent: `hf auth login` or HF_TOKEN"
             )
-        return HubAccessError(f"the Hub does not accept the token in use, or there is none, while {purpose}{said}")
+        return HubAccessError(f"the Hub does not accept the token in use, or needs one, while {purpose}{detail}")
 
     def _revisions(self, address: Address | None) -> str:
         """Branches and tags for a message; nothing where they cannot be had either."""

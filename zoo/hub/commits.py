@@ -1,7 +1,7 @@
-"""One commit, once: whatever happens to the Hub's answer, the files are there completely or not at all.
+"""One commit, once: even if the Hub's answer is lost, the files are there completely or not at all.
 
 The client's `create_commit(parent_commit=)` makes it. `tests/hub/test_faults.py` needs the look for one
-of which the answer was lost.
+after a lost answer.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Landed:
     """A commit that is there."""
 
     commit: str
-    pull_request: str | None = None  # The address of the pull request that holds it, if there is one
+    pull_request: str | None = None  # The address of the pull request that holds it, if any
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Change:
                     return landed
                 if stale:
                     raise HubConflictError(
-                        f"{self.address} was changed by somebody else meanwhile; nothing was pushed, push again to "
+                        f"{self.address} was changed by another push meanwhile; nothing was pushed, push again to "
                         "build on their change"
                     ) from None
                 raise

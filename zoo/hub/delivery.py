@@ -1,8 +1,8 @@
 """From the cache to a folder of the user's: the old version or the new one, and none of the user's own files touched.
 
-A delivery is prepared in a folder of its own, and begins when its journal is written. From then on it can only be
+A delivery is prepared in its own folder, and begins when its journal is written. From then on it can only be
 finished: by the next pull into the folder, if the one that began was killed. Until then nothing takes the folder for a
-model. `snapshot_download(local_dir=)` writes file by file, over files of anybody: `tests/hub/test_delivery.py`.
+model. `snapshot_download(local_dir=)` writes file by file, over any files: `tests/hub/test_delivery.py`.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def deliver(snapshot: Path, files: Iterable[str], folder: Path, source: str) -> 
 
 
 def finish_delivery(folder: Path) -> None:
-    """Finish what a pull began that was killed, if there is such a thing."""
+    """Finish the delivery of a killed pull, if any."""
     stage = folder / STAGE
     journal = stage / JOURNAL
     if not journal.is_file():

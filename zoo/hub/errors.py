@@ -11,7 +11,7 @@ SECRET = re.compile(
     r"""\b(?:hf|api)_[\w.-]{8,}  # tokens of users, organisations and applications
     | (?<=Bearer\ )\S+
     | (?<=://)[^\s/@]+(?=@)  # a name and a password
-    | (?<=\?)[^\s'"]*(?:[Ss]ignature|[Tt]oken)=[^\s'"]*  # what an address is signed with
+    | (?<=\?)[^\s'"]*(?:[Ss]ignature|[Tt]oken)=[^\s'"]*  # the signature of an address
     """,
     re.VERBOSE,
 )
@@ -65,7 +65,7 @@ class VisibilityError(HubError):
 
 
 class UnsafeWeightsError(HubError):
-    """There are no weights in the safetensors format."""
+    """A repository has no weights in the safetensors format."""
 
     exit_code = 2
 

@@ -37,7 +37,7 @@ def refuse_secrets(files: Iterable[PushedFile], token: str | None) -> None:
     if found:
         raise SecretError(
             f"secrets would be pushed: {enumerate_names(found)}; nothing was pushed: remove them, or push them with "
-            "allow_secrets=True (--allow-secrets) if they are none"
+            "allow_secrets=True (--allow-secrets) if they are not secret"
         )
 
 
@@ -113,7 +113,7 @@ PUSHED = {
         *(CONFIG, "generation_config.json", "preprocessor_config.json", "processor_config.json"),
         *("adapter_config.json", "openvino_config.json", "bundle.json"),
         *TOKENIZER,
-        # what is known about the model
+        # records, card and license
         *(RESULT_FILE, EVALUATIONS_FILE, CARD, "LICENSE", "LICENSE.txt", "LICENSE.md", "NOTICE", "NOTICE.txt"),
         *("*.png", "*.svg"),
     ),

@@ -24,8 +24,8 @@ def interrupts_heard() -> Iterator[list[str]]:
             interrupted = isinstance(error, KeyboardInterrupt)
             if not (interrupted or heard):
                 raise
-            said = "; ".join(filter(None, (*done, str(error) if interrupted else "")))
-            raise KeyboardInterrupt(said or "nothing was pushed") from None
+            message = "; ".join(filter(None, (*done, str(error) if interrupted else "")))
+            raise KeyboardInterrupt(message or "nothing was pushed") from None
     if heard:
         raise KeyboardInterrupt("; ".join(done) or "nothing was pushed")
 

@@ -72,7 +72,7 @@ def discard_damaged(snapshot: Path, entry: RepoFile) -> None:
     file = snapshot / entry.path
     if is_intact(entry, file):
         return
-    # What the file links to may be another file's, and right: only what is called by this checksum is removed.
+    # The link's target may belong to another file and be right: it is removed only if its name is this checksum.
     file.unlink(missing_ok=True)
     blob = snapshot.parents[1] / "blobs" / checksum_of(entry)
     if is_intact(entry, blob):
@@ -157,7 +157,7 @@ def pull(
         offline: Whether to only look into the cache.
         force_download: Whether to download what is in the cache already.
         trust_remote_code: Whether code from the repository may be pulled, for a model that needs it.
-        with_pickles: Whether pickled weights may be pulled where there are no safetensors, for a converter, which
+        with_pickles: Whether pickled weights may be pulled without safetensors, for a converter, which
             executes nothing of them.
         token: As for huggingface_hub: None for the one that is stored or in HF_TOKEN.
         patience: Time-outs and retries.
@@ -219,7 +219,7 @@ class Download:
     cache_dir: str | Path | None = None
     force_download: bool = False
     trust_remote_code: bool = False  # Whether code may be downloaded
-    with_pickles: bool = False  # Whether pickled weights may be, where there are no safetensors
+    with_pickles: bool = False  # Whether pickled weights may be pulled without safetensors
 
     def run(self) -> Snapshot:
         """Download what is missing, verify everything, and only then let the cache's revision move on."""
@@ -266,7 +266,7 @@ class Download:
                 if not damaged:
                     return
                 problem = IntegrityError(
-                    f"{enumerate_names(damaged)} of {self.address} is not what the Hub says it is, after {attempt} "
+                    f"{enumerate_names(damaged)} of {self.address} does not match the Hub's checksum, after {attempt} "
                     "downloads; it was removed from the cache"
                 )
             except IntegrityError as error:

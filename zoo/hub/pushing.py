@@ -118,7 +118,7 @@ class PushReport:
         repo_id: The repository.
         revision: Its branch.
         files: Path and size in bytes of every file.
-        native_files: The same of the native export, which goes to a branch of its own.
+        native_files: The same of the native export, which goes to its own branch.
         left_out: Paths of files in the folder that do not belong to a model and are not pushed.
         dry_run: Whether nothing was done.
         commit: The commit's hash.
@@ -176,7 +176,7 @@ def push(
         model: A model, a checkpoint's folder, the name of weights, or an export. Files of a folder are pushed by a
             list of names: safe weights, configurations, tokenizers, the code that config.json names, cards.
         repo_id: "org/name" or "name", possibly with "@branch".
-        tokenizer: Saved beside a model.
+        tokenizer: Saved next to a model.
         revision: The branch to push to, by default "main".
         private: Whether the repository is private: a new one is made so, another one has to be; by default as the
             owner's settings.
@@ -239,8 +239,8 @@ def push(
         files = {file.path: file for file in of_model}
         own_card = (folder / CARD).is_file() and not overwrite_card
         if RESULT_FILE in files:
-            told = json.dumps(without_places(find_result(folder)), indent=2, ensure_ascii=False).encode()
-            files[RESULT_FILE] = PushedFile(RESULT_FILE, len(told), told)
+            content = json.dumps(without_places(find_result(folder)), indent=2, ensure_ascii=False).encode()
+            files[RESULT_FILE] = PushedFile(RESULT_FILE, len(content), content)
         if own_card:
             content = (folder / CARD).read_bytes()
         else:
@@ -358,7 +358,7 @@ def as_folder(
     with scratch_folder() as workshop:
         if isinstance(model, (str, Path)):
             if tokenizer is not None:
-                raise CheckpointError(f"a tokenizer was given beside the folder {model}; save it there instead")
+                raise CheckpointError(f"a tokenizer was given with the folder {model}; save it there instead")
             from zoo.building.weights import locate
 
             yield locate(model), workshop

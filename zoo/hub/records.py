@@ -63,13 +63,13 @@ def run_of(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def recipe_of(result: Mapping[str, Any]) -> dict[str, str]:
-    """Tell how a checkpoint was trained."""
+    """Describe how a checkpoint was trained."""
     report, recipe = _mapping(result.get("report")), _mapping(result.get("recipe"))
     sections = {name: _settings(recipe.get(section)) for section, name in SECTIONS.items()}
     return {
         **{name: _number(report[key]) for key, name in RECIPE.items() if isinstance(report.get(key), SCALAR)},
         **_data(result),
-        **{name: told for name, told in sections.items() if told},
+        **{name: settings for name, settings in sections.items() if settings},
     }
 
 
@@ -78,8 +78,8 @@ def without_places(result: Mapping[str, Any]) -> dict[str, Any]:
     kept: dict[str, Any] = json.loads(json.dumps(result))
     source = _mapping(_mapping(kept.get("data")).get("source"))
     tokenizer = _mapping(_mapping(kept.get("recipe")).get("tokenizer"))
-    for told, names in ((source, ("data", "heldout")), (tokenizer, ("folder",))):
-        told.update({name: _file_name(told[name]) for name in names if told.get(name)})
+    for section, names in ((source, ("data", "heldout")), (tokenizer, ("folder",))):
+        section.update({name: _file_name(section[name]) for name in names if section.get(name)})
     return kept
 
 
@@ -195,22 +195,22 @@ def _is_number(value: Any) -> bool:
 def _settings(section: Any) -> str:
     if not isinstance(section, dict):
         return ""
-    told = {**section, "folder": _file_name(section["folder"])} if "folder" in section else section
-    return ", ".join(f"{name}={value}" for name, value in told.items())
+    shown = {**section, "folder": _file_name(section["folder"])} if "folder" in section else section
+    return ", ".join(f"{name}={value}" for name, value in shown.items())
 
 
 def _data(result: Mapping[str, Any]) -> dict[str, str]:
     data = _mapping(result.get("data"))
     source = _mapping(data.get("source"))
     columns = source.get("columns")
-    told = {
+    rows = {
         "Data": _file_name(source.get("data")),
         "Held-out data": _file_name(source.get("heldout")),
         "Columns": ", ".join(map(str, columns)) if isinstance(columns, list) else "",
         "SHA-256 of the training examples": _mapping(data.get("train")).get("sha256"),
         "SHA-256 of the held-out examples": _mapping(data.get("heldout")).get("sha256"),
     }
-    return {name: str(value) for name, value in told.items() if value}
+    return {name: str(value) for name, value in rows.items() if value}
 
 
 def _file_name(place: Any) -> str:

@@ -21,7 +21,7 @@ TRANSPORT_ERROR: type[Exception] = HfHubHTTPError.__bases__[0]
 """Base of the errors of the client's HTTP library."""
 
 CONNECT_ERROR: type[Exception] = importlib.import_module(TRANSPORT_ERROR.__module__.partition(".")[0]).ConnectError
-"""Its errors if there is nothing to connect to."""
+"""Its errors for a failed connection."""
 
 FIRST_CONTACTS = 2
 """Attempts before a first answer: a machine without a network should fail soon."""

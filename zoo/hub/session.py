@@ -54,7 +54,7 @@ def leave_xet_to_the_hub() -> None:
 def watch_uploads(patience: Callable[[], Patience]) -> None:
     """End uploads to Xet storage without progress, through a private function: huggingface_hub has no public one."""
     make = getattr(client, "get_xet_session", None)
-    if make is not None:  # which there is since the client hands sessions out
+    if make is not None:  # the client has it since it hands sessions out
         client.get_xet_session = lambda: WatchedSession(make(), patience())
 
 
@@ -220,9 +220,9 @@ class _Session:
     """Holds the client's requests to a patience.
 
     It has to be done request by request, since most ask for no time-out and the client waits as long as a Hub asks; and
-    by the factory of sessions, since the client closes its session after some failures and makes another. There is no
-    asking for the factory that is replaced, which may be a user's of proxies and certificates: sessions are copies of
-    the one it made, with the proxies and certificates of then.
+    by the factory of sessions, since the client closes its session after some failures and makes another. The
+    replaced factory, perhaps a user's with proxies and certificates, cannot be asked for: sessions are copies of the
+    one that it made, with the proxies and certificates of that time.
     """
 
     def __init__(self) -> None:
@@ -231,7 +231,7 @@ class _Session:
         self._lock = threading.Lock()
 
     def install(self, patience: Patience) -> None:
-        """Hold the client to a patience from now on, whatever factory of sessions was set since the last time."""
+        """Hold the client to a patience from now on, also with a factory of sessions set since then."""
         with self._lock:
             self.patience = patience
             if not self._watches_xet:
@@ -254,7 +254,7 @@ class _Session:
 
     @contextmanager
     def closed(self) -> Iterator[None]:
-        """Let the client, and libraries that use it, know at once that there is no connection."""
+        """Let the client, and libraries that use it, know at once that the machine is offline."""
         self._closed = True
         try:
             yield

@@ -25,8 +25,8 @@ publish(build_page(["{model}"], others=False))
 
 WORDS = """# {model}
 
-Look at what [{model}](https://huggingface.co/{repo_id}) says, attends to, and would say after each of its
-layers, at its drawing with the shapes of what you type, and at its quirks. `zoo explore {model}` shows the same on your
+Look at what [{model}](https://huggingface.co/{repo_id}) writes, attends to, and would predict after each of its
+layers, at its drawing with the shapes of your text, and at its quirks. `zoo explore {model}` shows the same on your
 machine.
 """
 

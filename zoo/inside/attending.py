@@ -86,7 +86,7 @@ class AttentionMaps(Printed):
 
     def shown(self) -> Iterator[Part]:
         """The page on which every head can be looked at."""
-        from .heatmaps import attention_page  # which is made of this
+        from .heatmaps import attention_page  # which imports this
 
         kinds = ", ".join("{} of {} layers with {} heads".format(one.title, *one.weights.shape) for one in self.maps)
         yield Page(attention_page(self), f"{self.name} reads {self.source!r}: {kinds}", PAGE_HEIGHT)
@@ -132,13 +132,13 @@ def attention(
         target: The text that an encoder-decoder is made to write, by default what it writes by itself, greedily; for a
             language model, what follows the source.
         tokenizer: The tokenizer or its folder, by default the checkpoint's.
-        device: Where to run, by default on the GPU if there is one.
+        device: Where to run, by default on the GPU if available.
 
     Returns:
         The weights of every layer and head, and the tokens.
 
     Raises:
-        CheckpointError: When there is no such checkpoint, or it has no tokenizer.
+        CheckpointError: When the checkpoint does not exist, or has no tokenizer.
         ConfigError: When a target is given to a model that only reads.
         SequenceTooLongError: When a text has more tokens than the model has positions.
     """

@@ -34,7 +34,7 @@ class HeadStatistics:
             3.3). *Shape:* (num_layers, num_heads)
         distance: From a query to what it attends to, in tokens, on average, weighted by attention (Vig and Belinkov
             2019, Analyzing the Structure of Attention in a Transformer Language Model, section 4.3). None for
-            cross-attention, whose queries and keys have positions in different texts.
+            cross-attention: its queries and keys have positions in different texts.
             *Shape:* (num_layers, num_heads)
     """
 
@@ -73,7 +73,7 @@ def head_statistics(
         targets: Target texts of an encoder-decoder, by default its own output; or what follows the
             sources of a language model.
         tokenizer: The tokenizer or its folder, by default the checkpoint's.
-        device: Where to run, by default on the GPU if there is one.
+        device: Where to run, by default on the GPU if available.
 
     Returns:
         The numbers of each kind of attention that the model has.

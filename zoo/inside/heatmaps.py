@@ -67,7 +67,7 @@ def attention_page(maps: AttentionMaps) -> str:
         for one in maps.maps
     ]
     template = files(__package__).joinpath("attention.html.jinja").read_text(encoding="utf-8")
-    # In a script, nothing but these could end it or begin something else.
+    # In a script, only these could end it or begin something else.
     script_data = json.dumps({"scale": SCALE, "maps": data}, separators=(",", ":")).replace("<", "\\u003c")
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     return environment.from_string(template).render(
@@ -213,7 +213,7 @@ class PositionTable:
 
 @torch.no_grad()
 def position_tables(model: PreTrainedModel, length: int = 64) -> list[PositionTable]:
-    """Read off a model what its position encodings do, whichever they are.
+    """Read off a model what its position encodings do, for any kind of them.
 
     Args:
         length: For how many positions, at most: a learned table may have fewer.

@@ -99,7 +99,7 @@ class Summary(Printed):
 
     @property
     def totals(self) -> str:
-        """How many parameters there are."""
+        """Number of parameters."""
         return f"{self.total:,} parameters, {self.trainable:,} of them trained"
 
     def remarks(self) -> Iterator[str]:
@@ -126,16 +126,16 @@ def summary(
     """Summarise a model, module by module, with shapes from a run without numbers.
 
     Args:
-        model: A variant's name, possibly with settings, or a checkpoint's folder, of either of which nothing is
-            allocated; or a model.
+        model: A variant's name, possibly with settings, or a checkpoint's folder, both without allocating weights; or
+            a model.
         task: Task of a variant, by default its first.
-        depth: How deep to go, by default to what a layer is made of: 1 for what the model itself is made of.
-        batch_size: How many examples to run.
-        seq_len: How long they are, at most: positions may end before.
+        depth: Depth of modules, by default down to the parts of a layer: 1 for the parts of the model.
+        batch_size: Number of examples to run.
+        seq_len: Their length, at most: positions may end before.
         fold: Whether layers that are alike share their rows.
 
     Raises:
-        ZooError: When there is no such variant or checkpoint.
+        ZooError: When the variant or the checkpoint does not exist.
         MissingExtraError: When torchinfo is not installed.
     """
     name = type(model).__name__ if isinstance(model, PreTrainedModel) else str(model)

@@ -114,7 +114,7 @@ def logit_lens(
             source of a language model.
         top: How many tokens to keep.
         tokenizer: The tokenizer or its folder, by default the checkpoint's.
-        device: Where to run, by default on the GPU if there is one.
+        device: Where to run, by default on the GPU if available.
 
     Returns:
         The most probable tokens of every layer and position, and the probability of the right one.

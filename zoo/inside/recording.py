@@ -123,7 +123,7 @@ def norms_figure(norms: Sequence[LayerNorms], stack: str | None = None) -> Figur
 
     Args:
         norms: Norms of a [`NormRecorder`][].
-        stack: "encoder" or "decoder", by default the last one there is.
+        stack: "encoder" or "decoder", by default the last one.
     """
     from matplotlib import colormaps
 

@@ -49,7 +49,7 @@ def show(model: VariantName | str | ZooPreTrainedModel, task: TaskName | str | N
 
     Raises:
         InputError: When a model is not one of the zoo.
-        ZooError: When a name, task, quirk or field is unknown, or there is no such checkpoint.
+        ZooError: When a name, task, quirk or field is unknown, or the checkpoint does not exist.
     """
     if isinstance(model, str) and (is_weights_name(model) or is_address(model) or Path(model).is_dir()):
         model = load(model, task)

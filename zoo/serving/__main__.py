@@ -16,8 +16,8 @@ from zoo.converters.errors import require
 @click.argument("model")
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="The port, 0 for any.")
-@click.option("--name", help="What requests call the model; by default as MODEL, or the folder's name.")
-@click.option("--device", help="Where it runs: cpu, cuda, ...; by default on the GPU if there is one.")
+@click.option("--name", help="Name of the model in requests; by default as MODEL, or the folder's name.")
+@click.option("--device", help="Where it runs: cpu, cuda, ...; by default on the GPU if available.")
 @click.option("--token", envvar="ZOO_SERVING_TOKEN", help="The token that requests need; by default a random one.")
 @click.option("--allow-host", "hosts", multiple=True, metavar="HOST", help="A host name that requests may be sent to.")
 def serve(

@@ -172,7 +172,7 @@ async def answer(request: Request, served: ServedModel, asked: SamplingRequest, 
     starts = [len(tokenizer.decode(ids, skip_special_tokens=True)) for ids in job.prompts for _ in range(job.each)]
     if asked.stream:
         pieces = work.pieces()
-        first = await anext(pieces, None)  # what fails before it is answered by a status
+        first = await anext(pieces, None)  # earlier failures are answered by a status
         usage = asked.streamed_usage
 
         async def events() -> AsyncIterator[str]:
@@ -219,7 +219,7 @@ def event(data: dict[str, Any]) -> str:
 
 @dataclass
 class Work:
-    """A job in a thread of its own, which ends early when its pieces are no longer read."""
+    """A job in its own thread, which ends early when its pieces are no longer read."""
 
     served: ServedModel
     job: Job

@@ -120,7 +120,7 @@ def check_fully_masked_rows_are_finite(subject: Subject) -> None:
         outputs = model(**inputs, attention_mask=mask)
         output = outputs["logits" if "logits" in outputs else "last_hidden_state"]
         assert_finite(output, f"output with a fully masked row ({backend})")
-        assert_equal(output[0], plain[0], f"rows beside a fully masked one ({backend})")
+        assert_equal(output[0], plain[0], f"rows next to a fully masked one ({backend})")
         output.square().mean().backward()
         for name, parameter in model.named_parameters():
             if parameter.grad is not None:
@@ -148,8 +148,8 @@ def check_hidden_states_have_their_documented_shapes(subject: Subject) -> None:
 
 
 def _assert_states(states: Any, depth: int, length: int, subject: Subject, what: str) -> None:
-    assert states is not None, f"there are no {what}"
-    assert len(states) == depth + 1, f"there are {len(states)} {what}, documented are {depth + 1}"
+    assert states is not None, f"the output has no {what}"
+    assert len(states) == depth + 1, f"the output has {len(states)} {what}, documented are {depth + 1}"
     plain = torch.empty(BATCH_SIZE, length, subject.config.hidden_size)
     stream = RESIDUALS.get(subject.config.residual).build_stream(subject.config)
     between = list(stream.open(plain).shape)
@@ -200,8 +200,8 @@ def _visible(keys: Tensor, num_queries: int, causal: bool) -> Tensor:
 
 
 def _assert_weights(weights: Any, depth: int, visible: Tensor, model: ZooPreTrainedModel) -> None:
-    assert weights is not None, "there are no attention weights"
-    assert len(weights) == depth, f"there are attention weights of {len(weights)} layers, the stack has {depth}"
+    assert weights is not None, "the output has no attention weights"
+    assert len(weights) == depth, f"the output has attention weights of {len(weights)} layers, the stack has {depth}"
     heads = model.config.num_attention_heads
     shape = (BATCH_SIZE, heads, *visible.shape[2:])
     for step, weight in enumerate(weights):

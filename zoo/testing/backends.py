@@ -110,20 +110,20 @@ def attend(
     Scores are scaled by `softmax_scale`, bounded by `softcap` unless 0; `window_size` -1 is no window.
     """
     assert dropout_p == 0
-    behind = torch.arange(key.shape[1], device=query.device) - key.shape[1]
+    keys = torch.arange(key.shape[1], device=query.device) - key.shape[1]
     own = torch.arange(query.shape[1], device=query.device) - query.shape[1]
-    hidden = out_of_sight(behind - own[:, None], causal, window_size)
+    hidden = out_of_sight(keys - own[:, None], causal, window_size)
     return mix(query, key, value, hidden, softmax_scale, softcap)
 
 
 def out_of_sight(distance: Tensor, causal: bool, window_size: Sequence[int]) -> Tensor:
     """True for keys that a query does not see, by key minus query positions, (query_len, key_len)."""
-    before, behind = window_size
+    before, after = window_size
     hidden = torch.zeros_like(distance, dtype=torch.bool)
     if before >= 0:
         hidden |= distance < -before
-    if causal or behind >= 0:
-        hidden |= distance > (0 if causal else behind)
+    if causal or after >= 0:
+        hidden |= distance > (0 if causal else after)
     return hidden
 
 
@@ -178,8 +178,8 @@ def attend_by_sequence(
         for ends, states in ((cu_seqlens_q, query), (cu_seqlens_k, key))
     )
     own = torch.arange(len(query), device=query.device) - cu_seqlens_q[queries]
-    behind = torch.arange(len(key), device=key.device) - cu_seqlens_k[keys]
-    hidden = out_of_sight(behind - own[:, None], causal, window_size) | (queries[:, None] != keys)
+    places = torch.arange(len(key), device=key.device) - cu_seqlens_k[keys]
+    hidden = out_of_sight(places - own[:, None], causal, window_size) | (queries[:, None] != keys)
     return mix(query[None], key[None], value[None], hidden, softmax_scale, softcap)[0]
 
 

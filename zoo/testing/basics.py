@@ -322,7 +322,7 @@ def check_vocabulary_can_grow(subject: Subject) -> None:
         warnings.simplefilter("ignore")
         model.resize_token_embeddings(size + 3)
     resized = subject.run(model, **subject.inputs())
-    assert resized.shape[-1] == size + 3, f"there are {resized.shape[-1]} logits for {size + 3} ids"
+    assert resized.shape[-1] == size + 3, f"the output has {resized.shape[-1]} logits for {size + 3} ids"
     assert_equal(resized[..., :size], subject.run(), "scores of the old ids after resizing")
     assert _sharing(model) == _sharing(subject.model), "other parameters are tied after resizing"
     assert_finite(subject.run(model, input_ids=torch.full((1, 3), size + 2)), "scores after a new id")

@@ -1,4 +1,4 @@
-"""Which checks there are, and which of them apply to which variant and task."""
+"""The checks, and which of them apply to a variant and task."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class FarTensor(Tensor):
     """A tensor on the fake device."""
 
     there: Tensor  # The same
-    # Counts the memory of all of them, also of those that a backward pass makes in a thread of its own
+    # Counts the memory of all of them, also of those that a backward pass makes in its own thread
     allocated: ClassVar[Allocations | None] = None
 
     @staticmethod
@@ -181,7 +181,7 @@ AUTOCAST = torch.library.Library("_", "IMPL", "AutocastPrivateUse1")
 """Lets autocast be asked for there; it casts nothing."""
 
 KERNELS = torch.library.Library("aten", "IMPL", "PrivateUse1")
-"""Says that the device has a kernel, where PyTorch would else put several operations in its place."""
+"""Declares kernels of the device, for which PyTorch would otherwise substitute several operations."""
 
 
 class PretendedDevice(TorchDispatchMode):
@@ -232,7 +232,7 @@ class PretendedDevice(TorchDispatchMode):
 
 
 class Construction(TorchFunctionMode):
-    """Lets tensors be made of numbers there, and lists of tensors, which PyTorch does beneath its dispatcher."""
+    """Lets tensors be made from numbers there, and lists of tensors, which PyTorch does beneath its dispatcher."""
 
     def __init__(self, waits: Counter[str]) -> None:
         super().__init__()
@@ -272,7 +272,7 @@ class Hooks(torch._C._acc.PrivateUse1Hooks):
         return False
 
     def has_primary_context(self, dev_id: int) -> bool:
-        """Whether there is something to go back to."""
+        """Whether a previous device remains to go back to."""
         return True
 
 

@@ -72,7 +72,7 @@ class Engine:
         positions = torch.cat([torch.arange(length, device=ids.device) + seen for length in self.lengths])[None]
         hidden_states = body(input_ids=ids, position_ids=positions, use_cache=False, return_dict=False)[0]
         depth = list(range(self.config.num_hidden_layers))
-        assert sorted(self.called) == depth, f"an engine was called for layers {self.called}, there are {depth}"
+        assert sorted(self.called) == depth, f"an engine was called for layers {self.called}, the model has {depth}"
         return list(hidden_states[0].split(self.lengths))
 
     def attend(
@@ -136,7 +136,7 @@ def registered(engine: Engine) -> Iterator[None]:
 
 
 def interface_call(module: nn.Module) -> ast.Call | None:
-    """The call of an attention backend that vLLM finds in the source of a module's forward, if there is exactly one."""
+    """The call of an attention backend that vLLM finds in the source of a module's forward, if it has exactly one."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(type(module).forward)))
     names = {
         target.id
@@ -163,7 +163,7 @@ def check_engines_with_attention_of_their_own_compute_the_same(subject: Subject)
         try:
             served = subject.rebuilt(attn_implementation=NAME)
         except UnsupportedBackendError as error:
-            assert "because of" in str(error), f"the refusal does not say why: {error}"
+            assert "because of" in str(error), f"the refusal gives no reason: {error}"
             return
         body: Any = getattr(served, "model", served)
         places = [module.layer_idx for module in body.modules() if isinstance(module, Attention)]

@@ -1,4 +1,4 @@
-"""Checks of fast paths: they are taken, and change nothing but rounding."""
+"""Checks of fast paths: they are taken, and change results by rounding only."""
 
 from __future__ import annotations
 

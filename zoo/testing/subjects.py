@@ -50,7 +50,7 @@ class Subject:
 
     @property
     def stack(self) -> str:
-        """Which stacks there are: "encoder", "decoder" or "encoder-decoder"."""
+        """The model's stacks: "encoder", "decoder" or "encoder-decoder"."""
         return self.config.stack
 
     @property

@@ -41,7 +41,7 @@ SMALL = 64
 """Numbers below which a tensor stays in the graph."""
 
 NUMBERS = {"lc": 0, "pb": 0}
-"""Options of xz for numbers, of which one says nothing about the next."""
+"""Options of xz for numbers, which do not predict each other."""
 
 
 def packed(content: bytes, **options: int) -> bytes:
@@ -51,7 +51,7 @@ def packed(content: bytes, **options: int) -> bytes:
 
 
 def rounded(values: Tensor, bits: int) -> Tensor:
-    """Round numbers to so many significant bits, the nearest ones."""
+    """Round numbers to the nearest with this number of significant bits."""
     fraction, exponent = torch.frexp(values)
     return torch.ldexp((fraction * 2**bits).round() / 2**bits, exponent)
 

@@ -57,7 +57,7 @@ class Form:
     Attributes:
         quirks: Its quirks; the graph of a form that decodes in steps leaves out those of `STEPWISE`.
         label: Its name on the page.
-        description: What it does, empty for the first one.
+        description: Its description, empty for the first one.
         positions: "zero" if every target token has position 0, else "counted".
         target: "source" if the decoder reads the source, else "written".
         stepwise: Whether it writes token by token; if not, it reads the target that the first form writes.
@@ -103,7 +103,7 @@ def form(quirks: tuple[str, ...], label: str, description: str = "", *, one_leng
 
 
 def write_model(one: Explored, folder: Path) -> dict[str, Any]:
-    """Write the files of a model, whose tokenizers go next to its folder: several models share them.
+    """Write the files of a model. Tokenizers go next to its folder: several models share them.
 
     Args:
         one: The model and its tokenizers, as `stored` returns them.
@@ -257,7 +257,7 @@ def same(some: tuple[Tensor, ...], others: tuple[Tensor, ...]) -> bool:
 
 
 def facts(one: Explored) -> dict[str, Any]:
-    """What the page has to know of a model."""
+    """Facts about a model for the page."""
     model = one.model
     config, task = model.config, task_of(model)
     source = one.tokenizers.source

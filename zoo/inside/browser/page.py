@@ -20,10 +20,10 @@ MODULES, OUTPUT = "node_modules", "dist"
 
 
 def find_page() -> Path:
-    """Find the built page, and build it where there are sources and Node alone.
+    """Find the page, and build it if only its sources and Node are present.
 
     Raises:
-        UnsupportedOperationError: If there is neither.
+        UnsupportedOperationError: If neither is present.
     """
     if (BUILT / "index.html").is_file():
         return BUILT

@@ -41,7 +41,7 @@ class PagePart:
         path: Its place in the model; of parts in a layer, in the first one.
         label: Its kind, e.g. "causal self-attention".
         detail: Its sizes.
-        formula: What it computes.
+        formula: Expression that it computes.
         shape: Of its output: numbers, "source" or "target" for the number of tokens; empty if it is not known.
         line: Where it begins in the ejected file, from 1; None if the file has no such part.
         stack: "encoder", "decoder" or "head".
@@ -65,7 +65,7 @@ def parts_of(model: ZooPreTrainedModel, code: str, shapes: Shapes) -> list[dict[
     """List the parts of a model in the order of its drawing.
 
     Args:
-        code: The ejected file, empty if there is none.
+        code: The ejected file, empty without one.
         shapes: As `named_shapes` returns them.
     """
     drawing = show(model).drawing
@@ -128,7 +128,7 @@ def named_shapes(one: Explored) -> Shapes:
 
 
 def formula_of(step: Step, model: ZooPreTrainedModel) -> str:
-    """What a step computes, in one line; nothing where its own words say it."""
+    """Formula of a step, in one line; empty where its label is enough."""
     label, config = step.label, model.config
     if "attention" in step.kind:
         return attention_formula(step, model)

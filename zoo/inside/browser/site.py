@@ -30,7 +30,7 @@ def write_site(
     Args:
         output: A new folder.
         models: Names of weights, folders or repositories on the Hub, or these by the names that the page shows; by
-            default what ships with the zoo. Matrices of large models are rounded, which the page says.
+            default what ships with the zoo. Matrices of large models are rounded; the page states it.
         force: Whether to replace the folder.
 
     Returns:
@@ -39,7 +39,7 @@ def write_site(
     Raises:
         OutputExistsError: If the folder exists.
         ExportError: If a model has a part that cannot be written as a graph.
-        UnsupportedOperationError: If there is no built page, and no Node to build it.
+        UnsupportedOperationError: If the page is not built, and Node to build it is missing.
     """
     page = find_page()
     named = dict(models) if isinstance(models, Mapping) else {shown_name(name): name for name in models}

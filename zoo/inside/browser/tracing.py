@@ -79,7 +79,7 @@ class Inspected(nn.Module):
         model: A model in evaluation mode, with eager attention.
 
     Attributes:
-        seen: What the last call recorded, by stack.
+        seen: Records of the last call, by stack.
     """
 
     def __init__(self, model: ZooPreTrainedModel) -> None:

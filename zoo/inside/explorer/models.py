@@ -1,4 +1,4 @@
-"""Which models there are to explore, each loaded once."""
+"""Models to explore, each loaded once."""
 
 from __future__ import annotations
 

@@ -34,14 +34,14 @@ SPACE = "SPACE_ID"
 ONE_AT_A_TIME = Lock()
 """Gradio answers in several threads, and transformers loads one model at a time."""
 
-COLUMNS = '<div class="beside">{}</div>'
+COLUMNS = '<div class="columns">{}</div>'
 STYLE = """
 .gradio-container{width:100%!important;max-width:86rem!important;margin:0 auto!important;
 padding:1.6rem 1.6rem 4rem!important}
 footer{display:none!important}
-.beside{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,30rem),1fr));
+.columns{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,30rem),1fr));
 gap:1.2rem 2.5rem;padding:.6rem 0}
-.beside>div{min-width:0}
+.columns>div{min-width:0}
 .zoo-shown svg{height:auto}
 #heading p{margin:.1rem 0 .6rem;opacity:.75}
 """
@@ -92,7 +92,7 @@ def build_page(
     """Lay out the page, as Gradio's `Blocks`; `others` lets users type in other models, as is right on their own."""
     gr = gradio()
     with gr.Blocks(title="zoo explore", analytics_enabled=False, fill_width=True) as page:
-        gr.Markdown("# zoo explore\n\nModels beside each other, on what you type.", elem_id="heading")
+        gr.Markdown("# zoo explore\n\nModels side by side, on your text.", elem_id="heading")
         with gr.Row():
             chosen = gr.Dropdown(
                 list(models),
@@ -120,7 +120,7 @@ def build_page(
 
 
 def look_tab(gr: Any, tab: str, current: Any, chosen: Any, typed: Any) -> Any:
-    """Lay out a tab that shows the chosen models on the text, once somebody opens it."""
+    """Lay out a tab that shows the chosen models on the text, once it is opened."""
     with gr.Tab(tab, id=tab) as opened:
         place = html(gr, tab.lower().replace(" ", "-"))
     opened.select(
@@ -176,7 +176,7 @@ def reports_tab(gr: Any, folders: Sequence[str]) -> None:
     """Lay out the tab with the reports of comparisons."""
 
     def show(folder: str) -> str:
-        if folder not in folders:  # whatever a browser sends
+        if folder not in folders:  # browsers may send anything
             return written(lambda: [[Note(f"no comparison in {folder} was asked for")]])
         report = (Path(folder) / REPORT).read_text(encoding="utf-8")
         return written(lambda: [[Page(report, f"Report of {folder}", REPORT_HEIGHT)]])

@@ -1,4 +1,4 @@
-"""Views of the explorer: functions of models and a text, whose results also print in a terminal."""
+"""Views of the explorer: functions of models and a text; their results also print in a terminal."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ QUIET = frozenset({"dropout", "scale"})
 
 def outputs(names: Sequence[str], text: str) -> Iterator[Part]:
     """Outputs of all models for a text, one a row."""
-    yield Table([(name, answer(explored(name), text)) for name in names], ("", "says"))
+    yield Table([(name, answer(explored(name), text)) for name in names], ("", "output"))
 
 
 def answer(one: Explored, text: str) -> str:
@@ -47,7 +47,7 @@ def answer(one: Explored, text: str) -> str:
 
 
 def label_text(label: Label, *, named: bool = False) -> str:
-    """Format a label with its probability, after its word if there are several."""
+    """Format a label with its probability, after its word if it labels several."""
     share = "" if label.score is None else f" ({label.score:.1%})"
     return f"{label.text}: {label.label}{share}" if named else f"{label.label}{share}"
 
@@ -59,7 +59,7 @@ def guesses(one: Explored, text: str) -> str:
     arguments = inputs_of(one.model, one.tokenizers, [text]).arguments
     masks = (arguments["input_ids"][0] == tokenizer.mask_token_id).nonzero()[:, 0]
     if not len(masks):
-        return f"guesses what stands in the place of {tokenizer.mask_token}: write one"
+        return f"predicts the token at {tokenizer.mask_token}: write one"
     best = one.model(**arguments).logits[0, masks].softmax(dim=-1).topk(GUESSES, dim=-1)
     return "\n".join(
         ", ".join(f"{word} ({share:.0%})" for word, share in zip(readable(tokenizer, ids), shares, strict=True))
@@ -80,7 +80,7 @@ def layers(name: str, text: str) -> Iterator[Part]:
     if one.model.can_generate():
         yield from logit_lens(one.model, text, tokenizer=one.tokenizers).shown()
     else:
-        yield Note("predicts no next token, so there is nothing to read between its layers.")
+        yield Note("predicts no next token, so its layers have no predictions to show.")
 
 
 def drawn(name: str, text: str) -> Iterator[Part]:
@@ -135,19 +135,19 @@ def quirky(name: str, quirks: Sequence[str], text: str) -> Iterator[Part]:
     mine = " + ".join(one.model.config.quirks) or "as it was trained"
     rows = [(mine, answer(one, text)), (" + ".join(quirks) or "without quirks", answer(other, text))]
     yield Title(name, "the same weights, computed in two ways")
-    yield Table(rows, ("", "says"))
+    yield Table(rows, ("", "output"))
     yield Table([(quirk, known[quirk]) for quirk in quirks])
-    yield beside(show(one.model).drawing, show(other.model).drawing)
+    yield side_by_side(show(one.model).drawing, show(other.model).drawing)
 
 
 def variants(a: str, b: str) -> Iterator[Part]:
     """In what two variants differ, in words and drawn."""
     tasks = tasks_of(a, b)
     yield from diff(a, b).shown()
-    yield beside(draw(a, tasks[0]), draw(b, tasks[1]))
+    yield side_by_side(draw(a, tasks[0]), draw(b, tasks[1]))
 
 
-def beside(a: Drawing, b: Drawing) -> Picture:
+def side_by_side(a: Drawing, b: Drawing) -> Picture:
     """Two drawings, with what differs marked."""
     words = "\n".join(compare_drawings(a, b).words) or "They are drawn alike."
     return Picture(to_svg_beside(a, b), words)
