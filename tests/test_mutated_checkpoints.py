@@ -184,7 +184,7 @@ def test_changed_bytes_of_weights(saved: list[Path], tmp_path: Path, data: st.Da
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"num_hidden_layers": 1}, "holds weights that are none of the ZooForCausalLM"),
+        ({"num_hidden_layers": 1}, "holds weights that are not those of the ZooForCausalLM"),
         ({"num_hidden_layers": 9000}, "for 9000 layers"),
         ({"num_hidden_layers": 3}, r"lacks weights of .*layers\.2\."),
         ({"vocab_size": 41}, r"has shape \[40, 64\] in the file, \[41, 64\] by the config"),

@@ -84,7 +84,7 @@ def test_a_card_has_what_was_recorded_of_its_variant(zoo):
     judged = [verdicts for benchmark in benchmarks().values() for verdicts in recorded(benchmark)]
     somewhere = {standing.variant for verdicts in judged for standing in verdicts.standings}
     for name in sorted(set(list_variants()) - somewhere)[:1]:
-        assert "Recorded, beside" not in zoo("show", name).stdout
+        assert "Recorded, with" not in zoo("show", name).stdout
 
 
 def test_what_matches_nothing_is_said_and_is_no_error(zoo):

@@ -160,7 +160,7 @@ def test_a_bug_is_called_one_in_one_line_with_what_a_report_needs(zoo, broken):
     [
         (PermissionError(errno.EACCES, "Permission denied", "out/config.json"), "out/config.json: Permission denied"),
         (OSError(errno.ENOSPC, "No space left on device"), "No space left on device"),
-        (MemoryError(), "there is not enough memory"),
+        (MemoryError(), "not enough memory"),
         (RuntimeError("can't allocate memory: you tried to allocate 9 bytes"), "can't allocate memory: you tried"),
         (ModuleNotFoundError("No module named 'matplotlib'"), "No module named 'matplotlib'"),
     ],

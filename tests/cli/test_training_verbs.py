@@ -170,13 +170,13 @@ def test_several_outputs_come_with_scores(zoo, trained):
         (("evaluate", "MODEL", "--generation", "num_beam=2"), "did you mean 'num_beams'?"),
         (("train", "pre-nrm", "--quiet", "-o", "elsewhere"), "did you mean 'pre-norm'?"),
         (("train", "pre-norm", "--quiet", "-o", "MODEL"), "--force"),
-        (("train", "pre-norm", "--training", "seed=3"), "say --seed 3"),
+        (("train", "pre-norm", "--training", "seed=3"), "give --seed 3"),
         (("train", "pre-norm", "--learning_rate", "nan"), "learning_rate=nan is not valid; valid: 0 and more"),
         (("train", "pre-norm", "--gradient_accumulation_steps", "0"), "valid: 1 and more"),
         (("compare", "pre-norm", "--seed", "-1"), "seed=-1 is not valid; valid: 0 to 4294967295"),
         (("compare", "pre-norm", "--sweep", "learning_rate=0.1,nan"), "learning_rate='nan' is not valid"),
         (("train", "pre-norm", "--training", "progress=False"), "see zoo train --help"),
-        (("compare", "pre-norm", "--training", "output_dir=elsewhere"), "say --output elsewhere"),
+        (("compare", "pre-norm", "--training", "output_dir=elsewhere"), "give --output elsewhere"),
     ],
 )
 def test_mistakes_are_one_line(zoo, trained, arguments, useful):

@@ -62,7 +62,7 @@ def test_both_stacks_follow():
 def test_what_a_name_says_stays_as_it_is():
     found = matched("pre-norm:hidden_size=32")
     assert "hidden_size" not in found.settings and "hidden_size=32" in found.name
-    with pytest.raises(ConfigError, match="says its hidden_size itself; match it by something else: intermediate"):
+    with pytest.raises(ConfigError, match="sets its hidden_size itself; match it by something else: intermediate"):
         matched("pre-norm:hidden_size=32", by="width")
 
 
@@ -70,5 +70,5 @@ def test_an_impossible_match_names_the_nearest():
     with pytest.raises(ConfigError, match=r"by depth: the nearest is 'llama-style' with 135,872, -6.6%"):
         matched("llama-style", by="depth")
     every_size = "pre-norm:hidden_size=512,intermediate_size=8,num_hidden_layers=1"
-    with pytest.raises(ConfigError, match="its name says all of them: the nearest is"):
+    with pytest.raises(ConfigError, match="its name sets all of them: the nearest is"):
         matched(every_size)

@@ -58,7 +58,7 @@ def diff(a: VariantName | str, b: VariantName | str, task: TaskName | str | None
     Args:
         a: A variant's name, possibly with settings: "vanilla+faithful", "pre-norm:position=rotary".
         b: Another.
-        task: Task of both; by default the first task of `a` that `b` can be built for, too. Where there is none,
+        task: Task of both; by default the first task of `a` that `b` can be built for, too. If it has none,
             each is taken for its own default task.
 
     Returns:

@@ -56,8 +56,8 @@ def environment() -> dict[str, dict[str, str | None]]:
             "devices": devices(),
             "plugins": plugins(),
         }
-    told = dict.fromkeys((warning.category.__name__, str(warning.message)) for warning in caught)
-    for place, (kind, message) in enumerate(told, 1):
+    warned = dict.fromkeys((warning.category.__name__, str(warning.message)) for warning in caught)
+    for place, (kind, message) in enumerate(warned, 1):
         sections.setdefault("warnings", {})[f"{place} {kind}"] = message
     return sections
 

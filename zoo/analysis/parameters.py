@@ -65,11 +65,11 @@ class ParameterTable(Printed):
 class ModuleRow:
     """The parameters of a module, and of its likes in other layers."""
 
-    name: str  # The module's name, with "*" for the layer's number where there are likes
+    name: str  # The module's name, with "*" for the layer's number if other layers have the same
     shapes: dict[str, tuple[int, ...]]  # The shapes by the names of the parameters
     count: int  # Number of elements in one of the modules
     times: int  # Number of modules
-    shared_with: str | None  # The module that it shares parameters with, if it has none of its own
+    shared_with: str | None  # The module that it shares parameters with, if it has no other
 
     def shapes_text(self, *, named: bool = True) -> str:
         sizes = {key: "×".join(map(str, shape)) for key, shape in self.shapes.items()}
@@ -138,7 +138,7 @@ def by_module(table: ParameterTable, *, fold: bool = True) -> list[ModuleRow]:
     for name, rows in modules.items():
         shapes = {row.name.rpartition(".")[2]: row.shape for row in rows}
         lenders = {row.shared_with.rpartition(".")[0] if row.shared_with else None for row in rows}
-        # A tied projection may have a bias of its own: then both its count and the shared module are shown.
+        # A tied projection may have its own bias: then both its count and the shared module are shown.
         lender = next((lender for lender in sorted(filter(None, lenders))), None)
         made = ModuleRow(name, shapes, sum(row.count for row in rows), 1, lender)
         if fold:

@@ -87,7 +87,7 @@ def show_code(name: VariantName | str, task: TaskName | str | None = None) -> Li
 
     Args:
         name: A variant's name, possibly with settings: "gpt2-style", "vanilla+faithful".
-        task: What the model is for, by default the variant's first task.
+        task: The model's task, by default the variant's first.
 
     Returns:
         The declaration and the builder, and the functions in the order in which they are called.
@@ -118,7 +118,7 @@ def side_by_side(functions: list[Function]) -> list[Function]:
 
 
 def called(model: ZooPreTrainedModel) -> list[CodeType]:
-    """Run a model once, and note which functions of its own it calls."""
+    """Run a model once, and record which of its own functions it calls."""
     foreign = {type(module).__module__ for module in model.modules()}
     plugins = {name for name in foreign if not name.startswith(("torch.", "transformers.", "zoo."))}
     found: dict[CodeType, None] = {}
@@ -176,10 +176,10 @@ def function_of(code: CodeType) -> Function:
         raise InputError(f"the source of {code.co_name!r} cannot be read: {code.co_filename}:{code.co_firstlineno}")
     lines = source.splitlines()[: node.end_lineno]
     docstring = range(0)
-    if (told := ast.get_docstring(node)) is not None:
+    if (text := ast.get_docstring(node)) is not None:
         docstring = range(node.body[0].lineno - 1, node.body[0].end_lineno or 0)
         indent = " " * node.body[0].col_offset
-        lines[docstring.start] = f'{indent}"""{told.splitlines()[0]}"""'
+        lines[docstring.start] = f'{indent}"""{text.splitlines()[0]}"""'
     first = code.co_firstlineno - 1
     kept = [place for place in range(first, len(lines)) if place not in docstring[1:]]
     counted = (place for place in kept if place not in docstring and lines[place].strip()[:1] not in ("", "#"))

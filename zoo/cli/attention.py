@@ -12,18 +12,18 @@ from .parameters import json_option
 
 @click.command("attention")
 @click.argument("model", metavar="MODEL")
-@click.option("--source", metavar="TEXT", required=True, help="What the model reads.")
+@click.option("--source", metavar="TEXT", required=True, help="Input of the model.")
 @click.option(
     "--target",
     metavar="TEXT",
-    help="What an encoder-decoder is made to write, by default what it writes by itself, greedily; or what follows the "
+    help="Target of an encoder-decoder, by default its own greedy output; or what follows the "
     "source of a language model.",
 )
 @click.option(
     "-o", "--output", type=click.Path(file_okay=False, path_type=Path), metavar="OUT", required=True, help="A folder."
 )
 @click.option("--force", is_flag=True, help="Replace pictures of an earlier run in OUT.")
-@click.option("--device", metavar="DEVICE", help="cpu, cuda, ...; by default the GPU if there is one.")
+@click.option("--device", metavar="DEVICE", help="cpu, cuda, ...; by default the GPU if available.")
 @json_option
 def attention(
     model: str, source: str, target: str | None, output: Path, force: bool, device: str | None, as_json: bool
@@ -47,8 +47,8 @@ def attention(
         weights = {
             one.kind: {"queries": one.queries, "keys": one.keys, "weights": one.weights.tolist()} for one in maps.maps
         }
-        told = {"model": maps.name, "source": maps.source, "output": maps.output, "files": files}
-        write_json({**told, "attention": weights})
+        result = {"model": maps.name, "source": maps.source, "output": maps.output, "files": files}
+        write_json({**result, "attention": weights})
         return
     if maps.output:
         click.echo(maps.output)

@@ -1,4 +1,4 @@
-"""Lists of what there is: `zoo settings`, `zoo tasks`, `zoo tokenizers`, `zoo recipes`."""
+"""Catalogues: `zoo settings`, `zoo tasks`, `zoo tokenizers`, `zoo recipes`."""
 
 from __future__ import annotations
 
@@ -125,5 +125,5 @@ def recipes(name: str | None, as_json: bool) -> None:
         ]
         write(table(("Recipe", "Task", "Training"), rows))
     else:
-        said = [(section, value) for section, value in asdict(found[name]).items() if value]
-        write(table(("", ""), [(section, value_text(value)) for section, value in said]))
+        sections = [(section, value) for section, value in asdict(found[name]).items() if value]
+        write(table(("", ""), [(section, value_text(value)) for section, value in sections]))

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def click_option(name: str, option: Option, default: Any) -> Callable[[Decorated], Decorated]:
-    """Make an option of a comparison one of the command line; help tells defaults that are None or empty."""
+    """Make an option of a comparison one of the command line; its help has the default where that is None or empty."""
     if option.kind == "flag":
         return click.option(str(option.flag), name, is_flag=True, help=option.about)
     kinds = {
@@ -112,7 +112,7 @@ def compare(
     """Train variants with the same seeds, data and budget, side by side.
 
     Each NAME may carry settings: vanilla+faithful, pre-norm:position=rotary. Each variant is trained with each seed in
-    a process of its own, evaluated on held-out examples, saved, and loaded again in another process.
+    its own process, evaluated on held-out examples, saved, and loaded again in another process.
 
     The same command again goes on where it was interrupted, and repeats nothing that is finished; with more names or
     seeds, it extends the comparison.

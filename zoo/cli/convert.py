@@ -27,7 +27,7 @@ from .parameters import Setting, json_option
     "--prefix",
     default="",
     metavar="PREFIX",
-    help="Convert the keys that begin with this, e.g. transformer., where there are others.",
+    help="Convert the keys that begin with this, e.g. transformer., if the file has others.",
 )
 @click.option(
     "--quirks",
@@ -59,7 +59,7 @@ def convert(
     """Make a model of the zoo from another implementation's weights, and save it.
 
     FILE is a .safetensors file, or a state_dict that torch.save wrote; or the folder or repository of one of
-    transformers' own models, whose tokenizer is taken along. Nothing in a file is executed. The folder is written whole
+    transformers' own models, with its tokenizer. Nothing in a file is executed. The folder is written whole
     or not at all.
     """
     from zoo.base.folders import check_output, written_whole

@@ -35,7 +35,7 @@ def data(ctx: click.Context, as_json: bool) -> None:
 
 @data.command("list")
 @click.argument("patterns", nargs=-1, metavar="[PATTERN]...")
-@click.option("--prepared", is_flag=True, help="What was prepared for training, and its size on the disk, instead.")
+@click.option("--prepared", is_flag=True, help="List prepared data and their size on the disk instead.")
 @json_option
 def list_them(patterns: tuple[str, ...], prepared: bool, as_json: bool) -> None:
     """List corpora.

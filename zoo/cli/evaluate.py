@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 @click.option(
     "--task",
     metavar="TASK[:OPTION=VALUE,...]",
-    help="What to evaluate it on (zoo tasks); by default what it was trained on.",
+    help="Task to evaluate it on (zoo tasks); by default the one that it was trained on.",
 )
 @click.option(
     "--data",
     type=click.Path(path_type=Path),
-    help="Other examples: a file, all of which is used, or a folder with a held-out file; by default those that its "
+    help="Other examples: a file, used as a whole, or a folder with a held-out file; by default those that its "
     "training held out.",
 )
-@click.option("--heldout", type=click.Path(path_type=Path), help="A file of other examples, all of which is used.")
+@click.option("--heldout", type=click.Path(path_type=Path), help="A file of other examples, used as a whole.")
 @columns_option
 @click.option("--batch-size", type=click.IntRange(1), help="Examples at a time; by default as in training.")
 @generation_option

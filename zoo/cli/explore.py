@@ -16,7 +16,7 @@ import click
     "--reports",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     metavar="DIR",
-    help="A comparison's folder, or one with several, whose reports are shown.",
+    help="A comparison's folder, or one with several, to show the reports of.",
 )
 @click.option("--port", type=click.IntRange(1, 65535), help="The port; by default the first free one from 7860 on.")
 @click.option("--open/--no-open", "opens", default=True, show_default=True, help="Open the page in the browser.")

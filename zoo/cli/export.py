@@ -86,7 +86,7 @@ def export(
         click.echo(f"  {where}; differs by at most {found.float32:.1e}{tokens}")
     if found is not None and found.perplexities is not None:
         cost = found.perplexities
-        click.echo(f"  perplexity on {cost.tokens} tokens of its own: {cost.original:.4g}, rounded {cost.rounded:.4g}")
+        click.echo(f"  perplexity on {cost.tokens} own tokens: {cost.original:.4g}, rounded {cost.rounded:.4g}")
     for note in report.notes:
         click.echo(f"  note: {note}")
 

@@ -68,7 +68,7 @@ def generate(
     asked = [line for line in lines if texts or line.strip()]
     own = getattr(loaded, "generation_config", None)
     if seed is None and "do_sample" not in options and own is not None and own.do_sample:
-        seed = 0  # what samples by itself writes the same every time
+        seed = 0  # a model that samples by default writes the same every time
     written = generate_texts(
         loaded,
         asked,

@@ -55,7 +55,7 @@ def completion(shell: str) -> None:
     bash: eval "$(zoo completion bash)"          in ~/.bashrc
     zsh:  eval "$(zoo completion zsh)"           in ~/.zshrc
     fish: zoo completion fish > ~/.config/fish/completions/zoo.fish
-    """  # noqa: D301 - click reads the character that \b stands for
+    """  # noqa: D301 - click reads the character \b
     from .main import cli
 
     completer = get_completion_class(shell)

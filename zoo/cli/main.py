@@ -54,7 +54,7 @@ GROUPS = {
     "Build": {
         "build": ("zoo.cli.build:build", "Build a new model and save it."),
         "new": ("zoo.cli.new:new", "Write a package with a new part or variant, and its tests."),
-        "plan": ("zoo.cli.plan:plan", "Plan how to train a variant on so many devices: memory, speed, command."),
+        "plan": ("zoo.cli.plan:plan", "Plan how to train a variant on a number of devices: memory, speed, command."),
     },
     "Train": {
         "train": (
@@ -204,7 +204,7 @@ def cli(ctx: click.Context) -> None:
       vanilla+faithful                              every quirk of the original
       vanilla+cross-attention-reuses-self           one quirk
       pre-norm:position=rotary,hidden_size=256      other settings
-    """  # noqa: D301 - click reads the character that \b stands for
+    """  # noqa: D301 - click reads the character \b
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
 
@@ -223,7 +223,7 @@ def main() -> None:
         os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     # A process that ends gives its memory back as a whole: Python need not look through a million objects for garbage.
     atexit.register(gc.freeze)
-    gc.set_threshold(50_000, 20)  # importing torch makes a million objects, none of which is garbage
+    gc.set_threshold(50_000, 20)  # importing torch makes a million objects, and no garbage
     try:
         cli()
     except BrokenPipeError:

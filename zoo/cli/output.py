@@ -46,7 +46,7 @@ def is_read() -> bool:
 
 
 def width() -> int | None:
-    """How many columns there are to write in."""
+    """Width of the terminal, in columns."""
     columns = console().width
     return None if columns == UNLIMITED else columns
 

@@ -138,7 +138,7 @@ training_option = key_value_option(
 decay_option = click.option(
     "--decay",
     type=OneOf("decay", ("matrices", "matrices-and-embeddings", "all", "transformers")),
-    help="What weight decay applies to, by default matrices; transformers is its trainer's rule, by class and name.",
+    help="Parameters with weight decay, by default matrices; transformers is its trainer's rule, by class and name.",
 )
 generation_option = key_value_option(
     *("--generation", "generation", "A field of transformers' GenerationConfig, e.g. no_repeat_ngram_size=3"),
@@ -156,7 +156,7 @@ def model_settings(given: Iterable[tuple[str, Any]]) -> dict[str, Any]:
         if name in Seq2SeqTrainingArguments.__dataclass_fields__ and name not in ZooConfig.__dataclass_fields__:
             raise ConfigError(
                 f"--set {name}={value} was given, which takes fields of the configuration; {name!r} is one of "
-                f"transformers' training arguments: say --training {name}={value}"
+                f"transformers' training arguments: give --training {name}={value}"
             )
     return settings
 
@@ -168,7 +168,7 @@ def arguments_for(given: Iterable[tuple[str, Any]], function: Callable[..., Any]
     if own := next((name for name in arguments if name in parameters and parameters[name].default is not ...), None):
         command = click.get_current_context().command
         option = next((parameter.opts[0] for parameter in command.params if parameter.name == own), None)
-        better = f"say {option} {arguments[own]}" if option else f"see zoo {command.name} --help"
+        better = f"give {option} {arguments[own]}" if option else f"see zoo {command.name} --help"
         raise ConfigError(f"{own!r} is not one of transformers' training arguments, which --training takes; {better}")
     return arguments
 

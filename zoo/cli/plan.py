@@ -37,7 +37,7 @@ class Numbers(click.ParamType):  # type: ignore[type-arg]
     "--devices", default="8", show_default=True, type=Numbers(), metavar="N,N", help="How many; several between commas."
 )
 @click.option("--device", default="h100", show_default=True, metavar="DEVICE", help="Which: h100, a100, rtx-4090, ...")
-@click.option("--memory", metavar="SIZE", help="What each of them has, for instance 80GiB; by default that of DEVICE.")
+@click.option("--memory", metavar="SIZE", help="Memory of each, for instance 80GiB; by default that of DEVICE.")
 @click.option("--seq-len", type=click.IntRange(1), help="Tokens of a sequence; by default the model's positions.")
 @click.option("--tokens-per-update", default=2**19, show_default=True, type=click.IntRange(1), help="About how many.")
 @click.option("--optim", default="adamw_torch_fused", show_default=True, help="The optimiser, as for zoo train.")
@@ -63,7 +63,7 @@ def plan(
     as_json: bool,
     **asked: Any,
 ) -> None:
-    """Plan how to train a variant on so many devices: memory, speed, command.
+    """Plan how to train a variant on a number of devices: memory, speed, command.
 
     Strategy, memory on each device, the most tokens a second that they can reach, and what to type. NAME may carry
     sizes: llama-style:hidden_size=4096,num_hidden_layers=32. Nothing is allocated.

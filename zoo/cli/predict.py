@@ -76,7 +76,7 @@ def predict(
 
 
 def row_of(label: Label) -> tuple[str, str, str]:
-    """Write a text, its label or the labels of its words, and the probability if there is one."""
+    """Write a text, its label or the labels of its words, and the probability if any."""
     if label.label is None:
         return label.text, " ".join(str(word.label) for word in label.words), ""
     return label.text, label.label, "" if label.score is None else f"{label.score:.4f}"

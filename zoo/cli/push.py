@@ -55,7 +55,7 @@ def push(
 
     Files are pushed by a list of names: safe weights, configurations, tokenizers, the code that config.json names,
     cards. Links are refused, and so are files that hold an access token or another secret. A model card is written
-    unless there is one. NAME is the name of weights.
+    unless it has one. NAME is the name of weights.
     """
     if static and not space:
         raise click.UsageError("--static is an option of --space")
@@ -82,7 +82,7 @@ def push(
         for name, commit in report.revisions.items():
             click.echo(f"{report.repo_id}@{name} (commit {commit})")
     if report.left_out:
-        click.echo(f"Stayed behind, for they belong to no model: {enumerate_names(report.left_out)}", err=True)
+        click.echo(f"Not pushed, as they belong to no model: {enumerate_names(report.left_out)}", err=True)
 
 
 @contextmanager

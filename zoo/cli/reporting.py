@@ -33,8 +33,8 @@ def report(error: BaseException, *, with_traceback: bool = False) -> int:
         error = error.__cause__  # which click takes for the end of what a user types, wherever it comes from
     if isinstance(error, (click.Abort, KeyboardInterrupt)):
         cause = error.__cause__ if isinstance(error, click.Abort) else error  # click wraps what it catches
-        said = str(cause) if isinstance(cause, KeyboardInterrupt) else ""
-        click.echo(f"zoo: interrupted{said and f'; {said}'}", err=True)
+        message = str(cause) if isinstance(cause, KeyboardInterrupt) else ""
+        click.echo(f"zoo: interrupted{message and f'; {message}'}", err=True)
         return INTERRUPTED
     if with_traceback:
         traceback.print_exception(error)
@@ -73,7 +73,7 @@ def describe(error: BaseException) -> str:
             return f"{error.strerror}: {enumerate_names(full_places())}"
         return f"{error.filename}: {error.strerror}" if error.filename is not None else error.strerror
     if isinstance(error, (OSError, MemoryError, ModuleNotFoundError)) or is_out_of_memory(error):
-        return str(error) or "there is not enough memory"
+        return str(error) or "not enough memory"
     from zoo.analysis.environment import version_line
     from zoo.registry.plugins import loaded_plugins, plugin_at_fault
 
@@ -86,7 +86,7 @@ def describe(error: BaseException) -> str:
             f"{version_line()}"
         )
     return (
-        f"this is a bug of the zoo: {type(error).__name__}: {error}; please report it, as CONTRIBUTING.md says, with "
+        f"this is a bug of the zoo: {type(error).__name__}: {error}; please report it, as in CONTRIBUTING.md, with "
         f"the command and this: {version_line()}"
     )
 

@@ -83,7 +83,7 @@ def show(
         rows = [(one.name, scores_text(one), one.summary) for one in map(find_weights, trained)]
         write(heading("Weights"), indented(table(("", "", ""), rows)))
     if results := result_rows(card.name):
-        write(heading("Recorded, beside the baseline of each benchmark (zoo bench show NAME)"))
+        write(heading("Recorded, with the baseline of each benchmark (zoo bench show NAME)"))
         write(indented(table(("", "", "", ""), results)))
     if not draws:
         return

@@ -15,7 +15,7 @@ WIDE = 100
 @click.command("summary")
 @click.argument("name", metavar="NAME|DIR")
 @task_option()
-@click.option("--depth", type=click.IntRange(1), help="How deep to go; by default to what a layer is made of.")
+@click.option("--depth", type=click.IntRange(1), help="Depth of modules; by default down to the parts of a layer.")
 @click.option("--every-layer", is_flag=True, help="Rows for every layer instead of once for all that are alike.")
 @click.option("--batch-size", default=1, show_default=True, type=click.IntRange(1), help="How many examples to run.")
 @click.option("--seq-len", default=128, show_default=True, type=click.IntRange(1), help="How long they are.")

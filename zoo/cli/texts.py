@@ -19,7 +19,7 @@ def texts_options(command: Decorated) -> Decorated:
     for option in (
         json_option,
         engine_option,
-        click.option("--device", metavar="DEVICE", help="cpu, cuda, ...; by default the GPU if there is one."),
+        click.option("--device", metavar="DEVICE", help="cpu, cuda, ...; by default the GPU if available."),
         click.option("--batch-size", default=32, show_default=True, type=click.IntRange(1), help="Texts at a time."),
         click.option("--file", "-f", type=file, help="A file with a text a line."),
         click.argument("texts", nargs=-1, metavar="[TEXT...]"),

@@ -42,10 +42,10 @@ TRAINING_FLAGS: dict[str, tuple[Any, str]] = {
     "eval_steps": (float, "Updates between evaluations."),
     "save_strategy": (str, "When to keep a checkpoint: no, steps, epoch or best."),
     "save_steps": (float, "Updates between checkpoints."),
-    "early_stopping_patience": (int, "Stop after so many evaluations without a better one, and keep the best."),
+    "early_stopping_patience": (int, "Stop after this number of evaluations without a better one, and keep the best."),
     "z_loss": (float, "Weight of the squared log of the softmax's normalizer in the loss; PaLM has 1e-4."),
     "average": (str, "ema or lawa: also keep and evaluate an average of the weights of the last fifth."),
-    "checkpoint_at": (str, "Also save the model after so many tokens, in DIR-revisions: 1M,2M,10M."),
+    "checkpoint_at": (str, "Also save the model after these numbers of tokens, in DIR-revisions: 1M,2M,10M."),
     "checkpoint_in": (str, "The unit of --checkpoint-at: tokens (the default) or words."),
     "report_to": (str, "tensorboard, trackio or wandb, where installed; several with commas."),
 }
@@ -107,7 +107,7 @@ def training_flags(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option(
     "--resume",
     is_flag=True,
-    help="Keep checkpoints beside DIR until the end, and go on from the last one of an interrupted run.",
+    help="Keep checkpoints next to DIR until the end, and go on from the last one of an interrupted run.",
 )
 @click.option("--push", metavar="REPO", help="Push the model to this repository on the Hugging Face Hub at the end.")
 @click.option("--with-code", is_flag=True, help="With --push: push the code too, for use without the zoo.")
@@ -194,7 +194,7 @@ def show(result: TrainingResult) -> None:
     """Print the data and the numbers of a training run."""
     report, data = result.report, result.run.data
     columns = ", ".join(data.train.columns)
-    kept = f", of which {report.best_step:,} gave the best model" if report.best_step is not None else ""
+    kept = f", the best model after {report.best_step:,}" if report.best_step is not None else ""
     device = report.device if report.num_devices == 1 else f"{report.num_devices} x {report.device}"
     processes = "1 process" if report.num_devices == 1 else f"{report.num_devices} processes"
     rows = [

@@ -184,13 +184,13 @@ def verify(names: tuple[str, ...], quick: bool, as_json: bool) -> None:
     if as_json:
         write_json([one.to_dict() for one in found])
     else:
-        write(table(("", "", ""), [(one.name, "ok" if one.holds else "BAD", told(one)) for one in found]))
+        write(table(("", "", ""), [(one.name, "ok" if one.holds else "BAD", result_of(one)) for one in found]))
     if failing := [one.name for one in found if not one.holds]:
         raise MakingError(f"not what was recorded: {enumerate_names(failing)}")
 
 
-def told(one: Verification) -> str:
-    """Describe what came out of verifying weights."""
+def result_of(one: Verification) -> str:
+    """Describe the result of verifying weights."""
     return (
         one.problem
         or one.unchecked

@@ -14,7 +14,7 @@ from zoo.base.errors import ConfigError, OutputExistsError
 from zoo.base.folders import locked
 from zoo.building.completion import spell_out
 from zoo.building.keywords import TrainingOptions
-from zoo.data.tasks.leaks import leaks_said
+from zoo.data.tasks.leaks import leaks_message
 from zoo.data.tasks.libraries import loading_bars
 from zoo.data.tasks.tables import Column
 from zoo.training import Recipe
@@ -147,7 +147,7 @@ def command(request: Request, names: Sequence[str], seeds: Sequence[int], baseli
 
 
 def kept_recipe(request: Request) -> dict[str, Any]:
-    """Write a recipe that no file holds into the comparison's folder, and name it in place of what it was made of."""
+    """Write a recipe that no file holds into the comparison's folder, and name it in place of its source."""
     tokenizer = request.tokenizer if isinstance(request.tokenizer, Mapping) else None
     if not (isinstance(request.recipe, Recipe) or tokenizer is not None or request.generation):
         return {}
@@ -169,7 +169,7 @@ def texts(value: Any, kind: str) -> Iterator[str]:
 
 
 @documented(
-    progress="Whether to show progress bars; where several runs happen at a time, there are none.",
+    progress="Whether to show progress bars; several runs at a time show none.",
     on_run="Called before every run with its number from 1, the number of runs to do, and what it is called.",
     tell="Called with sentences about what was chosen.",
 )
@@ -207,7 +207,7 @@ def compare(
 ) -> Comparison:
     """Train variants with the same seeds, data and budget, and compare their results.
 
-    Each run, a variant with a seed, happens in a process of its own; its model is saved, and loaded again through
+    Each run, a variant with a seed, happens in its own process; its model is saved, and loaded again through
     transformers' Auto class in another process. A run that fails does not stop the others. Runs that are finished are
     not repeated, an interrupted one goes on from its last checkpoint, and more variants or seeds extend what is in the
     folder.
@@ -309,7 +309,7 @@ def set_up(
     tokenizers = tokenizers_in(folder, task, splits, chosen, begun=find_plan(folder) is not None)
     splits = task.prepare(splits, tokenizers, progress=progress)
     if splits.duplicates:
-        tell(leaks_said(splits))
+        tell(leaks_message(splits))
     return replace(request, sweep=plan.sweep or None), plan, SharedInputs(chosen, task, splits, tokenizers, folder)
 
 

@@ -138,7 +138,7 @@ class Drawing(Printed):
     rules: tuple[Step, ...] = ()
 
     def shown(self) -> Iterator[Part]:
-        from .svg import to_svg  # which is made of this
+        from .svg import to_svg  # which imports this
         from .text import to_text
 
         yield Picture(to_svg(self), to_text(self))

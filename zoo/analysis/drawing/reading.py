@@ -229,9 +229,9 @@ class Reader:
         if len(sublayers) > 1 and all(given is sublayers[0][1] for _, given in sublayers):
             inside = (Together(tuple(step for step, _ in sublayers)),)
         before = slots.get("norm_in", ())
-        behind = (*slots.get("norm_branch", ()), *slots.get("scale", ()), *slots.get("dropout", ()))
+        after = (*slots.get("norm_branch", ()), *slots.get("scale", ()), *slots.get("dropout", ()))
         skip = [step for slot, steps in slots.items() if slot not in ROLES for step in steps]
-        return Residual(tuple(skip), (*before, *inside, *behind), slots.get("norm_out", ()))
+        return Residual(tuple(skip), (*before, *inside, *after), slots.get("norm_out", ()))
 
     def head(self) -> Iterator[Step]:
         """Draw the steps after the body."""

@@ -118,7 +118,7 @@ def to_svg_beside(a: Drawing, b: Drawing) -> str:
         caption(canvas, drawing, left, top, one.bounds.width)
     legend(canvas)
     words = "\n".join(comparison.words) or "They do not differ."
-    return document(canvas, f"{a.name} beside {b.name}", words)
+    return document(canvas, f"{a.name} next to {b.name}", words)
 
 
 def caption(canvas: Canvas, drawing: Drawing, left: float, top: float, width: float) -> None:

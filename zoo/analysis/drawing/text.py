@@ -51,7 +51,7 @@ def to_text(drawing: Drawing, width: int | None = 80) -> str:
     for title, rows in sections:
         lines += ["", title]
         for row in rows:
-            lines += beside(row, column, width)
+            lines += with_texts(row, column, width)
     notes: dict[str, dict[str, None]] = {}
     for step in drawing.steps():
         if step.note:
@@ -63,7 +63,7 @@ def to_text(drawing: Drawing, width: int | None = 80) -> str:
     return "\n".join(line.rstrip() for line in lines[1:])
 
 
-def beside(row: Row, column: int, width: int | None) -> Iterator[str]:
+def with_texts(row: Row, column: int, width: int | None) -> Iterator[str]:
     """Write a row with its texts to the right."""
     room = None if width is None else max(width - column, LEAST_DETAIL)
     texts = [line for text in row.texts for line in wrapped(text, room)]

@@ -41,8 +41,8 @@ def draw(name: str, task: str | None = None, **overrides: Any) -> Drawing:
         usual = Reader(skeleton(plain, task, **shallow)).signatures()
         for quirk in quirks:
             alone = Reader(skeleton(plain, task, quirks=(quirk,), **shallow)).signatures()
-            for path, told in alone.items():
-                if usual.get(path) != told:
+            for path, signature in alone.items():
+                if usual.get(path) != signature:
                     marks[path] = (*marks.get(path, ()), quirk)
     reader = Reader(skeleton(name, task, **overrides), marks)
     return reader.draw(str(spec), variant.check_task(task))

@@ -40,7 +40,7 @@ KINDS: dict[Kind, tuple[type, ...]] = {
 """Classes with names that describe the kind of module."""
 
 EVERY_LAYER = "in every layer"
-"""Where positions act that act inside of attention, if there are no layers without them."""
+"""Place of positions that act inside of attention, if all layers have them."""
 
 
 def label_and_detail(module: nn.Module, config: ZooConfig) -> tuple[str, str]:

@@ -112,7 +112,7 @@ def count_flops(model: PreTrainedModel, batch: Mapping[str, Any]) -> Flops:
             forward = counter.get_total_flops()
             output.sum().backward()
         training = counter.get_total_flops()
-        if getattr(hollow, "mtp", None) is not None:  # runs where there are labels
+        if getattr(hollow, "mtp", None) is not None:  # runs with labels only
             labels = torch.zeros(next(iter(shapes.values())).shape[:2], dtype=torch.long)
             with FlopCounterMode(display=False, custom_mapping=OWN_FORMULAS) as counter:
                 hollow(**shapes, labels=labels).loss.backward()

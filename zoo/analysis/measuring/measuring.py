@@ -65,7 +65,7 @@ def activation_bytes(model: nn.Module, batch: Mapping[str, Any]) -> int:
 
     Args:
         model: The model; mode and random numbers are left as they were.
-        batch: Arguments of its forward, labels included if there are any; on the model's device.
+        batch: Arguments of its forward, labels included if any; on the model's device.
 
     Returns:
         Bytes, each memory counted once however often it is saved; parameters, buffers and the batch itself aside.

@@ -44,7 +44,7 @@ class DecodeSpeed:
 
 @torch.inference_mode()
 def prefill_speed(model: PreTrainedModel, batch: Mapping[str, Any], seconds: float) -> float:
-    """Measure how fast a batch of prompts is read: by the encoder where there is one, else by the whole model.
+    """Measure how fast a batch of prompts is read: by the encoder if it has one, else by the whole model.
 
     Args:
         model: The model, in evaluation mode.

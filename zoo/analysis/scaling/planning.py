@@ -194,11 +194,11 @@ def plan(
         devices: Their number; more than 8 are machines of 8 each.
         device: A name in `zoo.analysis.scaling.DEVICES`.
         memory: Bytes of each, or "80GiB"; by default the device's.
-        seq_len: Tokens of a sequence; of source and target each, where there are both. By default as many as the
+        seq_len: Tokens of a sequence; of source and target each, if it has both. By default as many as the
             model's positions.
         tokens_per_update: About how many; the most that one batch on all devices has.
         optim: The optimiser, as for [`zoo.train`][].
-        what: What the command trains, such as a variant with a recipe; by default the variant on a task.
+        what: Subject of the command, such as a variant with a recipe; by default the variant on a task.
 
     Returns:
         The plan: the fastest strategy that fits, layers computed again only where nothing else does.

@@ -42,7 +42,7 @@ class Precision(str, Enum):
 class Peak(NamedTuple):
     """The most bytes at one time, by the sequences of a batch."""
 
-    least: int  # However few there are: gradients of large weights, on their way to those that are kept
+    least: int  # Minimum: gradients of large weights, on their way to those that are kept
     fixed: int  # Bytes that do not depend on the number of sequences
     each: int  # For every sequence
 

@@ -112,7 +112,7 @@ class Strategy(str, Enum):
     """All of it on one."""
 
     DDP = "DDP"
-    """The whole model on each, with sequences of its own; gradients are averaged."""
+    """The whole model on each, with its own sequences; gradients are averaged."""
 
     FSDP2 = "FSDP2"
     """A part of every weight on each; a layer's weights are gathered when it is computed."""

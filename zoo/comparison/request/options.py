@@ -91,8 +91,8 @@ class Options:
         default=0,
     )
     decide: bool = option(
-        "Begin with three seeds, and give undecided variants another one until they are decided, by a test whose "
-        "error is 5 % over all looks and variants.",
+        "Begin with three seeds, and give undecided variants another one until they are decided, by a test "
+        "with an error of 5 % over all looks and variants.",
         flag="--decide",
         kind="flag",
         default=False,
@@ -114,7 +114,7 @@ class Options:
         f"The seeds at which decide=True ends; by default {MOST_SEEDS}.", flag="--most-seeds", kind="count"
     )
     budget: str | Mapping[str, float] | None = option(
-        "How long every run is: steps=, tokens=, flops= or seconds=; by default what the recipe says.",
+        "How long every run is: steps=, tokens=, flops= or seconds=; by default that of the recipe.",
         flag="--budget",
         metavar="KIND=NUMBER",
     )
@@ -125,7 +125,7 @@ class Options:
         default="none",
     )
     match_by: str | None = option(
-        "Which size may change; by default whichever leads to it.", flag="--match-by", choices=WAYS
+        "Which size may change; by default the first that leads to it.", flag="--match-by", choices=WAYS
     )
     match_to: str | None = option(
         "The variant that the others are made equal to, which need not be compared; by default the baseline.",

@@ -44,8 +44,8 @@ class Request(Options):
     @cached_property
     def chosen(self) -> Recipe:
         """How every variant is trained, before anything is matched, budgeted or swept."""
-        said: dict[str, Any] = {"arguments": self.arguments, "settings": self.settings, "generation": self.generation}
-        return full_recipe(self.task, self.recipe, next(iter(self.names), None), **said, tokenizer=self.tokenizer)
+        given: dict[str, Any] = {"arguments": self.arguments, "settings": self.settings, "generation": self.generation}
+        return full_recipe(self.task, self.recipe, next(iter(self.names), None), **given, tokenizer=self.tokenizer)
 
     @cached_property
     def source(self) -> DataSource:

@@ -1,4 +1,4 @@
-"""Seeds, budgets and sweeps of a request: which runs there are, and how long each is."""
+"""Seeds, budgets and sweeps of a request: its runs, and how long each is."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ LENGTHS = ("max_steps", "num_train_epochs")
 
 @dataclass(frozen=True)
 class Budget:
-    """How long every run is: so much of one of `KINDS`."""
+    """Length of every run: an amount of one of `KINDS`."""
 
     kind: str
     amount: float

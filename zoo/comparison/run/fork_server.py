@@ -1,9 +1,9 @@
 """A process that has imported what runs need, and forks for each: `python -m zoo.comparison.run.fork_server MODULES`.
 
 It reads requests from stdin, a number, one of the modules and an argument a line with tabs between them, calls the
-module's `main` with the argument in a process of its own, and writes the number and the exit code to stdout. A fork
-starts at once where a fresh Python imports for seconds, and shares no state of earlier runs. What is called has
-nothing imported but the modules up to its own: behind the first, a fork of this process answers for the others. When
+module's `main` with the argument in its own process, and writes the number and the exit code to stdout. A fork
+starts at once where a fresh Python imports for seconds, and shares no state of earlier runs. A call has only
+the modules up to its own imported: after the first, a fork of this process answers for the others. When
 stdin ends, so does this process with what it runs.
 
 It is not the server of multiprocessing's start method "forkserver": that one imports the user's script again in

@@ -58,7 +58,7 @@ SECONDS_BETWEEN_LOOKS = 0.5
 
 
 def launch_locally(jobs: Sequence[Job], processes: int, options: Mapping[str, Any], announce: Announce) -> None:
-    """Do runs in processes of this machine; there are no options."""
+    """Do runs in processes of this machine; it has no options."""
     threads = None if processes == 1 else max(1, (os.cpu_count() or 1) // processes)
     server = ForkServer(RELOAD, WORKER, threads=threads)  # a model is loaded where nothing of training is imported
 
@@ -107,10 +107,10 @@ def ray_environment() -> dict[str, Any]:
 
 
 def launch_with_submitit(jobs: Sequence[Job], processes: int, options: Mapping[str, Any], announce: Announce) -> None:
-    """Hand runs to submitit: to Slurm where there is one, or to processes of this machine.
+    """Hand runs to submitit: to Slurm if available, or to processes of this machine.
 
     Options are those of `submitit.AutoExecutor.update_parameters`, and `cluster`: "slurm" or "local", by default what
-    there is.
+    is available.
     """
     submitit = library("submitit")
     settings = dict(options)

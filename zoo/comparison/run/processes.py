@@ -15,7 +15,7 @@ from queue import SimpleQueue
 from zoo.base.waiting import short_waits
 
 Call = Callable[[str, Path], int]
-"""Runs a module of the zoo with an argument in a process of its own, and returns its exit code."""
+"""Runs a module of the zoo with an argument in its own process, and returns its exit code."""
 
 
 class ForkServer:

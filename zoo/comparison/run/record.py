@@ -21,7 +21,7 @@ def note(job: Job, error: str) -> None:
 
 
 def result_of(job: Job) -> dict[str, Any] | None:
-    """Read a worker's result or error; None where there is none of this job yet."""
+    """Read a worker's result or error; None before this job has one."""
     written = read_json_or_none(Path(job.folder) / RESULT)
     return written if isinstance(written, dict) and written.get("hash") == job.hash else None
 

@@ -1,6 +1,6 @@
 """Loads a saved model in another process and asks it again: `python -m zoo.comparison.run.reload RUN`.
 
-Nothing but `import zoo` and transformers' Auto classes, as anyone would load it.
+It uses only `import zoo` and transformers' Auto classes, as a user does.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .probe import read_probe
 from .timings import since_start
 
 TARGET_FOLDER = "target"
-"""Where a checkpoint holds the target's tokenizer, if it has its own. zoo.data.tasks, which says so, is slow to
+"""Where a checkpoint holds the target's tokenizer, if it has its own. zoo.data.tasks, which defines it, is slow to
 import."""
 
 AUTO_CLASSES = {

@@ -1,6 +1,6 @@
-"""Trains one variant in a process of its own: `python -m zoo.comparison.run.worker RUN/job.json`.
+"""Trains one variant in its own process: `python -m zoo.comparison.run.worker RUN/job.json`.
 
-A process of its own makes its peak memory its own, and keeps what goes wrong from the other runs.
+A separate process measures its own peak memory, and keeps its failures from the other runs.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from .timings import Stopwatch
 
 SECONDS_BETWEEN_CHECKPOINTS = 60.0
 BY_THE_CLOCK: dict[str, Any] = {"save_strategy": "steps", "save_steps": 10**9, "save_total_limit": 2}
-"""Training arguments with which nothing but a callback and the last step save a checkpoint."""
+"""Training arguments with which only a callback and the last step save a checkpoint."""
 
 
 def work(job: Job) -> dict[str, Any]:
@@ -160,7 +160,7 @@ def curve_of(result: TrainingResult) -> list[dict[str, float]]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run a job's file; returns 0 where there is a result, 1 where there is an error in its place."""
+    """Run a job's file; returns 0 for a result, 1 for an error in its place."""
     job = Job.read(arguments[0])
     folder = Path(job.folder)
     logging.set_verbosity_error()

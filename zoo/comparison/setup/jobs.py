@@ -105,7 +105,7 @@ class JobMaker:
             found.name, recipe, seed=seed, seconds=seconds, trial=trial, **({} if suite is None else {"score": suite})
         )
         place = f"{'trial' if trial else 'seed'}-{seed}-{hashed[:8]}"
-        told = {key: value for key, value in length.items() if key == "max_steps" and seconds is None}
+        limit = {key: value for key, value in length.items() if key == "max_steps" and seconds is None}
         return Job(
             name=name,
             variant=found.name,
@@ -114,7 +114,7 @@ class JobMaker:
             recipe=recipe,
             seed=seed,
             hash=hashed,
-            settings=dict(values) if trial else {**found.settings, **told, **values},
+            settings=dict(values) if trial else {**found.settings, **limit, **values},
             seconds=seconds,
             trial=trial,
             data=source.data,

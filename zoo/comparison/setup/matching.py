@@ -73,19 +73,19 @@ def match(sizes: Sizes, target: float, measure: Measure, by: str | None = None) 
     own = Match(sizes.name, measure(sizes.name), target)
     if abs(own.difference) <= TOLERANCE:
         return own
-    said = parse_name(sizes.name).overrides
-    ways = [by] if by is not None else [way for way in WAYS if not set(FIXED_BY[way]) & set(said)]
+    in_name = parse_name(sizes.name).overrides
+    ways = [by] if by is not None else [way for way in WAYS if not set(FIXED_BY[way]) & set(in_name)]
     best = own
     for way in ways:
-        taken = set(FIXED_BY[way]) & set(said)
+        taken = set(FIXED_BY[way]) & set(in_name)
         if taken:
             others = ", ".join(other for other in WAYS if other != way)
-            raise ConfigError(f"{sizes.name!r} says its {taken.pop()} itself; match it by something else: {others}")
+            raise ConfigError(f"{sizes.name!r} sets its {taken.pop()} itself; match it by something else: {others}")
         for found in candidates(sizes, target, measure, way, finer=way == "width" or by is None):
             best = min(best, found, key=lambda one: abs(one.difference))
         if abs(best.difference) <= TOLERANCE:
             return best
-    tried = " or ".join(ways) or "any size, as its name says all of them"
+    tried = " or ".join(ways) or "any size, as its name sets all of them"
     raise ConfigError(
         f"{sizes.name!r} cannot be made equal to the baseline by {tried}: the nearest is {best.name!r} with "
         f"{best.value:,.0f}, {best.difference:+.1%} from {target:,.0f}; give its sizes in its name, or do not match"
@@ -135,7 +135,7 @@ def around(at: Callable[[int], Match], start: int) -> list[Match]:
     """Find the two neighbouring sizes between which a growing value meets its target."""
     low, high = 0, max(1, start)
     found = {high: at(high)}
-    below, above = -1.0, found[high].difference  # at size 0, there is nothing
+    below, above = -1.0, found[high].difference  # nothing at size 0
     while above < 0 and high < WIDEST * start:
         low, below, high = high, above, high * 2
         found[high] = at(high)

@@ -42,8 +42,8 @@ class Workload:
     """The workload of an update."""
 
     steps: int  # Updates that the recipe wants
-    # Tokens in the mean update, counted as the trainer counts them: without padding, and of source and target where
-    # there are both
+    # Tokens in the mean update, counted as the trainer counts them: without padding, and of source and target if
+    # it has both
     tokens_per_step: float
     source_len: int  # Tokens in the mean example that is read
     target_len: int | None  # Tokens in the mean example that a decoder with an encoder writes, None without
@@ -151,7 +151,7 @@ def _with_parents(name: str) -> Iterator[str]:
 
 
 def _file_of(name: str) -> Path | None:
-    """The source of a module, found without importing anything; None where there is none."""
+    """The source of a module, found without importing anything; None without one."""
     top, *rest = name.split(".")
     try:
         spec = find_spec(top)
