@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from functools import cache
 from typing import Any
 
 import libcst as cst
 from libcst import matchers as m
 
-from .fixed_settings import KnownModule, Settings, known_names
+from zoo.analysis.partial_evaluation import UNKNOWN, BranchFolder, Unread, code
 
-UNKNOWN = object()
-"""Value of an expression that the fixed settings do not decide."""
+from .fixed_settings import KnownModule, Settings, known_names
 
 UNREAD = ("can_unpad", "built_of", "drawn_as")
 """Attributes that only fast paths and drawings read."""
@@ -47,7 +46,7 @@ METHODS = {
 """Methods for the zoo's folders and warnings, by class; a bundle inherits transformers' own."""
 
 
-class Folder(cst.CSTTransformer):
+class Folder(BranchFolder):
     """Decide the branches of a module that settings decide, and shorten its docstrings.
 
     Args:
@@ -99,13 +98,10 @@ class Folder(cst.CSTTransformer):
             if code(one.decorator) not in DECORATORS and not m.matches(one.decorator, REGISTRATION)
         ]
         text = code(updated_node)
-        body: Any = updated_node.body.visit(
-            Unread({name for name in re.findall(r"(\w+) = ", text) if once(name, text)})
-        )
+        assigned: Any = m.findall(updated_node.body, m.Assign([m.AssignTarget(m.Name())]))
+        unread = [code(one.targets[0].target) for one in assigned if not re.search(r"\b(?!get)\w+\(", code(one))]
+        body: Any = updated_node.body.visit(Unread([name for name in unread if once(name, text)]))
         return updated_node.with_changes(body=short(body), decorators=kept)
-
-    def visit_Annotation(self, node: cst.Annotation) -> bool:
-        return False
 
     def value(self, node: cst.BaseExpression) -> Any:
         """Value of an expression under the fixed settings, or UNKNOWN."""
@@ -180,34 +176,6 @@ class Folder(cst.CSTTransformer):
             return updated_node
         return updated_node.with_changes(comparator=self.present(kinds))
 
-    def leave_BooleanOperation(
-        self, original_node: cst.BooleanOperation, updated_node: cst.BooleanOperation
-    ) -> cst.BaseExpression:
-        decides = isinstance(updated_node.operator, cst.Or)
-        left, right = self.value(updated_node.left), self.value(updated_node.right)
-        if left is not UNKNOWN and not m.findall(updated_node.left, m.NamedExpr()):
-            return updated_node.left if bool(left) == decides else updated_node.right
-        if right is decides and not m.findall(updated_node.left, m.NamedExpr()):
-            return cst.Name(str(decides))
-        is_bool = isinstance(updated_node.left, (cst.Comparison, cst.UnaryOperation))
-        return updated_node.left if right is (not decides) and is_bool else updated_node
-
-    def leave_UnaryOperation(
-        self, original_node: cst.UnaryOperation, updated_node: cst.UnaryOperation
-    ) -> cst.BaseExpression:
-        is_not = isinstance(updated_node.operator, cst.Not)
-        value = self.value(updated_node.expression) if is_not else UNKNOWN
-        return updated_node if value is UNKNOWN else cst.Name(str(not value))
-
-    def leave_IfExp(self, original_node: cst.IfExp, updated_node: cst.IfExp) -> cst.BaseExpression:
-        value = self.value(updated_node.test)
-        if value is UNKNOWN:
-            return updated_node
-        chosen = updated_node.body if value else updated_node.orelse
-        if isinstance(chosen, cst.Name):
-            return chosen
-        return chosen.with_changes(lpar=updated_node.lpar or chosen.lpar, rpar=updated_node.rpar or chosen.rpar)
-
     def leave_Assign(self, original_node: cst.Assign, updated_node: cst.Assign) -> cst.Assign:
         """Write out settings that are off, and follow variables with a part or a setting."""
         text, target = code(updated_node.value), updated_node.targets[0].target
@@ -235,11 +203,6 @@ class Folder(cst.CSTTransformer):
             return cst.RemoveFromParent()
         return updated_node
 
-    def leave_For(self, original_node: cst.For, updated_node: cst.For) -> cst.For | cst.RemovalSentinel:
-        """Leave loops out that do nothing."""
-        does_nothing = m.matches(updated_node.body, m.IndentedBlock(body=[m.SimpleStatementLine(body=[m.Pass()])]))
-        return cst.RemoveFromParent() if does_nothing else updated_node
-
     def leave_Dict(self, original_node: cst.Dict, updated_node: cst.Dict) -> cst.Dict:
         """Leave out where cards name a setting, and records of outputs of modules that are not there."""
         recorder = re.compile(rf"OutputRecorder\((?:{'|'.join(self.absent) or ' '}),.*")
@@ -264,43 +227,6 @@ class Folder(cst.CSTTransformer):
         named = {one.keyword.value: code(one.value) for one in facts if one.keyword is not None}
         kept += [f"{name}={value}" for name, value in named.items() if name in FACTS]
         return updated_node.with_changes(value=cst.parse_expression(f"setting({', '.join(kept)})"))
-
-    def leave_IndentedBlock(
-        self, original_node: cst.IndentedBlock, updated_node: cst.IndentedBlock
-    ) -> cst.IndentedBlock:
-        kept = self.decided(updated_node.body)
-        return updated_node.with_changes(body=kept or [cst.SimpleStatementLine([cst.Pass()])])
-
-    def decided(self, statements: Sequence[cst.BaseStatement]) -> list[cst.BaseStatement]:
-        """Statements with the branches that are taken in the place of decided ones."""
-        kept: list[cst.BaseStatement] = []
-        for statement in statements:
-            kept += self.branch(statement) if isinstance(statement, cst.If) else [statement]
-            last = kept[-1].body[-1] if kept and isinstance(kept[-1], cst.SimpleStatementLine) else None
-            if isinstance(last, (cst.Return, cst.Raise, cst.Continue)):
-                break
-        return kept
-
-    def branch(self, node: cst.If) -> list[Any]:
-        """The statements of the branch that is taken, or the whole if the test is not decided."""
-        value, orelse = self.value(node.test), node.orelse
-        if value is UNKNOWN:
-            if isinstance(orelse, cst.If):
-                rest = self.branch(orelse)
-                is_one = len(rest) == 1 and isinstance(rest[0], cst.If)
-                orelse = rest[0] if is_one else cst.Else(cst.IndentedBlock(rest)) if rest else None
-            return [node.with_changes(orelse=orelse)]
-        taken: list[Any] = []
-        if value:
-            taken = list(node.body.body)
-        elif isinstance(orelse, cst.Else):
-            taken = list(orelse.body.body)
-        elif orelse is not None:
-            taken = self.branch(orelse)
-        taken = [one for one in taken if not m.matches(one, m.SimpleStatementLine(body=[m.Pass()]))]
-        if taken:
-            taken[0] = taken[0].with_changes(leading_lines=[*node.leading_lines, *taken[0].leading_lines])
-        return taken
 
 
 def first_clause(error: cst.Call) -> cst.Call:
@@ -331,32 +257,9 @@ def strings(node: cst.BaseExpression) -> list[Any]:
     return [node] if isinstance(node, (cst.SimpleString, cst.FormattedString)) else []
 
 
-class Unread(cst.CSTTransformer):
-    """Remove assignments of variables that nothing reads, if their values compute nothing."""
-
-    def __init__(self, names: set[str]) -> None:
-        super().__init__()
-        self.names = names
-
-    def leave_SimpleStatementLine(
-        self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
-    ) -> cst.SimpleStatementLine | cst.RemovalSentinel:
-        statement = updated_node.body[0]
-        if not isinstance(statement, cst.Assign) or not isinstance(statement.targets[0].target, cst.Name):
-            return updated_node
-        calls = re.search(r"\b(?!get)\w+\(", code(statement))
-        unread = statement.targets[0].target.value in self.names and not calls
-        return cst.RemoveFromParent() if unread else updated_node
-
-
 def once(name: str, text: str) -> bool:
     """Whether a text has a word once."""
     return len(re.findall(rf"\b{name}\b", text)) == 1
-
-
-def code(node: cst.CSTNode) -> str:
-    """Source of a node."""
-    return cst.Module([]).code_for_node(node).strip()
 
 
 def short(body: cst.BaseSuite) -> cst.BaseSuite:

@@ -9,7 +9,8 @@ import textwrap
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from .compacting import compacted
+from zoo.analysis.compacting import compacted
+
 from .errors import ExportError
 from .tree_shaking import TYPE_CHECKING, Definition, Module, Shaker, read_names
 

@@ -11,7 +11,7 @@ from zoo.analysis.eject.proof import NAMES, inputs_of, randomise
 from zoo.analysis.eject.running import first
 from zoo.analysis.eject.settings import plain_config
 from zoo.analysis.eject.writing import MODELS
-from zoo.analysis.plain import heads
+from zoo.analysis.plain import classifiers, heads
 from zoo.base.errors import ZooError
 from zoo.models.parts import PART_FIELDS
 from zoo.registry import describe, list_variants
@@ -38,7 +38,7 @@ VARIANTS += [("pre-norm@tiny:classifier_positions=4,classifier_pooling=last,num_
 
 def plain_of(model: Any, task: str) -> nn.Module:
     """The plain form of a model, with its weights."""
-    plain: nn.Module = getattr(heads, MODELS[task])(plain_config(model.config, task)).double()
+    plain: nn.Module = (vars(heads) | vars(classifiers))[MODELS[task]](plain_config(model.config, task)).double()
     plain.load_state_dict(model.state_dict())
     return plain.eval()
 

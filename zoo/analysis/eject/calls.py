@@ -7,7 +7,7 @@ from typing import Any
 import libcst as cst
 from libcst import matchers as m
 
-from .folding import code
+from ..partial_evaluation import code
 from .program import methods, names
 
 

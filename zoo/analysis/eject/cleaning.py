@@ -7,7 +7,7 @@ from typing import Any
 import libcst as cst
 from libcst import matchers as m
 
-from .folding import code
+from ..partial_evaluation import Unread, code
 from .program import Names, Substitution, names
 
 LONGEST = 104
@@ -17,8 +17,8 @@ COMMENTED: Any = [m.ZeroOrMore(), m.EmptyLine(comment=m.Comment()), m.ZeroOrMore
 """Lines above a statement with a comment."""
 
 
-def cleaned(definitions: dict[str, cst.CSTNode], model: str) -> dict[str, cst.CSTNode]:
-    """Definitions without assignments that nothing reads.
+def read_attributes(definitions: dict[str, cst.CSTNode], model: str) -> dict[str, set[str]]:
+    """Attributes that are read of objects of each class.
 
     Args:
         model: Name of the class that functions know as `model`.
@@ -26,79 +26,31 @@ def cleaned(definitions: dict[str, cst.CSTNode], model: str) -> dict[str, cst.CS
     owners = {name: names(node).owners for name, node in definitions.items()}
     outside = {attribute for found in owners.values() for owner, attribute in found if owner not in ("self", "model")}
     of_model = {attribute for found in owners.values() for owner, attribute in found if owner == "model"}
-    done: dict[str, cst.CSTNode] = {}
-    for name, node in definitions.items():
-        read = outside | {attribute for owner, attribute in owners[name] if owner == "self"}
-        read |= of_model if name == model else set()
-        done[name] = node.visit(Cleaner(read)) if isinstance(node, (cst.ClassDef, cst.FunctionDef)) else node  # type: ignore[assignment]
-    return done
+    return {
+        name: outside
+        | {attribute for owner, attribute in found if owner == "self"}
+        | (of_model if name == model else set())
+        for name, found in owners.items()
+    }
 
 
-class Cleaner(cst.CSTTransformer):
-    """Remove what is not read.
+def cleaned(node: cst.FunctionDef, read: set[str]) -> cst.FunctionDef:
+    """A function without assignments that nothing reads, and without second names.
 
     Args:
-        read: Attributes that are read anywhere.
+        read: Attributes of `self` that are read anywhere.
     """
-
-    def __init__(self, read: set[str]) -> None:
-        super().__init__()
-        self.read = read
-
-    def leave_FunctionDef(self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef) -> cst.FunctionDef:
-        found = names(updated_node.body)
-        aliases = {
-            name: assign.value
-            for name, assign in assigned(updated_node.body).items()
-            if found.written.count(name) == 1 and is_alias(assign.value, updated_node, found.written)
-        }
-        for line in m.findall(updated_node.body, m.SimpleStatementLine(leading_lines=COMMENTED)):
-            aliases.pop(code(line).rpartition("\n")[2].partition(" = ")[0].strip(), None)  # the comment is about it
-        unread = {name for name in found.written if name not in found.read} | aliases.keys()
-        body = updated_node.body.visit(Unread(unread, self.read))
-        assert isinstance(body, cst.BaseSuite)
-        body = body.visit(Substitution(dict(aliases)))
-        assert isinstance(body, cst.IndentedBlock)
-        return updated_node.with_changes(body=body)
-
-
-class Unread(cst.CSTTransformer):
-    """Remove assignments of variables and attributes that nothing reads."""
-
-    def __init__(self, variables: set[str], attributes: set[str]) -> None:
-        super().__init__()
-        self.variables, self.attributes = variables, attributes
-
-    def leave_SimpleStatementLine(
-        self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
-    ) -> cst.SimpleStatementLine | cst.RemovalSentinel:
-        assign = updated_node.body[0]
-        if isinstance(assign, cst.Assign) and len(assign.targets) == 1:
-            target: Any = assign.targets[0].target
-            if isinstance(target, cst.Name) and (target.value in self.variables or code(assign.value) == target.value):
-                return cst.RemoveFromParent()
-            if m.matches(target, m.Attribute(m.Name("self"))) and target.attr.value not in self.attributes:
-                return cst.RemoveFromParent()
-        return updated_node
-
-    def leave_CompFor(self, original_node: cst.CompFor, updated_node: cst.CompFor) -> cst.CompFor:
-        if isinstance(original_node.target, cst.Name) and original_node.target.value in self.variables:
-            return updated_node.with_changes(target=cst.Name("_"))
-        return updated_node
-
-    def leave_IndentedBlock(
-        self, original_node: cst.IndentedBlock, updated_node: cst.IndentedBlock
-    ) -> cst.IndentedBlock:
-        kept = [one for one in updated_node.body if not (isinstance(one, (cst.If, cst.For)) and not one.body.body)]
-        return updated_node.with_changes(body=kept)
-
-    def leave_For(self, original_node: cst.For, updated_node: cst.For) -> cst.For:
-        """Count no turns where nothing reads their number."""
-        counts = m.matches(updated_node, m.For(target=m.Tuple(), iter=m.Call(m.Name("enumerate"))))
-        if counts and code(updated_node.target.elements[0].value) in self.variables:  # type: ignore[attr-defined]
-            target = updated_node.target.elements[1].value  # type: ignore[attr-defined]
-            return updated_node.with_changes(target=target, iter=updated_node.iter.args[0].value)  # type: ignore[attr-defined]
-        return updated_node
+    found = names(node.body)
+    aliases: dict[str, Any] = {
+        name: assign.value
+        for name, assign in assigned(node.body).items()
+        if found.written.count(name) == 1 and is_alias(assign.value, node, found.written)
+    }
+    for line in m.findall(node.body, m.SimpleStatementLine(leading_lines=COMMENTED)) if aliases else ():
+        aliases.pop(code(line).rpartition("\n")[2].partition(" = ")[0].strip(), None)  # the comment is about it
+    unread = {name for name in found.written if name not in found.read} | aliases.keys()
+    body: Any = node.body.visit(Unread(unread, read))
+    return node.with_changes(body=body.visit(Substitution(aliases)) if aliases else body)
 
 
 class Joiner(cst.CSTTransformer):

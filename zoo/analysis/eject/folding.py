@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
 import libcst as cst
 
-UNKNOWN, PRESENT = object(), object()
-"""What is known of a value before a forward runs: nothing; or that it is not None."""
+from ..partial_evaluation import UNKNOWN, BranchFolder, code
+
+PRESENT = object()
+"""Of a value that is known only when a forward runs, but is not None."""
 
 BUILTINS = {
     "len": len,
@@ -22,11 +24,6 @@ BUILTINS = {
     "min": min,
     "isinstance": isinstance,
 }
-
-
-def code(node: cst.CSTNode) -> str:
-    """Source of a node."""
-    return cst.Module([]).code_for_node(node).strip()
 
 
 def literal(value: Any) -> cst.BaseExpression:
@@ -60,7 +57,7 @@ def is_literal(value: Any) -> bool:
     return value is None or isinstance(value, (bool, str))
 
 
-class Folder(cst.CSTTransformer):
+class Folder(BranchFolder):
     """Decide what known values decide.
 
     Args:
@@ -70,6 +67,10 @@ class Folder(cst.CSTTransformer):
     def __init__(self, values: Mapping[str, Any]) -> None:
         super().__init__()
         self.values = values
+
+    def value(self, node: cst.BaseExpression) -> Any:
+        found = evaluate(node, self.values)
+        return UNKNOWN if found is PRESENT else found
 
     def visit_FunctionDef_params(self, node: cst.FunctionDef) -> None:
         return None
@@ -87,9 +88,6 @@ class Folder(cst.CSTTransformer):
     def leave_AssignTarget(self, original_node: cst.AssignTarget, updated_node: cst.AssignTarget) -> cst.AssignTarget:
         return original_node
 
-    def leave_Annotation(self, original_node: cst.Annotation, updated_node: cst.Annotation) -> cst.Annotation:
-        return original_node
-
     def leave_Attribute(self, original_node: cst.Attribute, updated_node: cst.Attribute) -> cst.BaseExpression:
         updated_node = updated_node.with_changes(attr=original_node.attr)
         if code(original_node.value) not in ("config", "self.config", "model.config", "self"):
@@ -101,75 +99,15 @@ class Folder(cst.CSTTransformer):
         value = evaluate(original_node, self.values)
         return literal(value) if isinstance(value, bool) else updated_node
 
-    def leave_UnaryOperation(
-        self, original_node: cst.UnaryOperation, updated_node: cst.UnaryOperation
-    ) -> cst.BaseExpression:
-        value = evaluate(original_node, self.values)
-        return literal(value) if isinstance(value, bool) else updated_node
 
-    def leave_BooleanOperation(
-        self, original_node: cst.BooleanOperation, updated_node: cst.BooleanOperation
-    ) -> cst.BaseExpression:
-        decides = isinstance(updated_node.operator, cst.Or)
-        for side, other in ((updated_node.left, updated_node.right), (updated_node.right, updated_node.left)):
-            value = evaluate(side, self.values)
-            if value is not UNKNOWN and value is not PRESENT:
-                chosen = side if bool(value) == decides else other
-                if "\n" not in code(chosen) or chosen.lpar:
-                    return chosen
-                return chosen.with_changes(lpar=updated_node.lpar, rpar=updated_node.rpar)
-        return updated_node
-
-    def leave_IfExp(self, original_node: cst.IfExp, updated_node: cst.IfExp) -> cst.BaseExpression:
-        value = evaluate(updated_node.test, self.values)
-        if value is UNKNOWN or value is PRESENT:
-            return updated_node
-        chosen = updated_node.body if value else updated_node.orelse
-        if isinstance(chosen, (cst.Name, cst.Attribute, cst.Call, cst.Subscript)):
-            return chosen
-        return chosen.with_changes(lpar=updated_node.lpar or chosen.lpar, rpar=updated_node.rpar or chosen.rpar)
-
-    def leave_IndentedBlock(
-        self, original_node: cst.IndentedBlock, updated_node: cst.IndentedBlock
-    ) -> cst.IndentedBlock:
-        return updated_node.with_changes(body=self.decided(updated_node.body))
-
-    def decided(self, statements: Sequence[cst.BaseStatement]) -> list[cst.BaseStatement]:
-        """Statements with the branches that are taken in the place of decided ones."""
-        kept: list[cst.BaseStatement] = []
-        for statement in statements:
-            kept += self.branch(statement) if isinstance(statement, cst.If) else [statement]
-            if kept and always_leaves(kept[-1]):
-                break
-        return kept
-
-    def branch(self, node: cst.If) -> list[cst.BaseStatement]:
-        """The statements of the branch that is taken, or the whole if the test is not decided."""
-        value = evaluate(node.test, self.values)
-        if value is UNKNOWN or value is PRESENT:
-            if isinstance(node.orelse, cst.If):
-                rest = self.branch(node.orelse)
-                if len(rest) == 1 and isinstance(rest[0], cst.If):
-                    orelse: Any = rest[0]
-                else:
-                    orelse = cst.Else(cst.IndentedBlock(rest)) if rest else None
-                node = node.with_changes(orelse=orelse)
-            return [node]
-        taken: list[Any]
-        if value:
-            taken = list(node.body.body)
-        elif isinstance(node.orelse, cst.Else):
-            taken = list(node.orelse.body.body)
-        else:
-            taken = self.branch(node.orelse) if node.orelse is not None else []
-        taken = self.decided(taken)
-        if taken and hasattr(taken[0], "leading_lines"):
-            taken[0] = taken[0].with_changes(leading_lines=[*node.leading_lines, *taken[0].leading_lines])
-        return taken
+def simple(value: Any) -> Any:
+    """A value that is written out, or whether it is there at all."""
+    return value if value is UNKNOWN or value is PRESENT or is_literal(value) else PRESENT
 
 
-def always_leaves(statement: cst.BaseStatement) -> bool:
-    """Whether what follows a statement is never reached."""
-    if isinstance(statement, cst.SimpleStatementLine):
-        return isinstance(statement.body[-1], (cst.Return, cst.Raise, cst.Continue))
-    return False
+def joined(values: list[Any]) -> Any:
+    """What is known of a parameter that has one of several values."""
+    first = values[0]
+    if all(value is first or (type(value) is type(first) and value == first) for value in values):
+        return first
+    return UNKNOWN if any(value is UNKNOWN or value is None for value in values) else PRESENT

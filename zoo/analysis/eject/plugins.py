@@ -27,7 +27,7 @@ from libcst import matchers as m
 from zoo.base.errors import RegistrationError
 from zoo.models.parts import PART_FIELDS
 
-from .folding import code
+from ..partial_evaluation import code
 from .program import definitions_of, methods, read_plain
 
 if TYPE_CHECKING:

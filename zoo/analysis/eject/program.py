@@ -10,7 +10,7 @@ from typing import Any
 import libcst as cst
 from libcst import matchers as m
 
-from .folding import code
+from ..partial_evaluation import code
 
 PLAIN = Path(__file__).parents[1] / "plain"
 

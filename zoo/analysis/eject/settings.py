@@ -44,10 +44,9 @@ def plain_config(config: ZooConfig, task: str) -> Config:
     Args:
         task: Name of a task of the zoo.
     """
-    values: dict[str, Any] = {}
+    values: dict[str, Any] = config.to_dict()
     for field, registry in PART_FIELDS.items():
-        values |= getattr(registry.get(getattr(config, field)), "options", {})
-    values |= config.to_dict()
+        values |= getattr(registry.get(getattr(config, field)), "options", {}) | values
     values |= {field: registry.canonical(getattr(config, field)) for field, registry in PART_FIELDS.items()}
     types = config.types_of_layers()
     windows = [kind == "sliding_attention" for kind in types]

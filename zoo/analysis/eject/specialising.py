@@ -11,9 +11,10 @@ from libcst import matchers as m
 
 from zoo.base.errors import UnsupportedOperationError
 
+from ..partial_evaluation import UNKNOWN, code
 from .calls import bound, is_docstring, parameters, sources, variables_of, with_methods_inlined
-from .cleaning import Joiner, cleaned
-from .folding import PRESENT, UNKNOWN, Folder, code, evaluate, is_literal
+from .cleaning import Joiner, cleaned, read_attributes
+from .folding import PRESENT, Folder, evaluate, is_literal, joined, simple
 from .program import Substitution, functions, methods, names
 
 Key = tuple[str, str]
@@ -41,6 +42,7 @@ class Program:
         self.definitions = dict(definitions)
         self.params: dict[tuple[str, str, str], Any] = {}
         self.always: set[tuple[str, str, str]] = set()
+        self.known: dict[Any, dict[str, Any]] = {}  # of classes and functions, as long as definitions stay the same
 
     def specialised(self) -> dict[str, cst.CSTNode]:
         """Fold until nothing changes; definitions in the order of use."""
@@ -55,7 +57,8 @@ class Program:
             self.definitions = {name: with_methods_inlined(node) for name, node in self.definitions.items()}
             self.remove_methods()
             self.remove_parameters()
-            self.definitions = cleaned(self.definitions, self.entry[0])
+            read = read_attributes(self.definitions, self.entry[0])
+            self.rewrite(lambda key, node: cleaned(node, read[key[0]]))  # noqa: B023
         self.refuse_missing()
         return {name: node.visit(Joiner()) for name, node in self.definitions.items()}  # type: ignore[misc]
 
@@ -79,6 +82,7 @@ class Program:
 
     def rewrite(self, change: Any) -> None:
         """Change every function of every definition."""
+        self.known = {}
         changed: dict[str, cst.CSTNode] = {}
         for name, node in self.definitions.items():
             if isinstance(node, cst.FunctionDef):
@@ -91,10 +95,12 @@ class Program:
                 changed[name] = node.with_changes(body=node.body.with_changes(body=body))
             else:
                 changed[name] = node
-        self.definitions = changed
+        self.definitions, self.known = changed, {}
 
     def values(self, key: Key, node: cst.FunctionDef) -> dict[str, Any]:
         """What is known by name inside a function."""
+        if key in self.known:
+            return self.known[key]
         view = SimpleNamespace(config=self.config, **self.attributes(key[0]))
         known: dict[str, Any] = {"config": self.config, "self": view, "model": SimpleNamespace(config=self.config)}
         written = names(node.body).written
@@ -109,6 +115,7 @@ class Program:
                 and name not in parameters(node)
             ):
                 known[name] = UNKNOWN if self.may_be_none(assign.value) else simple(evaluate(assign.value, known))
+        self.known[key] = known
         return known
 
     def may_be_none(self, value: cst.BaseExpression) -> bool:
@@ -119,6 +126,8 @@ class Program:
 
     def attributes(self, owner: str) -> dict[str, Any]:
         """Attributes of a class that are words, switches or None."""
+        if owner in self.known:
+            return self.known[owner]
         init = methods(self.definitions[owner]).get("__init__")
         if init is None or isinstance(self.definitions[owner], cst.FunctionDef):
             return {}
@@ -133,6 +142,7 @@ class Program:
             value = evaluate(assign.value, known)
             if is_literal(value):
                 found[target.attr.value] = value
+        self.known[owner] = found
         return found
 
     def fold(self, key: Key, node: cst.FunctionDef) -> cst.FunctionDef:
@@ -198,6 +208,7 @@ class Program:
 
     def propagate(self) -> None:
         """Find what parameters are at every call."""
+        self.known = {}
         seen: dict[tuple[str, str, str], list[Any]] = {}
         omitted: set[tuple[str, str, str]] = set()
         for key, node, call, found in self.calls():
@@ -245,6 +256,10 @@ class Program:
 
     def inline(self, key: Key, node: cst.FunctionDef) -> cst.FunctionDef:
         """Put the one expression that a function returns in the place of its calls."""
+        if not any(
+            isinstance(self.definitions.get(code(call.func)), cst.FunctionDef) for call in names(node.body).calls
+        ):
+            return node
         program, known = self, self.values(key, node)
 
         class Inliner(cst.CSTTransformer):
@@ -344,7 +359,8 @@ class Program:
                 return updated_node.with_changes(args=kept, whitespace_before_args=space)
 
         def change(key: Key, node: cst.FunctionDef) -> cst.FunctionDef:
-            node = node.with_changes(body=node.body.visit(Remover()))
+            if any(id(arg) in dropped for call in names(node.body).calls for arg in call.args):
+                node = node.with_changes(body=node.body.visit(Remover()))
             params: list[cst.Param] = []
             for one in node.params.params:
                 if (*key, one.name.value) not in removable:
@@ -391,16 +407,3 @@ def no_plain_form(name: str, value: Any) -> UnsupportedOperationError:
         f"{name}={value!r} has no plain form, so no file can be written; a plugin gives one by the attribute "
         "`plain` of its part, see docs/plugins.md; `zoo show --code` prints the code that the model runs"
     )
-
-
-def simple(value: Any) -> Any:
-    """A value that is written out, or whether it is there at all."""
-    return value if value is UNKNOWN or value is PRESENT or is_literal(value) else PRESENT
-
-
-def joined(values: list[Any]) -> Any:
-    """What is known of a parameter that has one of several values."""
-    first = values[0]
-    if all(value is first or (type(value) is type(first) and value == first) for value in values):
-        return first
-    return UNKNOWN if any(value is UNKNOWN or value is None for value in values) else PRESENT

@@ -10,8 +10,9 @@ from typing import Any
 import libcst as cst
 from libcst import matchers as m
 
+from ..compacting import WIDTH, with_descriptions_at_ends, with_full_signatures
+from ..partial_evaluation import code
 from ..plain.config import Config
-from .folding import code
 from .program import Substitution, names, read_plain
 from .specialising import Program
 
@@ -37,9 +38,6 @@ IMPORTS = {
     "F": "from torch.nn import functional as F",
 }
 """What a file may import, by the name that needs it, in order."""
-
-WIDTH = 120
-"""Columns of a line."""
 
 STANDARD = ("import math", "import sys", "from collections", "from dataclasses", "from pathlib")
 
@@ -68,10 +66,10 @@ def file_of(
     program = Program(config, [model, *scripts], given, read_plain() if definitions is None else definitions)
     definitions = program.specialised()
     aliases = Substitution({name: alias(node) for name, node in definitions.items() if alias(node) is not None})
-    written_out = [text_of(node.visit(aliases)) for node in definitions.values() if alias(node) is None]
+    written_out = [code(node.visit(aliases)) for node in definitions.values() if alias(node) is None]
     body = "\n\n".join(written_out)
     body = re.sub(r"def main\(\).*", 'if __name__ == "__main__":', body)
-    body = with_comments_at_ends(with_short_docstrings(body))
+    body = with_comments_at_ends(with_descriptions_at_ends(with_full_signatures(body)))
     changes = "".join(f", {name}={value!r}" for name, value in decoder.items() if f"config.{name}" in body)
     body = body.replace("config.of_decoder()", f"replace(config{changes})" if changes else "config")
     body = body.replace("Model", model)
@@ -86,18 +84,6 @@ def alias(node: cst.CSTNode) -> cst.BaseExpression | None:
     """The type that an assignment gives a name, None for a class or a function."""
     found = m.findall(node, m.Assign()) if isinstance(node, cst.SimpleStatementLine) else []
     return found[0].value if found and isinstance(found[0], cst.Assign) else None
-
-
-def with_short_docstrings(text: str) -> str:
-    """Docstrings of one line as comments at the ends of definitions, where there is room."""
-    kept: list[str] = []
-    for line in text.splitlines():
-        above, is_docstring = kept[-1] if kept else "", re.fullmatch(r' *"""(.*)"""', line)
-        if is_docstring and above.endswith(":") and len(above) + len(is_docstring[1]) + 4 <= WIDTH:
-            kept[-1] = f"{above}  # {is_docstring[1]}"
-        elif line or not re.match(r'class |    """', above):
-            kept.append(line)
-    return "\n".join(kept)
 
 
 def with_comments_at_ends(text: str) -> str:
@@ -131,42 +117,6 @@ def broken(line: str) -> str:
         return line
     _, end, column = max(places)
     return f"{line[:end]}\n{broken(' ' * column + line[end:].lstrip())}"
-
-
-def text_of(node: Any) -> str:
-    """Source of a definition, without empty lines around it."""
-    return code(node.visit(Signatures())).strip("\n")
-
-
-class Signatures(cst.CSTTransformer):
-    """Write parameters on as few lines as they need, under each other."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.depth = 0
-
-    def visit_ClassDef(self, node: cst.ClassDef) -> None:
-        self.depth += 4
-
-    def leave_FunctionDef(self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef) -> cst.FunctionDef:
-        start = len(f"def {code(updated_node.name)}(")
-        end = ")" if updated_node.returns is None else f") -> {code(updated_node.returns.annotation)}"
-        below = cst.ParenthesizedWhitespace(indent=True, last_line=cst.SimpleWhitespace(" " * start))
-        params: list[cst.Param] = []
-        column = self.depth + start
-        for place, one in enumerate(updated_node.params.params, start=1):
-            param = one.with_changes(comma=cst.MaybeSentinel.DEFAULT, whitespace_after_param=cst.SimpleWhitespace(""))
-            rest = f"{end}:" if place == len(updated_node.params.params) else ","
-            if params:
-                fits = column + len(f" {code(param)}{rest}") <= WIDTH
-                space = cst.SimpleWhitespace(" ") if fits else below
-                params[-1] = params[-1].with_changes(comma=cst.Comma(whitespace_after=space))
-                column = column + 1 if fits else self.depth + start
-            column += len(f"{code(param)},")
-            params.append(param)
-        return updated_node.with_changes(
-            params=updated_node.params.with_changes(params=params), whitespace_before_params=cst.SimpleWhitespace("")
-        )
 
 
 def settings(body: str, config: Config) -> str:

@@ -185,17 +185,15 @@ class Attention(nn.Module):
             table = F.dropout(table, self.config.attention_dropout, self.training)
         places = torch.arange(key.shape[2], device=key.device)
         rows = bucket(places[-query.shape[2] :, None] - places, self.config)
-        place_queries, place_keys = self.q_proj(table), self.k_proj(table)
+        row_queries, row_keys = self.q_proj(table), self.k_proj(table)
         if self.config.attention == "disentangled-other-rows":
             # The original's defect: a head has the rows of other heads here than for contents.
-            both = torch.cat([place_queries, place_keys], dim=-1).unflatten(-1, (-1, 2 * self.config.head_dim))
-            place_queries, place_keys = both.chunk(2, dim=-1)
+            both = torch.cat([row_queries, row_keys], dim=-1).unflatten(-1, (-1, 2 * self.config.head_dim))
+            row_queries, row_keys = both.chunk(2, dim=-1)
         else:
-            place_queries, place_keys = (
-                y.unflatten(-1, (-1, self.config.head_dim)) for y in (place_queries, place_keys)
-            )
-        of_keys = torch.einsum("bhqd,qkhd->bhqk", query, place_keys[rows])
-        return of_keys + torch.einsum("bhkd,qkhd->bhqk", key, place_queries[rows])
+            row_queries, row_keys = (y.unflatten(-1, (-1, self.config.head_dim)) for y in (row_queries, row_keys))
+        of_keys = torch.einsum("bhqd,qkhd->bhqk", query, row_keys[rows])
+        return of_keys + torch.einsum("bhkd,qkhd->bhqk", key, row_queries[rows])
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor, bias: Tensor | None) -> Tensor:
         """Mix values by the softmax of scores. *Shape:* (batch, heads, length or keys, head_dim)."""

@@ -22,12 +22,16 @@ def normalize(model: nn.Module) -> None:
 def draw_by_layer(weight: Tensor, name: str, config: Config) -> None:
     """Draw from a truncated normal distribution, feed-forward networks smaller in later layers (LTG-BERT)."""
     std = math.sqrt(2 / (5 * config.hidden_size))
-    if "router" in name or "weights.weight" in name:
+    if (config.has_experts and "router" in name) or (
+        config.residual == "manifold-hyper-connections" and "weights.weight" in name
+    ):
         nn.init.normal_(weight, std=config.initializer_range)
         return
+    # In "model.layers.3.mlp.up_proj.weight", the layer is 3 and the owner "mlp".
     *_, layer, owner, _, _ = ("", "", *name.split("."))
     if owner == "mlp":
-        std = std / math.sqrt(2 * (int(layer) + 1 if layer.isdigit() else config.num_hidden_layers))
+        in_stack = not config.num_nextn_predict_layers or layer.isdigit()
+        std = std / math.sqrt(2 * (int(layer) + 1 if in_stack else config.num_hidden_layers))
     nn.init.trunc_normal_(weight, std=std, a=-2 * std, b=2 * std)
 
 
@@ -96,7 +100,10 @@ def initialize(model: nn.Module, config: Config) -> None:
             continue
         if config.has_experts and config.mlp_bias and name.endswith("_proj_bias"):
             continue
-        if weight.ndim < 2 or (config.mixer != "attention" and "conv" in name):
+        if weight.ndim < 2:
+            continue
+        if config.mixer != "attention" and "conv" in name:
+            # Convolutions keep the initial values of PyTorch.
             continue
         if config.initializer in ("normal", "depth-scaled"):
             nn.init.normal_(weight, std=config.initializer_range)
@@ -134,7 +141,11 @@ def initialize(model: nn.Module, config: Config) -> None:
             draw_matrix(weight, name, config)
         if config.position == "t5" and name.endswith("position.weight"):
             nn.init.normal_(weight, std=config.hidden_size**-0.5)
-        if config.position == "disentangled" and name.endswith("position.weight"):
+        if (
+            config.position == "disentangled"
+            and config.initializer != "layer-scaled"
+            and name.endswith("position.weight")
+        ):
             std = math.sqrt(2 / (5 * config.hidden_size))
             nn.init.trunc_normal_(weight, std=std, a=-2 * std, b=2 * std)
     if config.unit_weights:

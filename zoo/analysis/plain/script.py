@@ -18,7 +18,7 @@ Model: TypeAlias = Any
 
 
 def load(folder: str) -> Model:
-    """Read the weights of a folder that the zoo saved, tied ones once."""
+    """Load weights that the zoo saved, in which tied ones are there once."""
     model = Model(Config())
     weights = {name: one for file in Path(folder).glob("*.safetensors") for name, one in load_file(file).items()}
     assert weights.keys() == dict(model.named_parameters()).keys()

@@ -87,6 +87,7 @@ class Stack(nn.Module):
             # The original's defect: no gradient reaches the embeddings.
             x = x.detach()
         if self.config.scale_embedding:
+            # Embeddings times the root of the width (Vaswani et al. 2017, section 3.4).
             x = x * x.shape[-1] ** 0.5
         return x
 
@@ -101,7 +102,7 @@ class Stack(nn.Module):
         if self.config.position in ("learned", "learned-unpadded"):
             x = x + self.position(positions)
         elif "changes-its-inputs" in self.config.quirks and self.config.position == "sinusoidal":
-            # The original's defect: embeddings change in place, also such as are given.
+            # The original's defect: embeddings are changed in place, given ones too.
             x = x.add_(sinusoids(positions, self.config.position, self.config).to(x.dtype))
         elif self.config.position in ("sinusoidal", "sinusoidal-halves"):
             x = x + sinusoids(positions, self.config.position, self.config).to(x.dtype)
@@ -166,17 +167,21 @@ class Encoder(Stack):
             positions = (real.cumsum(dim=1) - 1).clamp(min=0)
         config = self.config
         rotation = rotary(positions, config.rope_theta, config.rope_type, config) if config.is_rotary else None
+        # Layers that see near tokens alone have shorter wavelengths (Gemma team 2025, section 2).
         local = rotary(positions, config.rope_local_theta, config.rope_local_type, config) if config.has_local else None
         if self.config.type_vocab_size is not None and token_type_ids is None:
             token_type_ids = torch.zeros_like(ids)
         x = self.embed(ids, positions, token_type_ids)
+        # The stream: several vectors a token, at first all its embedding.
         x = begun(x, self.config)
         earlier = dict[str, Tensor]() if config.keeps_values else {"ids": ids} if config.looks_up_values else None
         layers = [self.layers[0]] * self.config.num_hidden_layers if self.config.share_layers else self.layers
         for index, layer in enumerate(layers):
-            turned = rotation_of(rotation, local, index, self.config)
             x = entered(x, layer, index, self.config)
-            x = layer(x, seen(mask, near, index, self.config), bias_of(bias, index, self.config), turned, earlier)
+            visible = seen(mask, near, index, self.config)
+            layer_rotation = rotation_of(rotation, local, index, self.config)
+            x = layer(x, visible, bias_of(bias, index, self.config), layer_rotation, earlier)
+        # One vector a token again.
         x = ended(x, self, self.config)
         return self.norm(x) if self.config.final_norm else x
 
@@ -249,35 +254,39 @@ class Decoder(Stack):
             positions = torch.arange(ids.shape[1], device=ids.device)
         config = self.config
         rotation = rotary(positions, config.rope_theta, config.rope_type, config) if config.is_rotary else None
+        # Layers that see near tokens alone have shorter wavelengths (Gemma team 2025, section 2).
         local = rotary(positions, config.rope_local_theta, config.rope_local_type, config) if config.has_local else None
         x = self.embed(ids, positions)
+        # The stream: several vectors a token, at first all its embedding.
         x = begun(x, self.config)
         earlier = dict[str, Tensor]() if config.keeps_values else {"ids": ids} if config.looks_up_values else None
         layers = [self.layers[0]] * self.config.num_hidden_layers if self.config.share_layers else self.layers
         for index, layer in enumerate(layers):
-            turned = rotation_of(rotation, local, index, config)
             x = entered(x, layer, index, config)
+            visible = seen(mask, near, index, config)
+            layer_rotation = rotation_of(rotation, local, index, config)
             x = layer(
                 x,
-                seen(mask, near, index, config),
+                visible,
                 bias_of(bias, index, config),
-                turned,
+                layer_rotation,
                 cache[index] if cache else {} if config.generates_with_cache else None,
                 memory,
                 memory_mask,
                 earlier,
             )
+        # One vector a token again.
         x = ended(x, self, self.config)
         if self.config.final_norm:
             x = self.norm(x)
         if self.config.num_nextn_predict_layers and depths is not None:
             # Further layers look at the tokens that follow, one more each (DeepSeek-V3, section 2.2).
             states, last = [x], self.config.num_hidden_layers - 1
-            turned, mask = rotation_of(rotation, local, last, config), seen(mask, near, last, config)
+            layer_rotation, mask = rotation_of(rotation, local, last, config), seen(mask, near, last, config)
             for shift, depth in enumerate(depths, start=1):
                 embedded = self.look_up(ids).roll(-shift, dims=1)
                 earlier = {"ids": ids.roll(-shift, dims=1)} if config.looks_up_values else None
-                states.append(depth(states[-1], embedded, mask, bias_of(bias, last, config), turned, earlier))
+                states.append(depth(states[-1], embedded, mask, bias_of(bias, last, config), layer_rotation, earlier))
             return torch.stack(states)
         return x
 

@@ -281,8 +281,8 @@ class DepthWeightedResidual(Residual):
 
     def __init__(self, config: Config, layer_idx: int, opens_layer: bool) -> None:
         super().__init__(config)
-        earlier = layer_idx if config.parallel_residual else 2 * layer_idx + (0 if opens_layer else 1)
-        self.mix = DepthMixture(earlier + 2)
+        states = 2 * layer_idx + (2 if opens_layer else 3)
+        self.mix = DepthMixture(layer_idx + 2 if config.parallel_residual else states)
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         """Read the mixture, the first vector, and append the sum. *Shape:* (batch, length, vectors, hidden_size)."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 
 WIDTH = 120
 """Longest line."""
@@ -17,32 +18,41 @@ NEEDED = r"Shape|batch_size|\d{4}"
 
 def compacted(text: str) -> str:
     """Source in fewer lines, with every statement."""
-    for change in (with_full_signatures, with_closed_brackets, with_short_descriptions):
+    for change in (with_full_signatures, with_closed_brackets, with_descriptions_at_ends, without_usual_descriptions):
         text = change(text)
     return re.sub(r"\n\n\n+", "\n\n", text)
 
 
-def with_short_descriptions(text: str) -> str:
-    """Docstrings of one line as comments at the ends of what they describe, where there is room.
-
-    Others of functions and constants are left out, unless they name a shape or a paper.
-    """
+def with_descriptions_at_ends(text: str) -> str:
+    """Docstrings of one line as comments at the ends of what they describe, where there is room."""
     lines = text.split("\n")
+    for place, _, one in descriptions(text):
+        above, words = lines[one.lineno - 2], ast.literal_eval(lines[one.lineno - 1].strip())
+        if place == 0 and not lines[one.lineno]:
+            lines[one.lineno] = LEFT_OUT
+        if "#" not in above and len(above) + len(words) + 4 <= WIDTH:
+            lines[one.lineno - 2], lines[one.lineno - 1] = f"{above}  # {words}", LEFT_OUT
+    return "\n".join(line for line in lines if line != LEFT_OUT)
+
+
+def without_usual_descriptions(text: str) -> str:
+    """Source without docstrings of one line of functions and constants that name no shape and no paper."""
+    lines = text.split("\n")
+    for place, owner, one in descriptions(text):
+        is_class = place == 0 and isinstance(owner, ast.ClassDef)
+        if not is_class and not re.search(NEEDED, lines[one.lineno - 1]):
+            lines[one.lineno - 1] = LEFT_OUT
+    return "\n".join(line for line in lines if line != LEFT_OUT)
+
+
+def descriptions(text: str) -> Iterator[tuple[int, ast.AST, ast.Expr]]:
+    """Docstrings of one line below that of a file: each with its place in the body of its owner."""
     for node in ast.walk(ast.parse(text)):
         body = list(node.body) if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) else []
         for place, one in enumerate(body[: len(body) if len(body) > 1 else 0]):
             is_string = isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant)
-            if not is_string or one.lineno != one.end_lineno or (place == 0 and isinstance(node, ast.Module)):
-                continue
-            above, words = lines[one.lineno - 2], ast.literal_eval(lines[one.lineno - 1].strip())
-            is_class = place == 0 and isinstance(node, ast.ClassDef)
-            if place == 0 and not lines[one.lineno]:
-                lines[one.lineno] = LEFT_OUT
-            if "#" not in above and len(above) + len(words) + 4 <= WIDTH:
-                lines[one.lineno - 2], lines[one.lineno - 1] = f"{above}  # {words}", LEFT_OUT
-            elif not is_class and not re.search(NEEDED, words):
-                lines[one.lineno - 1] = LEFT_OUT
-    return "\n".join(line for line in lines if line != LEFT_OUT)
+            if is_string and one.lineno == one.end_lineno and not (place == 0 and isinstance(node, ast.Module)):
+                yield place, node, one
 
 
 def with_full_signatures(text: str) -> str:
@@ -55,9 +65,10 @@ def with_full_signatures(text: str) -> str:
         last = next(place for place in range(first, len(lines)) if re.search(r":( *#.*)?$", lines[place]))
         if first == last or any("#" in line for line in lines[first : last + 1]):
             continue
-        start, rest = lines[first], " ".join(line.strip() for line in lines[first + 1 : last])
-        units = re.split(r"(?<=,) (?![^\[(]*[\])])", rest)
-        units[-1] = units[-1].removesuffix(",") + lines[last].strip()
+        start, rest = lines[first], " ".join(line.strip() for line in lines[first + 1 : last + 1])
+        given, end = re.findall(r"^(.*?),? ?(\)(?: -> [^()]*)?:)$", rest)[0]
+        units = re.split(r"(?<=,) (?![^\[(]*[\])])", given)
+        units[-1] += end
         written = [start]
         for unit in units:
             if len(written[-1]) + len(unit) + 1 <= WIDTH or written[-1] == start:
