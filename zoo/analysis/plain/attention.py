@@ -270,8 +270,8 @@ class LatentAttention(nn.Module):
         self.kv_a_proj = nn.Linear(config.hidden_size, key_width, bias=config.attention_bias)
         self.kv_a_norm = build_norm(config, config.kv_lora_rank, config.latent_norm_eps)
         value_width = config.num_attention_heads * config.v_head_dim
-        both = config.num_attention_heads * config.qk_nope_head_dim + value_width
-        self.kv_b_proj = nn.Linear(config.kv_lora_rank, both, bias=False)
+        kv_width = config.num_attention_heads * config.qk_nope_head_dim + value_width
+        self.kv_b_proj = nn.Linear(config.kv_lora_rank, kv_width, bias=False)
         self.o_proj = nn.Linear(value_width, config.hidden_size, bias=config.attention_out_bias)
 
     def forward(
@@ -287,21 +287,22 @@ class LatentAttention(nn.Module):
         config = self.config
         query = self.q_proj(self.q_a_norm(self.q_a_proj(x))) if config.q_lora_rank else self.q_proj(x)
         query = query.unflatten(-1, (config.num_attention_heads, -1)).transpose(1, 2)
-        latent, turning = self.kv_a_proj(x).split([config.kv_lora_rank, config.head_dim], dim=-1)
-        latent, turning = self.kv_a_norm(latent), turning[:, None]
+        latent, key_rope = self.kv_a_proj(x).split([config.kv_lora_rank, config.head_dim], dim=-1)
+        latent, key_rope = self.kv_a_norm(latent), key_rope[:, None]
         if rotation is not None:
-            # A part of queries and keys carries the position; of keys, all heads share it.
-            plain, turned = query.split([config.qk_nope_head_dim, config.head_dim], dim=-1)
-            query = torch.cat([plain, rotate(turned, rotation, config)], dim=-1)
-            turning = rotate(turning, rotation, config)
+            # A part of queries and keys is rotated; all heads share that of keys.
+            query_nope, query_rope = query.split([config.qk_nope_head_dim, config.head_dim], dim=-1)
+            query = torch.cat([query_nope, rotate(query_rope, rotation, config)], dim=-1)
+            key_rope = rotate(key_rope, rotation, config)
         if cache is not None:
             # Latent vectors of earlier tokens and their rotated part, which generation does not compute again.
             if cache:
-                latent, turning = torch.cat([cache["latent"], latent], 1), torch.cat([cache["key"], turning], 2)
-            cache["latent"], cache["key"] = latent, turning
-        both = self.kv_b_proj(latent).unflatten(-1, (config.num_attention_heads, -1)).transpose(1, 2)
-        key, value = both.split([config.qk_nope_head_dim, config.v_head_dim], dim=-1)
-        key = torch.cat([key, turning.expand(-1, config.num_attention_heads, -1, -1)], dim=-1)
+                latent = torch.cat([cache["latent"], latent], dim=1)
+                key_rope = torch.cat([cache["key"], key_rope], dim=2)
+            cache["latent"], cache["key"] = latent, key_rope
+        kv = self.kv_b_proj(latent).unflatten(-1, (config.num_attention_heads, -1)).transpose(1, 2)
+        key, value = kv.split([config.qk_nope_head_dim, config.v_head_dim], dim=-1)
+        key = torch.cat([key, key_rope.expand(-1, config.num_attention_heads, -1, -1)], dim=-1)
         if config.attention_scale == "head-dim":
             scores = query @ key.mT * (config.qk_nope_head_dim + config.head_dim) ** -0.5
         elif config.attention_scale == "hidden-size":
