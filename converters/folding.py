@@ -10,7 +10,7 @@ from typing import Any
 import libcst as cst
 from libcst import matchers as m
 
-from zoo.analysis.partial_evaluation import UNKNOWN, BranchFolder, Unread, code
+from zoo.analysis.partial_evaluation import UNKNOWN, BranchFolder, Unread, assigned, code, names
 
 from .fixed_settings import KnownModule, Settings, known_names
 
@@ -97,10 +97,9 @@ class Folder(BranchFolder):
             for one in updated_node.decorators
             if code(one.decorator) not in DECORATORS and not m.matches(one.decorator, REGISTRATION)
         ]
-        text = code(updated_node)
-        assigned: Any = m.findall(updated_node.body, m.Assign([m.AssignTarget(m.Name())]))
-        unread = [code(one.targets[0].target) for one in assigned if not re.search(r"\b(?!get)\w+\(", code(one))]
-        body: Any = updated_node.body.visit(Unread([name for name in unread if once(name, text)]))
+        body: Any = updated_node.body
+        while unread := unread_variables(body):
+            body = body.visit(Unread(unread))
         return updated_node.with_changes(body=short(body), decorators=kept)
 
     def value(self, node: cst.BaseExpression) -> Any:
@@ -165,6 +164,7 @@ class Folder(BranchFolder):
     def present(self, kinds: cst.Tuple) -> cst.Tuple:
         """A tuple of classes without those that are not there."""
         left = [one for one in kinds.elements if code(one.value) not in self.absent]
+        left[-1:] = [one.with_changes(comma=cst.MaybeSentinel.DEFAULT) for one in left[-1:]]
         return kinds.with_changes(elements=left)
 
     def leave_ComparisonTarget(
@@ -257,9 +257,11 @@ def strings(node: cst.BaseExpression) -> list[Any]:
     return [node] if isinstance(node, (cst.SimpleString, cst.FormattedString)) else []
 
 
-def once(name: str, text: str) -> bool:
-    """Whether a text has a word once."""
-    return len(re.findall(rf"\b{name}\b", text)) == 1
+def unread_variables(body: cst.BaseSuite) -> list[str]:
+    """Variables that are assigned once and never read, with values that compute nothing."""
+    found, calls = names(body), re.compile(r"\b(?!get)\w+\(")
+    unread = {name: one for name, one in assigned(body).items() if name not in found.read}
+    return [name for name, one in unread.items() if found.written.count(name) == 1 and not calls.search(code(one))]
 
 
 def short(body: cst.BaseSuite) -> cst.BaseSuite:

@@ -7,8 +7,8 @@ from typing import Any
 import libcst as cst
 from libcst import matchers as m
 
-from ..partial_evaluation import code
-from .program import methods, names
+from ..partial_evaluation import code, names
+from .program import methods
 
 
 def parameters(node: cst.FunctionDef) -> dict[str, cst.BaseExpression | None]:

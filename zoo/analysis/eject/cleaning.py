@@ -7,8 +7,8 @@ from typing import Any
 import libcst as cst
 from libcst import matchers as m
 
-from ..partial_evaluation import Unread, code
-from .program import Names, Substitution, names
+from ..partial_evaluation import Names, Unread, assigned, code, names
+from .program import Substitution
 
 LONGEST = 104
 """Columns of a statement into which a variable is put."""
@@ -113,13 +113,6 @@ class Joiner(cst.CSTTransformer):
 def whole_places(name: str) -> tuple[str, ...]:
     """How code reads where a name is a whole argument."""
     return f"({name})", f"({name},", f", {name})", f", {name},"
-
-
-def assigned(body: cst.BaseSuite) -> dict[str, cst.Assign]:
-    """Assignments to one variable, by its name."""
-    return {
-        code(one.targets[0].target): one for one in names(body).assigns if isinstance(one.targets[0].target, cst.Name)
-    }
 
 
 def is_alias(value: cst.BaseExpression, function: cst.FunctionDef, written: list[str]) -> bool:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import libcst as cst
 from libcst import matchers as m
 
-from zoo.base.errors import RegistrationError
+from zoo.base.errors import RegistrationError, UnsupportedOperationError
 from zoo.models.parts import PART_FIELDS
 
 from ..partial_evaluation import code
@@ -121,3 +121,11 @@ class Replacement(cst.CSTTransformer):
         statement = cst.parse_statement(f"return {self.name}({arguments})")
         assert isinstance(statement, cst.SimpleStatementLine)
         return statement
+
+
+def no_plain_form(name: str, value: Any) -> UnsupportedOperationError:
+    """The error of a setting without a plain form."""
+    return UnsupportedOperationError(
+        f"{name}={value!r} has no plain form, so no file can be written; a plugin gives one by the attribute "
+        "`plain` of its part, see docs/plugins.md; `zoo show --code` prints the code that the model runs"
+    )

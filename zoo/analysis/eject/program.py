@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -119,97 +119,6 @@ class Substitution(cst.CSTTransformer):
 
     def leave_Param(self, original_node: cst.Param, updated_node: cst.Param) -> cst.Param:
         return updated_node.with_changes(name=original_node.name)
-
-
-class Names(cst.CSTVisitor):
-    """Names that are read and written below a node, and attributes that are read."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.read: list[str] = []
-        self.written: list[str] = []
-        self.attributes: list[str] = []
-        self.owners: list[tuple[str, str]] = []
-        self.calls: list[cst.Call] = []
-        self.assigns: list[cst.Assign] = []
-        self.loops: list[cst.For] = []
-
-    def visit_Assign(self, node: cst.Assign) -> None:
-        self.assigns.append(node)
-
-    def visit_Call(self, node: cst.Call) -> None:
-        self.calls.append(node)
-
-    def visit_Name(self, node: cst.Name) -> None:
-        self.read.append(node.value)
-
-    def visit_Attribute(self, node: cst.Attribute) -> bool:
-        self.attributes.append(node.attr.value)
-        self.owners.append((code(node.value), node.attr.value))
-        node.value.visit(self)
-        return False
-
-    def visit_Arg(self, node: cst.Arg) -> bool:
-        node.value.visit(self)
-        return False
-
-    def visit_Param(self, node: cst.Param) -> bool:
-        for child in (node.annotation, node.default):
-            if child is not None:
-                child.visit(self)
-        return False
-
-    def visit_AssignTarget(self, node: cst.AssignTarget) -> bool:
-        return self.target(node.target)
-
-    def visit_AnnAssign(self, node: cst.AnnAssign) -> bool:
-        self.target(node.target)
-        node.annotation.visit(self)
-        if node.value is not None:
-            node.value.visit(self)
-        return False
-
-    def visit_For(self, node: cst.For) -> bool:
-        self.loops.append(node)
-        self.target(node.target)
-        for child in (node.iter, node.body):
-            child.visit(self)
-        return False
-
-    def visit_CompFor(self, node: cst.CompFor) -> bool:
-        self.target(node.target)
-        for child in (node.iter, *node.ifs, *(() if node.inner_for_in is None else (node.inner_for_in,))):
-            child.visit(self)
-        return False
-
-    def visit_FunctionDef(self, node: cst.FunctionDef) -> bool:
-        for child in (*node.decorators, node.params, node.body):
-            child.visit(self)
-        if node.returns is not None:
-            node.returns.visit(self)
-        return False
-
-    def target(self, node: cst.BaseExpression) -> bool:
-        """Note what an assignment writes."""
-        if isinstance(node, cst.Name):
-            self.written.append(node.value)
-        elif isinstance(node, cst.Tuple):
-            for element in node.elements:
-                self.target(element.value)
-        elif isinstance(node, cst.Attribute):
-            if not m.matches(node.value, m.Name("self")):
-                node.value.visit(self)
-        else:
-            node.visit(self)
-        return False
-
-
-@lru_cache(maxsize=4096)  # about those of one model
-def names(node: cst.CSTNode) -> Names:
-    """Names below a node."""
-    found = Names()
-    node.visit(found)
-    return found
 
 
 def functions(definitions: dict[str, cst.CSTNode]) -> Iterator[tuple[str, str, cst.FunctionDef]]:

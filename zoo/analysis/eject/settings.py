@@ -20,9 +20,8 @@ from zoo.registry import VARIANTS, Task
 from zoo.registry.variants import active_quirks
 
 from ..plain.config import Config
-from .plugins import hooks, plain_forms
+from .plugins import hooks, no_plain_form, plain_forms
 from .program import PLAIN
-from .specialising import no_plain_form
 
 if TYPE_CHECKING:
     from zoo.models import ZooConfig

@@ -11,11 +11,12 @@ from libcst import matchers as m
 
 from zoo.base.errors import UnsupportedOperationError
 
-from ..partial_evaluation import UNKNOWN, code
+from ..partial_evaluation import UNKNOWN, code, names
 from .calls import bound, is_docstring, parameters, sources, variables_of, with_methods_inlined
 from .cleaning import Joiner, cleaned, read_attributes
 from .folding import PRESENT, Folder, evaluate, is_literal, joined, simple
-from .program import Substitution, functions, methods, names
+from .plugins import no_plain_form
+from .program import Substitution, functions, methods
 
 Key = tuple[str, str]
 """A function: the name of its class, or its own; and its own."""
@@ -399,11 +400,3 @@ class Program:
         assert isinstance(text, cst.SimpleString)
         name = str(text.evaluated_value)
         return no_plain_form(name, getattr(self.config, name, None))
-
-
-def no_plain_form(name: str, value: Any) -> UnsupportedOperationError:
-    """The error of a setting without a plain form."""
-    return UnsupportedOperationError(
-        f"{name}={value!r} has no plain form, so no file can be written; a plugin gives one by the attribute "
-        "`plain` of its part, see docs/plugins.md; `zoo show --code` prints the code that the model runs"
-    )

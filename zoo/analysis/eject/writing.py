@@ -11,9 +11,9 @@ import libcst as cst
 from libcst import matchers as m
 
 from ..compacting import WIDTH, with_descriptions_at_ends, with_full_signatures
-from ..partial_evaluation import code
+from ..partial_evaluation import code, names
 from ..plain.config import Config
-from .program import Substitution, names, read_plain
+from .program import Substitution, read_plain
 from .specialising import Program
 
 MODELS = {
