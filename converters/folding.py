@@ -259,7 +259,7 @@ def strings(node: cst.BaseExpression) -> list[Any]:
 
 def unread_variables(body: cst.BaseSuite) -> list[str]:
     """Variables that are assigned once and never read, with values that compute nothing."""
-    found, calls = names(body), re.compile(r"\b(?!get)\w+\(")
+    found, calls = names(body), re.compile(r"\b(?!get|bool)\w+\(")
     unread = {name: one for name, one in assigned(body).items() if name not in found.read}
     return [name for name, one in unread.items() if found.written.count(name) == 1 and not calls.search(code(one))]
 
