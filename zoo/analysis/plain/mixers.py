@@ -76,6 +76,7 @@ class GatedDeltaNet(nn.Module):
             strength = 2 * strength
         decay = (-self.A_log.exp() * F.softplus(self.in_proj_a(x) + self.dt_bias)).exp()
         if memory is None:
+            # A matrix for each head. *Shape:* (batch, heads, width of keys, width of values).
             memory = torch.zeros_like(key[:, 0, :, :, None] * value[:, 0, :, None])
         read = []
         for place in range(x.shape[1]):
@@ -122,6 +123,7 @@ class KimiDeltaAttention(nn.Module):
         decay = F.softplus(self.f_b_proj(self.f_a_proj(x)) + self.dt_bias).unflatten(-1, (heads, -1))
         decay = (-self.A_log.exp()[:, None] * decay).exp()
         if memory is None:
+            # A matrix for each head. *Shape:* (batch, heads, width of keys, width of values).
             memory = torch.zeros_like(key[:, 0, :, :, None] * value[:, 0, :, None])
         read = []
         for place in range(x.shape[1]):
