@@ -45,7 +45,7 @@ def without_usual_descriptions(text: str) -> str:
     return "\n".join(line for line in lines if line != LEFT_OUT)
 
 
-def descriptions(text: str) -> Iterator[tuple[int, ast.AST, ast.Expr]]:
+def descriptions(text: str) -> Iterator[tuple[int, ast.AST, ast.stmt]]:
     """Docstrings of one line below that of a file: each with its place in the body of its owner."""
     for node in ast.walk(ast.parse(text)):
         body = list(node.body) if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) else []

@@ -225,8 +225,8 @@ class Unread(cst.CSTTransformer):
             target: Any = assign.targets[0].target
             if isinstance(target, cst.Name) and (target.value in self.variables or code(assign.value) == target.value):
                 return cst.RemoveFromParent()
-            of_self = self.attributes is not None and m.matches(target, m.Attribute(m.Name("self")))
-            if of_self and target.attr.value not in self.attributes:
+            of_self = m.matches(target, m.Attribute(m.Name("self")))
+            if self.attributes is not None and of_self and target.attr.value not in self.attributes:
                 return cst.RemoveFromParent()
         return updated_node
 

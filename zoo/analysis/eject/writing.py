@@ -66,8 +66,8 @@ def file_of(
     program = Program(config, [model, *scripts], given, read_plain() if definitions is None else definitions)
     definitions = program.specialised()
     aliases = Substitution({name: alias(node) for name, node in definitions.items() if alias(node) is not None})
-    written_out = [code(node.visit(aliases)) for node in definitions.values() if alias(node) is None]
-    body = "\n\n".join(written_out)
+    nodes: list[Any] = [node.visit(aliases) for node in definitions.values() if alias(node) is None]
+    body = "\n\n".join(map(code, nodes))
     body = re.sub(r"def main\(\).*", 'if __name__ == "__main__":', body)
     body = with_comments_at_ends(with_descriptions_at_ends(with_full_signatures(body)))
     changes = "".join(f", {name}={value!r}" for name, value in decoder.items() if f"config.{name}" in body)
