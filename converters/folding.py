@@ -97,9 +97,7 @@ class Folder(BranchFolder):
             for one in updated_node.decorators
             if code(one.decorator) not in DECORATORS and not m.matches(one.decorator, REGISTRATION)
         ]
-        body: Any = updated_node.body
-        while unread := unread_variables(body):
-            body = body.visit(Unread(unread))
+        body = without_unread(updated_node.body)
         return updated_node.with_changes(body=short(body), decorators=kept)
 
     def value(self, node: cst.BaseExpression) -> Any:
@@ -257,11 +255,16 @@ def strings(node: cst.BaseExpression) -> list[Any]:
     return [node] if isinstance(node, (cst.SimpleString, cst.FormattedString)) else []
 
 
-def unread_variables(body: cst.BaseSuite) -> list[str]:
-    """Variables that are assigned once and never read, with values that compute nothing."""
+def without_unread(body: Any) -> Any:
+    """A body without loops of nothing, and without variables that are never read and need no call."""
     found, calls = names(body), re.compile(r"\b(?!get|bool)\w+\(")
-    unread = {name: one for name, one in assigned(body).items() if name not in found.read}
-    return [name for name, one in unread.items() if found.written.count(name) == 1 and not calls.search(code(one))]
+    unread = [
+        name
+        for name, one in assigned(body).items()
+        if name not in found.read and found.written.count(name) == 1 and not calls.search(code(one))
+    ]
+    kept = body.visit(Unread(unread))
+    return without_unread(kept) if unread else kept
 
 
 def short(body: cst.BaseSuite) -> cst.BaseSuite:

@@ -78,6 +78,7 @@ def test_only_what_is_needed_is_there():
     ):
         assert word not in code, word
     assert "class LearnedPosition" in code
+    assert "    pass\n" not in code, "loops of nothing are left out"
     assert "Attention Is All You Need" in code, "what the author says of the variant stays"
 
 
