@@ -1,7 +1,7 @@
-"""Where a loss without all logits pays: the measurement behind LOGITS and FEW in zoo/fast/chunked_loss.py.
+"""Where a loss without all logits pays: the measurement for LOGITS and FEW in zoo/fast/chunked_loss.py.
 
 Every line is one size of the output projection, forward and backward: the milliseconds of one thread with all logits at
-once, and with as many at one time as there are below each number.
+once, and with each number of them at one time.
 """
 
 from __future__ import annotations

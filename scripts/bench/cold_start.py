@@ -5,8 +5,8 @@ Runs each command many times, in turns, and shows the medians: in all, and above
     python scripts/bench/cold_start.py --verbs --repeats 5
     python scripts/bench/cold_start.py --verbs --repeats 5 --document    # and put the table into docs/performance.md
 
-run verbs that need a model instead, beside the imports that no model of transformers does without, and show seconds
-of the processor: what other processes do counts less there.
+run verbs that need a model instead, with the imports that every model of transformers needs, and show seconds of the
+processor, which depend less on other processes.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ HEAVY = ("torch", "transformers", "huggingface_hub")
 
 
 FLOOR = "import transformers.modeling_utils, transformers.generation.utils"
-"""What no verb that needs a model does without: the row that theirs are compared with."""
+"""Imports that every verb with a model needs: the row that theirs are compared with."""
 
 IMPORTS = ("import torch", FLOOR, "import zoo.models")
-"""What such verbs import, the next one with all before it."""
+"""Imports of such verbs, each with all before it."""
 
 
 def launcher() -> list[str]:
@@ -49,7 +49,7 @@ def launcher() -> list[str]:
 
 
 def commands() -> dict[str, list[str]]:
-    """What to run, by the name to show."""
+    """Commands to run, by the name to show."""
     return {
         PYTHON: [sys.executable, "-c", "pass"],
         "import zoo": [sys.executable, "-c", "import zoo"],
@@ -80,7 +80,7 @@ def heavy_imports(command: list[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class Row:
-    """What was measured of a command, in seconds."""
+    """Measurements of a command, in seconds."""
 
     command: str
     median: float
@@ -130,10 +130,10 @@ def verbs(folder: Path) -> dict[str, list[str]]:
     """
     # As the command line imports it: without looking for garbage among what is new, at the end neither.
     quietly = "import atexit, gc; gc.disable(); atexit.register(gc.freeze); "
-    anew = f"import os; os.environ['XDG_CACHE_HOME'] = f'{folder}/{{os.getpid()}}'; import zoo.__main__"
+    empty = f"import os; os.environ['XDG_CACHE_HOME'] = f'{folder}/{{os.getpid()}}'; import zoo.__main__"
     return {
         **{name: [sys.executable, "-c", quietly + name] for name in IMPORTS},
-        "zoo params": [sys.executable, "-c", anew, "params", "vanilla"],
+        "zoo params": [sys.executable, "-c", empty, "params", "vanilla"],
         "zoo params, again": [*launcher(), "params", "vanilla"],
         "zoo build": [*launcher(), "build", "vanilla@tiny", "--force", "-o", str(folder / "built")],
         "zoo generate": [*launcher(), "generate", "vanilla.en-pt", "The water is cold."],
@@ -142,7 +142,7 @@ def verbs(folder: Path) -> dict[str, list[str]]:
 
 def processor_seconds(command: list[str]) -> float:
     """The time of the processor that one run takes, in itself and for the system."""
-    # With bytecode kept, as users have it: without, each run compiles the zoo anew, which takes another 0.3 s.
+    # With bytecode kept, as users have it: without, each run compiles the zoo again, which takes another 0.3 s.
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
@@ -177,7 +177,7 @@ def measure_verbs(repeats: int) -> list[dict[str, Any]]:
 
 
 def to_markdown(found: list[dict[str, Any]], repeats: int) -> str:
-    """Write what was measured of verbs as a table, under a line that says of what."""
+    """Write the measurements of verbs as a table, with a line above that describes them."""
     numbers = [[f"{row['least']:.2f}", f"{row['median']:.2f}", f"{max(0, row['above']):.2f}"] for row in found]
     rows = [[f"`{row['command']}`", *of_row] for row, of_row in zip(found, numbers, strict=True)]
     table = to_table(["seconds of the processor", "least", "median", "least, above transformers' imports"], rows)

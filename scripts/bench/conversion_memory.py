@@ -1,9 +1,9 @@
-"""Measures the peak memory of converting a large, sharded checkpoint, in a process of its own.
+"""Measures the peak memory of converting a large, sharded checkpoint, in its own process.
 
     python scripts/bench/conversion_memory.py --gigabytes 2.2 --shard-gigabytes 0.5 --family gpt2 --dtype bfloat16
 
 The checkpoint is random, written shard by shard, and deleted again. What is printed is what the process had beyond its
-imports: anonymous and mapped memory together, at its highest, beside the model and 1.3 times the largest shard.
+imports: anonymous and mapped memory together, at its highest, compared with the model and 1.3 times the largest shard.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 GIGABYTE = 2**30
 FACTOR = 1.3
-"""How often the largest shard may be in memory beside the model."""
+"""How often the largest shard may be in memory with the model."""
 
 WIDTHS = {"gpt2": 1024, "llama": 1024, "bert": 1024}
 TINY_WIDTH = 256

@@ -1,4 +1,4 @@
-"""What preparing and reading a corpus costs: processor time, memory, and speed next to raw `tokenizers`.
+"""Cost of preparing and reading a corpus: processor time, memory, and speed next to raw `tokenizers`.
 
     python scripts/bench/corpora.py books [--limit 20M] [--vocab-size 8000] [-o found.json]
     python scripts/bench/corpora.py books --document    # and put the table into docs/performance.md

@@ -54,7 +54,7 @@ def heavy(luck: np.random.Generator, shape: tuple[int, ...]) -> Array:
 
 
 def tied(luck: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    """Counted scores, of which two in five are equal."""
+    """Counted scores; two in five are equal."""
     return np.round(0.7 * luck.standard_normal(shape))
 
 
@@ -75,7 +75,7 @@ DRAWS: dict[str, Callable[[np.random.Generator, tuple[int, ...]], Array]] = {
 
 
 def decide(scores: Array, margin: float | None, shifts: Array | float = 0.0) -> tuple[Words, Words]:
-    """Decide families in turn, as `judged` does, all of them together.
+    """Decide families as `judged` does, all of them together.
 
     Args:
         scores: *Shape:* (families, variants, seeds), the baseline first; not a number for a run that is lost.
@@ -129,7 +129,7 @@ def looked(
 def word_of(
     p: Array, same: Array, is_signs: Array, number: Array, informative: Array, shares: Array, count: int, limit: int
 ) -> Words:
-    """What one look decides."""
+    """Decision of one look."""
     words = np.zeros(p.shape, np.int64)
     for share in np.unique(shares):
         families = shares == share
@@ -149,7 +149,7 @@ def word_of(
 
 
 def false_share(draw: str, variants: int, margin: float | None, luck: np.random.Generator) -> float:
-    """How many families have a false verdict: of equal variants, and with a margin, of which half differ by it."""
+    """Share of families with a false verdict: of equal variants, and with a margin, where half differ by it."""
     scores = DRAWS[draw](luck, (FAMILIES, variants, MOST_SEEDS))
     shifts = np.zeros((FAMILIES, variants - 1))
     margin = None if margin is None else margin * math.sqrt(2)
@@ -265,7 +265,7 @@ def tables(found: dict[str, object]) -> str:
 
 
 def fixed_text(seeds: float) -> str:
-    """Write the seeds of a fixed design, of which no more than so many are drawn."""
+    """Write the seeds of a fixed design, up to the number that is drawn."""
     return f"more than {seeds:g}" if seeds == 4 * MOST_SEEDS else f"{seeds:g}"
 
 

@@ -23,7 +23,7 @@ def described() -> str:
 
 
 def to_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Write a table in Markdown, whose first column is text and whose others are numbers."""
+    """Write a table in Markdown; the first column is text, the others are numbers."""
     first, *others = (f"| {' | '.join(line)} |\n" for line in (headings, *rows))
     return "".join([first, f"|---|{'---:|' * (len(headings) - 1)}\n", *others])
 

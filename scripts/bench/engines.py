@@ -10,7 +10,7 @@ With -o, what was measured by the same settings is not measured again: an interr
 other way round: it measures losses and texts again, and keeps the speeds that are there. Every engine gets the same
 checkpoint, and works on the examples that its training held out. "Loss" is the mean cross-entropy of a token of theirs,
 "change" how far it is from torch's; "same texts" is the share of greedy outputs that are those of torch in float32.
-Processor's time counts all threads; the load of the machine stands in every row.
+Processor's time counts all threads; the load of the machine is in every row.
 """
 
 from __future__ import annotations
@@ -79,12 +79,12 @@ class Row:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What it is a row of."""
+        """Key of the row."""
         return self.model, self.engine, self.dtype
 
 
 class Found:
-    """What was measured so far, in a file if there shall be one.
+    """Measurements so far, in a file if one is given.
 
     Args:
         output: A JSON file, None to keep nothing.
@@ -208,7 +208,7 @@ def measure(name: str, arguments: argparse.Namespace, found: Found) -> None:
 
 
 def to_markdown(rows: Iterable[Row], settings: dict[str, Any]) -> str:
-    """Write the table, under a line that says how it was measured."""
+    """Write the table, with a line above on how it was measured."""
     rows = list(rows)
     speeds = ("tokens/s", "processor's s for 1000", "load", "timed on")
     titles = ("model", "engine", "weights", "MB", "same texts", "loss", "change", *speeds)

@@ -24,7 +24,7 @@ from zoo.registry import VARIANTS, list_variants
 COLUMNS = ("variant", "task", "target", "difference", "measured_on")
 
 CLASSES = "transformers"
-"""What the first exact class of transformers is called among the targets."""
+"""Name of the first exact class of transformers among the targets."""
 
 
 def parse_arguments() -> argparse.Namespace:

@@ -44,7 +44,7 @@ def text() -> tuple[Tensor, int]:
     """Read the text as numbers of characters.
 
     Returns:
-        The numbers, and how many characters there are.
+        The numbers, and the number of characters.
     """
     read = "\n".join(line.split("\t")[0] for line in TEXT.read_text(encoding="utf-8").splitlines())
     known = {character: number for number, character in enumerate(sorted(set(read)))}
@@ -96,7 +96,7 @@ def table(found: dict[str, float]) -> str:
 
 
 def key(name: str, width: int, rule: str, seed: int) -> str:
-    """What a run is recorded under."""
+    """Key of a recorded run."""
     return f"{name} | {width} | {rule} | {seed}"
 
 

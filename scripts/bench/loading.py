@@ -1,4 +1,4 @@
-"""How long building, loading and saving a model take, beside safetensors alone and transformers' own class.
+"""How long building, loading and saving a model take, compared with safetensors alone and transformers' own class.
 
     python scripts/bench/loading.py                       # 400 MB, files in memory as after a first read
     OMP_NUM_THREADS=1 python scripts/bench/loading.py --document    # and put the table into docs/performance.md
@@ -69,7 +69,7 @@ def measure(work: dict[str, dict[str, Callable[[], Any]]], rounds: int) -> Times
 
 
 def work_in(folder: Path, native: Any, ours: Any) -> dict[str, dict[str, Callable[[], Any]]]:
-    """What is measured.
+    """Models to measure.
 
     Args:
         folder: Gets files.

@@ -1,6 +1,6 @@
 """The best learning rate by width, in the standard parametrization and in muP: python scripts/bench/mup.py.
 
-Every run trains a decoder for a few steps on text of a Markov chain, whose next symbol depends on the two before it,
+Every run trains a decoder for a few steps on text of a Markov chain, where a symbol depends on the two before it,
 and is written into mup.json as soon as it is over, so that an interrupted command goes on where it was.
 `--table` prints what is recorded.
 """

@@ -3,8 +3,8 @@
     python scripts/bench/newcomer.py            # follows docs/start.md, records the times, and writes its table
     python scripts/bench/newcomer.py --table    # writes the table from what is recorded
 
-Each start has an empty folder, an environment of its own and no cache of models. uv's cache of packages is used where
-there is one, so what an installation takes depends on what was downloaded before. uv must be installed.
+Each start has an empty folder, its own environment and no cache of models. uv's cache of packages is used if it exists,
+so the time of an installation depends on what was downloaded before. uv must be installed.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ def files(title: str) -> dict[str, str]:
 
 
 def follow(folder: Path, install: str, environment: dict[str, str]) -> Iterator[tuple[str, float]]:
-    """Do what the page says.
+    """Run the commands of the page.
 
     Args:
         folder: Where.
-        install: What stands in the place of `INSTALL`.
+        install: Replacement of `INSTALL`.
         environment: The variables of the newcomer's shell.
 
     Yields:

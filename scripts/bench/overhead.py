@@ -1,4 +1,4 @@
-"""What it takes to measure what a model costs, beside its training: the overhead of a run of `zoo compare`.
+"""Time to measure the costs of a model, compared with its training: the overhead of a run of `zoo compare`.
 
     python scripts/bench/overhead.py vanilla
 

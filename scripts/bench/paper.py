@@ -22,7 +22,7 @@ COMMAND = "python scripts/bench/paper.py"
 
 
 def scope() -> str:
-    """What there is, in numbers."""
+    """Contents of the zoo, in numbers."""
     variants = [
         VARIANTS.get(name) for name in VARIANTS.names() if VARIANTS.origin(name).module.startswith("zoo.variants")
     ]

@@ -1,4 +1,4 @@
-"""Where taking padding out pays: the measurement behind SHORT, GAIN and SHARE in zoo/fast.
+"""Where taking padding out pays: the measurement for SHORT, GAIN and SHARE in zoo/fast.
 
 Every line is one shape of batch: how long a step takes with its padding, and how many times faster it is unpadded, with
 the padding put back for attention, and with a call of attention a sequence.

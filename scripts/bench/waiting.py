@@ -1,4 +1,4 @@
-"""What a small model's training costs by how threads wait for each other, alone and beside another busy process.
+"""Speed of a small model's training by how threads wait for each other, alone and next to another busy process.
 
     python scripts/bench/waiting.py [--steps 60] [--rounds 3]
     python scripts/bench/waiting.py --document    # and put the table into docs/performance.md
@@ -56,9 +56,9 @@ def main() -> None:
 
 
 def to_markdown(found: Mapping[str, Sequence[Sequence[float]]], steps: int) -> str:
-    """Write medians as a table, under a line that says of what."""
+    """Write medians as a table, with a line above that describes them."""
     rows = [[name, *(f"{statistics.median(speeds):,.0f}" for speeds in both)] for name, both in found.items()]
-    table = to_table(["threads", "tokens a second", "beside a busy process"], rows)
+    table = to_table(["threads", "tokens a second", "next to a busy process"], rows)
     return f"{described()}; {steps} steps, the median of {len(found['as zoo'][0])}\n\n{table}"
 
 

@@ -35,7 +35,7 @@ NEIGHBOURS = 2
 
 
 CODE = tuple(filter(None, os.environ.get("ZOO_SITE_CODE", "").split(",")))
-"""Variants whose whole code is shown, all if none are named: each takes seconds."""
+"""Variants with their whole code shown, all if none are named: each takes seconds."""
 
 STEPS = (
     ("gpt2-style", "llama-style"),
@@ -69,7 +69,7 @@ def pages() -> dict[str, str]:
 
 
 def steps() -> list[tuple[str, str]]:
-    """The pairs of which a page is made."""
+    """The pairs that have a page."""
     return [step for step in STEPS if not CODE or set(step) <= set(CODE)]
 
 
@@ -96,7 +96,7 @@ def code_name(step: tuple[str, str]) -> str:
 
 
 def neighbours(card: Card, cards: Iterable[Card]) -> list[str]:
-    """Find the variants whose settings differ least from one's, of those that can be built for its first task."""
+    """Find the variants with the least different settings, of those that can be built for its first task."""
     others = [other for other in cards if other.name != card.name and card.tasks[0] in other.tasks]
     return [other.name for other in sorted(others, key=lambda other: (distance(card, other), other.name))[:NEIGHBOURS]]
 
@@ -128,7 +128,7 @@ def index(cards: Iterable[Card]) -> str:
 
 
 def filter_words(card: Card) -> list[tuple[str, str]]:
-    """What a variant can be found by: kinds of words, and the words."""
+    """Words to find a variant by: kinds of words, and the words."""
     config = zoo.config(card.name)
     return [
         *(("task", task) for task in card.tasks),
@@ -176,7 +176,7 @@ def sections(
     claimed: Iterable[Finding],
     model: str | None,
 ) -> Iterator[str]:
-    """What stands on the page of one variant, from top to bottom."""
+    """Content of the page of one variant, from top to bottom."""
     yield f"# {card.name}"
     yield card.summary
     yield card.description
@@ -207,16 +207,16 @@ def sections(
     headings, *exported = exports()
     yield section("Exports", headings[1:], (row[1:] for row in exported if row[0] == card.name))
     yield "## Limits\n\n" + "\n".join(f"- {limit}" for limit in card.limits) if card.limits else ""
-    beside = (f"- [{card.name} and {other}]({'--'.join(pair(card.name, other))}.md)" for other in nearest)
+    pairs = (f"- [{card.name} and {other}]({'--'.join(pair(card.name, other))}.md)" for other in nearest)
     lines = (
         f"- [From {step[0]} to {step[1]}, line by line]({code_name(step)}.md)" for step in steps() if card.name in step
     )
-    yield "## Side by side\n\n" + "\n".join((*beside, *lines))
+    yield "## Side by side\n\n" + "\n".join((*pairs, *lines))
     yield f"## Code\n\n{model}" if model is not None else ""
 
 
 def results() -> dict[str, list[tuple[str, ...]]]:
-    """What is recorded of each variant, a row a benchmark and condition."""
+    """Recorded results of each variant, a row a benchmark and condition."""
     found: dict[str, list[tuple[str, ...]]] = defaultdict(list)
     for benchmark in benchmarks().values():
         for verdicts in recorded(benchmark):
@@ -244,7 +244,7 @@ def difference_page(a: str, b: str) -> str:
     """Write the page of two variants side by side."""
     differences = [(cell(one.axis), f"`{one.a}`", f"`{one.b}`") for one in zoo.diff(a, b)]
     return (
-        f"# {a} and {b}\n\n[{a}]({a}.md), [{b}]({b}.md)\n\n![{a} beside {b}]({a}--{b}.svg){{ .drawing }}\n\n"
+        f"# {a} and {b}\n\n[{a}]({a}.md), [{b}]({b}.md)\n\n![{a} next to {b}]({a}--{b}.svg){{ .drawing }}\n\n"
         f"{rows(('', a, b), differences)}\n"
     )
 

@@ -1,6 +1,6 @@
-"""What the documentation site shows beside docs/: this repository's own pages, the gallery, and the reference.
+"""Pages of the documentation site besides docs/: this repository's own pages, the gallery, and the reference.
 
-MkDocs calls the functions whose names begin with "on_". Pages are made while the site is built, and stay out of docs/.
+MkDocs calls the functions named "on_...". Pages are made while the site is built, and stay out of docs/.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Leave out the word by which click says that an option has no default, which mkdocs-click prints."""
+    """Leave out click's word for an option without a default, which mkdocs-click prints."""
     return html.replace("<code>Sentinel.UNSET</code>", "")
 
 

@@ -21,7 +21,7 @@ SUBMODULES = (
     "comparison.benchmarks.claims",
     "building.weights",
 )
-"""What users import from beside the top level."""
+"""Modules that users import from, besides the top level."""
 
 
 def pages() -> dict[str, str]:
@@ -56,7 +56,7 @@ def module_page(module: str, names: Iterable[str]) -> str:
 
     Args:
         module: Its name.
-        names: The full names of what stands on it.
+        names: The full names of its entries.
 
     Returns:
         Markdown.
@@ -101,7 +101,7 @@ def settings_page() -> str:
 
 
 def setting(card: SettingCard) -> str:
-    """Write what there is to know about one setting."""
+    """Write the description of one setting."""
     values = "".join(f"| `{value}` | {cell(text)} |\n" for value, text in card.values.items())
     table = f"\n| value | |\n|---|---|\n{values}" if values else ""
     return f"## {card.name}\n\n{card.description}\n\nDefault: `{card.default!r}`\n{table}\n"

@@ -3,7 +3,7 @@
     python scripts/bench/gpu/gpu.py --data tinyshakespeare.txt -o gpu            # again, until nothing is left
     python scripts/bench/gpu/gpu.py --dry-run -o gpu                             # tiny, on the CPU: does it run?
 
-The suite of every variant, fidelity to transformers' classes, nanoGPT's recipe for a GPU, speed and memory beside peers
+The suite of every variant, fidelity to transformers' classes, nanoGPT's recipe for a GPU, speed and memory of peers
 (utilisation, CUDA graphs, back ends). What each piece found is in FILE.json as soon as it is done, so that an
 interrupted run goes on; FILE.md is the part of docs/performance.md that is about GPUs, and --document puts it there.
 The exit status is 75 while pieces are left.
@@ -25,7 +25,7 @@ import transformers
 ROOT = Path(__file__).parents[3]
 sys.path.insert(0, str(ROOT / "scripts/bench/speed"))
 
-from pieces import Settings, pieces  # noqa: E402 - beside this file, and it needs the folder above
+from pieces import Settings, pieces  # noqa: E402 - next to this file, and it needs the folder above
 from report import to_markdown  # noqa: E402
 
 from zoo.analysis.environment import device_name  # noqa: E402
@@ -52,14 +52,14 @@ def parse_arguments() -> argparse.Namespace:
     if arguments.dry_run:
         arguments.device = "cpu"
     elif not torch.cuda.is_available():
-        parser.error("there is no CUDA device here; --dry-run does everything else")
+        parser.error("no CUDA device is available; --dry-run does everything else")
     if arguments.document and arguments.dry_run:
         parser.error("a dry run measures nothing that could be documented")
     return arguments
 
 
 def begun(file: Path, about: dict[str, str]) -> dict[str, Any]:
-    """What an earlier run has found, if it was on the same machine with the same versions."""
+    """Results of an earlier run, if it was on the same machine with the same versions."""
     found: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {"about": about, "pieces": {}}
     different = {key for key in about if key != "date" and found["about"].get(key) != about[key]}
     if different:

@@ -101,7 +101,7 @@ def every_piece(settings: Settings) -> Iterator[Piece]:
 
 
 def suite(settings: Settings, name: str) -> Rows:
-    """What every variant must pass, as `pytest --device` runs it."""
+    """Checks that every variant must pass, as `pytest --device` runs them."""
     failed: dict[str, str] = {}
     listed = cases(name)[:6] if settings.tiny else cases(name)
     with settings.device:

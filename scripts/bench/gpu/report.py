@@ -1,4 +1,4 @@
-"""What a run on a GPU found, as the part of docs/performance.md that is about GPUs."""
+"""Results of a run on a GPU, as the part of docs/performance.md on GPUs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 NOTHING = "No GPU has been measured: what follows a run is written by `--document`, and nothing has been yet.\n"
 
 LOSS, UTILISATION, GRAPHS = 1.47, 0.45, 3.0
-"""What is aimed at: nanoGPT's validation loss, the share of the peak, and a static cache beside a growing one."""
+"""Aims: nanoGPT's validation loss, the share of the peak, and the gain of a static cache over a growing one."""
 
 
 def to_markdown(found: dict[str, Any]) -> str:
@@ -45,8 +45,8 @@ def suite_lines(rows: list[dict[str, Any]]) -> list[str]:
     """How many checks hold, and which do not."""
     failed = {name: why for row in rows for name, why in row["failed"].items()}
     checks = sum(row["checks"] for row in rows)
-    said = f"Of {checks} checks of {len(rows)} variants, {checks - len(failed)} hold on the device."
-    return [said, "", *(f"- {name}: {why}" for name, why in failed.items()), ""] if rows else []
+    summary = f"Of {checks} checks of {len(rows)} variants, {checks - len(failed)} hold on the device."
+    return [summary, "", *(f"- {name}: {why}" for name, why in failed.items()), ""] if rows else []
 
 
 def speed_line(row: dict[str, Any]) -> str:
@@ -57,7 +57,7 @@ def speed_line(row: dict[str, Any]) -> str:
 
 
 def aims(done: dict[str, Any]) -> Iterable[str]:
-    """What was aimed at, and what was found."""
+    """Aims and results."""
     speed = rows_of(done, "speed")
     ours = [row for row in speed if row["kind"] == "zoo"]
     for row in rows_of(done, "training"):
@@ -75,9 +75,9 @@ def aims(done: dict[str, Any]) -> Iterable[str]:
         )
         gain = growing / static["milliseconds"]
         yield aim(f"{static['workload']}: at least {GRAPHS:g} times the growing one", gain, gain >= GRAPHS)
-    behind = [row["workload"] for row in ours if row["ratio"] < 1 and not row["workload"].startswith("back ends")]
+    slower = [row["workload"] for row in ours if row["ratio"] < 1 and not row["workload"].startswith("back ends")]
     if ours:
-        yield f"| ahead of transformers' classes in every row | {', '.join(behind) or 'all'} | {verdict(not behind)} |"
+        yield f"| faster than transformers in every row | {', '.join(slower) or 'all'} | {verdict(not slower)} |"
 
 
 def aim(what: str, found: float, holds: bool) -> str:

@@ -4,8 +4,8 @@
     python scripts/bench/reproductions/chapter.py --data PAIRS --package originals --chapter CLASSES.py
 
 PAIRS is a file of tab-separated English and French sentences; further columns are not read. CLASSES.py holds the
-classes that the chapter defines itself (TransformerEncoder, TransformerDecoder and what they are made of). Every run
-has a process of its own, in turns, and the same number of threads.
+classes that the chapter defines itself (TransformerEncoder, TransformerDecoder and what they are made of). Runs
+alternate, each in its own process with the same number of threads.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def show(rows: list[dict[str, Any]]) -> None:
 
 
 def parser_of(description: str | None, *, epochs: int, threads: int) -> argparse.ArgumentParser:
-    """Make a parser of what names the data and the chapter's code, and says how long to train."""
+    """Make a parser of the data, the chapter's code, and the length of training."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="tab-separated sentence pairs")
     parser.add_argument("--package", type=Path, required=True, help="the folder that holds d2l 0.17.6")

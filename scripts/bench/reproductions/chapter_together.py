@@ -1,10 +1,10 @@
-"""The chapter's code and the zoo's, trained from the same weights with the same random numbers, step beside step.
+"""The chapter's code and the zoo's, trained from the same weights with the same random numbers, step by step.
 
     python scripts/bench/reproductions/chapter_together.py --data PAIRS --package originals --chapter CLASSES.py
 
 The arguments are those of chapter.py. Dropout is PyTorch's own in both. What differs is what the recipe `d2l` does in
 another way than the chapter: the loss is a mean over tokens, the limit of the gradients' norm follows it, and the fused
-AdamW stands for Adam.
+AdamW replaces Adam.
 """
 
 from __future__ import annotations

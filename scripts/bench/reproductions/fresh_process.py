@@ -1,4 +1,4 @@
-"""Runs of a reproduction, each in a process of its own, so that none warms anything up for another."""
+"""Runs of a reproduction, each in its own process, so that none warms anything up for another."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def in_fresh_process(script: str, given: list[object], name: str, seed: int, threads: int) -> dict[str, Any]:
-    """Call a script that does one run where it is told `--one`, and prints what it found as its last line.
+    """Call a script that does one run with `--one`, and prints its results as its last line.
 
     Args:
         script: The script's file.

@@ -3,9 +3,9 @@
     git clone https://github.com/karpathy/nanoGPT
     python scripts/bench/reproductions/nanogpt.py --data TEXT --package nanoGPT
 
-Both see the first nine tenths of TEXT, and are evaluated alike: on all windows of the rest, one behind the other, and
+Both see the first nine tenths of TEXT, and are evaluated alike: on all windows of the rest, one after the other, and
 as nanoGPT's script does it, on 240 random ones: on many draws, and on the one that its script makes at the end of the
-run of its README, which is the first here. Every run has a process of its own, in turns.
+run of its README, which is the first here. Runs alternate, each in its own process.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ OPTIONS = {
     "dropout": 0.0,
     "out_dir": "out",
 }
-"""What nanoGPT's README says for a CPU."""
+"""Settings for a CPU in nanoGPT's README."""
 
 ONLY_AT_THE_END = {"eval_interval": OPTIONS["max_iters"]}
 """To evaluate as often as the zoo does."""
@@ -95,7 +95,7 @@ def run_original(
 
 
 def after(script: str, line: str, more: str) -> str:
-    """Let a line of the script, of which there is one, go on."""
+    """Extend the only such line of the script."""
     if script.count(line) != 1:
         raise SystemExit(f"nanoGPT's train.py has no line {line}: this is written for another version of it")
     return script.replace(line, line + more)
@@ -103,9 +103,9 @@ def after(script: str, line: str, more: str) -> str:
 
 def run_zoo(name: str, data: Path, text: str, seed: int) -> tuple[Predict, list[int], float]:
     """Train by the recipe that ships with the zoo."""
-    said: dict[str, Any] = {"progress": False, "scored": False, "use_cpu": True, "report_to": "none"}
-    said |= {"settings": {"initializer_width": 1}, "decay": "transformers"}  # as nanoGPT: 0.02, and norms do not decay
-    result = zoo.train(name, recipe="nanogpt-cpu", data=data, seed=seed, **said)
+    options: dict[str, Any] = {"progress": False, "scored": False, "use_cpu": True, "report_to": "none"}
+    options |= {"settings": {"initializer_width": 1}, "decay": "transformers"}  # nanoGPT: 0.02, norms do not decay
+    result = zoo.train(name, recipe="nanogpt-cpu", data=data, seed=seed, **options)
     model = result.model
     ids = result.tokenizers.source(text, add_special_tokens=False)["input_ids"]
     return lambda rows: model(input_ids=rows).logits, ids, result.report.train_seconds
@@ -148,7 +148,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     else:
         predict, ids, seconds = run_zoo(arguments.one, arguments.data, text, arguments.seed)
     found = {"run": arguments.one, "seed": arguments.seed, "seconds": seconds}
-    if not arguments.windows:  # the first run, which tells the others
+    if not arguments.windows:  # the first run, which chooses them for the others
         return {**found, **evaluate(predict, ids, windows), "windows": windows}
     return {**found, **evaluate(predict, ids, json.loads(arguments.windows))}
 

@@ -1,4 +1,4 @@
-"""Runs the chapter "Transformer" of Dive into Deep Learning with its own code, as it stands in the package `d2l`."""
+"""Runs the chapter "Transformer" of Dive into Deep Learning with its own code, as in the package `d2l`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import torch
 
 BATCH_SIZE, NUM_STEPS = 64, 10
 UNUSED = ("torchvision", "PIL", "pandas", "requests", "IPython", "matplotlib", "matplotlib_inline")
-"""What the package imports and the chapter's training does not need."""
+"""Imports of the package that the chapter's training does not need."""
 
 
 class Losses:
@@ -48,7 +48,7 @@ def load_original(package: Path, chapter: Path) -> tuple[ModuleType, dict[str, A
     sys.modules.update({part: MagicMock() for part in parts})
     sys.path.insert(0, str(package))
     d2l = importlib.import_module("d2l.torch")
-    for part in parts:  # or whoever looks for these packages later finds them
+    for part in parts:  # or later imports of these packages find them
         del sys.modules[part]
     d2l.__dict__["Animator"] = Losses
     sys.modules["d2l"].torch = d2l  # type: ignore[attr-defined]

@@ -37,7 +37,7 @@ class AcceleratedWork:
             yield f"generation, static cache and graphs, batch {rows}", partial(self.generation, rows)
 
     def generation(self, rows: int) -> list[Peer]:
-        """Greedy continuation, with a cache that grows and with one that stands."""
+        """Greedy continuation, with a growing and with a static cache."""
         theirs = GPT2LMHeadModel(gpt2_config(self.scale)).to(self.device, self.dtype).eval()
         ours = zoo.convert(theirs)
         generator = torch.Generator().manual_seed(0)
@@ -62,7 +62,7 @@ class AcceleratedWork:
     def generating(self, name: str, kind: str, model: Any, ids: Tensor, **options: Any) -> Peer:
         """A peer that generates."""
         tokens = self.scale.new_tokens
-        model.generation_config.eos_token_id = None  # nobody stops early
+        model.generation_config.eos_token_id = None  # no model stops early
         run = partial(
             model.generate,
             ids,

@@ -1,4 +1,4 @@
-"""What no program can exceed on a device."""
+"""Limits that no program can exceed on a device."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def peak(device: torch.device, dtype: str) -> float | None:
 
 
 def products(device: torch.device, dtype: torch.dtype) -> float:
-    """Measure how fast matrices are multiplied, anew at every call: a busy machine makes it slower, never faster.
+    """Measure how fast matrices are multiplied, at every call: a busy machine makes it slower, never faster.
 
     Args:
         device: Where.

@@ -26,7 +26,7 @@ class Peer:
     Args:
         name: What to call it.
         run: Does the work once.
-        kind: "zoo" for ours, "stock" for what it is measured against, "other" for what is only shown.
+        kind: "zoo" for ours, "stock" for its references, "other" for what is only shown.
         result: Gives what the work computes, to compare with the other peers; None where it cannot be compared.
         flops: Operations of one run; by default they are counted, 0 where that would tell nothing.
         weights: Bytes of weights that one run reads at least, where they rather than operations are the limit.
@@ -45,7 +45,7 @@ class Peer:
 
 @dataclass(frozen=True)
 class Row:
-    """What was measured of one peer.
+    """Measurements of one peer.
 
     Args:
         workload: The work.
@@ -58,7 +58,7 @@ class Row:
         gflop: Operations of one run in billions, attention to every position that it computes included; None unknown.
         of_limit: Those operations a second, as a share of what matrix products reach at most on the device.
         of_bandwidth: Weights read a second, as a share of what the memory gives.
-        megabytes: Memory that a run takes at its peak beside what is there before and after; None if not measured.
+        megabytes: Memory that a run takes at its peak above what is allocated before and after; None if not measured.
         agreement: The share of its next tokens that are the exact model's; None where they have to be.
     """
 
@@ -78,7 +78,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Machine:
-    """What peers are measured on.
+    """Device that peers are measured on, and its limits.
 
     Args:
         device: Where the work is done.
@@ -145,7 +145,7 @@ def measure(
     for turn in range(rounds):
         for peer in peers if turn % 2 else reversed(peers):
             peer.seconds.append(time_of(peer.run, seconds, machine.device, clock))
-    # What a peer has reached is within reach, even if something else slowed the products down.
+    # A speed that a peer has reached is possible, even if other work slowed the products down.
     reached = [(peer.flops or 0) / statistics.median(peer.seconds) for peer in peers]
     limit = max(machine.limit, *reached)
     best = min((peer for peer in peers if peer.kind == STOCK), key=lambda peer: statistics.median(peer.seconds))

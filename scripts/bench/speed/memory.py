@@ -1,6 +1,6 @@
 """Find the longest context that can be trained in a given memory: one sequence, weights, gradients and Adam included.
 
-    python scripts/bench/speed/memory.py                    # on the CPU, told by what tensors are allocated
+    python scripts/bench/speed/memory.py                    # on the CPU, by the tensors that are allocated
     python scripts/bench/speed/memory.py --device cuda --gib 16 --width 768 --layers 12 --vocabulary 50304
 
 The models are a GPT-2 of transformers and the zoo's with the same weights. No optimiser runs: its two states a weight
@@ -44,7 +44,7 @@ def longest(memory_of: Callable[[int], int], budget: float, most: int) -> int:
 
     Args:
         memory_of: The bytes that a context of some length needs.
-        budget: The bytes that there are.
+        budget: The available bytes.
         most: Where the search ends.
 
     Returns:
@@ -53,7 +53,7 @@ def longest(memory_of: Callable[[int], int], budget: float, most: int) -> int:
     before, length = FIRST
     while length != before:
         slope = (memory_of(length) - memory_of(before)) / (length - before)
-        # As long as gradients of weights need the most, there is no slope.
+        # While gradients of weights need the most, memory has no slope.
         room = (budget - memory_of(length)) / slope if slope > 0 else length
         before, length = length, min(max(STEP, int((length + room) // STEP) * STEP), most)
     while length > 0 and memory_of(length) > budget:

@@ -1,4 +1,4 @@
-"""The zoo beside the five documents that its variants come from, with the same weights and the same results.
+"""The zoo compared with the five documents of its variants, with the same weights and the same results.
 
 A document's training step ends in `torch.optim.Adam` as it comes, the zoo's in the fused one that `zoo train` uses;
 "with fused Adam" shows how much of the difference that is. Text is written as the document does it itself.
@@ -151,7 +151,7 @@ class OriginalWork:
         source, target = source * source_mask, target * target_mask
         shifted = target.roll(1, dims=1)
         shifted[:, 0] = START
-        # What follows a sequence's last token is neither learnt nor read.
+        # Positions after a sequence's last token are neither learnt nor read.
         shifted = shifted * target_mask
         labels = target.masked_fill(~target_mask, -100)
 

@@ -19,7 +19,7 @@ def stacked(*projections: nn.Linear) -> tuple[nn.Parameter, nn.Parameter]:
 
 
 class TorchEncoder(nn.Module):
-    """A BERT whose layers are PyTorch's `nn.TransformerEncoder`.
+    """A BERT with the layers of PyTorch's `nn.TransformerEncoder`.
 
     Args:
         bert: Supplies embeddings and weights.
@@ -130,7 +130,7 @@ class PlainDecoder(nn.Module):
 
 
 class TorchSeq2Seq(nn.Module):
-    """A Marian translator whose layers are PyTorch's `nn.Transformer`.
+    """A Marian translator with the layers of PyTorch's `nn.Transformer`.
 
     Args:
         marian: Supplies embeddings and weights.

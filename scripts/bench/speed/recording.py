@@ -11,7 +11,7 @@ from typing import Any
 from zoo.base.files import write_file
 
 CHANGING = {"date", "limit", "bandwidth"}
-"""What may differ between the pieces of a recording."""
+"""Facts that may differ between the pieces of a recording."""
 
 
 def begun(file: Path | None, about: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Measure the zoo beside transformers' own classes, PyTorch's modules and plain loops, all with the same weights.
+"""Compare the zoo with transformers' own classes, PyTorch's modules and plain loops, all with the same weights.
 
     python scripts/bench/speed/run.py                     # float32 on this machine's CPU
     python scripts/bench/speed/run.py -o scripts/bench/speed/threads-2.json --document    # recorded, as the page has it
@@ -6,8 +6,8 @@
     python scripts/bench/speed/run.py -o scripts/bench/speed/avx2.json --document    # as on older processors, after
                                                           # export ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2
                                                           # export ATEN_CPU_CAPABILITY=avx2
-    python scripts/bench/speed/run.py -o scripts/bench/speed/threads-2.json --again "generation*"    # these rows anew
-    python scripts/bench/speed/run.py --preset originals  # beside the five documents that variants come from
+    python scripts/bench/speed/run.py -o scripts/bench/speed/threads-2.json --again "generation*"    # these rows again
+    python scripts/bench/speed/run.py --preset originals  # next to the five documents that variants come from
     python scripts/bench/speed/run.py --preset cuda       # bfloat16, compiled, with memory and CUDA graphs
     python scripts/bench/speed/run.py --preset cuda --dry-run    # everything but the device, in a few seconds
 
@@ -16,7 +16,7 @@ Ratios are medians over rounds in which all peers take turns; 1.00 is the fastes
 faster. "deviation" is how far a peer's result is from the first stock peer's, relative to the largest value. "of limit"
 is the operations a second that it executes, as a share of what matrix products alone reach on the machine: what is
 missing from 100 % is all that any other program with the same operations could gain. "same tokens" is the share of next
-tokens that int8 weights leave as they are, of random weights, whose next tokens are nearly ties.
+tokens that int8 weights leave as they are, of random weights, which make next tokens nearly ties.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def parse_arguments() -> argparse.Namespace:
     arguments.compile |= on_gpu
     arguments.memory |= on_gpu
     if arguments.device.startswith("cuda") and not torch.cuda.is_available():
-        parser.error("there is no CUDA device here; --dry-run does everything else")
+        parser.error("no CUDA device is available; --dry-run does everything else")
     return arguments
 
 
@@ -121,7 +121,7 @@ def main() -> None:
     for name, peers in workloads_of(arguments, device):
         if (arguments.again or name not in found["rows"]) and matches(name, arguments.again or arguments.only):
             torch.compiler.reset()  # models of one class would use up the number of times that it is compiled
-            if not arguments.tiny:  # whose limit means nothing
+            if not arguments.tiny:  # a tiny limit means nothing
                 measured = max(measured, products(device, dtype))
             limit = stated or measured
             about["limit"] = f"{limit / 1e9:.0f} GFLOP/s (measured {measured / 1e9:.0f})"

@@ -15,7 +15,7 @@ class Scale:
         width: Hidden size; the feed-forward network is four times as wide.
         heads: Number of attention heads.
         layers: Number of layers of an encoder.
-        decoder_layers: Of a decoder that stands alone.
+        decoder_layers: Layers of a decoder-only model.
         vocabulary: Number of token ids.
         lengths: Positions of an encoder's, a decoder's and a translator's batch.
         rows: Sequences of the same.
@@ -33,7 +33,7 @@ class Scale:
 
 
 USUAL_DROPOUT = 0.1
-"""What BERT, GPT-2, the paper's models and those of the documents are trained with."""
+"""Training settings of BERT, GPT-2, the paper's models and those of the documents."""
 
 FULL = Scale()
 TINY = Scale(32, 2, 2, 2, 100, (16, 16, 8), (4, 2, 4), 8)

@@ -1,6 +1,6 @@
-"""What was measured, as tables: on the terminal while it is, and in docs/performance.md from what was recorded.
+"""Measurements as tables: on the terminal during a run, and in docs/performance.md from recordings.
 
-A recording is a file beside this one, named in `RECORDINGS`, that `run.py -o` writes.
+A recording is a file next to this one, named in `RECORDINGS`, that `run.py -o` writes.
 """
 
 from __future__ import annotations
@@ -27,35 +27,35 @@ COLUMNS: dict[str, Callable[[Row], str]] = {
     "of bandwidth": lambda row: "" if row.of_bandwidth is None else f"{row.of_bandwidth:.0%}",
     "MB": lambda row: "" if row.megabytes is None else f"{row.megabytes:.1f}",
 }
-"""What a table shows of a row; columns without any entry are left out."""
+"""Columns of a table; those without any entry are left out."""
 
 TIMED = ("ms", "ratio", "spread", "of limit", "of bandwidth")
 """Columns that each number of threads has for itself on the page; of the others the first recording's are shown."""
 
 ONLY = {"AVX2": ("ratio",)}
-"""Settings of which the page has these columns alone: there to see whether the order of peers is another one."""
+"""Settings with these columns alone on the page: they show whether the order of peers differs."""
 
 
 def to_markdown(rows: Sequence[Row], about: Mapping[str, str]) -> str:
     """A table for each workload, under a line that names machine and versions."""
-    lines = [told(about), ""]
+    lines = [description(about), ""]
     for workload in dict.fromkeys(row.workload for row in rows):
         chosen = [row for row in rows if row.workload == workload]
         lines += [f"**{workload}**", "", *table([row.peer for row in chosen], {"": chosen}, tuple(COLUMNS)), ""]
     return "\n".join(lines)
 
 
-def told(about: Mapping[str, str]) -> str:
-    """What was measured on, as a sentence."""
+def description(about: Mapping[str, str]) -> str:
+    """Machine and versions, as a sentence."""
     return ", ".join(f"{key} {value}" for key, value in about.items())
 
 
 def table(peers: Sequence[str], rows: Mapping[str, Sequence[Row]], names: Sequence[str]) -> list[str]:
-    """A row a peer, with the columns of each setting beside each other; those without any entry are left out.
+    """A row a peer, with the columns of each setting side by side; those without any entry are left out.
 
     Args:
-        peers: Who is shown.
-        rows: What was measured of them, by setting.
+        peers: Peers to show.
+        rows: Their measurements, by setting.
         names: Keys of `COLUMNS`.
     """
     columns = [(setting, name) for setting in rows for name in names if any(map(COLUMNS[name], rows[setting]))]
@@ -71,9 +71,9 @@ def table(peers: Sequence[str], rows: Mapping[str, Sequence[Row]], names: Sequen
 
 
 def recorded() -> str:
-    """The part of the page: each workload's table, one setting beside the other."""
+    """The part of the page: each workload's table, settings side by side."""
     found = {setting: json.loads(file.read_text(encoding="utf-8")) for setting, file in RECORDINGS.items()}
-    lines = [f"- {setting}: {told(recording['about'])}" for setting, recording in found.items()] + [""]
+    lines = [f"- {setting}: {description(recording['about'])}" for setting, recording in found.items()] + [""]
     for workload in dict.fromkeys(name for recording in found.values() for name in recording["rows"]):
         rows = {setting: rows_of(recording, workload) for setting, recording in found.items()}
         peers = dict.fromkeys(row.peer for chosen in rows.values() for row in chosen)
@@ -92,5 +92,5 @@ def dated(found: Mapping[str, Any], workload: str) -> str:
 
 
 def rows_of(recording: Mapping[str, Any], workload: str) -> list[Row]:
-    """What was recorded of a workload."""
+    """Recorded rows of a workload."""
     return [Row(**row) for row in recording["rows"].get(workload, [])]

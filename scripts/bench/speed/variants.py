@@ -1,4 +1,4 @@
-"""Training steps of every variant beside those of transformers' own class with the same weights, in turns.
+"""Training steps of every variant and of transformers' own class with the same weights, in alternation.
 
     python scripts/bench/speed/variants.py -o scripts/bench/speed/variants.json    # what it lacks; goes on
     python scripts/bench/speed/variants.py -o scripts/bench/speed/variants.json --document    # and onto the page
@@ -87,7 +87,7 @@ def measured(name: str, shape: dict[str, Any], rounds: int, seconds: float) -> l
     """Measure a variant and its class.
 
     Returns:
-        The class's row and the zoo's; nothing where there is no class.
+        The class's row and the zoo's; nothing without a class.
     """
     found = twins(name, shape)
     if found is None:
@@ -101,7 +101,7 @@ def measured(name: str, shape: dict[str, Any], rounds: int, seconds: float) -> l
 
 
 def to_markdown(found: dict[str, Any]) -> str:
-    """Write the table, under a line that says how it was measured."""
+    """Write the table, with a line above on how it was measured."""
     about = ", ".join(f"{name} {value}" for name, value in found["about"].items())
     lines = [about, "", "| variant | class | its ms | zoo's ms | ratio | spread | deviation |"]
     lines.append("|---|---|---:|---:|---:|---:|---:|")

@@ -35,7 +35,7 @@ class Work:
         scale: How large the work is.
         device: Where it is done.
         dtype: float32, or what training runs in under autocast and inference in as a whole.
-        backend: What torch.compile makes of everybody's model; None for no compilation.
+        backend: Backend of torch.compile for all models; None for no compilation.
     """
 
     def __init__(self, scale: Scale, device: torch.device, dtype: torch.dtype, backend: str | None) -> None:
@@ -198,7 +198,7 @@ class Work:
         return self.generators("GPT2LMHeadModel", theirs, 1, ("ctranslate2", "openvino", "gguf"), input_ids=ids)
 
     def first_texts(self, rows: int) -> list[Peer]:
-        """Greedy continuation by models of which no step was recorded."""
+        """Greedy continuation by models without a recorded step."""
         theirs = GPT2LMHeadModel(gpt2_config(self.scale)).eval()
         model, ours, prepared = (self.ready(one) for one in (theirs, zoo.convert(theirs), zoo.convert(theirs)))
         inputs = {"input_ids": self.ids(rows, max(2, self.scale.lengths[1] // 8))}
@@ -240,7 +240,7 @@ class Work:
         tokens = self.scale.new_tokens
         options = {"num_beams": num_beams, "do_sample": False, "max_new_tokens": tokens, **(more or {})}
         if isinstance(model, PreTrainedModel):
-            model.generation_config.eos_token_id = None  # nobody stops early
+            model.generation_config.eos_token_id = None  # no model stops early
         elif "llama.cpp" not in name:  # which can be kept from ending by no option, and does not end here
             options["min_new_tokens"] = tokens
         run = torch.inference_mode()(lambda: model.generate(**inputs, **options))

@@ -87,7 +87,7 @@ class EncoderBlock(nn.Module):
 
 
 class DecoderBlock(nn.Module):
-    """Causal in training; token by token it keeps its inputs, and projects all of them anew at every step."""
+    """Causal in training; token by token it keeps its inputs, and projects all of them again at every step."""
 
     def __init__(self, width: int, heads: int, inner: int, dropout: float) -> None:
         super().__init__()
@@ -131,7 +131,7 @@ class Stack(nn.Module):
 
 
 class Decoder(Stack):
-    """A stack with the output projection beside it."""
+    """A stack with the output projection next to it."""
 
     def __init__(self, vocabulary: int, sizes: tuple[int, int, int, int], dropout: float) -> None:
         super().__init__(DecoderBlock, vocabulary, sizes, dropout)

@@ -47,7 +47,7 @@ class Layer(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    """Masked attention without a residual, whose output makes the values of the next."""
+    """Masked attention without a residual; its output makes the values of the next."""
 
     def __init__(self, width: int, heads: int, inner: int) -> None:
         super().__init__()

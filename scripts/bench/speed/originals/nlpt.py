@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 
 class AttentionHead(nn.Module):
-    """One head, with projections of its own."""
+    """One head, with its own projections."""
 
     def __init__(self, width: int, head_dim: int) -> None:
         super().__init__()

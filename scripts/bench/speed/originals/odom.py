@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 
 def positions(length: int, width: int) -> Tensor:
-    """The document's table, made anew in every call. *Shape:* (1, length, width)."""
+    """The document's table, computed again in every call. *Shape:* (1, length, width)."""
     place = torch.arange(length, dtype=torch.float).reshape(1, -1, 1)
     column = torch.arange(width, dtype=torch.float).reshape(1, 1, -1)
     phase = place / (1e4 ** (column / width))
@@ -15,7 +15,7 @@ def positions(length: int, width: int) -> Tensor:
 
 
 class AttentionHead(nn.Module):
-    """One head, whose softmax runs over the batch."""
+    """One head, with a softmax over the batch."""
 
     def __init__(self, width: int, head_dim: int) -> None:
         super().__init__()
@@ -73,7 +73,7 @@ class Encoder(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Two attentions, neither of which is masked."""
+    """Two attentions without masks."""
 
     def __init__(self, width: int, heads: int, inner: int, dropout: float) -> None:
         super().__init__()

@@ -95,7 +95,7 @@ class Stack(nn.Module):
 
 
 class Decoder(Stack):
-    """A stack with the output projection behind it."""
+    """A stack with the output projection after it."""
 
     def __init__(self, vocabulary: int, sizes: tuple[int, int, int, int], length: int, dropout: float) -> None:
         super().__init__(DecoderLayer, vocabulary, sizes, length, dropout)
@@ -133,7 +133,7 @@ class Vanilla(nn.Module):
         return self.decoder(trg, self.encoder(src, src_mask), trg_mask, src_mask)
 
     def generate(self, src: Tensor, start: int, steps: int) -> Tensor:
-        """Write greedily, the whole prefix anew for every token, as there is nothing else. *Shape:* as src."""
+        """Write greedily, with the whole prefix for every token, as the document does. *Shape:* as src."""
         trg = torch.full((src.shape[0], 1), start, device=src.device)
         for _ in range(steps):
             trg = torch.cat([trg, self(src, trg)[:, -1:].argmax(-1)], dim=1)
