@@ -105,7 +105,7 @@ def test_what_the_zoo_lacks_is_refused(name, settings, says):
 @pytest.mark.parametrize(
     ("name", "settings", "says"),
     [
-        ("UMT5ForConditionalGeneration", T5, "this umt5 model has no counterpart: every layer has relative"),
+        ("UMT5ForConditionalGeneration", T5, "this umt5 model has no counterpart: every layer has its own relative"),
         ("PhimoeModel", EXPERTS, "each of its two experts is weighed among those that score nearly as well"),
         ("Qwen3_5Model", {"text_config": QWEN3_5, "vision_config": PICTURES}, "AutoModelForCausalLM loads by itself"),
         ("Lfm2MoeModel", LFM2_MOE, "divided by a millionth more than their sum"),

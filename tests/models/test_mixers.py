@@ -192,7 +192,7 @@ def test_a_text_continues_with_gradients_and_behind_inference_mode(mixer: str) -
             {"mixer": "gated-delta-net", "linear_num_key_heads": 3},
             "linear_num_key_heads=3 does not divide linear_num_value_heads=4",
         ),
-        ("normformer", "causal-lm", CONV, "variant 'normformer' has attention of its own"),
+        ("normformer", "causal-lm", CONV, "variant 'normformer' has its own attention"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_refused(name: str, task: str, settings: dict[str, Any], message: str) -> None:
@@ -259,7 +259,7 @@ def test_packed_documents_stay_apart_where_the_model_is_compiled() -> None:
     compiled = torch.compile(model, backend="eager")(IDS, **given).logits
     close(compiled[:, 3:], model(IDS[:, 3:]).logits)
     torch.compiler.reset()
-    with pytest.raises(torch._dynamo.exc.Unsupported, match="a state begins anew where position_ids restart"):
+    with pytest.raises(torch._dynamo.exc.Unsupported, match="a state restarts where position_ids do"):
         torch.compile(model, backend="eager", fullgraph=True)(IDS, **given)
 
 

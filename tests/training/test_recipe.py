@@ -60,7 +60,7 @@ def test_what_is_said_beside_a_recipe_wins_over_a_preset_and_quirks():
 
 
 def test_what_is_said_beside_a_recipe_must_not_contradict_a_setting_in_a_name(tmp_path):
-    with pytest.raises(ConfigError, match=r"'pre-norm:hidden_size=64' says hidden_size=64, and hidden_size=512 was"):
+    with pytest.raises(ConfigError, match=r"'pre-norm:hidden_size=64' sets hidden_size=64, and hidden_size=512 was"):
         zoo.train("pre-norm:hidden_size=64", settings={"hidden_size": 512}, output_dir=tmp_path / "model")
     with pytest.raises(ConfigError, match="give one of them"):
         zoo.compare(["pre-norm", "pre-norm:dropout=0.3"], settings={"dropout": 0.1}, output_dir=tmp_path / "comparison")
