@@ -18,8 +18,8 @@ INTRODUCTION = """# Claims
 
 Claims of papers about variants and parts of the zoo, each with the smallest comparison that could refute it, and the
 result. Comparisons use the rows of [Results](results.md), paired by seed. p is the p-value of the deciding test,
-corrected for the number of comparisons of a claim ([how](comparing.md#what-may-be-said)): it tests the difference, or
-its distance from the margin where a claim says the same, no lower or no higher. Claims are not corrected for each
+corrected for the number of comparisons of a claim ([how](comparing.md#verdicts)): it tests the difference, or
+its distance from the margin where a claim is "the same", "no lower" or "no higher". Claims are not corrected for each
 other: of twenty false ones, one may pass by accident. Benchmarks with a limit of seeds (`most_seeds`) add seeds to both
 sides until a claim is decided; all looks together have the error of one test, and p-values are in units in which 0.05
 decides ([how](comparing.md#seeds-until-it-is-decided)). `python scripts/bench/claims.py` writes this page.
@@ -27,7 +27,7 @@ decides ([how](comparing.md#seeds-until-it-is-decided)). `python scripts/bench/c
 - *holds here*: every comparison of the claim agrees with it beyond noise.
 - *does not hold here*: a comparison shows the opposite beyond noise.
 - *no difference here*: the claim is of a difference, and the true one is smaller than the benchmark's margin.
-- *cannot be told at this scale*: the recorded seeds decide neither. The smallest true difference that four of five such
+- *inconclusive at this scale*: the recorded seeds decide neither. The smallest true difference that four of five such
   comparisons would detect follows; and, if the true difference is the measured one, the seeds with which four of five
   comparisons decide, and the missing hours of training, one run at a time on the machine that recorded the rows.
 - *not recorded yet*: the benchmark has not been run. Speeds count only if the machine had no other work.

@@ -18,7 +18,7 @@ from zoo.base.files import replace_part, write_file
 from zoo.building.weights.tables import markdown
 from zoo.comparison.benchmarks import Benchmark, Verdicts, benchmarks, judge, read_rows
 from zoo.comparison.benchmarks.across import read_across
-from zoo.comparison.benchmarks.page import in_markdown, made_on, markdown_table, spread, title, told
+from zoo.comparison.benchmarks.page import description, in_markdown, made_on, markdown_table, spread, title
 from zoo.comparison.benchmarks.published import anchors
 from zoo.comparison.benchmarks.rows import Row, write_rows
 from zoo.comparison.benchmarks.weights import RESULTS, rows_of_weights
@@ -32,11 +32,11 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "results.md"
 FRONTS = {
     ROOT / "README.md": (
-        *("benchmark", "decided by", "baseline", "furthest ahead", "furthest behind"),
+        *("benchmark", "decided by", "baseline", "best", "worst"),
         *("better, the same, undecided, worse", "none"),
     ),
     ROOT / "README.pt-BR.md": (
-        *("benchmark", "decidido por", "referência", "o mais à frente", "o mais atrás"),
+        *("benchmark", "decidido por", "referência", "o melhor", "o pior"),
         *("melhores, iguais, indecididas, piores", "nenhum"),
     ),
 }
@@ -54,28 +54,28 @@ PICTURED = ("quirks", "vanilla")
 INTRODUCTION = """# Results
 
 Variants, measured: what `zoo bench run NAME --record` has written, put into tables by
-`python scripts/bench/results.py`, a page a benchmark. What the published [claims](claims.md) come to in the light of it
-has a page of its own.
+`python scripts/bench/results.py`, a page a benchmark. Verdicts on published [claims](claims.md) have
+their own page.
 
-`zoo bench show NAME` prints a table, `zoo list --sort NAME` puts the best variants first, and `zoo show VARIANT` says
-where one stands. `zoo bench run NAME VARIANT` repeats a row or adds one of your own, and
-`zoo bench verify NAME` repeats some rows and compares the results. Quality does not depend on what else a
-machine does; how fast a run was does, so no speeds are shown, and the CSV files record how busy the machine was.
+`zoo bench show NAME` prints a table, `zoo list --sort NAME` puts the best variants first, and `zoo show VARIANT`
+prints those of one variant. `zoo bench run NAME VARIANT` repeats a row or adds your own, and
+`zoo bench verify NAME` repeats some rows and compares the results. Quality does not depend on other work
+of a machine; speed does, so no speeds are shown, and the CSV files record how busy the machine was.
 
-What the [weights that ship](weights.md) scored has rows of its own, in
+Scores of the [weights that ship](weights.md) have their own rows, in
 [weights.csv](../zoo/comparison/benchmarks/results/weights.csv), written from the very files that their cards read.
 """
 
-PUBLISHED = "## Published numbers beside ours"
+PUBLISHED = "## Published numbers and ours"
 
 HOW_TO_READ = """A row is a variant: the mean over its seeds and the sample standard deviation, the difference from the
 baseline (the first variant of the benchmark), and the verdict of a test that is paired by seed and corrected for the
-number of variants ([how](../comparing.md#what-may-be-said)). *Within noise*, and *undecided* where a benchmark adds
+number of variants ([how](../comparing.md#verdicts)). *Within noise*, and *undecided* where a benchmark adds
 seeds, mean that these runs cannot distinguish the two, not that they are the same."""
 
 
 class Recorded(NamedTuple):
-    """What is recorded of a benchmark, read and judged once for all that is made of it."""
+    """Recorded results of a benchmark, read and judged once for all pages."""
 
     benchmark: Benchmark
     rows: list[Row]
@@ -89,7 +89,7 @@ class Recorded(NamedTuple):
 
 
 def benchmark_page(recorded: Recorded) -> str:
-    """Write what a benchmark says, as Markdown."""
+    """Write the results of a benchmark, as Markdown."""
     benchmark, rows, judged = recorded.benchmark, recorded.rows, recorded.judged
     parts = [f"# {benchmark.name}", f"{benchmark.summary} {benchmark.source}".strip(), HOW_TO_READ, *benchmark.notes]
     if not rows:
@@ -101,9 +101,9 @@ def benchmark_page(recorded: Recorded) -> str:
     for condition, verdicts in judged.items():
         if verdicts.standings:
             parts += [f"## {condition}"] if condition else []
-            parts += [markdown_table(verdicts), told(verdicts)]
+            parts += [markdown_table(verdicts), description(verdicts)]
     if reading := read_across(benchmark, rows):
-        parts += [f"## All conditions\n\n{reading.says}", in_markdown(reading.headings, reading.rows)]
+        parts += [f"## All conditions\n\n{reading.summary}", in_markdown(reading.headings, reading.rows)]
     return "\n\n".join(part for part in [*parts, anchors(benchmark, judged)] if part) + "\n"
 
 
@@ -180,7 +180,7 @@ def front_table(found: Iterable[Recorded], headings: Iterable[str], empty: str) 
 
 
 def front_row(verdicts: Verdicts, empty: str) -> tuple[str, ...]:
-    """Write what stands out in a benchmark."""
+    """Write the best and the worst of a benchmark."""
 
     def named(word: str, place: int = 0) -> str:
         found = [one for one in verdicts.standings if one.verdict == word]

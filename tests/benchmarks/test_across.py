@@ -120,5 +120,5 @@ def test_averages_are_taken_run_by_run_and_a_lost_run_has_none() -> None:
     assert reading is not None and reading.headings[2] == "Average"
     (first, second) = reading.rows
     assert first[0] == "gpt2-style" and first[2] == "66.00 (63.52 to 68.48)", "65, 66, 67: 66 ± 4.3027/√3"
-    assert reading.says.endswith("Student's interval of 95 % for the mean over seeds.")
+    assert reading.summary.endswith("Student's interval of 95 % for the mean over seeds.")
     assert second[0] == "llama-style" and second[2].startswith("46.50") and second[5] == "baseline"

@@ -11,7 +11,7 @@ import pytest
 from zoo.base.errors import ConfigError, ZooError
 from zoo.comparison.benchmarks import Benchmark, Row, bench, find_benchmark, judge, read_rows
 from zoo.comparison.benchmarks.rows import record
-from zoo.comparison.benchmarks.running import Session, deciding
+from zoo.comparison.benchmarks.running import BenchmarkRun, deciding
 
 NAMES = ["pre-norm", "post-norm", "pre-norm:norm=rmsnorm", "sandwich-norm"]
 MEANS = dict(zip(NAMES, (3.0, 3.4, 3.0, 3.01), strict=True))
@@ -19,7 +19,7 @@ NOISE = dict(zip(NAMES, (0.002, 0.002, 0.002, 0.05), strict=True))
 RATES = dict(zip(NAMES, (1e-3, 3e-3, 1e-3, 3e-3), strict=True))
 
 
-class MadeUp(Session):
+class MadeUp(BenchmarkRun):
     """A session that draws its rows and notes what was asked for."""
 
     def compared(self, condition: str, names: Sequence[str], seeds: Sequence[int], **others: Any) -> list[Row]:

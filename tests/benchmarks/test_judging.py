@@ -11,9 +11,9 @@ import pytest
 from zoo.base.errors import UnknownNameError
 from zoo.comparison.benchmarks import Row, benchmarks, find_benchmark, judge
 from zoo.comparison.benchmarks.definition import Anchor
-from zoo.comparison.benchmarks.page import front, markdown_table, told
+from zoo.comparison.benchmarks.page import description, front, markdown_table
 from zoo.comparison.benchmarks.published import anchors
-from zoo.comparison.benchmarks.running import Session
+from zoo.comparison.benchmarks.running import BenchmarkRun
 
 BENCHMARK = replace(
     find_benchmark("translation-en-pt"), variants=["pre-norm", "post-norm", "rezero", "deepnorm"], seeds=5
@@ -63,7 +63,7 @@ def test_a_lost_run_is_worse_than_any_number() -> None:
     verdicts = judge(BENCHMARK, [*BASE, *lost])
     failed = verdicts.of("rezero")
     assert failed is not None and failed.verdict == "failed"
-    assert "- `rezero` failed: no such quirk." in told(verdicts)
+    assert "- `rezero` failed: no such quirk." in description(verdicts)
 
 
 @pytest.mark.parametrize("change", [{"data": "f" * 64}, {"version": BENCHMARK.version + 1}, {"condition": "other"}])
@@ -88,14 +88,14 @@ def test_the_pareto_front_is_what_none_beats() -> None:
     ]
     verdicts = judge(BENCHMARK, made)
     assert [one.variant for one in front(verdicts, "training_flops")] == ["post-norm", "pre-norm"]
-    assert "`rezero`" not in told(verdicts).split("Pareto")[1].split("\n")[0]
+    assert "`rezero`" not in description(verdicts).split("Pareto")[1].split("\n")[0]
 
 
 def test_tables_hold_every_variant_and_say_what_is_missing() -> None:
     verdicts = judge(BENCHMARK, [*BASE, *rows("rezero", [70.1, 70.9, 70.6, 69.7, 70.3])])
     table = markdown_table(verdicts)
     assert table.count("\n") == 3 and "`rezero`" in table and "within noise" in table
-    assert "Not recorded yet: `post-norm`, `deepnorm`" in told(verdicts)
+    assert "Not recorded yet: `post-norm`, `deepnorm`" in description(verdicts)
 
 
 def test_a_best_learning_rate_at_the_edge_of_what_was_tried_is_told() -> None:
@@ -107,7 +107,8 @@ def test_a_best_learning_rate_at_the_edge_of_what_was_tried_is_told() -> None:
         for row in rows(name, [70.0, 71.0])
     ]
     assert judge(BENCHMARK, made).at_the_edge() == {"learning_rate": {"rezero": 1e-2, "deepnorm": 1e-3}}
-    assert "at the edge of what was tried, so perhaps better beyond it: `rezero` (0.01)" in told(judge(BENCHMARK, made))
+    words = description(judge(BENCHMARK, made))
+    assert "at the edge of what was tried, so perhaps better beyond it: `rezero` (0.01)" in words
     two = replace(BENCHMARK, compare={**BENCHMARK.compare, "sweep": {"learning_rate": [1e-3, 1e-2]}})
     assert judge(two, made).at_the_edge() == {} == judge(BENCHMARK, BASE).at_the_edge()
     short = replace(BENCHMARK, compare={**BENCHMARK.compare, "sweep": {"lr": [1e-3, 3e-3, 1e-2]}})
@@ -168,7 +169,7 @@ def test_one_of_the_averaged_scores_may_exclude_the_average(scores: list[float],
     one = replace(one, anchors=[Anchor("llama-style", 94.1, "s", averaged_over=11)])
     made = [Row(one.version, "", "llama-style", seed, values={"symbol_accuracy": s}) for seed, s in enumerate(scores)]
     said = anchors(one, {"": judge(one, made, "")})
-    assert "here, where an average over 11 scores, of which this is one, needs 35.1 to 100; the interval" in said
+    assert "here, where an average over 11 scores, this one included, needs 35.1 to 100; the interval" in said
     assert f", {word} it" in said
 
 
@@ -200,14 +201,14 @@ def test_no_verdict_rests_on_an_edge(at_edge: str) -> None:
         verdicts = judge(BENCHMARK, swept)
         standing = verdicts.of("post-norm")
         assert standing is not None and standing.verdict == word
-    assert "Undecided, as a swept value is best at the edge of what was tried: `post-norm`" in told(verdicts)
+    assert "Undecided, as a swept value is best at the edge of what was tried: `post-norm`" in description(verdicts)
 
 
 def test_a_verdict_with_unequal_decay_is_marked(tmp_path: Path) -> None:
     names = ["gpt2-style", "gpt2-style:norm=rmsnorm", "gpt2-style:hidden_act=relu"]
     benchmark = find_benchmark("char-lm")
     benchmark = replace(benchmark, compare={**benchmark.compare, "arguments": {"decay": "transformers"}})
-    session = Session(benchmark, tmp_path, None, None, {}, False, print)
+    session = BenchmarkRun(benchmark, tmp_path, None, None, {}, False, print)
     made = [
         Row(
             benchmark.version,
@@ -225,4 +226,4 @@ def test_a_verdict_with_unequal_decay_is_marked(tmp_path: Path) -> None:
     assert [bool(verdicts.unequal_decay(name)) for name in names] == [False, True, False]
     equal = replace(benchmark, compare={**benchmark.compare, "arguments": {"decay": "matrices"}})
     assert not replace(session, benchmark=equal).decayed("500 steps", names[1])
-    assert "Weight decay is not equal for `gpt2-style:norm=rmsnorm`" in told(verdicts)
+    assert "Weight decay is not equal for `gpt2-style:norm=rmsnorm`" in description(verdicts)

@@ -19,7 +19,7 @@ from zoo.comparison import Run
 from zoo.comparison.benchmarks import Benchmark, Row, bench, find_benchmark, read_rows, verify
 from zoo.comparison.benchmarks.judging import judge
 from zoo.comparison.benchmarks.rows import write_rows
-from zoo.comparison.benchmarks.running import Session
+from zoo.comparison.benchmarks.running import BenchmarkRun
 from zoo.comparison.benchmarks.verifying import judged
 
 pytestmark = pytest.mark.xdist_group("benchmark")  # one benchmark is run for most tests
@@ -181,7 +181,7 @@ def test_rows_come_out_again_and_changed_ones_do_not(benchmark_: Benchmark, reco
 @pytest.mark.parametrize("mistaken", [True, False])
 def test_a_score_of_which_the_worse_would_win_is_refused(benchmark_: Benchmark, tmp_path: Path, mistaken: bool) -> None:
     taken = replace(benchmark_, less_is_better=["symbol_accuracy"] if mistaken else [])
-    session = Session(taken, tmp_path, None, None, {"jobs": 1}, False, print)
+    session = BenchmarkRun(taken, tmp_path, None, None, {"jobs": 1}, False, print)
     scores = {"symbol_accuracy": {"value": 1.0, "higher_is_better": True}}
     with pytest.raises(ConfigError, match="less_is_better") if mistaken else nullcontext():
         session.check_directions([Run("a", "", report={"scores": scores}), Run("b", "", error="it failed")])

@@ -121,7 +121,7 @@ def run(
 @bench.command("show")
 @click.argument("name")
 @click.option("--score", metavar="COLUMN", help="The score that decides; by default the benchmark's.")
-@click.option("--baseline", metavar="VARIANT", help="What the others are measured against.")
+@click.option("--baseline", metavar="VARIANT", help="The variant that the others are compared with.")
 @json_option
 def show(name: str, score: str | None, baseline: str | None, as_json: bool) -> None:
     """Show what was recorded of a benchmark: means, verdicts against the baseline, costs."""
@@ -197,7 +197,7 @@ def show_rows(
         click.echo(f"Nothing is recorded under: {', '.join(absent)}")
     if reading := read_across(benchmark, rows, data=data):
         write(heading("All conditions"))
-        click.echo(reading.says)
+        click.echo(reading.summary)
         write(wide(reading.headings, reading.rows))
 
 

@@ -48,8 +48,8 @@ def claims(name: str | None, calibration: bool, as_json: bool) -> None:
     for one in findings:
         write(heading(one.claim.name), Text(f"{one.claim.claim}\n{one.claim.source}"))
         for outcome in one.outcomes:
-            said = f"{outcome.verdict}: {found}" if (found := numbers(outcome)) else outcome.verdict
-            write(Text(f"\n{expected(outcome.contrast)}"), Text(f"  {said}"))
+            result = f"{outcome.verdict}: {found}" if (found := numbers(outcome)) else outcome.verdict
+            write(Text(f"\n{expected(outcome.contrast)}"), Text(f"  {result}"))
         write(*(Text(f"\nDeviation from the paper: {deviation}") for deviation in one.deviations))
 
 

@@ -125,7 +125,7 @@ def accelerator(index: int) -> Finding:
 def dropout() -> Finding:
     """Speedup by drawing fewer random bits."""
     switch = "changes which numbers are drawn; ZOO_QUICK_DROPOUT=never switches it off"
-    advice = "PyTorch's own, as ZOO_QUICK_DROPOUT or fast_paths says" if current().quick_dropout == "never" else switch
+    advice = "PyTorch's own, as ZOO_QUICK_DROPOUT or fast_paths sets" if current().quick_dropout == "never" else switch
     return Finding("Dropout", f"{dropout_gain():.1f} times as fast from 16 bits an element, on a CPU", advice)
 
 
@@ -136,7 +136,7 @@ def padding() -> Finding:
         f"on a CPU with sdpa: sequences of {unpadded_attention.SHORT} tokens and more, "
         f"{unpad_layers.SHARE:.1%} padding and more; on a GPU in half precision: any"
         if mode == "auto"
-        else f"{mode}, as ZOO_UNPADDING or fast_paths says"
+        else f"{mode}, as ZOO_UNPADDING or fast_paths sets"
     )
     return Finding("Padding taken out", when, "changes results by rounding only; ZOO_UNPADDING=never switches it off")
 
@@ -146,7 +146,7 @@ def steps() -> Finding:
     modes = current()
     if modes.graph_capture == "never":
         advice = "every decode step takes the whole forward"
-        return Finding("Decode steps", "not captured, as ZOO_GRAPH_CAPTURE or fast_paths says", advice)
+        return Finding("Decode steps", "not captured, as ZOO_GRAPH_CAPTURE or fast_paths sets", advice)
     switch = "ZOO_GRAPH_CAPTURE=never switches that off, ZOO_PREPACKED_WEIGHTS=never the prepacking"
     advice = f"on a CPU they are captured after {CAPTURE_AFTER} of a kind, and replayed; {switch}"
     gains = [try_rows(rows) for rows in ROWS]

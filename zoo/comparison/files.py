@@ -70,7 +70,7 @@ def write_json(file: Path, value: Any) -> Path:
 
 
 def read_json_or_none(file: Path) -> Any:
-    """Read JSON; None where there is no such file, or it is no JSON."""
+    """Read JSON; None if the file is missing or not JSON."""
     try:
         return read_json(file)
     except (OSError, ValueError):

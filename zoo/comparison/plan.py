@@ -56,7 +56,7 @@ def make_plan(
 
 
 def find_plan(folder: Path) -> ComparisonPlan | None:
-    """Read what a folder's comparison is of; None where there is none."""
+    """Read the plan of a folder's comparison; None without one."""
     written = read_json_or_none(folder / PLAN)
     if isinstance(written, dict):
         formats.PLAN.check(written, folder / PLAN)

@@ -81,7 +81,7 @@ register(
     source="Bachlechner et al. 2020, section 3",
     paper="Bachlechner et al. 2020, ReZero is All You Need: Fast Convergence at Large Depth",
     tags=("no-norm",),
-    deviations=("Every sublayer has a scalar of its own; the authors' code has one a layer.",),
+    deviations=("Every sublayer has its own scalar; the authors' code has one a layer.",),
     defaults={
         "norm_placement": "none",
         "residual_scaling": "rezero",

@@ -19,17 +19,17 @@ from .page import chance, spread
 from .rows import Row
 
 BRACKETS = "In brackets is Student's interval of 95 % for the mean over seeds."
-"""Said of every reading. Three seeds are the rule; resampled, they hold the mean in 75 % of cases at best."""
+"""Note on every reading. Three seeds are the rule; resampled, they cover the mean in 75 % of cases at best."""
 
 Point = tuple[float, float | None]
-"""Where a run stands among the conditions, and its loss; None where it failed or diverged."""
+"""Position of a run among the conditions, and its loss; None where it failed or diverged."""
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What the conditions of a benchmark say together."""
+    """Reading over all conditions of a benchmark."""
 
-    says: str  # What the numbers are, in a sentence
+    summary: str  # Description of the numbers, in a sentence
     headings: Sequence[str]  # Names of the columns
     rows: Sequence[Sequence[str]]  # A row a variant that was recorded under all conditions, the best first
 
@@ -47,20 +47,20 @@ def valley(benchmark: Benchmark, rows: Iterable[Row]) -> Reading:
         name: [loss for points in own.values() if (loss := least(points)) is not None] for name, own in runs.items()
     }
     ranked = sorted(runs, key=lambda name: -fmean(widths[name].values()))
-    said = in_words(widths, benchmark, better=1, digits=2)
+    cells = in_words(widths, benchmark, better=1, digits=2)
     return Reading(
         f"The width of the valley: over how many powers of ten the learning rate may vary with a loss that is at most "
         f"{margin:g} above the variant's own best.",
         ("Variant", "Seeds", "Width", "Difference", "p", "Verdict", "Best loss"),
-        [[name, str(len(runs[name])), *said[name], best_of(lowest[name])] for name in ranked],
+        [[name, str(len(runs[name])), *cells[name], best_of(lowest[name])] for name in ranked],
     )
 
 
 def power_law(benchmark: Benchmark, rows: Iterable[Row]) -> Reading:
     """Fit a straight line to the logarithms of the loss and of the operations that training took, run by run.
 
-    A variant of which a run is lost has no line. Where the mean lines of a variant and of the baseline cross is said
-    where that is at most ten times outside what was measured.
+    A variant with a lost run has no line. The crossing of the mean lines of a variant and the baseline is given
+    if it is at most ten times outside the measured range.
     """
     runs = runs_over(benchmark, rows, lambda row: row.values.get("training_flops", math.nan))
     lost = {name: sum(loss is None for points in own.values() for _, loss in points) for name, own in runs.items()}
@@ -75,7 +75,7 @@ def power_law(benchmark: Benchmark, rows: Iterable[Row]) -> Reading:
         name: [math.exp(offset + slope * math.log(middle)) for slope, offset in own.values()]
         for name, own in lines.items()
     }
-    said = in_words(slopes, benchmark, better=-1, digits=4)
+    cells = in_words(slopes, benchmark, better=-1, digits=4)
     ranked = sorted(lines, key=lambda name: fmean(at_middle[name]))
     return Reading(
         f"The loss as a power of the operations of training: its exponent, the loss at {large(middle)}FLOPs, and where "
@@ -85,7 +85,7 @@ def power_law(benchmark: Benchmark, rows: Iterable[Row]) -> Reading:
             [
                 name,
                 str(len(lines[name])),
-                *said[name],
+                *cells[name],
                 with_interval(at_middle[name], 4),
                 crossing(lines[name], lines.get(baseline, {}), (min(flops), max(flops))) if name != baseline else "",
             ]
@@ -103,13 +103,13 @@ def average(benchmark: Benchmark, rows: Iterable[Row]) -> Reading:
     """Average each run's score over the conditions, as tables of several tasks do."""
     means = averages(benchmark, rows)
     better = benchmark.better(benchmark.score)
-    said = in_words(means, benchmark, better=better, digits=2)
+    cells = in_words(means, benchmark, better=better, digits=2)
     finished = {name: [mean for mean in own.values() if mean is not None] for name, own in means.items()}
     ranked = sorted(means, key=lambda name: -better * fmean(finished[name]) if finished[name] else math.inf)
     return Reading(
         f"The average over {counted(len(benchmark.conditions), 'condition')}, run by run.",
         ("Variant", "Seeds", "Average", "Difference", "p", "Verdict"),
-        [[name, str(len(means[name])), *said[name]] for name in ranked],
+        [[name, str(len(means[name])), *cells[name]] for name in ranked],
     )
 
 
@@ -119,12 +119,12 @@ READINGS: Mapping[str, Callable[[Benchmark, Iterable[Row]], Reading]] = dict(
 
 
 def read_across(benchmark: Benchmark, rows: Iterable[Row], *, data: str | None = None) -> Reading | None:
-    """Read what the conditions of a benchmark say together."""
+    """Read a benchmark over all of its conditions."""
     if not benchmark.across:
         return None
     own = [row for row in rows if (row.version, row.data) == (benchmark.version, data or benchmark.data)]
     reading = READINGS[benchmark.across["reading"]](benchmark, own)
-    return replace(reading, says=f"{reading.says} {BRACKETS}") if reading.rows else None
+    return replace(reading, summary=f"{reading.summary} {BRACKETS}") if reading.rows else None
 
 
 def runs_over(
@@ -165,7 +165,7 @@ def learning_rate(benchmark: Benchmark, condition: str) -> float:
 
 
 def width(points: Sequence[Point], margin: float) -> float:
-    """The powers of ten of learning rates around the best one whose loss is at most a margin above its loss."""
+    """The powers of ten of learning rates around the best one with a loss at most a margin above its loss."""
     best = least(points)
     if best is None:
         return 0.0

@@ -1,4 +1,4 @@
-"""What a benchmark is: a comparison with a name and a version, so that its results can stand side by side for years."""
+"""Definition of benchmarks: comparisons with a name and a version, so that results stay comparable for years."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from .rows import SHIPPED
 FOLDER = Path(__file__).parent
 
 CALIBRATION = FOLDER / "calibration.yaml"
-"""Signs that others published, beside the benchmarks that test them: see `zoo.comparison.benchmarks.claims`."""
+"""Signs that others published, with the benchmarks that test them: see `zoo.comparison.benchmarks.claims`."""
 
 NESTED = ("arguments", "settings", "sweep")
 """Arguments of a comparison that are dictionaries: a condition changes single entries, or takes all away (null)."""
 
 
 ACROSS = ("valley", "power-law", "average")
-"""What conditions may be read for together: see `zoo.comparison.benchmarks.across`."""
+"""Readings over all conditions: see `zoo.comparison.benchmarks.across`."""
 
 
 @dataclass(frozen=True)
@@ -50,10 +50,10 @@ class Anchor:
     variant: str  # Which row
     value: float  # The published number
     source: str  # Where it was published
-    # How far from it a mean may be, because of seeds and of what the source does not say
+    # How far from it a mean may be, because of seeds and details missing in the source
     tolerance: float | None = None
-    condition: str = ""  # Of which condition; where there are several and none is named, of the average over them
-    # Of how many scores in percent it is the average, of which this is one; instead of `tolerance`
+    condition: str = ""  # Its condition; of several without a named one, the average over them
+    # Number of scores in percent, this one included, that it is the average of; instead of `tolerance`
     averaged_over: int = 1
 
     @property
@@ -72,7 +72,7 @@ class Benchmark:
     Attributes:
         name: Its name.
         version: Raised with every change that changes results; rows of other versions are not compared.
-        summary: What it asks, in a sentence.
+        summary: Its question, in a sentence.
         minutes: How long all of it takes on two cores, two runs of one thread at a time: runs x (steps x the time of a
             step + 8 seconds) / 2, with steps timed on the baseline. All that ship come to about 11 hours, without the
             ladder.
@@ -84,19 +84,19 @@ class Benchmark:
             verdict.
         most_seeds: The limit up to which `zoo bench run --decide` adds seeds to undecided variants; rows are then read
             by the test that allows it. None where all variants have `seeds`.
-        less_is_better: Scores of the task of which less is better; of losses that is known.
-        source: What it follows.
-        conditions: Changes to `compare` by name, each of which makes a comparison of its own; also to `variants`.
+        less_is_better: Scores of the task where less is better; losses are known.
+        source: Its source.
+        conditions: Changes to `compare` by name, each makes its own comparison; also to `variants`.
         rates: Conditions that sweep nothing. The learning rate of each of their variants is the one that the sweep
             under the first condition chose for it, times this factor.
-        across: What the conditions say together: a `reading`, one of `ACROSS`, and what it needs.
-        tests: Tasks by name on whose held-out examples each model is scored as well, though it was not trained on them;
-            "{task}" stands for the task that it was trained on.
+        across: Reading over all conditions: a `reading`, one of `ACROSS`, and what it needs.
+        tests: Tasks by name; each model is scored on their held-out examples as well, though it was not trained on
+            them. "{task}" is replaced by the task that it was trained on.
         text: The text that users bring; None where everything ships or is made.
         anchors: Published numbers.
-        quick: Changes that make it take less than two minutes; what comes out says nothing but that it runs.
+        quick: Changes that make it take less than two minutes; its results show only that it runs.
         notes: Sentences that its page and `zoo bench show` print: rows that were removed, and reasons.
-        results: The CSV file of what was recorded: with those that ship, or beside the benchmark's own file.
+        results: The CSV file of what was recorded: with those that ship, or next to the benchmark's own file.
     """
 
     name: str
@@ -128,13 +128,13 @@ class Benchmark:
 
     @property
     def data(self) -> str:
-        """What its data are called in rows: the digest of the text that it names, or `SHIPPED`."""
+        """Name of its data in rows: the digest of the text that it names, or `SHIPPED`."""
         return self.text.sha256 if self.text else SHIPPED
 
     def task(self, condition: str = "") -> DataTask:
         """Look up the task that is trained on, with its options."""
-        said = self.arguments(condition)
-        return recipe_for(said["task"], said.get("recipe")).data_task()
+        arguments = self.arguments(condition)
+        return recipe_for(arguments["task"], arguments.get("recipe")).data_task()
 
     def arguments(self, condition: str) -> dict[str, Any]:
         """Put together what a condition is compared with.
@@ -146,7 +146,7 @@ class Benchmark:
             Arguments of [`zoo.compare`][].
 
         Raises:
-            UnknownNameError: When there is no such condition.
+            UnknownNameError: When the condition is unknown.
         """
         if condition not in self.conditions:
             raise UnknownNameError(condition, self.conditions, kind="condition", owner=f"benchmark {self.name!r}")
@@ -202,11 +202,11 @@ class Benchmark:
             The file or folder; None if everything ships or is made.
 
         Raises:
-            ConfigError: When a text is wanted and there is none, or the other way round.
+            ConfigError: When a text is needed and not found, or given and not needed.
         """
         if data is not None:
             if self.text is None:
-                raise ConfigError(f"benchmark {self.name!r} has data of its own; leave data={str(data)!r} out")
+                raise ConfigError(f"benchmark {self.name!r} has its own data; leave data={str(data)!r} out")
             return Path(located(data))
         if self.text is None:
             return None
@@ -263,10 +263,10 @@ def find_benchmark(name: str) -> Benchmark:
     """Find a benchmark.
 
     Args:
-        name: The name of one that ships, or a YAML file of one's own.
+        name: The name of one that ships, or a YAML file.
 
     Raises:
-        UnknownNameError: When there is none of this name.
+        UnknownNameError: When the name is unknown.
         ConfigError: When the file is no benchmark.
     """
     if Path(name).suffix in (".yaml", ".yml"):
@@ -278,19 +278,19 @@ def find_benchmark(name: str) -> Benchmark:
 
 
 def read(file: Path) -> Benchmark:
-    said = read_yaml(file)
+    content = read_yaml(file)
     known = [one.name for one in fields(Benchmark) if one.name not in ("name", "results")]
     results = FOLDER / "results" if file.parent == FOLDER else file.parent
-    if not isinstance(said, dict):
+    if not isinstance(content, dict):
         raise ConfigError(f"{file} is no benchmark: it must hold names and values; entries: {', '.join(known)}")
-    for entry in said:
+    for entry in content:
         if entry not in known:
             raise UnknownNameError(str(entry), known, kind="entry", owner=str(file))
     try:
-        text = Text(**said["text"]) if said.get("text") else None
-        anchors = tuple(Anchor(**anchor) for anchor in said.get("anchors", ()))
+        text = Text(**content["text"]) if content.get("text") else None
+        anchors = tuple(Anchor(**anchor) for anchor in content.get("anchors", ()))
         made = {"name": file.stem, "text": text, "anchors": anchors, "results": results / f"{file.stem}.csv"}
-        found = Benchmark(**{**said, **made})
+        found = Benchmark(**{**content, **made})
     except TypeError as error:
         raise ConfigError(f"{file} is no benchmark: {error}") from error
     check(found, file)

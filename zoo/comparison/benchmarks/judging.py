@@ -21,7 +21,7 @@ from .rows import DECAYED, Row
 
 @dataclass(frozen=True)
 class Standing:
-    """Where a variant stands."""
+    """Rank and verdict of a variant."""
 
     variant: str  # Its name
     rows: Sequence[Row]  # Its rows, a row a seed
@@ -45,12 +45,12 @@ class Standing:
 
 @dataclass(frozen=True)
 class Verdicts:
-    """What a benchmark says under one condition.
+    """Verdicts of a benchmark under one condition.
 
     Attributes:
         benchmark: The benchmark.
         condition: The condition.
-        data: Of which data: "shipped", or a digest.
+        data: The data: "shipped", or a digest.
         score: The column that decides.
         standings: The variants, the best one first; those without a number come last.
     """
@@ -74,7 +74,7 @@ class Verdicts:
             variant: Its name.
 
         Returns:
-            Where it stands; None where it was not recorded.
+            Its standing; None where it was not recorded.
         """
         return next((one for one in self.standings if one.variant == variant), None)
 
@@ -86,10 +86,10 @@ class Verdicts:
         return enumerated(roles[0] ^ roles[-1]) if roles else ""
 
     def at_the_edge(self) -> dict[str, dict[str, float]]:
-        """Find variants whose best value of a swept argument is the least or the greatest that was tried.
+        """Find variants with the best value of a swept argument at the least or the greatest that was tried.
 
         Returns:
-            Their values, by argument and variant; arguments of which two values were tried have nothing but edges.
+            Their values, by argument and variant; arguments with two tried values have only edges.
         """
         found: dict[str, dict[str, float]] = {}
         for one in self.standings:
@@ -123,10 +123,10 @@ def judge(
     """Put the rows of one condition together, and test every variant against the baseline.
 
     Args:
-        rows: What was recorded; rows of other versions, conditions and data are left out.
+        rows: Recorded rows; those of other versions, conditions and data are left out.
         score: The column that decides; by default the benchmark's.
-        data: Of which data; by default of the text that the benchmark names, or what ships.
-        baseline: What the others are measured against; by default the benchmark's first variant.
+        data: The data; by default the text that the benchmark names, or what ships.
+        baseline: The variant that the others are compared with; by default the benchmark's first variant.
 
     Returns:
         The verdicts, corrected for the number of variants.

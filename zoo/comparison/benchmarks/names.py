@@ -3,7 +3,7 @@
 *                     every built-in variant that the task can be done with
 pre-norm:position=*   one variant with every value that a setting takes
 d2l-style+*           one variant with each of its quirks alone
-!gpt2-style           not this one, nor what a pattern behind the ! stands for
+!gpt2-style           not this one, nor what a pattern after the ! matches
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ TITLES = {column.key: column.title for column in (*LOSSES, *COSTS)} | {"bleu": "
 
 
 def columns_shown(verdicts: Verdicts) -> list[str]:
-    """Choose what a table shows beside the score that decides."""
+    """Choose the columns of a table after the score that decides."""
     known = dict.fromkeys(name for one in verdicts.standings for name in one.samples)
     scores = [name for name in known if name not in COST_COLUMNS and name != "train_loss"]
     return [name for name in (*scores, "parameters", "training_flops") if name != verdicts.score and name in known]
@@ -73,7 +73,7 @@ def number(name: str, sample: Measurements | None) -> str:
 
 
 def title(column: str) -> str:
-    """What a column is called above a table."""
+    """Heading of a column."""
     name, _, test = column.partition("@")
     called = TITLES.get(name, name.replace("_", " ").capitalize())
     return f"{called}, {test}" if test else called
@@ -96,27 +96,27 @@ def markdown_table(verdicts: Verdicts) -> str:
 
 
 def in_markdown(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Write a table of Markdown whose rows begin with a variant."""
+    """Write a table of Markdown; rows begin with a variant."""
     lines = [columns, ["---", *("---:" for _ in columns[1:])], *([f"`{row[0]}`", *row[1:]] for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def told(verdicts: Verdicts) -> str:
-    """Describe a table: who is ahead, behind, undecided, or failed and why, and the Pareto front."""
+def description(verdicts: Verdicts) -> str:
+    """Describe a table: which variants are better, worse, undecided, or failed and why, and the Pareto front."""
     words: Mapping[str, list[str]] = {
         word: [f"`{one.variant}`" for one in verdicts.standings if one.verdict == word]
         for word in ("better", "worse", "the same", "within noise", "undecided", EDGE, "untested")
     }
-    said = {
+    labels = {
         "the same": f"The same within {verdicts.benchmark.margin or 0.0:g}",
         "undecided": f"Undecided, of at most {verdicts.benchmark.most_seeds} seeds",
         EDGE: "Undecided, as a swept value is best at the edge of what was tried",
-        "better": "Ahead of the baseline beyond noise",
-        "worse": "Behind it beyond noise",
-        "within noise": "Cannot be told from it",
-        "untested": "With too few seeds to say",
+        "better": "Better than the baseline beyond noise",
+        "worse": "Worse than the baseline beyond noise",
+        "within noise": "No different from the baseline beyond noise",
+        "untested": "With too few seeds to test",
     }
-    lines = [f"- {said[word]}: {', '.join(names)}." for word, names in words.items() if names]
+    lines = [f"- {labels[word]}: {', '.join(names)}." for word, names in words.items() if names]
     failed = [one for one in verdicts.standings if one.verdict == FAILED]
     lines += [f"- `{one.variant}` failed: {one.rows[0].error or 'its score is no number'}." for one in failed]
     if len(verdicts.standings) > 1 and (cheapest := front(verdicts, "training_flops")):

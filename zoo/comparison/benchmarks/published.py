@@ -1,4 +1,4 @@
-"""Published numbers beside the recorded ones: how near they are, and whether chance explains the rest."""
+"""Published numbers next to the recorded ones: how near they are, and whether chance explains the rest."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .page import spread
 
 
 def anchors(benchmark: Benchmark, judged: Mapping[str, Verdicts], lead: str = "Published for ") -> str:
-    """Put published numbers beside the recorded ones."""
+    """List published numbers with the recorded ones."""
     lines = []
     for anchor in benchmark.anchors:
         sample = anchored(anchor, benchmark, judged)
@@ -35,11 +35,11 @@ def anchored(anchor: Anchor, benchmark: Benchmark, judged: Mapping[str, Verdicts
 def compared(anchor: Anchor, sample: Measurements) -> str:
     """Describe how near the recorded scores are, and whether Student's interval for their mean contains it.
 
-    Nothing is said of the interval where seeds do not differ.
+    The interval is left out if seeds do not differ.
     """
     least, most = anchor.room
     if anchor.tolerance is None:
-        needed = f"an average over {anchor.averaged_over} scores, of which this is one, needs {least:.4g} to {most:.4g}"
+        needed = f"an average over {anchor.averaged_over} scores, this one included, needs {least:.4g} to {most:.4g}"
         came = f"{spread(sample)} here, where {needed}"
     else:
         near = abs(sample.mean - anchor.value) <= anchor.tolerance

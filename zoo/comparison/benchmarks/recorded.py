@@ -1,4 +1,4 @@
-"""What was recorded, by variant: where one stands in all benchmarks, and how all of them stand in one."""
+"""Recorded results by variant: of one in all benchmarks, and of all in one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What has been recorded: one row a run, in a CSV file a benchmark."""
+"""Recorded results: one row a run, in a CSV file a benchmark."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from zoo.base.manifest import sha256_of
 from zoo.comparison.files import LOCK
 
 SHIPPED = "shipped"
-"""What the data are called where they ship, or where the task makes them."""
+"""Name of data that ship, or that the task makes."""
 
 
 DECAYED = "decayed"
-"""The key of `Row.settings` with the roles of parameters that weight decay applied to, where a rule goes by class."""
+"""The key of `Row.settings` with the roles of parameters with weight decay, for rules by class."""
 
 
 @dataclass(frozen=True)
@@ -36,10 +36,10 @@ class Row:
         variant: The variant's name.
         seed: The seed.
         data: `SHIPPED`, or the SHA-256 of the text that was brought (`name_of_data`).
-        settings: What was chosen for the run: sizes by matching, training arguments by a sweep, the values that the
+        settings: Settings chosen for the run: sizes by matching, training arguments by a sweep, the values that the
             sweep `tried`, and roles of parameters that weight decay applied to (`DECAYED`).
         values: Scores and costs, by the names of their columns.
-        error: Why there are none; empty where there are.
+        error: Why it has none; empty if it has them.
         digest: Of everything that decided the run, see docs/comparing.md.
         zoo: The zoo's version.
         torch: PyTorch's.
@@ -48,7 +48,7 @@ class Row:
         machine: The processor or the accelerator.
         threads: How many threads computed.
         load: Processes that wanted a processor in the minute before the run was recorded, itself included: above
-            `threads`, speeds say nothing.
+            `threads`, speeds are meaningless.
         date: The day, as 2026-11-22.
     """
 
@@ -76,7 +76,7 @@ class Row:
 
     @property
     def was_busy(self) -> bool:
-        """Whether the machine had other work beside the run: its speeds say nothing then."""
+        """Whether the machine had other work during the run, which makes its speeds meaningless."""
         return self.load > self.threads + 1
 
 

@@ -52,8 +52,8 @@ def score(
     benchmark: Benchmark, condition: str, test: str, model: Path, data: Path | None, tell: Callable[[str], None]
 ) -> Mapping[str, float]:
     """Score a model on one test; arguments as for [`transfer_scores`][]. Nothing where it cannot read the examples."""
-    said = benchmark.arguments(condition)
-    source = DataSource.of(data or said.get("data"), said.get("heldout"), said.get("columns"), DATA_SEED)
+    given = benchmark.arguments(condition)
+    source = DataSource.of(data or given.get("data"), given.get("heldout"), given.get("columns"), DATA_SEED)
     name = benchmark.tests[test].format(task=benchmark.task(condition).name)
     examples = find_task(name).load_from(source).heldout
     try:
@@ -69,7 +69,7 @@ Tell = Callable[[str], None]
 
 
 @dataclass
-class Session:
+class BenchmarkRun:
     """One command that runs a benchmark."""
 
     benchmark: Benchmark
@@ -80,15 +80,15 @@ class Session:
     placing: Mapping[str, Any]
     progress: bool  # Whether to show progress bars
     tell: Tell  # Takes sentences about what happens
-    rows: list[Row] = field(default_factory=list)  # What has come out
+    rows: list[Row] = field(default_factory=list)  # The results
 
     @cached_property
     def called(self) -> str:
-        """What the data are called in rows."""
+        """Name of the data in rows."""
         return name_of_data(self.data)
 
     def run(self, condition: str, names: Sequence[str], seeds: Sequence[int]) -> None:
-        """Run variants under a condition. Where rows are recorded, those that are there are not made again."""
+        """Run variants under a condition. Where rows are recorded, existing ones are not made again."""
         there = {row.key: row for row in (read_rows(self.file) if self.file else ())}
         keys = {name: [self.key(condition, name, seed) for seed in seeds] for name in names}
         missing: dict[tuple[int, ...], list[str]] = {}
@@ -138,13 +138,13 @@ class Session:
                 self.rows += added
 
     def swept(self, row: Row) -> dict[str, Any]:
-        """What a sweep has chosen for a variant, by one of its rows."""
+        """Values that a sweep has chosen for a variant, by one of its rows."""
         where = self.benchmark.first if row.condition in self.benchmark.rates else row.condition
         sweep = read_sweep(self.benchmark.arguments(where).get("sweep"))
         return {name: row.settings[name] for name in sweep if name in row.settings}
 
     def chosen(self, condition: str, name: str) -> dict[str, Any]:
-        """What a sweep has chosen: for another seed, by a row of the variant, else by the first condition.
+        """Values that a sweep has chosen: for another seed, by a row of the variant, else by the first condition.
 
         Its learning rate is multiplied by that of this condition.
         """
@@ -195,12 +195,12 @@ class Session:
         """Compare variants.
 
         Args:
-            baseline: What they are made equal to, whether it is among them or was recorded before. Without its own runs
+            baseline: The variant that they are matched to, among them or recorded before. Without its own runs
                 nothing can go on.
-            chosen: What a sweep has chosen for all of these variants; None where it is still to choose.
+            chosen: Values that a sweep has chosen for all of these variants; None before it has.
 
         Returns:
-            A row a run; where a variant is refused, rows that say why, beside those of the others.
+            A row a run; for a refused variant, rows with the reason, next to those of the others.
         """
         arguments = self.benchmark.arguments(condition)
         task, training, data = arguments.pop("task"), arguments.pop("arguments", {}), arguments.pop("data", None)
@@ -242,9 +242,9 @@ class Session:
         """Roles of a variant's parameters that decay, where that is not the same for all variants by definition."""
         from zoo.comparison.results.fairness import decay_groups
 
-        said = self.benchmark.arguments(condition)
-        recipe = recipe_for(said["task"], said.get("recipe"))
-        arguments = {**recipe.arguments, **read_sweep(said.get("sweep")), **said.get("arguments", {})}
+        given = self.benchmark.arguments(condition)
+        recipe = recipe_for(given["task"], given.get("recipe"))
+        arguments = {**recipe.arguments, **read_sweep(given.get("sweep")), **given.get("arguments", {})}
         rule = str(arguments.get("decay", DECAYS[0]))
         if rule == DECAYS[0] or not arguments.get("weight_decay"):
             return {}
@@ -257,8 +257,8 @@ class Session:
             better = 1 if score.get("higher_is_better", True) else -1
             if self.benchmark.better(name) != better:
                 raise ConfigError(
-                    f"benchmark {self.benchmark.name!r} takes {name!r} for a score of which "
-                    f"{'less' if better > 0 else 'more'} is better; its task says otherwise: see less_is_better"
+                    f"benchmark {self.benchmark.name!r} takes {name!r} for a score where "
+                    f"{'less' if better > 0 else 'more'} is better, against its task: see less_is_better"
                 )
 
     def row(self, condition: str, run: Run, found: Comparison | None, chosen: Mapping[str, Any] | None = None) -> Row:
@@ -282,7 +282,7 @@ class Session:
             values=values,
             error=" ".join((run.error or "").split()),
             digest=run.hash,
-            # A variant that was refused, or a run whose process was killed, notes nothing.
+            # A refused variant or a killed process records nothing.
             **(run.circumstances or circumstances()),
         )
 
@@ -313,13 +313,13 @@ def bench(
         data: The text, or the name of a corpus, where the benchmark wants one that does not ship.
         conditions: Which of its conditions; by default all.
         seeds: How many seeds; by default the benchmark's.
-        quick: Whether to run the version that takes less than two minutes and says nothing but that it runs.
-        record: Whether to write the rows into the benchmark's CSV file; those that are there are not made again.
+        quick: Whether to run the version that takes less than two minutes and shows only that it runs.
+        record: Whether to write the rows into the benchmark's CSV file; existing ones are not made again.
         decide: Whether to give undecided variants another seed until they are decided; to be recorded, that takes a
             benchmark that has `most_seeds`.
         output_dir: Where models and results go; by default "outputs/bench/NAME".
         jobs: Runs at a time.
-        launcher: Where runs happen: "local", "ray" or "submitit". Each row says on which machine.
+        launcher: Where runs happen: "local", "ray" or "submitit". Each row names the machine.
         launch_with: Options of the launcher's engine.
         progress: Whether to show progress bars.
         tell: Takes sentences about what happens.
@@ -346,18 +346,18 @@ def bench(
     check_placing(launcher, jobs, launch_with or {})
     if record:
         check_writable(found.results.parent)
-    say = tell or (lambda sentence: None)
-    session = Session(
+    announce = tell or (lambda sentence: None)
+    session = BenchmarkRun(
         benchmark=chosen,
         folder=Path(output_dir or Path("outputs") / "bench" / (f"{found.name}-quick" if quick else found.name)),
         data=text,
         file=found.results if record else None,
         placing={"jobs": jobs, "launcher": launcher, "launch_with": launch_with},
         progress=progress,
-        tell=say,
+        tell=announce,
     )
     if found.text is not None and session.called != found.text.sha256:
-        say(
+        announce(
             f"{text} (SHA-256 {session.called}) is not {found.text.name} (SHA-256 {found.text.sha256}); "
             "its rows are kept apart, as other data"
         )

@@ -57,25 +57,25 @@ def verify(
     """Run some recorded rows again.
 
     Args:
-        rows: What was recorded.
+        rows: Recorded rows.
         count: How many rows to repeat.
         data: The text, or the name of a corpus, where the benchmark wants one.
         seed: Which rows.
         tell: Takes sentences about what happens.
 
     Returns:
-        What came out, row by row.
+        The results, row by row.
 
     Raises:
         ConfigError: When nothing was recorded of this version of the benchmark with these data.
     """
     text = benchmark.find_text(data)
-    told = name_of_data(text)
+    name = name_of_data(text)
     usable = [
-        row for row in rows if (row.version, row.data) == (benchmark.version, told) and benchmark.score in row.values
+        row for row in rows if (row.version, row.data) == (benchmark.version, name) and benchmark.score in row.values
     ]
     if not usable:
-        raise ConfigError(f"no row of benchmark {benchmark.name!r}, version {benchmark.version}, is recorded of {told}")
+        raise ConfigError(f"no row of benchmark {benchmark.name!r}, version {benchmark.version}, is recorded of {name}")
     chosen = random.Random(seed).sample(usable, min(count, len(usable)))
     return [repeat(benchmark, row, judge(benchmark, rows, row.condition), text, tell) for row in chosen]
 

@@ -1,6 +1,6 @@
-"""What the weights that ship scored, in the form of other results.
+"""Scores of the weights that ship, in the form of other results.
 
-The numbers stand in one place, beside the weights (`evaluations.json`). results/weights.csv is written from there, by
+The numbers are in one place, next to the weights (`evaluations.json`). results/weights.csv is written from there, by
 `python scripts/bench/results.py`, and a test compares the two.
 """
 

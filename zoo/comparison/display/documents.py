@@ -49,7 +49,7 @@ def write_files(
         The files: a table of runs, a table of variants for Markdown and one for LaTeX, and the report.
 
     Raises:
-        UnknownNameError: When there is no such metric.
+        UnknownNameError: When the metric is unknown.
     """
     folder = Path(comparison.folder if folder is None else folder)
     summary = summarize(comparison)

@@ -73,8 +73,8 @@ UNEQUAL_USE = 1.5
 
 
 def sentences(summary: ComparisonSummary) -> Iterator[str]:
-    """Findings of a comparison: a sentence a variant, and the design behind them."""
-    yield from (told for _, told in findings(summary))
+    """Findings of a comparison: a sentence a variant, and the design that they rest on."""
+    yield from (finding for _, finding in findings(summary))
     if not is_tested(summary) and (summary.main is None or len(summary.rows) > 1):
         yield headline(summary)
     yield from basis(summary)
@@ -85,14 +85,14 @@ def headline(summary: ComparisonSummary) -> str:
     verdicts = [row.verdict for row in summary.rows if row.verdict != BASELINE]
     baseline = summary.comparison.baseline
     if summary.main is None:
-        return "No run has finished, so there is nothing to compare."
+        return "No run has finished: nothing to compare."
     if not verdicts:
-        return f"{baseline} stands alone: give other variants to compare it with."
+        return f"{baseline} is the only variant: give other variants to compare it with."
     if verdicts.count(UNKNOWN) + verdicts.count(FAILED) == len(verdicts):
-        return "Fewer than three seeds: nothing can be told from luck; give --seeds 3 or more."
+        return "Fewer than three seeds: differences cannot be tested; give --seeds 3 or more."
     words = (BETTER, WORSE, SAME, NOISE, UNDECIDED, UNKNOWN, FAILED)
     parts = [f"{verdicts.count(word)} {word}" for word in words if word in verdicts]
-    return f"Of {counted(len(verdicts), 'variant')} beside {baseline}: {', '.join(parts)}."
+    return f"Of {counted(len(verdicts), 'variant')} against {baseline}: {', '.join(parts)}."
 
 
 def findings(summary: ComparisonSummary) -> Iterator[tuple[VariantSummary, str]]:
@@ -101,9 +101,9 @@ def findings(summary: ComparisonSummary) -> Iterator[tuple[VariantSummary, str]]
         return
     for row in summary.rows:
         if row.verdict != BASELINE:
-            told = sentence(row, summary.main, summary.comparison.baseline, len(summary.differences), summary.design)
+            finding = sentence(row, summary.main, summary.comparison.baseline, len(summary.differences), summary.design)
             qualified = "; ".join(summary.fairness.qualifications[row.name])
-            yield row, f"{told} To be read with: {qualified}." if qualified else told
+            yield row, f"{finding} To be read with: {qualified}." if qualified else finding
 
 
 def basis(summary: ComparisonSummary) -> Iterator[str]:
@@ -112,14 +112,14 @@ def basis(summary: ComparisonSummary) -> Iterator[str]:
     if main is None:
         return
     if is_tested(summary):
-        yield from tests_told(summary, main)
-        yield from power_told(summary, main)
+        yield from findings_on_tests(summary, main)
+        yield from findings_on_power(summary, main)
     else:
-        yield from sentences_told(summary)
-    yield from utilization_told(summary)
+        yield from findings_on_sentences(summary)
+    yield from findings_on_utilization(summary)
 
 
-def utilization_told(summary: ComparisonSummary) -> Iterator[str]:
+def findings_on_utilization(summary: ComparisonSummary) -> Iterator[str]:
     """State where variants make unequal use of the hardware, so that equal FLOPs are not equal time."""
     key = "model_flops_utilization"
     means = {row.name: row.samples[key].mean for row in summary.rows if key in row.samples}
@@ -132,7 +132,7 @@ def utilization_told(summary: ComparisonSummary) -> Iterator[str]:
         )
 
 
-def tests_told(summary: ComparisonSummary, main: Metric) -> Iterator[str]:
+def findings_on_tests(summary: ComparisonSummary, main: Metric) -> Iterator[str]:
     """Describe what the verdicts rest on."""
     tested = [difference for difference in summary.differences if difference.p is not None]
     pairs, design = max(difference.pairs for difference in tested), summary.design
@@ -155,7 +155,7 @@ def tests_told(summary: ComparisonSummary, main: Metric) -> Iterator[str]:
             f"{percent(ERROR)} is spent, and each round's tests and intervals have the level that the others leave."
         )
     if any(row.failed for row in summary.rows):
-        yield "A run that failed is worse than any that finished: where there is one, signs are tested, not sizes."
+        yield "A run that failed is worse than any that finished: with one, signs are tested, not sizes."
     if most_coverage(pairs) < LEVEL:
         yield (
             f"Bootstrap intervals of {pairs} seeds lie within their values, so they hold the mean in "
@@ -163,7 +163,7 @@ def tests_told(summary: ComparisonSummary, main: Metric) -> Iterator[str]:
         )
 
 
-def power_told(summary: ComparisonSummary, main: Metric) -> Iterator[str]:
+def findings_on_power(summary: ComparisonSummary, main: Metric) -> Iterator[str]:
     """Describe the smallest difference that these seeds find, and the seeds needed for half of it."""
     typical = typical_spread(summary.differences)
     if typical is None or summary.design.limit is not None:
@@ -177,15 +177,15 @@ def power_told(summary: ComparisonSummary, main: Metric) -> Iterator[str]:
     )
 
 
-def sentences_told(summary: ComparisonSummary) -> Iterator[str]:
+def findings_on_sentences(summary: ComparisonSummary) -> Iterator[str]:
     """Describe what other sentences would have changed."""
     p_values = sentence_tests(summary.comparison)
     if not p_values:
         return
-    told = ", ".join(f"{name} (p {p_value(p)})" for name, p in p_values.items() if p < 1 - LEVEL)
+    named = ", ".join(f"{name} (p {p_value(p)})" for name, p in p_values.items() if p < 1 - LEVEL)
     yield (
         f"Of seed {summary.comparison.seeds[0]} alone, outputs differ beyond the choice of sentences (sacreBLEU's "
-        f"paired approximate randomisation, after Holm; another seed may be another matter): {told or 'none'}."
+        f"paired approximate randomisation, after Holm; another seed may be another matter): {named or 'none'}."
     )
 
 
@@ -217,5 +217,5 @@ def sentence(row: VariantSummary, main: Metric, baseline: str, tests: int, desig
     if row.verdict == NOISE:
         margin = same_within(difference, tests) if design == FIXED and difference.pairs == len(row.runs) else None
         same = "" if margin is None else f"; the same within ±{main.write(margin)} by two one-sided t-tests"
-        return f"{row.name} cannot be told from {baseline}, within noise: {numbers}{same}.{failed}"
+        return f"{row.name} does not differ from {baseline} beyond noise: {numbers}{same}.{failed}"
     return f"{row.name} is {row.verdict} than {baseline}: {numbers}.{failed}"

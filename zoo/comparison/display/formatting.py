@@ -16,7 +16,7 @@ RUN_FIELDS = ("name", "seed", "hash")
 
 
 def records(summary: ComparisonSummary) -> list[dict[str, Any]]:
-    """List the runs with all their numbers (bytes, seconds, shares), None where there is no number."""
+    """List the runs with all their numbers (bytes, seconds, shares), None for missing numbers."""
     sheet, words = summary.fairness, {row.name: row.verdict for row in summary.rows}
     return [
         {
@@ -85,7 +85,7 @@ NOTHING = "–"
 
 
 def span(numbers: Sequence[int]) -> str:
-    """Write how many there are where that differs: "3", "3 to 8"."""
+    """Write a count that may differ: "3", "3 to 8"."""
     least, most = min(numbers), max(numbers)
     return str(most) if least == most else f"{least} to {most}"
 
@@ -101,13 +101,13 @@ def p_value(p: float) -> str:
 
 
 def mean_and_spread(write: Writer, sample: Measurements) -> str:
-    """Write a mean, with the standard deviation where there is one to be seen: "41.20 ± 0.53"."""
+    """Write a mean, with the standard deviation if it shows: "41.20 ± 0.53"."""
     text, _, unit = write(sample.mean).partition(" ")
-    spread = spread_beside(write, sample)
+    spread = shown_spread(write, sample)
     return " ".join(filter(None, (text, spread and f"± {spread}", unit)))
 
 
-def spread_beside(write: Writer, sample: Measurements) -> str:
+def shown_spread(write: Writer, sample: Measurements) -> str:
     """Write a standard deviation in the unit of its mean, and no finer; nothing where it rounds to zero."""
     text = write(sample.mean).partition(" ")[0].replace(",", "")
     if not sample.deviation or not sample.mean:

@@ -29,8 +29,8 @@ class Comparison(Printed):
             recipe sets it.
         match: Matched quantity: "none", "params" or "flops".
         match_to: The variant that the others were made equal to; None for the baseline.
-        design: How verdicts are reached: the `margin` within which a difference is none, and the `limit` of seeds up to
-            which undecided variants got another one, each None where there is none; None for neither.
+        design: Rules for verdicts: the `margin` within which a difference is none, and the `limit` of seeds up to
+            which undecided variants got another one, each None without one; None for neither.
         data: Hashes of the training and the held-out examples; empty where an older version of the zoo recorded it.
         sweep: Earlier trials: `values` by argument, the `seed`, how it was `selected` and on how many
             `examples`, and `runs`, each with `name`, `values`, `loss`, `chosen` and `error`; None for no sweep.
@@ -77,19 +77,19 @@ class Comparison(Printed):
 
     def shown(self) -> Iterable[Part]:
         """The table that `zoo compare` prints, and its findings."""
-        from ..display.notebook import parts_of  # which is made of this
+        from ..display.notebook import parts_of  # which imports this
 
         return parts_of(self)
 
     def __str__(self) -> str:
         """The text for `print`: the same, as wide as the terminal, with examples of what the models write."""
-        from ..display.terminal import as_text  # which is made of this
+        from ..display.terminal import as_text  # which imports this
 
         return as_text(self)
 
     def write(self) -> Path:
         """Write results.json."""
-        from .fairness import fairness_sheet  # which is made of this
+        from .fairness import fairness_sheet  # which imports this
 
         sheet = {"fairness": fairness_sheet(self).to_dict()}
         return write_json(
@@ -101,7 +101,7 @@ class Comparison(Printed):
         """Read what `write` wrote.
 
         Raises:
-            ConfigError: When there is none.
+            ConfigError: When the folder has none.
             FormatVersionError: When it has a version of the format that is not read.
         """
         file = Path(folder) / RESULTS

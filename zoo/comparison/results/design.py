@@ -20,7 +20,7 @@ MIDDLES = np.sinh((np.arcsinh(EDGES[1:]) + np.arcsinh(EDGES[:-1])) / 2)
 
 
 def spent(seeds: int, limit: int) -> float:
-    """The share of the error that is spent after some seeds of a limit; nothing before there are three."""
+    """The share of the error that is spent after some seeds of a limit; nothing before the third."""
     return (min(seeds, limit) / limit) ** 2 if seeds >= FEWEST_SEEDS else 0.0
 
 
@@ -89,7 +89,7 @@ def student_below(t: Array, freedom: int) -> Array:
 
 @dataclass(frozen=True)
 class Design:
-    """How verdicts are reached, settled before there are any results."""
+    """Rules for verdicts, settled before any results."""
 
     # The largest difference of the score that decides which counts as none; None for no verdict "the same"
     margin: float | None = None
@@ -204,5 +204,5 @@ def history_of(own: Scores, baseline: Scores, better: int) -> Sequence[Pairs]:
 
 
 def finite(value: float | None) -> float | None:
-    """A number, None where there is none or it is not finite: a diverged run has no score."""
+    """A number, None if it is missing or not finite: a diverged run has no score."""
     return value if value is not None and math.isfinite(value) else None

@@ -1,6 +1,6 @@
 """The fairness sheet of a comparison: what variants share, in which settings they differ, and what qualifies verdicts.
 
-Every report shows this sheet, whatever its format.
+Reports of every format show this sheet.
 """
 
 from __future__ import annotations
@@ -105,9 +105,9 @@ def shared(comparison: Comparison) -> Iterator[tuple[str, str]]:
     arguments = comparison.recipe.get("arguments", {})
     yield "Shared", "data, tokenizer, held-out examples, recipe; the order of data, by seed"
     optimizer = {name: arguments[name] for name in ("optim", "learning_rate", "lr_scheduler_type") if name in arguments}
-    yield "Optimiser", said(optimizer) or "AdamW with transformers' defaults"
+    yield "Optimiser", in_words(optimizer) or "AdamW with transformers' defaults"
     yield "Weight decay", f"{arguments.get('weight_decay', 0)} on {decay_of(comparison)}"
-    budget = said(comparison.budget or {}) or said(
+    budget = in_words(comparison.budget or {}) or in_words(
         {name: arguments[name] for name in ("max_steps", "num_train_epochs") if name in arguments}
     )
     yield "Budget", budget or "transformers' default"
@@ -115,7 +115,7 @@ def shared(comparison: Comparison) -> Iterator[tuple[str, str]]:
     yield "Matched", matched if comparison.match_to is None else f"{matched} of {comparison.match_to}"
     sweep = comparison.sweep
     values = {} if sweep is None else {name: " ".join(map(str, tried)) for name, tried in sweep["values"].items()}
-    yield "Swept", "nothing" if sweep is None else f"{said(values)}; chosen with seed {sweep['seed']}"
+    yield "Swept", "nothing" if sweep is None else f"{in_words(values)}; chosen with seed {sweep['seed']}"
 
 
 def facts(comparison: Comparison, name: str) -> Iterator[tuple[str, str]]:
@@ -126,7 +126,7 @@ def facts(comparison: Comparison, name: str) -> Iterator[tuple[str, str]]:
         yield "Trained on", f"{large(means['train_tokens'])} tokens, {means['epochs']:.3g} epochs"
     if comparison.sweep is not None:
         chosen = flat(settings_of(comparison, name))
-        yield "Chosen by the sweep", said({key: chosen[key] for key in comparison.sweep["values"] if key in chosen})
+        yield "Chosen by the sweep", in_words({key: chosen[key] for key in comparison.sweep["values"] if key in chosen})
         yield "Tried by the sweep", valley(comparison, name) or "nothing"
     yield "Sizes changed by matching", "; ".join(changed_sizes(comparison, name)) or "none"
     try:
@@ -138,7 +138,7 @@ def facts(comparison: Comparison, name: str) -> Iterator[tuple[str, str]]:
     yield "Decays", ", ".join(f"{role} {large(count)}" for role, count in groups.items()) or "nothing"
     yield "Initial values", f"{made.initializer}, initializer_range {made.initializer_range:.4g}"
     yield "Tied output", "yes" if made.tie_word_embeddings else "no"
-    yield "Dropout", said({field: getattr(made, field) for field in DROPOUTS if getattr(made, field)}) or "none"
+    yield "Dropout", in_words({field: getattr(made, field) for field in DROPOUTS if getattr(made, field)}) or "none"
     yield "Deviations from papers", " ".join(deviations_of(name)) or "none recorded"
 
 
@@ -180,7 +180,7 @@ def valley(comparison: Comparison, name: str) -> str:
     own = [run for run in (comparison.sweep or {"runs": []})["runs"] if run["name"] == name]
     longest = {tuple(run["values"].items()): run for run in own}  # later ones are longer
     return "; ".join(
-        f"{said(run['values'])}: {'failed' if run['loss'] is None else format(run['loss'], '.4f')} "
+        f"{in_words(run['values'])}: {'failed' if run['loss'] is None else format(run['loss'], '.4f')} "
         f"({run.get('share', 1.0):.2g} of a run)"
         for run in longest.values()
     )
@@ -227,6 +227,6 @@ def decay_groups(name: str, task: str | None, decay: str) -> Mapping[str, int]:
     return found
 
 
-def said(values: Mapping[str, Any]) -> str:
+def in_words(values: Mapping[str, Any]) -> str:
     """Write settings: "learning_rate 0.001, optim muon"."""
     return ", ".join(f"{name} {value}" for name, value in values.items())

@@ -23,7 +23,7 @@ class Metric:
     write: Writer  # Writes it for people, with its unit
     better: int  # 1 where more is better, -1 where less is, 0 where neither is
     group: str  # "Quality", "Size", "Work", "Memory" or "Speed"
-    in_brief: bool = True  # Whether it is shown where there is little room
+    in_brief: bool = True  # Whether brief tables show it
 
     @property
     def is_cost(self) -> bool:

@@ -79,7 +79,7 @@ MOST_ENUMERATED = 6
 """Largest number of values with exhaustive resamples: 6 ** 6 are 46,656."""
 
 RESAMPLES = 20_000
-"""Drawn where there are more values."""
+"""Number of resamples with more values."""
 
 ROUNDING = 1e-12
 """The relative error of sums of a few values, at most."""
@@ -146,7 +146,7 @@ class PairedDifference:
     # `adjusted` is below 0.05; where `sameness` is below 0.05, the level at which it lies within the margin. None where
     # sizes are not tested: with fewer than three seeds, where runs were lost, and where nothing spreads.
     interval: tuple[float, float] | None
-    effect: float | None  # The mean in units of the deviation, Cohen's d_z; None where there is no deviation
+    effect: float | None  # The mean in units of the deviation, Cohen's d_z; None without a deviation
     pairs: int  # Number of seeds
     p: float | None  # Of the paired t-test, or of the sign test where runs were lost; None with fewer than three seeds
     adjusted: float | None = None  # The same after correction, see `compare_all`
@@ -180,7 +180,7 @@ class PairedDifference:
 
     @property
     def decisive(self) -> float | None:
-        """The corrected p-value of the test that decides; below 0.05 just where there is a verdict."""
+        """The corrected p-value of the test that decides; below 0.05 exactly with a verdict."""
         return self.sameness if self.is_same else self.adjusted
 
     @property
@@ -280,7 +280,7 @@ def sign_p(wins: int, losses: int) -> float:
 
 
 def spread(values: Sequence[float]) -> float:
-    """The sample standard deviation of at least two values, zero where nothing but rounding makes one."""
+    """The sample standard deviation of at least two values, zero if values differ by rounding only."""
     deviation = float(np.std(values, ddof=1))
     return deviation if deviation > ROUNDING * max(map(abs, values)) else 0.0
 
@@ -304,7 +304,7 @@ def bootstrap_interval(values: Sequence[float], level: float = LEVEL) -> tuple[f
 
 @cache
 def resamples(n: int) -> NDArray[np.int64]:
-    """Choose n of n places with replacement: all ways that there are, or `RESAMPLES` drawn always alike."""
+    """Choose n of n places with replacement: all ways, or `RESAMPLES` drawn with a fixed seed."""
     if n <= MOST_ENUMERATED:
         return np.array(list(itertools.product(range(n), repeat=n)))
     return np.random.default_rng(0).integers(n, size=(RESAMPLES, n))

@@ -51,7 +51,7 @@ def duration(value: float) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """Write how many there are: "1 variant", "7 variants"."""
+    """Write a count with its noun: "1 variant", "7 variants"."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 

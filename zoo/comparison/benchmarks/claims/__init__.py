@@ -1,4 +1,4 @@
-"""Claims of papers as sentences that recorded rows can refute, and what the rows say of them."""
+"""Claims of papers as sentences that recorded rows can refute, and their verdicts."""
 
 from .calibration import Calibration, calibrate
 from .contrast import Claim, Contrast, read_claims

@@ -25,12 +25,12 @@ PUBLISHED = ("better", "worse", "no better")
 
 CAME_OUT, OTHER_WAY, UNDECIDED = "came out", "came out the other way", "undecided"
 RESULTS = {HOLDS: CAME_OUT, FAILS: OTHER_WAY, NEITHER: UNDECIDED, UNCLEAR: UNDECIDED, MISSING: MISSING}
-"""What came out of a sign, by the verdict on the contrast that expects it."""
+"""Result of a sign, by the verdict on the contrast that expects it."""
 
 
 @dataclass(frozen=True)
 class Sign:
-    """What was published of a variant beside a baseline."""
+    """Published difference of a variant from a baseline."""
 
     sign: str  # It, as a sentence
     source: str  # Where it was published
@@ -60,7 +60,7 @@ class Trial:
 
     @property
     def effect(self) -> float | None:
-        """The difference as a share of the baseline's score; None where there is none."""
+        """The difference as a share of the baseline's score; None without one."""
         difference, baseline = self.outcome.difference, self.outcome.baseline
         return None if difference is None or not baseline else difference.mean / baseline.mean
 
@@ -127,24 +127,24 @@ class Calibration:
 
 
 def calibrate(file: Path = CALIBRATION) -> Calibration:
-    """Compare published signs with what the recorded benchmarks say.
+    """Compare published signs with the recorded benchmarks.
 
     Args:
         file: The YAML file of the signs; by default the one that was committed before its rows were recorded.
 
     Raises:
-        ZooError: When something in it is missing, unknown, or says nothing.
+        ZooError: When something in it is missing, unknown, or empty.
     """
     known = benchmarks()
-    signs = [read_sign(file, name, said) for name, said in entries(file).items()]
+    signs = [read_sign(file, name, content) for name, content in entries(file).items()]
     recorded = {name: read_rows(benchmark.results) for name, benchmark in known.items()}
     trials = [trial for sign in signs for trial in try_sign(sign, file, known, recorded)]
     return Calibration(trials, [sign for sign in signs if sign.compare is None])
 
 
-def read_sign(file: Path, name: str, said: object) -> Sign:
+def read_sign(file: Path, name: str, content: object) -> Sign:
     where = f"{file}, {name}"
-    sign = made(Sign, said, where)
+    sign = made(Sign, content, where)
     if sign.published not in PUBLISHED:
         raise InvalidChoiceError(sign.published, PUBLISHED, kind="published sign", owner=where)
     if (sign.compare is None) != bool(sign.untested):
@@ -177,7 +177,7 @@ def try_sign(
 
 
 def at_least(rate: float, wanted: int, trials: int) -> float:
-    """The probability of at least so many hits."""
+    """The probability of at least this number of hits."""
     rate = min(rate, 1.0)
     return math.fsum(math.comb(trials, k) * rate**k * (1 - rate) ** (trials - k) for k in range(wanted, trials + 1))
 
@@ -189,13 +189,13 @@ def rank_correlation(one: Sequence[float], other: Sequence[float]) -> float | No
 
 
 def mean_ranks(values: Sequence[float]) -> NDArray[np.float64]:
-    """The rank of each value, of ties the mean of theirs."""
+    """The rank of each value; ties have their mean rank."""
     _, places, counts = np.unique(np.asarray(values), return_inverse=True, return_counts=True)
     return np.asarray((np.cumsum(counts) - (counts - 1) / 2)[places], dtype=np.float64)
 
 
 def binomial_interval(hits: int, trials: int, level: float = LEVEL) -> tuple[float, float]:
-    """The interval of Clopper and Pearson (1934), which holds a rate at least as often as its level says."""
+    """The interval of Clopper and Pearson (1934), which covers a rate with at least this level."""
     tail = (1 - level) / 2
     low = increasing_inverse(lambda rate: at_least(rate, hits, trials), tail) if hits else 0.0
     high = increasing_inverse(lambda rate: at_least(rate, hits + 1, trials), 1 - tail) if hits < trials else 1.0

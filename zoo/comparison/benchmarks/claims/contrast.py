@@ -1,4 +1,4 @@
-"""The smallest comparison that could refute a claim: one variant beside another, over a benchmark's recorded rows."""
+"""The smallest comparison that could refute a claim: one variant against another, over a benchmark's recorded rows."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ FOLDER = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Claim:
-    """What a paper claims of a variant or a part.
+    """Claim of a paper about a variant or a part.
 
     Attributes:
         claim: The claim, as a sentence.
         source: Who claims it, and where.
         about: Names of variants, and settings such as "norm=dyt".
-        tests: What must come out if it holds here, all of it; each could refute it.
+        tests: Results that must all come out if it holds here; each could refute it.
         name: Its name.
-        theme: What it belongs to: the name of its file.
+        theme: Its theme: the name of its file.
     """
 
     claim: str
@@ -50,23 +50,23 @@ def read_claims(folder: Path = FOLDER, known: Mapping[str, Benchmark] | None = N
         known: The benchmarks that they may be about, by default those that ship.
 
     Raises:
-        ZooError: When something is missing, unknown, or says nothing.
+        ZooError: When something is missing, unknown, or empty.
     """
     known = benchmarks() if known is None else known
     found: dict[str, Claim] = {}
     for file in sorted(folder.glob("*.yaml")):
-        for name, said in entries(file).items():
+        for name, content in entries(file).items():
             if name in found:
-                raise ConfigError(f"{file}: the claim {name!r} stands in {found[name].theme}.yaml, too")
-            found[name] = read_claim(file, name, said, known)
+                raise ConfigError(f"{file}: the claim {name!r} is in {found[name].theme}.yaml, too")
+            found[name] = read_claim(file, name, content, known)
     return list(found.values())
 
 
-def read_claim(file: Path, name: str, said: object, known: Mapping[str, Benchmark]) -> Claim:
+def read_claim(file: Path, name: str, content: object, known: Mapping[str, Benchmark]) -> Claim:
     where = f"{file}, {name}"
-    claim = made(Claim, said, where)
+    claim = made(Claim, content, where)
     if not (isinstance(claim.tests, list) and claim.tests and isinstance(claim.about, list) and claim.about):
-        raise ConfigError(f"{where}: about and tests are lists, of which neither may be empty")
+        raise ConfigError(f"{where}: about and tests are lists, and neither may be empty")
     tests = [read_contrast(one, f"{where}, test {number}", known) for number, one in enumerate(claim.tests, 1)]
     return replace(claim, tests=tests, name=name, theme=file.stem)
 
@@ -74,7 +74,7 @@ def read_claim(file: Path, name: str, said: object, known: Mapping[str, Benchmar
 T = TypeVar("T")
 
 DIRECTIONS = {"higher": 1, "lower": -1, "no lower": 1, "no higher": -1, "same": 1}
-"""What may be expected of a variant beside the baseline, and whether more of the score speaks for it."""
+"""Expectations of a variant against the baseline, and whether a higher score supports each."""
 
 WITHIN = ("no lower", "no higher", "same")
 """Expectations that need a margin: how much lower or higher counts as nothing."""
@@ -91,13 +91,13 @@ class Contrast:
     Attributes:
         benchmark: The benchmark's name.
         variant: The variant's name.
-        expect: What is claimed of its score: one of `DIRECTIONS`.
-        baseline: What it is measured against; by default itself, under other conditions or by another score.
+        expect: Claim about its score: one of `DIRECTIONS`.
+        baseline: The variant that it is compared with; by default itself, under other conditions or by another score.
         conditions: Under which conditions; by default all. Of several, the mean counts.
         baseline_conditions: Those of the baseline, by default the same.
         score: The column, by default the benchmark's.
         baseline_score: The baseline's column, by default the same.
-        margin: What counts as nothing, in units of the score, for "no lower", "no higher" and "same".
+        margin: Difference that counts as none, in units of the score, for "no lower", "no higher" and "same".
     """
 
     benchmark: str
@@ -128,7 +128,7 @@ class Contrast:
         """Find both sides' scores by seed.
 
         Args:
-            rows: What was recorded.
+            rows: Recorded rows.
 
         Returns:
             The variant's and the baseline's; empty where a side is not recorded.
@@ -190,8 +190,8 @@ def mean(values: Sequence[float | None]) -> float | None:
     return math.fsum(known) / len(known) if len(known) == len(values) else None
 
 
-def read_contrast(said: Any, where: str, benchmarks: Mapping[str, Benchmark]) -> Contrast:
-    contrast = made(Contrast, said, where)
+def read_contrast(content: Any, where: str, benchmarks: Mapping[str, Benchmark]) -> Contrast:
+    contrast = made(Contrast, content, where)
     if contrast.benchmark not in benchmarks:
         raise UnknownNameError(contrast.benchmark, benchmarks, kind="benchmark", owner=where)
     if contrast.expect not in DIRECTIONS:
@@ -226,22 +226,22 @@ def check_score(benchmark: Benchmark, score: str, where: str) -> None:
         raise UnknownNameError(test, benchmark.tests, kind="test", owner=where)
 
 
-def made(kind: type[T], said: Any, where: str) -> T:
-    """Make a dataclass of what a file says."""
+def made(kind: type[T], content: Any, where: str) -> T:
+    """Make a dataclass from an entry of a file."""
     known = [one.name for one in fields(kind)]  # type: ignore[arg-type]
-    if not isinstance(said, dict):
+    if not isinstance(content, dict):
         raise ConfigError(f"{where} must hold names and values; entries: {', '.join(known)}")
-    for entry in said:
+    for entry in content:
         if entry not in known:
             raise UnknownNameError(str(entry), known, kind="entry", owner=where)
     try:
-        return kind(**said)
+        return kind(**content)
     except TypeError as error:
         raise ConfigError(f"{where}: {error}") from error
 
 
 def entries(file: Path) -> dict[str, Any]:
-    said = read_yaml(file)
-    if not isinstance(said, dict):
-        raise ConfigError(f"{file} must hold names and what stands behind them")
-    return said
+    content = read_yaml(file)
+    if not isinstance(content, dict):
+        raise ConfigError(f"{file} must hold names with an entry each")
+    return content

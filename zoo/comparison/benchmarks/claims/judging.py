@@ -1,4 +1,4 @@
-"""What recorded rows say of claims."""
+"""Verdicts on claims, from recorded rows."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from .contrast import Claim, Contrast, read_claims
 HOLDS = "holds here"
 FAILS = "does not hold here"
 NEITHER = "no difference here"
-UNCLEAR = "cannot be told at this scale"
+UNCLEAR = "inconclusive at this scale"
 MISSING = "not recorded yet"
 VERDICTS = (HOLDS, FAILS, NEITHER, UNCLEAR, MISSING)
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What it would take to decide a contrast."""
+    """Cost of deciding a contrast."""
 
     seen: float  # The smallest true difference that four of five such comparisons would have shown
     # Seeds with which four of five comparisons decide, where the true difference is the one that was measured; None for
@@ -48,21 +48,21 @@ class Cost:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came out of a contrast.
+    """Result of a contrast.
 
     Attributes:
         contrast: The contrast.
         verdict: One of `VERDICTS`.
         variant: The variant's scores; None where it has none.
         baseline: The baseline's scores; None where it has none.
-        difference: Variant minus baseline over the seeds that both have; None where there is none.
+        difference: Variant minus baseline over the seeds that both have; None without any.
         p: Of the test that decides, corrected: that noise makes such a difference; for "no lower" and "no higher", such
             a distance from the margin; for "same", and for "no difference here", that a difference of the margin looks
             as small. Where seeds were added until a decision, in units in which 0.05 decides. None where nothing could
             be tested.
         lost: How many runs of the variant, and of the baseline, failed or diverged.
-        cost: What it would take to decide; None where it is decided, or no sizes can be tested.
-        edge: What was swept and has its best value at the edge of what was tried, so that nothing is decided.
+        cost: Cost of deciding; None where it is decided, or no sizes can be tested.
+        edge: Swept arguments with the best value at the edge of what was tried, so that nothing is decided.
     """
 
     contrast: Contrast
@@ -87,7 +87,7 @@ class Finding:
     Attributes:
         claim: The claim.
         verdict: One of `VERDICTS`.
-        outcomes: What came out of each of its tests.
+        outcomes: Result of each of its tests.
         deviations: How the variants that it is about differ from their papers.
     """
 
@@ -107,11 +107,11 @@ def claims(name: str | None = None) -> list[Finding]:
         name: A claim's name, a theme, or what claims are about: "pre-norm", "norm=dyt"; None for all claims.
 
     Returns:
-        Each claim with a verdict, "holds here", "does not hold here", "no difference here", "cannot be told at this
+        Each claim with a verdict, "holds here", "does not hold here", "no difference here", "inconclusive at this
         scale" or "not recorded yet", and with the numbers that it comes from.
 
     Raises:
-        UnknownNameError: When there is nothing of this name.
+        UnknownNameError: When the name is unknown.
     """
     known = benchmarks()
     found = read_claims(known=known)
@@ -124,7 +124,7 @@ def claims(name: str | None = None) -> list[Finding]:
 
 
 def claims_about(variant: str) -> list[Finding]:
-    """Describe which claims about a variant the recorded benchmarks bear out; none where there are none."""
+    """Describe which claims about a variant the recorded benchmarks bear out, if any."""
     known = benchmarks()
     return judge_claims([claim for claim in read_claims(known=known) if variant in claim.about], known)
 
@@ -181,7 +181,7 @@ def judge_contrasts(
         for contrast, (own, base), design in zip(contrasts, sides, designs, strict=True)
     ]
     tested = [number for number, looks in enumerate(histories) if looks]
-    # Holm's correction over contrasts whose seeds are all there at once; of others, each has an equal share.
+    # Holm's correction over contrasts with all seeds at once; each of the others has an equal share.
     at_once = [number for number in tested if designs[number].limit is None]
     plain = dict(zip(at_once, compare_all([histories[number][-1] for number in at_once]), strict=True))
     # Whether something is no lower than by a margin is a test of differences that are moved up by the margin.
@@ -264,7 +264,7 @@ def decide(
     """Decide whether what is expected came out.
 
     Args:
-        correction: What p-values of tests against the margin are multiplied by.
+        correction: Factor for p-values of tests against the margin.
     """
     word, p = UNCLEAR, None if contrast.expect == "same" else moved.adjusted
     lost = pairs.lost or pairs.baseline_lost

@@ -56,7 +56,7 @@ def numbers(outcome: Outcome) -> str:
 
 
 def difference(outcome: Outcome) -> str:
-    """Write the difference alone, with its p; empty where there is none."""
+    """Write the difference alone, with its p; empty without one."""
     return "" if outcome.difference is None else tested(outcome.difference, outcome.p)
 
 
@@ -114,12 +114,12 @@ def markdown(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def theme_section(theme: str, findings: Sequence[Finding]) -> str:
-    """Write what is said of the claims of a theme."""
+    """Write the claims of a theme and their verdicts."""
     rows = []
     for finding in findings:
         claim = finding.claim
         outcomes = [
-            f"{expected(one.contrast)}" + (f": {said}" if (said := numbers(one)) else "") for one in finding.outcomes
+            f"{expected(one.contrast)}" + (f": {found}" if (found := numbers(one)) else "") for one in finding.outcomes
         ]
         outcomes += [f"Deviation from the paper: {one}" for one in finding.deviations]
         rows.append(
@@ -136,7 +136,7 @@ def calibration_section(calibration: Calibration) -> str:
         trials = [trial for trial in calibration.trials if trial.sign.name == sign]
         known = trials[0].sign
         compared = f"`{trials[0].outcome.contrast.variant}` against `{trials[0].outcome.contrast.baseline}`"
-        cells = [f"{trial.result} {said}" if (said := numbers(trial.outcome)) else trial.result for trial in trials]
+        cells = [f"{trial.result} {values}" if (values := numbers(trial.outcome)) else trial.result for trial in trials]
         effect = "" if known.effect is None else f"{known.effect:+.2%}"
         published = ", ".join(
             filter(None, (known.published, effect, known.size, known.tokens and f"{known.tokens} tokens"))

@@ -34,7 +34,7 @@ MARKS = 8
 """Markers on a line."""
 
 LOWEST = 1e-3
-"""Below which losses are drawn alike: on a logarithmic scale there is no zero."""
+"""Lower limit of drawn losses: a logarithmic scale has no zero."""
 
 BEGINNING = 0.08
 """Share of a training, at its start, with losses that may lie above the picture; the rest would be flat otherwise."""
@@ -153,7 +153,7 @@ class Chart:
 
 
 def forest(summary: ComparisonSummary) -> Chart | None:
-    """Draw the differences from the baseline, if there are any."""
+    """Draw the differences from the baseline, if any."""
     if summary.main is None:
         return None
     shown = summary.main, summary.rows, summary.comparison.baseline
@@ -185,7 +185,7 @@ def scatter_charts(summary: ComparisonSummary) -> Iterator[Chart]:
 
 
 def first_cost(summary: ComparisonSummary) -> str | None:
-    """Choose the first cost of `FIRST_COSTS` that differs between variants, or else the first there is."""
+    """Choose the first cost of `FIRST_COSTS` that differs between variants, or else the first."""
     main = summary.main
     if main is None:
         return None

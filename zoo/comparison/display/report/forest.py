@@ -49,7 +49,7 @@ def draw_forest(
 
 
 def interval(row: VariantSummary) -> tuple[float, float]:
-    """Find the ends of a difference's interval, or twice its mean where there is none."""
+    """Find the ends of a difference's interval, or twice its mean without one."""
     assert row.difference is not None
     return row.difference.interval or (row.difference.mean, row.difference.mean)
 
@@ -81,25 +81,25 @@ def draw_row(
     low, high = interval(row)
     y = top + (height - 14 if is_narrow else height / 2)
     name = cut(row.name, LONGEST_NAME // 2 + 3 if is_narrow else LONGEST_NAME)
-    said = f"{signed(main.write, row.difference.mean)}, p {compact(corrected(row))}"
+    numbers = f"{signed(main.write, row.difference.mean)}, p {compact(corrected(row))}"
     style = row.verdict if row.verdict in (BETTER, WORSE) else "noise-word"
-    told = element("tspan", row.verdict.split(":")[0], class_=style)
+    verdict = element("tspan", row.verdict.split(":")[0], class_=style)
     if is_narrow:
         texts = [
             element("text", name, class_="name", x=x.start, y=top + 16),
-            element("text", told, class_="said", x=x.end, y=top + 16, text_anchor="end"),
+            element("text", verdict, class_="verdict", x=x.end, y=top + 16, text_anchor="end"),
         ]
     else:
         texts = [
             element("text", name, class_="name", x=x.start - 16, y=y + 4, text_anchor="end"),
-            element("text", told, class_="said", x=x.end + 16, y=y - 3),
-            element("text", said, class_="tick", x=x.end + 16, y=y + 12),
+            element("text", verdict, class_="verdict", x=x.end + 16, y=y - 3),
+            element("text", numbers, class_="tick", x=x.end + 16, y=y + 12),
         ]
     color = f"c{place % SERIES}"
     whisker = element("line", class_=f"whisker {color}", x1=x(low), x2=x(high), y1=y, y2=y)
     caps = [element("line", class_=f"whisker {color}", x1=x(at), x2=x(at), y1=y - 5, y2=y + 5) for at in (low, high)]
     mark = marker(place, x(row.difference.mean), y, hollow=row.verdict not in (BETTER, WORSE))
-    described = element("title", f"{row.name}: {said}, {row.verdict}")
+    described = element("title", f"{row.name}: {numbers}, {row.verdict}")
     return element("g", described, *texts, whisker, *caps, mark, data_variant=place)
 
 

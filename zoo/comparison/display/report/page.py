@@ -29,7 +29,7 @@ from ...results.summary import ComparisonSummary, VariantSummary
 from ...results.units import counted, duration, large
 from ...run.record import Run
 from ..findings import basis, findings, headline
-from ..formatting import NOTHING, corrected, difference, span, spread_beside, to_csv
+from ..formatting import NOTHING, corrected, difference, shown_spread, span, to_csv
 from ..layout import chosen_examples, shortened, shown_runs
 from .charts import curve_charts, first_cost, forest, scatter_charts
 from .svg import DASHES, MARKERS, SERIES
@@ -117,7 +117,7 @@ KINDS = {"setting": "setting", "quirk": "quirk", "code": "code"}
 
 
 OF_THE_TOKENIZER = ("vocab_size", "decoder_vocab_size")
-"""Settings that all variants have here, whatever their defaults."""
+"""Settings that all variants have here, independent of their defaults."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ class Architecture:
     axes: list[Contrast]  # In what it differs from the baseline
     chosen: dict[str, str]  # Settings that matching, a sweep or the budget chose for it and not for all
     unknown: str  # Why the axes are not known, empty where they are
-    drawing: Markup  # The baseline and the variant side by side, as SVG; empty where there is nothing to see
+    drawing: Markup  # The baseline and the variant side by side, as SVG; empty where they look alike
 
 
 def architectures_of(comparison: Comparison) -> list[Architecture]:
@@ -194,12 +194,12 @@ def in_words(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Cell:
-    """A number in the table: mean and spread as text, what the row is sorted by, and all that is known of it."""
+    """A number in the table: mean and spread as text, what the row is sorted by, and its details."""
 
     mean: str
     spread: str
     value: float | None
-    told: str
+    details: str
     is_best: bool
 
 
@@ -298,12 +298,12 @@ def cell(summary: ComparisonSummary, column: Metric, row: VariantSummary) -> Cel
     others = [other.samples[column.key].mean for other in summary.rows if column.key in other.samples]
     best = (max if column.better > 0 else min)(others)
     is_best = bool(column.better) and sample.mean == best and len(set(others)) > 1
-    spread = spread_beside(column.write, sample)
-    return Cell(column.write(sample.mean), spread, sample.mean, told(column, sample), is_best)
+    spread = shown_spread(column.write, sample)
+    return Cell(column.write(sample.mean), spread, sample.mean, details_of(column, sample), is_best)
 
 
-def told(column: Metric, sample: Measurements) -> str:
-    """Write all that is known of a number in a line."""
+def details_of(column: Metric, sample: Measurements) -> str:
+    """Write a metric's values and their interval in a line."""
     values = ", ".join(map(column.write, sample.values))
     if sample.interval is None:
         return f"{column.title}: {values}"

@@ -32,7 +32,7 @@ class Point:
     cost: float
     quality: float
     spread: float
-    told: str
+    description: str
 
 
 def points_of(summary: ComparisonSummary, main: Metric, cost: Metric) -> list[Point]:
@@ -96,7 +96,7 @@ def draw_scatter(points: Sequence[Point], main: Metric, cost: Metric, width: int
         drawn.append(
             element(
                 "g",
-                element("title", point.told),
+                element("title", point.description),
                 *error_bar(point, x, y),
                 marker(point.place, *at, hollow=point not in front),
                 *label,
@@ -108,7 +108,7 @@ def draw_scatter(points: Sequence[Point], main: Metric, cost: Metric, width: int
 
 
 def error_bar(point: Point, x: Axis, y: Axis) -> list[Markup]:
-    """Draw the spread of a point's score, if there is any."""
+    """Draw the spread of a point's score, if any."""
     if not point.spread:
         return []
     ends = {"y1": y(point.quality - point.spread), "y2": y(point.quality + point.spread)}
@@ -125,11 +125,11 @@ def box(x: float, y: float, width: float, height: float) -> Box:
 
 
 def labelled(point: Point, at_x: float, at_y: float, taken: list[Box], x: Axis, y: Axis) -> list[Markup]:
-    """Write a point's name in a free place, and take it; nowhere if there is none."""
+    """Write a point's name in a free place, and take it; nowhere without one."""
     name = cut(point.name, LONGEST_LABEL)
     wide = LETTER * len(name)
-    beside = [(sign, step) for step in (0, -13, 13) for sign in (1, -1)]
-    places = [(at_x + sign * GAP, at_y + step, "start" if sign > 0 else "end") for sign, step in beside]
+    offsets = [(sign, step) for step in (0, -13, 13) for sign in (1, -1)]
+    places = [(at_x + sign * GAP, at_y + step, "start" if sign > 0 else "end") for sign, step in offsets]
     for where, middle, anchor in [*places, (at_x, at_y - 16, "middle"), (at_x, at_y + 17, "middle")]:
         center = where + {"start": wide / 2, "middle": 0, "end": -wide / 2}[anchor]
         own = box(center, middle, wide, 13)

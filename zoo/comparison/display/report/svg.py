@@ -11,8 +11,8 @@ from markupsafe import Markup
 from zoo.analysis.drawing.elements import element, rounded
 
 SERIES = 8
-"""Colours of the style sheet, `--s0` to `--s7`; there are as many markers and dashes, so that no colour has to be told
-from another."""
+"""Colours of the style sheet, `--s0` to `--s7`, with as many markers and dashes, so that curves differ by more than
+colour."""
 
 DASHES = ("", "7 3", "2 3", "9 3 2 3", "12 4", "4 2", "9 3 2 3 2 3", "1 3")
 
@@ -75,7 +75,7 @@ def round_step(step: float) -> float:
 
 
 def cut(text: str, longest: int) -> str:
-    """Cut a text for which there is no room."""
+    """Cut a text that is too long."""
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
