@@ -96,7 +96,7 @@ def test_a_name_stands_once(tmp_path: Path) -> None:
     claim = {"claim": "c", "source": "s", "about": ["pre-norm"], "tests": [{**GOOD, "expect": "lower"}]}
     for name in ("one", "two"):
         (tmp_path / f"{name}.yaml").write_text(json.dumps({"a": claim}))
-    with pytest.raises(ConfigError, match=r"'a' stands in one.yaml, too"):
+    with pytest.raises(ConfigError, match=r"'a' is in one.yaml, too"):
         read_claims(tmp_path, KNOWN)
 
 

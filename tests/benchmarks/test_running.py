@@ -198,7 +198,7 @@ def test_rows_of_another_text_are_not_repeated(tmp_path: Path) -> None:
 def test_what_cannot_be_run_is_refused_before_anything_is(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="needs a text of yours"):
         bench("char-lm")
-    with pytest.raises(ConfigError, match="has data of its own"):
+    with pytest.raises(ConfigError, match="has its own data"):
         bench("translation-en-pt", data=tmp_path)
     with pytest.raises(ConfigError, match="is no result"):
         bench("translation-en-pt", quick=True, record=True)

@@ -54,7 +54,7 @@ def test_variants_are_judged_seed_by_seed():
     words = " ".join(sentences(summary))
     assert "b is better than a: +" in words and "c does not differ from a beyond noise" in words
     assert "corrected for 3 variants after Holm" in words and "d is worse than a: −" in words
-    assert headline(summary) == "Of 3 variants beside a: 1 better, 1 worse, 1 within noise."
+    assert headline(summary) == "Of 3 variants against a: 1 better, 1 worse, 1 within noise."
 
 
 def test_less_is_better_where_the_score_says_so():

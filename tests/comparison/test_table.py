@@ -60,7 +60,7 @@ def test_the_table_says_everything():
     assert "8 epochs, seeds 0, 1, 2" in text
     assert "source" in text and "reference" in text and "Ela leu o livro ontem." in text
     one = shown(made_up(seeds=1), 300)
-    assert one.count("Fewer than three seeds: nothing") == 1 and " ± " not in one and "8 epochs, seed 0;" in one
+    assert one.count("Fewer than three seeds: differences") == 1 and " ± " not in one and "8 epochs, seed 0;" in one
 
 
 def test_the_table_survives_failures():
