@@ -88,6 +88,13 @@ def test_a_file_computes_what_its_model_does(name, task):
 
 
 @pytest.mark.nightly
+@pytest.mark.parametrize("name", list_variants())
+def test_variants_of_usual_sizes_can_be_ejected(name):
+    """Fast paths run at such sizes that do not at small ones."""
+    assert eject(name).differences["float64"] < 1e-12
+
+
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", QUIRKS)
 def test_each_quirk_has_a_plain_form(name):
     assert eject(tiny(name)).differences["float64"] < 1e-12

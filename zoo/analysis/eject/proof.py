@@ -122,6 +122,8 @@ def inputs_of(model: ZooPreTrainedModel, task: str) -> tuple[dict[str, Tensor], 
         labels = torch.randint(config.num_labels, (2, LENGTHS[0]), generator=generator)
     elif task == "feature-extraction":
         labels = None
+    if task in ("masked-lm", "token-classification") and labels is not None:
+        labels = labels.masked_fill(mask == 0, -100)  # nothing need be computed for padding
     if config.has_quirk("works-on-features"):
         for name in ("input_ids", "decoder_input_ids"):
             shape = (*inputs.pop(name).shape, config.hidden_size)
