@@ -17,6 +17,8 @@ from hypothesis import HealthCheck, settings
 
 from zoo.registry import VARIANTS
 
+# With the corpora of a user, commands of the documents would train instead of asking for them.
+os.environ.pop("ZOO_DATA", None)
 torch.set_num_threads(1)
 # Most of what there is, modules and tests, stays: looking for garbage seldom, and not there, saves a tenth of the time.
 gc.set_threshold(20_000, 20, 20)
