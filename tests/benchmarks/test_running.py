@@ -78,7 +78,7 @@ def test_every_run_is_a_row_with_all_its_numbers(recorded: list[Row]) -> None:
 @pytest.mark.slow
 def test_a_variant_that_is_refused_says_why_and_stops_no_other(recorded: list[Row]) -> None:
     (refused,) = (row for row in recorded if "alibi" in row.variant)
-    assert "says num_hidden_layers=2" in refused.error and not refused.values
+    assert "sets num_hidden_layers=2" in refused.error and not refused.values
 
 
 @pytest.mark.slow
