@@ -168,6 +168,18 @@ def test_every_way_to_run_experts_computes_the_formula(bias: bool) -> None:
         close(single(x.float())[0].double(), expected.detach(), 1e-4)
 
 
+def test_outputs_do_not_depend_on_where_weights_are_in_memory() -> None:
+    sizes = {"hidden_size": 16, "num_attention_heads": 1, "intermediate_size": 20, "num_experts": 4}
+    made: Any = zoo.build("gpt2-style@tiny:feed_forward=moe", "causal-lm", dtype=torch.float64, **sizes).eval()
+    ids = torch.arange(1, 9)[None]
+    with torch.no_grad():
+        first = made(ids).logits
+        for weight in made.model.layers[0].mlp.experts.parameters():
+            moved = torch.empty(weight.numel() + 1, dtype=weight.dtype)[1:].view_as(weight)
+            weight.data = moved.copy_(weight)
+        assert torch.equal(made(ids).logits, first)
+
+
 def test_widths_that_have_no_grouped_product_take_another_way(monkeypatch: pytest.MonkeyPatch) -> None:
     """One expert after the other; in graphs, which know no numbers of tokens, a batch."""
     ran: list[str] = []

@@ -50,7 +50,11 @@ def test_mup_is_the_standard_parametrization_at_its_base_width() -> None:
         assert one.std().item() == pytest.approx(other.std().item(), rel=0.1), path
 
 
-PRESENT = {("ladder", None), ("char-lm", "500 steps"), ("quirks", "explicando, one length")}
+PRESENT = {
+    ("ladder", None),
+    *(("char-lm", f"500 steps{more}") for more in ("", ", learning rate swept", ", equal operations")),
+    ("quirks", "explicando, one length"),
+}
 """Benchmarks, or conditions of them, whose rows are made with the present initial values."""
 
 

@@ -17,6 +17,8 @@ ONE_BY_ONE = "eager"
 ALIGNMENT = 16
 """Row alignment in bytes that PyTorch's grouped matmul requires."""
 
+CACHE_LINE = 64
+
 ExpertsFunction = Callable[..., Tensor]
 
 
@@ -42,6 +44,13 @@ def can_group(*weights: Tensor) -> bool:
         and weight.shape[-1] * weight.element_size() % ALIGNMENT == 0
         for weight in weights
     )
+
+
+def aligned(weight: Tensor) -> Tensor:
+    """A copy of an unaligned weight in inference, so that products do not depend on the place of a file in memory."""
+    if torch.is_grad_enabled() or not has_values(weight.detach()) or weight.data_ptr() % CACHE_LINE == 0:
+        return weight
+    return weight.clone()
 
 
 def has_values(states: Tensor) -> bool:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import initialization as init
 
-from zoo.fast.experts import experts_function
+from zoo.fast.experts import aligned, experts_function
 from zoo.fast.modules import Dropout, Identity
 from zoo.models.layers import build_activation
 from zoo.models.norms import build_norm
@@ -63,8 +63,8 @@ class Experts(nn.Module):
             tokens, places = torch.where(top_k_index == expert)
             in_bias = None if self.gate_up_proj_bias is None else self.gate_up_proj_bias[expert]
             out_bias = None if self.down_proj_bias is None else self.down_proj_bias[expert]
-            inner = self._apply_gate(F.linear(hidden_states[tokens], self.gate_up_proj[expert], in_bias))
-            outer = F.linear(inner, self.down_proj[expert], out_bias) * top_k_weights[tokens, places, None]
+            inner = self._apply_gate(F.linear(hidden_states[tokens], aligned(self.gate_up_proj[expert]), in_bias))
+            outer = F.linear(inner, aligned(self.down_proj[expert]), out_bias) * top_k_weights[tokens, places, None]
             mixed = mixed.index_add(0, tokens, outer.to(mixed.dtype))
         return mixed
 
