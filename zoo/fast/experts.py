@@ -17,7 +17,8 @@ ONE_BY_ONE = "eager"
 ALIGNMENT = 16
 """Row alignment in bytes that PyTorch's grouped matmul requires."""
 
-CACHE_LINE = 64
+ALLOCATED = 64
+"""Alignment in bytes of memory that PyTorch allocates on processors."""
 
 ExpertsFunction = Callable[..., Tensor]
 
@@ -48,9 +49,8 @@ def can_group(*weights: Tensor) -> bool:
 
 def aligned(weight: Tensor) -> Tensor:
     """A copy of an unaligned weight in inference, so that products do not depend on the place of a file in memory."""
-    if torch.is_grad_enabled() or not has_values(weight.detach()) or weight.data_ptr() % CACHE_LINE == 0:
-        return weight
-    return weight.clone()
+    is_read = not torch.is_grad_enabled() and has_values(weight) and weight.device.type == "cpu"
+    return weight.clone() if is_read and weight.data_ptr() % ALLOCATED else weight
 
 
 def has_values(states: Tensor) -> bool:

@@ -106,7 +106,7 @@ def simple(value: Any) -> Any:
 
 
 def joined(values: list[Any]) -> Any:
-    """What is known of a parameter that has one of several values."""
+    """Common value of a parameter; `PRESENT` or `UNKNOWN` if its values differ."""
     first = values[0]
     if all(value is first or (type(value) is type(first) and value == first) for value in values):
         return first
