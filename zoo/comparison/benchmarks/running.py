@@ -143,13 +143,16 @@ class BenchmarkRun:
         sweep = read_sweep(self.benchmark.arguments(where).get("sweep"))
         return {name: row.settings[name] for name in sweep if name in row.settings}
 
-    def chosen(self, condition: str, name: str) -> dict[str, Any]:
+    def chosen(self, condition: str, name: str) -> dict[str, Any] | None:
         """Values that a sweep has chosen: for another seed, by a row of the variant, else by the first condition.
 
-        Its learning rate is multiplied by that of this condition.
+        The first condition's learning rate is multiplied by that of this condition. None where no run of a variant has
+        finished, so that it is still to sweep.
         """
         if (own := self.row_of(condition, name)) is not None:
             return self.swept(own)
+        if condition not in self.benchmark.rates:
+            return None
         first = self.benchmark.first
         row = self.row_of(first, name)
         if row is None or "learning_rate" not in row.settings:
