@@ -26,7 +26,7 @@ decides ([how](comparing.md#seeds-until-it-is-decided)). `python scripts/bench/c
 
 - *holds here*: every comparison of the claim agrees with it beyond noise.
 - *does not hold here*: a comparison shows the opposite beyond noise.
-- *no difference here*: the claim is of a difference, and the true one is smaller than the benchmark's margin.
+- *no difference here*: the claimed difference does not show, and is smaller than the benchmark's margin.
 - *inconclusive at this scale*: the recorded seeds decide neither. The smallest true difference that four of five such
   comparisons would detect follows; and, if the true difference is the measured one, the seeds with which four of five
   comparisons decide, and the missing hours of training, one run at a time on the machine that recorded the rows.

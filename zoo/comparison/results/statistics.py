@@ -211,11 +211,14 @@ class PairedDifference:
         if self.p is None:
             return self
         found = self.corrected(min(1.0, self.p * ERROR / error), error)
-        if margin is None or self.lost:
-            return found
-        allowed = same_error or error
-        found = replace(found, sameness=min(1.0, equivalence_p(self, margin) * ERROR / allowed))
-        return replace(found, interval=self.interval_at(2 * allowed)) if found.is_same else found
+        return found if margin is None else found.within(margin, same_error or error)
+
+    def within(self, margin: float, error: float) -> PairedDifference:
+        """Test whether the true difference is within a margin; `sameness` is below `ERROR` if p is below `error`."""
+        if self.p is None or self.lost:
+            return self
+        found = replace(self, sameness=min(1.0, equivalence_p(self, margin) * ERROR / error))
+        return replace(found, interval=self.interval_at(2 * error)) if found.is_same else found
 
 
 def equivalence_p(difference: PairedDifference, margin: float) -> float:

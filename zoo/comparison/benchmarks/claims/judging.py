@@ -21,8 +21,8 @@ from zoo.comparison.results.statistics import (
 from zoo.models.parts import deviations_of
 
 from ...request.seeds import FEWEST_SEEDS
-from ...results.design import FIXED, Design, Scores, at_look, history_of, increment, levels, pairs_of
-from ...results.statistics import detectable, equivalence_p, seeds_needed
+from ...results.design import FIXED, Design, Scores, at_look, history_of, levels, pairs_of
+from ...results.statistics import detectable, seeds_needed
 from ..definition import Benchmark, benchmarks
 from ..rows import Row, read_rows
 from .contrast import Claim, Contrast, read_claims
@@ -191,9 +191,9 @@ def judge_contrasts(
     for number, (contrast, (own, base)) in enumerate(zip(contrasts, sides, strict=True)):
         decision = Decision(MISSING if not set(own) & set(base) else UNCLEAR)
         if number in at_once:
-            decision = decide(
-                contrast, histories[number][-1], plain[number], away[number], designs[number], len(tested)
-            )
+            margin = margin_of(contrast, designs[number])
+            found = plain[number] if margin is None else plain[number].within(margin, ERROR / len(tested))
+            decision = decide(contrast, histories[number][-1], found, away[number])
         elif number in tested:
             decision = decide_by_look(contrast, histories[number], designs[number], len(tested))
         cost = None
@@ -238,9 +238,9 @@ def decide_by_look(contrast: Contrast, looks: Sequence[Pairs], design: Design, t
     share, limit = ERROR / tests, design.limit or 0
     decision = Decision(UNCLEAR)
     for look, pairs in enumerate(looks):
-        plain, moved = (at_look(one, share, look, limit, None) for one in (pairs, moved_by(contrast, pairs)))
-        one_sided = levels(share, limit, 1)[look] if plain.is_by_size else increment(share, look + FEWEST_SEEDS, limit)
-        decision = decide(contrast, pairs, plain, moved, design, ERROR / one_sided)
+        plain = at_look(pairs, share, look, limit, margin_of(contrast, design))
+        moved = at_look(moved_by(contrast, pairs), share, look, limit, None)
+        decision = decide(contrast, pairs, plain, moved)
         if decision.verdict != UNCLEAR:
             return decision
     return decision
@@ -253,36 +253,24 @@ def moved_by(contrast: Contrast, pairs: Pairs) -> Pairs:
     return replace(pairs, differences=[one + contrast.direction * contrast.margin for one in pairs.differences])
 
 
-def decide(
-    contrast: Contrast,
-    pairs: Pairs,
-    plain: PairedDifference,
-    moved: PairedDifference,
-    design: Design,
-    correction: float,
-) -> Decision:
-    """Decide whether what is expected came out.
+def margin_of(contrast: Contrast, design: Design) -> float | None:
+    """The difference that counts as none: the contrast's, or that of its benchmark."""
+    return contrast.margin or design.margin
 
-    Args:
-        correction: Factor for p-values of tests against the margin.
-    """
-    word, p = UNCLEAR, None if contrast.expect == "same" else moved.adjusted
-    lost = pairs.lost or pairs.baseline_lost
-    margin = contrast.margin or design.margin
+
+def decide(contrast: Contrast, pairs: Pairs, plain: PairedDifference, moved: PairedDifference) -> Decision:
+    """Decide whether what is expected came out. A difference that shows decides before a margin does."""
+    word, p = UNCLEAR, plain.sameness if contrast.expect == "same" else moved.adjusted
     if contrast.expect != "same":
         words: Mapping[str, str] = {BETTER: HOLDS, WORSE: FAILS}
         word = words.get(verdict(moved), UNCLEAR)
-    elif verdict(plain) in (BETTER, WORSE) and (lost or abs(plain.mean) > contrast.margin):
+    elif verdict(plain) in (BETTER, WORSE) and (plain.lost or abs(plain.mean) > contrast.margin):
         word, p = FAILS, plain.adjusted
-    elif is_loss(contrast) and not (lost or any(pairs.differences)) and plain.p is not None:
+    elif is_loss(contrast) and not (plain.lost or any(pairs.differences)) and plain.p is not None:
         # Scores that are counted tie by chance; losses that agree to the last bit come of the same computation.
-        word = HOLDS
-    if word == UNCLEAR and margin and not lost and plain.p is not None:
-        within = min(1.0, correction * equivalence_p(plain, margin)) if plain.deviation else 1.0
-        if within < ERROR:
-            word, p = HOLDS if contrast.margin else NEITHER, within
-        elif contrast.expect == "same":
-            p = within
+        word, p = HOLDS, None
+    if word == UNCLEAR and plain.is_same and plain.deviation:
+        word, p = HOLDS if contrast.margin else NEITHER, plain.sameness
     return Decision(word, plain, moved, p)
 
 
