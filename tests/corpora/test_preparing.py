@@ -15,6 +15,8 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 from click.testing import CliRunner
+from hypothesis import example, given
+from hypothesis import strategies as st
 from preloaded import run_fork
 
 from zoo.base.errors import ConfigError, DataError, OutputExistsError
@@ -23,6 +25,7 @@ from zoo.cli.main import cli
 from zoo.data.corpora import shards
 from zoo.data.corpora.planning import find_source
 from zoo.data.corpora.preparing import Preparation, prepare
+from zoo.data.corpora.shard_worker import count_words
 from zoo.data.corpora.shards import MANIFEST, VERIFIED, TokenRow, is_prepared, read_manifest
 from zoo.data.corpora.sources import Piece, lines_of, parts_of, plan
 from zoo.data.tasks.blocks import TokenBlocks
@@ -385,3 +388,9 @@ def test_reading_ten_thousand_batches_takes_no_more_memory(tokenizers, tmp_path)
         if read >= 80_000:
             break
     assert before is not None and anonymous_memory() - before < 4 << 20
+
+
+@given(st.text() | st.text(st.sampled_from("ab \n\x1f\x85\xa0\u2003\u3000\u3001\U0001f600")))
+@example("".join(f"a{chr(code)}" for code in range(sys.maxunicode) if not 0xD800 <= code < 0xE000))
+def test_words_are_what_white_space_separates(text):
+    assert count_words(text) == len(text.split())

@@ -15,9 +15,8 @@ PART_LENGTH = 1 << 16
 def cut(text: str) -> Iterator[str]:
     """Cut a text where no token reaches across."""
     begin = 0
-    for border in BORDER.finditer(text):
-        if border.end() - begin >= PART_LENGTH:
-            yield text[begin : border.end()]
-            begin = border.end()
+    while border := BORDER.search(text, begin + PART_LENGTH - 1):
+        yield text[begin : border.end()]
+        begin = border.end()
     if begin < len(text):
         yield text[begin:]

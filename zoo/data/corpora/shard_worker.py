@@ -28,10 +28,20 @@ FAILED = 3
 
 HASH_BYTES = 16
 
+IS_SPACE = np.array([chr(code).isspace() for code in range(0x3002)])
+"""Whether a character is white space, by its code; U+3000 is the last that is."""
+
 
 def document_hash(text: str) -> bytes:
     """Hash of a document, by which held-out ones are found among those to train on."""
     return hashlib.blake2b(text.strip().encode(), digest_size=HASH_BYTES).digest()
+
+
+def count_words(text: str) -> int:
+    """Count what `text.split()` returns."""
+    codes = np.frombuffer(text.encode("utf-32-le"), "<u4")
+    is_space = np.concatenate([[True], IS_SPACE.take(codes, mode="clip")])
+    return int(np.count_nonzero(is_space[:-1] > is_space[1:]))
 
 
 class Writer:
@@ -55,16 +65,18 @@ class Writer:
             self._characters += len(text)
             if self._characters >= AT_ONCE:
                 self.flush()
+            self.words += count_words(text)
         self.bytes += len(part.text.encode())
-        self.words += len(part.text.split())
 
     def flush(self) -> None:
         """Encode what waits."""
         encoded = self.tokenizer.encode_batch_fast([text for text, *_ in self._waiting], add_special_tokens=False)
         length = self._open
         for encoding, (_, last, ends) in zip(encoded, self._waiting, strict=True):
-            ids = np.array([*encoding.ids, self.end] if ends else encoding.ids, self.type)
-            raw = ids.tobytes()
+            ids = encoding.ids
+            if ends:
+                ids.append(self.end)
+            raw = np.array(ids, self.type).tobytes()
             self.stream.write(raw)
             self.digest.update(raw)
             length += len(ids)
