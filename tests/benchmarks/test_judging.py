@@ -44,6 +44,17 @@ def test_the_numbers_are_those_of_the_rows() -> None:
     assert verdicts.missing == ["rezero", "deepnorm"]
 
 
+def test_a_table_tells_after_how_many_seeds_a_test_decided() -> None:
+    looked = replace(BENCHMARK, most_seeds=8)
+    worse = rows("post-norm", [60.0, 61.1, 60.4, 59.9, 65.0])
+    verdicts = judge(looked, [*BASE, *worse, *rows("deepnorm", [70.1, 70.9, 70.6])])
+    standing = verdicts.of("post-norm")
+    assert standing is not None and standing.difference is not None
+    assert standing.pairs == 3 and standing.difference.mean == pytest.approx(-10.0)
+    table = markdown_table(verdicts)
+    assert "| -10 | < 0.001 | worse (3 seeds) |" in table and "| undecided |" in table
+
+
 def test_less_is_better_for_a_loss() -> None:
     losses = {"pre-norm": [2.0, 2.1, 1.9, 2.2, 2.0], "rezero": [1.0, 1.0, 1.1, 0.9, 1.2]}
     made = [

@@ -42,6 +42,12 @@ class Standing:
         """How many runs failed or diverged."""
         return sum(bool(row.error) for row in self.rows)
 
+    @property
+    def pairs(self) -> int | None:
+        """How many seeds the difference and its verdict rest on, where these are not all: those of the deciding look."""
+        used = len(self.rows) if self.difference is None else self.difference.pairs + self.difference.lost
+        return used if used < len(self.rows) else None
+
 
 @dataclass(frozen=True)
 class Verdicts:

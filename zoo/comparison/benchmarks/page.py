@@ -40,13 +40,15 @@ def cells(verdicts: Verdicts, standing: Standing) -> list[str]:
     difference = standing.difference
     lost = f" ({standing.lost} lost)" if standing.lost else ""
     p = None if difference is None else difference.decisive
+    remarks = [f"{standing.pairs} seeds"] if standing.pairs else []
+    remarks += ["decay"] if verdicts.unequal_decay(standing.variant) else []
     return [
         standing.variant,
         f"{len(standing.rows)}{lost}",
         spread(standing.samples.get(verdicts.score)),
         "" if difference is None else f"{difference.mean:+.3g}",
         chance(p),
-        standing.verdict + (" (decay)" if verdicts.unequal_decay(standing.variant) else ""),
+        standing.verdict + (f" ({', '.join(remarks)})" if remarks else ""),
         *(number(name, standing.samples.get(name)) for name in columns_shown(verdicts)),
     ]
 
