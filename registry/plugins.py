@@ -40,7 +40,7 @@ GROUP = INTERFACE.place
 SWITCH = "ZOO_PLUGINS"
 
 
-PATIENCE = 60.0
+TIMEOUT = 60.0
 """Seconds for which a thread waits while another one loads plugins. It may be one that a plugin waits for itself."""
 
 
@@ -141,11 +141,11 @@ class PluginLoader:
     """Loads the installed plugins, once.
 
     Args:
-        patience: Seconds for which a thread waits while another one loads them, before it does without.
+        timeout: Seconds for which a thread waits while another one loads them, before it does without.
     """
 
-    def __init__(self, patience: float = PATIENCE) -> None:
-        self.patience = patience
+    def __init__(self, timeout: float = TIMEOUT) -> None:
+        self.timeout = timeout
         self._lock = threading.RLock()
         self._begun = False
         self._done = False
@@ -158,9 +158,9 @@ class PluginLoader:
         """
         if self._done:
             return
-        if not self._lock.acquire(timeout=self.patience):
+        if not self._lock.acquire(timeout=self.timeout):
             warnings.warn(
-                f"another thread has been loading plugins for more than {self.patience:g} s; theirs are not known yet",
+                f"another thread has been loading plugins for more than {self.timeout:g} s; theirs are not known yet",
                 PluginWarning,
                 stacklevel=2,
             )

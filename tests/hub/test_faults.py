@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from zoo.hub import Patience
+from zoo.hub import RetryPolicy
 
 from .conftest import Worker, checkpoint, without_attributes, write
 from .faults import Fault
@@ -70,7 +70,7 @@ def test_a_stall_of_xet_storage_is_waited_for_as_often_as_said(
     folder = write(tmp_path / "model", checkpoint(where.encode()))
     answer = worker()("pull", "org/model") if "GET" in where else worker()("push", folder, "org/model")
     assert answer["error"] == "HubUnreachableError", answer
-    assert sum(request.startswith(where) for request in hub.log) == Patience().attempts
+    assert sum(request.startswith(where) for request in hub.log) == RetryPolicy().attempts
 
 
 def test_xet_storage_that_takes_no_list_of_blocks_does_not_hold_a_push_up(

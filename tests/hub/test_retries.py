@@ -6,11 +6,11 @@ from preloaded import run_python
 
 from zoo.hub.addresses import Address, parse_address
 from zoo.hub.errors import RepoIdError, without_secrets
-from zoo.hub.retries import Patience, passes, persist
+from zoo.hub.retries import RetryPolicy, passes, persist
 
 pytestmark = pytest.mark.thorough
 
-SHORT = Patience(attempts=4, first_wait=0.001, longest_wait=0.002)
+SHORT = RetryPolicy(attempts=4, first_wait=0.001, longest_wait=0.002)
 
 
 def test_what_passes_is_tried_again_and_no_oftener_than_said() -> None:
@@ -39,10 +39,10 @@ def test_what_does_not_pass_is_not_tried_again() -> None:
 
 
 def test_waits_grow_differ_and_stay_bounded() -> None:
-    patience = Patience(first_wait=1, longest_wait=8)
+    retry_policy = RetryPolicy(first_wait=1, longest_wait=8)
     error = ValueError()
     for attempt, longest in enumerate((1, 2, 4, 8, 8, 8), start=1):
-        waits = {patience.wait(attempt, error) for _ in range(20)}
+        waits = {retry_policy.wait(attempt, error) for _ in range(20)}
         assert len(waits) > 1
         assert all(longest / 2 <= wait <= longest for wait in waits)
 

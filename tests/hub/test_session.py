@@ -1,4 +1,4 @@
-"""The client's sessions: held to a patience and to checksums, whoever makes them."""
+"""The client's sessions: held to a retry policy and to checksums, whoever makes them."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ def factory():
 def pull(repo_id):
     before = len(seen)
     try:
-        hub.pull(repo_id, patience=hub.Patience(timeout=0.5, attempts=2, first_wait=0.01))
+        hub.pull(repo_id, retry_policy=hub.RetryPolicy(timeout=0.5, attempts=2, first_wait=0.01))
         outcome = "pulled"
     except ZooError as error:
         outcome = type(error).__name__

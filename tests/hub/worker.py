@@ -40,9 +40,9 @@ def main() -> None:
     from huggingface_hub import constants
 
     os.environ["HF_XET_CLIENT_RETRY_BASE_DELAY"] = "10ms"
-    patience = float(os.environ.get("TEST_TIMEOUT", "0.5"))
-    constants.HF_HUB_DOWNLOAD_TIMEOUT = constants.HF_HUB_ETAG_TIMEOUT = patience
-    file_download._ETAG_RETRY_TIMEOUT = patience
+    timeout = float(os.environ.get("TEST_TIMEOUT", "0.5"))
+    constants.HF_HUB_DOWNLOAD_TIMEOUT = constants.HF_HUB_ETAG_TIMEOUT = timeout
+    file_download._ETAG_RETRY_TIMEOUT = timeout
 
     from zoo import hub
     from zoo.base.errors import ZooError
@@ -53,15 +53,15 @@ def main() -> None:
             from zoo.converters.exporting import export
 
             converters.export = partial(export, fresh_process=False)
-        report = hub.push(folder, repo_id, patience=hub.Patience(patience, first_wait=first_wait), **options)
+        report = hub.push(folder, repo_id, retry_policy=hub.RetryPolicy(timeout, first_wait=first_wait), **options)
         return {key: dict(value) if key == "files" else value for key, value in vars(report).items()}
 
     def pull(repo_id: str, **options: Any) -> dict[str, Any]:
-        folder = hub.pull(repo_id, patience=hub.Patience(timeout=patience), **options)
+        folder = hub.pull(repo_id, retry_policy=hub.RetryPolicy(timeout=timeout), **options)
         return {"folder": str(folder), "files": read(folder)}
 
     def listing(owner: str, **options: Any) -> list[dict[str, Any]]:
-        return [vars(model) for model in hub.list_hub(owner, patience=hub.Patience(timeout=patience), **options)]
+        return [vars(model) for model in hub.list_hub(owner, retry_policy=hub.RetryPolicy(timeout=timeout), **options)]
 
     def upload(folder: str, repo_id: str) -> str:
         """Upload a folder without the zoo, as transformers' trainer does."""

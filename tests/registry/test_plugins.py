@@ -123,7 +123,7 @@ def test_a_plugin_may_look_things_up_while_it_is_loaded(positions: Registry[obje
 def test_a_plugin_may_wait_for_a_thread_that_lists_everything(
     positions: Registry[object], install: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(zoo.registry.table, "PLUGINS", PluginLoader(patience=0.1))
+    monkeypatch.setattr(zoo.registry.table, "PLUGINS", PluginLoader(timeout=0.1))
     install(
         "zoo-joining",
         """

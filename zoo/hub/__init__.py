@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from .listing import HubModel, list_hub
     from .pulling import pull
     from .pushing import PushReport, push
-    from .retries import Patience
+    from .retries import RetryPolicy
 
 _HOMES = {
     "HubModel": ".listing",
-    "Patience": ".retries",
+    "RetryPolicy": ".retries",
     "PushReport": ".pushing",
     "list_hub": ".listing",
     "pull": ".pulling",
@@ -44,10 +44,10 @@ __all__ = [
     "HubModel",
     "HubUnreachableError",
     "IntegrityError",
-    "Patience",
     "PushReport",
     "RemoteCodeError",
     "RepoIdError",
+    "RetryPolicy",
     "RevisionMissingError",
     "SecretError",
     "UnsafeWeightsError",

@@ -22,7 +22,7 @@ from zoo.base.errors import suggest
 from .addresses import COMMIT, Address
 from .checksums import checksum_of
 from .errors import HubAccessError, HubError, HubUnreachableError, RevisionMissingError, without_secrets
-from .retries import Patience, origin, passes, persist, retry_after, status
+from .retries import RetryPolicy, origin, passes, persist, retry_after, status
 from .session import SESSION, budget
 
 T = TypeVar("T")
@@ -41,21 +41,23 @@ def token_in_use(token: str | bool | None) -> str | None:
 class Hub:
     """A connection to the Hub, with a token as for huggingface_hub."""
 
-    def __init__(self, token: str | bool | None = None, patience: Patience | None = None) -> None:
+    def __init__(self, token: str | bool | None = None, retry_policy: RetryPolicy | None = None) -> None:
         from zoo import __version__
 
         self.token = token
         self._secret = token_in_use(token)
-        self.patience = patience or Patience()
+        self.retry_policy = retry_policy or RetryPolicy()
         self.api = HfApi(token=token, library_name=LIBRARY, library_version=__version__)
         self._answered = False
-        SESSION.install(self.patience)
+        SESSION.install(self.retry_policy)
 
     def ask(self, purpose: str, address: Address | None, call: Callable[[], T], *, client_retries: bool = False) -> T:
         """Make a request, again if need be."""
         try:
             bounded = budget()(call)
-            answer = persist(bounded, self.patience, client_retries=client_retries, first_contact=not self._answered)
+            answer = persist(
+                bounded, self.retry_policy, client_retries=client_retries, first_contact=not self._answered
+            )
             self._answered = True
             return answer
         except Exception as error:

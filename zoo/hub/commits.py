@@ -177,7 +177,7 @@ class Change:
 
     def _confirm(self, landed: Landed, known_requests: dict[str, str]) -> Landed:
         """Compare what was committed with what was sent; the answer itself may have been damaged on its way."""
-        for _ in range(self.hub.patience.attempts):
+        for _ in range(self.hub.retry_policy.attempts):
             try:
                 if self._exists_and_holds(landed.commit):
                     return landed

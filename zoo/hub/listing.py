@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .client import LIBRARY, Hub
-from .retries import Patience
+from .retries import RetryPolicy
 
 
 @dataclass(frozen=True)
@@ -27,13 +27,13 @@ class HubModel:
     last_modified: str | None
 
 
-def list_hub(owner: str, *, token: str | bool | None = None, patience: Patience | None = None) -> list[HubModel]:
+def list_hub(owner: str, *, token: str | bool | None = None, retry_policy: RetryPolicy | None = None) -> list[HubModel]:
     """List the zoo's models of a user or an organisation: those with the zoo's library tag.
 
     Args:
         owner: The user's or organisation's name.
         token: As for huggingface_hub: None for the one that is stored or in HF_TOKEN.
-        patience: Time-outs and retries.
+        retry_policy: Time-outs and retries.
 
     Returns:
         The models, sorted by name.
@@ -41,7 +41,7 @@ def list_hub(owner: str, *, token: str | bool | None = None, patience: Patience 
     Raises:
         HubError: When the Hub cannot be asked.
     """
-    hub = Hub(token, patience)
+    hub = Hub(token, retry_policy)
     hub.reach()
     found = hub.ask(
         f"listing the models of {owner}",

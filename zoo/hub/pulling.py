@@ -26,7 +26,7 @@ from .client import LIBRARY, Hub
 from .delivery import deliver
 from .errors import HubAccessError, HubError, IntegrityError
 from .folders import CONFIG, check_shards, read_object
-from .retries import Patience
+from .retries import RetryPolicy
 from .session import LONGEST_ANSWER, expecting
 
 FRESH = ".zoo-fresh"
@@ -142,7 +142,7 @@ def pull(
     trust_remote_code: bool = False,
     with_pickles: bool = False,
     token: str | bool | None = None,
-    patience: Patience | None = None,
+    retry_policy: RetryPolicy | None = None,
 ) -> Path:
     """Pull a model from the Hub.
 
@@ -160,7 +160,7 @@ def pull(
         with_pickles: Whether pickled weights may be pulled without safetensors, for a converter, which
             executes nothing of them.
         token: As for huggingface_hub: None for the one that is stored or in HF_TOKEN.
-        patience: Time-outs and retries.
+        retry_policy: Time-outs and retries.
 
     Returns:
         The folder with the model: `local_dir`, or the snapshot in the cache.
@@ -173,7 +173,7 @@ def pull(
     if offline or constants.HF_HUB_OFFLINE:
         snapshot = from_cache(address, cache_dir, trust_remote_code=trust_remote_code, with_pickles=with_pickles)
     else:
-        hub = Hub(token, patience)
+        hub = Hub(token, retry_policy)
         download = Download(hub, address, cache_dir, force_download, trust_remote_code, with_pickles)
         snapshot = download.run()
     warn_of_missing_plugin(read_object(snapshot.folder / CONFIG))
@@ -294,7 +294,7 @@ class Download:
                 entry.path,
                 revision=commit,
                 cache_dir=self.cache_dir,
-                etag_timeout=min(self.hub.patience.timeout, constants.HF_HUB_ETAG_TIMEOUT),
+                etag_timeout=min(self.hub.retry_policy.timeout, constants.HF_HUB_ETAG_TIMEOUT),
                 token=self.hub.token,
                 endpoint=self.hub.api.endpoint,
                 library_name=LIBRARY,

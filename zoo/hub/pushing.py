@@ -22,7 +22,7 @@ from .errors import HubError, RepoIdError, RevisionMissingError, VisibilityError
 from .folders import CARD, CONFIG, INDEX, WEIGHTS, PushedFile, files_to_push, refuse_secrets
 from .interruptions import interrupts_heard
 from .records import find_result, find_results, recipe_of, recorded_license, recorded_limits, run_of, without_places
-from .retries import Patience
+from .retries import RetryPolicy
 from .spaces import push_space, space_files
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ def push(
     allow_secrets: bool = False,
     max_shard_size: str | int = "5GB",
     token: str | bool | None = None,
-    patience: Patience | None = None,
+    retry_policy: RetryPolicy | None = None,
 ) -> PushReport:
     """Push a model to the Hub, in one commit.
 
@@ -198,7 +198,7 @@ def push(
         allow_secrets: Whether to push files in which an access token or another secret was found.
         max_shard_size: From which size on a model's weights are split.
         token: As for huggingface_hub: None for the one that is stored or in HF_TOKEN.
-        patience: Time-outs and retries.
+        retry_policy: Time-outs and retries.
 
     Returns:
         A report with the files and the address.
@@ -228,7 +228,7 @@ def push(
         dry_run=dry_run,
         allow_secrets=allow_secrets,
         token=token,
-        patience=patience,
+        retry_policy=retry_policy,
     )
     with interrupts_heard() as done, as_folder(model, tokenizer, max_shard_size) as (folder, workshop):
         files_to_push(folder)  # refuses what is no checkpoint before anything is exported
@@ -265,7 +265,7 @@ def push(
         report = partial(_report, native=foreign_files, left_out=left_out, page=page)
         if dry_run:
             return replace(report(address, files, dry_run=True), revisions=push_revisions(address, []))
-        hub = Hub(token, patience)
+        hub = Hub(token, retry_policy)
         address = require_repository(hub, address, private)
         message = commit_message or f"Push {'a model' if isinstance(model, (str, Path)) else type(model).__name__}"
         parent = require_branch(hub, address)

@@ -41,7 +41,7 @@ XET = re.compile(r"(CAS Client|Network|Server|Request) error", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class Patience:
+class RetryPolicy:
     """How long to wait for the Hub.
 
     Args:
@@ -122,19 +122,19 @@ def _is_from_xet(error: Exception) -> bool:
 
 
 def persist(
-    call: Callable[[], T], patience: Patience, *, client_retries: bool = False, first_contact: bool = False
+    call: Callable[[], T], retry_policy: RetryPolicy, *, client_retries: bool = False, first_contact: bool = False
 ) -> T:
     """Call until it succeeds, or until asking again is of no use."""
-    for attempt in range(1, patience.attempts + 1):
+    for attempt in range(1, retry_policy.attempts + 1):
         try:
             return call()
         except Exception as error:
             asked_again = client_retries or isinstance(error, LocalEntryNotFoundError)
             exhausted = (asked_again and isinstance(origin(error), TRANSPORT_ERROR)) or _is_from_xet(error)
             absent = first_contact and attempt >= FIRST_CONTACTS and isinstance(origin(error), CONNECT_ERROR)
-            if attempt == patience.attempts or exhausted or absent or not passes(error):
+            if attempt == retry_policy.attempts or exhausted or absent or not passes(error):
                 raise
-            if retry_after(error) > patience.longest_wait:
+            if retry_after(error) > retry_policy.longest_wait:
                 raise
-            time.sleep(patience.wait(attempt, error))
+            time.sleep(retry_policy.wait(attempt, error))
     raise AssertionError("a number of attempts below 1 was given")

@@ -24,7 +24,7 @@ from zoo.base.printed import printable
 from .checksums import checksum_of
 from .errors import HubError, HubUnreachableError, IntegrityError
 from .interruptions import interruptible
-from .retries import TRANSPORT_ERROR, Patience, asked_wait
+from .retries import TRANSPORT_ERROR, RetryPolicy, asked_wait
 
 SWITCH, HUB = "HF_HUB_DISABLE_XET", "https://huggingface.co"
 
@@ -32,14 +32,14 @@ STEP = 0.1
 """Seconds between two looks at an upload."""
 
 
-def limit_xet(patience: Patience) -> None:
+def limit_xet(retry_policy: RetryPolicy) -> None:
     """Set the time-outs and retries of hf_xet, as far as the user has not set its variables."""
     settings = {
-        "CONNECT_TIMEOUT": f"{patience.timeout * 1000:.0f}ms",
-        "READ_TIMEOUT": f"{patience.timeout * 1000:.0f}ms",
-        "RETRY_MAX_ATTEMPTS": str(patience.attempts - 1),
-        "RETRY_BASE_DELAY": f"{patience.first_wait * 1000:.0f}ms",
-        "RETRY_MAX_DURATION": f"{patience.longest_wait * 1000:.0f}ms",
+        "CONNECT_TIMEOUT": f"{retry_policy.timeout * 1000:.0f}ms",
+        "READ_TIMEOUT": f"{retry_policy.timeout * 1000:.0f}ms",
+        "RETRY_MAX_ATTEMPTS": str(retry_policy.attempts - 1),
+        "RETRY_BASE_DELAY": f"{retry_policy.first_wait * 1000:.0f}ms",
+        "RETRY_MAX_DURATION": f"{retry_policy.longest_wait * 1000:.0f}ms",
     }
     for name, value in settings.items():
         os.environ.setdefault(f"HF_XET_CLIENT_{name}", value)
@@ -51,18 +51,18 @@ def leave_xet_to_the_hub() -> None:
         constants.HF_HUB_DISABLE_XET = True
 
 
-def watch_uploads(patience: Callable[[], Patience]) -> None:
+def watch_uploads(retry_policy: Callable[[], RetryPolicy]) -> None:
     """End uploads to Xet storage without progress, through a private function: huggingface_hub has no public one."""
     make = getattr(client, "get_xet_session", None)
     if make is not None:  # the client has it since it hands sessions out
-        client.get_xet_session = lambda: WatchedSession(make(), patience())
+        client.get_xet_session = lambda: WatchedSession(make(), retry_policy())
 
 
 class WatchedSession:
     """A session of hf_xet with watched uploads."""
 
-    def __init__(self, session: Any, patience: Patience) -> None:
-        self._session, self._patience = session, patience
+    def __init__(self, session: Any, retry_policy: RetryPolicy) -> None:
+        self._session, self._retry_policy = session, retry_policy
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._session, name)
@@ -70,19 +70,21 @@ class WatchedSession:
     def new_upload_commit(self, *args: Any, **kwargs: Any) -> WatchedUpload:
         """Begin an upload. Arguments as hf_xet's."""
         upload = interruptible(lambda: self._session.new_upload_commit(*args, **kwargs))  # it asks for a token
-        return WatchedUpload(upload, self._patience)
+        return WatchedUpload(upload, self._retry_policy)
 
 
 class WatchedUpload:
     """An upload that is ended when it makes no progress in a `with`, and otherwise hf_xet's own.
 
     Args:
-        patience: Progress has to be made in the time that all attempts of one request may take.
+        retry_policy: Progress has to be made in the time that all attempts of one request may take.
     """
 
-    def __init__(self, upload: Any, patience: Patience) -> None:
+    def __init__(self, upload: Any, retry_policy: RetryPolicy) -> None:
         self._upload = upload
-        self.longest = patience.attempts * patience.timeout + patience.first_wait * 2 ** (patience.attempts - 1)
+        self.longest = retry_policy.attempts * retry_policy.timeout + retry_policy.first_wait * 2 ** (
+            retry_policy.attempts - 1
+        )
         self._ended = threading.Event()
         self._stalled = False
 
@@ -217,7 +219,7 @@ def expecting(commit: str, entry: RepoFile) -> Iterator[None]:
 
 
 class _Session:
-    """Holds the client's requests to a patience.
+    """Holds the client's requests to a retry policy.
 
     It has to be done request by request, since most ask for no time-out and the client waits as long as a Hub asks; and
     by the factory of sessions, since the client closes its session after some failures and makes another. The
@@ -226,18 +228,18 @@ class _Session:
     """
 
     def __init__(self) -> None:
-        self.patience = Patience()
+        self.retry_policy = RetryPolicy()
         self._watches_xet = self._closed = False
         self._lock = threading.Lock()
 
-    def install(self, patience: Patience) -> None:
-        """Hold the client to a patience from now on, also with a factory of sessions set since then."""
+    def install(self, retry_policy: RetryPolicy) -> None:
+        """Hold the client to a retry policy from now on, also with a factory of sessions set since then."""
         with self._lock:
-            self.patience = patience
+            self.retry_policy = retry_policy
             if not self._watches_xet:
-                limit_xet(patience)
+                limit_xet(retry_policy)
                 leave_xet_to_the_hub()
-                watch_uploads(lambda: self.patience)
+                watch_uploads(lambda: self.retry_policy)
                 self._watches_xet = True
             session = get_session()
             if self._limit not in session.event_hooks.get("request", ()):  # set it once: that closes the session in use
@@ -265,14 +267,16 @@ class _Session:
         if self._closed:
             raise OfflineModeIsEnabled(f"{request.url.host} cannot be reached")
         asked = request.extensions.get("timeout") or {}
-        limits = {phase: asked.get(phase) or self.patience.timeout for phase in ("connect", "read", "write", "pool")}
+        limits = {
+            phase: asked.get(phase) or self.retry_policy.timeout for phase in ("connect", "read", "write", "pool")
+        }
         request.extensions = {**request.extensions, "timeout": limits}
         request.headers["Accept-Encoding"] = "identity"  # so that the bytes that are read can be counted
 
     def _check(self, response: Any) -> None:
         commit, entry = _EXPECTED.get() or (None, None)
         limit_body(response, entry.size if entry is not None else None)
-        if asked_wait(response) > self.patience.longest_wait:
+        if asked_wait(response) > self.retry_policy.longest_wait:
             response.read()
             hf_raise_for_status(response)
         headers = response.headers
