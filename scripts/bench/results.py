@@ -71,8 +71,8 @@ PUBLISHED = "## Published numbers and ours"
 HOW_TO_READ = """A row is a variant: the mean over its seeds and the sample standard deviation, the difference from the
 baseline (the first variant of the benchmark), and the verdict of a test that is paired by seed and corrected for the
 number of variants ([how](../comparing.md#verdicts)). *Within noise*, and *undecided* where a benchmark adds
-seeds, mean that these runs cannot distinguish the two, not that they are the same. "(4 seeds)" after a verdict: the test
-decided after the first four, which difference and p are of."""
+seeds, mean that these runs cannot distinguish the two, not that they are the same. "(4 seeds)" after a verdict: the
+test decided after the first four, and difference and p are of these."""
 
 
 class Recorded(NamedTuple):

@@ -44,7 +44,7 @@ class Standing:
 
     @property
     def pairs(self) -> int | None:
-        """How many seeds the difference and its verdict rest on, where these are not all: those of the deciding look."""
+        """Number of seeds up to the look that decided, if more are recorded."""
         used = len(self.rows) if self.difference is None else self.difference.pairs + self.difference.lost
         return used if used < len(self.rows) else None
 
