@@ -1,17 +1,15 @@
 """The documentation site: it builds without a warning, is whole, and asks for nothing from elsewhere."""
 
-import functools
 import importlib.util
 import os
 import re
 import subprocess
-import threading
 from collections.abc import Iterator
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import chromium
 import pytest
+from browser_page import served
 from preloaded import run_fork
 
 import zoo
@@ -83,14 +81,8 @@ def test_a_link_that_leads_nowhere_fails_the_build(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def address(site: Path) -> Iterator[str]:
-    class Silent(SimpleHTTPRequestHandler):
-        def log_message(self, *arguments: object) -> None:
-            """Say nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Silent, directory=str(site))) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
+    with served(site) as address:
+        yield address.removesuffix("/")
 
 
 def test_everything_public_has_its_place(site: Path) -> None:

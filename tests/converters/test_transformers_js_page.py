@@ -1,13 +1,11 @@
 """The page that runs an export for transformers.js, in Chromium against the zoo's own numbers and tokens."""
 
 import contextlib
-import functools
-import http.server
 import json
-import threading
 
 import pytest
 import torch
+from browser_page import served
 from chromium import Page
 from transformers_js import BROWSER, TEXTS, build, run
 
@@ -15,22 +13,12 @@ from zoo.data.tokenizers import train_bpe
 from zoo.training.generation import generate
 
 
-class Silent(http.server.SimpleHTTPRequestHandler):
-    """A web server that says nothing."""
-
-    def log_message(self, *arguments: object) -> None:
-        """Say nothing."""
-
-
 @pytest.fixture(scope="module")
-def served(tmp_path_factory):
+def shared(tmp_path_factory):
     """A folder, and the address that it is served at."""
     folder = tmp_path_factory.mktemp("served")
-    handler = functools.partial(Silent, directory=str(folder))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield folder, f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
+    with served(folder) as address:
+        yield folder, address
 
 
 @contextlib.contextmanager
@@ -61,11 +49,11 @@ def opened(address):
 @pytest.mark.parametrize(
     ("weights", "text"), [("vanilla.en-pt", "Where is the house?"), ("gpt2-style.char-en", "The house")]
 )
-def test_the_page_runs_in_chromium_and_asks_nobody_else(weights, text, served):
-    folder, address = served
+def test_the_page_runs_in_chromium_and_asks_nobody_else(weights, text, shared):
+    folder, address = shared
     result = run("export", weights, "-o", folder / weights, "--as", "transformers.js", "--page")
     assert result.exit_code == 0, result.output
-    with opened(f"{address}/{weights}/") as answer:
+    with opened(f"{address}{weights}/") as answer:
         found = answer(text, "done")
         (ours,) = generate(weights, [text], max_new_tokens=64, num_beams=1, do_sample=False)
         assert found.strip() == ours.candidates[0].text.strip()
@@ -83,8 +71,8 @@ ENCODERS = {
 @pytest.mark.nightly
 @BROWSER
 @pytest.mark.parametrize("task", ENCODERS)
-def test_the_page_of_an_encoder_shows_what_the_zoo_computes(task, served):
-    folder, address = served
+def test_the_page_of_an_encoder_shows_what_the_zoo_computes(task, shared):
+    folder, address = shared
     tokenizer = train_bpe(TEXTS, vocab_size=300)
     tokenizer.add_special_tokens({"mask_token": "[MASK]"})
     named = {"id2label": {0: "calm", 1: "busy"}} if task.endswith("-classification") else {}
@@ -97,7 +85,7 @@ def test_the_page_of_an_encoder_shows_what_the_zoo_computes(task, served):
     ids = tokenizer(text, return_tensors="pt")["input_ids"]
     with torch.no_grad():
         outputs = model(input_ids=ids)
-    with opened(f"{address}/{task}/") as answer:
+    with opened(f"{address}{task}/") as answer:
         lines = answer(text, "done").splitlines()
         if task == "masked-lm":
             assert "Write [MASK] where a word is to be guessed." in answer("the cat sleeps", "failed")
