@@ -8,9 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from preloaded import run_python
-
-pytestmark = pytest.mark.xdist_group("preloaded")
+from preloaded import run_fork
 
 BENCH = Path(__file__).parents[1] / "scripts/bench"
 SPEED = BENCH / "speed"
@@ -18,7 +16,7 @@ SPEED = BENCH / "speed"
 
 def rows_of(folder: Path, *arguments: str) -> list[dict[str, object]]:
     words = [str(SPEED / "run.py"), "--dry-run", "-o", str(folder / "found.json"), *arguments]
-    done = run_python(words, env=os.environ)
+    done = run_fork(words, env=os.environ)
     assert done.returncode == 0, done.stderr
     found = json.loads((folder / "found.json").read_text())["rows"]
     assert done.stdout.count("| ratio |") == len(found)
@@ -29,13 +27,13 @@ def rows_of(folder: Path, *arguments: str) -> list[dict[str, object]]:
 def test_a_recording_goes_on_and_is_of_one_machine(tmp_path):
     file = tmp_path / "found.json"
     words = [str(SPEED / "run.py"), "--dry-run", "-o", str(file), "--only", "causal LM training step"]
-    first = run_python(words, env=os.environ)
+    first = run_fork(words, env=os.environ)
     assert "**causal LM training step**" in first.stdout
     kept = file.read_bytes()
-    again = run_python(words, env=os.environ)
+    again = run_fork(words, env=os.environ)
     assert (again.returncode, again.stdout, file.read_bytes()) == (0, "", kept)
     file.write_text(file.read_text().replace('"torch": "', '"torch": "0'))
-    other = run_python(words, env=os.environ)
+    other = run_fork(words, env=os.environ)
     assert other.returncode == 1
     assert f"{file} is of another torch; choose another --output" in other.stderr
 
@@ -58,7 +56,7 @@ def test_what_is_for_a_gpu_runs_without_one(tmp_path):
 def test_a_variant_and_its_class_take_the_same_step(tmp_path):
     names = ("albert-style", "hyper-connections", "kimi-linear-style", "t5gemma-style")
     words = [str(SPEED / "variants.py"), "--quick", "-o", str(tmp_path / "found.json"), "--only", *names]
-    first = run_python(words, env=os.environ)
+    first = run_fork(words, env=os.environ)
     assert first.returncode == 0, first.stderr
     rows = json.loads((tmp_path / "found.json").read_text())["rows"]
     assert {name: theirs["peer"] for name, (theirs, _) in rows.items()} == {
