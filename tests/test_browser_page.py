@@ -4,6 +4,7 @@ import base64
 import json
 import os
 import re
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -204,12 +205,21 @@ def facts_of(detail: str) -> list[str]:
 
 
 @PAGE
-def test_a_static_space_has_the_page_of_its_model() -> None:
+def test_a_static_space_has_the_page_of_its_model(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page is one that is there already; tests/hub/test_push.py writes one."""
+    asked: list[Any] = []
+
+    def write(folder: Path, models: Any) -> None:
+        asked.append(models)
+        shutil.copytree(site, folder)
+
+    monkeypatch.setattr("zoo.inside.browser.write_site", write)
     arguments = ["nlpt-encoder.language", "org/model", "--static", "--dry-run", "--json"]
     done = CliRunner().invoke(push, [*arguments, "--space"])
     assert done.exit_code == 0, done.output
     files = json.loads(done.stdout)["space_files"]
-    assert {"README.md", "index.html", "engine/library.bin", "models/org--model/weights.bin"} <= set(files)
+    assert asked == [{"org/model": "nlpt-encoder.language"}]
+    assert {"README.md", "index.html", "engine/library.bin", "models/nlpt-encoder.language/weights.bin"} <= set(files)
     refused = CliRunner().invoke(push, arguments)
     assert refused.exit_code == 2 and "--static is an option of --space" in refused.output
 

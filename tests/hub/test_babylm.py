@@ -51,7 +51,7 @@ def test_a_corpus_becomes_revisions_that_the_evaluation_loads(hub: LoopbackHub, 
         *("--task", "language-modeling:block_size=16", "--tokenizer", "bpe:vocab_size=300"),
         *(word for size in SIZES for word in ("--set", size)),
         *("--per-device-train-batch-size", "4", "--gradient-accumulation-steps", "1", "--warmup-steps", "2"),
-        *("--checkpoint-at", f"0.5K,2K,{10 * words}", "--push", "org/babylm", "--with-code", "--quiet", "--json"),
+        *("--checkpoint-at", f"0.5K,{10 * words}", "--push", "org/babylm", "--with-code", "--quiet", "--json"),
     ]
     home = tmp_path / "home"
     done = run_python(
@@ -61,11 +61,8 @@ def test_a_corpus_becomes_revisions_that_the_evaluation_loads(hub: LoopbackHub, 
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     assert report["epochs"] == pytest.approx(10, rel=0.02)
-    branches = [
-        "chck_0.5K",
-        "chck_2K",
-        f"chck_{10 * words}",
-    ]  # the last one is reached but for 1.3 %, and is the model at the end
+    # The last one is reached but for 1.3 %, and is the model at the end.
+    branches = ["chck_0.5K", f"chck_{10 * words}"]
     assert hub.storage.repo("org/babylm")["refs"].keys() == {"main", *branches}
     seen = {
         name: json.loads((tmp_path / "model-revisions" / name / "result.json").read_text())["checkpoint"][
@@ -75,8 +72,7 @@ def test_a_corpus_becomes_revisions_that_the_evaluation_loads(hub: LoopbackHub, 
     }
     per_word = seen[branches[-1]] / (10 * words)
     assert seen["chck_0.5K"] == pytest.approx(500 * per_word, abs=100)
-    assert seen["chck_2K"] == pytest.approx(2000 * per_word, rel=0.05)
     loaded = run_python(["-c", LOADS, *branches, "main"], env=environment(hub, tmp_path / "other", HF_TOKEN=WRITE))
     assert loaded.returncode == 0, loaded.stderr
     numbers = json.loads(loaded.stdout.splitlines()[-1])
-    assert len(set(numbers[:3])) == 3 and numbers[3] == pytest.approx(numbers[2])
+    assert numbers[0] != numbers[1] and numbers[2] == pytest.approx(numbers[1])
