@@ -8,6 +8,7 @@ import torch
 from transformers_citizen.support import ASSORTED, EVERY, SHARING, enough_over, over, single, tiny
 
 import zoo
+from zoo.base.errors import CheckpointError
 
 peft = pytest.importorskip("peft")
 from peft.tuners.tuners_utils import BaseTunerLayer  # noqa: E402 - peft may be missing
@@ -50,6 +51,8 @@ def test_lora_trains_merges_and_reloads(pair, tmp_path: Path):
     model.eval()
     expected = tiny(pair).run(model)
     model.save_pretrained(tmp_path / "adapter")
+    with pytest.raises(CheckpointError, match=r"holds an adapter of PEFT: .*merge_and_unload"):
+        zoo.load(tmp_path / "adapter")
     again = peft.PeftModel.from_pretrained(single(pair), tmp_path / "adapter").eval()
     torch.testing.assert_close(tiny(pair).run(again), expected)
 

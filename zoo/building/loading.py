@@ -59,8 +59,8 @@ else:
         set_attn_implementation = PreTrainedModel.set_attn_implementation
 
 
-PULLING = ".zoo-pull"
-"""Lock and temporary files of a folder into which a model is pulled."""
+PULLING, ADAPTER = ".zoo-pull", "adapter_config.json"
+"""Lock and temporary files of a folder into which a model is pulled; the configuration of an adapter of PEFT."""
 
 SIZES = ("num_labels", "vocab_size", "decoder_vocab_size")
 """Fields that may be changed when a checkpoint is loaded: its head and its embeddings are new then."""
@@ -148,8 +148,15 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise CheckpointError(f"{folder} is not a folder; a checkpoint is a folder that save_pretrained wrote")
     file = folder / CONFIG_NAME
     if not file.is_file():
-        pulled = "; a pull into it was interrupted, pull it again" if (folder / PULLING).is_dir() else ""
-        raise CheckpointError(f"{folder} has no {CONFIG_NAME}, so it is no checkpoint{pulled}")
+        reason = ""
+        if (folder / PULLING).is_dir():
+            reason = "; a pull into it was interrupted, pull it again"
+        elif (folder / ADAPTER).is_file():
+            reason = (
+                "; it holds an adapter of PEFT: PeftModel.from_pretrained(model, folder).merge_and_unload() makes a "
+                "model that can be saved"
+            )
+        raise CheckpointError(f"{folder} has no {CONFIG_NAME}, so it is no checkpoint{reason}")
     saved = read_object(file)
     model_type = saved.get("model_type")
     if model_type != MODEL_TYPE:
