@@ -176,6 +176,9 @@ def test_rows_come_out_again_and_changed_ones_do_not(
     row = next(row for row in recorded if "learned" in row.variant)
     (same,) = verify(benchmark_, [row])
     assert same.holds and same.exact
+    doubled = replace(benchmark_, score="symbol_accuracy@2x")
+    (longer,) = verify(doubled, [row])
+    assert longer.exact and longer.value == row.values["symbol_accuracy@2x"]
     changed = replace(row, values=dict(row.values) | {"symbol_accuracy": same.value + 1})
     verdicts, here = judge(benchmark_, recorded, row.condition), circumstances()
     assert not judged(changed, same.value, here, verdicts).holds

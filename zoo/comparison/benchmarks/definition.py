@@ -79,7 +79,7 @@ class Benchmark:
         compare: Arguments of [`zoo.compare`][]; at least the `task`.
         variants: Names of variants, the baseline first; also patterns, see `zoo.comparison.benchmarks.names`.
         seeds: How many seeds each gets.
-        score: The column that decides: a score of the task, or "heldout_loss".
+        score: The column that decides: a score of the task or "heldout_loss", of a test as "heldout_loss@2x".
         margin: The largest difference of `score` that counts as none, for the verdict "the same"; None for no such
             verdict.
         most_seeds: The limit up to which `zoo bench run --decide` adds seeds to undecided variants; rows are then read
@@ -125,6 +125,11 @@ class Benchmark:
     def design(self) -> Design:
         """How verdicts by `score` are reached."""
         return Design(self.margin, self.most_seeds)
+
+    @property
+    def task_score(self) -> str:
+        """The score that decides, without the test that it is of."""
+        return self.score.partition("@")[0]
 
     @property
     def data(self) -> str:

@@ -61,7 +61,7 @@ def score(
     except ZooError as error:
         tell(f"{model.parent}, {test}: {error}")
         return {}
-    scores = {key: found.value for key, found in evaluation.scores.items() if key == benchmark.score}
+    scores = {key: found.value for key, found in evaluation.scores.items() if key == benchmark.task_score}
     return {"heldout_loss": evaluation.loss, **scores}
 
 

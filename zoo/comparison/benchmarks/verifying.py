@@ -17,7 +17,7 @@ from zoo.models import ZooConfig
 from .definition import Benchmark
 from .judging import Verdicts, columns_of_run, judge
 from .rows import DECAYED, Row, name_of_data
-from .running import Tell
+from .running import Tell, transfer_scores
 
 SPREADS = 3.0
 """Standard deviations within which a repeated number counts as the same on another machine."""
@@ -104,7 +104,10 @@ def repeat(benchmark: Benchmark, row: Row, verdicts: Verdicts, data: Path | None
             **training,
         )
         (run,) = found.runs
-    return judged(row, columns_of_run(run).get(benchmark.score, math.nan), run.circumstances, verdicts)
+        values = columns_of_run(run)
+        if benchmark.score not in values and values:
+            values |= transfer_scores(benchmark, row.condition, run, scratch, data, tell or (lambda _: None))
+    return judged(row, values.get(benchmark.score, math.nan), run.circumstances, verdicts)
 
 
 def judged(row: Row, value: float, circumstances: Mapping[str, Any], verdicts: Verdicts) -> Repeated:

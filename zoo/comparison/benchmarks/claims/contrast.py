@@ -217,7 +217,7 @@ def read_contrast(content: Any, where: str, benchmarks: Mapping[str, Benchmark])
 def check_score(benchmark: Benchmark, score: str, where: str) -> None:
     """Refuse a column that the benchmark does not record."""
     name, at, test = score.partition("@")
-    known = [benchmark.score, *(metric.key for metric in (*LOSSES, *COSTS))]
+    known = [benchmark.task_score, *(metric.key for metric in (*LOSSES, *COSTS))]
     if name not in known:
         known += [benchmark.task(condition).main_score for condition in benchmark.conditions]
     if name not in known:
