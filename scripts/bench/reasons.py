@@ -21,6 +21,7 @@ COMMAND = "python scripts/bench/reasons.py"
 
 FORMER = "500 steps, deviation 0.02"
 SWEPT = "500 steps, learning rate swept"
+OPERATIONS = "500 steps, equal operations"
 RATES = ("3e-4", "1e-3", "3e-3", "1e-2", "3e-2")
 DEPTHS = ("6 layers", "12 layers", "24 layers", "48 layers")
 
@@ -58,6 +59,11 @@ TABLES: dict[str, list[Compared]] = {
     ],
     "differential attention": on_characters("diff-transformer", "llama-style"),
     "nGPT": on_characters("ngpt", "llama-style"),
+    "experts": [
+        *on_characters("mixtral-style", "llama-style", FORMER, "500 steps"),
+        *on_characters("gpt2-style:feed_forward=moe", "gpt2-style", OPERATIONS),
+    ],
+    "shared layers": on_characters("gpt2-style:share_layers=true", "gpt2-style", "500 steps", OPERATIONS),
 }
 
 HEADINGS = ("Benchmark", "Variant", "Its loss", "Baseline", "Its loss", "Difference", "Learning rates")
