@@ -142,21 +142,23 @@ def changed_sizes(config: ZooConfig, options: Mapping[str, Any]) -> dict[str, in
     return {name: value for name, value in asked.items() if value != getattr(config, name)}
 
 
+def other_content(folder: Path) -> str:
+    """Describe what a folder without a configuration holds, if it is known."""
+    if (folder / PULLING).is_dir():
+        return "; a pull into it was interrupted, pull it again"
+    if (folder / ADAPTER).is_file():
+        merged = "PeftModel.from_pretrained(model, folder).merge_and_unload()"
+        return f"; it holds an adapter of PEFT: {merged} makes a model that can be saved"
+    return ""
+
+
 def read_config(folder: Path) -> dict[str, Any]:
     """Read a checkpoint's configuration."""
     if not folder.is_dir():
         raise CheckpointError(f"{folder} is not a folder; a checkpoint is a folder that save_pretrained wrote")
     file = folder / CONFIG_NAME
     if not file.is_file():
-        reason = ""
-        if (folder / PULLING).is_dir():
-            reason = "; a pull into it was interrupted, pull it again"
-        elif (folder / ADAPTER).is_file():
-            reason = (
-                "; it holds an adapter of PEFT: PeftModel.from_pretrained(model, folder).merge_and_unload() makes a "
-                "model that can be saved"
-            )
-        raise CheckpointError(f"{folder} has no {CONFIG_NAME}, so it is no checkpoint{reason}")
+        raise CheckpointError(f"{folder} has no {CONFIG_NAME}, so it is no checkpoint{other_content(folder)}")
     saved = read_object(file)
     model_type = saved.get("model_type")
     if model_type != MODEL_TYPE:
