@@ -103,6 +103,8 @@ INTERRUPTED_WHERE_NOTHING_IS_RAISED = """
 import os, signal
 from zoo.hub.interruptions import interrupts_heard
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+
 class Careless:
     def __del__(self):  # Python goes on after exceptions here
         os.kill(os.getpid(), signal.SIGINT)
