@@ -40,7 +40,10 @@ BY_NIGHT = [
 QUIRKS = [f"{name}+{quirk}" for name in list_variants() for quirk in describe(name).quirks]
 
 PARTS = [
-    f"pre-norm:{field}={part}" for field, registry in PART_FIELDS.items() for part in registry.names() if part != "mup"
+    f"pre-norm:{field}={part}".replace("position=disentangled", "position=disentangled,attention=disentangled")
+    for field, registry in PART_FIELDS.items()
+    for part in registry.names()
+    if part != "mup"
 ]
 """Each part that ships, in a model of which the rest is usual."""
 
