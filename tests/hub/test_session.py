@@ -1,4 +1,4 @@
-"""The client's sessions: held to a retry policy and to checksums, whoever makes them."""
+"""All sessions of the client follow the retry policy and check what they download."""
 
 from pathlib import Path
 
