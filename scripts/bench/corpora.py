@@ -32,6 +32,7 @@ import psutil
 from documenting import described, document, to_table
 
 SAMPLED_SECONDS = 0.05
+START = "zoo data prepare, one line (what starting costs)"
 IMPORTS = "import zoo.training.training, zoo.data.corpora.preparing, zoo.data.tasks.prepared"
 
 PREPARE = """
@@ -227,7 +228,7 @@ def books(folder: Path, limit: int | None, rounds: int, vocab_size: int, batches
         "zoo data prepare, one process": (PREPARE, part, tokenizer, folder / "one", 1, {}),
         "encode_batch_fast, two cores": (ENCODE, source, tokenizer, several),
         "zoo data prepare, two processes": (PREPARE, part, tokenizer, folder / "two", 2, {}),
-        "zoo data prepare, one line (what starting costs)": (PREPARE, line, tokenizer, folder / "least", 1, {}),
+        START: (PREPARE, line, tokenizer, folder / "least", 1, {}),
         "a loop over documents (nanoGPT's prepare.py)": (LOOP, source, tokenizer, folder / "x.bin", one),
     }
     runs: dict[str, Measured] = {}
@@ -257,7 +258,7 @@ def of_books(found: Mapping[str, Any]) -> str:
             name,
             f"{one['seconds']:.1f}",
             f"{one['cpu']:.1f}",
-            "" if "one line" in name else f"{size / one['seconds']:.2f}",
+            "" if name == START else f"{size / one['seconds']:.2f}",
             f"{one['memory'] / 1e6:.0f}",
         ]
         for name, one in found["rows"].items()

@@ -16,7 +16,7 @@ from transformers import GenerationMixin, PreTrainedModel
 from transformers import initialization as init
 from transformers.integrations import PeftAdapterMixin
 from transformers.modeling_utils import EmbeddingAccessMixin, ModuleUtilsMixin, PushToHubMixin
-from transformers.utils import CONFIG_NAME
+from transformers.utils import ADAPTER_CONFIG_NAME, CONFIG_NAME
 
 from zoo import models
 from zoo.base.errors import (
@@ -59,8 +59,8 @@ else:
         set_attn_implementation = PreTrainedModel.set_attn_implementation
 
 
-PULLING, ADAPTER = ".zoo-pull", "adapter_config.json"
-"""Lock and temporary files of a folder into which a model is pulled; the configuration of an adapter of PEFT."""
+PULLING = ".zoo-pull"
+"""Lock and temporary files of a folder into which a model is pulled."""
 
 SIZES = ("num_labels", "vocab_size", "decoder_vocab_size")
 """Fields that may be changed when a checkpoint is loaded: its head and its embeddings are new then."""
@@ -146,7 +146,7 @@ def other_content(folder: Path) -> str:
     """Describe what a folder without a configuration holds, if it is known."""
     if (folder / PULLING).is_dir():
         return "; a pull into it was interrupted, pull it again"
-    if (folder / ADAPTER).is_file():
+    if (folder / ADAPTER_CONFIG_NAME).is_file():
         merged = "PeftModel.from_pretrained(model, folder).merge_and_unload()"
         return f"; it holds an adapter of PEFT: {merged} makes a model that can be saved"
     return ""

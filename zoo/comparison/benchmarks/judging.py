@@ -44,7 +44,7 @@ class Standing:
 
     @property
     def pairs(self) -> int | None:
-        """Number of seeds up to the look that decided, if more are recorded."""
+        """Number of seeds that the difference is of, if more are recorded: those up to the look that decided."""
         used = len(self.rows) if self.difference is None else self.difference.pairs + self.difference.lost
         return used if used < len(self.rows) else None
 

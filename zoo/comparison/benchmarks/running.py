@@ -65,6 +65,16 @@ def score(
     return {"heldout_loss": evaluation.loss, **scores}
 
 
+def values_of_run(
+    benchmark: Benchmark, condition: str, run: Run, folder: Path | None, data: Path | None, tell: Callable[[str], None]
+) -> dict[str, float]:
+    """Scores and costs of a run, those of the benchmark's tests included; `folder` is that of its comparison."""
+    values = columns_of_run(run)
+    if folder is not None and run.report is not None:
+        values |= transfer_scores(benchmark, condition, run, folder, data, tell)
+    return values
+
+
 Tell = Callable[[str], None]
 
 
@@ -266,10 +276,9 @@ class BenchmarkRun:
 
     def row(self, condition: str, run: Run, found: Comparison | None, chosen: Mapping[str, Any] | None = None) -> Row:
         """Make a row of a run; `found` is its comparison, None where it never began."""
-        values = columns_of_run(run)
+        folder = None if found is None else found.folder
+        values = values_of_run(self.benchmark, condition, run, folder, self.data, self.tell)
         tried = {} if found is None else self.tried(condition, run.name, found)
-        if found is not None and run.report is not None:
-            values |= transfer_scores(self.benchmark, condition, run, found.folder, self.data, self.tell)
         return Row(
             version=self.benchmark.version,
             condition=condition,

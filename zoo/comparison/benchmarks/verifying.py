@@ -15,9 +15,9 @@ from zoo.comparison import compare
 from zoo.models import ZooConfig
 
 from .definition import Benchmark
-from .judging import Verdicts, columns_of_run, judge
+from .judging import Verdicts, judge
 from .rows import DECAYED, Row, name_of_data
-from .running import Tell, transfer_scores
+from .running import Tell, values_of_run
 
 SPREADS = 3.0
 """Standard deviations within which a repeated number counts as the same on another machine."""
@@ -104,9 +104,7 @@ def repeat(benchmark: Benchmark, row: Row, verdicts: Verdicts, data: Path | None
             **training,
         )
         (run,) = found.runs
-        values = columns_of_run(run)
-        if benchmark.score not in values and values:
-            values |= transfer_scores(benchmark, row.condition, run, scratch, data, tell or (lambda _: None))
+        values = values_of_run(benchmark, row.condition, run, scratch, data, tell or (lambda _: None))
     return judged(row, values.get(benchmark.score, math.nan), run.circumstances, verdicts)
 
 
