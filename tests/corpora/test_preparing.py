@@ -8,9 +8,12 @@ import struct
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pyarrow
 import pyarrow.parquet
 import pytest
@@ -159,6 +162,20 @@ from zoo.cli.main import main; main()
     for name in ("killed", "whole"):
         prepare(source, tokenizers, tmp_path / name, shard_bytes=1500, progress=False)
     assert content(tmp_path / "killed") == content(tmp_path / "whole")
+
+
+def test_a_process_that_is_killed_is_an_error_after_which_it_goes_on(tokenizers, tmp_path):
+    source, out = jsonl(tmp_path / "a.jsonl", DOCUMENTS), tmp_path / "out"
+    with ThreadPoolExecutor(1) as pool:
+        preparing = pool.submit(prepare, source, tokenizers, out, shard_bytes=1000, jobs=2, progress=False)
+        while not preparing.done():
+            for process in psutil.Process().children():
+                with suppress(psutil.Error):
+                    if "zoo.data.corpora.shard_worker" in process.cmdline():
+                        process.kill()
+        with pytest.raises(DataError, match=r"shard-0000\d of .*out failed with exit code -9; try again"):
+            preparing.result()
+    assert prepare(source, tokenizers, out, shard_bytes=1000, progress=False).shards
 
 
 BAD = {

@@ -101,6 +101,7 @@ def test_saved_tokenizers_are_loaded_by_auto_tokenizer(tmp_path, kind, joint):
     loaded = load_tokenizers(tmp_path)
     assert loaded.joint == joint
     plain = AutoTokenizer.from_pretrained(tmp_path)
+    assert type(plain) is type(loaded.source) and plain.init_kwargs == loaded.source.init_kwargs
     for text in TEXTS:
         assert plain(text).input_ids == loaded.source(text).input_ids == tokenizers.source(text).input_ids
     assert loaded.target("Onde está?").input_ids == tokenizers.target("Onde está?").input_ids

@@ -9,9 +9,11 @@ import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from zoo.base import formats
@@ -21,7 +23,7 @@ from zoo.base.files import read_json, write_file, written
 from .getting import KEY_DIGITS, PREPARED, data_folder
 from .near_duplicates import datasketch
 from .planning import TextSource, find_source
-from .shard_worker import FAILED, document_hash
+from .shard_worker import document_hash
 from .shards import Manifest, ShardRecord, id_type, is_prepared, read_manifest
 from .sources import BadLineError, Piece
 
@@ -188,40 +190,55 @@ def write_heldout(place: Path, texts: Iterable[str], others: Iterable[str]) -> t
 def encode_all(
     place: Path, units: Sequence[Sequence[Piece]], common: Mapping[str, Any], jobs: int, *, progress: bool
 ) -> list[ShardRecord]:
-    """Write all missing shards, each in its own process."""
+    """Write all missing shards, in processes of their own."""
     from tqdm.auto import tqdm  # type: ignore[import-untyped]
 
-    def encode(number: int) -> ShardRecord:
-        shard = place / SHARDS / f"shard-{number:05d}"
+    shards = [place / SHARDS / f"shard-{number:05d}" for number in range(len(units))]
+    missing = sum(not shard.with_suffix(".json").is_file() for shard in shards)
+    idle: SimpleQueue[subprocess.Popen[str]] = SimpleQueue()
+
+    def encode(shard: Path, pieces: Sequence[Piece]) -> ShardRecord:
         done = shard.with_suffix(".json")
         if not done.is_file():
-            job = {**common, "place": str(shard), "pieces": [asdict(piece) for piece in units[number]]}
-            call(shard.with_suffix(".job"), job)
+            worker = idle.get()
+            try:
+                call(worker, {**common, "place": str(shard), "pieces": [asdict(piece) for piece in pieces]})
+            finally:
+                idle.put(worker)
         return ShardRecord(**{**read_json(done), "name": f"{SHARDS}/{shard.name}"})
 
-    with ThreadPoolExecutor(jobs) as pool:
+    with ExitStack() as stack, ThreadPoolExecutor(jobs) as pool:
+        for _ in range(min(jobs, missing)):
+            idle.put(stack.enter_context(start_worker()))
         try:
-            steps = pool.map(encode, range(len(units)))
+            steps = pool.map(encode, shards, units)
             records = list(tqdm(steps, total=len(units), desc="shards", disable=not progress or None))
         except BaseException:
             pool.shutdown(wait=True, cancel_futures=True)
             raise
-    for left in (*(place / SHARDS).glob("*.job"), *(place / SHARDS).glob("*.partial")):
+    for left in (place / SHARDS).glob("*.partial"):
         left.unlink(missing_ok=True)  # of a preparation that was killed
     return records
 
 
-def call(file: Path, job: Mapping[str, Any]) -> None:
-    """Do a job in a process."""
-    write_file(file, json.dumps(job))
+def start_worker() -> subprocess.Popen[str]:
+    """Start a process that writes shards, one after the other, until its input ends."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    command = [sys.executable, "-m", "zoo.data.corpora.shard_worker", str(file)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, env=environment, check=False)
-    if done.returncode == FAILED:
-        answer = json.loads(done.stdout)
-        error = DataError(answer["error"])
-        error.exit_code = answer["exit_code"]
+    command = [sys.executable, "-m", "zoo.data.corpora.shard_worker"]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True)
+
+
+def call(worker: subprocess.Popen[str], job: Mapping[str, Any]) -> None:
+    """Let a worker write a shard."""
+    assert worker.stdin is not None and worker.stdout is not None
+    with suppress(BrokenPipeError, ValueError):  # of a process that has ended, or whose input is closed for that
+        print(json.dumps(job), file=worker.stdin, flush=True)
+    if not (answer := worker.stdout.readline()):
+        shard = Path(job["place"])
+        with suppress(BrokenPipeError):
+            worker.stdin.close()
+        raise DataError(f"{shard.name} of {shard.parents[1]} failed with exit code {worker.wait()}; try again")
+    if failed := json.loads(answer):
+        error = DataError(failed["error"])
+        error.exit_code = failed["exit_code"]
         raise error
-    if done.returncode:
-        raise DataError(f"{file.stem} of {file.parents[1]} failed with exit code {done.returncode}; try again")
-    file.unlink(missing_ok=True)

@@ -1,20 +1,22 @@
-"""Writes one token shard: `python -m zoo.data.corpora.shard_worker JOB.json`."""
+"""Writes token shards: `python -m zoo.data.corpora.shard_worker` reads jobs, one a line, and answers each in a line."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
+import struct
 import sys
 from collections.abc import Container, Iterator
 from dataclasses import asdict
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from zoo.base.errors import DataError, ZooError
-from zoo.base.files import read_json, write_file, written
+from zoo.base.files import write_file, written
 
 from .cutting import cut
 from .shards import TYPES, ShardRecord, write_index
@@ -22,9 +24,6 @@ from .sources import BadLineError, Part, Piece, parts_of
 
 AT_ONCE = 1 << 20
 """Characters that are encoded together."""
-
-FAILED = 3
-"""Exit code of an error that the JSON on stdout describes."""
 
 HASH_BYTES = 16
 
@@ -48,7 +47,7 @@ class Writer:
     """Encodes documents and appends them to a .bin file, each with the id `end` after it."""
 
     def __init__(self, stream: Any, tokenizer: Any, code: int, end: int) -> None:
-        self.stream, self.tokenizer, self.type, self.end = stream, tokenizer, np.dtype(TYPES[code]), end
+        self.stream, self.tokenizer, self.format, self.end = stream, tokenizer, np.dtype(TYPES[code]).char, end
         self.digest = hashlib.sha256()
         self.lengths: list[int] = []
         self.tokens = self.words = self.bytes = self.documents = self._characters = 0
@@ -76,7 +75,7 @@ class Writer:
             ids = encoding.ids
             if ends:
                 ids.append(self.end)
-            raw = np.array(ids, self.type).tobytes()
+            raw = struct.pack(f"<{len(ids)}{self.format}", *ids)
             self.stream.write(raw)
             self.digest.update(raw)
             length += len(ids)
@@ -86,6 +85,14 @@ class Writer:
                 length = 0
         self._open = length
         self._waiting, self._characters = [], 0
+
+
+@lru_cache(1)
+def read_tokenizer(file: str) -> Any:
+    """Read a tokenizer, which all shards have in common."""
+    from tokenizers import Tokenizer
+
+    return Tokenizer.from_file(file)
 
 
 def run(job: dict[str, Any]) -> ShardRecord:
@@ -98,8 +105,6 @@ def run(job: dict[str, Any]) -> ShardRecord:
     Raises:
         DataError: When a line is not valid and `on_error` is "stop", or a file changes while it is read.
     """
-    from tokenizers import Tokenizer
-
     place, pieces = Path(job["place"]), [Piece(**piece) for piece in job["pieces"]]
     raw = Path(job["heldout"]).read_bytes()
     heldout = {raw[start : start + HASH_BYTES] for start in range(0, len(raw), HASH_BYTES)}
@@ -122,7 +127,7 @@ def run(job: dict[str, Any]) -> ShardRecord:
     partial, partial_index = (place.with_suffix(f".{kind}.{os.getpid()}.partial") for kind in ("bin", "idx"))
     check_unchanged(job["stamps"])
     with partial.open("wb") as stream:
-        writer = Writer(stream, Tokenizer.from_file(job["tokenizer"]), job["code"], job["end"])
+        writer = Writer(stream, read_tokenizer(job["tokenizer"]), job["code"], job["end"])
         for part in documents(pieces, job["column"], skip):
             if heldout and part.begins and part.ends and document_hash(part.text) in heldout:
                 left_out += 1
@@ -153,19 +158,18 @@ def check_unchanged(stamps: dict[str, list[int]]) -> None:
             raise DataError(f"{file} changed while it was prepared; prepare again when it no longer changes")
 
 
-def main(file: str) -> int:
-    """Do a job; an error is printed as JSON."""
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+def answer(job: dict[str, Any]) -> dict[str, Any]:
+    """Do a job; returns nothing, or what the error is."""
+    place = Path(job["place"])
     try:
-        with written(Path(file).parent):
-            job = read_json(Path(file))
-            record = run(job)
-            write_file(Path(job["place"]).with_suffix(".json"), json.dumps(asdict(record)) + "\n")
+        with written(place.parent):
+            write_file(place.with_suffix(".json"), json.dumps(asdict(run(job))) + "\n")
     except ZooError as error:
-        print(json.dumps({"error": str(error), "exit_code": error.exit_code}))
-        return FAILED
-    return 0
+        return {"error": str(error), "exit_code": error.exit_code}
+    return {}
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    for line in sys.stdin:
+        print(json.dumps(answer(json.loads(line))), flush=True)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import inspect
 import shutil
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zoo.base.errors import CheckpointError, ConfigError, UnknownNameError
+from zoo.base.files import read_json
 from zoo.registry import split_options
 
 from .kinds import TOKENIZERS
@@ -22,6 +24,9 @@ TARGET_FOLDER = "target"
 """Where a checkpoint holds the target's tokenizer, if it has its own: `AutoTokenizer`'s `subfolder`."""
 
 TOKENIZER_FILE = "tokenizer.json"
+
+GENERAL = ("TokenizersBackend", "PreTrainedTokenizerFast")
+"""Names of the class that reads any `tokenizer.json`."""
 
 
 @dataclass(frozen=True)
@@ -79,10 +84,8 @@ def load_tokenizers(folder: str | Path) -> Tokenizers:
 
 def read_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
     """Read one tokenizer, as transformers does."""
-    from transformers import AutoTokenizer
-
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder)
+        tokenizer = reader(folder).from_pretrained(folder)
         tokenizer("")  # which some settings that can be read do not survive
     # The library raises plain Exceptions, and BaseExceptions where its Rust code panics.
     except BaseException as error:
@@ -91,6 +94,20 @@ def read_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
         detail = f"{type(error).__name__}: {error}".strip().splitlines()[0]
         raise CheckpointError(f"the tokenizer in {folder} cannot be used: {detail}") from error
     return tokenizer
+
+
+def reader(folder: Path) -> Any:
+    """Choose what reads a tokenizer: `AutoTokenizer`, or, without importing torch, the class that it would choose."""
+    with suppress(OSError, ValueError):
+        declared = read_json(folder / "tokenizer_config.json")
+        plain = isinstance(declared, dict) and declared.get("tokenizer_class") in GENERAL and "auto_map" not in declared
+        if plain and not (folder / "config.json").exists():
+            from transformers import PreTrainedTokenizerFast
+
+            return PreTrainedTokenizerFast
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer
 
 
 def train_tokenizers(
