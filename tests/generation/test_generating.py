@@ -70,6 +70,27 @@ def test_scores_are_the_models_own_log_probabilities(translator, tokenizers):
     assert checked
 
 
+def test_scores_of_beams_are_log_probabilities_whatever_orders_them(translator, tokenizers):
+    model = zoo.load(translator)
+    end, start = tokenizers.target.eos_token_id, model.config.decoder_start_token_id
+    options = {"num_beams": 3, "num_return_sequences": 2, "length_penalty": 3.0}
+    checked = 0
+    for batch in (TEXTS, TEXTS[:1]):
+        for one in zoo.generate(
+            model, batch, tokenizer=tokenizers, scores=True, suppress_tokens=[3], max_new_tokens=6, **options
+        ):
+            ids = tokenizers.source([one.prompt], return_tensors="pt")
+            for candidate in one.candidates:
+                labels = [*tokenizers.target.convert_tokens_to_ids(candidate.text.split()), end][:6]
+                if start in labels or tokenizers.target.unk_token_id in labels:
+                    continue
+                with torch.no_grad():
+                    loss = model(**ids, labels=torch.tensor([labels])).loss.item()
+                assert candidate.score == pytest.approx(-loss, abs=1e-4)
+                checked += 1
+    assert checked
+
+
 def test_a_seed_makes_sampling_reproducible_and_leaves_torch_alone(folder):
     torch.manual_seed(0)
     expected = torch.rand(1)

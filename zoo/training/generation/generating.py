@@ -223,9 +223,7 @@ def write(
         limit = position_limit(model)
         left = MAX_NEW_TOKENS if limit is None else limit - (ids.shape[1] if causal else 1)
         settings.max_new_tokens = min(MAX_NEW_TOKENS, left)
-    beams = (settings.num_beams or 1) > 1
-    settings.return_dict_in_generate = True
-    settings.output_scores, settings.output_logits = scores and beams, scores and not beams
+    settings.return_dict_in_generate, settings.output_logits = True, scores
     try:
         output = model.generate(
             input_ids=ids,
@@ -244,25 +242,33 @@ def write(
         texts = [text.strip() for text in texts]
     values: list[float | None] = [None] * len(texts)
     if scores:
-        scored = getattr(output, "sequences_scores", None)  # other engines score greedy outputs themselves
-        found = scored if scored is not None else mean_log_probability(output.logits, sequences, settings)
+        found = getattr(output, "sequences_scores", None)  # other engines score outputs themselves
+        if found is None:
+            beams = getattr(output, "beam_indices", None)
+            found = mean_log_probability(output.logits, sequences, settings, beams)
         values = found.tolist()
     each = len(texts) // len(encoded)
     candidates = [Candidate(text, value) for text, value in zip(texts, values, strict=True)]
     return [tuple(candidates[i : i + each]) for i in range(0, len(candidates), each)]
 
 
-def mean_log_probability(logits: Sequence[Tensor], sequences: Tensor, settings: GenerationConfig) -> Tensor:
-    """Mean log-probability of each output under the model, independent of the temperature of sampling.
+def mean_log_probability(
+    logits: Sequence[Tensor], sequences: Tensor, settings: GenerationConfig, beams: Tensor | None = None
+) -> Tensor:
+    """Mean log-probability of each output under the model, independent of temperature, penalties and other processors.
 
-    transformers' `compute_transition_scores` takes the source's vocabulary for the target's.
+    transformers' `compute_transition_scores` takes the source's vocabulary for the target's, and its scores of beams
+    are of processed logits, divided by a power of the length.
 
     Args:
-        logits: A tensor per step. *Shape:* (num_sequences, vocab_size)
+        logits: A tensor per step. *Shape:* (num_sequences, vocab_size), with beams (num_texts * num_beams, vocab_size)
         sequences: The outputs, without prompts. *Shape:* (num_sequences, num_steps)
+        beams: Row of the logits of each token, of beam search. *Shape:* (num_sequences, num_steps)
     """
-    steps = zip(logits, sequences.T, strict=True)
-    chosen = torch.stack([step.float().log_softmax(-1).gather(1, ids[:, None])[:, 0] for step, ids in steps], dim=1)
+    rows = torch.arange(len(sequences), device=sequences.device)[:, None] if beams is None else beams.clamp(min=0)
+    # Beams that are left out at the end may be longer.
+    steps = zip(logits, sequences.T, rows.expand_as(sequences).T, strict=False)
+    chosen = torch.stack([step.float().log_softmax(-1)[row, ids] for step, ids, row in steps], dim=1)
     if settings.eos_token_id is None:
         return chosen.mean(dim=1)
     ends = torch.isin(sequences, torch.tensor(settings.eos_token_id, device=sequences.device)).long()
