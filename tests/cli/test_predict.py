@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from transformers import AutoTokenizer, pipeline
 
 import zoo
 from zoo.base.errors import ConfigError
@@ -57,6 +58,24 @@ def test_texts_get_their_labels_whatever_stands_around_them(texts):
     assert [one.label for one in found] == ["yes", "no"] and all(one.score > 0.5 for one in found)
     run = CliRunner().invoke(cli, ["predict", str(texts / "model"), "good thing 3", "bad thing 2"])
     assert [line.split("\t")[0] for line in run.stdout.splitlines()] == ["yes", "no"], run.output
+
+
+@pytest.mark.parametrize("problem_type", ["multi_label_classification", "regression"])
+def test_probabilities_are_those_of_the_problem(texts, problem_type):
+    """As of transformers' pipeline: labels that exclude each other share one, and values have none."""
+    model, tokenizer = zoo.load(texts / "model"), AutoTokenizer.from_pretrained(texts / "model")
+    model.config.problem_type = problem_type
+    given = ["good thing 3", "bad thing 2"]
+    found = zoo.predict(model, given, tokenizer=texts / "model")
+    expected = pipeline("text-classification", model, tokenizer=tokenizer, top_k=None)(given)
+    for one, scores in zip(found, expected, strict=True):
+        if problem_type == "regression":
+            by_label = {score["label"]: score["score"] for score in scores}
+            values = [by_label[model.config.id2label[place]] for place in range(len(by_label))]
+            assert [float(value) for value in one.label.split(", ")] == pytest.approx(values, rel=1e-3)
+            assert one.score is None
+        else:
+            assert one.label == scores[0]["label"] and one.score == pytest.approx(scores[0]["score"])
 
 
 def test_words_get_theirs(words):

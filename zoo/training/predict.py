@@ -29,7 +29,7 @@ class Label:
     """Prediction for a text or a word."""
 
     text: str  # The text or the word
-    # The most probable label; of a model with a single output, its value; None for a text with labelled words
+    # The most probable label; of a model for regression, its values; None for a text with labelled words
     label: str | None = None
     score: float | None = None  # The label's probability; None without one
     # The labels of a text's words, of a model for token classification; or of numbered positions, of one for sequence
@@ -119,8 +119,11 @@ def logits_of(model: PreTrainedModel, tokenizers: Tokenizers, rows: Sequence[Seq
 
 
 def label_of(model: PreTrainedModel, text: str, logits: Tensor) -> Label:
-    """The best label of logits, (num_labels,), with its probability."""
-    if len(logits) == 1:
-        return Label(text, f"{float(logits[0]):.4g}", None)
-    probability, best = logits.softmax(-1).max(-1)
+    """The best label of logits, (num_labels,), with its probability; of a model for regression, its values."""
+    problem = getattr(model.config, "problem_type", None)
+    if len(logits) == 1 or problem == "regression":
+        return Label(text, ", ".join(f"{value:.4g}" for value in logits.tolist()), None)
+    # Several labels at once have a probability each, and together not one.
+    probabilities = logits.sigmoid() if problem == "multi_label_classification" else logits.softmax(-1)
+    probability, best = probabilities.max(-1)
     return Label(text, str(model.config.id2label[int(best)]), float(probability))
