@@ -25,8 +25,8 @@ def test_numbers_are_written_for_people():
     assert [large(value) for value in (0, 999, 1000, 9994, 1_904_616, 99_960, 1.5e12)] == [
         *("0", "999", "1.00 k", "9.99 k", "1.90 M", "100 k", "1.50 T")
     ]
-    assert [memory(value) for value in (2048, 1.5 * 2**20, 57 * 2**20, 20 * 2**30)] == [
-        *("2 KiB", "1.5 MiB", "57 MiB", "20.0 GiB")
+    assert [memory(value) for value in (2048, 1.5 * 2**20, 9.96 * 2**20, 57 * 2**20, 20 * 2**30)] == [
+        *("2 KiB", "1.5 MiB", "10 MiB", "57 MiB", "20.0 GiB")
     ]
     assert (milliseconds(0.00447), percent(0.175)) == ("4.47 ms", "17.5 %")
     assert [duration(value) for value in (41.26, 125, 7260)] == ["41.3 s", "2.1 min", "2.0 h"]

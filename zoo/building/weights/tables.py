@@ -19,7 +19,7 @@ def in_words(number: int | None, unit: str) -> str:
     if number is None:
         return ""
     value, prefix = float(number), 0
-    while value >= 1000 and prefix < len(UNITS) - 1:
+    while value >= 999.5 and prefix < len(UNITS) - 1:
         value, prefix = value / 1000, prefix + 1
     return f"{value:.3g} {UNITS[prefix]}{unit}".strip()
 

@@ -28,7 +28,7 @@ def large(value: float) -> str:
 def memory(value: float) -> str:
     """Write a number of bytes: "640 MiB"."""
     mebibytes = value / KIBI**2
-    if mebibytes < 10:
+    if mebibytes < 9.95:
         return f"{mebibytes:.2g} MiB" if mebibytes >= 1 else f"{value / KIBI:,.0f} KiB"
     return f"{mebibytes:,.0f} MiB" if mebibytes < 10 * KIBI else f"{mebibytes / KIBI:,.1f} GiB"
 
