@@ -224,6 +224,13 @@ def test_both_or_neither_of_ids_and_embeddings(task: str, arguments: dict[str, A
         build(task=task)(**arguments)
 
 
+@pytest.mark.parametrize("rows", [1, 3])
+def test_a_mask_that_names_no_padding_for_a_classifier(rows: int) -> None:
+    model = build(task="sequence-classification")
+    with pytest.raises(InputError, match="attention_mask of 4 dimensions was given.*one a token"):
+        model(torch.ones(rows, 4, dtype=torch.long), attention_mask=torch.ones(rows, 1, 4, 4, dtype=torch.bool))
+
+
 def test_nothing_to_decode() -> None:
     with pytest.raises(InputError, match="decoder_input_ids"):
         build(task="seq2seq-lm")(inputs_embeds=torch.zeros(1, 2, 64))

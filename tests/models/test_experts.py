@@ -265,6 +265,20 @@ def test_both_stacks_of_an_encoder_decoder_are_balanced() -> None:
     torch.testing.assert_close(got.loss, plain.loss + 0.001 * got.aux_loss)
 
 
+@pytest.mark.parametrize(
+    ("name", "task"), [("mixtral-style@tiny", "causal-lm"), ("pre-norm@tiny:feed_forward=moe", "seq2seq-lm")]
+)
+def test_accumulated_batches_are_balanced_as_the_update_is(name: str, task: str) -> None:
+    model = zoo.build(name, task, seed=0, vocab_size=37, router_aux_loss_coef=1.0)
+    row = torch.arange(3, 9)[None]
+    number = torch.tensor(4 * (5 if task == "causal-lm" else 6))
+    options = {"num_items_in_batch": number, "output_router_logits": True}
+    whole = model(input_ids=row.repeat(4, 1), labels=row.repeat(4, 1), **options)
+    part = model(input_ids=row, labels=row, **options)
+    torch.testing.assert_close(part.aux_loss, whole.aux_loss)
+    torch.testing.assert_close(4 * part.loss, whole.loss)
+
+
 def test_balancing_moves_the_bias_towards_experts_that_are_used_less() -> None:
     model = randomize(zoo.build("deepseek-moe@tiny", "causal-lm", vocab_size=37, balance_rate=0.01), std=0.5).train()
     ids = torch.arange(36).view(2, 18)

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import torch
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer
 
 import zoo
@@ -75,6 +76,31 @@ def test_a_trained_model_is_causal_and_masked(data, tmp_path: Path):
         found = evaluate_suite(tmp_path / "model", "blimp", data=tmp_path / "suite", method=method)
         alone = evaluate_suite(model, "blimp", data=tmp_path / "suite", tokenizer=tokenizer)
         assert found.method == method and found.scores == alone.scores
+
+
+def test_a_loss_depends_neither_on_accumulation_nor_on_the_batches_of_an_evaluation(data, tmp_path: Path):
+    """Rows of both kinds count alike, though masked ones have few labels, and are alone in batches of one."""
+    found = {}
+    for size in (1, 16):
+        result = zoo.train(
+            "gpt-bert-style",
+            "masked-next-token:block_size=16,causal_share=0.5",
+            data=data,
+            tokenizer={"kind": "bpe", "vocab_size": 280},
+            output_dir=tmp_path / str(size),
+            max_steps=2,
+            per_device_train_batch_size=size,
+            gradient_accumulation_steps=16 // size,
+            optim="sgd",
+            learning_rate=1.0,
+            max_grad_norm=0.0,
+            progress=False,
+            settings={**SIZES, "dropout": 0.0, "attention_dropout": 0.0},
+        )
+        found[size] = torch.cat([weight.detach().flatten() for weight in result.model.parameters()])
+    torch.testing.assert_close(found[1], found[16], rtol=0, atol=2e-5)
+    losses = [zoo.evaluate(tmp_path / "16", batch_size=size).loss for size in (1, 64)]
+    assert losses[0] == pytest.approx(losses[1], rel=2e-3)
 
 
 def test_other_variants_are_refused():

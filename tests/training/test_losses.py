@@ -61,6 +61,16 @@ def test_logits_are_made_where_somebody_looks(tmp_path, monkeypatch):
     assert made[-1], "a projection whose weights are elsewhere was called from outside of its module"
 
 
+def test_an_evaluation_leaves_out_the_loss_of_routers(tmp_path):
+    model = zoo.build("mixtral-style@tiny", "causal-lm", vocab_size=20, seed=0, output_router_logits=True)
+    arguments = training_arguments({"use_cpu": True}, output_dir=tmp_path, seed=0)
+    trainer = ZooTrainer(model=model.eval(), args=arguments)
+    plain = model(**batch("causal-lm"), output_router_logits=False).loss
+    assert model(**batch("causal-lm")).loss > plain
+    loss, _, _ = trainer.prediction_step(trainer.model, batch("causal-lm"), prediction_loss_only=True)
+    torch.testing.assert_close(loss, plain)
+
+
 def test_gradients_are_clipped_as_transformers_clips_them(tmp_path):
     trainer = trainer_of("causal-lm", tmp_path, max_grad_norm=0.1)
     trainer.compute_loss(trainer.model, batch("causal-lm")).backward()

@@ -1,5 +1,6 @@
 """Training features: checkpointing, compilation, low precision, and the trainer with each of them."""
 
+import math
 import tempfile
 from functools import cache
 from pathlib import Path
@@ -89,6 +90,22 @@ def test_the_loss_is_divided_by_the_number_of_items_in_all_batches(pair):
     number = (counted != -100).sum()
     mean = subject.model(**inputs).loss
     torch.testing.assert_close(subject.model(**inputs, num_items_in_batch=number * 2).loss, mean / 2)
+
+
+@pytest.mark.parametrize("problem_type", ["regression", "multi_label_classification", "single_label_classification"])
+def test_losses_of_sequences_add_up_to_that_of_an_update(problem_type):
+    subject = tiny(("pre-norm", "sequence-classification"))
+    model, inputs = subject.copy(), subject.inputs(4)
+    model.config.problem_type = problem_type
+    shape = (4,) if problem_type.startswith("single") else (4, model.config.num_labels)
+    labels = torch.arange(math.prod(shape)).view(shape) % 2
+    labels = labels if problem_type.startswith("single") else labels.double()
+    whole = model(**inputs, labels=labels).loss
+    parts = [
+        model(input_ids=ids[None], labels=label[None], num_items_in_batch=torch.tensor(labels.numel())).loss
+        for ids, label in zip(inputs["input_ids"], labels, strict=True)
+    ]
+    torch.testing.assert_close(sum(parts), whole)
 
 
 @over(tuple(pair for pair in ASSORTED if pair[1] == "causal-lm"))

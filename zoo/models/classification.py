@@ -8,7 +8,7 @@ from transformers.cache_utils import Cache
 from transformers.modeling_outputs import SequenceClassifierOutput, TokenClassifierOutput
 from transformers.utils.generic import can_return_tuple
 
-from zoo.base.errors import ConfigError, UnsupportedBackendError
+from zoo.base.errors import ConfigError, InputError, UnsupportedBackendError
 from zoo.fast.modules import Dropout
 
 from .capabilities import SERVING
@@ -19,6 +19,9 @@ from .options import CallOptions
 from .parts import ACTIVATIONS
 from .pretrained import ZooModel, ZooPreTrainedModel
 from .sinusoidal import SinusoidalPosition
+
+MEAN_LOSSES = ("regression", "multi_label_classification")
+"""Values of `problem_type` with losses that transformers computes as the mean over a batch, whatever its update is."""
 
 
 class Classifier(ZooPreTrainedModel):
@@ -52,6 +55,11 @@ class Classifier(ZooPreTrainedModel):
         """Hidden states to classify: those of tokens as they are."""
         return hidden_states
 
+    def loss_of(self, logits: Tensor, labels: Tensor, **kwargs: Any) -> Tensor:
+        """Loss of the labels, by the configuration's `problem_type`; kwargs may hold `num_items_in_batch`."""
+        loss: Tensor = self.loss_function(labels=labels, config=self.config, **{self.scores: logits}, **kwargs)
+        return loss
+
     @can_return_tuple
     def forward(
         self,
@@ -76,8 +84,8 @@ class Classifier(ZooPreTrainedModel):
                 num_labels); or classes of positions, *Shape:* (batch_size, classifier_positions).
             token_type_ids: Types of tokens, by default 0; for an encoder. *Shape:* (batch_size, seq_len)
             past_key_values: Keys and values of a prefix (prefix-tuning), extended in place.
-            kwargs: `output_attentions`, `output_hidden_states`, `return_dict`, of tokens `num_items_in_batch`, and
-                arguments of attention backends.
+            kwargs: `output_attentions`, `output_hidden_states`, `return_dict`, `num_items_in_batch`, and arguments of
+                attention backends.
 
         Returns:
             `logits`, of tokens *Shape:* (batch_size, seq_len, num_labels), of sequences (batch_size, num_labels), with
@@ -94,8 +102,7 @@ class Classifier(ZooPreTrainedModel):
         logits = self.classifier(self.dropout(self.pool(outputs.last_hidden_state, attention_mask)))
         loss = None
         if labels is not None:
-            loss = self.loss_function(labels=labels, config=self.config, **{self.scores: logits}, **kwargs)
-            self.warn_in_eval_mode(loss)
+            loss = self.warn_in_eval_mode(self.loss_of(logits, labels, **kwargs))
         return self.output_class(loss, logits, outputs.hidden_states, outputs.attentions)
 
 
@@ -160,7 +167,20 @@ class ZooForSequenceClassification(Classifier):
 
     def pool(self, hidden_states: Tensor, attention_mask: Tensor | None) -> Tensor:
         """One vector a sequence, or for each of `classifier_positions`."""
+        if attention_mask is not None and attention_mask.ndim != 2:
+            raise InputError(
+                f"an attention_mask of {attention_mask.ndim} dimensions was given, but sequences are classified by "
+                "their tokens without padding; give 1 for real tokens and 0 for padding, one a token"
+            )
         return self.pooler(self.model.transformer.pool(hidden_states, attention_mask, self.config))
+
+    def loss_of(self, logits: Tensor, labels: Tensor, **kwargs: Any) -> Tensor:
+        """Loss of the labels, also of values as a batch's share in the loss of an update."""
+        loss = super().loss_of(logits, labels, **kwargs)
+        items = kwargs.get("num_items_in_batch")
+        if items is None or self.config.problem_type not in MEAN_LOSSES:
+            return loss
+        return loss * labels.numel() / items
 
 
 class ZooForTokenClassification(Classifier):

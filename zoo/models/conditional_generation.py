@@ -14,7 +14,6 @@ from zoo.fast.unpad_layers import mask_to_last_label
 
 from .configuration import ZooConfig
 from .encoder_decoder import RECORDED, ZooEncoderDecoder
-from .feed_forwards.balance import with_router_loss
 from .language_modeling import LanguageModel
 from .options import CallOptions
 from .parts import FEED_FORWARDS
@@ -146,5 +145,5 @@ class ZooForConditionalGeneration(LanguageModel, CachedGenerationMixin):
             encoder_hidden_states=outputs.encoder_hidden_states,
             encoder_attentions=outputs.encoder_attentions,
         )
-        output = with_router_loss(output, outputs, attention_mask, self.config, "encoder_")
-        return with_router_loss(output, outputs, decoder_attention_mask, self.config, "decoder_")
+        output = self.balanced(output, outputs, attention_mask, labels, kwargs, "encoder_")
+        return self.balanced(output, outputs, decoder_attention_mask, labels, kwargs, "decoder_")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -11,7 +10,6 @@ from transformers.cache_utils import Cache
 from transformers.modeling_outputs import CausalLMOutputWithPast, MaskedLMOutput
 from transformers.utils.generic import can_return_tuple
 
-from zoo.base.errors import InputError
 from zoo.fast.captured_steps import with_captured_steps
 from zoo.fast.chunked_loss import IGNORED, cross_entropy
 from zoo.fast.generation import CachedGenerationMixin
@@ -24,74 +22,11 @@ from .layers import build_activation
 from .multi_token_prediction import MultiTokenPrediction, prediction_depth
 from .norms import build_norm
 from .options import CallOptions
+from .partly_causal import has_kinds, mixed_loss, partly_causal, weights_of_kinds
 from .pretrained import ZooPreTrainedModel
 from .stack import ZooDecoder, ZooEncoder
 from .transformer import transformer_of
 from .unit import UnitHead
-
-
-def partly_causal(inputs: Tensor, attention_mask: Tensor | None, causal_rows: Tensor) -> Tensor:
-    """Make the mask of a batch in which some rows are causal.
-
-    Args:
-        inputs: Token ids or embeddings. *Shape:* (batch_size, seq_len, ...)
-        attention_mask: 1 for real tokens. *Shape:* (batch_size, seq_len)
-        causal_rows: True for rows in which a position sees only itself and earlier ones. *Shape:* (batch_size,)
-
-    Returns:
-        True where a query sees a key. *Shape:* (batch_size, 1, seq_len, seq_len)
-    """
-    rows, length = inputs.shape[:2]
-    if attention_mask is not None and attention_mask.ndim != 2:
-        raise InputError(
-            "causal_rows were given with an attention_mask that is no padding mask; give 1 for real tokens"
-        )
-    seen = torch.ones(length, length, dtype=torch.bool, device=inputs.device).tril()
-    seen = seen | ~causal_rows[:, None, None]
-    if attention_mask is not None:
-        # Padding sees itself, so that no softmax is of nothing.
-        seen = (seen & attention_mask[:, None, :].bool()) | torch.eye(length, dtype=torch.bool, device=inputs.device)
-    return seen.expand(rows, -1, -1)[:, None]
-
-
-def mixed_loss(
-    head: Any,
-    logits_and_loss: Callable[..., tuple[Tensor | None, Tensor | None]],
-    hidden_states: Tensor,
-    labels: Tensor,
-    causal_rows: Tensor,
-    *,
-    num_items_in_batch: Tensor | int | None = None,
-    skip_logits: bool = False,
-    **options: Any,
-) -> tuple[Tensor | None, Tensor]:
-    """Weight the mean loss of causal rows and that of the others by the number of rows.
-
-    Masked rows have few labels, so a mean over all labels would be nearly that of causal rows.
-
-    Args:
-        logits_and_loss: As of [`zoo.models.language_modeling.LanguageModel`][].
-        hidden_states: *Shape:* (batch_size, seq_len, hidden_size)
-        labels: Where they are predicted, -100 for none. *Shape:* (batch_size, seq_len)
-        causal_rows: *Shape:* (batch_size,)
-        num_items_in_batch: Number of labels that the batch is a part of; by default its own.
-
-    Returns:
-        Logits, or None if they are skipped, and the loss.
-    """
-    counted = (labels != IGNORED).sum()
-    total = hidden_states.new_zeros((), dtype=torch.float32)
-    for rows in (causal_rows, ~causal_rows):
-        part, number = labels[rows], (labels[rows] != IGNORED).sum()
-        if number == 0:
-            continue
-        own = {**options, "shift_labels": part, "num_items_in_batch": number}
-        _, loss = logits_and_loss(hidden_states[rows], part, skip_logits=True, **own)
-        assert loss is not None
-        total = total + loss * rows.float().mean()
-    divisor = counted if num_items_in_batch is None else num_items_in_batch
-    logits = None if skip_logits else head.project(hidden_states)
-    return logits, total * counted / divisor
 
 
 class LanguageModel(ZooPreTrainedModel):
@@ -142,6 +77,20 @@ class LanguageModel(ZooPreTrainedModel):
     def targets(self, labels: Tensor, **kwargs: Any) -> Tensor:
         """The labels, each where it is predicted; a head may shift them. *Shape:* (batch_size, seq_len)."""
         return labels
+
+    def share_of_update(
+        self, labels: Tensor | None, *, num_items_in_batch: Tensor | int | None = None, **kwargs: Any
+    ) -> Tensor | float:
+        """Share of a batch in the labels of an update: 1 unless batches are accumulated or processes have others."""
+        if labels is None or num_items_in_batch is None:
+            return 1.0
+        return (self.targets(labels, **kwargs) != IGNORED).sum() / num_items_in_batch
+
+    def balanced(
+        self, output: Any, body: Any, mask: Any, labels: Tensor | None, options: dict[str, Any], side: str = ""
+    ) -> Any:
+        """Add recorded router logits and their loss, as the batch's share of the update. Arguments as there."""
+        return with_router_loss(output, body, mask, self.config, self.share_of_update(labels, **options), side)
 
     def logits_and_loss(
         self,
@@ -270,7 +219,7 @@ class ZooForCausalLM(LanguageModel, CachedGenerationMixin):
         output = CausalLMOutputWithPast(loss, logits, *kept)
         if self.mtp is not None and self.training and labels is not None:
             output = self.mtp(output, self, outputs.last_hidden_state, labels, inputs_embeds, **given, **options)
-        return with_router_loss(output, outputs, attention_mask, self.config) if "router_logits" in outputs else output
+        return self.balanced(output, outputs, attention_mask, labels, kwargs) if "router_logits" in outputs else output
 
 
 class PredictionTransform(nn.Module):
@@ -312,9 +261,19 @@ class ZooForMaskedLM(LanguageModel):
             return super().logits_and_loss(hidden_states, labels, *args, **kwargs)
         labels = self.targets(labels, **kwargs)
         kwargs = {**kwargs, "shift_labels": labels}
-        if causal_rows is None or causal_rows.all() or not causal_rows.any():
+        is_plain = causal_rows is None or causal_rows.all() or not causal_rows.any()
+        if causal_rows is None or (is_plain and not has_kinds(kwargs.get("num_items_in_batch"))):
             return super().logits_and_loss(hidden_states, labels, *args, **kwargs)
         return mixed_loss(self, super().logits_and_loss, hidden_states, labels, causal_rows, **kwargs)
+
+    def share_of_update(
+        self, labels: Tensor | None, *, causal_rows: Tensor | None = None, **kwargs: Any
+    ) -> Tensor | float:
+        """Share of a batch in an update: of its labels, or where there are two kinds of rows, of its rows."""
+        items = kwargs.get("num_items_in_batch")
+        if labels is None or causal_rows is None or not has_kinds(items):
+            return super().share_of_update(labels, **kwargs)
+        return weights_of_kinds(self.targets(labels, **kwargs), causal_rows, items).sum()
 
     def targets(self, labels: Tensor, **kwargs: Any) -> Tensor:
         """The labels; with `masked_next_token`, one position earlier, or `shift_labels` if given."""
@@ -372,4 +331,5 @@ class ZooForMaskedLM(LanguageModel):
         options = {"skip_logits": skip_logits, "label_smoothing": loss_smoothing, "z_loss": z_loss, **kwargs}
         logits, loss = self.logits_and_loss(outputs.last_hidden_state, labels, causal_rows=causal_rows, **options)
         output = MaskedLMOutput(loss, logits, outputs.hidden_states, outputs.attentions)
-        return with_router_loss(output, outputs, attention_mask, self.config) if "router_logits" in outputs else output
+        kwargs["causal_rows"] = causal_rows
+        return self.balanced(output, outputs, attention_mask, labels, kwargs) if "router_logits" in outputs else output

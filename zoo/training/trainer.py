@@ -37,6 +37,13 @@ from .sampling import LengthGroupedSampler, MixedOrder, ShuffledBlocks, have_man
 from .saving import explained
 
 
+def items_of_kinds(batch: Mapping[str, Tensor]) -> Tensor:
+    """Numbers of labels, and of rows with labels, among causal rows and the others. *Shape:* (2, 2)."""
+    labels = batch["shift_labels"].ne(IGNORED).sum(dim=1)
+    kinds = torch.stack((batch["causal_rows"], ~batch["causal_rows"]))
+    return torch.stack(((kinds * labels).sum(dim=1), (kinds * (labels > 0)).sum(dim=1)))
+
+
 class EvaluatingTrainer(Seq2SeqTrainer):
     """A `Seq2SeqTrainer` that evaluates the plain loss per token, without logits where they are not needed."""
 
@@ -46,7 +53,7 @@ class EvaluatingTrainer(Seq2SeqTrainer):
         super().__init__(**kwargs)
         self.label_smoother: Any = self.label_smoother
         precise = torch.float32 if self.args.device.type == "mps" else torch.float64
-        self._evaluated = torch.zeros(2, dtype=precise, device=self.args.device)  # the sum of losses, and of labels
+        self._evaluated = torch.zeros(3, dtype=precise, device=self.args.device)  # sums of losses, weights and labels
         self._predicts = False
         # Which smooths labels itself, and can leave logits out.
         self._is_language_model = isinstance(self.model, LanguageModel)
@@ -86,15 +93,24 @@ class EvaluatingTrainer(Seq2SeqTrainer):
             self.label_smoother, self.model.generation_config, self._predicts = smoother, generation, False
         if loss is not None:
             tokens = inputs["labels"].ne(IGNORED).sum().to(self._evaluated)
-            total = torch.where(tokens > 0, loss.to(self._evaluated) * tokens, 0)  # a mean of nothing is no number
-            self._evaluated += torch.stack([total, tokens])
+            # By what the mean is over: causal and masked rows count alike, though they differ in labels.
+            weight = items_of_kinds(inputs)[1].sum().to(tokens) if "causal_rows" in inputs else tokens
+            total = torch.where(tokens > 0, loss.to(self._evaluated) * weight, 0)  # a mean of nothing is no number
+            self._evaluated += torch.stack([total, weight, tokens])
         return loss, outputs, labels
 
     def _get_num_items_in_batch(self, batch_samples: list[Any], device: torch.device) -> Tensor | int | None:
         # Evaluation needs the mean over a process's own labels; the base class divides by those of all processes.
         if self._predicts and self.accelerator.num_processes > 1:
             return None
-        return super()._get_num_items_in_batch(batch_samples, device)
+        items = super()._get_num_items_in_batch(batch_samples, device)
+        if items is None or not batch_samples or "causal_rows" not in batch_samples[0]:
+            return items
+        sums = torch.stack([items_of_kinds(batch).to(device) for batch in batch_samples]).sum(dim=0)
+        if self.args.average_tokens_across_devices:
+            sums = self.accelerator.reduce(sums)
+        labels, rows = sums
+        return items * (labels / labels.sum()) / (rows / rows.sum())
 
     def _without_repetitions(self, inputs: dict[str, Any]) -> dict[str, Any]:
         """Take the labels off the examples with which accelerate fills up the last batch of several processes."""
@@ -114,10 +130,10 @@ class EvaluatingTrainer(Seq2SeqTrainer):
         # Which drops the repetitions that fill up the last batch of several processes; the base class keeps them.
         self.gather_function = self.accelerator.gather_for_metrics
         output = super().evaluation_loop(*args, **kwargs)
-        total, labels = self.accelerator.reduce(self._evaluated).tolist()
+        total, weight, labels = self.accelerator.reduce(self._evaluated).tolist()
         prefix = kwargs.get("metric_key_prefix", "eval")
         if labels and f"{prefix}_loss" in output.metrics:
-            output.metrics[f"{prefix}_loss"] = total / labels
+            output.metrics[f"{prefix}_loss"] = total / weight
             output.metrics[f"{prefix}_labels"] = int(labels)
         return output
 
@@ -264,8 +280,8 @@ class ZooTrainer(EvaluatingTrainer):
             options = {} if smoother is None else {"loss_smoothing": smoother.epsilon}
             if not return_outputs:
                 options |= self._without_logits()
-            if self._balances and model.training:
-                options["output_router_logits"] = True
+            if self._balances:  # even if the configuration asks for it, an evaluation is of the plain loss
+                options["output_router_logits"] = model.training
             if self.args.z_loss and model.training:
                 options["z_loss"] = self.args.z_loss
             try:

@@ -22,11 +22,14 @@ def has_router_loss(config: ZooConfig) -> bool:
     return bool(getattr(FEED_FORWARDS.get(config.feed_forward), "has_auxiliary_loss", False))
 
 
-def with_router_loss(output: Output, body: Any, attention_mask: Any, config: ZooConfig, side: str = "") -> Output:
+def with_router_loss(
+    output: Output, body: Any, attention_mask: Any, config: ZooConfig, share: Tensor | float, side: str = ""
+) -> Output:
     """Add recorded router logits, and their load-balancing loss, to the output of a language model.
 
     Args:
         attention_mask: 1 for real tokens; padding is not balanced. *Shape:* (batch_size, seq_len)
+        share: The batch's share of the labels of an update, which its loss is weighted by.
         side: "encoder_" or "decoder_" in an encoder-decoder.
     """
     router_logits = body.get(f"{side}router_logits")
@@ -38,7 +41,7 @@ def with_router_loss(output: Output, body: Any, attention_mask: Any, config: Zoo
         found = load_balancing_loss(router_logits, option(config, part, "num_experts_per_tok"), attention_mask)
         output["aux_loss"] = output.get("aux_loss", 0) + found
         if output.get("loss") is not None:
-            output["loss"] = output["loss"] + option(config, part, "router_aux_loss_coef") * found
+            output["loss"] = output["loss"] + option(config, part, "router_aux_loss_coef") * share * found
     return output
 
 

@@ -1,0 +1,93 @@
+"""Batches of masked next-token prediction, in which some rows are causal and the others masked: masks and losses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeGuard
+
+import torch
+from torch import Tensor
+
+from zoo.base.errors import InputError
+from zoo.fast.chunked_loss import IGNORED
+
+
+def partly_causal(inputs: Tensor, attention_mask: Tensor | None, causal_rows: Tensor) -> Tensor:
+    """Make the mask of a batch in which some rows are causal.
+
+    Args:
+        inputs: Token ids or embeddings. *Shape:* (batch_size, seq_len, ...)
+        attention_mask: 1 for real tokens. *Shape:* (batch_size, seq_len)
+        causal_rows: True for rows in which a position sees only itself and earlier ones. *Shape:* (batch_size,)
+
+    Returns:
+        True where a query sees a key. *Shape:* (batch_size, 1, seq_len, seq_len)
+    """
+    rows, length = inputs.shape[:2]
+    if attention_mask is not None and attention_mask.ndim != 2:
+        raise InputError(
+            "causal_rows were given with an attention_mask that is no padding mask; give 1 for real tokens"
+        )
+    seen = torch.ones(length, length, dtype=torch.bool, device=inputs.device).tril()
+    seen = seen | ~causal_rows[:, None, None]
+    if attention_mask is not None:
+        # Padding sees itself, so that no softmax is of nothing.
+        seen = (seen & attention_mask[:, None, :].bool()) | torch.eye(length, dtype=torch.bool, device=inputs.device)
+    return seen.expand(rows, -1, -1)[:, None]
+
+
+def mixed_loss(
+    head: Any,
+    logits_and_loss: Callable[..., tuple[Tensor | None, Tensor | None]],
+    hidden_states: Tensor,
+    labels: Tensor,
+    causal_rows: Tensor,
+    *,
+    num_items_in_batch: Tensor | int | None = None,
+    skip_logits: bool = False,
+    **options: Any,
+) -> tuple[Tensor | None, Tensor]:
+    """Weight the mean loss of causal rows and that of the others by the number of rows.
+
+    Masked rows have few labels, so a mean over all labels would be nearly that of causal rows.
+
+    Args:
+        logits_and_loss: As of [`zoo.models.language_modeling.LanguageModel`][].
+        hidden_states: *Shape:* (batch_size, seq_len, hidden_size)
+        labels: Where they are predicted, -100 for none. *Shape:* (batch_size, seq_len)
+        causal_rows: *Shape:* (batch_size,)
+        num_items_in_batch: Number of labels of the update that the batch is a part of, by default its own; or for each
+            kind, as the update's loss is weighted by rows, its labels over its share of the rows. *Shape:* () or (2,)
+
+    Returns:
+        Logits, or None if they are skipped, and the loss.
+    """
+    total = hidden_states.new_zeros((), dtype=torch.float32)
+    weights = weights_of_kinds(labels, causal_rows, num_items_in_batch)
+    for rows, weight in zip((causal_rows, ~causal_rows), weights, strict=True):
+        part, number = labels[rows], (labels[rows] != IGNORED).sum()
+        if number == 0:
+            continue
+        own = {**options, "shift_labels": part, "num_items_in_batch": number}
+        _, loss = logits_and_loss(hidden_states[rows], part, skip_logits=True, **own)
+        assert loss is not None
+        total = total + loss * weight
+    return None if skip_logits else head.project(hidden_states), total
+
+
+def has_kinds(num_items_in_batch: Any) -> TypeGuard[Tensor]:
+    """Whether numbers of labels are given for causal rows and for the others."""
+    return isinstance(num_items_in_batch, Tensor) and num_items_in_batch.numel() == 2
+
+
+def weights_of_kinds(labels: Tensor, causal_rows: Tensor, num_items_in_batch: Tensor | int | None) -> Tensor:
+    """Weights of the mean losses of causal rows and of the others, *Shape:* (2,). Arguments as for `mixed_loss`."""
+    has_label = labels != IGNORED
+    kinds = torch.stack((causal_rows, ~causal_rows)) & has_label.any(dim=1)
+    shares = kinds.sum(dim=1) / kinds.sum()
+    if num_items_in_batch is None:
+        return shares
+    numbers = torch.stack([has_label[rows].sum() for rows in kinds])
+    if has_kinds(num_items_in_batch):
+        return torch.where(numbers > 0, numbers / num_items_in_batch.flatten(), 0)
+    return shares * numbers.sum() / num_items_in_batch
