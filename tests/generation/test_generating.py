@@ -91,6 +91,18 @@ def test_scores_of_beams_are_log_probabilities_whatever_orders_them(translator, 
     assert checked
 
 
+def test_the_first_of_several_ends_pads_where_nothing_else_does(writer):
+    """As Llama 3 has them: outputs end at any of them, and their scores there."""
+    model, tokenizers = load_checkpoint(writer)
+    tokenizers.source.pad_token = model.config.pad_token_id = model.generation_config.pad_token_id = None
+    (one,) = zoo.generate(model, TEXTS[:1], tokenizer=tokenizers, max_new_tokens=6)
+    stop = tokenizers.source.convert_tokens_to_ids(one.text.split()[0])
+    model.generation_config.eos_token_id = [tokenizers.source.eos_token_id, stop]
+    for batch in (TEXTS[:1], TEXTS):
+        first = zoo.generate(model, batch, tokenizer=tokenizers, max_new_tokens=6, scores=True)[0]
+        assert first.text.split() == one.text.split()[:1] and first.candidates[0].score < 0
+
+
 def test_a_seed_makes_sampling_reproducible_and_leaves_torch_alone(folder):
     torch.manual_seed(0)
     expected = torch.rand(1)

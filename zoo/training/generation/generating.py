@@ -158,7 +158,8 @@ def generation_config(
         settings.eos_token_id = tokenizer.eos_token_id
     if settings.pad_token_id is None:
         ends = settings.eos_token_id
-        settings.pad_token_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else ends
+        end = ends[0] if isinstance(ends, (list, tuple)) else ends
+        settings.pad_token_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else end
     try:
         settings.validate(strict=True, user_set_attributes=set(options))
     except (ValueError, TypeError, AttributeError) as error:  # raised by computing with options of any value
