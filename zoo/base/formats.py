@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from zoo.base.errors import FormatVersionError
@@ -63,6 +64,7 @@ FORMATS = (CONFIGURATION, RESULTS, PLAN, ROWS, MANIFEST, SHARDS, BUNDLE, PLUGINS
 """All formats with versions."""
 
 
+@cache
 def zoo_version() -> str | None:
     """The installed version of the zoo; None in a bundle on a machine without it."""
     from importlib.metadata import PackageNotFoundError, version
