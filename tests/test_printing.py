@@ -155,7 +155,7 @@ def errors_page(text: str) -> str:
 
 def attention_maps_page(text: str) -> str:
     weights = np.ones((1, 1, 1, 1), dtype=np.float32)
-    one = AttentionMap("decoder", weights, (text,), (text,))
+    one = AttentionMap("decoder", weights, (text,), (text,), (1,))
     return attention_page(AttentionMaps(text, text, text, (one,)))
 
 

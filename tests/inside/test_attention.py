@@ -16,7 +16,7 @@ from click.testing import CliRunner
 import zoo
 from zoo.base.errors import ConfigError, UnknownNameError
 from zoo.cli.main import cli
-from zoo.inside import attention, attention_figure, attention_page
+from zoo.inside import attention, attention_figure, attention_page, head_statistics
 
 SOURCE = "My son doesn't like hot milk."
 TARGET = "Meu filho não gosta de leite quente."
@@ -98,6 +98,22 @@ def test_the_figure_is_arranged_as_in_the_book(maps):
         assert [label.get_text() for label in panels[4].get_xticklabels()] == list(one.keys)
         assert [label.get_text() for label in panels[4].get_yticklabels()] == list(one.queries)
         assert bar.get_label() == "<colorbar>"
+
+
+def test_layers_of_a_hybrid_keep_their_numbers(tokenizers):
+    """Those of its mixer have no attention, and are not shown."""
+    sizes = {"hidden_size": 16, "num_hidden_layers": 4, "num_attention_heads": 2, "intermediate_size": 32}
+    kinds = ["conv", "full_attention", "conv", "full_attention"]
+    size = len(tokenizers.source)
+    model = zoo.build("lfm2-style", "causal-lm", seed=0, vocab_size=size, layer_types=kinds, **sizes)
+    found = attention(model, SOURCE, tokenizer=tokenizers.source)
+    (one,) = found.maps
+    assert one.layers == (2, 4) and len(one.weights) == 2
+    assert {record["layer"] for record in found.to_records()} == {2, 4}
+    labels = [text.get_text() for panel in attention_figure(one).axes for text in panel.texts]
+    assert labels == ["Layer 2", "Layer 4"] and '"layers":[2,4]' in attention_page(found)
+    (statistics,) = head_statistics(model, [SOURCE], tokenizer=tokenizers.source)
+    assert {record["layer"] for record in statistics.to_records()} == {2, 4}
 
 
 def test_bertviz_shows_them(maps, writer):

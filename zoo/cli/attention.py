@@ -45,7 +45,13 @@ def attention(
     files = save_attention(maps, output, force=force)
     if as_json:
         weights = {
-            one.kind: {"queries": one.queries, "keys": one.keys, "weights": one.weights.tolist()} for one in maps.maps
+            one.kind: {
+                "queries": one.queries,
+                "keys": one.keys,
+                "layers": one.layers,
+                "weights": one.weights.tolist(),
+            }
+            for one in maps.maps
         }
         result = {"model": maps.name, "source": maps.source, "output": maps.output, "files": files}
         write_json({**result, "attention": weights})

@@ -15,6 +15,7 @@ from transformers import PreTrainedModel
 
 from zoo.base.errors import ConfigError, UnknownNameError
 from zoo.base.printed import Page, Part, Printed
+from zoo.models.stack import ZooStack
 from zoo.training.generation import load_checkpoint
 from zoo.training.generation.checkpoint import TokenizerSource
 
@@ -41,12 +42,14 @@ class AttentionMap:
         weights: *Shape:* (num_layers, num_heads, num_queries, num_keys)
         queries: The tokens that attend.
         keys: The tokens that are attended to.
+        layers: Numbers of the layers in the model, counted from 1: those of a mixer have no attention.
     """
 
     kind: str
     weights: NDArray[np.float32]
     queries: tuple[str, ...]
     keys: tuple[str, ...]
+    layers: tuple[int, ...]
 
     @property
     def title(self) -> str:
@@ -58,7 +61,7 @@ class AttentionMap:
         for (layer, head, query, key), weight in np.ndenumerate(self.weights):
             yield {
                 "kind": self.kind,
-                "layer": layer + 1,
+                "layer": self.layers[layer],
                 "head": head + 1,
                 "query_position": query,
                 "query": self.queries[query],
@@ -150,16 +153,28 @@ def attention(
         raise ConfigError(f"a target was given, but a {type(loaded).__name__} only reads; leave it out")
     inputs = inputs_of(loaded, tokenizers, [source], None if target is None else [target])
     weights = attention_weights(loaded, inputs)
-    maps = tuple(
-        AttentionMap(kind, array[:, 0].float().cpu().numpy(), *(inputs.tokens[side][0] for side in sides_of(kind)))
-        for kind, array in weights.items()
-    )
-    return AttentionMaps(name, source, inputs.outputs[0], maps)
+    maps = []
+    for kind, array in weights.items():
+        queries, keys = (inputs.tokens[side][0] for side in sides_of(kind))
+        shown = array[:, 0].float().cpu().numpy()
+        maps.append(AttentionMap(kind, shown, queries, keys, layers_of(loaded, kind)))
+    return AttentionMaps(name, source, inputs.outputs[0], tuple(maps))
 
 
 def sides_of(kind: str) -> tuple[str, str]:
     """Texts of the queries and of the keys."""
     return ("decoder", "encoder") if kind == "cross" else (kind, kind)
+
+
+def layers_of(model: PreTrainedModel, kind: str) -> tuple[int, ...]:
+    """Numbers of the layers with a kind of attention, counted from 1."""
+    (stack,) = (
+        module
+        for module in model.modules()
+        if isinstance(module, ZooStack) and module.config.is_decoder == (kind != "encoder")
+    )
+    mixers = set() if kind == "cross" else {stack.config.mixer_layer_type}
+    return tuple(number for number, type_ in enumerate(stack.layer_types, start=1) if type_ not in mixers)
 
 
 @torch.no_grad()

@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 from zoo.training.generation import load_checkpoint
 from zoo.training.generation.checkpoint import TokenizerSource
 
-from .attending import TITLES, attention_weights, sides_of
+from .attending import TITLES, attention_weights, layers_of, sides_of
 from .texts import inputs_of
 
 if TYPE_CHECKING:
@@ -36,18 +36,20 @@ class HeadStatistics:
             2019, Analyzing the Structure of Attention in a Transformer Language Model, section 4.3). None for
             cross-attention: its queries and keys have positions in different texts.
             *Shape:* (num_layers, num_heads)
+        layers: Numbers of the layers in the model, counted from 1: those of a mixer have no attention.
     """
 
     kind: str
     entropy: NDArray[np.float32]
     distance: NDArray[np.float32] | None
+    layers: tuple[int, ...]
 
     def to_records(self) -> list[dict[str, Any]]:
         """Write it as plain data, a record a head, counted from 1 as layers are, e.g. for `pandas.DataFrame`."""
         return [
             {
                 "kind": self.kind,
-                "layer": layer + 1,
+                "layer": self.layers[layer],
                 "head": head + 1,
                 "entropy": float(entropy),
                 "distance": None if self.distance is None else float(self.distance[layer, head]),
@@ -85,7 +87,7 @@ def head_statistics(
         queries, keys = (inputs.masks[side] for side in sides_of(kind))
         entropy = average(entropies(weights, keys), queries)
         distance = None if kind == "cross" else average(distances(weights, keys), queries)
-        found.append(HeadStatistics(kind, entropy, distance))
+        found.append(HeadStatistics(kind, entropy, distance, layers_of(loaded, kind)))
     return found
 
 
@@ -128,7 +130,7 @@ def heads_figure(statistics: Sequence[HeadStatistics]) -> Figure:
             image = panel.imshow(values, cmap="viridis", vmin=0.0, aspect="auto")
             panel.set_title(f"{TITLES[one.kind]}\n{label}", fontsize=9)
             panel.set_xticks(range(values.shape[1]), range(1, values.shape[1] + 1))
-            panel.set_yticks(range(values.shape[0]), range(1, values.shape[0] + 1))
+            panel.set_yticks(range(values.shape[0]), one.layers)
             panel.set_xlabel("Head")
             panel.set_ylabel("Layer")
             figure.colorbar(image, ax=panel)

@@ -62,6 +62,7 @@ def attention_page(maps: AttentionMaps) -> str:
             "title": one.title,
             "queries": one.queries,
             "keys": one.keys,
+            "layers": one.layers,
             "weights": np.rint(one.weights * SCALE).astype(int).reshape(*one.weights.shape[:2], -1).tolist(),
         }
         for one in maps.maps
@@ -108,7 +109,7 @@ def attention_figure(attention: AttentionMap) -> Figure:
         if head == 0:
             panel.set_ylabel("Query positions")
         if head == num_heads - 1:
-            label = f"Layer {layer + 1}"
+            label = f"Layer {attention.layers[layer]}"
             panel.annotate(label, (1.04, 0.5), xycoords="axes fraction", rotation=270, va="center", fontsize=9)
     for panel in axes.flat:
         name_ticks(panel, attention.keys, attention.queries)
