@@ -4,7 +4,7 @@ from .executed import Executed, OperatorCounter, executed
 from .flops import Flops, FlopsPerToken, count_flops, flops_per_token
 from .machine import gemm_limit, peak_bytes
 from .measuring import Costs, activation_bytes, measure
-from .speed import DecodeSpeed, decode_speed, prefill_speed
+from .speed import DecodeSpeed, decode_speed, prefill_speed, training_speed
 
 __all__ = [
     "Costs",
@@ -22,4 +22,5 @@ __all__ = [
     "measure",
     "peak_bytes",
     "prefill_speed",
+    "training_speed",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,7 +32,7 @@ class DecodeSpeed:
     """How fast tokens are written.
 
     Attributes:
-        tokens_per_second: One after the other, a single sequence.
+        tokens_per_second: Of all sequences together.
         p50: Median seconds from one token to the next.
         p95: The same of the slowest twentieth.
     """
@@ -59,24 +59,59 @@ def prefill_speed(model: PreTrainedModel, batch: Mapping[str, Any], seconds: flo
     generates = model.can_generate() and not model.config.is_encoder_decoder
     options = {"use_cache": True, "logits_to_keep": 1} if generates else {}
     reader(**prompts, **options)
+    return num_tokens(prompts) / median_seconds(lambda: reader(**prompts, **options), model.device, seconds)
+
+
+def training_speed(model: PreTrainedModel, batch: Mapping[str, Any], seconds: float) -> float:
+    """Measure how fast a model trains: a forward and a backward pass, clipping and a step of AdamW.
+
+    Args:
+        model: The model, whose weights stay as they are.
+        batch: Inputs and labels.
+        seconds: How long to measure, at least three times.
+
+    Returns:
+        Tokens a second, padding and targets excluded: of the median step.
+    """
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.0, fused=True)
+
+    def step() -> None:
+        model(**batch).loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+
+    was_training = model.training
+    model.train()
+    step()  # which allocates the optimiser's state
+    speed = num_tokens(batch) / median_seconds(step, model.device, seconds)
+    model.train(was_training)
+    return speed
+
+
+def median_seconds(run: Callable[[], object], device: torch.device, seconds: float) -> float:
+    """The median duration of a run, of at least three."""
     times: list[float] = []
     began = time.perf_counter()
     while len(times) < 3 or time.perf_counter() - began < seconds:
-        synchronize(model.device)
+        synchronize(device)
         start = time.perf_counter()
-        reader(**prompts, **options)
-        synchronize(model.device)
+        run()
+        synchronize(device)
         times.append(time.perf_counter() - start)
-    return num_tokens(prompts) / statistics.median(times)
+    return statistics.median(times)
 
 
-def decode_speed(model: PreTrainedModel, batch: Mapping[str, Any], seconds: float) -> DecodeSpeed | None:
-    """Measure how fast tokens are written greedily, one sequence at a time with a cache.
+def decode_speed(
+    model: PreTrainedModel, batch: Mapping[str, Any], seconds: float, *, sequences: int = 1
+) -> DecodeSpeed | None:
+    """Measure how fast tokens are written greedily with a cache.
 
     Args:
         model: The model, in evaluation mode.
-        batch: Its first example is what to read before.
+        batch: Its first examples are what to read before.
         seconds: How long to measure, at least one generation of up to `MOST_STEPS` tokens.
+        sequences: How many examples to continue at once; all are as long as the first.
 
     Returns:
         The speed; None where the model cannot generate.
@@ -84,7 +119,7 @@ def decode_speed(model: PreTrainedModel, batch: Mapping[str, Any], seconds: floa
     if not model.can_generate() or not all(quirk.generates for quirk in active_quirks(model.config)):
         return None
     real = batch["attention_mask"][0].bool() if "attention_mask" in batch else slice(None)
-    prompt = batch["input_ids"][:1, real]
+    prompt = batch["input_ids"][:sequences, real]
     is_decoder = not model.config.is_encoder_decoder
     room = (getattr(model.config, "max_position_embeddings", None) or MOST_STEPS) - 1
     if is_decoder:
@@ -99,11 +134,11 @@ def decode_speed(model: PreTrainedModel, batch: Mapping[str, Any], seconds: floa
     while not clock.gaps or time.perf_counter() - began < seconds:
         write(model, prompt, steps, clock)
     cuts = statistics.quantiles(clock.gaps, n=20)
-    return DecodeSpeed(len(clock.gaps) / sum(clock.gaps), statistics.median(clock.gaps), cuts[-1])
+    return DecodeSpeed(len(prompt) * len(clock.gaps) / sum(clock.gaps), statistics.median(clock.gaps), cuts[-1])
 
 
 def write(model: PreTrainedModel, prompt: Tensor, steps: int, clock: Clock) -> None:
-    """Generate `steps` tokens after a prompt, (1, seq_len); the clock sees every one."""
+    """Generate `steps` tokens after prompts, (batch_size, seq_len); the clock sees every one."""
     length = {"max_new_tokens": steps, "min_new_tokens": steps, "max_length": None, "min_length": None}
     model.generate(
         prompt,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from zoo.base.errors import ConfigError, UnknownNameError
-from zoo.comparison.request.seeds import FEWEST_SEEDS, MOST_LOOKS
+from zoo.comparison.request.seeds import FEWEST_SEEDS, MOST_LOOKS, read_budget
 from zoo.comparison.results.design import Design
 from zoo.comparison.results.metrics import LOSSES
 from zoo.data.corpora import is_here, located
@@ -30,6 +30,12 @@ NESTED = ("arguments", "settings", "sweep")
 
 ACROSS = ("valley", "power-law", "average")
 """Readings over all conditions: see `zoo.comparison.benchmarks.across`."""
+
+TIMED = ("training", "prefill", "decoding")
+"""What can be timed: see `zoo.comparison.benchmarks.timing`."""
+
+RELATIVE_SPEED = "relative_speed"
+"""The score that decides where variants are timed: speed in percent of the baseline's."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +80,7 @@ class Benchmark:
         version: Raised with every change that changes results; rows of other versions are not compared.
         summary: Its question, in a sentence.
         minutes: How long all of it takes on two cores, two runs of one thread at a time: runs x (steps x the time of a
-            step + 8 seconds) / 2, with steps timed on the baseline. All that ship come to about 11 hours, without the
+            step + 8 seconds) / 2, with steps timed on the baseline. All that ship come to about 12 hours, without the
             ladder.
         compare: Arguments of [`zoo.compare`][]; at least the `task`.
         variants: Names of variants, the baseline first; also patterns, see `zoo.comparison.benchmarks.names`.
@@ -89,6 +95,8 @@ class Benchmark:
         conditions: Changes to `compare` by name, each makes its own comparison; also to `variants`.
         rates: Conditions that sweep nothing. The learning rate of each of their variants is the one that the sweep
             under the first condition chose for it, times this factor.
+        timed: What each condition times, one of `TIMED`, where variants take turns instead of being trained; the budget
+            is the seconds for each variant, and a seed is a repetition in a process of its own.
         across: Reading over all conditions: a `reading`, one of `ACROSS`, and what it needs.
         tests: Tasks by name; each model is scored on their held-out examples as well, though it was not trained on
             them. "{task}" is replaced by the task that it was trained on.
@@ -113,6 +121,7 @@ class Benchmark:
     source: str = ""
     conditions: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {"": {}})
     rates: Mapping[str, float] = field(default_factory=dict)
+    timed: Mapping[str, str] = field(default_factory=dict)
     across: Mapping[str, Any] = field(default_factory=dict)
     tests: Mapping[str, str] = field(default_factory=dict)
     text: Text | None = None
@@ -317,6 +326,8 @@ def check(benchmark: Benchmark, file: Path) -> None:
         )
     if benchmark.across and benchmark.across.get("reading") not in ACROSS:
         raise UnknownNameError(str(benchmark.across.get("reading")), ACROSS, kind="reading", owner=str(file))
+    if benchmark.timed or benchmark.score == RELATIVE_SPEED:
+        check_timed(benchmark, file)
     for condition in benchmark.rates:
         if condition not in benchmark.conditions:
             raise UnknownNameError(condition, benchmark.conditions, kind="condition", owner=f"{file}, rates")
@@ -341,3 +352,17 @@ def check(benchmark: Benchmark, file: Path) -> None:
         for name in benchmark.quick.get(entry, ()):
             if name not in getattr(benchmark, entry):
                 raise UnknownNameError(name, getattr(benchmark, entry), kind=entry.rstrip("s"), owner=str(file))
+
+
+def check_timed(benchmark: Benchmark, file: Path) -> None:
+    """Refuse a definition by which speeds cannot be compared."""
+    budgets = [read_budget(benchmark.arguments(condition).get("budget")) for condition in benchmark.conditions]
+    is_whole = benchmark.score == RELATIVE_SPEED and set(benchmark.timed) == set(benchmark.conditions)
+    if not is_whole or not all(budget is not None and budget.kind == "seconds" for budget in budgets):
+        raise ConfigError(
+            f"{file}: a benchmark of speeds names what every condition times, decides by {RELATIVE_SPEED}, and has a "
+            "budget of seconds"
+        )
+    for what in benchmark.timed.values():
+        if what not in TIMED:
+            raise UnknownNameError(what, TIMED, kind="entry", owner=f"{file}, timed")

@@ -28,6 +28,7 @@ from .definition import Benchmark, find_benchmark
 from .judging import columns_of_run, judge
 from .names import expand
 from .rows import DECAYED, Row, name_of_data, read_rows, record
+from .timing import timed
 
 TESTS = "tests.json"
 """The scores of a run on other tasks, in its folder."""
@@ -113,7 +114,7 @@ class BenchmarkRun:
         for left, alike in missing.items():
             is_added = len(left) < len(seeds)
             by_choice = is_transferred or (is_added and is_swept)
-            one_by_one = by_choice or (self.file and self.placing["jobs"] == 1)
+            one_by_one = by_choice or (self.file and self.placing["jobs"] == 1 and not self.benchmark.timed)
             for together in [[name] for name in alike] if one_by_one else [alike]:
                 # Added seeds have a folder of their own: a comparison that goes on gives all of its variants its seeds.
                 chosen = self.chosen(condition, together[0]) if by_choice else {} if is_added else None
@@ -215,6 +216,8 @@ class BenchmarkRun:
         Returns:
             A row a run; for a refused variant, rows with the reason, next to those of the others.
         """
+        if self.benchmark.timed:
+            return self.timed(condition, names, seeds, baseline)
         arguments = self.benchmark.arguments(condition)
         task, training, data = arguments.pop("task"), arguments.pop("arguments", {}), arguments.pop("data", None)
         folder = self.folder / (condition or "all")
@@ -250,6 +253,22 @@ class BenchmarkRun:
         runs = [run for name in names for run in found.runs_of(name) if run.seed in seeds]
         self.check_directions(runs)
         return [self.row(condition, run, found, chosen) for run in runs]
+
+    def timed(self, condition: str, names: Sequence[str], seeds: Sequence[int], baseline: str) -> list[Row]:
+        """Time variants next to the baseline, a seed in a process of its own."""
+        arguments, rows = self.benchmark.arguments(condition), []
+        together = list(dict.fromkeys([baseline, *names]))
+        if self.data is not None:
+            arguments["data"] = str(self.data)
+        for seed in seeds:
+            self.tell(f"seed {seed}: {', '.join(together)}")
+            folder = self.folder / (condition or "all") / f"seed-{seed}"
+            found = timed(together, self.benchmark.timed[condition], arguments, seed, folder)
+            digest = content_hash([together, self.benchmark.timed[condition], arguments, seed])
+            rows += [
+                Row(*self.key(condition, name, seed), digest=digest, **found[name], **circumstances()) for name in names
+            ]
+        return rows
 
     def decayed(self, condition: str, name: str) -> dict[str, list[str]]:
         """Roles of a variant's parameters that decay, where that is not the same for all variants by definition."""
@@ -356,6 +375,8 @@ def bench(
         chosen = deciding(chosen)
     text = chosen.find_text(data)
     check_placing(launcher, jobs, launch_with or {})
+    if chosen.timed and (launcher, jobs) != ("local", 1):
+        raise ConfigError(f"benchmark {found.name!r} times variants in turns, here: leave launcher and jobs out")
     if record:
         check_writable(found.results.parent)
     announce = tell or (lambda sentence: None)

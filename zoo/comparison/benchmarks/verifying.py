@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from zoo.models import ZooConfig
 from .definition import Benchmark
 from .judging import Verdicts, judge
 from .rows import DECAYED, Row, name_of_data
-from .running import Tell, values_of_run
+from .running import BenchmarkRun, Tell, values_of_run
 
 SPREADS = 3.0
 """Standard deviations within which a repeated number counts as the same on another machine."""
@@ -34,14 +34,15 @@ class Repeated:
         row: The row.
         value: The score that came out.
         holds: Whether it is the recorded one: to the last bit on the same machine with the same versions, and within
-            the noise of the seeds elsewhere.
+            the noise of the seeds elsewhere. A relative speed may differ by the margin as well; None of one elsewhere,
+            where others are right.
         exact: Whether it was equal to the last bit, as it has to be; None on another machine, or with other versions or
             threads.
     """
 
     row: Row
     value: float
-    holds: bool
+    holds: bool | None
     exact: bool | None
 
 
@@ -82,6 +83,12 @@ def verify(
 
 def repeat(benchmark: Benchmark, row: Row, verdicts: Verdicts, data: Path | None, tell: Tell | None) -> Repeated:
     """Run a row again, with the sizes and the training arguments that were chosen for it."""
+    if benchmark.timed:
+        baseline = benchmark.baseline(row.condition)
+        with scratch_folder() as scratch:
+            run = BenchmarkRun(benchmark, scratch, data, None, {}, False, tell or (lambda _: None))
+            (timed,) = run.timed(row.condition, [row.variant], [row.seed], baseline)
+        return judged(row, timed.values[benchmark.score], asdict(timed), verdicts)
     arguments = benchmark.arguments(row.condition)
     for decided in ("match", "match_by", "match_to", "sweep"):
         arguments.pop(decided, None)
@@ -112,8 +119,12 @@ def judged(row: Row, value: float, circumstances: Mapping[str, Any], verdicts: V
     """Whether a repetition came out as it should."""
     score = verdicts.benchmark.score
     recorded = row.values[score]
-    if all(getattr(row, name) == circumstances.get(name) for name in DECISIVE):
-        return Repeated(row, value, holds=value == recorded, exact=value == recorded)
     standing = verdicts.of(row.variant)
-    spread = (standing.samples[score].deviation if standing else None) or 0.0
-    return Repeated(row, value, holds=abs(value - recorded) <= SPREADS * spread, exact=None)
+    noise = SPREADS * ((standing.samples[score].deviation if standing else None) or 0.0)
+    is_here = all(getattr(row, name) == circumstances.get(name) for name in DECISIVE)
+    if verdicts.benchmark.timed:
+        noise += verdicts.benchmark.margin or 0.0
+        return Repeated(row, value, holds=abs(value - recorded) <= noise if is_here else None, exact=None)
+    if is_here:
+        return Repeated(row, value, holds=value == recorded, exact=value == recorded)
+    return Repeated(row, value, holds=abs(value - recorded) <= noise, exact=None)

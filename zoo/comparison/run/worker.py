@@ -10,13 +10,14 @@ import inspect
 import sys
 import traceback
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from datasets import Dataset
+from torch import nn
 from transformers import TrainerCallback
 from transformers.utils import logging
 
@@ -117,12 +118,9 @@ def costs_of(job: Job, task: DataTask, recipe: Recipe, splits: Splits, result: T
     """Measure what a trained model costs: the fields of [`zoo.analysis.measuring.Costs`][]."""
     args = training_arguments(recipe.arguments, output_dir=job.folder, seed=job.seed)
     encoded = some_encoded(task.fitted(splits), splits.train, result, args.per_device_train_batch_size)
-    known = inspect.signature(result.model.forward).parameters
-    size = min(args.per_device_train_batch_size, len(encoded))
-    examples = [{name: value for name, value in encoded[i].items() if name in known} for i in range(size)]
     costs = measure(
         result.model,
-        task.collator(result.tokenizers)(examples),
+        batch_of(encoded, args.per_device_train_batch_size, result.model, task.collator(result.tokenizers)),
         training_tokens_per_second=result.report.train_tokens_per_second,
         training_seconds=result.report.train_seconds,
         flops=None if job.flops is None else FlopsPerToken(*job.flops),
@@ -130,6 +128,13 @@ def costs_of(job: Job, task: DataTask, recipe: Recipe, splits: Splits, result: T
         devices=result.report.num_devices,
     )
     return costs.to_dict()
+
+
+def batch_of(encoded: Any, size: int, model: nn.Module, collator: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+    """Make a batch for a model of the first encoded examples."""
+    known = inspect.signature(model.forward).parameters
+    size = min(size, len(encoded))
+    return collator([{name: value for name, value in encoded[i].items() if name in known} for i in range(size)])
 
 
 def some_encoded(task: DataTask, examples: Dataset, result: TrainingResult, number: int) -> Any:

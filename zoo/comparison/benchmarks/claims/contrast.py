@@ -14,7 +14,7 @@ from zoo.registry import VARIANTS, parse_name
 from zoo.training.recipe import read_yaml
 
 from ...results.design import Scores, finite
-from ..definition import Benchmark, benchmarks
+from ..definition import RELATIVE_SPEED, Benchmark, benchmarks
 from ..judging import edges
 from ..rows import Row
 
@@ -81,7 +81,7 @@ WITHIN = ("no lower", "no higher", "same")
 
 MARGIN = f"a margin above 0 belongs to {', '.join(map(repr, WITHIN))}, and to nothing else"
 
-SPEEDS = [cost.key for cost in COSTS if cost.group == "Speed"]
+SPEEDS = [RELATIVE_SPEED, *(cost.key for cost in COSTS if cost.group == "Speed")]
 
 
 @dataclass(frozen=True)
