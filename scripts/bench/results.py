@@ -60,7 +60,8 @@ their own page.
 `zoo bench show NAME` prints a table, `zoo list --sort NAME` puts the best variants first, and `zoo show VARIANT`
 prints those of one variant. `zoo bench run NAME VARIANT` repeats a row or adds your own, and
 `zoo bench verify NAME` repeats some rows and compares the results. Quality does not depend on other work
-of a machine; speed does, so no speeds are shown, and the CSV files record how busy the machine was.
+of a machine; speed does, so speeds are shown only where variants took turns ([speed](results/speed.md)), and the CSV
+files record how busy the machine was.
 
 Scores of the [weights that ship](weights.md) have their own rows, in
 [weights.csv](../zoo/comparison/benchmarks/results/weights.csv), written from the very files that their cards read.

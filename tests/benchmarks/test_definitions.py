@@ -44,7 +44,7 @@ def test_published_numbers_are_of_variants_that_it_compares() -> None:
 def test_the_score_that_decides_is_one_of_the_task_or_a_loss() -> None:
     for one in ALL.values():
         scores = {one.task(condition).main_score for condition in one.conditions}
-        assert one.score in {*scores, "heldout_loss"} or one.tests
+        assert one.score in {*scores, "heldout_loss"} or one.tests or one.timed
 
 
 def test_all_together_take_about_twelve_hours_and_the_ladder_forty() -> None:
@@ -116,6 +116,16 @@ def test_a_condition_changes_single_entries(tmp_path: Path) -> None:
             "{version: 1, summary: s, minutes: 1, score: a, seeds: 1, variants: [a], compare: {task: copy},"
             " anchors: [{variant: a, value: 7, source: s, tolerance: 1, averaged_over: 0}]}",
             "tolerance=1 and averaged_over=0 of 7; valid: either",
+        ),
+        (
+            "{version: 1, summary: s, minutes: 1, score: relative_speed, seeds: 1, variants: [a],"
+            " compare: {task: copy, budget: steps=1}, timed: {'': training}}",
+            "a budget of seconds",
+        ),
+        (
+            "{version: 1, summary: s, minutes: 1, score: relative_speed, seeds: 1, variants: [a],"
+            " compare: {task: copy, budget: seconds=1}, timed: {'': trainin}}",
+            "unknown entry 'trainin'.*did you mean 'training'",
         ),
     ],
 )

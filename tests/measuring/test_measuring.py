@@ -16,6 +16,7 @@ from zoo.analysis.measuring import (
     measuring,
     prefill_speed,
     speed,
+    training_speed,
 )
 from zoo.analysis.parameters import count_by_parameter
 
@@ -120,6 +121,11 @@ def test_speed_counts_real_tokens_and_leaves_room_for_them(monkeypatch):
     model = zoo.build("gpt2-style", seed=0, max_position_embeddings=12, **SIZES)
     assert prefill_speed(model, batch("causal-lm"), 0.0) == 10  # of twelve positions, in one tick
     assert decode_speed(model, batch("causal-lm"), 0.0).tokens_per_second == 1.0
+    whole = {**batch("causal-lm"), "attention_mask": torch.ones(2, 6)}
+    assert decode_speed(model, whole, 0.0, sequences=2).tokens_per_second == 2.0
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    assert training_speed(model, batch("causal-lm"), 0.0) == 10 and not model.training
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     model = zoo.build("gpt2-style", seed=0, max_position_embeddings=5, **SIZES)
     assert decode_speed(model, batch("causal-lm"), 0.0) is None
 
