@@ -5,7 +5,9 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+import torch
 
+import zoo
 from zoo.base.errors import ConfigError
 from zoo.comparison.benchmarks import Benchmark, bench, find_benchmark, judge, read_rows, timing, verify
 
@@ -71,8 +73,7 @@ def test_a_process_without_a_result_is_an_error(
         bench(benchmark_, output_dir=tmp_path / "out", progress=False)
 
 
-@pytest.mark.slow
-def test_a_reader_has_no_speed_of_decoding(benchmark_: Benchmark, tmp_path: Path) -> None:
-    arguments = {**benchmark_.arguments(""), "task": "token-classification", "data": None, "settings": {}}
+def test_an_encoder_has_no_speed_of_decoding() -> None:
+    model = zoo.build("bert-style", hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32)
     with pytest.raises(ConfigError, match="writes no tokens"):
-        timing.take_turns(["bert-style"], "decoding", arguments, 0, str(tmp_path))
+        timing.decoding_speed(model, {"input_ids": torch.ones(1, 4, dtype=torch.long)}, 0.0)
