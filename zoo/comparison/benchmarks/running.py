@@ -265,9 +265,8 @@ class BenchmarkRun:
             folder = self.folder / (condition or "all") / f"seed-{seed}"
             found = timed(together, self.benchmark.timed[condition], arguments, seed, folder)
             digest = content_hash([together, self.benchmark.timed[condition], arguments, seed])
-            rows += [
-                Row(*self.key(condition, name, seed), digest=digest, **found[name], **circumstances()) for name in names
-            ]
+            made = {"digest": digest, **circumstances()}
+            rows += [replace(Row(*self.key(condition, name, seed)), **found[name], **made) for name in names]
         return rows
 
     def decayed(self, condition: str, name: str) -> dict[str, list[str]]:

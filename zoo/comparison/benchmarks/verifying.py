@@ -86,8 +86,8 @@ def repeat(benchmark: Benchmark, row: Row, verdicts: Verdicts, data: Path | None
     if benchmark.timed:
         baseline = benchmark.baseline(row.condition)
         with scratch_folder() as scratch:
-            run = BenchmarkRun(benchmark, scratch, data, None, {}, False, tell or (lambda _: None))
-            (timed,) = run.timed(row.condition, [row.variant], [row.seed], baseline)
+            session = BenchmarkRun(benchmark, scratch, data, None, {}, False, tell or (lambda _: None))
+            (timed,) = session.timed(row.condition, [row.variant], [row.seed], baseline)
         return judged(row, timed.values[benchmark.score], asdict(timed), verdicts)
     arguments = benchmark.arguments(row.condition)
     for decided in ("match", "match_by", "match_to", "sweep"):
