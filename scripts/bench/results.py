@@ -164,7 +164,7 @@ def fronts(found: Iterable[Recorded]) -> dict[Path, str]:
 
 
 def front_table(found: Iterable[Recorded], headings: Iterable[str], empty: str) -> str:
-    """Write the table of README.md: the extremes of each benchmark, under its first condition that has enough variants.
+    """Write the table of README.md: the extremes of each benchmark that trains, under its first full condition.
 
     Args:
         found: All benchmarks.
@@ -174,7 +174,8 @@ def front_table(found: Iterable[Recorded], headings: Iterable[str], empty: str) 
     Returns:
         Markdown.
     """
-    enough = ([one for one in recorded.judged.values() if len(one.standings) >= ENOUGH] for recorded in found)
+    trained = (recorded.judged.values() for recorded in found if not recorded.benchmark.timed)
+    enough = ([one for one in judged if len(one.standings) >= ENOUGH] for judged in trained)
     return markdown(
         tuple(headings),
         (front_row(verdicts, empty) for verdicts, *_ in filter(None, enough)),
