@@ -1,7 +1,9 @@
 """Readings across conditions find the widths and exponents that rows were made of."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import permutations
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 
 from zoo.base.errors import UnknownNameError
 from zoo.comparison.benchmarks import Row, find_benchmark
-from zoo.comparison.benchmarks.across import averages, read_across, width
+from zoo.comparison.benchmarks.across import averages, ranked, read_across, spearman, width
 from zoo.comparison.benchmarks.definition import read
 
 VALLEY, LADDER = find_benchmark("lr-robustness"), replace(find_benchmark("ladder"), margin=None, most_seeds=None)
@@ -122,3 +124,54 @@ def test_averages_are_taken_run_by_run_and_a_lost_run_has_none() -> None:
     assert first[0] == "gpt2-style" and first[2] == "66.00 (63.52 to 68.48)", "65, 66, 67: 66 ± 4.3027/√3"
     assert reading.summary.endswith("Student's interval of 95 % for the mean over seeds.")
     assert second[0] == "llama-style" and second[2].startswith("46.50") and second[5] == "baseline"
+
+
+ENGLISH = find_benchmark("english")
+
+
+def english_rows(scores: dict[str, tuple[float, float]], seeds: int = 3) -> list[Row]:
+    """A row a seed, with a loss and an accuracy on BLiMP that do not depend on it."""
+    assert ENGLISH.text is not None
+    return [
+        Row(ENGLISH.version, "", name, seed, ENGLISH.text.sha256, values={"heldout_loss": loss, "blimp": accuracy})
+        for name, (loss, accuracy) in scores.items()
+        for seed in range(seeds)
+    ]
+
+
+def test_ranks_agree_where_the_lower_loss_has_the_higher_accuracy() -> None:
+    scores = {
+        "gpt2-style": (4.0, 60.0),
+        "llama-style": (3.8, 62.0),
+        "bloom-style": (4.1, 59.0),
+        "qwen3-style": (3.9, 61.0),
+    }
+    reading = read_across(ENGLISH, english_rows(scores))
+    assert reading is not None and "over 4 variants: +1.00" in reading.summary and "p = 0.083" in reading.summary
+    assert [row[0] for row in reading.rows] == ["llama-style", "qwen3-style", "gpt2-style", "bloom-style"]
+    assert [row[3] for row in reading.rows] == [row[5] for row in reading.rows] == ["1", "2", "3", "4"]
+    turned = {name: (loss, -accuracy) for name, (loss, accuracy) in scores.items()}
+    reading = read_across(ENGLISH, english_rows(turned))
+    assert reading is not None and "-1.00" in reading.summary
+    assert read_across(ENGLISH, english_rows(dict(list(scores.items())[:2]))) is None, "two have no correlation"
+    without = [replace(row, values={"heldout_loss": 4.0}) for row in english_rows(scores)]
+    assert read_across(ENGLISH, without) is None
+
+
+@given(st.permutations(range(5)), st.permutations(range(5)))
+def test_without_ties_the_correlation_is_that_of_squared_differences(one: list[int], other: list[int]) -> None:
+    def of(left: Sequence[int], right: Sequence[int]) -> float:
+        return 1 - 6 * sum((i - j) ** 2 for i, j in zip(left, right, strict=True)) / (5 * 24)
+
+    found, share = spearman(ranked(one), ranked(other))
+    assert found == pytest.approx(of(one, other))
+    as_far = [abs(of(one, order)) >= abs(found) - 1e-9 for order in permutations(range(5))]
+    assert share == pytest.approx(sum(as_far) / len(as_far))
+
+
+def test_ties_share_a_rank_and_equal_scores_have_no_correlation() -> None:
+    assert ranked([3.0, 1.0, 3.0, 2.0]).tolist() == [1.5, 4.0, 1.5, 3.0]
+    assert spearman(ranked([1.0, 1.0, 1.0]), ranked([1.0, 2.0, 3.0])) == (0.0, 1.0)
+    many = ranked([float(i) for i in range(12)])
+    found, share = spearman(many, many)
+    assert found == pytest.approx(1.0) and share < 0.001

@@ -1,14 +1,15 @@
-"""Readings that take a benchmark's conditions together, and give each run of a variant over them one number."""
+"""Readings that take a benchmark's conditions together, or two of its scores."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import pairwise, permutations
 from statistics import fmean
 
 import numpy as np
+from numpy.typing import NDArray
 
 from zoo.comparison.results.statistics import UNKNOWN, Measurements, student_interval
 from zoo.comparison.results.units import counted, large
@@ -20,6 +21,12 @@ from .rows import Row
 
 BRACKETS = "In brackets is Student's interval of 95 % for the mean over seeds."
 """Note on every reading. Three seeds are the rule; resampled, they cover the mean in 75 % of cases at best."""
+
+FEWEST_RANKED, ALL_ORDERS = 3, 8
+"""Variants that have a rank correlation, and those of which all orders are tried."""
+
+READABLE = {"heldout_loss": "held-out loss", "blimp": "BLiMP"}
+"""Names of columns in sentences."""
 
 Point = tuple[float, float | None]
 """Position of a run among the conditions, and its loss; None where it failed or diverged."""
@@ -113,8 +120,70 @@ def average(benchmark: Benchmark, rows: Iterable[Row]) -> Reading:
     )
 
 
+def rank_correlation(benchmark: Benchmark, rows: Iterable[Row]) -> Reading:
+    """Compare the order of variants by the score with their order by the column `across["column"]`.
+
+    Both are means over seeds, under the first condition. The correlation is Spearman's (1904); p is the share of
+    orders, of all that the column could have, with a correlation at least as far from zero.
+    """
+    columns = benchmark.score, str(benchmark.across["column"])
+    scores: dict[str, list[list[float]]] = {}
+    for row in rows:
+        found = [finite(row.values.get(column)) for column in columns]
+        if row.condition == benchmark.first and None not in found:
+            scores.setdefault(row.variant, []).append([value for value in found if value is not None])
+    if len(scores) < FEWEST_RANKED:
+        return Reading("", (), ())
+    means = {name: np.mean(own, axis=0) for name, own in scores.items()}
+    better = [benchmark.better(column) for column in columns]
+    ranks = [ranked([sign * mean[place] for mean in means.values()]) for place, sign in enumerate(better)]
+    correlation, share = spearman(*ranks)
+    names = [READABLE.get(column, column) for column in columns]
+    order = sorted(range(len(means)), key=lambda place: ranks[0][place])
+    return Reading(
+        f"Rank correlation of {names[0]} and {names[1]} over {counted(len(means), 'variant')}: {correlation:+.2f} "
+        f"(1 where both put variants into the same order, the better first), p = {share:.2g}.",
+        ("Variant", "Seeds", names[0], "Rank", names[1], "Rank by it"),
+        [
+            [
+                name,
+                str(len(scores[name])),
+                with_interval([value for value, _ in scores[name]], 4),
+                f"{ranks[0][place]:g}",
+                with_interval([value for _, value in scores[name]], 2),
+                f"{ranks[1][place]:g}",
+            ]
+            for place, name in ((place, list(means)[place]) for place in order)
+        ],
+    )
+
+
+def ranked(values: Sequence[float]) -> NDArray[np.float64]:
+    """Ranks of values, 1 for the greatest; equal ones share the mean of their ranks."""
+    array = np.asarray(values)
+    greater, equal = array[None] > array[:, None], array[None] == array[:, None]
+    return 1 + greater.sum(axis=1) + (equal.sum(axis=1) - 1) / 2
+
+
+def spearman(one: NDArray[np.float64], other: NDArray[np.float64]) -> tuple[float, float]:
+    """Correlation of ranks, and the share of permutations in which it is at least as far from zero.
+
+    Of more than `ALL_ORDERS` ranks, 10,000 permutations are drawn.
+    """
+    one, other = one - one.mean(), other - other.mean()
+    scale = math.sqrt(float((one @ one) * (other @ other)))
+    if scale == 0:
+        return 0.0, 1.0
+    if len(one) <= ALL_ORDERS:
+        orders = np.array(list(permutations(range(len(one)))))
+    else:
+        orders = np.random.default_rng(0).permuted(np.tile(np.arange(len(one)), (10_000, 1)), axis=1)
+    found, chances = float(one @ other) / scale, other[orders] @ one / scale
+    return found, float(np.mean(np.abs(chances) >= abs(found) - 1e-9))
+
+
 READINGS: Mapping[str, Callable[[Benchmark, Iterable[Row]], Reading]] = dict(
-    zip(ACROSS, (valley, power_law, average), strict=True)
+    zip(ACROSS, (valley, power_law, average, rank_correlation), strict=True)
 )
 
 

@@ -28,7 +28,7 @@ NESTED = ("arguments", "settings", "sweep")
 """Arguments of a comparison that are dictionaries: a condition changes single entries, or takes all away (null)."""
 
 
-ACROSS = ("valley", "power-law", "average")
+ACROSS = ("valley", "power-law", "average", "rank-correlation")
 """Readings over all conditions: see `zoo.comparison.benchmarks.across`."""
 
 TIMED = ("training", "prefill", "decoding")
@@ -80,8 +80,8 @@ class Benchmark:
         version: Raised with every change that changes results; rows of other versions are not compared.
         summary: Its question, in a sentence.
         minutes: How long all of it takes on two cores, two runs of one thread at a time: runs x (steps x the time of a
-            step + 8 seconds) / 2, with steps timed on the baseline. All that ship come to about 12 hours, without the
-            ladder.
+            step + 8 seconds) / 2, with steps timed on the baseline. All that ship come to about 12 hours, without
+            those on books.
         compare: Arguments of [`zoo.compare`][]; at least the `task`.
         variants: Names of variants, the baseline first; also patterns, see `zoo.comparison.benchmarks.names`.
         seeds: How many seeds each gets.
