@@ -175,7 +175,7 @@ def front_table(found: Iterable[Recorded], headings: Iterable[str], empty: str) 
         Markdown.
     """
     trained = (recorded.judged.values() for recorded in found if not recorded.benchmark.timed)
-    enough = ([one for one in judged if len(one.standings) >= ENOUGH] for judged in trained)
+    enough = ([one for one in judged if sum(row.verdict != UNKNOWN for row in one.standings) >= ENOUGH] for judged in trained)
     return markdown(
         tuple(headings),
         (front_row(verdicts, empty) for verdicts, *_ in filter(None, enough)),

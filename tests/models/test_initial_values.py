@@ -53,6 +53,7 @@ def test_mup_is_the_standard_parametrization_at_its_base_width() -> None:
 PRESENT = {
     ("ladder", None),
     ("speed", None),
+    ("english", None),
     *(("char-lm", f"500 steps{more}") for more in ("", ", learning rate swept", ", equal operations")),
     ("quirks", "explicando, one length"),
 }
