@@ -25,7 +25,7 @@ from zoo.comparison.benchmarks.weights import RESULTS, rows_of_weights
 from zoo.comparison.display.report import charts
 from zoo.comparison.display.report.forest import draw_forest
 from zoo.comparison.results.metrics import LOSSES
-from zoo.comparison.results.statistics import BETTER, EDGE, NOISE, SAME, UNDECIDED, WORSE
+from zoo.comparison.results.statistics import BETTER, EDGE, NOISE, SAME, UNDECIDED, UNKNOWN, WORSE
 from zoo.comparison.results.summary import VariantSummary
 
 ROOT = Path(__file__).parents[2]
@@ -175,7 +175,9 @@ def front_table(found: Iterable[Recorded], headings: Iterable[str], empty: str) 
         Markdown.
     """
     trained = (recorded.judged.values() for recorded in found if not recorded.benchmark.timed)
-    enough = ([one for one in judged if sum(row.verdict != UNKNOWN for row in one.standings) >= ENOUGH] for judged in trained)
+    enough = (
+        [one for one in judged if sum(row.verdict != UNKNOWN for row in one.standings) >= ENOUGH] for judged in trained
+    )
     return markdown(
         tuple(headings),
         (front_row(verdicts, empty) for verdicts, *_ in filter(None, enough)),

@@ -147,7 +147,11 @@ def test_ranks_agree_where_the_lower_loss_has_the_higher_accuracy() -> None:
         "qwen3-style": (3.9, 61.0),
     }
     reading = read_across(ENGLISH, english_rows(scores))
-    assert reading is not None and "over 4 variants: +1.00" in reading.summary and "p = 0.083" in reading.summary
+    assert (
+        reading is not None
+        and "over 4 variants (Held-out loss, BLiMP): +1.00" in reading.summary
+        and "p = 0.083" in reading.summary
+    )
     assert [row[0] for row in reading.rows] == ["llama-style", "qwen3-style", "gpt2-style", "bloom-style"]
     assert [row[3] for row in reading.rows] == [row[5] for row in reading.rows] == ["1", "2", "3", "4"]
     turned = {name: (loss, -accuracy) for name, (loss, accuracy) in scores.items()}

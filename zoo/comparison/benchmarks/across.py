@@ -16,7 +16,7 @@ from zoo.comparison.results.units import counted, large
 
 from ..results.design import Scores, finite, judged
 from .definition import ACROSS, Benchmark
-from .page import chance, spread
+from .page import chance, spread, title
 from .rows import Row
 
 BRACKETS = "In brackets is Student's interval of 95 % for the mean over seeds."
@@ -24,9 +24,6 @@ BRACKETS = "In brackets is Student's interval of 95 % for the mean over seeds."
 
 FEWEST_RANKED, ALL_ORDERS = 3, 8
 """Variants that have a rank correlation, and those of which all orders are tried."""
-
-READABLE = {"heldout_loss": "held-out loss", "blimp": "BLiMP"}
-"""Names of columns in sentences."""
 
 Point = tuple[float, float | None]
 """Position of a run among the conditions, and its loss; None where it failed or diverged."""
@@ -138,12 +135,12 @@ def rank_correlation(benchmark: Benchmark, rows: Iterable[Row]) -> Reading:
     better = [benchmark.better(column) for column in columns]
     ranks = [ranked([sign * mean[place] for mean in means.values()]) for place, sign in enumerate(better)]
     correlation, share = spearman(*ranks)
-    names = [READABLE.get(column, column) for column in columns]
+    loss, other = map(title, columns)
     order = sorted(range(len(means)), key=lambda place: ranks[0][place])
     return Reading(
-        f"Rank correlation of {names[0]} and {names[1]} over {counted(len(means), 'variant')}: {correlation:+.2f} "
+        f"Rank correlation over {counted(len(means), 'variant')} ({loss}, {other}): {correlation:+.2f} "
         f"(1 where both put variants into the same order, the better first), p = {share:.2g}.",
-        ("Variant", "Seeds", names[0], "Rank", names[1], "Rank by it"),
+        ("Variant", "Seeds", loss, "Rank", other, "Rank by it"),
         [
             [
                 name,

@@ -13,7 +13,7 @@ from .judging import Standing, Verdicts
 from .rows import Row
 
 COST_COLUMNS = {column.key: column for column in COSTS}
-TITLES = {column.key: column.title for column in (*LOSSES, *COSTS)} | {"bleu": "BLEU", "chrf": "chrF"}
+TITLES = {column.key: column.title for column in (*LOSSES, *COSTS)} | {"blimp": "BLiMP", "bleu": "BLEU", "chrf": "chrF"}
 
 
 def columns_shown(verdicts: Verdicts) -> list[str]:
