@@ -371,6 +371,21 @@ def test_every_generative_variant_is_served_as_it_computes(name: str, task: str)
             assert choice.finish_reason == ("stop" if ended else "length")
 
 
+def test_probabilities_are_the_models_own_whatever_changes_scores() -> None:
+    tokenizer = train_character(TEXTS)
+    model = zoo.build("llama-style@tiny", "causal-lm", vocab_size=len(tokenizer), seed=1).eval()
+    model.generation_config.repetition_penalty = 5.0
+    with Asked(model, Tokenizers(tokenizer, tokenizer)) as asked:
+        (choice,) = asked.complete("a", max_tokens=8, logprobs=1).choices
+        written = [one for token in choice.logprobs.tokens for one in ids_of(asked, token)]
+        ids = torch.tensor([*ids_of(asked, "a"), *written])
+    rows = model(input_ids=ids[None]).logits[0].log_softmax(-1)[-len(written) - 1 : -1]
+    assert written != rows.argmax(-1).tolist(), "the penalty chose others"
+    assert choice.logprobs.token_logprobs == pytest.approx(
+        rows.gather(1, ids[-len(written) :, None])[:, 0].tolist(), abs=1e-5
+    )
+
+
 @pytest.mark.slow
 @pytest.mark.nightly
 def test_the_command_prints_its_address_and_ends_at_ctrl_c() -> None:

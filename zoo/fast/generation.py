@@ -137,7 +137,9 @@ class CachedGenerationMixin(Generation):
         return known.replays > before
 
     def _get_logits_processor(self, *args: Any, **kwargs: Any) -> LogitsProcessorList:
-        return LogitsProcessors(super()._get_logits_processor(*args, **kwargs))
+        processors = LogitsProcessors(super()._get_logits_processor(*args, **kwargs))
+        processors.sort(key=lambda one: not getattr(one, "reads_own_logits", False))  # before penalties change them
+        return processors
 
     def _prepare_cache_for_generation(
         self: Any, generation_config: Any, model_kwargs: dict[str, Any], *args: Any, **kwargs: Any

@@ -50,8 +50,9 @@ class Job:
 
 
 class LastLogits(LogitsProcessor):
-    """Keeps the model's own logits of the last step, which temperatures and the like change afterwards."""
+    """Keeps the model's own logits of the last step, which penalties, temperatures and the like change afterwards."""
 
+    reads_own_logits = True
     logits: Tensor
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
