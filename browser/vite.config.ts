@@ -22,7 +22,7 @@ function engineFiles(): Plugin {
   return {
     name: "engine-files",
     generateBundle() {
-      const path = "node_modules/onnxruntime-web/dist/ort-wasm-simd-threaded";
+      const path = "node_modules/onnxruntime-web/dist/ort-wasm-simd-threaded.jspi";
       const emit = (fileName: string, source: Uint8Array) => this.emitFile({ type: "asset", fileName, source });
       emit("engine/library.mjs", readFileSync(`${path}.mjs`));
       emit("engine/library.bin", packed(`${path}.wasm`));

@@ -28,6 +28,14 @@ FLAGS = (
     "--blink-settings=primaryHoverType=2,availableHoverTypes=2,primaryPointerType=4,availablePointerTypes=4",  # a mouse
     "--remote-debugging-pipe",
 )
+WEBGPU = (
+    *(flag for flag in FLAGS if flag != "--disable-gpu"),
+    "--enable-unsafe-webgpu",
+    "--enable-features=Vulkan",
+    "--use-webgpu-adapter=swiftshader",
+    "--use-vulkan=swiftshader",
+)
+"""Flags with WebGPU, computed by software."""
 
 
 def find() -> str | None:
@@ -43,7 +51,9 @@ class Page:
         requests: Addresses that the page has asked for.
     """
 
-    def __init__(self, where: Path | str, width: int = 1280, height: int = 900) -> None:
+    def __init__(
+        self, where: Path | str, width: int = 1280, height: int = 900, *, flags: tuple[str, ...] = FLAGS
+    ) -> None:
         self.problems: list[str] = []
         self.requests: list[str] = []
         self._number = 0
@@ -59,7 +69,7 @@ class Page:
         program = find()
         assert program is not None
         self._browser = subprocess.Popen(
-            [program, *FLAGS, f"--user-data-dir={self._profile.name}"],
+            [program, *flags, f"--user-data-dir={self._profile.name}"],
             preexec_fn=place,  # noqa: PLW1509 - no threads here
             close_fds=False,
             stdout=subprocess.DEVNULL,

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 from browser_page import NODE, PAGE, PLAYWRIGHT, RUNS_PLAYWRIGHT, served
-from chromium import Page, find
+from chromium import WEBGPU, Page, find
 from click.testing import CliRunner
 
 from zoo.cli.push import push
@@ -52,6 +52,7 @@ IN_PAGE = """(async () => {
   const {Model, Writing, read, decoderIds, UNCHANGED} = globalThis.zoo;
   const model = await Model.load(FOLDER);
   const form = model.about.forms[0], found = [];
+  const processor = await model.processor(form);
   for (const text of TEXTS) {
     const source = read(model, text, UNCHANGED);
     const writing = new Writing(model, form, source, UNCHANGED, {name: "greedy"});
@@ -64,7 +65,26 @@ IN_PAGE = """(async () => {
     found.push({source, written, beams, logits: pack(logits), attention: maps,
                 text: model.target.decode(written), names: source.map((id) => model.source.name(id))});
   }
-  return found;
+  return {processor, found};
+})()"""
+
+WRONG = """(async () => {
+  const {Model, UNCHANGED} = globalThis.zoo;
+  const models = await Promise.all([0, 1].map(() => Model.load("nlpt-encoder.language")));
+  const form = models[0].about.forms[0], whys = [];
+  for (const model of models) {
+    const run = model.runNow;
+    model.runNow = async (...given) => {
+      const outputs = await run.apply(model, given);
+      if (given.at(-1) === "webgpu" && model === models[0]) outputs.attention.encoder.data[0] += 0.001;
+      return outputs;
+    };
+    whys.push(await model.processor(form));
+    const lost = () => Promise.reject(new Error("lost"));
+    model.runNow = (...given) => given.at(-1) === "webgpu" ? lost() : run.apply(model, given);
+    whys.push((await model.run(form, [5, 6], [], UNCHANGED)).logits.dims.length, await model.processor(form));
+  }
+  return whys;
 })()"""
 
 
@@ -79,6 +99,14 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def page(site: Path) -> Iterator[Page]:
     with served(site) as address:
         page = Page(f"{address}?model=d2l-style.en-pt-faithful")
+        yield page
+        page.close()
+
+
+@pytest.fixture(scope="module")
+def webgpu(site: Path) -> Iterator[Page]:
+    with served(site) as address:
+        page = Page(f"{address}?model=nlpt-encoder.language&processor=webgpu", flags=WEBGPU)
         yield page
         page.close()
 
@@ -157,11 +185,13 @@ def rows_of(steps: Any) -> torch.Tensor:
 
 
 @torch.no_grad()
-def check_parity(page: Page, name: str) -> None:
+def check_parity(page: Page, name: str, processor: str = "noAdapter") -> None:
     one = stored(explored(name))
     texts = TEXTS[json.loads(page.evaluate(f"fetch('models/{name}/model.json').then((one) => one.text())"))["task"]]
     script = IN_PAGE.replace("FOLDER", json.dumps(name)).replace("TEXTS", json.dumps(texts))
-    for text, found in zip(texts, page.evaluate(script), strict=True):
+    computed = page.evaluate(script)
+    assert computed["processor"] == processor
+    for text, found in zip(texts, computed["found"], strict=True):
         python = expected(one, text)
         assert found["source"] == python["source"], text
         assert found["written"] == python["written"], text
@@ -179,6 +209,17 @@ def check_parity(page: Page, name: str) -> None:
 @pytest.mark.parametrize("name", SOME)
 def test_the_browser_computes_what_python_does(page: Page, name: str) -> None:
     check_parity(page, name)
+
+
+@PAGE
+@pytest.mark.parametrize("name", SOME)
+def test_webgpu_computes_what_python_does(webgpu: Page, name: str) -> None:
+    check_parity(webgpu, name, "webgpu")
+
+
+@PAGE
+def test_a_webgpu_that_computes_other_numbers_or_fails_is_not_used(webgpu: Page) -> None:
+    assert webgpu.evaluate(WRONG) == ["differs", 3, "differs", "webgpu", 3, "failed"]
 
 
 @PAGE

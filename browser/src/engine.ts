@@ -5,8 +5,16 @@ import { fetchPacked, loading } from "./weights";
 
 export interface Engine {
   Tensor: typeof Tensor;
-  open(graph: Uint8Array, externalData: { path: string; data: Uint8Array }[]): Promise<InferenceSession>;
+  open(graph: Uint8Array, externalData: { path: string; data: Uint8Array }[], provider: Provider): Promise<InferenceSession>;
 }
+
+const PROVIDERS = {
+  wasm: { name: "wasm" },
+  // Operators that are named so are rough or wrong in WebGPU.
+  webgpu: { name: "webgpu", forceCpuNodeNames: Array.from({ length: 1024 }, (_, number) => `exact${number}`) },
+};
+
+export type Provider = keyof typeof PROVIDERS;
 
 let loaded: Promise<Engine> | undefined;
 let turn: Promise<unknown> = Promise.resolve();
@@ -26,7 +34,7 @@ export function engine(): Promise<Engine> {
 async function load(): Promise<Engine> {
   const place = new URL("engine/library", document.baseURI).href;
   const program = loading(fetchPacked(`${place}.bin`));
-  const ort = await import("onnxruntime-web/wasm");
+  const ort = await import("./runtime");
   ort.env.wasm.numThreads = 1;
   ort.env.wasm.wasmPaths = { mjs: `${place}.mjs` };
   ort.env.wasm.wasmBinary = await program;
@@ -34,7 +42,7 @@ async function load(): Promise<Engine> {
   ort.env.logLevel = "error";
   return {
     Tensor: ort.Tensor,
-    open: (graph, externalData) =>
-      ort.InferenceSession.create(graph, { executionProviders: ["wasm"], externalData, logSeverityLevel: 3 }),
+    open: (graph, externalData, provider) =>
+      ort.InferenceSession.create(graph, { executionProviders: [PROVIDERS[provider]], externalData, logSeverityLevel: 3 }),
   };
 }

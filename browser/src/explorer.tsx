@@ -5,6 +5,7 @@ import { useEffect, useState } from "preact/hooks";
 import type { About, Entry } from "./about";
 import { engine } from "./engine";
 import { type Changes, UNCHANGED } from "./model";
+import { choose as chooseProcessor, type Choice as Wanted, chosen, type Processor } from "./processors";
 import { formNote, phrase } from "./registry";
 import { loadModel, type Side, useSide } from "./side";
 import { Attention } from "./views/attention";
@@ -141,7 +142,7 @@ export function Explorer({ entries }: { entries: Entry[] }) {
         <p class="note">{w.partsNote}</p>
         {each((reading) => <Parts reading={reading} />)}
       </section>
-      <Engine />
+      <Engine sides={shown} />
     </main>
   );
 }
@@ -250,9 +251,30 @@ export function useAbout(folder: string): About | null {
   return about;
 }
 
-/** The engine. */
-function Engine() {
-  const [isLoaded, set] = useState(false);
-  useEffect(() => void engine().then(() => set(true)).catch(() => null), []);
-  return <footer class="note" data-loaded={isLoaded}>{words().runsOn} ONNX Runtime Web (wasm).</footer>;
+/** What computes, and the choice of it. */
+function Engine({ sides }: { sides: Side[] }) {
+  const w = words();
+  const [isLoaded, setLoaded] = useState(false);
+  const [wanted, want] = useState(chosen());
+  const [found, setFound] = useState<Processor[]>([]);
+  useEffect(() => void engine().then(() => setLoaded(true)).catch(() => null), []);
+  const ready = sides.flatMap(({ reading, busy }) => (reading && !busy ? [reading] : []));
+  useEffect(() => {
+    let isLatest = true;
+    void Promise.all(ready.map(({ model, form }) => model.processor(form))).then((all) => isLatest && setFound(all));
+    return () => {
+      isLatest = false;
+    };
+  }, [wanted, ready.map(({ model, form }) => `${model.folder} ${form.graph}`).join()]);
+  return (
+    <footer class="note" data-loaded={isLoaded}>
+      {w.runsOn} ONNX Runtime Web.{" "}
+      <Choice label={w.processor} value={wanted} options={[["", w.automatic], ["wasm", "WebAssembly"], ["webgpu", "WebGPU"]]}
+        choose={(processor) => {
+          chooseProcessor(processor as Wanted);
+          want(processor as Wanted);
+        }} />
+      <p aria-live="polite">{[...new Set(found)].map((one) => w.processors[one]).join(" ") || w.compares}</p>
+    </footer>
+  );
 }

@@ -2,8 +2,9 @@
 
 import type { InferenceSession } from "onnxruntime-web";
 import type { About, Entry, Form, Kind, Stack } from "./about";
-import { engine, inTurn } from "./engine";
+import { engine, inTurn, type Provider } from "./engine";
 import { Tensor } from "./numbers";
+import { agree, chosen, obstacle, type Processor } from "./processors";
 import { Texts } from "./tokens";
 import { fetchCompressed, fetchFile, fetchPacked, loading, type Weights, widen } from "./weights";
 
@@ -44,6 +45,9 @@ export async function listModels(): Promise<Entry[]> {
 
 export class Model {
   private readonly sessions = new Map<string, Promise<InferenceSession>>();
+  private readonly comparisons = new Map<string, Promise<Processor>>();
+  /** Graphs of which WebGPU computes the same as WebAssembly. */
+  private readonly onWebgpu = new Set<string>();
 
   private constructor(
     readonly about: About,
@@ -84,11 +88,12 @@ export class Model {
 
   /** Whether a form has been asked for. */
   hasOpened(form: Form): boolean {
-    return this.sessions.has(form.graph);
+    return this.sessions.has(`wasm ${form.graph}`);
   }
 
-  private session(form: Form): Promise<InferenceSession> {
-    const known = this.sessions.get(form.graph);
+  private session(form: Form, provider: Provider): Promise<InferenceSession> {
+    const key = `${provider} ${form.graph}`;
+    const known = this.sessions.get(key);
     if (known) return known;
     const made = (async () => {
       const graph = await fetchPacked(`${MODELS}${this.folder}/${form.graph}`);
@@ -96,22 +101,59 @@ export class Model {
       const externalData = (["halves", "singles"] as const)
         .filter((path) => this.about.weights[path] > 0)
         .map((path) => ({ path, data: weights[path] }));
-      return (await engine()).open(graph, externalData);
+      return (await engine()).open(graph, externalData, provider);
     })();
-    this.sessions.set(form.graph, made);
-    made.catch(() => this.sessions.delete(form.graph));
+    this.sessions.set(key, made);
+    made.catch(() => this.sessions.delete(key));
     return made;
+  }
+
+  /** Finds out what computes a form from now on: WebGPU once it has computed the same as WebAssembly. */
+  async processor(form: Form): Promise<Processor> {
+    const against = await obstacle();
+    if (against) return against;
+    const known = this.comparisons.get(form.graph);
+    if (known) return known;
+    const made = this.compare(form).catch((): Processor => "failed");
+    this.comparisons.set(form.graph, made);
+    return made;
+  }
+
+  /** Runs the beginnings of the first text on both, the shortest first as when it is written, then all with padding. */
+  private async compare(form: Form): Promise<Processor> {
+    const first = await this.first();
+    const target = form.target === "source" ? first.source : [this.about.ids.start ?? 0, ...first.written];
+    const text = this.writes ? target : first.source;
+    for (const length of [1, 2, 3, 4, 5, 6, 7, 8, text.length]) {
+      const part = text.slice(0, length);
+      const source = text === target && form.target === "written" ? first.source : part;
+      const rows = this.writes ? [part, part.toReversed()] : [];
+      const changes = { ...UNCHANGED, padding: length === text.length ? 2 : 0 };
+      const [usual, other] = await inTurn(async () => [
+        await this.runNow(form, source, rows, changes, "wasm"),
+        await this.runNow(form, source, rows, changes, "webgpu"),
+      ] as const);
+      if (!agree(usual, other)) return "differs";
+    }
+    this.onWebgpu.add(form.graph);
+    return "webgpu";
   }
 
   /** Runs the model: `written` are texts of the decoder, of an encoder none. They have one length. */
   run(form: Form, source: readonly number[], written: readonly number[][], changes: Changes): Promise<Outputs> {
-    return inTurn(() => this.runNow(form, source, written, changes));
+    const on = (provider: Provider) => inTurn(() => this.runNow(form, source, written, changes, provider));
+    if (chosen() === "wasm" || !this.onWebgpu.has(form.graph)) return on("wasm");
+    return on("webgpu").catch(() => {
+      this.onWebgpu.delete(form.graph); // as of a device that was lost
+      this.comparisons.set(form.graph, Promise.resolve("failed"));
+      return on("wasm");
+    });
   }
 
   private async runNow(
-    form: Form, source: readonly number[], written: readonly number[][], changes: Changes,
+    form: Form, source: readonly number[], written: readonly number[][], changes: Changes, provider: Provider,
   ): Promise<Outputs> {
-    const session = await this.session(form);
+    const session = await this.session(form, provider);
     const { Tensor: Given } = await engine();
     const feeds: Record<string, InstanceType<typeof Given>> = {};
     const put = (stack: Stack, rows: readonly number[][], padding: number, shift: number, zero = false) => {
