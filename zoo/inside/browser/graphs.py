@@ -40,7 +40,7 @@ TRACED, TRIED = (5, 3), (8, 6)
 SMALL = 64
 """Numbers below which a tensor stays in the graph."""
 
-EXACT = "exact"
+EXACT = "x"
 """Start of the names of operators that the page does not compute by WebGPU."""
 
 ROUGH = (
