@@ -14,4 +14,18 @@ program.Suspending ??= class {
 };
 program.promising ??= (called: unknown) => called;
 
+// ONNX Runtime's worker posts what it caught. A WebAssembly exception cannot be cloned: without this the page would get no
+// answer, and wait forever.
+if (typeof document === "undefined") {
+  const worker = globalThis as unknown as { postMessage(message: { type: string; err?: unknown }, moved?: Transferable[]): void };
+  const post = worker.postMessage;
+  worker.postMessage = (message, moved) => {
+    try {
+      post(message, moved);
+    } catch {
+      post({ type: message.type, err: String(message.err ?? "This result cannot be cloned.") });
+    }
+  };
+}
+
 export * from "onnxruntime-web/jspi";

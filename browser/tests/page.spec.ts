@@ -252,17 +252,38 @@ test("names a missing WebAssembly", async ({ page }) => {
   await expect(page.locator(".error")).toHaveText(w.noWebAssembly);
 });
 
-test("computes where WebAssembly cannot be suspended", async ({ page }) => {
-  const forget = "delete WebAssembly.Suspending; delete WebAssembly.promising;";
-  await page.addInitScript(forget);
-  await page.route("**/runtime-*.js", async (route) => {
-    const answer = await route.fetch();
-    await route.fulfill({ response: answer, body: `${forget}\n${await answer.text()}` });
+test.describe("with another engine", () => {
+  test.use({ serviceWorkers: "block" }); // which would load the worker's script itself
+
+  /** Changes the script of the engine, in the page and in its worker. */
+  const change = (page: Page, changed: (script: string) => string) =>
+    page.route("**/runtime-*.js", async (route) => {
+      const answer = await route.fetch();
+      await route.fulfill({ response: answer, body: changed(await answer.text()) });
+    });
+
+  test("computes where WebAssembly cannot be suspended", async ({ page }) => {
+    const forget = "delete WebAssembly.Suspending; delete WebAssembly.promising;";
+    await page.addInitScript(forget);
+    await change(page, (script) => `${forget}\n${script}`);
+    await open(page, `model=${WRITER}&processor=webgpu`);
+    await expect(page.locator("footer")).toContainText(w.processors.noSuspension);
+    await page.getByLabel(w.processor).selectOption("wasm");
+    await expect(page.locator("footer")).toContainText(w.processors.chosen);
   });
-  await open(page, `model=${WRITER}&processor=webgpu`);
-  await expect(page.locator("footer")).toContainText(w.processors.noSuspension);
-  await page.getByLabel(w.processor).selectOption("wasm");
-  await expect(page.locator("footer")).toContainText(w.processors.chosen);
+
+  test("goes on with WebAssembly where WebGPU fails by an exception that cannot be cloned", async ({ page }) => {
+    await page.addInitScript(`Object.defineProperty(navigator, "gpu", { value: { requestAdapter: async () => ({ info: {} }) } });`);
+    const spoil = `if (typeof document === "undefined") {
+      const post = postMessage;
+      postMessage = (message, moved) => post(message.err ? { ...message, err: () => null } : message, moved);
+    }`;
+    await change(page, (script) => `${script}\n${spoil}`);
+    await open(page, `model=${WRITER}&processor=webgpu`);
+    await expect(page.locator("footer")).toContainText(w.processors.failed);
+    await write(page, "a small house");
+    await computed(page);
+  });
 });
 
 test("works without a network after the first load", async ({ page, context }) => {
