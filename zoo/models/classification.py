@@ -20,14 +20,14 @@ from .parts import ACTIVATIONS
 from .pretrained import ZooModel, ZooPreTrainedModel
 from .sinusoidal import SinusoidalPosition
 
-MEAN_LOSSES = ("regression", "multi_label_classification")
-"""Values of `problem_type` with losses that transformers computes as the mean over a batch, whatever its update is."""
-
 
 class Classifier(ZooPreTrainedModel):
     """Base of both heads: a body of one stack, dropout, and a projection onto the `num_labels` classes."""
 
     scores: ClassVar[str] = "logits"  # Name of the scores in the arguments of the loss
+    mean_losses: ClassVar[
+        tuple[str, ...]
+    ] = ()  # Kinds of `problem_type` with the mean over a batch, whatever its update
     output_class: ClassVar[Any] = TokenClassifierOutput
 
     def __init__(self, config: ZooConfig) -> None:
@@ -54,11 +54,6 @@ class Classifier(ZooPreTrainedModel):
     def pool(self, hidden_states: Tensor, attention_mask: Tensor | None) -> Tensor:
         """Hidden states to classify: those of tokens as they are."""
         return hidden_states
-
-    def loss_of(self, logits: Tensor, labels: Tensor, **kwargs: Any) -> Tensor:
-        """Loss of the labels, by the configuration's `problem_type`; kwargs may hold `num_items_in_batch`."""
-        loss: Tensor = self.loss_function(labels=labels, config=self.config, **{self.scores: logits}, **kwargs)
-        return loss
 
     @can_return_tuple
     def forward(
@@ -102,7 +97,10 @@ class Classifier(ZooPreTrainedModel):
         logits = self.classifier(self.dropout(self.pool(outputs.last_hidden_state, attention_mask)))
         loss = None
         if labels is not None:
-            loss = self.warn_in_eval_mode(self.loss_of(logits, labels, **kwargs))
+            loss = self.loss_function(labels=labels, config=self.config, **{self.scores: logits}, **kwargs)
+            if self.config.problem_type in self.mean_losses and (items := kwargs.get("num_items_in_batch")) is not None:
+                loss = loss * labels.numel() / items
+            self.warn_in_eval_mode(loss)
         return self.output_class(loss, logits, outputs.hidden_states, outputs.attentions)
 
 
@@ -158,6 +156,7 @@ class ZooForSequenceClassification(Classifier):
     """Classifies sequences by the pooled hidden states of an encoder, or of a decoder."""
 
     scores = "pooled_logits"
+    mean_losses = ("regression", "multi_label_classification")
     output_class = SequenceClassifierOutput
 
     def __init__(self, config: ZooConfig) -> None:
@@ -173,14 +172,6 @@ class ZooForSequenceClassification(Classifier):
                 "their tokens without padding; give 1 for real tokens and 0 for padding, one a token"
             )
         return self.pooler(self.model.transformer.pool(hidden_states, attention_mask, self.config))
-
-    def loss_of(self, logits: Tensor, labels: Tensor, **kwargs: Any) -> Tensor:
-        """Loss of the labels, also of values as a batch's share in the loss of an update."""
-        loss = super().loss_of(logits, labels, **kwargs)
-        items = kwargs.get("num_items_in_batch")
-        if items is None or self.config.problem_type not in MEAN_LOSSES:
-            return loss
-        return loss * labels.numel() / items
 
 
 class ZooForTokenClassification(Classifier):

@@ -225,7 +225,8 @@ def start_worker() -> subprocess.Popen[str]:
     """Start a process that writes shards, one after the other, until its input ends."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     command = [sys.executable, "-m", "zoo.data.corpora.shard_worker"]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True)
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, env=environment, encoding="utf-8")
 
 
 def call(worker: subprocess.Popen[str], job: Mapping[str, Any]) -> None:
