@@ -20,7 +20,7 @@ TOKENS_PER_WORD = 1.33
 BYTES_PER_WORD = 5.7
 """Of English text: 5.67 in `books`."""
 
-PREPARED_PER_SECOND = 2.8e6
+PREPARED_PER_SECOND = 3.0e6
 """Bytes of text that a core prepares in a second: of `python scripts/bench/corpora.py books`, in one process."""
 
 PROBED_SECONDS, BLOCK = 0.2, 1024
