@@ -25,9 +25,7 @@ class Classifier(ZooPreTrainedModel):
     """Base of both heads: a body of one stack, dropout, and a projection onto the `num_labels` classes."""
 
     scores: ClassVar[str] = "logits"  # Name of the scores in the arguments of the loss
-    mean_losses: ClassVar[
-        tuple[str, ...]
-    ] = ()  # Kinds of `problem_type` with the mean over a batch, whatever its update
+    mean_losses: ClassVar[tuple[str, ...]] = ()  # Values of `problem_type` with the mean over a batch for their loss
     output_class: ClassVar[Any] = TokenClassifierOutput
 
     def __init__(self, config: ZooConfig) -> None:

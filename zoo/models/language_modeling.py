@@ -89,7 +89,9 @@ class LanguageModel(ZooPreTrainedModel):
     def balanced(
         self, output: Any, body: Any, mask: Any, labels: Tensor | None, options: dict[str, Any], side: str = ""
     ) -> Any:
-        """Add recorded router logits and their loss, as the batch's share of the update. Arguments as there."""
+        """Add recorded router logits, and their loss as the batch's share of the update."""
+        if not body.get(f"{side}router_logits"):
+            return output
         return with_router_loss(output, body, mask, self.config, self.share_of_update(labels, **options), side)
 
     def logits_and_loss(

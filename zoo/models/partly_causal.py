@@ -80,14 +80,19 @@ def has_kinds(num_items_in_batch: Any) -> TypeGuard[Tensor]:
     return isinstance(num_items_in_batch, Tensor) and num_items_in_batch.numel() == 2
 
 
+def items_of_kinds(labels: Tensor, causal_rows: Tensor) -> Tensor:
+    """Count labels, and rows with labels, of causal rows and of the others. *Shape:* (2, 2), counts by kinds."""
+    numbers = labels.ne(IGNORED).sum(dim=1)
+    kinds = torch.stack((causal_rows, ~causal_rows))
+    return torch.stack(((kinds * numbers).sum(dim=1), (kinds * (numbers > 0)).sum(dim=1)))
+
+
 def weights_of_kinds(labels: Tensor, causal_rows: Tensor, num_items_in_batch: Tensor | int | None) -> Tensor:
     """Weights of the mean losses of causal rows and of the others, *Shape:* (2,). Arguments as for `mixed_loss`."""
-    has_label = labels != IGNORED
-    kinds = torch.stack((causal_rows, ~causal_rows)) & has_label.any(dim=1)
-    shares = kinds.sum(dim=1) / kinds.sum()
+    numbers, rows = items_of_kinds(labels, causal_rows)
+    shares = rows / rows.sum()
     if num_items_in_batch is None:
         return shares
-    numbers = torch.stack([has_label[rows].sum() for rows in kinds])
     if has_kinds(num_items_in_batch):
         return torch.where(numbers > 0, numbers / num_items_in_batch.flatten(), 0)
     return shares * numbers.sum() / num_items_in_batch

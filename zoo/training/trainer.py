@@ -26,6 +26,7 @@ from zoo.fast.chunked_loss import IGNORED
 from zoo.fast.matmul import fast_matmul
 from zoo.models.feed_forwards.balance import has_router_loss
 from zoo.models.language_modeling import LanguageModel
+from zoo.models.partly_causal import items_of_kinds
 
 from .after_steps import AfterSteps, RunTotals
 from .arguments import ZooTrainingArguments
@@ -35,13 +36,6 @@ from .guard import LossGuard, check_weights, memory_explained
 from .optimizers import build_muon, decayed_parameters, scaled_groups
 from .sampling import LengthGroupedSampler, MixedOrder, ShuffledBlocks, have_many_lengths, lengths_of
 from .saving import explained
-
-
-def items_of_kinds(batch: Mapping[str, Tensor]) -> Tensor:
-    """Numbers of labels, and of rows with labels, among causal rows and the others. *Shape:* (2, 2)."""
-    labels = batch["shift_labels"].ne(IGNORED).sum(dim=1)
-    kinds = torch.stack((batch["causal_rows"], ~batch["causal_rows"]))
-    return torch.stack(((kinds * labels).sum(dim=1), (kinds * (labels > 0)).sum(dim=1)))
 
 
 class EvaluatingTrainer(Seq2SeqTrainer):
@@ -94,7 +88,9 @@ class EvaluatingTrainer(Seq2SeqTrainer):
         if loss is not None:
             tokens = inputs["labels"].ne(IGNORED).sum().to(self._evaluated)
             # By what the mean is over: causal and masked rows count alike, though they differ in labels.
-            weight = items_of_kinds(inputs)[1].sum().to(tokens) if "causal_rows" in inputs else tokens
+            weight = tokens
+            if "causal_rows" in inputs:
+                weight = items_of_kinds(inputs["shift_labels"], inputs["causal_rows"])[1].sum().to(tokens)
             total = torch.where(tokens > 0, loss.to(self._evaluated) * weight, 0)  # a mean of nothing is no number
             self._evaluated += torch.stack([total, weight, tokens])
         return loss, outputs, labels
@@ -106,7 +102,8 @@ class EvaluatingTrainer(Seq2SeqTrainer):
         items = super()._get_num_items_in_batch(batch_samples, device)
         if items is None or not batch_samples or "causal_rows" not in batch_samples[0]:
             return items
-        sums = torch.stack([items_of_kinds(batch).to(device) for batch in batch_samples]).sum(dim=0)
+        found = [items_of_kinds(batch["shift_labels"], batch["causal_rows"]).to(device) for batch in batch_samples]
+        sums = torch.stack(found).sum(dim=0)
         if self.args.average_tokens_across_devices:
             sums = self.accelerator.reduce(sums)
         labels, rows = sums

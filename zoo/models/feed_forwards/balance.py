@@ -32,9 +32,7 @@ def with_router_loss(
         share: The batch's share of the labels of an update, which its loss is weighted by.
         side: "encoder_" or "decoder_" in an encoder-decoder.
     """
-    router_logits = body.get(f"{side}router_logits")
-    if not router_logits:
-        return output
+    router_logits = body[f"{side}router_logits"]
     output[f"{side}router_logits"] = router_logits
     if has_router_loss(config):
         part = FEED_FORWARDS.get(config.feed_forward)
