@@ -164,7 +164,7 @@ def fronts(found: Iterable[Recorded]) -> dict[Path, str]:
 
 
 def front_table(found: Iterable[Recorded], headings: Iterable[str], empty: str) -> str:
-    """Write the table of README.md: the extremes of each benchmark that trains, under its first full condition.
+    """Write the table of README.md: the extremes of each benchmark, under its first condition with enough tests.
 
     Args:
         found: All benchmarks.
@@ -174,9 +174,9 @@ def front_table(found: Iterable[Recorded], headings: Iterable[str], empty: str) 
     Returns:
         Markdown.
     """
-    trained = (recorded.judged.values() for recorded in found if not recorded.benchmark.timed)
     enough = (
-        [one for one in judged if sum(row.verdict != UNKNOWN for row in one.standings) >= ENOUGH] for judged in trained
+        [one for one in recorded.judged.values() if sum(row.verdict != UNKNOWN for row in one.standings) >= ENOUGH]
+        for recorded in found
     )
     return markdown(
         tuple(headings),
