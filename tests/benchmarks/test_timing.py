@@ -59,6 +59,15 @@ def test_speeds_are_those_of_a_round_in_percent(benchmark_: Benchmark, tmp_path:
     assert elsewhere.holds is None
 
 
+@pytest.mark.slow
+def test_a_process_times_what_ships(tmp_path: Path) -> None:
+    """Speeds that are measured: no number is expected of them."""
+    rows = bench("speed", quick=True, output_dir=tmp_path / "out", progress=False)
+    assert [row.variant for row in rows] == ["gpt2-style", "gpt2-style:norm=rmsnorm"]
+    assert rows[0].values["relative_speed"] == 100 and rows[1].values["relative_speed"] > 0
+    assert all(row.values["tokens_per_second"] > 0 and not row.error for row in rows)
+
+
 def test_turns_are_taken_on_this_machine(benchmark_: Benchmark, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="times variants in turns"):
         bench(benchmark_, jobs=2, output_dir=tmp_path / "out")

@@ -23,7 +23,7 @@ BRACKETS = "In brackets is Student's interval of 95 % for the mean over seeds."
 """Note on every reading. Three seeds are the rule; resampled, they cover the mean in 75 % of cases at best."""
 
 FEWEST_RANKED, ALL_ORDERS = 3, 8
-"""Variants that have a rank correlation, and those of which all orders are tried."""
+"""Smallest number of variants with a rank correlation, and largest one with all orders tried."""
 
 Point = tuple[float, float | None]
 """Position of a run among the conditions, and its loss; None where it failed or diverged."""

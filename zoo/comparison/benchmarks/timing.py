@@ -69,7 +69,7 @@ def timed(names: Sequence[str], what: str, arguments: Mapping[str, Any], seed: i
 def take_turns(
     names: Sequence[str], what: str, arguments: Mapping[str, Any], seed: int, folder: str
 ) -> dict[str, dict[str, Any]]:
-    """Time variants in rounds, in each of which they take turns in random order.
+    """Time variants in rounds; in a round, they take turns in random order.
 
     Args:
         names: The baseline and the others.
