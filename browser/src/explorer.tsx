@@ -269,7 +269,7 @@ function Engine({ sides }: { sides: Side[] }) {
   return (
     <footer class="note" data-loaded={isLoaded}>
       {w.runsOn} ONNX Runtime Web.{" "}
-      <Choice label={w.processor} value={wanted} options={[["", w.automatic], ["wasm", "WebAssembly"], ["webgpu", "WebGPU"]]}
+      <Choice label={w.processor} value={wanted} options={[["", w.ifEqual], ["wasm", "WebAssembly"], ["webgpu", "WebGPU"]]}
         choose={(processor) => {
           chooseProcessor(processor as Wanted);
           want(processor as Wanted);

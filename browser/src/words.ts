@@ -73,6 +73,7 @@ const english = {
   dark: "dark",
   runsOn: "Runs on",
   processor: "Computed by",
+  ifEqual: "WebGPU, if equal",
   compares: "WebAssembly computes.",
   processors: {
     webgpu: "WebGPU computes: on the first text its numbers equal those of WebAssembly.",
@@ -173,6 +174,7 @@ const portuguese: Words = {
   dark: "escuras",
   runsOn: "Roda em",
   processor: "Calculado por",
+  ifEqual: "WebGPU, se igual",
   compares: "WebAssembly calcula.",
   processors: {
     webgpu: "WebGPU calcula: no primeiro texto, os seus números são iguais aos de WebAssembly.",
