@@ -320,6 +320,8 @@ def test_a_changed_file_trains_and_its_weights_go_back(tmp_path):
         'F.gelu(self.up_proj(x), approximate="tanh")', "F.relu(self.up_proj(x))"
     )
     file.write_text(changed, encoding="utf-8")
+    asked = subprocess.run([sys.executable, str(file), "--help"], capture_output=True, text=True, check=False)
+    assert "python model.py --train TEXT" in " ".join(asked.stderr.split()) and "Traceback" not in asked.stderr
     command = [sys.executable, str(file), "--train", str(text), "--save", str(weights)]
     losses = [float(line.split()[-1]) for line in subprocess.check_output(command, text=True).splitlines()]
     assert len(losses) == 100 and losses[-1] < losses[0] / 2

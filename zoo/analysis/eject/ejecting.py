@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import os
 import tempfile
-import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -188,7 +187,6 @@ def text_of(config: Any, task: str, name: str) -> str:
     refuse_unwritten(config)
     card = describe(config.variant)
     summary = f"{name}, from {card.source}. {card.summary}"
-    summary = textwrap.fill(summary, 114, break_on_hyphens=False, break_long_words=False)
     definitions = with_forms(read_plain(), plain_forms(config))
     return file_of(plain_config(config, task), summary, decoder_changes(config), definitions)
 

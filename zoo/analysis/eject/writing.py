@@ -39,6 +39,9 @@ IMPORTS = {
 }
 """What a file may import, by the name that needs it, in order."""
 
+USAGE = "python model.py --train TEXT [--load FOLDER] [--save FILE]"
+"""The end of the docstring of a file that trains, which it prints where it was given something else."""
+
 STANDARD = ("import math", "import sys", "from collections", "from dataclasses", "from pathlib")
 
 
@@ -56,6 +59,9 @@ def file_of(
     model = MODELS.get(config.task, {"decoder": "Decoder", "encoder": "Encoder"}.get(config.stack, "EncoderDecoder"))
     trains = config.task in MODELS and "works-on-features" not in config.quirks
     scripts = ["load", "train", "main"] if trains else ["load"]
+    summary = textwrap.fill(
+        f"{summary} {USAGE}" if trains else summary, 114, break_on_hyphens=False, break_long_words=False
+    )
     given: dict[str, Any] = {"attention_mask": None} if config.task == "causal-lm" else {}
     if config.task not in MODELS:
         given = {"cache": None, "start": 0, "memory": None, "memory_mask": None, "depths": None}

@@ -53,7 +53,7 @@ def train(model: Model, text: Tensor, steps: int = 100) -> None:
 
 
 def main() -> None:
-    given = dict(zip(sys.argv[1::2], sys.argv[2::2], strict=True))
+    given = dict(zip(sys.argv[1::2], sys.argv[2::2], strict=True)) if "--train" in sys.argv[1:-1] else sys.exit(__doc__)
     model = load(given["--load"]) if "--load" in given else Model(Config())
     train(model, torch.tensor(list(Path(given["--train"]).read_bytes())) % model.config.vocab_size)
     if "--save" in given:
