@@ -5,7 +5,11 @@ import torch
 from models.formulas import close, config, randomized
 from transformers.models.t5.modeling_t5 import T5Attention
 
+import zoo
+from zoo.base.errors import InputError
 from zoo.models import POSITIONS
+
+SIZES = {"vocab_size": 20, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
 
 ALIBI_SLOPES = {
     1: [1 / 256],
@@ -25,6 +29,33 @@ def test_alibi_subtracts_a_slope_times_the_distance(heads: int, decoder: bool) -
     bias = POSITIONS.get("alibi")(made).bias(torch.arange(4) + 2, torch.arange(6))
     expected = [[[-slope * abs(q + 2 - k) for k in range(6)] for q in range(4)] for slope in ALIBI_SLOPES[heads]]
     close(bias[0].double(), expected, 1e-6)
+
+
+TREE = [[0, 1, 2, 2, 3, 3]]
+"""Positions of a trunk of two tokens, and of two branches after it."""
+
+
+@pytest.mark.parametrize("position", ["alibi", "t5"])
+def test_positions_that_distances_of_places_contradict_are_refused(position: str) -> None:
+    model = zoo.build("pre-norm", task="causal-lm", seed=0, **SIZES, position=position).double().eval()
+    encoder = zoo.build("pre-norm", task="masked-lm", seed=0, **SIZES, position=position).eval()
+    ids, tree = torch.tensor([[5, 6, 7, 8, 9, 10]]), torch.tensor(TREE)
+    ancestors = torch.tensor([[0, 0], [1, 0], [2, 0], [2, 1], [3, 0], [3, 1]])  # depth and branch
+    sees = (
+        torch.tensor([[a[0] < b[0] and a[1] in (0, b[1]) for a in ancestors] for b in ancestors]) | torch.eye(6).bool()
+    )
+    for called in (
+        lambda: model(ids, attention_mask=sees[None, None], position_ids=tree),
+        lambda: model(ids, attention_mask=torch.ones_like(ids), position_ids=tree),
+        lambda: encoder(ids, position_ids=tree),
+    ):
+        with pytest.raises(InputError, match="do not count on by one"):
+            called()
+    close(model(ids, position_ids=tree).logits[:, :3], model(ids[:, :3]).logits)  # packed documents
+    close(model(ids, position_ids=torch.arange(6)[None] + 3).logits, model(ids).logits)
+    padded, mask = torch.tensor([[0, 0, 5, 6]]), torch.tensor([[0, 0, 1, 1]])
+    shown = model(padded, attention_mask=mask, position_ids=torch.tensor([[0, 0, 0, 1]])).logits[:, 2:]
+    close(shown, model(ids[:, :2]).logits)
 
 
 @pytest.mark.parametrize("decoder", [True, False], ids=["decoder", "encoder"])

@@ -244,6 +244,36 @@ def position_biases(
     return biases
 
 
+def check_distances(context: Context, is_decoder: bool) -> None:
+    """Refuse given positions whose distances are not those of places in a row, of which position biases are made.
+
+    Those of packed documents are, as no document sees another.
+    """
+    ids, mask, cache = context.given_positions, context.attention_mask, context.cache
+    if ids is None or ids.shape[1] == 1 or (mask is None and is_decoder) or is_tracing(ids):
+        return
+    if ids.device.type != "cpu" and (cache is not None or ids.device.type == "meta"):  # avoids a sync in generation
+        return
+    seq_len = ids.shape[1]
+    moved = ids - torch.arange(seq_len, device=ids.device)
+    wrong = moved[:, None, :, None] != moved[:, None, None]
+    for seen in mask.values() if isinstance(mask, dict) else [mask]:
+        if isinstance(seen, Tensor) and seen.ndim == 2:
+            is_token = seen[:, None, -seq_len:].bool()
+            wrong = wrong & is_token[..., None] & is_token[..., None, :]
+        elif isinstance(seen, Tensor):
+            first = 0 if cache is None else cache.get_seq_length() - cache.get_mask_sizes(seq_len, 0)[1]
+            own = seen[..., first : first + seq_len]
+            wrong = wrong & (own == 0 if own.is_floating_point() else own.bool())
+        elif seen is not None:
+            return
+    if wrong.any():
+        raise InputError(
+            "position_ids were given that do not count on by one within what a token sees, and this model's positions "
+            "are distances of places in a row: leave position_ids out, or build the model with position='rotary'"
+        )
+
+
 def new_cache(config: ZooConfig, *, has_source: bool) -> Cache:
     """Make an empty cache for a decoder."""
     alike = config.sliding_window is None and getattr(config, "layer_types", None) is None

@@ -19,6 +19,7 @@ from .configuration import ZooConfig
 from .context import (
     Context,
     EarlierLayers,
+    check_distances,
     new_cache,
     packed_documents,
     packed_into_cache,
@@ -87,6 +88,7 @@ class ZooStack(ZooModel):
         config = config_with_weights(self.config) if wants_weights else self.config
         context.place(inputs_embeds, self.position)
         if self.position.has_bias:
+            check_distances(context, self.config.is_decoder)
             context.biases = position_biases(self.placed_types, self.position, inputs_embeds, context.cache)
         hidden_states = self.dropout(self.embedding_norm(self.position.embed(inputs_embeds, context.position_ids)))
         kwargs["attn_implementation"] = config._attn_implementation
