@@ -25,7 +25,7 @@ from zoo.comparison.benchmarks.weights import RESULTS, rows_of_weights
 from zoo.comparison.display.report import charts
 from zoo.comparison.display.report.forest import draw_forest
 from zoo.comparison.results.metrics import LOSSES
-from zoo.comparison.results.statistics import BETTER, EDGE, NOISE, SAME, UNDECIDED, UNKNOWN, WORSE
+from zoo.comparison.results.statistics import BETTER, EDGE, EQUAL, NOISE, SAME, UNDECIDED, UNKNOWN, WORSE
 from zoo.comparison.results.summary import VariantSummary
 
 ROOT = Path(__file__).parents[2]
@@ -200,7 +200,7 @@ def front_row(verdicts: Verdicts, empty: str) -> tuple[str, ...]:
         named("better"),
         named("worse", -1),
         ", ".join(
-            str(sum(map(words.count, ones))) for ones in ((BETTER,), (SAME,), (NOISE, UNDECIDED, EDGE), (WORSE,))
+            str(sum(map(words.count, ones))) for ones in ((BETTER,), (SAME, EQUAL), (NOISE, UNDECIDED, EDGE), (WORSE,))
         ),
     )
 

@@ -57,6 +57,19 @@ def test_variants_are_judged_seed_by_seed():
     assert headline(summary) == "Of 3 variants against a: 1 better, 1 worse, 1 within noise."
 
 
+def test_equal_numbers_are_called_equal():
+    pair = {"a": (0.0, 1.0), "b": (0.0, 1.0)}
+    made = made_up(pair, seeds=3)
+    runs = [
+        replace(run, report={**run.report, "scores": made.runs_of("a")[run.seed].report["scores"]}) for run in made.runs
+    ]
+    summary = summarize(replace(made, runs=runs))
+    assert summary.rows[1].verdict == "equal"
+    assert next(iter(sentences(summary))) == "b and a have the same BLEU with each of 3 seeds."
+    alone = " ".join(sentences(summarize(replace(made, runs=[run for run in runs if run.seed == 0], seeds=[0]))))
+    assert "b has the same BLEU as a; fewer than three seeds test nothing." in alone
+
+
 def test_less_is_better_where_the_score_says_so():
     comparison = made_up({"a": (30.0, 1.0), "b": (36.0, 1.0)}, seeds=5)
     for run in comparison.runs:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from zoo.comparison.results.metrics import COSTS, LOSSES
-from zoo.comparison.results.statistics import EDGE, Measurements
+from zoo.comparison.results.statistics import EDGE, EQUAL, Measurements
 from zoo.comparison.results.units import counted
 
 from ..results.design import FAILED
@@ -107,7 +107,7 @@ def description(verdicts: Verdicts) -> str:
     """Describe a table: which variants are better, worse, undecided, or failed and why, and the Pareto front."""
     words: Mapping[str, list[str]] = {
         word: [f"`{one.variant}`" for one in verdicts.standings if one.verdict == word]
-        for word in ("better", "worse", "the same", "within noise", "undecided", EDGE, "untested")
+        for word in ("better", "worse", "the same", EQUAL, "within noise", "undecided", EDGE, "untested")
     }
     labels = {
         "the same": f"The same within {verdicts.benchmark.margin or 0.0:g}",
@@ -115,6 +115,7 @@ def description(verdicts: Verdicts) -> str:
         EDGE: "Undecided, as a swept value is best at the edge of what was tried",
         "better": "Better than the baseline beyond noise",
         "worse": "Worse than the baseline beyond noise",
+        EQUAL: "Equal to the baseline with every seed",
         "within noise": "No different from the baseline beyond noise",
         "untested": "With too few seeds to test",
     }

@@ -10,6 +10,7 @@ from ..results.design import BASELINE, FAILED, FIXED, Design
 from ..results.metrics import Metric
 from ..results.statistics import (
     BETTER,
+    EQUAL,
     ERROR,
     LEVEL,
     MOST_SEEDS,
@@ -90,7 +91,7 @@ def headline(summary: ComparisonSummary) -> str:
         return f"{baseline} is the only variant: give other variants to compare it with."
     if verdicts.count(UNKNOWN) + verdicts.count(FAILED) == len(verdicts):
         return "Fewer than three seeds: differences cannot be tested; give --seeds 3 or more."
-    words = (BETTER, WORSE, SAME, NOISE, UNDECIDED, UNKNOWN, FAILED)
+    words = (BETTER, WORSE, SAME, EQUAL, NOISE, UNDECIDED, UNKNOWN, FAILED)
     parts = [f"{verdicts.count(word)} {word}" for word in words if word in verdicts]
     return f"Of {counted(len(verdicts), 'variant')} against {baseline}: {', '.join(parts)}."
 
@@ -203,8 +204,13 @@ def sentence(row: VariantSummary, main: Metric, baseline: str, tests: int, desig
     if difference is None:
         return f"{row.name} has no seed in common with {baseline} for which both have a {main.title}.{failed}"
     distance = f"{signed(main.write, difference.mean)} {main.title}"
+    if row.verdict == EQUAL:
+        return f"{row.name} and {baseline} have the same {main.title} with each of {difference.pairs} seeds.{failed}"
     if difference.adjusted is None:
-        return f"{row.name} differs from {baseline} by {distance}; fewer than three seeds test nothing.{failed}"
+        differs = f"differs from {baseline} by {distance}"
+        if difference.is_equal:
+            differs = f"has the same {main.title} as {baseline}"
+        return f"{row.name} {differs}; fewer than three seeds test nothing.{failed}"
     ends = "" if difference.interval is None else " to ".join(signed(main.write, end) for end in difference.interval)
     numbers = f"{distance}, {f'corrected interval {ends}, ' if ends else ''}p {p_value(difference.decisive or 0.0)}"
     numbers += " after Holm" if design == FIXED else f", {counted(difference.pairs, 'seed')}" if design.limit else ""

@@ -92,6 +92,9 @@ DECIDED = (BETTER, WORSE, SAME)
 NOISE, UNDECIDED, UNKNOWN = "within noise", "undecided", "untested"
 """Verdicts that do not: of a fixed number of seeds, of seeds that are added until a limit, of fewer than three."""
 
+EQUAL = "equal"
+"""In place of "within noise", where the numbers of every seed are the same, so that nothing spreads."""
+
 EDGE = "undecided by edge"
 """In place of a verdict that decides, where a best swept value is the least or the greatest that was tried."""
 
@@ -179,6 +182,11 @@ class PairedDifference:
         return self.interval is not None
 
     @property
+    def is_equal(self) -> bool:
+        """Whether variant and baseline have the same number with every seed."""
+        return not (self.mean or self.deviation or self.lost)
+
+    @property
     def decisive(self) -> float | None:
         """The corrected p-value of the test that decides; below 0.05 exactly with a verdict."""
         return self.sameness if self.is_same else self.adjusted
@@ -240,7 +248,7 @@ def verdict(difference: PairedDifference, otherwise: str = NOISE) -> str:
     if difference.is_same:
         return SAME
     if difference.adjusted >= ERROR:
-        return otherwise
+        return EQUAL if difference.is_equal and otherwise == NOISE else otherwise
     return BETTER if difference.wins > difference.losses else WORSE
 
 
