@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from zoo.base.errors import UnknownNameError
 from zoo.comparison.benchmarks import Row, find_benchmark
-from zoo.comparison.benchmarks.across import averages, ranked, read_across, spearman, width
+from zoo.comparison.benchmarks.across import BRACKETS, averages, ranked, read_across, spearman, width
 from zoo.comparison.benchmarks.definition import read
 
 VALLEY, LADDER = find_benchmark("lr-robustness"), replace(find_benchmark("ladder"), margin=None, most_seeds=None)
@@ -151,7 +151,10 @@ def test_ranks_agree_where_the_lower_loss_has_the_higher_accuracy() -> None:
         reading is not None
         and "over 4 variants (Held-out loss, BLiMP): +1.00" in reading.summary
         and "p = 0.083" in reading.summary
+        and BRACKETS in reading.summary
     )
+    alone = read_across(ENGLISH, english_rows(scores, seeds=1))
+    assert alone is not None and BRACKETS not in alone.summary
     assert [row[0] for row in reading.rows] == ["llama-style", "qwen3-style", "gpt2-style", "bloom-style"]
     assert [row[3] for row in reading.rows] == [row[5] for row in reading.rows] == ["1", "2", "3", "4"]
     turned = {name: (loss, -accuracy) for name, (loss, accuracy) in scores.items()}

@@ -20,7 +20,7 @@ from .page import chance, spread, title
 from .rows import Row
 
 BRACKETS = "In brackets is Student's interval of 95 % for the mean over seeds."
-"""Note on every reading. Three seeds are the rule; resampled, they cover the mean in 75 % of cases at best."""
+"""Note on readings with intervals. Three seeds are the rule; bootstraps cover the mean in 75 % of cases at best."""
 
 FEWEST_RANKED, ALL_ORDERS = 3, 8
 """Smallest number of variants with a rank correlation, and largest one with all orders tried."""
@@ -190,7 +190,9 @@ def read_across(benchmark: Benchmark, rows: Iterable[Row], *, data: str | None =
         return None
     own = [row for row in rows if (row.version, row.data) == (benchmark.version, data or benchmark.data)]
     reading = READINGS[benchmark.across["reading"]](benchmark, own)
-    return replace(reading, summary=f"{reading.summary} {BRACKETS}") if reading.rows else None
+    if any(" to " in cell for row in reading.rows for cell in row):  # a single seed has no interval
+        reading = replace(reading, summary=f"{reading.summary} {BRACKETS}")
+    return reading if reading.rows else None
 
 
 def runs_over(
