@@ -9,6 +9,7 @@ from safetensors.torch import load_file
 from transformers import get_scheduler
 
 import zoo
+from zoo.base.errors import ZooError
 from zoo.training import train
 from zoo.training.arguments import training_arguments
 from zoo.training.optimizers import build_muon
@@ -132,3 +133,23 @@ def test_keeping_the_best_needs_evaluations(tmp_path):
     best = arguments(load_best_model_at_end=True, eval_strategy="steps", eval_steps=7)
     assert (best.save_strategy, best.save_steps, best.save_total_limit) == ("steps", 7, 2)
     assert not arguments().load_best_model_at_end
+    assert arguments(load_best_model_at_end=True, eval_steps=7).eval_strategy == "steps"
+    often = arguments(eval_steps=7, save_steps=14)
+    assert (often.eval_strategy, often.eval_steps, often.save_strategy, often.save_steps) == ("steps", 7, "steps", 14)
+
+
+@pytest.mark.parametrize(
+    ("given", "useful"),
+    [
+        ({"per_device_train_batch_size": 3.5}, "valid: 1 and more, whole numbers"),
+        ({"max_steps": 2.5}, "valid: 1 and more, whole numbers"),
+        ({"average_last": 0.5}, "has no effect without average"),
+        ({"checkpoint_in": "words"}, "has no effect without checkpoint_at"),
+        ({"lr_scheduler_type": "cosin"}, "did you mean 'cosine'?"),
+        ({"eval_strategy": "epochs"}, "did you mean 'epoch'?"),
+    ],
+)
+def test_arguments_that_would_fail_or_do_nothing_are_refused(tmp_path, given, useful):
+    with pytest.raises(ZooError) as refused:
+        training_arguments({"use_cpu": True, **given}, output_dir=tmp_path, seed=0)
+    assert useful in str(refused.value)

@@ -12,7 +12,9 @@ from typing import Any
 import torch
 from transformers import Seq2SeqTrainingArguments, Trainer
 from transformers.integrations import TensorBoardCallback, get_available_reporting_integrations
+from transformers.trainer_utils import IntervalStrategy, SaveStrategy, SchedulerType
 from transformers.training_args import OptimizerNames
+from transformers.utils import ExplicitEnum
 
 from zoo.base.errors import ConfigError, InvalidChoiceError, UnknownOverrideError
 from zoo.models.roles import DECAY
@@ -82,6 +84,33 @@ RANGES: dict[str, tuple[float, float]] = {
 }
 """The smallest and the largest valid value of numbers that transformers does not look at before it uses them."""
 
+WHOLE = (
+    "max_steps",
+    "per_device_train_batch_size",
+    "per_device_eval_batch_size",
+    "gradient_accumulation_steps",
+    "seed",
+    "average_steps",
+)
+"""Those that are whole numbers."""
+
+NEEDED = {
+    "average_last": "average",
+    "average_steps": "average",
+    "average_decay": "average",
+    "checkpoint_in": "checkpoint_at",
+    "early_stopping_threshold": "early_stopping_patience",
+}
+"""Arguments without an effect, and those that they need."""
+
+CHOICES: dict[str, type[ExplicitEnum]] = {
+    "optim": OptimizerNames,
+    "lr_scheduler_type": SchedulerType,
+    "eval_strategy": IntervalStrategy,
+    "save_strategy": SaveStrategy,
+}
+"""Words of transformers, of which the nearest is named."""
+
 ABSENT = {"max_steps": -1}
 """Values outside of these ranges that stand for none."""
 
@@ -131,6 +160,9 @@ def training_arguments(
             "push_to_hub is transformers' own push, which uploads all files of the folder; name the repository "
             "for the zoo's instead (--push REPO, push='org/name')"
         )
+    for name, needed in NEEDED.items():
+        if name in given and needed not in given:
+            raise ConfigError(f"{name}={given[name]} was given, which has no effect without {needed}; give both")
     check_choices(given)
     check_numbers({"seed": seed, **given})
     check_trackers(given.get("report_to"))
@@ -163,10 +195,12 @@ def device_settings(*, use_cpu: bool) -> dict[str, Any]:
 
 
 def completed(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Add what follows from the wish to keep the best checkpoint, as early stopping does."""
+    """Add what follows from steps between evaluations or checkpoints, and from the wish to keep the best checkpoint."""
+    by_steps = {f"{kind}_strategy": "steps" for kind in ("eval", "save") if given.get(f"{kind}_steps") is not None}
+    given = {**by_steps, **given}
     keeps_best = given.get("load_best_model_at_end", given.get("early_stopping_patience") is not None)
     if not keeps_best:
-        return dict(given)
+        return given
     named = [given.get(key) for key in ("eval_strategy", "save_strategy")]
     strategy = next((value for value in named if value not in (None, "no")), "epoch")
     steps = {key: given[key] for key in ("eval_steps", "save_steps") if key in given}
@@ -186,18 +220,20 @@ def check_numbers(given: Mapping[str, Any]) -> None:
     """Refuse numbers with which a run would fail after a while, or not learn."""
     for name, (least, most) in RANGES.items():
         value = given.get(name)
+        kinds = int if name in WHOLE else (int, float)
         if value not in (None, ABSENT.get(name)) and not (
-            isinstance(value, (int, float)) and math.isfinite(value) and least <= value <= most
+            isinstance(value, kinds) and math.isfinite(value) and least <= value <= most
         ):
             valid = f"{least} and more" if most == math.inf else f"{least} to {most}"
+            valid += ", whole numbers" if name in WHOLE else ""
             raise ConfigError(f"{name}={value!r} is not valid; valid: {valid}")
 
 
 def check_choices(given: Mapping[str, Any]) -> None:
-    """Refuse an unknown optimiser or rule of weight decay."""
-    valid = [MUON, *(name.value for name in OptimizerNames)]
-    optim = given.get("optim")
-    if isinstance(optim, str) and optim not in valid:
-        raise InvalidChoiceError(optim, valid, kind="optim")
+    """Refuse an unknown optimiser, schedule, strategy or rule of weight decay."""
+    for name, kind in CHOICES.items():
+        valid = [*((MUON,) if name == "optim" else ()), *(one.value for one in kind)]
+        if isinstance(value := given.get(name), str) and value not in valid:
+            raise InvalidChoiceError(value, valid, kind=name)
     if given.get("decay", DECAYS[0]) not in DECAYS:
         raise InvalidChoiceError(str(given["decay"]), DECAYS, kind="decay")

@@ -65,7 +65,10 @@ class TrainingRequest:
             tokenizer=self.tokenizer,
             init=self.init,
         )
-        return replace(found, arguments={**KEEPING_CHECKPOINTS, **found.arguments}) if self.resume else found
+        if not self.resume:
+            return found
+        by_steps = {"save_strategy": "steps"} if "save_steps" in found.arguments else {}
+        return replace(found, arguments={**KEEPING_CHECKPOINTS, **by_steps, **found.arguments})
 
     @cached_property
     def args(self) -> ZooTrainingArguments:
