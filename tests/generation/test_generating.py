@@ -43,6 +43,15 @@ def folder(request):
     return request.getfixturevalue(request.param)
 
 
+@pytest.mark.parametrize("lengths", [{}, {"max_length": 12}])
+def test_no_text_changes_how_much_follows_another(tokenizers, lengths):
+    model = zoo.build("gpt2-style:max_position_embeddings=20", seed=1, vocab_size=len(tokenizers.source), **TINY)
+    given = {"tokenizer": tokenizers, "eos_token_id": -1, **lengths}  # never ends by itself
+    texts = [*TEXTS, *(["no " * 17] if not lengths else [])]
+    together = zoo.generate(model, texts, **given)
+    assert [one.text for one in together] == [zoo.generate(model, text, **given)[0].text for text in texts]
+
+
 @pytest.mark.parametrize("options", [{}, {"num_beams": 3, "num_return_sequences": 2}])
 def test_batches_give_what_single_texts_give_in_their_order(folder, options):
     together = zoo.generate(folder, TEXTS, batch_size=3, max_new_tokens=6, scores=True, **options)

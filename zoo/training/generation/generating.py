@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -115,7 +117,7 @@ def generate(
         raise ConfigError(f"{type(writer).__name__} does not write; valid are models for seq2seq-lm and causal-lm")
     settings = generation_config(writer, tokenizers.target, options)
     encoded = encode(texts, tokenizers, writer)
-    order = sorted(range(len(texts)), key=lambda i: len(encoded[i]))
+    batches = batches_of([len(ids) for ids in encoded], writer, settings, batch_size)
     written: list[tuple[Candidate, ...]] = [()] * len(texts)
     devices = [writer.device] if writer.device.type == "cuda" else []
     never_trains = isinstance(writer, Int8Model)  # its caches are of use only here
@@ -123,8 +125,7 @@ def generate(
         if seed is not None:
             torch.manual_seed(seed)
         prepare(writer, len(texts) // batch_size, batch_size, settings)
-        for start in tqdm(range(0, len(texts), batch_size), disable=not progress, unit="batch"):
-            places = order[start : start + batch_size]
+        for places in tqdm(batches, disable=not progress, unit="batch"):
             ids = [encoded[i] for i in places]
             batch = write(writer, tokenizers.target, ids, settings, scores=scores, streamer=streamer)
             for place, candidates in zip(places, batch, strict=True):
@@ -196,6 +197,23 @@ def position_limit(model: PreTrainedModel) -> int | None:
     """How many positions a model has."""
     limits = [part.max_length for part in model.modules() if isinstance(part, Position)]
     return min((limit for limit in limits if limit is not None), default=None)
+
+
+def batches_of(
+    lengths: Sequence[int], model: PreTrainedModel, settings: GenerationConfig, batch_size: int
+) -> list[list[int]]:
+    """Places of texts of these lengths, in batches of similar ones in which none changes how much follows another.
+
+    The longest prompt counts in a batch's `max_length` and `min_length`, and in the positions that are left.
+    """
+    order = sorted(range(len(lengths)), key=lambda i: lengths[i])
+    groups = [order]
+    if continues(model) and (settings.min_length or settings.max_new_tokens is None):
+        by_length = settings.min_length or settings.max_length is not None
+        limit = position_limit(model) or math.inf
+        alike = [one if by_length else min(MAX_NEW_TOKENS, limit - one) for one in lengths]
+        groups = [list(group) for _, group in groupby(order, key=lambda i: alike[i])]
+    return [group[start : start + batch_size] for group in groups for start in range(0, len(group), batch_size)]
 
 
 def pad(encoded: Sequence[Tensor], model: PreTrainedModel) -> tuple[Tensor, Tensor]:
