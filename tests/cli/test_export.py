@@ -66,7 +66,7 @@ def test_the_matrix_is_of_the_variants_that_are_named():
     rows = json.loads(run("export", "--matrix", "d2l-style", "--json").stdout)
     assert [(row["variant"], row["target"]) for row in rows] == [("d2l-style", "marian")] * len(rows) and rows
     assert "did you mean 'd2l-style'" in run("export", "--matrix", "d2l-stile").stderr
-    assert "only list; leave out -o" in run("export", "d2l-style", "--matrix", "-o", "somewhere").stderr
+    assert "--matrix takes no -o" in run("export", "d2l-style", "--matrix", "-o", "somewhere").stderr
 
 
 @pytest.mark.parametrize(("arguments", "says"), [((), "DIR"), (("somewhere",), "-o")])

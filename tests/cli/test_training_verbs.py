@@ -10,6 +10,7 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 import zoo as library
 from zoo.cli.generate import generate as generate_verb
 from zoo.cli.main import cli
+from zoo.cli.texts import read_lines
 from zoo.data.tasks import TASKS
 
 SETTINGS = ("hidden_size=16", "num_hidden_layers=1", "num_attention_heads=2", "intermediate_size=32")
@@ -145,6 +146,12 @@ def test_texts_come_from_arguments_a_file_or_standard_input(zoo, trained, tmp_pa
     assert [one.text for one in expected] == from_arguments.stdout.splitlines()
 
 
+def test_a_line_of_a_file_ends_where_editors_end_it(tmp_path):
+    file = tmp_path / "texts.txt"
+    file.write_bytes("one\u2028still one\r\n\ntwo\x0cstill two\rthree\n".encode())
+    assert read_lines((), file) == ["one\u2028still one", "", "two\x0cstill two", "three"]
+
+
 def test_several_outputs_come_with_scores(zoo, trained):
     flags = ("--num-beams", "3", "--num_return_sequences", "2", "--max-new-tokens", "4")
     run = zoo("generate", str(trained[0]), "The dog is here.", *flags)
@@ -175,12 +182,23 @@ def test_several_outputs_come_with_scores(zoo, trained):
         (("train", "pre-norm", "--gradient_accumulation_steps", "0"), "valid: 1 and more"),
         (("compare", "pre-norm", "--seed", "-1"), "seed=-1 is not valid; valid: 0 to 4294967295"),
         (("compare", "pre-norm", "--sweep", "learning_rate=0.1,nan"), "learning_rate='nan' is not valid"),
+        (("train", "pre-norm", "--z-loss", "1", "--training", "z_loss=2"), "z_loss=1.0 and z_loss=2 were given"),
+        (("train", "pre-norm", "--parametrization", "mup", "--set", "parametrization=standard"), "give one of both"),
+        (("train", "pre-norm", "--set", "hidden_size=16", "--set", "hidden_size=32"), "give one of both"),
+        (("generate", "MODEL", "Hi.", "--num-beams", "2", "--generation", "num_beams=3"), "give one of both"),
+        (("generate", "MODEL", "Hi.", "--file", "MODEL/config.json"), "give TEXT or --file, not both"),
+        (("predict", "vanilla.language", "Hi.", "-f", "MODEL/config.json"), "give TEXT or --file, not both"),
+        (("show", "pre-norm", "--code", "--svg", "x.svg"), "--svg takes no --code"),
+        (("show", "vanilla.en-pt", "--svg", "x.svg"), "vanilla.en-pt is a name of weights, which take no --svg"),
+        (("data", "list", "books", "--prepared"), "--prepared takes no [PATTERN]"),
+        (("plan", "pre-norm", "--markdown", "--json"), "--markdown takes no --json"),
+        (("bench", "show", "length", "--json", "--score", "x"), "--json takes no --score"),
         (("train", "pre-norm", "--training", "progress=False"), "see zoo train --help"),
         (("compare", "pre-norm", "--training", "output_dir=elsewhere"), "give --output elsewhere"),
     ],
 )
 def test_mistakes_are_one_line(zoo, trained, arguments, useful):
-    run = zoo(*(str(trained[0]) if part == "MODEL" else part for part in arguments))
+    run = zoo(*(part.replace("MODEL", str(trained[0])) for part in arguments))
     assert run.exit_code == 2
     assert useful in run.stderr
     assert len(run.stderr.strip().splitlines()) == 1

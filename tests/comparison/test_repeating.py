@@ -70,6 +70,6 @@ def test_other_data_names_and_the_recorded_folder_are_refused(moved, monkeypatch
     monkeypatch.chdir(moved)
     (moved / "less.tsv").write_text("en\tpt\n" + "a b\tc d\n" * 3 + "e\tf\n" * 9, encoding="utf-8")
     assert "give its data with --data" in str(run("--repeat", "out/results.json", "--data", "less.tsv").exception)
-    assert "no names" in run("vanilla", "--repeat", "out/results.json").exception.format_message()
+    assert "takes no NAME" in run("vanilla", "--repeat", "out/results.json").exception.format_message()
     refused = run("--repeat", "out/results.json", "--data", "pairs.tsv", "-o", "out")
     assert "holds the recorded comparison" in str(refused.exception)

@@ -5,8 +5,11 @@ from dataclasses import fields
 from pathlib import Path
 
 import click
+import pytest
+from click.testing import CliRunner
 
 import zoo
+from zoo.base.errors import ZooError
 from zoo.building.keywords import TrainingOptions
 from zoo.cli.compare import compare as verb
 from zoo.comparison.pipeline import command
@@ -56,6 +59,36 @@ def test_the_function_takes_every_option():
         assert (taken[one.name].default, taken[one.name].annotation) == (one.default, one.type), one.name
     assert set(taken) - TrainingOptions.__annotations__.keys() == {*options(), "progress", "on_run", "tell"}
     assert all(f"    {name}: {one.about}\n" in inspect.getdoc(zoo.compare) for name, one in options().items())
+
+
+@pytest.mark.parametrize(
+    ("words", "useful"),
+    [
+        (["--sweep", "seed=1,2"], "seed is to be swept"),
+        (["--sweep", "max_steps=1,2", "--budget", "steps=4"], "max_steps is to be swept, but is the same"),
+        (["--sweep", "decay=all,matrixes"], "unknown decay 'matrixes'"),
+        (["--sweep", "learning_rate=0.1,-0.2"], "learning_rate=-0.2 is not valid"),
+        (["--seeds", "0,7", "--seed", "5"], "seed=5 and the seeds '0,7'"),
+        (["--budget", "steps=2.5"], "steps=a whole NUMBER"),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(words, useful):
+    with pytest.raises(ZooError) as refused:
+        Request(**{**read(["pre-norm", "--task", "copy:length=4", *words]), "names": ["pre-norm"]}).check()
+    assert useful in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "useful"),
+    [
+        (["--report-only", "here", "--seeds", "3"], "--report-only takes no --seeds; it takes"),
+        (["--report-only", "here", "--repeat", "."], "--report-only takes no --repeat"),
+        (["--repeat", ".", "--set", "hidden_size=64"], "--repeat takes no --set"),
+        (["--repeat", ".", "--training", "learning_rate=1"], "--repeat takes no --training"),
+    ],
+)
+def test_what_would_have_no_effect_is_refused(words, useful):
+    assert useful in CliRunner().invoke(verb, words, standalone_mode=False).exception.format_message()
 
 
 def test_the_command_that_repeats_a_comparison_says_every_option():

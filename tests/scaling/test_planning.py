@@ -198,6 +198,12 @@ def test_a_recipe_is_planned_whole(tmp_path):
     assert by_words["command"].startswith(f"zoo train gpt2-style --recipe {recipe} --data DATA")
     (by_data,) = json.loads(CliRunner().invoke(plan_verb, [*words, "--data", "babylm-10m"]).stdout)
     assert by_data["run_tokens"] == 10 * by_data["epoch_tokens"] == 133_000_000
+    recipe.write_text(RECIPE.replace("num_train_epochs: 10", "max_steps: 50"))
+    (by_steps,) = json.loads(CliRunner().invoke(plan_verb, words).stdout)
+    assert (by_steps["run_updates"], by_steps["run_tokens"]) == (50, 50 * 256)
+    for flag in ("--seq-len", "--tokens-per-update"):
+        refused = CliRunner().invoke(plan_verb, [*words, flag, "64"])
+        assert f"--recipe has its own {flag}" in refused.output
     refused = CliRunner().invoke(plan_verb, ["gpt2-style", "--recipe", "translation"])
     assert refused.exit_code == 2 and "raw text in blocks" in refused.stderr
     refused = CliRunner().invoke(plan_verb, ["bert-style", "--recipe", str(recipe)])

@@ -330,6 +330,10 @@ def test_a_shipped_model_on_the_command_line(tmp_path: Path):
     assert "mean of 1 paradigms" in shown.stdout and "count as wrong" in shown.stdout
     refused = CliRunner().invoke(cli, [*words, "--task", "translation"])
     assert refused.exit_code == 2 and "--suite takes no --task" in refused.stderr
+    for useless in (["--batch-size", "3"], ["--n-bootstrap", "5"], ["--generation", "num_beams=2"]):
+        assert f"--suite takes no {useless[0]}" in CliRunner().invoke(cli, [*words, *useless]).stderr
+    twice = CliRunner().invoke(cli, [*words[:3], "blimp:limit=2", *words[4:], "--limit", "1"])
+    assert "--suite blimp:limit=2 and --limit 1 were given" in twice.stderr
 
 
 PLUGIN = """

@@ -11,7 +11,7 @@ import click
 
 from .compare import comparison_options
 from .output import heading, table, write, write_json
-from .parameters import json_option
+from .parameters import json_option, refuse_with
 
 if TYPE_CHECKING:
     from zoo.comparison.benchmarks import Benchmark, Row, Verdicts
@@ -127,6 +127,7 @@ def show(name: str, score: str | None, baseline: str | None, as_json: bool) -> N
     """Show what was recorded of a benchmark: means, verdicts against the baseline, costs."""
     from zoo.comparison.benchmarks import find_benchmark, read_rows
 
+    refuse_with("as_json", "name")
     benchmark = find_benchmark(name)
     rows = read_rows(benchmark.results)
     if as_json:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from .output import write_json
-from .parameters import VARIANT_NAME, json_option, settings_option, task_option
+from .parameters import VARIANT_NAME, json_option, once, settings_option, task_option
 
 
 @click.command("build")
@@ -39,7 +39,7 @@ def build(
     from zoo.models import TASK_CLASSES
 
     check_output(output, force=force)
-    model = build_model(name, task, seed=seed, **dict(settings))
+    model = build_model(name, task, seed=seed, **once(settings))
     with written_whole(output, force=force) as folder:
         model.save_pretrained(folder)
     files = {file.name: file.stat().st_size for file in sorted(output.iterdir())}

@@ -13,6 +13,7 @@ import click
 from click.core import ParameterSource
 
 from zoo.comparison.request.options import Option, Options
+from zoo.comparison.request.options import options as option_table
 
 from .output import VERBS, console, write_json
 from .parameters import (
@@ -25,6 +26,7 @@ from .parameters import (
     decay_option,
     json_option,
     model_settings,
+    refuse_with,
     settings_option,
     training_option,
 )
@@ -123,9 +125,11 @@ def compare(
     from zoo.comparison.repeating import REPEATED, compare_numbers, require_same_data, sentences
 
     chosen = None if tex_columns is None else [name.strip() for name in tex_columns.split(",")]
+    shown = ("tex_columns", "timings", "quiet", "as_json")
+    refuse_with("report_only", *shown)
+    how = (name for name, one in option_table().items() if not one.repeats)
+    refuse_with("repeat", "data", "heldout", "output_dir", *how, *shown)
     if report_only is not None:
-        if names:
-            raise click.UsageError("--report-only takes a folder, and no names")
         found = Comparison.read(report_only)
         write_files(found, tex_columns=chosen)
         return report(found, timings=timings, as_json=as_json)
@@ -140,8 +144,6 @@ def compare(
 
     recorded = None
     if repeat is not None:
-        if names:
-            raise click.UsageError("--repeat takes a results.json, and no names")
         recorded = Comparison.read(repeat.parent if repeat.is_file() else repeat)
         names, training, settings, options = repeated_options(recorded, options)
     arguments: dict[str, Any] = {

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from .output import write_json
-from .parameters import Setting, json_option
+from .parameters import Setting, json_option, once
 
 
 @click.command("convert")
@@ -68,7 +68,7 @@ def convert(
     from zoo.converters.native.reading import is_native
 
     check_output(output, force=force)
-    hints: dict[str, Any] = dict(settings)
+    hints: dict[str, Any] = once(settings)
     if quirks is not None:
         hints["quirks"] = [name.strip() for name in quirks.split(",") if name.strip()]
     if keep_dead:

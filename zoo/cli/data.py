@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .output import table, width, write, write_json
-from .parameters import OneOf, json_option
+from .parameters import OneOf, json_option, refuse_with
 
 if TYPE_CHECKING:
     from zoo.registry import Corpus
@@ -48,6 +48,7 @@ def list_them(patterns: tuple[str, ...], prepared: bool, as_json: bool) -> None:
 
     there = kept_prepared()
     if prepared:
+        refuse_with("prepared", "as_json")
         if as_json:
             write_json([{**asdict(one), "place": str(one.place)} for one in there])
         else:

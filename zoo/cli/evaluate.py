@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .output import table, write, write_json
-from .parameters import columns_option, engine_option, generation_option, json_option
+from .parameters import columns_option, engine_option, generation_option, json_option, once, refuse_with
 
 METHODS = (
     "log-probability",
@@ -108,9 +108,7 @@ def evaluate(
     from zoo.training.evaluate import evaluate as run_evaluation
 
     if suite is not None:
-        given = {"--task": task, "--heldout": heldout, "--columns": columns, "--outputs": outputs, "--report": report}
-        if others := [flag for flag, value in {**given, "--save": save, "--engine": engine}.items() if value]:
-            raise click.UsageError(f"--suite takes no {others[0]}; it takes --data, --method, --limit and --json")
+        refuse_with("suite", "model", "data", "method", "limit", "quiet", "as_json")
         show_suite(model, suite, data, method, limit, quiet=quiet, as_json=as_json)
         return
     if method is not None or limit is not None:
@@ -131,7 +129,7 @@ def evaluate(
         heldout=heldout,
         columns=columns,
         batch_size=batch_size,
-        generation=dict(generation),
+        generation=once(generation),
         n_bootstrap=n_bootstrap,
         progress=not quiet and sys.stderr.isatty(),
         engine=engine,
@@ -158,6 +156,9 @@ def show_suite(
 
     run = SuiteRun.parse(suite)
     given: dict[str, Any] = {"data": None if data is None else str(data), "method": method, "limit": limit}
+    for name, value in given.items():
+        if value is not None and getattr(run, name) not in (None, value):
+            raise click.UsageError(f"--suite {suite} and --{name} {value} were given; give one of both")
     run = replace(run, **{name: value for name, value in given.items() if value is not None})
     with tqdm(desc=run.name, unit=" rows", disable=quiet or not sys.stderr.isatty()) as bar:
         result = run.evaluate(model, advance=bar.update)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .output import table, write, write_json
-from .parameters import json_option
+from .parameters import json_option, refuse_with
 
 if TYPE_CHECKING:
     from zoo.converters import TargetPlan
@@ -53,10 +53,9 @@ def export(
     The first class of transformers that expresses the model exactly is taken, or the one that --as names. The export is
     loaded where the zoo cannot be imported and compared with the model; if it differs, nothing is kept.
     """
-    without_effect = {"-o": output, "--as": target, "--dtype": dtype, "--page": page, "--force": force}
-    if (matrix or markdown or plan) and any(without_effect.values()):
-        given = ", ".join(name for name, value in without_effect.items() if value)
-        raise click.UsageError(f"--matrix, --markdown and --plan only list; leave out {given}.")
+    refuse_with("matrix", "model", "markdown", "as_json")
+    refuse_with("markdown", "model", "matrix")
+    refuse_with("plan", "model", "as_json")
     if matrix or markdown:
         show_matrix(model, markdown, as_json)
         return

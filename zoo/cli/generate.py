@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .output import for_stdout, write_json
-from .parameters import generation_option
+from .parameters import generation_option, once
 from .texts import read_lines, texts_options
 
 if TYPE_CHECKING:
@@ -51,9 +51,8 @@ def generate(
     export for another engine. Texts come from the command line, from --file, or from standard input, one a line; one
     output a line comes out, in the same order, and an empty line for an empty line.
     """
-    lines = list(texts) if texts else read_lines(file)
-    options = {**{name: value for name, value in flags.items() if value is not None}, **dict(generation)}
-    several = options.get("num_return_sequences", 1) > 1
+    lines = read_lines(texts, file)
+    options = once([*((name, value) for name, value in flags.items() if value is not None), *generation])
 
     from transformers.utils import logging
 
@@ -63,10 +62,11 @@ def generate(
 
     logging.disable_progress_bar()
     loaded, tokenizers = load_checkpoint(model, device=device, engine=engine, task=Task.CAUSAL_LM)
-    streams = sys.stdout.isatty() and len(lines) == 1 and not as_json and not several and not beams(options)
+    own = getattr(loaded, "generation_config", None)
+    several, searches = (wants(options, own, name) for name in ("num_return_sequences", "num_beams"))
+    streams = sys.stdout.isatty() and len(lines) == 1 and not as_json and not several and not searches
     streamer = streamer_to_stdout(tokenizers.target) if streams else None
     asked = [line for line in lines if texts or line.strip()]
-    own = getattr(loaded, "generation_config", None)
     if seed is None and "do_sample" not in options and own is not None and own.do_sample:
         seed = 0  # a model that samples by default writes the same every time
     written = generate_texts(
@@ -99,9 +99,10 @@ def streamer_to_stdout(tokenizer: PreTrainedTokenizerBase) -> TextStreamer:
     return Escaping(tokenizer, skip_prompt=True, skip_special_tokens=True)
 
 
-def beams(options: dict[str, Any]) -> bool:
-    """Whether outputs are searched, so that none is known before the end."""
-    return int(options.get("num_beams", 1)) > 1
+def wants(options: dict[str, Any], own: Any, name: str) -> bool:
+    """Whether more than one is asked for, by options or by the model's own settings."""
+    number = options.get(name, getattr(own, name, None))
+    return isinstance(number, int) and number > 1
 
 
 def show(generation: Generation | None, *, several: bool) -> None:

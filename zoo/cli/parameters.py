@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from zoo.base.errors import ConfigError, InvalidChoiceError, NameSyntaxError
@@ -145,13 +146,43 @@ generation_option = key_value_option(
 )
 
 
+def given_options() -> dict[str, str]:
+    """Arguments and options that the command was given, by their names in Python, as they are typed."""
+    context = click.get_current_context()
+    return {
+        one.name: one.opts[0] if isinstance(one, click.Option) else one.make_metavar(context)
+        for one in context.command.params
+        if one.name and context.get_parameter_source(one.name) is not ParameterSource.DEFAULT
+    }
+
+
+def refuse_with(name: str, *kept: str) -> None:
+    """Refuse what an option, if it is given, leaves without effect: all but the options in `kept`."""
+    given = given_options()
+    if name in given and (others := [typed for one, typed in given.items() if one not in (name, *kept, "traceback")]):
+        known = click.get_current_context().command.params
+        flags = [one.opts[0] for one in known if one.name in {*kept} - {name} and isinstance(one, click.Option)]
+        raise click.UsageError(
+            f"{given[name]} takes no {others[0]}" + (f"; it takes {', '.join(flags)}" if flags else "")
+        )
+
+
+def once(given: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Collect names and their values, and refuse two values of a name."""
+    found: dict[str, Any] = {}
+    for name, value in given:
+        if (kept := found.setdefault(name, value)) is not value and kept != value:
+            raise ConfigError(f"{name}={kept} and {name}={value} were given; give one of both")
+    return found
+
+
 def model_settings(given: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     """Collect fields of a configuration that a command which trains was given."""
     from transformers import Seq2SeqTrainingArguments
 
     from zoo.models import ZooConfig
 
-    settings = dict(given)
+    settings = once(given)
     for name, value in settings.items():
         if name in Seq2SeqTrainingArguments.__dataclass_fields__ and name not in ZooConfig.__dataclass_fields__:
             raise ConfigError(
@@ -163,7 +194,7 @@ def model_settings(given: Iterable[tuple[str, Any]]) -> dict[str, Any]:
 
 def arguments_for(given: Iterable[tuple[str, Any]], function: Callable[..., Any]) -> dict[str, Any]:
     """Collect transformers' training arguments that a command was given."""
-    arguments = dict(given)
+    arguments = once(given)
     parameters = signature(function).parameters
     if own := next((name for name in arguments if name in parameters and parameters[name].default is not ...), None):
         command = click.get_current_context().command

@@ -8,7 +8,7 @@ import click
 from rich.text import Text
 
 from .output import heading, indented, table, width, write, write_json
-from .parameters import VARIANT_NAME, json_option, task_option
+from .parameters import VARIANT_NAME, given_options, json_option, refuse_with, task_option
 
 if TYPE_CHECKING:
     from zoo.analysis.scaling.planning import Plan
@@ -71,19 +71,20 @@ def plan(
     from zoo.analysis.scaling import plan as make_plan
     from zoo.analysis.scaling import tables
 
+    refuse_with("as_markdown", *(one for one in given_options() if one not in ("data", "as_json")))
     found = None
     if data is not None:
         from zoo.data.corpora.estimating import estimate
 
         found = estimate(data)
-    epochs, words = None, None
+    epochs, tokens = None, None
     if recipe is not None:
-        if task is not None:
-            raise click.UsageError("--recipe has a task; leave --task out")
-        name, task, of_recipe, epochs, words = recipe_run(name, recipe)
+        if both := given_options().keys() & {"task", "seq_len", "tokens_per_update"}:
+            raise click.UsageError(f"--recipe has its own --{min(both).replace('_', '-')}; leave that out")
+        name, task, of_recipe, epochs, tokens = recipe_run(name, recipe)
         asked |= of_recipe
     plans = [make_plan(name, task, devices=number, **asked) for number in devices]
-    whole = tokens_of_run(found, epochs, words)
+    whole = tokens if found is None or epochs is None else round(found.tokens * epochs)
     if as_json:
         write_json(
             [
@@ -120,7 +121,8 @@ def plan(
 
 
 def recipe_run(name: str, recipe: str) -> tuple[str, str, dict[str, Any], float | None, int | None]:
-    """Name, task, arguments of `zoo.analysis.scaling.plan`, epochs and words of a recipe's run, None if not given."""
+    """Name, task, arguments of `zoo.analysis.scaling.plan`, epochs and tokens of a recipe's run, None if not given."""
+    from zoo.data.corpora.estimating import TOKENS_PER_WORD
     from zoo.registry import VARIANTS, parse_name
     from zoo.training.recipe import load_recipe
     from zoo.training.saving import read_marks
@@ -138,17 +140,11 @@ def recipe_run(name: str, recipe: str) -> tuple[str, str, dict[str, Any], float 
     batch = given.get("per_device_train_batch_size", 8) * given.get("gradient_accumulation_steps", 1)
     arguments = {"seq_len": block, "tokens_per_update": batch * block, "what": [name, "--recipe", recipe]}
     marks = read_marks(given["checkpoint_at"]) if given.get("checkpoint_in") == "words" else {}
-    words = max(marks.values(), default=None)
-    return f"{name}{',' if ':' in name else ':'}{sizes}", tasks[0], arguments, given.get("num_train_epochs"), words
-
-
-def tokens_of_run(data: DataEstimate | None, epochs: float | None, words: int | None) -> int | None:
-    """Tokens of a whole run, by its data and epochs, or else by its words; None if neither is known."""
-    from zoo.data.corpora.estimating import TOKENS_PER_WORD
-
-    if data is not None and epochs is not None:
-        return round(data.tokens * epochs)
-    return None if words is None else round(words * TOKENS_PER_WORD)
+    tokens = round(max(marks.values()) * TOKENS_PER_WORD) if marks else None
+    epochs = given.get("num_train_epochs")
+    if "max_steps" in given:  # instead of epochs
+        epochs, tokens = None, given["max_steps"] * batch * block
+    return f"{name}{',' if ':' in name else ':'}{sizes}", tasks[0], arguments, epochs, tokens
 
 
 def run_of(plan: Plan, tokens: int) -> dict[str, Any]:

@@ -54,7 +54,7 @@ def predict(
 
         lines = read_table(file, columns, kinds=(Kind.TEXT,)).column(0)
     else:
-        lines = list(texts) if texts else list(read_lines(file))
+        lines = list(read_lines(texts, file))
 
     from transformers.utils import logging
 

@@ -10,7 +10,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from .output import heading, indented, origin_text, setting_text, table, width, write, write_json, write_picture
-from .parameters import VARIANT_NAME, json_option, svg_option, task_option
+from .parameters import VARIANT_NAME, given_options, json_option, refuse_with, svg_option, task_option
 from .weights import show_weights
 
 if TYPE_CHECKING:
@@ -42,7 +42,11 @@ def show(
     """
     from zoo.registry import describe, find_weights, is_weights_name, list_weights
 
+    for one in ("svg", "wants_code", "signals"):
+        refuse_with(one, "name", "task", "draws", "as_json")
     if is_weights_name(name):
+        if others := [typed for one, typed in given_options().items() if one not in ("name", "draws", "as_json")]:
+            raise click.UsageError(f"{name} is a name of weights, which take no {others[0]}; give that of a variant")
         show_weights(find_weights(name), as_json=as_json)
         return
     if wants_code:

@@ -29,13 +29,18 @@ def texts_options(command: Decorated) -> Decorated:
     return command
 
 
-def read_lines(file: Path | None) -> Sequence[str]:
-    """Read the texts from a file, or from standard input where it is None."""
+def read_lines(texts: Sequence[str], file: Path | None) -> Sequence[str]:
+    """The texts that were given, or the lines of a file, or else of standard input."""
+    if texts and file is not None:
+        raise click.UsageError("give TEXT or --file, not both")
+    if texts:
+        return texts
     if file is None and sys.stdin.isatty():
         raise click.UsageError("no text: give TEXT, --file, or something on standard input")
     read = file.read_bytes() if file is not None else sys.stdin.buffer.read()
     try:
-        return read.decode("utf-8-sig").splitlines()
+        text = read.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError as error:
         line = read[: error.start].count(b"\n") + 1
         raise ZooError(f"{file or 'standard input'}, line {line}: not valid UTF-8") from error
+    return text.removesuffix("\n").split("\n") if text else []  # splitlines also breaks at form feeds, as no tool does

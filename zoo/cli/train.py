@@ -150,7 +150,7 @@ def train(
     result = run_training(
         name,
         task,
-        settings=model_settings(settings) | ({} if parametrization is None else {"parametrization": parametrization}),
+        settings=model_settings([*settings, *([("parametrization", parametrization)] if parametrization else [])]),
         output_dir=folder,
         progress=not quiet,
         **options,

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,8 @@ class Request(Options):
     def all_seeds(self) -> list[int]:
         """The seeds, at least three if seeds are added."""
         seeds = read_seeds(self.seeds, self.chosen.arguments.get("seed", self.seed))
+        if self.seed not in (0, *seeds):
+            raise ConfigError(f"seed={self.seed} and the seeds {self.seeds!r} were given; give one of both")
         return enough_seeds(seeds) if self.decide else seeds
 
     @cached_property
@@ -102,6 +105,8 @@ class Request(Options):
                     f"both the budget {self.spent} and {length} were given, which may contradict each other"
                 )
         for swept in self.tried:
+            if swept in ("seed", *LENGTHS):
+                raise ConfigError(f"{swept} is to be swept, but is the same for all variants; give seeds, or a budget")
             if swept in self.arguments:
                 raise ConfigError(f"{swept} was given, and is to be swept as well; give one of both")
         task = self.chosen.data_task()
@@ -123,8 +128,9 @@ class Request(Options):
         for name, values in [("seed", self.all_seeds), *arguments.items()]:
             for value in values:
                 check_numbers({name: value})
-        firsts = {name: values[0] for name, values in arguments.items()}
-        training_arguments({**self.chosen.arguments, **firsts}, output_dir=self.folder, seed=0)
+        for values in zip_longest(*arguments.values()) if arguments else [()]:
+            one = {name: value for name, value in zip(arguments, values, strict=True) if value is not None}
+            training_arguments({**self.chosen.arguments, **one}, output_dir=self.folder, seed=0)
 
     def check_design(self) -> None:
         """Refuse a margin or a limit that means nothing."""

@@ -113,8 +113,9 @@ def read_budget(given: str | Mapping[str, float] | None) -> Budget | None:
         amount = float(value)
     except ValueError:
         amount = math.nan
-    if not (math.isfinite(amount) and amount > 0):
-        raise ConfigError(f"the budget {text!r} was given; valid: {kind}=NUMBER, above 0, e.g. {kind}=1e6")
+    if not (math.isfinite(amount) and amount > 0) or (kind == "steps" and amount % 1):
+        number = "a whole NUMBER" if kind == "steps" else "NUMBER"
+        raise ConfigError(f"the budget {text!r} was given; valid: {kind}={number}, above 0, e.g. {kind}=1e6")
     return Budget(kind, amount)
 
 
