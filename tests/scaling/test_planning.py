@@ -135,6 +135,7 @@ def test_sizes_are_read(memory):
     ("options", "error", "message"),
     [
         ({"memory": "80 GiBs"}, ConfigError, "80GiB, 24GB"),
+        ({"memory": "80"}, ConfigError, "80GiB, 24GB"),
         ({"devices": 12}, ConfigError, "multiples of 8"),
         ({"device": "h1000"}, UnknownNameError, "h100"),
         ({"task": "feature-extraction"}, ConfigError, "causal-lm"),

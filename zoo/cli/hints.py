@@ -37,7 +37,7 @@ EXAMPLES = {
         "zoo build llama-style --task causal-lm --set vocab_size=8000 -o out",
     ),
     "new plugin": ("zoo new plugin --norm my-norm", "zoo new plugin --variant my-variant"),
-    "plan": ("zoo plan llama-style@base", "zoo plan llama-style@base --devices 8 --memory 80 --seq-len 2048"),
+    "plan": ("zoo plan llama-style@base", "zoo plan llama-style@base --devices 8 --memory 80GiB --seq-len 2048"),
     "train": (
         "zoo train pre-norm --recipe small-translation -o model",
         "zoo train gpt2-style@small --task language-modeling --data book.txt --max-steps 500 -o model",

@@ -136,7 +136,7 @@ UPDATE = 2**19
 LONGEST = 1024
 """Default tokens of a sequence, without a table of positions that limits them."""
 
-UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
+UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 
 ORDER = (
     (Strategy.DDP, False),
@@ -297,7 +297,8 @@ def largest(share: Share, available: int, most: int) -> int:
 
 def parse_bytes(memory: int | str) -> int:
     """Read a size."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMG]I?B)?", str(memory).strip().upper())
-    if found is None or not (size := int(float(found[1]) * UNITS[found[2] or ""])):
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMG]I?B)", str(memory).strip().upper())
+    size = memory if isinstance(memory, int) else int(float(found[1]) * UNITS[found[2]]) if found else 0
+    if size < 1:
         raise ConfigError(f"memory={memory!r} is no size; valid: for instance 80GiB, 24GB or 24576MiB")
     return size
