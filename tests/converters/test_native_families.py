@@ -6,7 +6,7 @@ import pytest
 import torch
 import transformers
 from every_variant import enough
-from native_dense import FALCON, GEMMA, MODERN_BERT, MPT, MULTIPLIED, NEOX, PART, T5GEMMA, WIDE
+from native_dense import FALCON, GEMMA, MODERN_BERT, MPT, MULTIPLIED, NEOX, PART, T5GEMMA, WIDE, YARN
 from native_experts import DEEPSEEK, EXPERTS, KIMI, LFM2_MOE, MINICPM3, PICTURES, QWEN3_5, QWEN3_MOE, SIGMOIDS, YOUTU
 from native_families import FAMILY_CASES
 from native_models import ENCODER, LLAMA, NATIVE_CASES, T5, batch, largest_difference, native_model, outputs, scramble
@@ -90,6 +90,7 @@ def test_every_model_type_has_a_case():
             r"partial_rotary_factor=0\.5 is set with 'linear'",
         ),
         ("GraniteSWAModel", {**MULTIPLIED, "layer_rope_theta": [1e4, 5e3]}, "can have one base only"),
+        ("NanoChatModel", {**LLAMA, "rope_parameters": YARN, "rms_norm_eps": 0.01}, r"rms_norm_eps=0\.01 is added"),
         ("NomicBertForMaskedLM", ENCODER, "NomicBertForMaskedLM has a head that no model of the zoo has"),
         ("MellumModel", {**QWEN3_MOE, "mlp_layer_types": ["sparse", "dense"]}, "only the first layers can be without"),
         ("KimiLinearModel", {**KIMI, "mlp_layer_types": ["sparse", "dense"]}, "only the first layers can be without"),

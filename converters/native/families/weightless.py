@@ -9,6 +9,7 @@ from torch import Tensor
 
 from zoo.models import ZooConfig
 
+from ...errors import NoCounterpartError
 from ...symmetries.base import NORM_WEIGHTS, State
 from ...transforms import Transform, each
 from ..base import native_format
@@ -68,6 +69,15 @@ def unscaled(rope: Any) -> Any:
     return {**rope, "attention_factor": 1.0} if rope and rope.get("rope_type") in ("yarn", "longrope") else rope
 
 
+def normed_after(native: Any) -> Any:
+    """Rotary settings of nanochat; their attention factor matters next to a norm's epsilon that is not small."""
+    rope = whole_heads(native.rope_parameters)
+    if unscaled(rope) != rope and native.rms_norm_eps > 1e-6:
+        lacks = f"rms_norm_eps={native.rms_norm_eps} is added to queries and keys that {rope['rope_type']} has scaled"
+        raise NoCounterpartError(native.model_type, [f"{lacks}; only up to 1e-6 does the norm undo the scale"])
+    return unscaled(rope)
+
+
 @native_format
 class NanoChat(Weightless):
     """nanochat (Karpathy 2025): also a norm on the embeddings and, rotated the other way, on queries and keys."""
@@ -78,9 +88,7 @@ class NanoChat(Weightless):
         **LlamaLike.fields,
         **ATTENTION_BIAS,
         **same("final_logit_softcapping"),
-        "rope_parameters": Field(
-            "rope_parameters", lambda native: unscaled(whole_heads(native.rope_parameters)), ROPE.write
-        ),
+        "rope_parameters": Field("rope_parameters", normed_after, ROPE.write),
     }
     always = {
         **LlamaLike.always,
