@@ -212,14 +212,7 @@ def bundle_files(config: ZooConfig) -> dict[str, str]:
         return folded(definition, text, settings)
 
     # First without classes that only isinstance mentions, then without what reads them or attributes that are None.
-    first = Shaker(
-        own_packages(config),
-        SEAM,
-        lambda *name: replaces(seam, *name),
-        fold,
-        FILLED,
-        weak=True,
-    )
+    first = Shaker(own_packages(config), SEAM, lambda *name: replaces(seam, *name), fold, FILLED, weak=True)
     keep(first, config)
     texts = {definition: [piece.text for piece in pieces] for definition, pieces in first.kept.items()}
     absent = {name for _, name in first.mentioned - first.kept.keys()}

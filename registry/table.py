@@ -14,12 +14,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar, overload
 
 from zoo.base.deprecation import warn_deprecated
-from zoo.base.errors import (
-    MissingPluginError,
-    NameCollisionError,
-    RegistrationError,
-    UnknownNameError,
-)
+from zoo.base.errors import MissingPluginError, NameCollisionError, RegistrationError, UnknownNameError
 
 from .names import is_word
 from .plugins import PLUGINS, Origin, on_failed_load, why_missing

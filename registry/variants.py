@@ -184,10 +184,7 @@ class Variant:
 
 
 VARIANTS: Registry[Variant] = Registry(
-    "variant",
-    built_in="zoo.variants",
-    error=UnknownVariantError,
-    definition=lambda variant: variant.code,
+    "variant", built_in="zoo.variants", error=UnknownVariantError, definition=lambda variant: variant.code
 )
 """All variants, by name."""
 

@@ -44,11 +44,7 @@ def _encoder(specs: Any, prefix: str, config: ZooConfig, state: State) -> Any:
     if config.type_vocab_size:
         common = require("ctranslate2", "ctranslate2.specs.common_spec")
         types = {"num_source_embeddings": 2, "embeddings_merge": common.EmbeddingsMerge.ADD}
-    spec = specs.TransformerEncoderSpec(
-        relative_attention_bias=config.position == "t5",
-        **types,
-        **_common(config),
-    )
+    spec = specs.TransformerEncoderSpec(relative_attention_bias=config.position == "t5", **types, **_common(config))
     if types:
         spec.embeddings[1].weight = state[f"{prefix}token_types.weight"]
     _set_embedding(spec.embeddings[0], spec, prefix, config, state)

@@ -23,15 +23,7 @@ from .. import verification
 from ..errors import VerificationError, require
 from ..native.files import TOKENIZER_FILE
 from ..target import TargetPlan
-from ..verification import (
-    ROUNDING,
-    Answers,
-    Difference,
-    Perplexities,
-    draw_tokens,
-    ends_of,
-    log_probabilities,
-)
+from ..verification import ROUNDING, Answers, Difference, Perplexities, draw_tokens, ends_of, log_probabilities
 from ..weights import in_dtype
 from . import serving
 from .architecture import FILE

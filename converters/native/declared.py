@@ -121,10 +121,7 @@ def choice(name: str, field: str, values: Mapping[Any, Any]) -> Field:
     """A native field with one value for each of the zoo's values."""
     back = {native: zoo for zoo, native in values.items()}
     return Field(
-        name,
-        lambda native: back[getattr(native, name)],
-        lambda config: values[getattr(config, field)],
-        tuple(values),
+        name, lambda native: back[getattr(native, name)], lambda config: values[getattr(config, field)], tuple(values)
     )
 
 

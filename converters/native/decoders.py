@@ -60,9 +60,7 @@ def with_both_kinds(config: ZooConfig) -> dict[str, Any]:
 
 
 ROPE = Field(
-    "rope_parameters",
-    lambda native: whole_heads(native.rope_parameters),
-    lambda config: dict(config.rope_parameters),
+    "rope_parameters", lambda native: whole_heads(native.rope_parameters), lambda config: dict(config.rope_parameters)
 )
 """Rotary positions of whole heads."""
 

@@ -24,10 +24,7 @@ class D2L(Original):
 
     name = "d2l"
     variant = "d2l-style"
-    signatures = (
-        "encoder.blks.block0.addnorm1.ln.weight",
-        "blks.block0.addnorm1.ln.weight",
-    )
+    signatures = ("encoder.blks.block0.addnorm1.ln.weight", "blks.block0.addnorm1.ln.weight")
     unsaid: ClassVar[Mapping[str, str]] = {"num_attention_heads": "num_heads"}
     free = (
         *("vocab_size", "decoder_vocab_size", "hidden_size", "num_hidden_layers", "decoder_layers"),

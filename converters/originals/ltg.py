@@ -89,11 +89,7 @@ class LtgBert(Original):
         kinds, mlp = "(weight|bias)", self.feed_forward.format(r"(\d+)")
         inner = r"model.layers.\1.mlp"
         return [
-            (
-                rf"^{theirs}\.in_proj_qk\.{kinds}$",
-                (rf"{ours}.q_proj.\2", rf"{ours}.k_proj.\2"),
-                split(2),
-            ),
+            (rf"^{theirs}\.in_proj_qk\.{kinds}$", (rf"{ours}.q_proj.\2", rf"{ours}.k_proj.\2"), split(2)),
             (rf"^{theirs}\.out_proj\.{kinds}$", rf"{ours}.o_proj.\2"),
             (rf"^{mlp}\.mlp\.1\.weight$", (f"{inner}.up_proj.weight", f"{inner}.gate_proj.weight"), split(2)),
             (rf"^{mlp}\.mlp\.4\.weight$", f"{inner}.down_proj.weight"),

@@ -154,11 +154,7 @@ ZERO_BIASES = (
         rank=165,
     ),
     ZeroBias(
-        "zero-output-bias",
-        "lm_head_bias",
-        "a bias of zeros for the output projection",
-        r"^lm_head\.weight$",
-        rank=40,
+        "zero-output-bias", "lm_head_bias", "a bias of zeros for the output projection", r"^lm_head\.weight$", rank=40
     ),
     ZeroBias(
         "zero-classifier-bias",

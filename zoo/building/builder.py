@@ -28,11 +28,7 @@ if TYPE_CHECKING:
     from zoo.building.literals import TaskName, VariantName
     from zoo.building.loading import ModelOfAnyTask
 
-OWN_STACK = {
-    Task.CAUSAL_LM: "decoder",
-    Task.SEQ2SEQ_LM: "encoder-decoder",
-    Task.MASKED_LM: "encoder",
-}
+OWN_STACK = {Task.CAUSAL_LM: "decoder", Task.SEQ2SEQ_LM: "encoder-decoder", Task.MASKED_LM: "encoder"}
 """The stack of tasks that leave no choice."""
 
 KEPT_BESIDE = ("layer_types", "rope_parameters", "num_nextn_predict_layers", "mtp_loss_weight")

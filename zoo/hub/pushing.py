@@ -33,9 +33,7 @@ if TYPE_CHECKING:
 def require_repository(hub: Hub, address: Address, private: bool | None) -> Address:
     """Create the repository unless it is there."""
     url = hub.ask(
-        "creating the repository",
-        address,
-        lambda: hub.api.create_repo(address.repo_id, private=private, exist_ok=True),
+        "creating the repository", address, lambda: hub.api.create_repo(address.repo_id, private=private, exist_ok=True)
     )
     if url.repo_type not in (None, "model"):
         raise HubError(f"{address.repo_id} is the name of a {url.repo_type}, so no model can have it")

@@ -45,10 +45,7 @@ class GptJ(DecoderFormat):
     rank = 200
     variant = "gptj-style"
     prefix = "transformer."
-    fields = {
-        **GPT2_FIELDS,
-        "rope_parameters": Field("rotary_dim", rotated_part, rotated_columns),
-    }
+    fields = {**GPT2_FIELDS, "rope_parameters": Field("rotary_dim", rotated_part, rotated_columns)}
     always = {
         "position": "rotary-interleaved",
         "parallel_residual": True,
@@ -97,10 +94,7 @@ class CodeGen(GptJ):
     """CodeGen (Nijkamp et al. 2022): GPT-J with one projection for queries, values and keys."""
 
     name = "codegen"
-    layer = {
-        **without(GptJ.layer, *PROJECTIONS),
-        PROJECTIONS: ("attn.qkv_proj", Transform("split", _cut, _join)),
-    }
+    layer = {**without(GptJ.layer, *PROJECTIONS), PROJECTIONS: ("attn.qkv_proj", Transform("split", _cut, _join))}
 
     def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:
         uneven = config.num_attention_heads % SHARDS
@@ -189,12 +183,7 @@ class OpenAIGpt(Gpt2):
     }
     only = {}
     body = {"embed_tokens": "tokens_embed", "position.weight": "positions_embed.weight"}
-    layer = {
-        "self_attn_residual.norm_out": "ln_1",
-        "mlp_residual.norm_out": "ln_2",
-        **JOINED,
-        **transposed(LINEAR),
-    }
+    layer = {"self_attn_residual.norm_out": "ln_1", "mlp_residual.norm_out": "ln_2", **JOINED, **transposed(LINEAR)}
 
 
 KINDS = {"global": "full_attention", "local": "sliding_attention"}

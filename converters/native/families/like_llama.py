@@ -103,11 +103,7 @@ class Ernie45(LlamaLike):
         **without(LlamaLike.fields, "attention_dropout"),
         "attention_bias": Field("use_bias", has=any_attention_bias),
     }
-    always = {
-        **LlamaLike.always,
-        **INTERLEAVED,
-        **SAME_BIASES,
-    }
+    always = {**LlamaLike.always, **INTERLEAVED, **SAME_BIASES}
 
 
 @native_format
@@ -262,11 +258,7 @@ class Cohere2(Cohere):
     """Command R7B (Cohere 2024): windows layer by layer; the layers without have no positions."""
 
     name = "cohere2"
-    fields = {
-        **Cohere.fields,
-        **WINDOWS_BY_LAYER,
-        "nope_layers": NOPE_BY_LAYER,
-    }
+    fields = {**Cohere.fields, **WINDOWS_BY_LAYER, "nope_layers": NOPE_BY_LAYER}
     only = {}
 
 

@@ -19,10 +19,7 @@ SIZES: Mapping[str, str | Field] = {
 ATTENTION: Keys = {f"self_attn.{p}_proj": f"self_attn.{p}_proj" for p in "qkvo"}
 QK_NORMS: Keys = {f"self_attn.{p}_norm": f"self_attn.{p}_norm" for p in "qk"}
 GATED: Keys = {f"mlp.{p}_proj": f"mlp.{p}_proj" for p in ("gate", "up", "down")}
-PRE_NORMS: Keys = {
-    "self_attn_residual.norm_in": "input_layernorm",
-    "mlp_residual.norm_in": "post_attention_layernorm",
-}
+PRE_NORMS: Keys = {"self_attn_residual.norm_in": "input_layernorm", "mlp_residual.norm_in": "post_attention_layernorm"}
 NO_BIASES = {"attention_bias": False, "attention_out_bias": False, "mlp_bias": False}
 
 
@@ -48,12 +45,7 @@ class LlamaLike(DecoderFormat):
         "rope_parameters": ROPE,
         "classifier_dropout": CLASSIFIER_DROPOUT,
     }
-    always = {
-        "norm": "rmsnorm",
-        "position": "rotary",
-        "feed_forward": "gated",
-        **NO_BIASES,
-    }
+    always = {"norm": "rmsnorm", "position": "rotary", "feed_forward": "gated", **NO_BIASES}
     body = {"embed_tokens": "embed_tokens", "norm": "norm"}
     layer = {**ATTENTION, **GATED, **PRE_NORMS}
     reasons = {

@@ -46,11 +46,7 @@ class ModernBert(EncoderFormat):
         "decoder_bias": True,
         "classifier_activation": "gelu",
     }
-    body = {
-        "embed_tokens": "embeddings.tok_embeddings",
-        "embedding_norm": "embeddings.norm",
-        "norm": "final_norm",
-    }
+    body = {"embed_tokens": "embeddings.tok_embeddings", "embedding_norm": "embeddings.norm", "norm": "final_norm"}
     layer = {
         PROJECTIONS: ("attn.Wqkv", split(3)),
         "self_attn.o_proj": "attn.Wo",

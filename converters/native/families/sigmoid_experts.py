@@ -4,15 +4,7 @@ from ..base import native_format
 from ..declared import Field, choice, without
 from ..decoders import NOPE_BY_LAYER, PARTIAL_ROPE, WINDOWS_BY_LAYER
 from .deepseek import SIGMOID_EXPERTS, SIGMOID_ROUTING, SigmoidLike, at_least_one, shared_experts
-from .experts import (
-    EXPERTS,
-    LOCAL_EXPERTS,
-    NORMALISED,
-    ExpertsLike,
-    kinds_of_networks,
-    leading_dense_layers,
-    setting,
-)
+from .experts import EXPERTS, LOCAL_EXPERTS, NORMALISED, ExpertsLike, kinds_of_networks, leading_dense_layers, setting
 from .llama import ATTENTION, ATTENTION_BIAS, PRE_NORMS, QK_NORMS, SAME_OUT_BIAS, LlamaLike
 
 
@@ -98,10 +90,4 @@ class MiniMaxM2(SigmoidExpertsLike):
         "n_shared_experts": 0,
         "routed_scaling_factor": 1.0,
     }
-    layer = {
-        **ATTENTION,
-        **EXPERTS,
-        **PRE_NORMS,
-        **QK_NORMS,
-        "mlp.router.balance_bias": "mlp.e_score_correction_bias",
-    }
+    layer = {**ATTENTION, **EXPERTS, **PRE_NORMS, **QK_NORMS, "mlp.router.balance_bias": "mlp.e_score_correction_bias"}

@@ -74,11 +74,7 @@ class VaultGemma(Gemma):
 
     name = "vaultgemma"
     fields = CAPPED
-    layer = {
-        **LlamaLike.layer,
-        **PRE_NORMS,
-        "mlp_residual.norm_in": "pre_feedforward_layernorm",
-    }
+    layer = {**LlamaLike.layer, **PRE_NORMS, "mlp_residual.norm_in": "pre_feedforward_layernorm"}
 
 
 @native_format
