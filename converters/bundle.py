@@ -36,7 +36,7 @@ from .one_file import OneFile
 from .target import PLACE, TARGETS, ExportOptions, Target, TargetPlan
 from .tree_shaking import Definition, Piece, Shaker
 from .verification import Difference, verify
-from .weights import save_generation, task_of
+from .weights import change_config, save_generation, task_of
 
 MODELING, CONFIGURATION = "modeling_zoo", "configuration_zoo"
 """The two files: `auto_map` names both."""
@@ -101,15 +101,12 @@ class BundleTarget(Target):
         return verify(model, folder, auto_class, self.output(model, plan), trust_remote_code=True)
 
     def notes(self, plan: TargetPlan, options: ExportOptions) -> tuple[str, ...]:
-        """Describe how it is loaded."""
         return ("Load it with trust_remote_code=True: it brings its own code.", *plan.notes[1:])
 
     def usage(self, auto_class: str) -> str:
-        """State that its code has to be trusted, and that its tokenizer needs none."""
         return f"{self.load_with(auto_class, trust_remote_code=True)}\n{TOKENIZER_USAGE}"
 
     def sections(self, folder: Path) -> list[str]:
-        """State which code it brings, and what to read before trusting it."""
         return [code_section(folder)]
 
 
@@ -132,7 +129,6 @@ transformer-zoo itself loads this folder without them, and refuses it if they we
 
 
 def code_section(folder: Path) -> str:
-    """Section of a card about the code in a bundle."""
     listed = read_json(folder / CODE_FILE)["sha256"]
     counts = {name: len((folder / name).read_text(encoding="utf-8").splitlines()) for name in listed}
     rows = "\n".join(f"| `{name}` | {counts[name]:,} | `{digest}` |" for name, digest in listed.items())
@@ -140,18 +136,13 @@ def code_section(folder: Path) -> str:
 
 
 def write_bundle(model: ZooPreTrainedModel, folder: Path) -> None:
-    """Write weights, configuration and code."""
     config = model.config
     model.save_pretrained(folder)
-    if model.can_generate():
-        save_generation(model, folder)
+    save_generation(model, folder)
     files = bundle_files(config)
     for name, text in files.items():
         (folder / name).write_text(text, encoding="utf-8")
-    path = folder / "config.json"
-    saved = json.loads(path.read_text(encoding="utf-8"))
-    saved |= {"providers": {}, "auto_map": auto_map(config)}
-    path.write_text(json.dumps(saved, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    change_config(folder, {"providers": {}, "auto_map": auto_map(config)})
     manifest = {
         **BUNDLE.stamp,
         "transformer-zoo": version("transformer-zoo"),
@@ -182,7 +173,6 @@ def auto_map(config: ZooConfig) -> dict[str, str]:
 
 
 def digests(files: dict[str, str]) -> dict[str, str]:
-    """SHA-256 of files by name."""
     return {name: hashlib.sha256(files[name].encode()).hexdigest() for name in sorted(files)}
 
 
@@ -253,7 +243,6 @@ def replaces(seam: set[str], module: str, name: str) -> bool:
 
 
 def keep(shaker: Shaker, config: ZooConfig) -> tuple[set[Definition], dict[str, Any]]:
-    """Keep what a model needs."""
     shaker.keep("zoo.models.configuration", "ZooConfig")
     configured = set(shaker.kept)
     stacks = [config.stack] if config.stack != "encoder-decoder" else [*BODIES]

@@ -232,7 +232,6 @@ def is_weights_alone(source: Source) -> bool:
 
 
 def load(plan: Plan, tensors: dict[str, Tensor], dtype: torch.dtype) -> ZooPreTrainedModel:
-    """Build a planned model around converted tensors."""
     model, report = plan.model_class.from_pretrained(
         None, config=plan.config, state_dict=tensors, dtype=dtype, output_loading_info=True
     )

@@ -115,7 +115,6 @@ class WritingModel(EngineModel, GenerationMixin):
 
     @classmethod
     def open(cls, folder: Path) -> Self:
-        """Load an exported folder."""
         return cls(ZooConfig.from_pretrained(folder), folder)
 
     @torch.no_grad()

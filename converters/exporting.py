@@ -19,7 +19,7 @@ from .native.base import NATIVE, UnknownNativeError
 from .native.files import carry_tokenizer, folder_of
 from .native.writing import NativeTarget
 from .opening import open_folder
-from .planning import plan_engines, plan_export
+from .planning import nearest, plan_engines, plan_export
 from .target import TARGETS, ExportOptions, Target, TargetPlan, check_dtype, check_page
 from .verification import Difference
 from .weights import longest, task_of, without_further_tokens
@@ -138,7 +138,6 @@ def find_target(name: str) -> Target:
 
 
 def opened(model: str | os.PathLike[str]) -> tuple[Path, ZooPreTrainedModel]:
-    """Load a saved model."""
     folder = folder_of(model)
     return folder, open_folder(folder)
 
@@ -153,9 +152,8 @@ def choose(model: ZooPreTrainedModel, target: str | None) -> TargetPlan:
     plans = plan_export(model)
     if plans[0].exact:
         return plans[0]
-    near = [plan for plan in plans if plan.route is not None]
-    nearest = min(near, key=lambda plan: len(plan.obstacles), default=None)
-    why = f"; the nearest is {nearest.target}: {nearest.why_not}" if nearest is not None else ""
+    near = nearest(plans)
+    why = f"; the nearest is {near.target}: {near.why_not}" if near is not None else ""
     raise ExportError(f"no class of transformers expresses this model exactly{why}. What works: {what_works(model)}")
 
 

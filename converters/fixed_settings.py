@@ -55,7 +55,6 @@ class Settings:
         return part.changes_after.__func__ is not base.changes_after.__func__
 
     def has_quirk(self, name: str) -> bool:
-        """Whether a quirk is switched on."""
         return name in self.quirks
 
 

@@ -249,7 +249,6 @@ def first_clause(error: cst.Call) -> cst.Call:
 
 
 def strings(node: cst.BaseExpression) -> list[Any]:
-    """The parts of a string."""
     if isinstance(node, cst.ConcatenatedString):
         return [*strings(node.left), *strings(node.right)]
     return [node] if isinstance(node, (cst.SimpleString, cst.FormattedString)) else []
@@ -286,7 +285,6 @@ def short(body: cst.BaseSuite) -> cst.BaseSuite:
 
 @cache
 def parsed_source(text: str) -> cst.Module:
-    """Source of a module as a tree."""
     return cst.parse_module(text)
 
 

@@ -40,7 +40,6 @@ def load(request: dict[str, Any], dtype: str) -> Any:
 
 
 def compute(model: Any, request: dict[str, Any], tensors: dict[str, Any]) -> dict[str, Any]:
-    """Run the model on every batch."""
     import torch
     from transformers import GenerationConfig
 
@@ -59,7 +58,6 @@ def compute(model: Any, request: dict[str, Any], tensors: dict[str, Any]) -> dic
 
 
 def run_transformers(request: dict[str, Any]) -> None:
-    """Run a model of transformers in every type."""
     import torch
     from safetensors.torch import load_file, save_file
 

@@ -17,7 +17,7 @@ from .bundle import BundleTarget
 from .converter import CONVERTERS
 from .native.base import NATIVE
 from .native.writing import NativeTarget
-from .planning import plan_export
+from .planning import nearest, plan_export
 from .probe import scrambled
 from .symmetries.base import SYMMETRIES
 from .target import TARGETS, EngineTarget, Target, explained
@@ -91,7 +91,6 @@ def export_matrix(patterns: str | Iterable[str] = "*") -> Iterator[MatrixRow]:
 
 
 def matrix_row(name: str, task: str) -> MatrixRow:
-    """Plan exports of a small model."""
     model = small_model(name, task)
     engines = {target: TARGETS.get(target).plan(model).obstacles for target in other_targets()}
     plans = plan_export(model)
@@ -99,9 +98,8 @@ def matrix_row(name: str, task: str) -> MatrixRow:
     if exact:
         others = tuple(plan.target for plan in exact[1:])
         return MatrixRow(name, task, exact[0].target, exact[0].transforms, others, "", engines)
-    possible = [plan for plan in plans if plan.route is not None]
-    nearest = min(possible, key=lambda plan: len(plan.obstacles), default=None)
-    reason = "no class for this task" if nearest is None else f"{nearest.target}: {'; '.join(nearest.obstacles)}"
+    near = nearest(plans)
+    reason = "no class for this task" if near is None else f"{near.target}: {'; '.join(near.obstacles)}"
     return MatrixRow(name, task, None, (), (), reason, engines)
 
 
@@ -111,7 +109,6 @@ def small_model(name: str, task: str) -> ZooPreTrainedModel:
 
 
 def sizes(name: str, task: str) -> dict[str, Any]:
-    """Sizes of a small model."""
     rope = getattr(config(name, task, **TINY), "rope_parameters", None) or {}
     is_narrow = TINY["hidden_size"] // TINY["num_attention_heads"] * rope.get("partial_rotary_factor", 1.0) < 2
     return {**TINY, "num_attention_heads": 2} if is_narrow else TINY

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 def write_card(
     folder: Path, report: ExportReport, model: ZooPreTrainedModel, target: Target, options: ExportOptions
 ) -> None:
-    """Write README.md."""
     config = model.config
     quirks = f" with the quirks {', '.join(config.quirks)}" if config.quirks else ""
     exact = not target.rounding(options)
@@ -99,7 +98,6 @@ def measured(report: ExportReport, target: Target) -> str:
 
 
 def rounding(found: Difference) -> str:
-    """Describe what rounding weights cost."""
     cost = found.perplexities
     if cost is None:
         return ""
@@ -110,7 +108,6 @@ def rounding(found: Difference) -> str:
 
 
 def decoding(found: Difference) -> str:
-    """Describe which decoding gives the same tokens."""
     ways = {"greedy decoding": found.greedy, "beam search": found.beams}
     same = [way for way, equal in ways.items() if equal]
     other = [way for way, equal in ways.items() if equal is False]

@@ -70,7 +70,6 @@ class OneFile:
         return compacted(f"{head}\n\n{future}{self.imports()}{body}\n\n{tail}".rstrip()) + "\n"
 
     def line_of(self, definition: Definition) -> int:
-        """Line of a definition in its module."""
         return self.shaker.module(definition[0]).definitions[definition[1]][0].lineno
 
     def put(self, definition: Definition) -> None:
@@ -148,11 +147,9 @@ class OneFile:
         return edits
 
     def modules(self) -> list[Module]:
-        """The modules in this file."""
         return [self.shaker.module(module) for module in sorted({module for module, _ in self.definitions})]
 
     def imports(self) -> str:
-        """Imports of other packages, and of the other file."""
         plain, named, types = set[str](), dict[str, set[str]](), dict[str, set[str]]()
         known = set[str]()
         foreign = [(self.read[one.name] | self.read[""], *each) for one in self.modules() for each in one.foreign]
@@ -255,7 +252,6 @@ def evaluated_annotations(tree: ast.AST) -> list[ast.expr]:
 
 
 def place(node: ast.expr | ast.stmt) -> tuple[int, int, int, int]:
-    """Where a node is."""
     return node.lineno, node.col_offset, node.end_lineno or 0, node.end_col_offset or 0
 
 

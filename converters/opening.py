@@ -48,11 +48,9 @@ def model_type_of(folder: Path) -> str | None:
 
 
 def dtype_of(given: torch.dtype | str | None) -> torch.dtype | None:
-    """Resolve a type of weights."""
     name = str(given).removeprefix("torch.")
     if given is None or name == "auto":
         return None
     if name not in DTYPES:
         raise InvalidChoiceError(str(given), ["auto", *DTYPES], kind="dtype")
-    found: torch.dtype = getattr(torch, name)
-    return found
+    return getattr(torch, name)

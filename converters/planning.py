@@ -35,6 +35,12 @@ def plan_engines(model: ZooPreTrainedModel) -> list[TargetPlan]:
     return [plan if plan.target == "bundle" else replace(plan, notes=(*plan.notes, *left_out)) for plan in plans]
 
 
+def nearest(plans: Iterable[TargetPlan]) -> TargetPlan | None:
+    """The plan with the fewest obstacles, of those with a class for the task."""
+    possible = (plan for plan in plans if plan.route is not None)
+    return min(possible, key=lambda plan: len(plan.obstacles), default=None)
+
+
 def _rank(plan: TargetPlan) -> tuple[bool, bool, int, int]:
     changes = len(plan.transforms) if plan.exact else 0
     return not plan.exact, not plan.half_precision, changes, NATIVE.get(plan.target).rank

@@ -123,7 +123,6 @@ def shrink(config: ZooConfig) -> ZooConfig:
 
 
 def shrunk_rope(rope: dict[str, Any], head_dim: int) -> dict[str, Any]:
-    """Rotary settings for narrower heads."""
     columns = int(head_dim * rope.get("partial_rotary_factor", 1.0)) // 2
     return {**rope, **{name: [1.0] * columns for name in ("short_factor", "long_factor") if name in rope}}
 

@@ -51,6 +51,12 @@ def because(reason: Reason, phrases: Iterable[str]) -> list[str]:
     return [phrase if isinstance(phrase, Obstacle) else Obstacle(phrase, reason) for phrase in phrases]
 
 
+def as_another(name: str, obstacles: tuple[str, ...]) -> tuple[str, ...]:
+    """Obstacles of a model under the name of another one, which the first of them mentions."""
+    first, *others = obstacles
+    return (Obstacle(f"as {name}: {first}", getattr(first, "reason", None)), *others)
+
+
 def reason_of(phrase: str) -> str:
     """The reason of an obstacle, empty without one."""
     reason: Reason | None = getattr(phrase, "reason", None)

@@ -40,7 +40,6 @@ class CTranslate2Target(EngineTarget):
     )
 
     def plan(self, model: ZooPreTrainedModel) -> TargetPlan:
-        """Compare the model's arithmetic with CTranslate2's."""
         from .ctranslate2.planning import plan_ctranslate2
 
         route, obstacles, notes = plan_ctranslate2(model)
@@ -95,20 +94,17 @@ class GgufTarget(EngineTarget):
     )
 
     def plan(self, model: ZooPreTrainedModel) -> TargetPlan:
-        """Find the architecture of llama.cpp that computes what the model does."""
         from .gguf.planning import plan_gguf
 
         return plan_gguf(self.name, model)
 
     def write(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> None:
-        """Write the file, and the configuration that the zoo loads it by."""
         from .gguf.tokenizer import read_tokenizer
         from .gguf.writing import write_folder
 
         write_folder(model, folder, plan, read_tokenizer(options.source, model.config), self.stored(options))
 
     def check(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> Difference:
-        """Compare log-probabilities, tokens and prompts in a separate process."""
         from .gguf.comparing import check_gguf
 
         return check_gguf(model, folder, plan, self.stored(options), options.source)
@@ -132,7 +128,6 @@ class OnnxTarget(EngineTarget):
     by_trial = True
 
     def plan(self, model: ZooPreTrainedModel) -> TargetPlan:
-        """State that it has to be tried, unless what it caches is no keys and values."""
         from .onnx.graphs import obstacles
 
         notes = ("It is traced and compared when it is exported.",)

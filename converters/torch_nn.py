@@ -20,9 +20,9 @@ from zoo.registry import Task
 
 from .checkpoint import Checkpoint
 from .converter import CONVERTERS, Converter, Plan
-from .errors import CheckpointKeysError, MissingHintError, NotConvertibleError
+from .errors import CheckpointKeysError, NotConvertibleError
 from .key_map import KeyMap
-from .originals.original import Shapes, count
+from .originals.original import Shapes, count, require_hints
 from .symmetries.route import Needs, admissible, plain_needs
 from .transforms import split, zero_bias
 
@@ -55,7 +55,6 @@ class TorchNN(Converter):
     }
 
     def recognises(self, keys: Collection[str]) -> bool:
-        """Whether the first layer has PyTorch's attention."""
         prefixes = ("", "encoder.", "decoder.")
         return any(f"{prefix}layers.0.self_attn.in_proj_weight" in keys for prefix in prefixes)
 
@@ -64,10 +63,7 @@ class TorchNN(Converter):
         model_class, sizes = read_sizes(given)
         hints = {**sizes, **ask(checkpoint.module), **hints}
         hints.pop("keep_dead", None)
-        missing = {name: theirs for name, theirs in self.unsaid.items() if name not in hints}
-        if missing:
-            example = f"zoo.convert(source, {self.name!r}, {', '.join(f'{name}=...' for name in missing)})"
-            raise MissingHintError(self.name, missing, example)
+        require_hints(self.name, self.unsaid, hints)
         stack: dict[str, Any] = {
             "is_encoder_decoder": model_class is ZooEncoderDecoder,
             "is_decoder": model_class is ZooDecoder,
@@ -131,7 +127,6 @@ def read_sizes(tensors: Mapping[str, Tensor]) -> tuple[type[ZooPreTrainedModel],
 
 
 def ask(module: nn.Module | None) -> dict[str, Any]:
-    """Read fields of a live module that its state_dict does not hold."""
     try:
         stack: Any = getattr(module, "encoder", module)
         layer = stack.layers[0]

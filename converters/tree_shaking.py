@@ -38,13 +38,7 @@ class Module:
 
     @cached_property
     def lines(self) -> list[str]:
-        """The source's lines."""
         return self.source.splitlines()
-
-    @cached_property
-    def doc(self) -> str:
-        """The module's docstring."""
-        return ast.get_docstring(self.tree) or ""
 
     def _read(self, body: list[ast.stmt], *, for_types: bool) -> None:
         last: str | None = None
@@ -199,7 +193,6 @@ class Shaker:
         self.guarded: dict[Definition, list[tuple[str, list[ast.stmt]]]] = {}
 
     def module(self, name: str) -> Module:
-        """Read a module."""
         module = importlib.import_module(name)
         return parsed(name, hasattr(module, "__path__"), inspect.getsource(module), self.own)
 

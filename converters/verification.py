@@ -309,7 +309,6 @@ def cut(mine: Tensor, found: Tensor) -> Tensor:
 
 
 def distance(mine: Answers, found: Answers, names: list[str]) -> float:
-    """Largest difference between outputs."""
     worst = max(float((mine[name].double() - cut(mine[name], found[name]).double()).abs().max()) for name in names)
     return inf if worst != worst else worst
 

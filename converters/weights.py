@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
-from transformers.utils import GENERATION_CONFIG_NAME, logging
+from transformers.utils import CONFIG_NAME, GENERATION_CONFIG_NAME, logging
 
+from zoo.base.files import read_json
 from zoo.models import TASK_CLASSES, ZooConfig, ZooPreTrainedModel
 from zoo.models.borrowing import borrowed_by
 from zoo.models.multi_token_prediction import prediction_depth
@@ -82,8 +85,26 @@ def further_tokens_left_out(config: ZooConfig, task: str) -> tuple[str, ...]:
     return (f"The modules of num_nextn_predict_layers={depth}, which only train, are left out.",) if depth else ()
 
 
+def change_config(folder: Path, changes: Mapping[str, Any]) -> None:
+    """Change entries of a configuration that was written."""
+    path = folder / CONFIG_NAME
+    saved = {**read_json(path), **changes}
+    path.write_text(json.dumps(saved, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def save_settings(model: ZooPreTrainedModel, folder: Path) -> None:
+    """Write the configuration by which an export is a model again, and how it generates."""
+    config = copy.deepcopy(model.config)
+    config.architectures = [type(model).__name__]
+    config.dtype = torch.float32
+    config.save_pretrained(folder)
+    save_generation(model, folder)
+
+
 def save_generation(model: ZooPreTrainedModel, folder: Path) -> None:
-    """Write a model's generation configuration, also one that transformers would warn of or not write."""
+    """Write how a model generates, if it does, also what transformers would warn of or not write."""
+    if not model.can_generate():
+        return
     settings = copy.deepcopy(model.generation_config)
     if settings.max_length is None and settings.max_new_tokens is None:
         settings.max_length = longest(model)
@@ -113,7 +134,6 @@ def in_dtype(model: ZooPreTrainedModel, dtype: str, *, eager: bool = False) -> Z
 
 
 def model_with(config: ZooConfig, task: str, weights: dict[str, Tensor]) -> ZooPreTrainedModel:
-    """Build a model around given weights."""
     if task == Task.FEATURE_EXTRACTION:
         weights = {name.removeprefix(PREFIX): value for name, value in weights.items()}
     dtype = next(iter(weights.values())).dtype

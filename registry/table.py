@@ -29,7 +29,6 @@ class Reference:
     path: str  # "module:object", as in entry points
 
     def load(self) -> Any:
-        """Import the object."""
         module, _, name = self.path.partition(":")
         try:
             return getattr(importlib.import_module(module), name)

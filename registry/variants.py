@@ -104,8 +104,7 @@ class Variant:
     @cached_property
     def builder(self) -> Callable[..., Any]:
         """Called with a configuration, returns the model's architecture."""
-        loaded: Callable[..., Any] = Reference(self.code).load() if isinstance(self.code, str) else self.code
-        return loaded
+        return Reference(self.code).load() if isinstance(self.code, str) else self.code
 
     @property
     def default_task(self) -> str:
@@ -330,7 +329,6 @@ def list_variants(pattern: str | Iterable[str] = "*", task: str | None = None, t
 
 
 def _tuple(words: str | Iterable[str]) -> tuple[str, ...]:
-    """Make a tuple of one or several words."""
     return (words,) if isinstance(words, str) else tuple(words)
 
 

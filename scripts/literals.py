@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import subprocess
-import sys
+import json
+import re
 import textwrap
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -25,6 +25,7 @@ from zoo.registry import TASKS, VARIANTS, WEIGHTS, Registry
 from zoo.training import train
 from zoo.training.arguments import ZooTrainingArguments
 
+WIDTH = 120
 PACKAGE = Path(__file__).parents[1] / "zoo/building"
 
 NAMES = '''"""Names for editors and type checkers. Written by scripts/literals.py: do not edit.
@@ -35,6 +36,8 @@ A plugin's names are not here; any text is a valid name, so that a plugin's vari
 from __future__ import annotations
 
 from typing import Literal, TypeAlias
+
+# fmt: off
 '''
 
 KEYWORDS = '''"""Settings for editors and type checkers. Written by scripts/literals.py: do not edit.
@@ -49,6 +52,9 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from zoo.building.completion import Keywords
+
+# fmt: off
+
 '''
 
 TYPES = {
@@ -76,7 +82,7 @@ SPECIAL = {
 
 
 def modules() -> dict[Path, str]:
-    """Write the modules, as `ruff format` leaves them."""
+    """Write the modules."""
     variants = built_in(VARIANTS)  # first, since files of variants register parts as well
     described = {card.name: card.description for card in setting_cards()}
     own = {name: kind for name, kind in settings().items() if name not in NOT_GIVEN}
@@ -91,21 +97,27 @@ def modules() -> dict[Path, str]:
         "class Settings(Keywords, total=False):",
         '    """Fields of the configuration, and options of the built-in parts and variants."""\n',
         *(line for name, kind in own.items() for line in field(name, kind, described.get(name, ""))),
+        "\n",
         "class BuildOptions(Settings, total=False):",
         '    """Options of [`zoo.build`][] besides settings."""\n',
         *(line for name in sorted({*LOADING, *HUB_OPTIONS}) for line in field(name, "Any", "")),
+        "\n",
         "class TrainingOptions(Keywords, total=False):",
         '    """transformers\' training arguments, as [`zoo.train`][] and [`zoo.compare`][] take them."""\n',
         *(line for name, kind in training_options().items() for line in field(name, kind, "")),
     ]
     written = {PACKAGE / "literals.py": names, PACKAGE / "keywords.py": keywords}
-    return {file: formatted(file, lines) for file, lines in written.items()}
+    return {file: "\n".join(lines).strip() + "\n" for file, lines in written.items()}
 
 
-def formatted(file: Path, lines: Iterable[str]) -> str:
-    """Write lines as `ruff format` leaves them in a file."""
-    ruff = [sys.executable, "-m", "ruff", "format", "--stdin-filename", str(file), "-"]
-    return subprocess.run(ruff, input="\n".join(lines), capture_output=True, text=True, check=True).stdout
+def filled(text: str, indent: str = "") -> str:
+    """A line, or a long type with its words in full lines."""
+    if len(indent + text) <= WIDTH:
+        return indent + text
+    before, words, after = re.split(r"(?<=Literal\[)(.*)(?=\])", text)
+    inner = indent + "    "
+    listed = textwrap.wrap(f"{words},", WIDTH, initial_indent=inner, subsequent_indent=inner, break_on_hyphens=False)
+    return "\n".join([indent + before, *listed, indent + after])
 
 
 def built_in(registry: Registry[Any]) -> list[str]:
@@ -115,17 +127,17 @@ def built_in(registry: Registry[Any]) -> list[str]:
 
 def alias(name: str, words: Iterable[str], description: str) -> Iterator[str]:
     """Define a type of words."""
-    yield f'{name}: TypeAlias = {literal(words)}\n"""{description}"""\n'
+    yield f'{filled(f"{name}: TypeAlias = {literal(words)}")}\n"""{description}"""\n'
 
 
 def literal(words: Iterable[str]) -> str:
     """Write a type of words."""
-    return f"Literal[{', '.join(repr(word) for word in words)}]"
+    return f"Literal[{', '.join(map(json.dumps, words))}]"
 
 
 def field(name: str, kind: str, description: str) -> Iterator[str]:
     """Define a key, with its description."""
-    yield f"    {name}: {kind}"
+    yield filled(f"{name}: {kind}", "    ")
     if description:
         yield textwrap.indent(textwrap.fill(f'"""{description}"""', 116, break_on_hyphens=False), "    ")
 

@@ -45,7 +45,6 @@ class Sample:
 
 
 def draw(config: ZooConfig, seed: int = 0) -> Sample:
-    """Draw random inputs of different lengths."""
     generator = torch.Generator().manual_seed(seed)
     longest = min(9, config.max_position_embeddings - NEW_TOKENS - 1)
     special = {config.pad_token_id, config.bos_token_id, config.decoder_start_token_id, *ends_of(config)}

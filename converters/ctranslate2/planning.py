@@ -75,7 +75,6 @@ def foreign_settings(settings: GenerationConfig) -> list[str]:
 
 
 def options_of(settings: GenerationConfig) -> dict[str, Any]:
-    """Translate generation settings."""
     if foreign := foreign_settings(settings):
         raise ConfigError(f"CTranslate2 does not follow {', '.join(foreign)}; leave it out, or use another engine")
     found: dict[str, Any] = {"beam_size": 1}  # its own default is 2

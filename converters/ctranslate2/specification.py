@@ -6,10 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from transformers.utils import CONFIG_NAME
 
+from zoo.base.files import read_json
 from zoo.models import POSITIONS, ZooConfig, ZooPreTrainedModel
 from zoo.models.attention import attention_scaling
 
@@ -18,7 +20,7 @@ from ..native.common import TABLE_POSITIONS
 from ..symmetries import Route
 from ..symmetries.base import State, stacks
 from ..verification import ends_of
-from ..weights import save_generation, weights_of
+from ..weights import change_config, save_generation, weights_of
 from .planning import ABSOLUTE, ACTIVATIONS, ROTARY, rotated
 from .running import read_vocabularies
 
@@ -65,14 +67,13 @@ def _decoder(specs: Any, prefix: str, config: ZooConfig, state: State) -> Any:
     _set_stack(spec, prefix, config, state)
     _set_linear(spec.projection, state, "lm_head")
     if config.logit_scale != 1.0:
-        spec.scale_outputs = _number(config.logit_scale)
+        spec.scale_outputs = np.float32(config.logit_scale)
     if config.final_logit_softcapping is not None:
-        spec.final_logit_softcapping = _number(config.final_logit_softcapping)
+        spec.final_logit_softcapping = np.float32(config.final_logit_softcapping)
     return spec
 
 
 def _common(config: ZooConfig) -> dict[str, Any]:
-    """Settings of either stack."""
     common = require("ctranslate2", "ctranslate2.specs.common_spec")
     found: dict[str, Any] = {
         "num_layers": config.num_hidden_layers,
@@ -100,7 +101,6 @@ def _common(config: ZooConfig) -> dict[str, Any]:
 
 
 def _set_embedding(embedding: Any, spec: Any, prefix: str, config: ZooConfig, state: State) -> None:
-    """Token embeddings, their factor, and a table of positions."""
     embedding.weight = state[f"{prefix}embed_tokens.weight"]
     spec.scale_embeddings = config.scale_embedding
     if config.position in ABSOLUTE:
@@ -119,7 +119,6 @@ def position_table(prefix: str, config: ZooConfig, state: State) -> Tensor:
 
 
 def _set_stack(spec: Any, prefix: str, config: ZooConfig, state: State) -> None:
-    """Layers and the norm at the end."""
     if config.final_norm:
         if not hasattr(spec, "layer_norm"):  # a post-norm stack may end with one as well, as in torch.nn.Transformer
             common = require("ctranslate2", "ctranslate2.specs.common_spec")
@@ -130,11 +129,10 @@ def _set_stack(spec: Any, prefix: str, config: ZooConfig, state: State) -> None:
         attention = layer.self_attention
         if config.position == "t5":
             attention.relative_attention_bias = state[f"{prefix}position.weight"]
-            attention.relative_attention_max_distance = _integer(config.relative_attention_max_distance)
+            attention.relative_attention_max_distance = np.int32(config.relative_attention_max_distance)
 
 
 def _set_layer(layer: Any, prefix: str, config: ZooConfig, state: State) -> None:
-    """Sublayers and their norms."""
     _set_attention(layer.self_attention, f"{prefix}self_attn.", config, state, fused="qkv")
     feed_forward = layer.ffn
     gated = config.feed_forward == "gated"
@@ -169,7 +167,7 @@ def _set_attention(attention: Any, prefix: str, config: ZooConfig, state: State,
         if f"{names[0]}.bias" in state:
             linear.bias = torch.cat([state[f"{name}.bias"] for name in names])
     _set_linear(attention.linear[-1], state, f"{prefix}o_proj")
-    attention.queries_scale = _number(attention_scaling(config))
+    attention.queries_scale = np.float32(attention_scaling(config))
     if config.qk_norm is not None:
         _set_norm(attention.q_norm, state, f"{prefix}q_norm")
         _set_norm(attention.k_norm, state, f"{prefix}k_norm")
@@ -187,22 +185,9 @@ def _set_norm(norm: Any, state: State, name: str) -> None:
         norm.beta = state[f"{name}.bias"]
 
 
-def _number(value: float) -> Any:
-    import numpy as np
-
-    return np.float32(value)
-
-
-def _integer(value: int) -> Any:
-    import numpy as np
-
-    return np.int32(value)
-
-
 def write_ctranslate2(
     model: ZooPreTrainedModel, folder: Path, route: Route, dtype: str = "float32", tokenizers: Path | None = None
 ) -> None:
-    """Write weights, vocabularies and configuration."""
     config = route.config
     # Quantisation scales weights in place, also those that are still the model's own.
     copies = dtype != "float32"
@@ -220,9 +205,10 @@ def write_ctranslate2(
     spec.validate()
     spec.optimize(quantization=dtype)
     spec.save(str(folder))
-    join_configs(folder / CONFIG_NAME, model)
-    if model.can_generate():
-        save_generation(model, folder)
+    # The zoo's own settings, and those that CTranslate2 reads.
+    own = json.loads(model.config.to_json_string(use_diff=False)) | {"architectures": [type(model).__name__]}
+    change_config(folder, {**own, **read_json(folder / CONFIG_NAME)})
+    save_generation(model, folder)
 
 
 def name_special(spec: Any, config: ZooConfig, tokens: tuple[str, ...]) -> None:
@@ -233,11 +219,3 @@ def name_special(spec: Any, config: ZooConfig, tokens: tuple[str, ...]) -> None:
     spec.config.eos_token = tokens[ends[0] if ends[0] is not None else 0]
     pad = config.pad_token_id if config.pad_token_id is not None else 0
     spec.config.unk_token = next((token for token in ("[UNK]", "<unk>") if token in tokens), tokens[pad])
-
-
-def join_configs(path: Path, model: ZooPreTrainedModel) -> None:
-    """Keep the zoo's own settings in the configuration that CTranslate2 reads."""
-    saved = json.loads(path.read_text(encoding="utf-8"))
-    own = json.loads(model.config.to_json_string(use_diff=False))
-    own["architectures"] = [type(model).__name__]
-    path.write_text(json.dumps({**own, **saved}, indent=2, sort_keys=True) + "\n", encoding="utf-8")

@@ -93,7 +93,6 @@ class Job:
 
 
 def draw(model: ZooPreTrainedModel, source: Path | None, *, writes: bool, seed: int = 0) -> Job:
-    """Draw prompts."""
     config = model.config
     generator = torch.Generator().manual_seed(seed)
     longest = config.max_position_embeddings - NEW_TOKENS - 1

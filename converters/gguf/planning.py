@@ -11,7 +11,7 @@ from zoo.registry import Task
 from ..native.base import NATIVE
 from ..planning import plan_export, plan_target
 from ..probe import arithmetic_of
-from ..target import Obstacle, Reason, TargetPlan, because
+from ..target import Obstacle, Reason, TargetPlan, as_another, because
 from ..weights import task_of, weights_of
 from .architecture import Architecture
 from .architectures import ARCHITECTURES
@@ -72,9 +72,7 @@ def plan_gguf(target: str, model: ZooPreTrainedModel) -> GgufPlan:
         return nearest
     if differs and (found := beyond(model)) is not None:
         return replace(nearest, obstacles=(found,))
-    first, *others = nearest.obstacles
-    named = Obstacle(f"as {nearest.architecture.name}: {first}", getattr(first, "reason", None))
-    return replace(nearest, obstacles=(named, *others))
+    return replace(nearest, obstacles=as_another(nearest.architecture.name, nearest.obstacles))
 
 
 def beyond(model: ZooPreTrainedModel) -> Obstacle | None:

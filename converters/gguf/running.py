@@ -53,7 +53,6 @@ class GgufModel(WritingModel):
         ]
 
     def request(self, settings: GenerationConfig, width: int) -> dict[str, Any]:
-        """Translate generation settings."""
         given = {name for name, value in settings.to_diff_dict().items() if value and not name.startswith("_")}
         neutral = {name for name in given if getattr(settings, name) == getattr(GenerationConfig(), name, None)}
         foreign = sorted(given - neutral - FOLLOWED - ({"num_beams"} if settings.num_beams == 1 else set()))

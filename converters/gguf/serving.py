@@ -55,11 +55,9 @@ class Server:
             raise RuntimeError(f"llama.cpp refused: {error.read().decode(errors='replace')}") from error
 
     def complete(self, ids: Sequence[int], **options: Any) -> dict[str, Any]:
-        """Continue a prompt."""
         return self.ask("/completion", prompt=list(ids), return_tokens=True, **options)
 
     def tokenize(self, text: str) -> list[int]:
-        """Tokenize a prompt."""
         return list(self.ask("/tokenize", content=text, add_special=True, parse_special=True)["tokens"])
 
     def expected(self, ids: Sequence[int], most: int) -> dict[int, float]:
@@ -112,7 +110,6 @@ def measure(server: Server, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def main(path: str) -> None:
-    """Run the jobs of a request file."""
     with open(path, encoding="utf-8") as file:
         jobs = json.load(file)["jobs"]
     for job in jobs:

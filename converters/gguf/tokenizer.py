@@ -53,7 +53,6 @@ class TokenizerMetadata:
 
 
 def read_tokenizer(folder: Path | None, config: ZooConfig) -> TokenizerMetadata:
-    """Make the entries for a tokenizer."""
     if folder is None or not (folder / TOKENIZER_FILE).is_file():
         return numbered(config)
     try:

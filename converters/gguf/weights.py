@@ -11,8 +11,9 @@ from torch import Tensor
 from zoo.models import LatentAttention, ZooConfig
 from zoo.models.parts import option
 
+from ..native.decoders import heads_by_group
 from ..native.families.hybrids import mixed_and_gates
-from ..transforms import pairs_to_halves, split_groups
+from ..transforms import pairs_to_halves
 
 Weights: TypeAlias = dict[str, Tensor]
 Change: TypeAlias = Callable[[Weights, ZooConfig], Weights]
@@ -52,7 +53,7 @@ def grouped(module: str) -> Change:
     """Store all queries, then all keys, then all values, which the class stores by groups of heads."""
 
     def change(state: Weights, config: ZooConfig) -> Weights:
-        groups = split_groups(config.num_key_value_heads, config.num_attention_heads // config.num_key_value_heads)
+        groups = heads_by_group(config)
         return {
             name: torch.cat(groups.forward((value,))) if f".{module}." in name else value
             for name, value in state.items()

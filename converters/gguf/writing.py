@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import ctypes
 import errno
 import os
@@ -18,7 +17,7 @@ from ..errors import ExportError, require
 from ..native.base import NATIVE
 from ..native.writing import native_weights
 from ..target import TargetPlan
-from ..weights import save_generation
+from ..weights import save_settings
 from .architecture import FILE
 from .planning import GgufPlan
 from .tokenizer import TokenizerMetadata
@@ -62,12 +61,8 @@ EXACT_PARTS = ("_norm", "position_embd", "ffn_gate_inp", "conv", ".bias")
 def write_folder(
     model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, tokenizer: TokenizerMetadata, dtype: str
 ) -> None:
-    """Write the file, and the configuration that the zoo loads it by."""
     write_gguf(model, folder / FILE, plan, tokenizer, dtype)
-    config = copy.deepcopy(model.config)
-    config.architectures = [type(model).__name__]
-    config.save_pretrained(folder)
-    save_generation(model, folder)
+    save_settings(model, folder)
 
 
 def write_gguf(
@@ -120,7 +115,6 @@ def write_gguf(
 
 
 def in_type(tensor: Tensor, name: str, dtype: str, gguf: Any) -> tuple[Any, Any]:
-    """Round a weight."""
     kinds = gguf.GGMLQuantizationType
     data = np.ascontiguousarray(tensor.float().numpy())
     wanted = kinds[dtype.upper()]

@@ -24,7 +24,6 @@ COUNTS_TOKENS = "Padding before the tokens takes no positions in this class, in 
 
 
 def drop(state: State, *names: str) -> State:
-    """Leave weights out."""
     return {name: tensor for name, tensor in state.items() if name not in names}
 
 

@@ -46,7 +46,6 @@ class ComputeIn(TorchFunctionMode):
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Run one function of torch on converted tensors."""
         kwargs = kwargs or {}
         if func == Tensor.dtype.__get__:  # type: ignore[attr-defined]
             return self.wider(func(*args))
@@ -64,7 +63,6 @@ class ComputeIn(TorchFunctionMode):
         return torch.promote_types(dtype, self.dtype) if dtype.is_floating_point else dtype
 
     def widen(self, tensor: Tensor) -> Tensor:
-        """Convert a tensor, unless it is wide enough."""
         return tensor.to(self.wider(tensor.dtype))
 
     def linear(self, states: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -86,7 +84,6 @@ class Observation:
 
 
 def observe(native: PreTrainedModel, config: ZooConfig, task: str, output: str) -> Observation | None:
-    """Let a native model compute."""
     if any(parameter.is_meta for parameter in native.parameters()):
         return None
     inputs = sample(config, task)
@@ -110,7 +107,6 @@ def observe(native: PreTrainedModel, config: ZooConfig, task: str, output: str) 
 
 
 def sample(config: ZooConfig, task: str, seed: int = 0) -> dict[str, Tensor]:
-    """Draw a batch."""
     generator = torch.Generator().manual_seed(seed)
     # Beyond, the native model rotates a row by the length of the longest one.
     changes = POSITIONS.get(config.position).changes_after(config)
@@ -153,7 +149,6 @@ def compute(model: PreTrainedModel, inputs: dict[str, Tensor], config: ZooConfig
 
 @contextmanager
 def in_evaluation(model: PreTrainedModel) -> Iterator[None]:
-    """Switch dropout off for a while."""
     training = [module for module in model.modules() if module.training]
     model.eval()
     try:
@@ -178,7 +173,6 @@ def in_any_precision(model: PreTrainedModel) -> Iterator[None]:
 
 
 def require_same(seen: Observation, model: ZooPreTrainedModel) -> None:
-    """Require a converted model to compute what the native one did."""
     require_close(
         seen.name,
         seen.values,
@@ -190,7 +184,6 @@ def require_same(seen: Observation, model: ZooPreTrainedModel) -> None:
 def require_close(
     name: str, values: Tensor, run: Callable[[], Tensor], distances: Callable[[Tensor], dict[str, float]]
 ) -> None:
-    """Require outputs to be those of the native model."""
     ours = run()
     differences = distances(ours)
     side = max(differences, key=lambda row: differences[row])
@@ -207,7 +200,6 @@ def require_close(
 
 
 def by_row(ours: Tensor, seen: Observation) -> dict[str, float]:
-    """Measure how far a model is from the native one."""
     distance = (ours - seen.values).abs().masked_fill(~seen.values.isfinite(), 0.0)
     distance = distance.nan_to_num(nan=float("inf"), posinf=float("inf"))
     if distance.ndim == 3 and "decoder_input_ids" not in seen.inputs:
@@ -279,7 +271,6 @@ def grow(native: PreTrainedModel, config: ZooConfig, output: str, lengths: range
 
 
 def cut(inputs: dict[str, Tensor], text: str, length: int) -> dict[str, Tensor]:
-    """The inputs with a shorter text."""
     return {**inputs, text: inputs[text][:, :length]}
 
 

@@ -84,7 +84,6 @@ def task_of_class(found: NativeFormat, native: PreTrainedConfig, *names: str) ->
 
 
 def task_of_architecture(found: NativeFormat, native: PreTrainedConfig, name: str) -> str:
-    """The task of a checkpoint, by its configuration."""
     if not native.architectures:
         raise ConversionError(
             f"the configuration of {name} names no architecture, so its head is not known; give task= (on the command "
@@ -201,11 +200,9 @@ class DeclaredFormat(NativeFormat):
         return self.layer
 
     def meaningless(self, task: str) -> tuple[str, ...]:
-        """Native weights that are stored twice or computed."""
         return (*self.copies, *self.unread)
 
     def write_weights(self, config: ZooConfig, state: State, task: str) -> State:
-        """Add what is stored twice."""
         return {**state, **{copy: state[name] for copy, name in self.copies.items() if name in state}}
 
     def needs(self, config: ZooConfig, task: str) -> Needs:

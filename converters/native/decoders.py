@@ -11,6 +11,7 @@ from zoo.registry import Task
 
 from ..errors import NoCounterpartError
 from ..symmetries.base import State
+from ..transforms import Transform, split_groups
 from .common import decoder_obstacles, drop, without_classifier_bias
 from .declared import DeclaredFormat, Field, Keys
 
@@ -27,6 +28,12 @@ PROJECTIONS = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
 
 GPT2_HEADS: Mapping[str, Keys] = {**HEADS, "token-classification": {"classifier": "classifier"}}
 """The same where the classifier of tokens has another name, as GPT-2's."""
+
+
+def heads_by_group(config: ZooConfig) -> Transform:
+    """Queries, keys and values of one projection: a group of query heads, then their key head and value head."""
+    return split_groups(config.num_key_value_heads, config.num_attention_heads // config.num_key_value_heads)
+
 
 HEAD_DIM = Field(
     "head_dim", lambda native: getattr(native, "head_dim", None) or native.hidden_size // native.num_attention_heads
@@ -105,13 +112,13 @@ def sliding_window(native: Any) -> int | None:
     return native.sliding_window if "sliding_attention" in native.layer_types else None
 
 
+TYPES_OF_LAYERS = Field("layer_types", lambda native: list(native.layer_types), lambda config: config.types_of_layers())
+
 WINDOWS_BY_LAYER: Mapping[str, str | Field] = {
     "sliding_window": Field(
         "sliding_window", sliding_window, lambda config: config.sliding_window or config.max_position_embeddings
     ),
-    "layer_types": Field(
-        "layer_types", lambda native: list(native.layer_types), lambda config: config.types_of_layers()
-    ),
+    "layer_types": TYPES_OF_LAYERS,
 }
 """One window in some of the layers."""
 
@@ -192,6 +199,5 @@ class DecoderFormat(DeclaredFormat):
         return without_classifier_bias(state, last_norm) if last_norm in state else drop(state, "score.bias")
 
     def notes(self, config: ZooConfig, task: str) -> list[str]:
-        """Describe where a classifier's bias is."""
         moved = "If the classifier had a bias, the last norm's holds it: the class's own has none."
         return [moved] if task == Task.SEQUENCE_CLASSIFICATION and config.norm == "layernorm" else []

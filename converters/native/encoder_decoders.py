@@ -131,7 +131,6 @@ class BartLike(DeclaredFormat):
         return drop(state, *self.tables)
 
     def write_weights(self, config: ZooConfig, state: State, task: str) -> State:
-        """Add a computed position table."""
         state = super().write_weights(config, state, task)
         if config.position != "learned":
             rows = computed_table(config.max_position_embeddings, config.hidden_size).to(

@@ -9,7 +9,7 @@ from zoo.models import ZooConfig
 from zoo.registry import Task
 
 from ..symmetries.base import State
-from .declared import DeclaredFormat, Field, same
+from .declared import DeclaredFormat, Field, Keys, same
 
 CLASSIFIER_DROPOUT = Field(
     "classifier_dropout",
@@ -47,6 +47,32 @@ TWO_LAYERS = {"pooler.dense": "classifier.dense", "classifier": "classifier.out_
 """A sequence classifier that reads the first token by a dense layer."""
 
 
+def transformed(dense: str, norm: str, output: str) -> dict[str, str]:
+    """Keys of a head for masked words that transforms before it projects."""
+    return {"transform.dense": dense, "transform.norm": norm, "lm_head": output}
+
+
+def pooled(dense: str) -> dict[str, str]:
+    """Keys of a sequence classifier that reads a dense layer."""
+    return {"pooler.dense": dense, "classifier": "classifier"}
+
+
+PREDICTIONS = transformed(
+    "cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm", "cls.predictions.decoder"
+)
+"""BERT's head for masked words."""
+
+
+def encoder_heads(masked_lm: Keys, of_sequences: Keys) -> dict[str, Keys]:
+    """Keys of an encoder's heads, by task."""
+    return {
+        Task.FEATURE_EXTRACTION.value: {},
+        Task.MASKED_LM.value: masked_lm,
+        Task.SEQUENCE_CLASSIFICATION.value: of_sequences,
+        Task.TOKEN_CLASSIFICATION.value: {"classifier": "classifier"},
+    }
+
+
 def encoder_tasks(pooler_act: Any = "tanh", **masked_lm: Any) -> dict[str, Mapping[str, Any]]:
     """Settings of an encoder's heads, as [`DeclaredFormat.of_task`][]: BERT's, but for those that are given."""
     return {
@@ -74,7 +100,6 @@ class EncoderFormat(DeclaredFormat):
         return {part: f"{self.prefix}{self.pooler}.{part}" for part in ("weight", "bias")} if unused else {}
 
     def meaningless(self, task: str) -> tuple[str, ...]:
-        """With a body's pooler."""
         return (*super().meaningless(task), *self.pooler_weights(task).values())
 
     def write_weights(self, config: ZooConfig, state: State, task: str) -> State:

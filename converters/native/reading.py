@@ -31,7 +31,6 @@ from .files import find, folder_of, is_checkpoint, read_weights
 
 
 def read_native_config(folder: Path) -> PreTrainedConfig:
-    """Read the configuration of a checkpoint of transformers."""
     try:
         path = find(folder, CONFIG_NAME)
         if path is not None and not isinstance(read_json(path), dict):
@@ -46,7 +45,6 @@ def read_native_config(folder: Path) -> PreTrainedConfig:
 
 
 def open_folder(folder: Path, found: NativeFormat, native: PreTrainedConfig, task: str) -> PreTrainedModel:
-    """Load a checkpoint as the class for a task."""
     weights = unwrapped(read_weights(folder))
     report_not_finite(Checkpoint(weights, name=str(folder)))
     model = build(weights, str(folder), found, native, task)
@@ -77,8 +75,7 @@ def build(
         raise ConversionError(f"{name!r} lacks weights of {model_class.__name__}: {enumerate_names(missing)}")
     if report["mismatched_keys"]:
         raise ConversionError(f"{name!r} has weights of the wrong shape: {report['mismatched_keys']}")
-    checked: PreTrainedModel = model
-    return checked
+    return model
 
 
 def is_native(source: Any, origin: str | None = None) -> bool:
@@ -93,7 +90,6 @@ def is_native(source: Any, origin: str | None = None) -> bool:
 def convert_native(
     source: PreTrainedModel | str | os.PathLike[str], task: str | None = None, *, origin: str | None = None
 ) -> ZooPreTrainedModel:
-    """Make a model of the zoo from a checkpoint of transformers' own classes."""
     if isinstance(source, PreTrainedModel):
         found = format_of(source.config)
         require_origin(origin, found, type(source).__name__)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import transformers
 from huggingface_hub import split_torch_state_dict_into_shards
 from safetensors.torch import save_file
 from torch import Tensor
-from transformers.utils import CONFIG_NAME, SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
+from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
 from zoo.models import TASK_CLASSES, ZooPreTrainedModel
 from zoo.models.capabilities import limits_in_vllm_on_cpu
@@ -21,22 +21,15 @@ from ..errors import VerificationError
 from ..planning import plan_target
 from ..symmetries import Route
 from ..target import ExportOptions, Target, TargetPlan
-from ..verification import verify
-from ..weights import save_generation, task_of, weights_of
+from ..verification import Difference, verify
+from ..weights import change_config, save_generation, task_of, weights_of
 from .base import NativeFormat
-
-if TYPE_CHECKING:
-    from zoo.models import ZooPreTrainedModel
-
-    from ..verification import Difference
-
 
 SHARD_SIZE = "5GB"
 WEIGHTS_PATTERN = SAFE_WEIGHTS_NAME.replace(".safetensors", "{suffix}.safetensors")
 
 
 def write_native(model: ZooPreTrainedModel, workshop: Path, native: NativeFormat, route: Route) -> None:
-    """Write configuration, generation configuration and weights."""
     task = task_of(model)
     state = narrowed(native_weights(model, native, route), next(iter(model.parameters())).dtype)
     if task == Task.FEATURE_EXTRACTION:
@@ -48,16 +41,15 @@ def write_native(model: ZooPreTrainedModel, workshop: Path, native: NativeFormat
 def write_settings(
     model: ZooPreTrainedModel, workshop: Path, native: NativeFormat, route: Route, dtype: torch.dtype
 ) -> Any:
-    """Write configuration and generation configuration."""
     task = task_of(model)
     model_class = getattr(transformers, native.classes[task])
     fields = native.write_config(route.config, task)
     config = model_class.config_class(**fields)
     config.architectures, config.dtype = [model_class.__name__], dtype
     config.save_pretrained(workshop)
-    settle_config(workshop / CONFIG_NAME, fields)
-    if model.can_generate():
-        save_generation(model, workshop)
+    # As they were meant, where a configuration class has its own idea of one.
+    change_config(workshop, {name: value for name, value in fields.items() if isinstance(value, str | int | float)})
+    save_generation(model, workshop)
     return config
 
 
@@ -93,13 +85,6 @@ def without_copies(state: dict[str, Tensor], model_class: Any, native_config: An
     return {name: tensor for name, tensor in state.items() if name not in copies}
 
 
-def settle_config(path: Path, fields: dict[str, Any]) -> None:
-    """Write settings as they were meant, where a configuration class has its own idea of one."""
-    saved = json.loads(path.read_text(encoding="utf-8"))
-    plain = {name: value for name, value in fields.items() if isinstance(value, str | int | float | bool)}
-    path.write_text(json.dumps({**saved, **plain}, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-
-
 def save_weights(state: dict[str, Tensor], folder: Path) -> None:
     """Write safetensors files, several where one would be too large."""
     apart = {name: tensor.clone(memory_format=torch.contiguous_format) for name, tensor in state.items()}
@@ -120,7 +105,6 @@ class NativeTarget(Target):
         self.native, self.name = native, native.name
 
     def plan(self, model: ZooPreTrainedModel) -> TargetPlan:
-        """Find the symmetries that lead to the class."""
         return plan_target(self.native, model.config, weights_of(model), task_of(model))
 
     def write(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> None:

@@ -7,7 +7,6 @@ language model is one graph with a cache. Everything else is one graph without.
 
 from __future__ import annotations
 
-import copy
 import logging
 import warnings
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from zoo.registry import Task
 
 from ..errors import ExportError, require
 from ..target import Obstacle, Reason
-from ..weights import save_generation, task_of, traceable
+from ..weights import save_settings, task_of, traceable
 from .modules import Causal, Decode, Encode, Whole
 
 LARGEST_IN_ONE_FILE = 1_500_000_000
@@ -33,27 +32,15 @@ LARGEST_IN_ONE_FILE = 1_500_000_000
 def write_onnx(model: ZooPreTrainedModel, folder: Path) -> None:
     require("onnx", "onnx", "onnxscript", "onnxruntime")
     write_graphs(model, folder)
-    write_settings(model, folder)
+    save_settings(model, folder)
 
 
 def write_graphs(model: ZooPreTrainedModel, folder: Path) -> None:
-    """Write graphs. Arguments and errors as for [`write_onnx`][]."""
     for graph in graphs_of(traceable(model)):
         write_graph(graph, folder, model.config.variant)
 
 
-def write_settings(model: ZooPreTrainedModel, folder: Path) -> None:
-    """Write the configuration by which graphs are a model again, and how it generates."""
-    config = copy.deepcopy(model.config)
-    config.architectures = [type(model).__name__]
-    config.dtype = torch.float32
-    config.save_pretrained(folder)
-    if model.can_generate():
-        save_generation(model, folder)
-
-
 def write_graph(graph: Graph, folder: Path, variant: str) -> None:
-    """Trace and write one graph."""
     try:
         with warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")
@@ -120,7 +107,6 @@ class Graph:
 
 
 def names_of_cache(prefix: str, layers: int, inner: str = "") -> list[str]:
-    """Names of keys and values."""
     return [f"{prefix}.{layer}.{inner}{part}" for layer in range(layers) for part in ("key", "value")]
 
 

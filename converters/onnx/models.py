@@ -130,7 +130,6 @@ class GraphForCausalLM(GraphModel, GenerationMixin):
         use_cache: bool | None = None,
         **kwargs: Any,
     ) -> CausalLMOutputWithPast:
-        """Predict the next token at every position."""
         self.refuse(kwargs)
         refuse_empty(input_ids)
         seen = length_of(past_key_values)
@@ -156,7 +155,6 @@ class GraphForConditionalGeneration(GraphModel, GenerationMixin):
         self.loss_type = "ForMaskedLM"  # labels and logits are aligned
 
     def get_encoder(self, *args: Any, **kwargs: Any) -> GraphEncoder:
-        """The encoder, as generation calls it."""
         return GraphEncoder(self)
 
     def encode(self, input_ids: Tensor, attention_mask: Tensor | None = None, **kwargs: Any) -> BaseModelOutput:
@@ -171,11 +169,9 @@ class GraphForConditionalGeneration(GraphModel, GenerationMixin):
         return encoded
 
     def decoder_inputs(self, input_ids: Tensor | None, labels: Tensor | None) -> Tensor:
-        """Make decoder inputs by the variant's rule."""
         return self.rules.decoder_inputs(input_ids, labels, self.config)
 
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
-        """Make decoder inputs from labels; data collators call this."""
         return self.decoder_inputs(None, labels)
 
     def forward(
@@ -190,7 +186,6 @@ class GraphForConditionalGeneration(GraphModel, GenerationMixin):
         use_cache: bool | None = None,
         **kwargs: Any,
     ) -> Seq2SeqLMOutput:
-        """Predict the next target token."""
         self.refuse(kwargs)
         if encoder_outputs is None:
             encoder_outputs = self.encode(require(input_ids), attention_mask)

@@ -27,7 +27,6 @@ def filled_cache(pairs: Pairs) -> DynamicCache:
 
 
 def content(cache: Any) -> tuple[Tensor, ...]:
-    """Keys and values of a cache."""
     return tuple(tensor for layer in cache.layers for tensor in (layer.keys, layer.values))
 
 
@@ -47,7 +46,6 @@ class Whole(nn.Module):
         self.options = {} if model.config.stack == "encoder" else {"use_cache": False}
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, third: Tensor | None = None) -> Tensor:
-        """Compute the output. Shapes as for the model."""
         given = {} if third is None else {self.third: third}
         outputs = self.model(input_ids=input_ids, attention_mask=attention_mask, **given, **self.options)
         return getattr(outputs, self.output)

@@ -47,17 +47,14 @@ class EngineCache(Cache):
         return self.seen
 
     def batch_select_indices(self, indices: Tensor) -> None:
-        """Go on from the sequences at these indices."""
         self.order = self.order[indices]
 
     reorder_cache = batch_select_indices
 
     def batch_repeat_interleave(self, repeats: int) -> None:
-        """Repeat every sequence `times` times."""
         self.order = self.order.repeat_interleave(repeats)
 
     def crop(self, tokens_to_remove: int) -> None:
-        """Refuse to forget positions."""
         raise UnsupportedOperationError("the cache is inside of OpenVINO, which forgets no positions")
 
 
@@ -90,7 +87,6 @@ class OpenVinoSession(Session):
         return outputs, cache
 
     def infer(self, run: Any, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Run the graph once."""
         try:
             outputs = run({name: given[name].contiguous().numpy() for name in self.reads}, share_inputs=True)
         except RuntimeError as error:

@@ -15,14 +15,14 @@ from zoo.models import ZooPreTrainedModel
 
 from ..errors import ExportError, require
 from ..onnx.graphs import GRAPH_ENDING as ONNX_ENDING
-from ..onnx.graphs import write_graphs, write_settings
+from ..onnx.graphs import write_graphs
 from ..onnx.session import PAST, PRESENT, is_cached
+from ..weights import save_settings
 
 PREFIX, GRAPH_ENDING = "openvino_", ".xml"
 
 
 def write_openvino(model: ZooPreTrainedModel, folder: Path, dtype: str) -> None:
-    """Write configuration and graphs."""
     require("openvino", "openvino", "onnx", "onnxscript")
     if dtype == "int8":
         # By this NNCF sends no report of its use.
@@ -39,11 +39,10 @@ def write_openvino(model: ZooPreTrainedModel, folder: Path, dtype: str) -> None:
             for name, value in OPTIONS.items():
                 graph.set_rt_info(value, [STORED, name])
             save(graph, folder / f"{PREFIX}{path.stem}{GRAPH_ENDING}", half=dtype == "float16")
-    write_settings(model, folder)
+    save_settings(model, folder)
 
 
 def read(path: Path, variant: str) -> Any:
-    """Translate a graph of ONNX."""
     import openvino
 
     try:

@@ -109,7 +109,6 @@ class Explicando(Original):
 
 
 def projections(theirs: str, ours: str) -> list[tuple[str, str]]:
-    """The rows of one attention."""
     names = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "o_proj"}
     return [(rf"{theirs}mha\.{name}_projection\.weight$", f"{ours}.{proj}.weight") for name, proj in names.items()]
 

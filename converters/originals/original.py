@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from zoo.building.builder import config as make_config
 from zoo.models import ZooConfig, ZooPreTrainedModel
@@ -72,7 +73,6 @@ class Original(Converter):
     optional_quirks: tuple[str, ...] = ()  # Defects that one of its versions has and another has not
 
     def recognises(self, keys: Collection[str]) -> bool:
-        """Whether one of the signatures is among the keys."""
         return any(signature in keys for signature in self.signatures)
 
     @abstractmethod
@@ -94,13 +94,12 @@ class Original(Converter):
         for name, value in layout.settings.items():
             if hints.setdefault(name, value) != value:
                 raise ConversionError(f"{name}={hints[name]} was given, but this checkpoint has {name}={value}")
-        hints = {**self._ask(checkpoint.module), **hints}
+        if checkpoint.module is not None:
+            with suppress(AttributeError):
+                hints = {**self.ask(checkpoint.module), **hints}
         if "keep_dead" in VARIANTS.get(self.variant).defaults:
             hints["keep_dead"] = keep_dead
-        missing = {name: theirs for name, theirs in self.needed(layout).items() if name not in hints}
-        if missing:
-            example = f"zoo.convert(source, {self.name!r}, {', '.join(f'{name}=...' for name in missing)})"
-            raise MissingHintError(self.name, missing, example)
+        require_hints(self.name, self.needed(layout), hints)
         quirks = tuple(VARIANTS.get(self.variant).quirks) if quirks is None else quirks
         config = make_config(self.variant, layout.task, quirks=quirks, **hints)
         return Plan(layout.model_class, config, self.key_map(layout.model_class, config))
@@ -108,12 +107,6 @@ class Original(Converter):
     def needed(self, layout: Layout) -> dict[str, str]:
         """Fields that a checkpoint of this layout does not hold."""
         return dict(self.unsaid)
-
-    def _ask(self, module: nn.Module | None) -> dict[str, Any]:
-        try:
-            return {} if module is None else self.ask(module)
-        except AttributeError:
-            return {}
 
     def plan_back(self, model_class: type[ZooPreTrainedModel], config: ZooConfig) -> KeyMap:
         if config.variant != self.variant:
@@ -140,27 +133,24 @@ class Original(Converter):
         return self.key_map(model_class, config)
 
 
-class Shapes(Mapping[str, Tensor]):
+class Shapes(dict[str, Tensor]):
     """A checkpoint that sizes are read from: a missing key raises a ConversionError."""
 
     def __init__(self, tensors: Mapping[str, Tensor], owner: str) -> None:
-        self.tensors = tensors
+        super().__init__(tensors)
         self.owner = owner
 
-    def __getitem__(self, key: str) -> Tensor:
-        if key not in self.tensors:
-            given = {name: tuple(value.shape) for name, value in self.tensors.items()}
-            raise CheckpointKeysError(given, {**given, key: ()}, self.owner)
-        return self.tensors[key]
+    def __missing__(self, key: str) -> Tensor:
+        given = {name: tuple(value.shape) for name, value in self.items()}
+        raise CheckpointKeysError(given, {**given, key: ()}, self.owner)
 
-    def __iter__(self) -> Any:
-        return iter(self.tensors)
 
-    def __len__(self) -> int:
-        return len(self.tensors)
-
-    def __contains__(self, key: object) -> bool:
-        return key in self.tensors
+def require_hints(converter: str, needed: Mapping[str, str], hints: Mapping[str, Any]) -> None:
+    """Raise MissingHintError for fields, with their names in the document, that were not given."""
+    missing = {name: theirs for name, theirs in needed.items() if name not in hints}
+    if missing:
+        example = f"zoo.convert(source, {converter!r}, {', '.join(f'{name}=...' for name in missing)})"
+        raise MissingHintError(converter, missing, example)
 
 
 def count(keys: Iterable[str], pattern: str) -> int:

@@ -35,7 +35,6 @@ class Vanilla(Original):
     )
 
     def needed(self, layout: Layout) -> dict[str, str]:
-        """Heads and pad ids, one for each side."""
         target = {"decoder_pad_token_id": "trg_pad_idx"} if layout.task == "seq2seq-lm" else {}
         return {**self.unsaid, **target}
 

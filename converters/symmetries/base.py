@@ -63,7 +63,6 @@ class Step:
     wanted: Any  # The value that its setting gets
 
     def __call__(self, state: State) -> State:
-        """Change the weights."""
         return self.symmetry.weights(state, self.config, self.wanted)
 
 

@@ -107,7 +107,6 @@ class RotaryLayout(Symmetry):
         return {"position": wanted} if (config.position, wanted) == self.layouts and config.qk_norm is None else None
 
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
-        """Permute rows of the query and key projections of self-attention."""
         factor = config.rope_parameters.get("partial_rotary_factor", 1.0)
         for prefix, stack in stacks(config).items():
             rotary_dim = int(stack.head_dim * factor)
@@ -213,7 +212,6 @@ class FoldResidualScale(Symmetry):
         return {"residual_scaling": None} if wanted is None and not between else None
 
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
-        """Scale the output projections' rows, drop the scales."""
         changed = dict(state)
         for name, factors in state.items():
             found = re.match(r"(.*\.)(self_attn|cross_attn|mlp)_residual\.scale\.weight$", name)
@@ -246,7 +244,6 @@ class DivideByDeepNormAlpha(Symmetry):
         return {"norm_placement": "post", "layer_norm_eps": config.layer_norm_eps / alpha**2}
 
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
-        """Scale what is written onto the residual stream."""
         return change(state, WRITERS, scale(1 / deepnorm_constants(config)[0]))
 
 

@@ -28,7 +28,6 @@ class Route:
     obstacles: tuple[str, ...]  # Differences that no symmetry removes, a phrase each; the route is open without any
 
     def __call__(self, state: State) -> State:
-        """Change the weights, step by step."""
         for step in self.steps:
             state = step(state)
         return state

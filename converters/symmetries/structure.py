@@ -179,11 +179,9 @@ class RepeatKeyValueHeads(Symmetry):
     summary = "key and value heads repeated for every query head"
 
     def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
-        """To one per query head."""
         return {"num_key_value_heads": wanted} if wanted == config.num_attention_heads else None
 
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
-        """Repeat rows of key and value projections."""
         pattern = re.compile(r"_attn\.[kv]_proj\.(weight|bias)$")
         changed = dict(state)
         for name, tensor in state.items():
@@ -246,7 +244,6 @@ class PadFeedForward(Symmetry):
         return {"intermediate_size": wanted}
 
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
-        """Append rows on the way in and columns on the way out."""
         width = config.intermediate_size
         state = change(state, r"\.mlp\.(up|gate)_proj\.(weight|bias)$", pad_rows(width, wanted))
         return change(state, r"\.mlp\.down_proj\.weight$", pad_columns(width, wanted))

@@ -52,7 +52,6 @@ def find_runtime() -> Path:
 
 
 def about(package: Path) -> Any:
-    """A package's own package.json."""
     return read_json(package / "package.json")
 
 

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
-from transformers.utils import CONFIG_NAME
 
-from zoo.base.files import read_json
 from zoo.base.folders import scratch_folder
 from zoo.registry import Task
 
 from ..errors import require
 from ..native.base import NATIVE, NativeFormat
-from ..planning import plan_export
-from ..target import TARGETS, ExportOptions, Obstacle, Reason, Target, TargetPlan
-from ..weights import task_of
+from ..planning import nearest, plan_export
+from ..target import TARGETS, ExportOptions, Obstacle, Reason, Target, TargetPlan, as_another
+from ..weights import change_config, save_settings, task_of
 
 if TYPE_CHECKING:
     from zoo.models import ZooPreTrainedModel
@@ -79,11 +76,8 @@ class TransformersJsTarget(Target):
         plans = plan_export(model, known)
         exact = [plan for plan in plans if plan.exact]
         if not exact:
-            possible = [plan for plan in plans if plan.route is not None]
-            nearest = min(possible or plans, key=lambda plan: len(plan.obstacles))
-            first, *others = nearest.obstacles
-            near = Obstacle(f"as {nearest.target}: {first}", getattr(first, "reason", None))
-            return TargetPlan(self.name, None, None, (near, *others))
+            near = nearest(plans) or min(plans, key=lambda plan: len(plan.obstacles))
+            return TargetPlan(self.name, None, None, as_another(near.target, near.obstacles))
         for plan in exact:
             assert plan.route is not None
             if not NATIVE.get(plan.target).write_config(plan.route.config, task).get("multi_query"):
@@ -112,10 +106,8 @@ class TransformersJsTarget(Target):
         route = NativeTarget(native).plan(model).route
         assert route is not None
         write_settings(model, folder, native, route, torch.float32)
-        config = read_json(folder / CONFIG_NAME)
         # In a browser it would look for a quantised graph.
-        config["transformers.js_config"] = {"dtype": "fp32"}
-        (folder / CONFIG_NAME).write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+        change_config(folder, {"transformers.js_config": {"dtype": "fp32"}})
         (folder / GRAPHS).mkdir()
         write_browser_graphs(model, folder / GRAPHS)
         if runtime is not None:
@@ -123,7 +115,7 @@ class TransformersJsTarget(Target):
 
     def check(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> Difference:
         """Run the graphs in ONNX Runtime, which transformers.js runs them in."""
-        from ..onnx.graphs import DECODER, GRAPH_ENDING, write_settings
+        from ..onnx.graphs import DECODER, GRAPH_ENDING
         from ..onnx.models import model_of
         from ..onnx.session import OnnxSession
         from ..verification import compare
@@ -132,12 +124,11 @@ class TransformersJsTarget(Target):
         names = {MERGED: DECODER}
         files = sorted((folder / GRAPHS).glob(f"*{GRAPH_ENDING}"))
         with scratch_folder() as settings:
-            write_settings(model, settings)
+            save_settings(model, settings)
             sessions = {names.get(path.stem, path.stem): OnnxSession(path) for path in files}
             return compare(model, model_of(settings, sessions))
 
     def notes(self, plan: TargetPlan, options: ExportOptions) -> tuple[str, ...]:
-        """Describe how to open the page, if any."""
         served = (
             "The page needs a web server, as browsers load no modules from files: "
             "`python -m http.server --bind 127.0.0.1`, for one."
@@ -145,7 +136,6 @@ class TransformersJsTarget(Target):
         return (*plan.notes, served) if options.page else plan.notes
 
     def usage(self, auto_class: str) -> str:
-        """Describe how a page or Node loads it."""
         return (
             "```js\n"
             f'import {{ env, {auto_class}, AutoTokenizer }} from "@huggingface/transformers"; // {VERSION}\n\n'

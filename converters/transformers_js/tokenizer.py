@@ -32,7 +32,6 @@ PARTS = {
 
 
 def carry(source: Path, folder: Path) -> None:
-    """Copy tokenizers, if any."""
     carry_tokenizer(source, folder)
     for place in (folder, folder / TARGET_FOLDER):
         if any((place / name).is_file() for name in TOKENIZER_FILES):

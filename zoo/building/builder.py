@@ -201,6 +201,5 @@ def count_parameters(name: str, task: str | None = None, **overrides: Any) -> in
 
 @find_facts_with
 def find_facts(name: str) -> Facts:
-    """Find the facts of a card that need a model."""
     settings = config(name)
     return Facts(count_parameters(name), limits_of(settings), deviations_of_parts(vars(settings)))

@@ -153,7 +153,6 @@ def other_content(folder: Path) -> str:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """Read a checkpoint's configuration."""
     if not folder.is_dir():
         raise CheckpointError(f"{folder} is not a folder; a checkpoint is a folder that save_pretrained wrote")
     file = folder / CONFIG_NAME
@@ -185,8 +184,7 @@ def saved_config(folder: Path) -> ZooConfig:
     """Read a checkpoint's configuration, and require it to be valid."""
     saved = read_config(folder)
     try:
-        config: ZooConfig = ZooConfig.from_dict(saved)
-        return config
+        return ZooConfig.from_dict(saved)
     except ConfigError as error:
         if type(error) is not ConfigError:
             raise

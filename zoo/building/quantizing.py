@@ -94,7 +94,6 @@ class FusedProjections(Attention):
         del self.q_proj, self.k_proj, self.v_proj
 
     def project(self, hidden_states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Project and split into heads."""
         projected = self.qkv_proj(hidden_states)
         if self.qk_norm is None and self.num_key_value_groups == 1:  # all at once: fewer operations a step
             query, key, value = projected.unflatten(-1, (3, -1, self.head_dim)).permute(2, 0, 3, 1, 4).unbind()
@@ -120,7 +119,6 @@ class FusedGate(GatedFeedForward):
         del self.gate_proj, self.up_proj
 
     def project(self, hidden_states: Tensor) -> tuple[Tensor, Tensor]:
-        """Make gate and value."""
         gate, up = self.gate_up_proj(hidden_states).chunk(2, dim=-1)
         return gate, up
 

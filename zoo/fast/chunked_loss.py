@@ -78,7 +78,6 @@ class ChunkedCrossEntropy(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
-        """Scale the gradients."""
         (scale,) = grad_outputs
         states, *parameters = [
             None if gradient is None else gradient * scale.to(gradient.dtype) for gradient in ctx.gradients
@@ -198,14 +197,12 @@ def chunked_loss(
     if labels.device.type == "cpu":
         (with_label,) = torch.where(labels != IGNORED)
         states, labels, ignored = states.index_select(0, with_label), labels[with_label], None
-    total: Tensor = ChunkedCrossEntropy.apply(
+    return ChunkedCrossEntropy.apply(
         states, labels.clamp(min=0), ignored, project, chunk_size, label_smoothing, z_loss, *parameters
     )
-    return total
 
 
 def chunk_size_for(vocab_size: int) -> int:
-    """Number of tokens per chunk."""
     return max(SMALLEST_CHUNK, LOGITS // vocab_size)
 
 

@@ -99,7 +99,6 @@ class DecodeStep:
 
     @property
     def source_layers(self) -> list[SourceLayer]:
-        """The cache's layers of cross attention, if any."""
         is_pair = isinstance(self.cache, EncoderDecoderCache)
         return cast(list[SourceLayer], self.cache.cross_attention_cache.layers if is_pair else [])
 

@@ -101,7 +101,6 @@ class CapturedGraph:
 
 
 def copy_graph(graph: fx.Graph) -> fx.Graph:
-    """Copy a graph, so that it can be changed."""
     copy = fx.Graph()
     copy.output(copy.graph_copy(graph, {}))
     return copy
@@ -225,7 +224,6 @@ class CaptureMode(TorchFunctionMode):
 
 
 def symbolic_length(mode: FakeTensorMode, name: str, length: int) -> torch.SymInt:
-    """Create a symbolic length."""
     context: StatelessSymbolicContext[Any, Any] = StatelessSymbolicContext(dynamic_sizes=[DimDynamic.DYNAMIC])
     stand_in = mode.from_tensor(torch.empty(length), source=ConstantSource(name), symbolic_context=context)
     return cast(torch.SymInt, stand_in.shape[0])

@@ -143,7 +143,6 @@ class SourceLayer(DynamicLayer):
         self.num_beams *= repeats
 
     def batch_select_indices(self, indices: Tensor) -> None:
-        """Keep some rows."""
         self.spread()
         super().batch_select_indices(indices)
 

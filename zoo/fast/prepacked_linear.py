@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import operator
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from functools import cache, partial
 from threading import Lock, get_ident
 from typing import Any
 
+import psutil
 import torch
 from torch import Tensor, fx, nn
 from torch.nn import functional as F
@@ -83,7 +83,6 @@ class JointLinear:
     linear: Packed | None = None  # The library's function
 
     def widths(self, constants: Sequence[Tensor]) -> tuple[int, ...]:
-        """Number of outputs of each layer."""
         return tuple(constants[place].shape[0] for place in self.weights)
 
     def prepack(self, constants: Sequence[Tensor]) -> tuple[Tensor, ...]:
@@ -101,7 +100,6 @@ class Prepacking:
     layers: tuple[JointLinear, ...]  # Layers on prepacked weights
 
     def prepack(self, constants: Sequence[Tensor]) -> PrepackedWeights:
-        """Prepack the present weights."""
         tensors = tuple(tensor for layer in self.layers for tensor in layer.prepack(constants))
         places = dict.fromkeys(place for layer in self.layers for place in (*layer.weights, *layer.biases))
         return PrepackedWeights(self.program, tensors, Sources([constants[place] for place in places]))
@@ -322,8 +320,4 @@ def _try_prepacked(rows: int, widths: tuple[int, ...], in_features: int, threads
 
 
 def memory_for_weights() -> float:
-    """Bytes that prepacked weights may take."""
-    try:
-        return SHARE * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):  # not a POSIX system
-        return math.inf
+    return SHARE * psutil.virtual_memory().total

@@ -47,7 +47,6 @@ PICKLED_WEIGHTS = ("pytorch_model.bin", "pytorch_model.bin.index.json", "pytorch
 
 
 def files_to_pull(listed: dict[str, Any], *, with_code: bool, with_pickles: bool = False) -> list[str]:
-    """Choose the files that a model needs."""
     for path in listed:
         if leaves_its_folder(path) or "\\" in path:
             raise HubError(f"the Hub lists a file that would leave its folder: {path!r}")

@@ -134,7 +134,6 @@ class CardFacts:
 
 
 def write_card(folder: Path, address: Address, facts: CardFacts) -> str:
-    """Write the model card of a checkpoint."""
     config = read_object(folder / CONFIG)
     shown = {
         key: value if isinstance(value, (int, float)) else as_text(value) for key, value in config.items() if value

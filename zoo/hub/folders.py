@@ -199,7 +199,6 @@ def _listed(entry: Any) -> list[Any]:
 
 
 def read_object(file: Path) -> dict[str, Any]:
-    """Read an object from a JSON file."""
     try:
         content = read_json(file)
     except (ValueError, OSError) as error:

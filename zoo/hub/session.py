@@ -123,7 +123,6 @@ class WatchedUpload:
 
 
 def progress(upload: Any) -> str:
-    """How far an upload is."""
     report = upload.progress()
     parts = (report, report.shard)
     names = [[name for name in dir(part) if name.endswith("completed")] for part in parts]

@@ -26,7 +26,6 @@ class Marian(BartLike):
     sinusoidal = True
 
     def vocabulary_needs(self, config: ZooConfig) -> dict[str, Any]:
-        """Any vocabularies, as part of `needs`."""
         return {}
 
     def write_config(self, config: ZooConfig, task: str) -> dict[str, Any]:
@@ -121,7 +120,6 @@ class M2M100(BartLike):
         return {**super().read_config(native, task), "position": "learned-unpadded"}
 
     def needs(self, config: ZooConfig, task: str) -> Needs:
-        """Tables of either kind."""
         return {**super().needs(config, task), "position": ("learned-unpadded", "learned")}
 
     def infer(self, native: Any, state: State, settings: dict[str, Any]) -> State:
@@ -140,5 +138,4 @@ class M2M100(BartLike):
         return super().obstacles(config, state, task) or table_obstacles(state, padding + 1, padding)
 
     def notes(self, config: ZooConfig, task: str) -> list[str]:
-        """Describe how positions are counted."""
         return [] if config.position == "learned-unpadded" else [COUNTS_TOKENS]

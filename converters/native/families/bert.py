@@ -14,7 +14,18 @@ from ...transforms import SAME, Tensors, Transform, skip_rows
 from ..base import native_format
 from ..common import COUNTS_TOKENS, TABLE_POSITIONS
 from ..declared import Keys, same, without
-from ..encoders import BERT_FIELDS, BERT_LAYER, POST_NORM, TWO_LAYERS, EncoderFormat, encoder_tasks
+from ..encoders import (
+    BERT_FIELDS,
+    BERT_LAYER,
+    POST_NORM,
+    PREDICTIONS,
+    TWO_LAYERS,
+    EncoderFormat,
+    encoder_heads,
+    encoder_tasks,
+    pooled,
+    transformed,
+)
 
 ROBERTA_HEAD_ACT = "gelu"
 """The fixed activation of RoBERTa's masked-lm head; the zoo's is that of the layers."""
@@ -23,16 +34,6 @@ PROJECTIONS = {zoo: native for zoo, native in BERT_LAYER.items() if "norm" not i
 COUNTED = {"position": TABLE_POSITIONS}
 """Positions of RoBERTa, where padding takes none."""
 PRE_NORM = {"norm_placement": "pre", "position": "learned", "final_norm": True, "embedding_norm": False}
-ROBERTA_HEADS: dict[str, Keys] = {
-    "feature-extraction": {},
-    "masked-lm": {
-        "transform.dense": "lm_head.dense",
-        "transform.norm": "lm_head.layer_norm",
-        "lm_head": "lm_head.decoder",
-    },
-    "sequence-classification": TWO_LAYERS,
-    "token-classification": {"classifier": "classifier"},
-}
 
 
 def fold_token_type(skipped_rows: int) -> Transform:
@@ -119,13 +120,7 @@ class BertLike(EncoderFormat):
 
 def bert_heads(prefix: str) -> dict[str, Keys]:
     """Keys of BERT's heads; the pooler is in the body."""
-    names = {"transform.dense": "transform.dense", "transform.norm": "transform.LayerNorm", "lm_head": "decoder"}
-    return {
-        "feature-extraction": {},
-        "masked-lm": {zoo: f"cls.predictions.{native}" for zoo, native in names.items()},
-        "sequence-classification": {"pooler.dense": f"{prefix}pooler.dense", "classifier": "classifier"},
-        "token-classification": {"classifier": "classifier"},
-    }
+    return encoder_heads(PREDICTIONS, pooled(f"{prefix}pooler.dense"))
 
 
 @native_format
@@ -173,7 +168,7 @@ class RobertaLike(BertLike):
     always = {**POST_NORM, **COUNTED}
     of_task = encoder_tasks(hidden_act=ROBERTA_HEAD_ACT)
     copies = {"lm_head.bias": "lm_head.decoder.bias"}
-    heads = ROBERTA_HEADS
+    heads = encoder_heads(transformed("lm_head.dense", "lm_head.layer_norm", "lm_head.decoder"), TWO_LAYERS)
     roberta_heads = True
     usual_types = 1
 

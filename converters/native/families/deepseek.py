@@ -16,7 +16,7 @@ from ...symmetries.base import State
 from ..base import native_format
 from ..declared import Field, Keys, choice, same, without
 from ..decoders import ROPE, whole_heads
-from .experts import EXPERTS, ExpertsLike, kinds_of_networks, leading_dense_layers, setting
+from .experts import DENSE_FIRST, EXPERTS, ExpertsLike, setting
 from .granite import multiplied
 from .llama import ATTENTION_BIAS, GATED, PRE_NORMS, SAME_OUT_BIAS, LlamaLike
 
@@ -26,8 +26,7 @@ GROUPS = ("n_group", "topk_group", "routed_scaling_factor")
 
 def shared_experts(config: ZooConfig) -> int:
     """Width of the shared expert, in widths of the others; 0 without one."""
-    count: int = option(config, SigmoidMixtureOfExperts, "n_shared_experts")
-    return count
+    return option(config, SigmoidMixtureOfExperts, "n_shared_experts")
 
 
 def at_least_one(native: Any) -> int:
@@ -69,7 +68,6 @@ class SigmoidLike(ExpertsLike):
     reasons = SIGMOID_REASONS
 
     def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:
-        """Find a shared expert that is missing."""
         found = super().obstacles(config, state, task)
         has_experts = config.feed_forward == self.always["feed_forward"] == "moe-sigmoid"
         if has_experts and "n_shared_experts" not in self.only_options and not shared_experts(config):
@@ -84,8 +82,7 @@ def latent(name: str) -> Field:
 
 def query_rank(config: ZooConfig) -> int:
     """Width of the vector that queries are projected from, 0 without one."""
-    rank: int = option(config, LatentAttention, "q_lora_rank")
-    return rank
+    return option(config, LatentAttention, "q_lora_rank")
 
 
 def latent_norm(native: Any) -> float | None:
@@ -146,7 +143,6 @@ class DeepseekV3(SigmoidLike):
     network: ClassVar[Keys] = SIGMOID_EXPERTS
 
     def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:
-        """Find norms on latent vectors with another epsilon."""
         found = super().obstacles(config, state, task)
         if config.attention == self.always["attention"] and latent_norm_eps(config) != LATENT_NORM_EPS:
             eps = latent_norm_eps(config)
@@ -176,10 +172,7 @@ class Glm4MoeLite(DeepseekV3):
     """GLM-4.7-Flash (GLM team 2026), without the modules that predict further tokens: as DeepSeek-V3."""
 
     name = "glm4_moe_lite"
-    fields = {
-        **DeepseekV3.fields,
-        "first_k_dense_replace": Field("mlp_layer_types", leading_dense_layers, kinds_of_networks),
-    }
+    fields = {**DeepseekV3.fields, **DENSE_FIRST}
 
 
 class LatentLike(DeepseekV3):

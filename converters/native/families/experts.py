@@ -44,6 +44,17 @@ ROUTING: Mapping[str, Field] = {
 }
 
 
+EXPERT_SIZES: Mapping[str, Field] = {
+    **ROUTING,
+    "num_experts": setting("num_experts"),
+    "norm_topk_prob": setting("norm_topk_prob"),
+    "moe_intermediate_size": Field("moe_intermediate_size", write=inner_size),
+}
+SHARED_SIZE: Mapping[str, Field] = {
+    "shared_expert_intermediate_size": Field(
+        "shared_expert_intermediate_size", write=SharedMixtureOfExperts.shared_size
+    )
+}
 LOCAL_EXPERTS: Mapping[str, Field] = {
     **ROUTING,
     "num_experts": setting("num_experts", "num_local_experts"),
@@ -69,6 +80,12 @@ def kinds_of_networks(config: ZooConfig) -> list[str]:
     return ["dense" if layer < dense else "sparse" for layer in range(config.num_hidden_layers)]
 
 
+DENSE_FIRST: Mapping[str, Field] = {
+    "first_k_dense_replace": Field("mlp_layer_types", leading_dense_layers, kinds_of_networks)
+}
+"""Layers without experts, in a class that names the kind of every layer."""
+
+
 class ExpertsLike(LlamaLike):
     """Base of these classes."""
 
@@ -78,7 +95,6 @@ class ExpertsLike(LlamaLike):
     reasons = {**LlamaLike.reasons, "feed_forward": "its feed-forward network is a mixture of experts (moe)"}
 
     def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:
-        """Find settings of the experts that the class lacks."""
         found = super().obstacles(config, state, task)
         if config.feed_forward == self.always["feed_forward"]:
             part = FEED_FORWARDS.get(config.feed_forward)
@@ -114,14 +130,7 @@ class Qwen3Moe(ExpertsLike):
     name = "qwen3_moe"
     rank = 94
     variant = "qwen3-moe-style"
-    fields = {
-        **LlamaLike.fields,
-        **ATTENTION_BIAS,
-        **ROUTING,
-        "num_experts": setting("num_experts"),
-        "norm_topk_prob": setting("norm_topk_prob"),
-        "moe_intermediate_size": Field("moe_intermediate_size", write=inner_size),
-    }
+    fields = {**LlamaLike.fields, **ATTENTION_BIAS, **EXPERT_SIZES}
     always = {**ExpertsLike.always, **SAME_OUT_BIAS, "qk_norm": "head"}
     only = {"use_sliding_window": False, "decoder_sparse_step": 1, "mlp_only_layers": []}
     layer = {**ExpertsLike.layer, **QK_NORMS}
@@ -132,12 +141,7 @@ class Mellum(Qwen3Moe):
     """Mellum 2 (JetBrains 2026), without the layer that predicts further tokens: windows and wavelengths by layer."""
 
     name = "mellum"
-    fields = {
-        **Qwen3Moe.fields,
-        **WINDOWS_BY_LAYER,
-        **ROPE_BY_LAYER,
-        "first_k_dense_replace": Field("mlp_layer_types", leading_dense_layers, kinds_of_networks),
-    }
+    fields = {**Qwen3Moe.fields, **WINDOWS_BY_LAYER, **ROPE_BY_LAYER, **DENSE_FIRST}
     only = {}
     only_options = {}
     layer = {**Qwen3Moe.layer, **GATED}
@@ -149,14 +153,7 @@ class Qwen2Moe(ExpertsLike):
 
     name = "qwen2_moe"
     variant = "qwen3-moe-style"
-    fields = {
-        **without(Qwen3Moe.fields, "attention_bias"),
-        **WINDOWS_BY_LAYER,
-        "attention_bias": "qkv_bias",
-        "shared_expert_intermediate_size": Field(
-            "shared_expert_intermediate_size", write=SharedMixtureOfExperts.shared_size
-        ),
-    }
+    fields = {**Qwen3Moe.fields, **WINDOWS_BY_LAYER, **SHARED_SIZE, "attention_bias": "qkv_bias"}
     always = {**ExpertsLike.always, "feed_forward": "moe-shared"}
     only = {"decoder_sparse_step": 1, "mlp_only_layers": []}
     follows = {"use_sliding_window": lambda config: config.sliding_window is not None}
@@ -205,7 +202,6 @@ def gates_side_by_side(config: ZooConfig) -> Transform:
 
 
 def transposed(tensor: Tensor) -> Tensor:
-    """Transpose every expert's matrix."""
     return tensor.transpose(-1, -2).contiguous()
 
 

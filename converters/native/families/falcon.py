@@ -7,11 +7,10 @@ from typing import Any
 from zoo.models import ZooConfig
 
 from ...symmetries.base import State
-from ...transforms import split_groups
 from ..base import native_format
 from ..common import share_norms
 from ..declared import Field, same
-from ..decoders import GPT2_HEADS, PROJECTIONS, ROPE
+from ..decoders import GPT2_HEADS, PROJECTIONS, ROPE, heads_by_group
 from .gpt_neox import FEED_FORWARD, ParallelOrNot
 from .llama import SAME_BIASES
 
@@ -65,12 +64,7 @@ class Falcon(ParallelOrNot):
     layers = "h.{n}"
     body = {"embed_tokens": "word_embeddings", "norm": "ln_f"}
     layer = {
-        PROJECTIONS: (
-            "self_attention.query_key_value",
-            lambda config: split_groups(
-                config.num_key_value_heads, config.num_attention_heads // config.num_key_value_heads
-            ),
-        ),
+        PROJECTIONS: ("self_attention.query_key_value", heads_by_group),
         "self_attn.o_proj": "self_attention.dense",
         **FEED_FORWARD,
     }

@@ -10,10 +10,18 @@ import torch
 from zoo.models import ZooConfig
 
 from ...symmetries.base import State
-from ...transforms import TRANSPOSE, Tensors, Transform, split, split_groups
+from ...transforms import TRANSPOSE, Tensors, Transform, split
 from ..base import native_format
 from ..declared import Field, choice, same, without
-from ..decoders import CLASSIFIER_DROPOUT, GPT2_HEADS, ODD, PROJECTIONS, DecoderFormat, rotated_columns
+from ..decoders import (
+    CLASSIFIER_DROPOUT,
+    GPT2_HEADS,
+    ODD,
+    PROJECTIONS,
+    DecoderFormat,
+    heads_by_group,
+    rotated_columns,
+)
 
 GPT2_FIELDS: Mapping[str, str | Field] = {
     **same("vocab_size", "initializer_range", "tie_word_embeddings"),
@@ -153,16 +161,7 @@ class GptBigCode(Gpt2):
         ),
     }
     only = {"add_cross_attention": False}
-    layer = {
-        **NORMS,
-        **LINEAR,
-        PROJECTIONS: (
-            "attn.c_attn",
-            lambda config: split_groups(
-                config.num_key_value_heads, config.num_attention_heads // config.num_key_value_heads
-            ),
-        ),
-    }
+    layer = {**NORMS, **LINEAR, PROJECTIONS: ("attn.c_attn", heads_by_group)}
 
 
 @native_format

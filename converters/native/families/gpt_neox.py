@@ -7,11 +7,11 @@ from typing import Any
 from zoo.models import ZooConfig
 
 from ...symmetries.base import State, change
-from ...transforms import split, split_groups
+from ...transforms import split
 from ..base import native_format
 from ..common import changed_exactly, share_norms
 from ..declared import Keys, biasless, choice, same, without
-from ..decoders import GPT2_HEADS, ONE_WINDOW, PARTIAL_ROPE, PROJECTIONS, ROPE, DecoderFormat
+from ..decoders import GPT2_HEADS, ONE_WINDOW, PARTIAL_ROPE, PROJECTIONS, ROPE, DecoderFormat, heads_by_group
 from .llama import ATTENTION, ATTENTION_BIAS, GATED, NO_BIASES, PRE_NORMS, SAME_BIASES, SAME_OUT_BIAS, SIZES
 
 NORMS = ("input_layernorm", "post_attention_layernorm")
@@ -45,7 +45,7 @@ class GptNeoX(ParallelOrNot):
     always = {**SAME_OUT_BIAS, "position": "rotary"}
     body = {"embed_tokens": "embed_in", "norm": "final_layer_norm"}
     layer = {
-        PROJECTIONS: ("attention.query_key_value", lambda config: split_groups(config.num_attention_heads, 1)),
+        PROJECTIONS: ("attention.query_key_value", heads_by_group),
         "self_attn.o_proj": "attention.dense",
         **FEED_FORWARD,
     }
@@ -102,7 +102,7 @@ class Bloom(DecoderFormat):
     body = {"embed_tokens": "word_embeddings", "embedding_norm": "word_embeddings_layernorm", "norm": "ln_f"}
     layer = {
         **PRE_NORMS,
-        PROJECTIONS: ("self_attention.query_key_value", lambda config: split_groups(config.num_attention_heads, 1)),
+        PROJECTIONS: ("self_attention.query_key_value", heads_by_group),
         "self_attn.o_proj": "self_attention.dense",
         **FEED_FORWARD,
     }
@@ -237,7 +237,7 @@ class Persimmon(NormedLike):
     }
     body = {"embed_tokens": "embed_tokens", "norm": "final_layernorm"}
     layer = {
-        PROJECTIONS: ("self_attn.query_key_value", lambda config: split_groups(config.num_attention_heads, 1)),
+        PROJECTIONS: ("self_attn.query_key_value", heads_by_group),
         "self_attn.o_proj": "self_attn.dense",
         **{f"self_attn.{p}_norm": f"self_attn.{p}_layernorm" for p in "qk"},
         **PRE_NORMS,

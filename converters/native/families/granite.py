@@ -97,7 +97,6 @@ def one_wavelength(native: Any) -> dict[str, Any]:
 
 
 def bases(config: ZooConfig) -> list[float]:
-    """The base of every layer."""
     base = config.rope_parameters["rope_theta"]
     return [0 if nope else base for nope in config.nope_layers or [False] * config.num_hidden_layers]
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from zoo.models import GatedDeltaNet, SharedMixtureOfExperts, ShortConvolution, ZooConfig
-from zoo.models.feed_forwards.mixture import inner_size
+from zoo.models import GatedDeltaNet, ShortConvolution, ZooConfig
 from zoo.models.mixers.delta_net import sizes
 from zoo.models.parts import option
 
@@ -17,8 +16,8 @@ from ...symmetries.base import State
 from ...transforms import Transform, split_by_group
 from ..base import native_format
 from ..declared import Field, Keys, without
-from ..decoders import PARTIAL_ROPE, part_of_heads
-from .experts import EXPERTS, ROUTING, SHARED_EXPERT, ExpertsLike, setting
+from ..decoders import PARTIAL_ROPE, TYPES_OF_LAYERS, part_of_heads
+from .experts import EXPERT_SIZES, EXPERTS, SHARED_EXPERT, SHARED_SIZE, ExpertsLike, setting
 from .llama import ATTENTION, ATTENTION_BIAS, GATED, PRE_NORMS, QK_NORMS, SAME_OUT_BIAS, LlamaLike
 
 SIZES = ("linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim", "linear_value_head_dim")
@@ -33,9 +32,7 @@ def by_layer(kind: str, mixer: str) -> dict[str, Field]:
             lambda config: config.types_of_layers(),
             has=mixer,
         ),
-        "layer_types": Field(
-            "layer_types", lambda native: list(native.layer_types), lambda config: config.types_of_layers()
-        ),
+        "layer_types": TYPES_OF_LAYERS,
     }
 
 
@@ -83,16 +80,6 @@ DELTA: Keys = {
 DELTA_MODULES = ("in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a", "conv1d", "norm", "out_proj")
 """Modules of the delta rule where a class has each by itself."""
 
-EXPERT_SIZES: Mapping[str, Field] = {
-    **ROUTING,
-    "num_experts": setting("num_experts"),
-    "norm_topk_prob": setting("norm_topk_prob"),
-    "moe_intermediate_size": Field("moe_intermediate_size", write=inner_size),
-    "shared_expert_intermediate_size": Field(
-        "shared_expert_intermediate_size", write=SharedMixtureOfExperts.shared_size
-    ),
-}
-
 
 @native_format
 class Qwen3Next(ExpertsLike):
@@ -104,6 +91,7 @@ class Qwen3Next(ExpertsLike):
         **without(LlamaLike.fields, "hidden_act"),
         **ATTENTION_BIAS,
         **EXPERT_SIZES,
+        **SHARED_SIZE,
         **by_layer("linear_attention", "gated-delta-net"),
         **{name: Field(name, write=size(index)) for index, name in enumerate(SIZES)},
         "linear_conv_kernel_dim": setting("linear_conv_kernel_dim", part=GatedDeltaNet),
@@ -156,7 +144,7 @@ class Qwen35Text(Qwen3Next):
 
     name = "qwen3_5_text"
     fields = {
-        **without(Qwen3Next.fields, *EXPERT_SIZES),
+        **without(Qwen3Next.fields, *EXPERT_SIZES, *SHARED_SIZE),
         "rope_parameters": Field("rope_parameters", alike_on_every_axis, PARTIAL_ROPE.write),
     }
     always = {**Qwen3Next.always, "feed_forward": "gated"}

@@ -12,7 +12,7 @@ from ...transforms import each, join
 from ..base import native_format, table
 from ..declared import Field, Keys, pairs, without
 from .deepseek import DeepseekV3
-from .experts import kinds_of_networks, leading_dense_layers, setting
+from .experts import DENSE_FIRST, setting
 from .hybrids import by_layer
 
 DELTA: Keys = {
@@ -45,7 +45,7 @@ class KimiLinear(DeepseekV3):
         "linear_head_dim": Field("linear_head_dim", write=lambda config: kimi_sizes(config)[1]),
         "linear_conv_kernel_dim": setting("linear_conv_kernel_dim", part=KimiDeltaAttention),
         "num_experts": setting("num_experts", "num_local_experts"),
-        "first_k_dense_replace": Field("mlp_layer_types", leading_dense_layers, kinds_of_networks),
+        **DENSE_FIRST,
     }
     always = {**DeepseekV3.always, "position": "none", "tie_word_embeddings": False}
     only = {"tie_word_embeddings": False}

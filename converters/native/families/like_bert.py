@@ -10,7 +10,18 @@ from ...symmetries.base import State
 from ..base import native_format
 from ..declared import Field, same, without
 from ..encoder_decoders import computed_table
-from ..encoders import BERT_FIELDS, BERT_LAYER, POST_NORM, TWO_LAYERS, EncoderFormat, encoder_tasks
+from ..encoders import (
+    BERT_FIELDS,
+    BERT_LAYER,
+    POST_NORM,
+    PREDICTIONS,
+    TWO_LAYERS,
+    EncoderFormat,
+    encoder_heads,
+    encoder_tasks,
+    pooled,
+    transformed,
+)
 
 EMBEDDING_SIZE = Field(
     "embedding_size",
@@ -52,16 +63,9 @@ class DistilBert(EncoderFormat):
         "mlp.down_proj": "ffn.lin2",
         "mlp_residual.norm_out": "output_layer_norm",
     }
-    heads = {
-        "feature-extraction": {},
-        "masked-lm": {
-            "transform.dense": "vocab_transform",
-            "transform.norm": "vocab_layer_norm",
-            "lm_head": "vocab_projector",
-        },
-        "sequence-classification": {"pooler.dense": "pre_classifier", "classifier": "classifier"},
-        "token-classification": {"classifier": "classifier"},
-    }
+    heads = encoder_heads(
+        transformed("vocab_transform", "vocab_layer_norm", "vocab_projector"), pooled("pre_classifier")
+    )
     of_task = encoder_tasks("relu")
 
 
@@ -79,16 +83,9 @@ class Electra(EncoderFormat):
     }
     layers = "encoder.layer.{n}"
     layer = BERT_LAYER
-    heads = {
-        "feature-extraction": {},
-        "masked-lm": {
-            "transform.dense": "generator_predictions.dense",
-            "transform.norm": "generator_predictions.LayerNorm",
-            "lm_head": "generator_lm_head",
-        },
-        "sequence-classification": TWO_LAYERS,
-        "token-classification": {"classifier": "classifier"},
-    }
+    heads = encoder_heads(
+        transformed("generator_predictions.dense", "generator_predictions.LayerNorm", "generator_lm_head"), TWO_LAYERS
+    )
     of_task = encoder_tasks("gelu", hidden_act="gelu")
     only = {"is_decoder": False}
 
@@ -108,15 +105,7 @@ class RoFormer(EncoderFormat):
     body = without(Electra.body, "position.weight")
     layers = "encoder.layer.{n}"
     layer = BERT_LAYER
-    heads = {
-        **Electra.heads,
-        "masked-lm": {
-            "transform.dense": "cls.predictions.transform.dense",
-            "transform.norm": "cls.predictions.transform.LayerNorm",
-            "lm_head": "cls.predictions.decoder",
-        },
-    }
-
+    heads = encoder_heads(PREDICTIONS, TWO_LAYERS)
     of_task = encoder_tasks(lambda config: config.hidden_act)
 
     def read_config(self, native: Any, task: str) -> dict[str, Any]:
@@ -153,16 +142,9 @@ class Albert(EncoderFormat):
         "mlp.down_proj": "ffn_output",
         "mlp_residual.norm_out": "full_layer_layer_norm",
     }
-    heads = {
-        "feature-extraction": {},
-        "masked-lm": {
-            "transform.dense": "predictions.dense",
-            "transform.norm": "predictions.LayerNorm",
-            "lm_head": "predictions.decoder",
-        },
-        "sequence-classification": {"pooler.dense": "albert.pooler", "classifier": "classifier"},
-        "token-classification": {"classifier": "classifier"},
-    }
+    heads = encoder_heads(
+        transformed("predictions.dense", "predictions.LayerNorm", "predictions.decoder"), pooled("albert.pooler")
+    )
     reasons = {
         "embedding_size": "its embeddings are projected, here they are not",
         "share_layers": "all of its layers are one",

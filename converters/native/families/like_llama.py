@@ -146,7 +146,6 @@ class Ministral(LlamaLike):
 
 
 def nope_layers(native: Any) -> list[bool] | None:
-    """Which layers do not rotate."""
     return None if all(native.no_rope_layers) else [not rotates for rotates in native.no_rope_layers]
 
 

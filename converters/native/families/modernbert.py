@@ -4,7 +4,7 @@ from ...transforms import split
 from ..base import native_format
 from ..declared import Field, same
 from ..decoders import HEAD_DIM, PROJECTIONS, ROPE, ROPE_BY_LAYER
-from ..encoders import BERT_FIELDS, POST_NORM, EncoderFormat, encoder_tasks
+from ..encoders import BERT_FIELDS, POST_NORM, EncoderFormat, encoder_tasks, pooled, transformed
 from .llama import ATTENTION, GATED, NO_BIASES, Llama
 
 
@@ -37,9 +37,7 @@ class ModernBert(EncoderFormat):
         "embedding_norm": True,
         "embedding_norm_eps": lambda config: config.layer_norm_eps,
         "feed_forward": "gated",
-        "attention_bias": False,
-        "attention_out_bias": False,
-        "mlp_bias": False,
+        **NO_BIASES,
     }
     only = {
         **dict.fromkeys(("norm_bias", "attention_bias", "mlp_bias", "classifier_bias"), False),
@@ -55,10 +53,7 @@ class ModernBert(EncoderFormat):
         ("mlp.gate_proj", "mlp.up_proj"): ("mlp.Wi", split(2)),
         "mlp.down_proj": "mlp.Wo",
     }
-    heads = {
-        "feature-extraction": {},
-        "masked-lm": {"transform.dense": "head.dense", "transform.norm": "head.norm", "lm_head": "decoder"},
-    }
+    heads = {"feature-extraction": {}, "masked-lm": transformed("head.dense", "head.norm", "decoder")}
     reasons = {"norm": "its norms have no biases", "residual": "it has no norm before its first attention"}
 
 
@@ -84,7 +79,7 @@ class NomicBert(EncoderFormat):
     }
     heads = {
         "feature-extraction": {},
-        "sequence-classification": {"pooler.dense": "nomic_bert.pooler.dense", "classifier": "classifier"},
+        "sequence-classification": pooled("nomic_bert.pooler.dense"),
         "token-classification": {"classifier": "classifier"},
     }
 

@@ -61,7 +61,6 @@ class Opt(DecoderFormat):
     }
 
     def keys_of_layer(self, config: ZooConfig) -> Keys:
-        """The keys in a layer, of norms before or after the sublayers."""
         return fairseq_layer("norm_in" if config.norm_placement == "pre" else "norm_out")
 
     def read_config(self, native: Any, task: str) -> dict[str, Any]:
@@ -80,11 +79,9 @@ class Opt(DecoderFormat):
         return decoder_obstacles(config, state, task)
 
     def write_weights(self, config: ZooConfig, state: State, task: str) -> State:
-        """Leave the sequence classifier's bias out, or in the last norm's."""
         last = "" if config.final_norm else f"layers.{config.num_hidden_layers - 1}."
         return without_classifier_bias(state, f"model.decoder.{last}final_layer_norm.bias")
 
     def notes(self, config: ZooConfig, task: str) -> list[str]:
-        """Describe where a classifier's bias is, and how positions are counted."""
         found = super().notes(config, task)
         return found if config.position == "learned-unpadded" else [*found, COUNTS_TOKENS]

@@ -4,7 +4,7 @@ from ..base import native_format
 from ..declared import Field, choice, without
 from ..decoders import NOPE_BY_LAYER, PARTIAL_ROPE, WINDOWS_BY_LAYER
 from .deepseek import SIGMOID_EXPERTS, SIGMOID_ROUTING, SigmoidLike, at_least_one, shared_experts
-from .experts import EXPERTS, LOCAL_EXPERTS, NORMALISED, ExpertsLike, kinds_of_networks, leading_dense_layers, setting
+from .experts import DENSE_FIRST, EXPERTS, LOCAL_EXPERTS, NORMALISED, ExpertsLike, setting
 from .llama import ATTENTION, ATTENTION_BIAS, PRE_NORMS, QK_NORMS, SAME_OUT_BIAS, LlamaLike
 
 
@@ -64,7 +64,7 @@ class ExaoneMoe(SigmoidExpertsLike):
         "nope_layers": NOPE_BY_LAYER,
         "num_experts": setting("num_experts"),
         "n_shared_experts": Field("num_shared_experts", at_least_one, shared_experts),
-        "first_k_dense_replace": Field("mlp_layer_types", leading_dense_layers, kinds_of_networks),
+        **DENSE_FIRST,
     }
     always = {**SigmoidExpertsLike.always, "qk_norm": "head"}
     layer = {**SigmoidExpertsLike.layer, **QK_NORMS}

@@ -13,6 +13,7 @@ from ...symmetries.base import State
 from ..base import native_format
 from ..common import a_stack, tokens
 from ..declared import DeclaredFormat, Field, Keys, same
+from .llama import NO_BIASES
 
 GATED, PLAIN = {"up_proj": "wi_1", "gate_proj": "wi_0", "down_proj": "wo"}, {"up_proj": "wi", "down_proj": "wo"}
 
@@ -61,7 +62,7 @@ class T5(DeclaredFormat):
         "final_norm": True,
         "position": "t5",
         "attention_scale": "none",
-        **dict.fromkeys(("attention_bias", "attention_out_bias", "mlp_bias"), False),
+        **NO_BIASES,
         "decoder_attention_heads": lambda config: config.num_attention_heads,
         "decoder_intermediate_size": lambda config: config.intermediate_size,
         "share_encoder_decoder_embeddings": True,

@@ -10,7 +10,7 @@ from zoo.registry import Task
 from ...symmetries.base import State
 from ..base import native_format
 from ..declared import choice, same
-from ..encoders import POST_NORM, EncoderFormat, encoder_tasks
+from ..encoders import POST_NORM, EncoderFormat, encoder_heads, encoder_tasks
 
 SUMMARY = {"summary_type": "first", "summary_use_proj": True, "summary_activation": None}
 """How its sequence classifier reads a text."""
@@ -49,12 +49,7 @@ class Xlm(EncoderFormat):
         "embedding_norm": "layer_norm_emb",
         **{f"layers.{{n}}.{zoo}": native for zoo, native in LAYER.items()},
     }
-    heads = {
-        "feature-extraction": {},
-        "masked-lm": {"lm_head": "pred_layer.proj"},
-        "sequence-classification": {"classifier": "sequence_summary.summary"},
-        "token-classification": {"classifier": "classifier"},
-    }
+    heads = encoder_heads({"lm_head": "pred_layer.proj"}, {"classifier": "sequence_summary.summary"})
     of_task = encoder_tasks(None, lm_head_transform=False)
     reasons = {"intermediate_size": "its feed-forward network is exactly four times as wide as the model"}
 

@@ -19,8 +19,7 @@ SHIPPED = HERE / "shipped"
 
 
 def read_definitions(kind: str) -> dict[str, dict[str, Any]]:
-    definitions: dict[str, dict[str, Any]] = yaml.safe_load((HERE / f"{kind}.yaml").read_text(encoding="utf-8"))
-    return definitions
+    return yaml.safe_load((HERE / f"{kind}.yaml").read_text(encoding="utf-8"))
 
 
 def shipped_weights(name: str, definition: dict[str, Any]) -> Weights:

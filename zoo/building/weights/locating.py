@@ -133,7 +133,6 @@ def fetch_weights(weights: Weights, **options: Any) -> Path:
 
 
 def pulled(weights: Weights, **options: Any) -> Path:
-    """Pull weights from the Hub."""
     from huggingface_hub import constants
 
     from zoo.hub import HubAccessError, HubUnreachableError, parse_address, pull

@@ -122,7 +122,6 @@ def check_files(folder: Path, weights: Weights) -> None:
 
 
 def versions() -> dict[str, str]:
-    """Versions that make weights here."""
     return {distribution: version(distribution) for distribution in MAKERS}
 
 
