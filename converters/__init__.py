@@ -15,23 +15,13 @@ if TYPE_CHECKING:
     from .planning import plan_engines, plan_export
     from .target import TARGETS, EngineTarget, ExportOptions, Target, TargetPlan
 
-_HOMES = {
-    "CONVERTERS": ".converter",
-    "Converter": ".converter",
-    "EngineTarget": ".target",
-    "ExportOptions": ".target",
-    "ExportReport": ".exporting",
-    "KeyMap": ".key_map",
-    "Plan": ".converter",
-    "TARGETS": ".target",
-    "Target": ".target",
-    "TargetPlan": ".target",
-    "convert": ".conversion",
-    "convert_back": ".conversion",
-    "export": ".exporting",
-    "plan_engines": ".planning",
-    "plan_export": ".planning",
-    "sniff": ".conversion",
+_MODULES = {
+    ".conversion": ("convert", "convert_back", "sniff"),
+    ".converter": ("CONVERTERS", "Converter", "Plan"),
+    ".exporting": ("ExportReport", "export"),
+    ".key_map": ("KeyMap",),
+    ".planning": ("plan_engines", "plan_export"),
+    ".target": ("EngineTarget", "ExportOptions", "TARGETS", "Target", "TargetPlan"),
 }
 
 __all__ = [
@@ -54,4 +44,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy_names(__name__, _HOMES)
+    __getattr__ = lazy_names(__name__, _MODULES)

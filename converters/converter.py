@@ -66,3 +66,9 @@ CONVERTERS: Registry[Converter] = Registry(
     "converter", built_in="zoo.converters.built_in", error=UnknownConverterError, definition=type
 )
 """All converters, by the name of the format."""
+
+
+def converter(cls: type[Converter]) -> type[Converter]:
+    """Register a converter under its name."""
+    CONVERTERS.register(cls.name, cls(), module=cls.__module__)
+    return cls

@@ -19,7 +19,7 @@ from zoo.models.fields import ANY
 from zoo.registry import Task
 
 from .checkpoint import Checkpoint
-from .converter import CONVERTERS, Converter, Plan
+from .converter import Converter, Plan, converter
 from .errors import CheckpointKeysError, NotConvertibleError
 from .key_map import KeyMap
 from .originals.original import Shapes, count, require_hints
@@ -44,6 +44,7 @@ NEEDS: Needs = {
 """Settings that its models express, by field; those of embeddings are not read."""
 
 
+@converter
 class TorchNN(Converter):
     """torch.nn's three classes, with the same keys in any project's module around them."""
 
@@ -179,6 +180,3 @@ def _stack_rows(prefix: str, placement: str, crossing: bool, norm_biases: bool) 
         else:
             rows.append((rf"{theirs}\.weight$", (f"{ours}.weight", f"{ours}.bias"), zero_bias()))
     return rows
-
-
-CONVERTERS.register("torch-nn", TorchNN())

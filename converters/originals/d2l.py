@@ -9,12 +9,13 @@ from torch import Tensor
 
 from zoo.models import ZooConfig, ZooEncoder, ZooForCausalLM, ZooForConditionalGeneration, ZooPreTrainedModel
 
-from ..converter import CONVERTERS
+from ..converter import converter
 from ..errors import ConversionError
 from ..key_map import KeyMap
 from .original import Layout, Original, count
 
 
+@converter
 class D2L(Original):
     """EncoderDecoder is a ZooForConditionalGeneration, an encoder a ZooEncoder, a decoder a ZooForCausalLM.
 
@@ -114,6 +115,3 @@ def common(theirs: str, ours: str, attentions: Mapping[str, str]) -> list[tuple[
             for kind in "qkvo"
         ),
     ]
-
-
-CONVERTERS.register("d2l", D2L())

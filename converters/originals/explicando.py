@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerFast
 from zoo.base.errors import InputError, enumerate_names
 from zoo.models import ZooConfig, ZooForConditionalGeneration, ZooPreTrainedModel
 
-from ..converter import CONVERTERS
+from ..converter import converter
 from ..errors import ConversionError
 from ..key_map import KeyMap
 from .original import Layout, Original, count, one_of
@@ -21,6 +21,7 @@ from .original import Layout, Original, count, one_of
 SPECIAL = ("<pad>", "<bos>", "<eos>")
 
 
+@converter
 class Explicando(Original):
     """Transformer is a ZooForConditionalGeneration; [`character_tokenizer`][] and [`translate`][] add the text."""
 
@@ -147,6 +148,3 @@ def translate(model: ZooForConditionalGeneration, texts: Sequence[str]) -> list[
     batch = character_tokenizer(known)(list(texts), padding=True, return_tensors="pt").to(model.device)
     best = model(**batch).logits.argmax(dim=-1).tolist()
     return ["".join(written[number] for number in row[: len(text) + 2]) for text, row in zip(texts, best, strict=True)]
-
-
-CONVERTERS.register("explicando", Explicando())

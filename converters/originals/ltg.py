@@ -9,7 +9,7 @@ from torch import Tensor
 
 from zoo.models import ZooConfig, ZooForCausalLM, ZooForMaskedLM, ZooPreTrainedModel
 
-from ..converter import CONVERTERS
+from ..converter import converter
 from ..errors import NotConvertibleError
 from ..key_map import KeyMap
 from ..transforms import Transform, split
@@ -18,6 +18,7 @@ from .original import Layout, Original, count, one_of
 Rows = list[tuple[str | tuple[str, ...], str | tuple[str, ...]] | tuple[Any, Any, Transform]]
 
 
+@converter
 class LtgBert(Original):
     """Bert of training/model.py, without its classifier of sentence pairs; with `quirks=()` of babylm/train/model.py.
 
@@ -102,6 +103,7 @@ class LtgBert(Original):
         yield rf"^{theirs}\.post_layer_norm\.(weight|bias)$", rf"{ours}.o_norm.\2"
 
 
+@converter
 class GptBert(LtgBert):
     """Bert of pretraining/model_extra.py, as a masked model, which saves weights of a causal one as well."""
 
@@ -121,7 +123,3 @@ class GptBert(LtgBert):
                     rf"^transformer\.dwa_modules\.alphas\.{2 * layer + place}$",
                     f"model.layers.{layer}.{name}.mix.weight",
                 )
-
-
-for converter in (LtgBert(), GptBert()):
-    CONVERTERS.register(converter.name, converter)

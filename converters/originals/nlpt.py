@@ -9,12 +9,13 @@ from torch import Tensor
 
 from zoo.models import ZooConfig, ZooEncoder, ZooForSequenceClassification, ZooPreTrainedModel
 
-from ..converter import CONVERTERS
+from ..converter import converter
 from ..key_map import KeyMap
 from ..transforms import join
 from .original import Layout, Original, count
 
 
+@converter
 class Nlpt(Original):
     """TransformerEncoder is a ZooEncoder, TransformerForSequenceClassification a ZooForSequenceClassification."""
 
@@ -72,6 +73,3 @@ class Nlpt(Original):
             *head,
             owner=self.name,
         )
-
-
-CONVERTERS.register("nlpt", Nlpt())

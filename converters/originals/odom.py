@@ -9,7 +9,7 @@ from torch import Tensor
 
 from zoo.models import ZooConfig, ZooForConditionalGeneration, ZooPreTrainedModel
 
-from ..converter import CONVERTERS
+from ..converter import converter
 from ..key_map import KeyMap
 from ..transforms import Transform
 from .original import Layout, Original, count, join_aliases, one_of
@@ -17,6 +17,7 @@ from .original import Layout, Original, count, join_aliases, one_of
 Rows = list[tuple[str | tuple[str, ...], str] | tuple[str | tuple[str, ...], str, Transform]]
 
 
+@converter
 class Odom(Original):
     """Transformer is a ZooForConditionalGeneration on `inputs_embeds` and `decoder_inputs_embeds`.
 
@@ -95,6 +96,3 @@ def stack(theirs: str, ours: str, attentions: Mapping[str, str], config: ZooConf
         add(r"ff_layer\.sublayer\.0", "mlp.up_proj")
         add(r"ff_layer\.sublayer\.2", "mlp.down_proj")
     return rows
-
-
-CONVERTERS.register("odom", Odom())

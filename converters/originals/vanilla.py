@@ -9,11 +9,12 @@ from torch import Tensor
 
 from zoo.models import ZooConfig, ZooForConditionalGeneration, ZooForSequenceClassification, ZooPreTrainedModel
 
-from ..converter import CONVERTERS
+from ..converter import converter
 from ..key_map import KeyMap
 from .original import Layout, Original, count
 
 
+@converter
 class Vanilla(Original):
     """Transformer is a ZooForConditionalGeneration, EncoderClassifier a ZooForSequenceClassification."""
 
@@ -114,6 +115,3 @@ def stack(theirs: str, ours: str, after_mlp: str | None = "norm_2") -> list[tupl
     if after_mlp is not None:
         rows.append((rf"{block}\.{after_mlp}\.(weight|bias)$", rf"{layer}.mlp_residual.norm_out.\2"))
     return rows
-
-
-CONVERTERS.register("vanilla", Vanilla())

@@ -42,12 +42,12 @@ class Symmetry(ABC):
     half_precision = True  # Whether the new weights can be expected to survive 16-bit floats
     unties = False  # Whether it changes the embedding or the output projection, so that they cannot stay tied
 
-    @abstractmethod
     def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
         """Settings that change when `field` becomes the wanted value, or None if this symmetry cannot change it so.
 
         The output of the task's head, or the last hidden states, must stay the same.
         """
+        return {self.field: wanted}
 
     @abstractmethod
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:

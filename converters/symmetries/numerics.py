@@ -39,10 +39,7 @@ from .base import (
 
 @symmetry
 class PermuteResidual(Symmetry):
-    """Reorder the channels of the residual stream, so that alternating sines and cosines become two halves.
-
-    Whatever reads or writes the stream is permuted; the inner dimensions of heads and feed-forwards stay.
-    """
+    """Reorder the channels of the residual stream, so that alternating sines and cosines become two halves."""
 
     name = "permute-residual"
     field = "position"
@@ -117,19 +114,12 @@ class RotaryLayout(Symmetry):
         return state
 
 
-for layout in (
-    RotaryLayout(
-        "split-rotary-halves",
-        "columns of queries and keys reordered for the half-split rotary layout",
-        ("rotary-interleaved", "rotary"),
-    ),
-    RotaryLayout(
-        "interleave-rotary-pairs",
-        "columns of queries and keys reordered for the interleaved rotary layout",
-        ("rotary", "rotary-interleaved"),
-    ),
+for name, word, layouts in (
+    ("split-rotary-halves", "half-split", ("rotary-interleaved", "rotary")),
+    ("interleave-rotary-pairs", "interleaved", ("rotary", "rotary-interleaved")),
 ):
-    SYMMETRIES.register(layout.name, layout, module=__name__)
+    summary = f"columns of queries and keys reordered for the {word} rotary layout"
+    SYMMETRIES.register(name, RotaryLayout(name, summary, layouts), module=__name__)
 
 
 COMPUTED_TABLES = ("sinusoidal", "sinusoidal-halves")
@@ -172,9 +162,6 @@ class MoveEmbeddingScale(Symmetry):
     summary = "sqrt(hidden_size) moved between the embedding and its table"
     unties = True
 
-    def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
-        return {"scale_embedding": wanted}
-
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
         factor = math.sqrt(config.embedding_width)
         return change(state, EMBEDDINGS, scale(factor if config.scale_embedding else 1 / factor))
@@ -189,9 +176,6 @@ class MoveLogitScale(Symmetry):
     rank = 70
     summary = "the logits' factor moved into the output projection"
     unties = True
-
-    def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
-        return {"logit_scale": wanted}
 
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
         return change(state, r"^lm_head\.", scale(config.logit_scale / wanted))

@@ -58,26 +58,22 @@ class SettingOnly(Symmetry):
 
 
 UNTIE_OUTPUT = SettingOnly(
-    name="untie-output",
-    field="tie_word_embeddings",
-    summary="output projection stored apart from the embedding",
-    given=(True,),
-    result=False,
+    "untie-output", "tie_word_embeddings", "output projection stored apart from the embedding", (True,), False
 )
 SEPARATE_EMBEDDINGS = SettingOnly(
-    name="separate-embeddings",
-    field="share_encoder_decoder_embeddings",
-    summary="source and target embedding stored apart",
-    given=(True,),
-    result=False,
+    "separate-embeddings",
+    "share_encoder_decoder_embeddings",
+    "source and target embedding stored apart",
+    (True,),
+    False,
     rank=30,
 )
 IGNORE_BLIND_ROWS = SettingOnly(  # no class of transformers promises anything for queries that see no key
-    name="ignore-blind-rows",
-    field="attention",
-    summary="queries that see no key at all are left to the class, everything else stays",
-    given=("masked-rows-uniform", "masked-rows-nan"),
-    result="multi-head",
+    "ignore-blind-rows",
+    "attention",
+    "queries that see no key at all are left to the class, everything else stays",
+    ("masked-rows-uniform", "masked-rows-nan"),
+    "multi-head",
     rank=10,
 )
 
@@ -124,48 +120,22 @@ class ZeroBias(Symmetry):
         return {**state, **added}
 
 
-ZERO_BIASES = (
-    ZeroBias(
-        "zero-attention-bias",
-        "attention_bias",
-        "biases of zeros for queries, keys and values",
-        QUERY_KEY_VALUE,
-        rank=140,
-    ),
-    ZeroBias(
-        "zero-attention-out-bias",
-        "attention_out_bias",
-        "biases of zeros for attention's output",
-        r"_attn\.o_proj\.weight$",
-        rank=150,
-    ),
-    ZeroBias(
-        "zero-feed-forward-bias",
-        "mlp_bias",
-        "biases of zeros for the feed-forward network",
-        r"\.mlp\.\w+_proj\.weight$",
-        rank=160,
-    ),
-    ZeroBias(
-        "zero-transform-bias",
-        "lm_head_transform_bias",
-        "a bias of zeros for the transform of the output",
-        r"^transform\.dense\.weight$",
-        rank=165,
-    ),
-    ZeroBias(
-        "zero-output-bias", "lm_head_bias", "a bias of zeros for the output projection", r"^lm_head\.weight$", rank=40
-    ),
-    ZeroBias(
-        "zero-classifier-bias",
-        "classifier_bias",
-        "a bias of zeros for the classifier",
-        r"^classifier\.weight$",
-        rank=200,
-    ),
-)
+DENSE = r"^transform\.dense\.weight$"
+ZERO_BIASES = {
+    "attention": ("attention_bias", 140, QUERY_KEY_VALUE, "biases of zeros for queries, keys and values"),
+    "attention-out": ("attention_out_bias", 150, r"_attn\.o_proj\.weight$", "biases of zeros for attention's output"),
+    "feed-forward": ("mlp_bias", 160, r"\.mlp\.\w+_proj\.weight$", "biases of zeros for the feed-forward network"),
+    "transform": ("lm_head_transform_bias", 165, DENSE, "a bias of zeros for the transform of the output"),
+    "output": ("lm_head_bias", 40, r"^lm_head\.weight$", "a bias of zeros for the output projection"),
+    "classifier": ("classifier_bias", 200, r"^classifier\.weight$", "a bias of zeros for the classifier"),
+}
+"""Fields by the place of the bias, with the rank, the layers that lack it, and the summary."""
+
 one: Symmetry
-for one in (UNTIE_OUTPUT, SEPARATE_EMBEDDINGS, IGNORE_BLIND_ROWS, *ZERO_BIASES):
+for one in (UNTIE_OUTPUT, SEPARATE_EMBEDDINGS, IGNORE_BLIND_ROWS):
+    SYMMETRIES.register(one.name, one, module=__name__)
+for _place, (_field, _rank, _layers, _summary) in ZERO_BIASES.items():
+    one = ZeroBias(f"zero-{_place}-bias", _field, _summary, _layers, _rank)
     SYMMETRIES.register(one.name, one, module=__name__)
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 
-def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """Make a package's `__getattr__` from the module, relative to it, that defines each name."""
+def lazy_names(package: str, modules: Mapping[str, Iterable[str]]) -> Callable[[str], Any]:
+    """Make a package's `__getattr__` from the names that modules, relative to it, define."""
+    homes = {name: module for module, names in modules.items() for name in names}
 
     def look_up(name: str) -> Any:
         if name not in homes:

@@ -144,20 +144,7 @@ def build(
     seed: int | None = None,
     **overrides: Any,
 ) -> ModelOfAnyTask:
-    """Build a new model of a variant, in evaluation mode: call `model.train()` before a training loop of your own.
-
-    transformers' `from_pretrained` does the same, and its Trainer switches modes by itself.
-
-    Args:
-        name: A variant's name, possibly with settings: "vanilla", "vanilla@small+faithful", "pre-norm:position=rotary".
-        task: Task of the model, by default the variant's first task: one of feature-extraction, masked-lm,
-            sequence-classification, token-classification, causal-lm, seq2seq-lm.
-        seed: Makes the weights reproducible; the generators' state is left as it was.
-        overrides: Fields of [`ZooConfig`][] that differ from the variant's defaults, `attn_implementation`, `dtype`.
-
-    Returns:
-        A `PreTrainedModel` with random weights, in evaluation mode.
-    """
+    """Build a new model of a variant, as [`zoo.build`][] does."""
     task = VARIANTS.get(parse_name(name).name).check_task(task)
     loading = {key: overrides.pop(key) for key in ("attn_implementation", "dtype") if key in overrides}
     model_config = config(name, task, faithful=faithful, quirks=quirks, **overrides)

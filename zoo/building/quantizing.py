@@ -59,19 +59,13 @@ def to_int8(model: Model, *, inplace: bool = False) -> Model:
     kinds = kinds_of(stacks)
     for stack in stacks:
         if isinstance(stack, ZooEncoder):
-            quantise(stack, tokens=MANY)
-    quantise(target, tokens=MANY if target.config.stack == "encoder" else 1)  # decoders go on token by token
+            replace(stack, tokens=MANY)
+    replace(target, tokens=MANY if target.config.stack == "encoder" else 1)  # decoders go on token by token
     for stack in stacks:
         stack.built_of |= kinds_of(stacks) - kinds
     target.eval().float().requires_grad_(False)
     target.__class__ = subclass(Int8Model, type(target))
     return target
-
-
-def quantise(model: nn.Module, tokens: int) -> None:
-    """Put int8 layers in the place of all linear layers."""
-    fuse(model, tokens)
-    replace(model, tokens)
 
 
 class FusedProjections(Attention):
@@ -144,6 +138,7 @@ def fuse(model: nn.Module, tokens: int) -> None:
 
 def replace(model: nn.Module, tokens: int) -> None:
     """Put int8 layers in the place of the linear layers, one for all places of a shared one."""
+    fuse(model, tokens)
     replaced: dict[int, Int8Linear] = {}
     for parent in list(model.modules()):
         for name, child in parent._modules.items():
@@ -153,13 +148,9 @@ def replace(model: nn.Module, tokens: int) -> None:
                 parent._modules[name] = replaced[id(child)]
 
 
-def subclass(first: type, second: type) -> Any:
-    """A class with the methods of both, of two kinds of the same module."""
-    return _subclass(first, second)
-
-
 @cache
-def _subclass(first: type, second: type) -> Any:
+def subclass(first: Any, second: Any) -> Any:
+    """A class with the methods of both, of two kinds of the same module."""
     names = {"__module__": second.__module__, "__doc__": second.__doc__}
     return Int8Class(f"Int8{second.__name__}", (first, second), names)
 
@@ -179,20 +170,15 @@ class Int8Model(ZooPreTrainedModel):
         return refuse("be trained") if mode else super().train(False)
 
     def save_pretrained(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Refuse: the model has no float weights to save."""
         refuse("be saved")
 
     def push_to_hub(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Refuse: the model has no float weights to push."""
         refuse("be pushed")
 
     def resize_token_embeddings(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Refuse: packed weights have their size."""
-        refuse("be resized")
+        refuse("be resized")  # packed weights have their size
 
-    def resize_decoder_token_embeddings(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Refuse: packed weights have their size."""
-        refuse("be resized")
+    resize_decoder_token_embeddings = resize_token_embeddings
 
     def _apply(self, fn: Any, recurse: bool = True) -> Any:
         """Refuse another device and another dtype: everything that moves or casts a module comes through here."""

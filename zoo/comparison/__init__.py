@@ -16,17 +16,14 @@ if TYPE_CHECKING:
     from .results.summary import ComparisonSummary, summarize
     from .run.record import ReloadCheck, Run
 
-_HOMES = {
-    "Comparison": ".results.comparison",
-    "ReloadCheck": ".run.record",
-    "Run": ".run.record",
-    "compare": ".pipeline",
-    "records": ".display.formatting",
-    "render": ".display.terminal",
-    "show": ".display.terminal",
-    "ComparisonSummary": ".results.summary",
-    "summarize": ".results.summary",
-    "write_files": ".display.documents",
+_MODULES = {
+    ".display.documents": ("write_files",),
+    ".display.formatting": ("records",),
+    ".display.terminal": ("render", "show"),
+    ".pipeline": ("compare",),
+    ".results.comparison": ("Comparison",),
+    ".results.summary": ("ComparisonSummary", "summarize"),
+    ".run.record": ("ReloadCheck", "Run"),
 }
 
 __all__ = [
@@ -43,4 +40,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy_names(__name__, _HOMES)
+    __getattr__ = lazy_names(__name__, _MODULES)

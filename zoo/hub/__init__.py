@@ -27,13 +27,11 @@ if TYPE_CHECKING:
     from .pushing import PushReport, push
     from .retries import RetryPolicy
 
-_HOMES = {
-    "HubModel": ".listing",
-    "RetryPolicy": ".retries",
-    "PushReport": ".pushing",
-    "list_hub": ".listing",
-    "pull": ".pulling",
-    "push": ".pushing",
+_MODULES = {
+    ".listing": ("HubModel", "list_hub"),
+    ".pulling": ("pull",),
+    ".pushing": ("PushReport", "push"),
+    ".retries": ("RetryPolicy",),
 }
 
 __all__ = [
@@ -59,4 +57,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy_names(__name__, _HOMES)
+    __getattr__ = lazy_names(__name__, _MODULES)

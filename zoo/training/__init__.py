@@ -18,19 +18,15 @@ if TYPE_CHECKING:
     from .saving import save_checkpoint
     from .training import ScoringError, train
 
-_HOMES = {
-    "AfterSteps": ".after_steps",
-    "PreflightError": ".memory_check",
-    "Recipe": ".recipe",
-    "ScoringError": ".training",
-    "TrainingError": ".guard",
-    "TrainingReport": ".record",
-    "TrainingResult": ".record",
-    "UnwritableError": "zoo.base.errors",
-    "load_recipe": ".recipe",
-    "save_checkpoint": ".saving",
-    "shipped_recipes": ".recipe",
-    "train": ".training",
+_MODULES = {
+    ".after_steps": ("AfterSteps",),
+    ".guard": ("TrainingError",),
+    ".memory_check": ("PreflightError",),
+    ".recipe": ("Recipe", "load_recipe", "shipped_recipes"),
+    ".record": ("TrainingReport", "TrainingResult"),
+    ".saving": ("save_checkpoint",),
+    ".training": ("ScoringError", "train"),
+    "zoo.base.errors": ("UnwritableError",),
 }
 
 __all__ = [
@@ -49,4 +45,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy_names(__name__, _HOMES)
+    __getattr__ = lazy_names(__name__, _MODULES)

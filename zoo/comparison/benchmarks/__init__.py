@@ -30,4 +30,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy_names(__name__, {"Repeated": ".verifying", "bench": ".running", "verify": ".verifying"})
+    __getattr__ = lazy_names(__name__, {".running": ("bench",), ".verifying": ("Repeated", "verify")})
