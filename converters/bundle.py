@@ -30,8 +30,7 @@ from zoo.models.parts import NAMED_FIELDS, PART_FIELDS, named_parts
 from zoo.models.pretrained import BODIES
 from zoo.registry import VARIANTS, Task
 
-from .fixed_settings import Settings
-from .folding import empty_attributes, folded
+from .folding import Settings, empty_attributes, folded
 from .one_file import OneFile
 from .target import PLACE, TARGETS, ExportOptions, Target, TargetPlan
 from .tree_shaking import Definition, Piece, Shaker

@@ -144,8 +144,7 @@ class OnnxTarget(EngineTarget):
         return compare(model, self.open(folder))
 
     def open(self, folder: Path) -> PreTrainedModel:
-        from .onnx.models import model_of
-        from .onnx.session import OnnxSession
+        from .onnx.models import OnnxSession, model_of
 
         return model_of(folder, {path.stem: OnnxSession(path) for path in sorted(folder.glob(f"*{GRAPH_ENDING}"))})
 

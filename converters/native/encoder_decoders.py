@@ -14,9 +14,8 @@ from zoo.registry import Task
 from ..symmetries.base import State
 from ..symmetries.route import Needs
 from ..transforms import LEADING_AXIS, SAME, skip_rows
-from .common import a_stack, drop, tokens
+from .common import a_stack, drop, fairseq_layer, tokens
 from .declared import DeclaredFormat, Field, Keys, same
-from .fairseq import fairseq_layer
 
 EPS = 1e-5
 """The epsilon of their norms, which is no setting."""

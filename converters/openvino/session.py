@@ -14,8 +14,7 @@ from transformers.cache_utils import Cache
 from zoo.base.errors import CheckpointError, InputError, UnsupportedOperationError
 from zoo.models import ZooPreTrainedModel
 
-from ..onnx.models import GraphModel, model_of
-from ..onnx.session import Session, length_of
+from ..onnx.models import GraphModel, Session, length_of, model_of
 from ..verification import Difference, compare, judge, run_alone
 from .stateful import GRAPH_ENDING, OPTIONS, ORDER, OUTSIDE, PREFIX
 

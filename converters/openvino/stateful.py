@@ -16,7 +16,7 @@ from zoo.models import ZooPreTrainedModel
 from ..errors import ExportError, require
 from ..onnx.graphs import GRAPH_ENDING as ONNX_ENDING
 from ..onnx.graphs import write_graphs
-from ..onnx.session import PAST, PRESENT, is_cached
+from ..onnx.models import PAST, PRESENT, is_cached
 from ..weights import save_settings
 
 PREFIX, GRAPH_ENDING = "openvino_", ".xml"

@@ -13,8 +13,8 @@ from zoo.models import ZooPreTrainedModel
 from zoo.registry import Task
 
 from ..onnx.graphs import ENCODER, GRAPH_ENDING, Graph, graphs_of, write_graph, write_graphs
+from ..onnx.models import BRANCH, PAST, PRESENT
 from ..onnx.modules import Decode, Encoder, Memory, Pairs
-from ..onnx.session import BRANCH, PAST, PRESENT
 from ..weights import task_of, traceable
 
 if TYPE_CHECKING:

@@ -116,8 +116,7 @@ class TransformersJsTarget(Target):
     def check(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> Difference:
         """Run the graphs in ONNX Runtime, which transformers.js runs them in."""
         from ..onnx.graphs import DECODER, GRAPH_ENDING
-        from ..onnx.models import model_of
-        from ..onnx.session import OnnxSession
+        from ..onnx.models import OnnxSession, model_of
         from ..verification import compare
         from .graphs import MERGED
 

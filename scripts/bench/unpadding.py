@@ -47,7 +47,7 @@ def measure(model: ZooPreTrainedModel, ids: Tensor, mask: Tensor, train: bool) -
 
     found = []
     for mode, short in WAYS.values():
-        with fast_paths(unpadding=mode), patch("zoo.fast.unpadded_attention.SHORT", short):
+        with fast_paths(unpadding=mode), patch("zoo.fast.unpadding.SHORT", short):
             found.append(best(step))
     return found
 

@@ -5,7 +5,7 @@ import torch
 
 import zoo
 from zoo.base.errors import InputError
-from zoo.fast import unpad_layers, unpadded_attention
+from zoo.fast import unpad_layers, unpadding
 from zoo.fast.switches import fast_paths, from_environment
 from zoo.fast.unpadding import UnpaddedMask, Unpadding
 from zoo.models import FEED_FORWARDS
@@ -142,10 +142,10 @@ def test_sequences_by_themselves_attend_as_with_padding(queries, keys, causal, b
     module = torch.nn.Module()
     module.is_causal = causal
     for short in (100, 0):
-        monkeypatch.setattr(unpadded_attention, "SHORT", short)
+        monkeypatch.setattr(unpadding, "SHORT", short)
         for drops in (False, True):
-            monkeypatch.setattr(unpadded_attention, "draws_bits", lambda *_, drops=drops: drops)
-            mixed, _ = unpadded_attention.unpadded_attention(module, query, key, value, mask, 0.3, position_bias=bias)
+            monkeypatch.setattr(unpadding, "draws_bits", lambda *_, drops=drops: drops)
+            mixed, _ = unpadding.unpadded_attention(module, query, key, value, mask, 0.3, position_bias=bias)
             results.append((mixed, *torch.autograd.grad(mixed.square().sum(), (query, key, value))))
     for found in results[1:]:
         torch.testing.assert_close(found, results[0])

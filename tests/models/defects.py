@@ -18,7 +18,7 @@ import zoo.base.errors
 from zoo.building.quantizing import FusedProjections
 from zoo.fast import chunked_loss
 from zoo.fast.attention import BACKENDS
-from zoo.fast.decode_step import DecodeStep
+from zoo.fast.captured_steps import DecodeStep
 from zoo.fast.unpadding import UnpaddedMask
 from zoo.models import (
     NORMS,

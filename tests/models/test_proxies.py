@@ -20,7 +20,7 @@ from transformers import DynamicCache, EncoderDecoderCache
 
 import zoo
 from zoo.analysis.measuring import OperatorCounter, executed
-from zoo.fast import unpadded_attention
+from zoo.fast import unpadding
 from zoo.fast.switches import fast_paths
 from zoo.models.transformer import transformer_of
 from zoo.registry import VARIANTS
@@ -254,7 +254,7 @@ def test_a_training_step_takes_the_operations_of_transformers_own(case):
 
 @pytest.mark.parametrize("name", EACH)
 def test_without_padding_tokens_alone_are_worked_on(name, monkeypatch):
-    monkeypatch.setattr(unpadded_attention, "SHORT", 0)
+    monkeypatch.setattr(unpadding, "SHORT", 0)
     body = zoo.build(f"{name}@tiny", vocab_size=20).base_model
     mask = (torch.arange(7) < torch.tensor([[7], [2]])).long()
     inputs: dict[str, Any] = {"input_ids": IDS, "attention_mask": mask}

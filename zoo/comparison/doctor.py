@@ -12,7 +12,7 @@ from zoo.analysis.environment import device_name, processor_facts, version_of
 from zoo.analysis.measuring import gemm_limit
 from zoo.analysis.measuring.machine import dropout_gain, int8_gain
 from zoo.base.errors import UnsupportedBackendError
-from zoo.fast import unpad_layers, unpadded_attention
+from zoo.fast import unpad_layers, unpadding
 from zoo.fast.captured_steps import CAPTURE_AFTER
 from zoo.fast.int8 import MANY, int8_engine
 from zoo.fast.matmul import EXACT, LARGEST, try_matmul
@@ -133,7 +133,7 @@ def padding() -> Finding:
     """When padding is taken out before the layers."""
     mode = current().unpadding
     when = (
-        f"on a CPU with sdpa: sequences of {unpadded_attention.SHORT} tokens and more, "
+        f"on a CPU with sdpa: sequences of {unpadding.SHORT} tokens and more, "
         f"{unpad_layers.SHARE:.1%} padding and more; on a GPU in half precision: any"
         if mode == "auto"
         else f"{mode}, as ZOO_UNPADDING or fast_paths sets"

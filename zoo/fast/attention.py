@@ -18,8 +18,7 @@ from zoo.base.errors import UnsupportedBackendError
 
 from .attention_backends import dropping_attention, eager_attention, torch_attention
 from .modules import draws_bits
-from .unpadded_attention import unpadded_attention
-from .unpadding import UnpaddedMask, has_kernel, variable_length_attention
+from .unpadding import UnpaddedMask, has_kernel, unpadded_attention, variable_length_attention
 
 logger = logging.get_logger(__name__)
 

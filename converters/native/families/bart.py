@@ -10,9 +10,8 @@ from ...errors import NoCounterpartError
 from ...symmetries.base import State
 from ...symmetries.route import Needs
 from ..base import native_format
-from ..common import COUNTS_TOKENS, drop
+from ..common import COUNTS_TOKENS, drop, fairseq_table, table_obstacles
 from ..encoder_decoders import BartLike
-from ..fairseq import fairseq_table, table_obstacles
 
 
 @native_format

@@ -11,10 +11,9 @@ from ...errors import NoCounterpartError
 from ...symmetries.base import State
 from ...transforms import skip_rows
 from ..base import native_format
-from ..common import COUNTS_TOKENS, TABLE_POSITIONS, decoder_obstacles, without_classifier_bias
+from ..common import COUNTS_TOKENS, TABLE_POSITIONS, decoder_obstacles, fairseq_layer, without_classifier_bias
 from ..declared import Field, Keys, choice, same
 from ..decoders import DecoderFormat
-from ..fairseq import fairseq_layer
 
 OFFSET = 2
 """Rows at the beginning of the position table that are never read."""

@@ -9,10 +9,9 @@ from zoo.models import ZooConfig
 from ...symmetries.base import State
 from ...transforms import skip_rows
 from ..base import native_format
-from ..common import drop
+from ..common import OFFSET, drop, fairseq_layer, fairseq_table, table_obstacles
 from ..declared import same
 from ..decoders import GPT2_HEADS, DecoderFormat
-from ..fairseq import OFFSET, fairseq_layer, fairseq_table, table_obstacles
 
 EPS = 1e-5
 """The epsilon of their norms, which is no setting."""
