@@ -122,6 +122,9 @@ def share_norms(
     return changed_exactly(state, shared, name)
 
 
+FIXED_EPS = 1e-5
+"""The epsilon of norms in BART's and OPT's relatives, which is no setting."""
+
 OFFSET = 2
 """Rows of position tables before the first token's, which padding once had."""
 

@@ -14,11 +14,8 @@ from zoo.registry import Task
 from ..symmetries.base import State
 from ..symmetries.route import Needs
 from ..transforms import LEADING_AXIS, SAME, skip_rows
-from .common import a_stack, drop, fairseq_layer, tokens
+from .common import FIXED_EPS, a_stack, drop, fairseq_layer, tokens
 from .declared import DeclaredFormat, Field, Keys, same
-
-EPS = 1e-5
-"""The epsilon of their norms, which is no setting."""
 
 SAME_TABLE = 2e-4
 """How far a stored table of sines may be from ours: exponents rounded in another order, over a thousand positions."""
@@ -77,10 +74,10 @@ class BartLike(DeclaredFormat):
             "norm_placement": self.placement,
             "final_norm": self.placement == "pre",
             "position": "learned",
-            "layer_norm_eps": EPS,
+            "layer_norm_eps": FIXED_EPS,
             "embedding_norm": self.embedding_norm,
         }
-        has |= {"embedding_norm_eps": EPS} if self.embedding_norm else {}
+        has |= {"embedding_norm_eps": FIXED_EPS} if self.embedding_norm else {}
         return has | ({"lm_head_bias": self.output_bias} if task == Task.SEQ2SEQ_LM else {})
 
     def read_config(self, native: Any, task: str) -> dict[str, Any]:

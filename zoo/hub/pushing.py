@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from huggingface_hub import EvalResult
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+    from zoo.converters import ExportReport
+
 
 def require_repository(hub: Hub, address: Address, private: bool | None) -> Address:
     """Create the repository unless it is there."""
@@ -79,29 +81,12 @@ NATIVE_REVISION = "native"
 """The branch that holds the native export."""
 
 
-@dataclass(frozen=True)
-class Exported:
-    """An export, ready to be pushed."""
-
-    folder: Path
-    target: str
-    auto_class: str  # The Auto class that loads it
-    difference: float | None  # How far its outputs are from the checkpoint's, None where that was not measured
-
-    def for_card(self) -> Mapping[str, Any]:
-        """Tell a model card what was verified."""
-        if self.difference is None:
-            return {"target": self.target, "verified": "no", "difference": "not measured"}
-        verified = "yes, without the zoo, on random padded batches"
-        return {"target": self.target, "verified": verified, "difference": f"{self.difference:.1e} in float32"}
-
-
-def export_checkpoint(folder: Path, out: Path, target: str | None) -> Exported:
-    from zoo.converters import export
-
-    report = export(folder, out, target)
-    difference = None if report.difference is None else float(report.difference.float32)
-    return Exported(out, report.target, report.auto_class, difference)
+def what_was_verified(export: ExportReport) -> Mapping[str, Any]:
+    """Describe on a model card what is known about an export."""
+    if export.difference is None:
+        return {"target": export.target, "verified": "no", "difference": "not measured"}
+    verified = "yes, without the zoo, on random padded batches"
+    return {"target": export.target, "verified": verified, "difference": f"{export.difference.float32:.1e} in float32"}
 
 
 ATTRIBUTES = ".gitattributes"
@@ -230,9 +215,10 @@ def push(
     )
     with interrupts_heard() as done, as_folder(model, tokenizer, max_shard_size) as (folder, workshop):
         files_to_push(folder)  # refuses what is no checkpoint before anything is exported
-        code = export_checkpoint(folder, workshop / "bundle", BUNDLE) if with_code else None
-        target = native if isinstance(native, str) else None
-        foreign = export_checkpoint(folder, workshop / "native", target) if native else None
+        if with_code or native:
+            from zoo.converters import export
+        code = export(folder, workshop / "bundle", BUNDLE) if with_code else None
+        foreign = export(folder, workshop / "native", native if isinstance(native, str) else None) if native else None
         of_model, left_out = files_to_push(code.folder if code else folder)
         files = {file.path: file for file in of_model}
         own_card = (folder / CARD).is_file() and not overwrite_card
@@ -248,8 +234,10 @@ def push(
                 recipe=recipe if recipe is not None else recipe_of(find_result(folder)),
                 eval_results=tuple(eval_results if eval_results is not None else find_results(folder)),
                 limits=recorded_limits(folder),
-                exports=tuple(export.for_card() for export in (code, foreign) if export),
-                native=_native_facts(foreign),
+                exports=tuple(what_was_verified(one) for one in (code, foreign) if one),
+                native=None
+                if foreign is None
+                else {"target": foreign.target, "auto_class": foreign.auto_class, "revision": NATIVE_REVISION},
                 space=bool(space),
             )
             content = write_card(code.folder if code else folder, address, facts).encode()
@@ -260,9 +248,17 @@ def push(
         if not allow_secrets:
             message_file = PushedFile("the commit message", 0, (commit_message or "").encode())
             refuse_secrets([*files.values(), *foreign_files.values(), message_file], token_in_use(token))
-        report = partial(_report, native=foreign_files, left_out=left_out, page=page)
+        report = PushReport(
+            address.repo_id,
+            address.revision,
+            _sizes(files),
+            _sizes(foreign_files),
+            tuple(left_out),
+            dry_run,
+            space_files={path: len(content) for path, content in page.items()},
+        )
         if dry_run:
-            return replace(report(address, files, dry_run=True), revisions=push_revisions(address, []))
+            return replace(report, revisions=push_revisions(address, []))
         hub = Hub(token, retry_policy)
         address = require_repository(hub, address, private)
         message = commit_message or f"Push {'a model' if isinstance(model, (str, Path)) else type(model).__name__}"
@@ -280,7 +276,9 @@ def push(
         branches = push_revisions(address, done)
     url = f"{hub.api.endpoint}/{address.repo_id}/tree/{address.revision}"
     return replace(
-        report(address, files),
+        report,
+        repo_id=address.repo_id,
+        files=_sizes(files),
         commit=landed.commit,
         url=url,
         pull_request=landed.pull_request,
@@ -327,26 +325,8 @@ def push_native(hub: Hub, address: Address, files: Mapping[str, PushedFile], mes
         raise type(error)(f"{address} was pushed (commit {pushed}), its native export was not: {error}") from None
 
 
-def _native_facts(export: Exported | None) -> dict[str, str] | None:
-    if export is None:
-        return None
-    return {"target": export.target, "auto_class": export.auto_class, "revision": NATIVE_REVISION}
-
-
-def _report(
-    address: Address,
-    files: Mapping[str, PushedFile],
-    native: Mapping[str, PushedFile],
-    left_out: Iterable[str],
-    page: Mapping[str, bytes],
-    *,
-    dry_run: bool = False,
-) -> PushReport:
-    sizes, native_sizes = ({path: some[path].size for path in sorted(some)} for some in (files, native))
-    of_page = {path: len(content) for path, content in page.items()}
-    return PushReport(
-        address.repo_id, address.revision, sizes, native_sizes, tuple(left_out), dry_run, space_files=of_page
-    )
+def _sizes(files: Mapping[str, PushedFile]) -> dict[str, int]:
+    return {path: files[path].size for path in sorted(files)}
 
 
 @contextmanager

@@ -11,15 +11,17 @@ from ...errors import NoCounterpartError
 from ...symmetries.base import State
 from ...transforms import skip_rows
 from ..base import native_format
-from ..common import COUNTS_TOKENS, TABLE_POSITIONS, decoder_obstacles, fairseq_layer, without_classifier_bias
+from ..common import (
+    COUNTS_TOKENS,
+    FIXED_EPS,
+    OFFSET,
+    TABLE_POSITIONS,
+    decoder_obstacles,
+    fairseq_layer,
+    without_classifier_bias,
+)
 from ..declared import Field, Keys, choice, same
 from ..decoders import DecoderFormat
-
-OFFSET = 2
-"""Rows at the beginning of the position table that are never read."""
-
-EPS = 1e-5
-"""The epsilon of its norms, which is no setting."""
 
 
 def any_bias(config: ZooConfig) -> bool:
@@ -49,7 +51,7 @@ class Opt(DecoderFormat):
         ),
         **dict.fromkeys(("attention_bias", "attention_out_bias", "mlp_bias"), Field("enable_bias", has=any_bias)),
     }
-    always = {"position": TABLE_POSITIONS, "layer_norm_eps": EPS}
+    always = {"position": TABLE_POSITIONS, "layer_norm_eps": FIXED_EPS}
     only = {"layer_norm_elementwise_affine": True}
     follows = {"word_embed_proj_dim": lambda config: config.hidden_size}
     layers = "decoder.layers.{n}"

@@ -9,12 +9,9 @@ from zoo.models import ZooConfig
 from ...symmetries.base import State
 from ...transforms import skip_rows
 from ..base import native_format
-from ..common import OFFSET, drop, fairseq_layer, fairseq_table, table_obstacles
+from ..common import FIXED_EPS, OFFSET, drop, fairseq_layer, fairseq_table, table_obstacles
 from ..declared import same
 from ..decoders import GPT2_HEADS, DecoderFormat
-
-EPS = 1e-5
-"""The epsilon of their norms, which is no setting."""
 
 LAYER = fairseq_layer("norm_in")
 
@@ -33,7 +30,7 @@ class BioGpt(DecoderFormat):
         "dropout": "hidden_dropout_prob",
         "attention_dropout": "attention_probs_dropout_prob",
     }
-    always = {"layer_norm_eps": EPS, "position": "learned"}
+    always = {"layer_norm_eps": FIXED_EPS, "position": "learned"}
     body = {
         "embed_tokens": "embed_tokens",
         "position.weight": ("embed_positions.weight", skip_rows(OFFSET)),
@@ -59,7 +56,7 @@ class Xglm(DecoderFormat):
         "hidden_act": "activation_function",
         "initializer_range": "init_std",
     }
-    always = {"layer_norm_eps": EPS, "position": "learned"}
+    always = {"layer_norm_eps": FIXED_EPS, "position": "learned"}
     only = {"add_cross_attention": False}
     computes_in_double = False
     body = {"embed_tokens": "embed_tokens", "position.weight": "embed_positions.weight", "norm": "layer_norm"}
