@@ -165,13 +165,6 @@ class Shaker:
         fold: Changes the source of a definition before it is read.
         late: A definition that imports inside of functions do not keep.
         weak: Whether a class is not kept that only tests of an object's class, or recorders of outputs, mention.
-
-    Attributes:
-        kept: Statements of definitions.
-        mentioned: Definitions that kept statements mention, those of `isinstance` too.
-        words: Words by which kept statements may read attributes.
-        guarded: Statements that run for objects of a class that is not kept yet.
-        pending: Methods of kept classes that nothing reads yet, with their modules and classes, by their names.
     """
 
     def __init__(
@@ -187,9 +180,11 @@ class Shaker:
         self.own, self.replacement, self.replaces, self.fold = tuple(own), replacement, replaces, fold
         self.late, self.weak = late, weak
         self.kept: dict[Definition, list[Piece]] = {}
-        self.words: set[str] = set()
-        self.mentioned: set[Definition] = set()
+        self.words: set[str] = set()  # Words by which kept statements may read attributes
+        self.mentioned: set[Definition] = set()  # By kept statements, in `isinstance` too
+        # Methods of kept classes that nothing reads yet, with their modules and classes, by name
         self.pending: dict[str, list[tuple[str, str, ast.stmt]]] = {}
+        # Statements that run for objects of a class that is not kept yet
         self.guarded: dict[Definition, list[tuple[str, list[ast.stmt]]]] = {}
 
     def module(self, name: str) -> Module:

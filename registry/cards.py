@@ -18,6 +18,9 @@ from .variants import VARIANTS
 if TYPE_CHECKING:
     from zoo.building.literals import VariantName
 
+AS_REGISTERED = ("name", "summary", "description", "source", "paper", "tasks", "tags", "aliases", "deprecated")
+"""Fields that a card takes from its variant."""
+
 BUILDING = "zoo.building.builder"
 """The module that registers the finder of facts when it is imported."""
 
@@ -159,20 +162,13 @@ def describe(name: VariantName | str) -> Card:
     variant = VARIANTS.get(spec.name)
     settings = variant.settings(preset=spec.preset, quirks=spec.quirks, faithful=spec.faithful)
     file, line = variant.place or _location(variant.code)
+    same: dict[str, Any] = {name: getattr(variant, name) for name in AS_REGISTERED}
     return Card(
-        name=variant.name,
-        summary=variant.summary,
-        description=variant.description,
-        source=variant.source,
-        paper=variant.paper,
-        tasks=variant.tasks,
-        tags=variant.tags,
-        aliases=variant.aliases,
+        **same,
         settings={**settings, **spec.overrides},
         task_defaults={task: dict(values) for task, values in variant.task_defaults.items()},
         presets={preset: dict(values) for preset, values in variant.presets.items()},
         quirks={quirk: known.description for quirk, known in variant.quirks.items()},
-        deprecated=variant.deprecated,
         distribution=variant.origin.distribution,
         version=variant.origin.version,
         module=variant.origin.module,

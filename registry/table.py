@@ -74,7 +74,8 @@ class Registry(Generic[T]):
 
     Built-in things are registered when the module `built_in` is imported, which happens on the first look-up, and
     before anybody else registers: so their names are taken in any order of imports. Plugins are loaded
-    when a name is still unknown then, or when everything is listed.
+    when a name is still unknown then, or when everything is listed. Every look-up raises `error` for a name that
+    nothing has.
 
     Args:
         kind: Kind of the things, for messages: "variant", "position", ...
@@ -181,13 +182,7 @@ class Registry(Generic[T]):
     ) -> None:
         """Add a thing that is imported when it is looked up; listing it imports nothing.
 
-        Args:
-            name: Its name, as for [`register`][zoo.registry.table.Registry.register], and so are the other arguments.
-            path: Where it is: "module:object".
-
-        Raises:
-            RegistrationError: When the name cannot be a name.
-            NameCollisionError: When a name is taken. The message names the owner.
+        `path` is where it is, "module:object"; the rest is as for [`register`][zoo.registry.table.Registry.register].
         """
         origin = Origin.of(sys._getframe(1).f_globals.get("__name__", "__main__"))
         if not origin.built_in:
@@ -197,18 +192,9 @@ class Registry(Generic[T]):
             self._add(name, entry, tuple(aliases), override)
 
     def alias(self, name: str, target: str, *, override: bool = False, deprecated: str | None = None) -> None:
-        """Add another name for a thing, for instance the one it had before.
+        """Add another name for the thing called `target`, for instance the one it had before.
 
-        Args:
-            name: The other name.
-            target: The thing's name.
-            override: Whether the other name may be taken from what has it.
-            deprecated: Why the other name should no longer be used; it still works, with a warning.
-
-        Raises:
-            UnknownNameError: When nothing is called `target`.
-            RegistrationError: When `name` cannot be a name, or is the thing's own.
-            NameCollisionError: When `name` is taken.
+        Arguments and errors are those of [`register`][zoo.registry.table.Registry.register].
         """
         origin = Origin.of(sys._getframe(1).f_globals.get("__name__", "__main__"))
         target = self.canonical(target)
@@ -218,15 +204,13 @@ class Registry(Generic[T]):
             self._put({name: _Alias(target, origin, deprecated)}, override, renewed=False)
 
     def get(self, name: str, *, provider: str | None = None) -> T:
-        """Look a thing up.
+        """Look a thing up by its name or an alias, of which a deprecated one gives a `DeprecatedNameWarning`.
 
         Args:
-            name: Its name or one of its aliases. A deprecated one gives a `DeprecatedNameWarning`.
             provider: The distribution that should bring it, where that is known.
 
         Raises:
-            UnknownNameError: When nothing has this name, not even in a plugin.
-            MissingPluginError: When nothing has it, and `provider` should have brought it.
+            MissingPluginError: When nothing has the name, and `provider` should have brought it.
         """
         if provider is not None and name not in self:
             raise MissingPluginError(
@@ -240,48 +224,20 @@ class Registry(Generic[T]):
         return entry.value
 
     def canonical(self, name: str) -> str:
-        """Resolve an alias.
-
-        Args:
-            name: A name or an alias.
-
-        Returns:
-            The name under which the thing is listed.
-
-        Raises:
-            UnknownNameError: When nothing has this name.
-        """
+        """The name under which a thing is listed, by its name or an alias."""
         item = self._find(name)
         return self.canonical(item.target) if isinstance(item, _Alias) else name
 
     def origin(self, name: str) -> Origin:
-        """Find the origin of a thing.
-
-        Args:
-            name: Its name or one of its aliases.
-
-        Returns:
-            The module that registered it, and that module's distribution.
-
-        Raises:
-            UnknownNameError: When nothing has this name.
-        """
+        """The module that registered a thing, and that module's distribution."""
         return self._entry(name).origin
 
     def deviations(self, name: str) -> tuple[str, ...]:
-        """List how a thing differs from its paper.
-
-        Raises:
-            UnknownNameError: When nothing has this name.
-        """
+        """List how a thing differs from its paper."""
         return self._entry(name).deviations
 
     def summary(self, name: str) -> str:
-        """Describe a thing by the first line of its docstring, without importing it where it is registered lazily.
-
-        Raises:
-            UnknownNameError: When nothing has this name.
-        """
+        """Describe a thing by the first line of its docstring, without importing it where it is registered lazily."""
         held = self._entry(name).held
         text = held.docstring() if isinstance(held, Reference) else held.__doc__ or ""
         return inspect.cleandoc(text).partition("\n")[0]

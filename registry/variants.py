@@ -112,12 +112,7 @@ class Variant:
         return self.tasks[0]
 
     def check_task(self, task: str | None = None) -> str:
-        """Check that it can be built for a task.
-
-        Raises:
-            UnknownTaskError: When the task is unknown.
-            UnsupportedTaskError: When it is known, but not for this variant.
-        """
+        """Raise UnknownTaskError or UnsupportedTaskError for a task that it cannot be built for."""
         if task is None:
             return self.default_task
         task = require_task(task)
@@ -126,17 +121,10 @@ class Variant:
         return task
 
     def check_quirks(self, quirks: Iterable[str] = (), *, faithful: bool = False) -> tuple[str, ...]:
-        """Check that it has certain quirks.
-
-        Args:
-            quirks: Their names; underscores count as hyphens.
-            faithful: Whether all that it has are meant.
-
-        Returns:
-            The names, each once, in the order in which the variant declares them.
+        """The names of quirks, each once, in the order in which the variant declares them.
 
         Raises:
-            UnknownQuirkError: When it has no such quirk.
+            UnknownQuirkError: When it has no such quirk; underscores count as hyphens.
             ConfigError: When all are meant and it has none.
         """
         if faithful and not self.quirks:
@@ -152,23 +140,9 @@ class Variant:
     def settings(
         self, task: str | None = None, *, preset: str | None = None, quirks: Iterable[str] = (), faithful: bool = False
     ) -> dict[str, Any]:
-        """Put together what it sets in the configuration.
+        """Configuration fields and values: the defaults, changed by the task's, then by the preset, then by the quirks.
 
-        Args:
-            task: The task to build for, or None for the default.
-            preset: The name of a size.
-            quirks: Names of quirks to switch on.
-            faithful: Whether to switch all of them on.
-
-        Returns:
-            Configuration fields and their values: the defaults, changed by the task's, then by the preset, then by the
-            quirks.
-
-        Raises:
-            UnknownTaskError: When the task is unknown.
-            UnsupportedTaskError: When it is known, but not for this variant.
-            UnknownPresetError: When it has no such preset.
-            UnknownQuirkError: When it has no such quirk.
+        Errors are those of `check_task` and `check_quirks`, and UnknownPresetError.
         """
         if preset is not None and preset not in self.presets:
             raise UnknownPresetError(preset, self.presets, owner=f"variant {self.name!r}")

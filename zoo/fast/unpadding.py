@@ -237,13 +237,8 @@ def unpadded_attention(
 ) -> tuple[Tensor, None]:
     """PyTorch's scaled dot-product attention on unpadded sequences: one at a time, or short ones padded again.
 
-    Args:
-        query: *Shape:* (1, num_attention_heads, num_tokens, head_dim)
-        key, value: *Shape:* (1, num_key_value_heads, num_key_tokens, head_dim)
-        position_bias: Added to the scores. *Shape:* (batch_size, num_attention_heads, query_len, key_len)
-
-    Returns:
-        The mixed values, *Shape:* (1, num_tokens, num_attention_heads, head_dim), and no weights.
+    Shapes as for [`variable_length_attention`][]; of `position_bias`, (batch_size, num_attention_heads, query_len,
+    key_len).
     """
     backend = dropping_attention if draws_bits(query, dropout) else torch_attention
     attend = partial(backend, module, scaling=scaling, dropout=dropout)
