@@ -75,7 +75,8 @@ class TorchNN(Converter):
         settings = {**plain, "pad_token_id": None, "bos_token_id": None, "eos_token_id": None, "vocab_size": 1, **hints}
         variant = f"{settings['norm_placement']}-norm"
         config = make_config(variant, Task.FEATURE_EXTRACTION, **stack, **settings)
-        return Plan(model_class, config, key_map(model_class, config, norms_have_biases(given)))
+        norm_biases = any(key.endswith("layers.0.norm1.bias") for key in given)  # none in modules with bias=False
+        return Plan(model_class, config, key_map(model_class, config, norm_biases))
 
     def plan_back(self, model_class: type[ZooPreTrainedModel], config: ZooConfig) -> KeyMap:
         needs = {field: admissible(need, config) for field, need in NEEDS.items()}
@@ -93,11 +94,6 @@ class TorchNN(Converter):
         if config.quirks or wrong:
             raise NotConvertibleError(self.name, [*wrong, *(f"the quirk {quirk} is on" for quirk in config.quirks)])
         return key_map(model_class, config, bool(config.attention_bias))
-
-
-def norms_have_biases(tensors: Mapping[str, Tensor]) -> bool:
-    """Whether norms have biases, which they lack in modules that were made with `bias=False`."""
-    return any(key.endswith("layers.0.norm1.bias") for key in tensors)
 
 
 def read_sizes(tensors: Mapping[str, Tensor]) -> tuple[type[ZooPreTrainedModel], dict[str, Any]]:

@@ -56,17 +56,8 @@ LEADING_AXIS = each("drop the leading axis of", lambda tensor: tensor.squeeze(0)
 
 def join(parts: int) -> Transform:
     """Stack the rows of several equally large tensors."""
-    return Transform(
-        "join",
-        lambda tensors: (torch.cat(tensors),),
-        lambda tensors: tuple(part.clone() for part in _equal_parts(tensors[0], parts)),
-    )
-
-
-def _equal_parts(tensor: Tensor, parts: int) -> Tensors:
-    if tensor.shape[0] % parts:
-        raise ValueError(f"{tensor.shape[0]} rows are not {parts} equal parts")
-    return tensor.chunk(parts)
+    cut = split_rows((1,) * parts)
+    return Transform("join", cut.backward, cut.forward)
 
 
 def split(parts: int, then: Transform = SAME) -> Transform:

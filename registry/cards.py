@@ -109,7 +109,12 @@ class Card(Printed):
     @cached_property
     def facts(self) -> Facts:
         """Facts that only a model of it shows, found when first used: that imports torch."""
-        return self.known or _find_facts(self.spec)
+        if self.known is not None:
+            return self.known
+        if _fact_finder is None:
+            importlib.import_module(BUILDING)
+        assert _fact_finder is not None
+        return _fact_finder(self.spec)
 
     @property
     def num_parameters(self) -> int:
@@ -176,13 +181,6 @@ def describe(name: VariantName | str) -> Card:
         line=line,
         spec=str(spec),
     )
-
-
-def _find_facts(name: str) -> Facts:
-    if _fact_finder is None:
-        importlib.import_module(BUILDING)
-    assert _fact_finder is not None
-    return _fact_finder(name)
 
 
 def _location(builder: object) -> tuple[str | None, int | None]:

@@ -76,7 +76,7 @@ class Origin:
         """The distribution that provides it, as pip names it; None for scripts and notebooks."""
         if self.built_in:
             return BUILT_IN_DISTRIBUTION
-        return self.plugin or _distribution_of(self.module)
+        return self.plugin or next(iter(packages_distributions().get(self.module.partition(".")[0], ())), None)
 
     @property
     def version(self) -> str | None:
@@ -91,11 +91,6 @@ class Origin:
     def __str__(self) -> str:
         brought_by = f"{self.distribution or 'no distribution'} {self.version or ''}".rstrip()
         return f"{self.module} ({brought_by})"
-
-
-def _distribution_of(module: str) -> str | None:
-    distributions = packages_distributions().get(module.partition(".")[0], ())
-    return distributions[0] if distributions else None
 
 
 @lru_cache(maxsize=1)

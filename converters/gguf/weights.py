@@ -91,17 +91,12 @@ def delta_projections(state: Weights, config: ZooConfig) -> Weights:
             mixed, gates = mixed_and_gates(config).forward((value,))
             found |= {f"{module}in_proj_qkv.weight": mixed, f"{module}in_proj_z.weight": gates}
         elif name.endswith(".A_log"):
-            found[own_name(name, "ssm_a")] = -value.exp()
+            found[f"blk.{name.split('.')[2]}.ssm_a"] = -value.exp()  # as llama.cpp names it
         elif name.endswith(".dt_bias"):
             found[f"{module}dt_proj.bias"] = value
         else:
             found[name] = value
     return found
-
-
-def own_name(name: str, tensor: str) -> str:
-    """llama.cpp's names of tensors of a layer that end with neither `weight` nor `bias`."""
-    return f"blk.{name.split('.')[2]}.{tensor}"
 
 
 def clamped_experts(state: Weights, config: ZooConfig) -> Weights:

@@ -76,12 +76,18 @@ def decoder_obstacles(config: ZooConfig, state: State, task: str) -> list[str]:
     return found
 
 
+def narrowed(state: State, dtype: torch.dtype) -> State:
+    """Weights in a type where that loses nothing, else as they are."""
+    smaller = {name: tensor.to(dtype) for name, tensor in state.items()}
+    lossless = all(torch.equal(smaller[name].to(tensor.dtype), tensor) for name, tensor in state.items())
+    return smaller if lossless else state
+
+
 def changed_exactly(state: State, change: Callable[[State], State], name: str) -> State:
     """Change weights in float32 at least, and store them as they were where that loses nothing."""
     dtype = next(iter(state.values())).dtype
     wide = change({key: value.to(torch.promote_types(value.dtype, torch.float32)) for key, value in state.items()})
-    narrow = {key: value.to(dtype) for key, value in wide.items()}
-    if all(torch.equal(narrow[key].to(value.dtype), value) for key, value in wide.items()):
+    if (narrow := narrowed(wide, dtype)) is not wide:
         return narrow
     warnings.warn(
         f"weights of this {name} model are stored in float32: what its class computes besides is multiplied into them, "

@@ -24,6 +24,7 @@ from ..target import ExportOptions, Target, TargetPlan
 from ..verification import Difference, verify
 from ..weights import change_config, save_generation, task_of, weights_of
 from .base import NativeFormat
+from .common import narrowed
 
 SHARD_SIZE = "5GB"
 WEIGHTS_PATTERN = SAFE_WEIGHTS_NAME.replace(".safetensors", "{suffix}.safetensors")
@@ -59,13 +60,6 @@ def native_weights(model: ZooPreTrainedModel, native: NativeFormat, route: Route
     working = torch.promote_types(next(iter(model.parameters())).dtype, torch.float32)
     state = route({name: tensor.to(working) for name, tensor in weights_of(model).items()})
     return native.write_weights(config, native.key_map(config, task).backward(state), task)
-
-
-def narrowed(state: dict[str, Tensor], dtype: torch.dtype) -> dict[str, Tensor]:
-    """Store weights in the original's type where that loses nothing, else as they are."""
-    smaller = {name: tensor.to(dtype) for name, tensor in state.items()}
-    lossless = all(torch.equal(smaller[name].to(tensor.dtype), tensor) for name, tensor in state.items())
-    return smaller if lossless else state
 
 
 def without_copies(state: dict[str, Tensor], model_class: Any, native_config: Any) -> dict[str, Tensor]:

@@ -11,7 +11,7 @@ from zoo.base.folders import scratch_folder
 from zoo.registry import Task
 
 from ..errors import require
-from ..native.base import NATIVE, NativeFormat
+from ..native.base import NATIVE
 from ..planning import nearest, plan_export
 from ..target import TARGETS, ExportOptions, Obstacle, Reason, Target, TargetPlan, as_another
 from ..weights import change_config, save_settings, task_of
@@ -102,7 +102,8 @@ class TransformersJsTarget(Target):
             tokenizer.carry(options.source, folder)
         if runtime is not None:
             page.require_texts(folder, task_of(model))
-        native = class_of(plan, task_of(model))
+        formats = (NATIVE.get(name) for name in KNOWN[task_of(model)])
+        native = next(one for one in formats if one.classes.get(task_of(model)) == plan.class_name)
         route = NativeTarget(native).plan(model).route
         assert route is not None
         write_settings(model, folder, native, route, torch.float32)
@@ -147,12 +148,6 @@ class TransformersJsTarget(Target):
 
     def run_in(self, own: str) -> str:
         return "run in ONNX Runtime"
-
-
-def class_of(plan: TargetPlan, task: str) -> NativeFormat:
-    """Find what writes the configuration of a planned class."""
-    formats = (NATIVE.get(name) for name in KNOWN[task])
-    return next(native for native in formats if native.classes.get(task) == plan.class_name)
 
 
 TARGETS.register(TransformersJsTarget.name, TransformersJsTarget())

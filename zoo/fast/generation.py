@@ -29,15 +29,6 @@ class LogitsProcessors(LogitsProcessorList):
         return scores
 
 
-def refuse_flex(attn_implementation: str) -> None:
-    """Refuse a static cache on flex attention: transformers' mask preparation expects tensors there."""
-    if attn_implementation == "flex_attention":
-        raise UnsupportedBackendError(
-            "flex_attention cannot generate with a static cache, as transformers cannot prepare its masks: leave "
-            "cache_implementation out, or call model.set_attn_implementation('sdpa') or 'eager' before"
-        )
-
-
 class Generation(GenerationMixin):
     """transformers' generation, also with keys that are rotated by the length of the text."""
 
@@ -88,8 +79,12 @@ class Generation(GenerationMixin):
                 "assistant out"
             )
         result = super()._prepare_cache_for_generation(generation_config, model_kwargs, mode, *args, **kwargs)
-        if getattr(model_kwargs.get("past_key_values"), "is_compileable", False):
-            refuse_flex(self.config._attn_implementation)
+        is_static = getattr(model_kwargs.get("past_key_values"), "is_compileable", False)
+        if is_static and self.config._attn_implementation == "flex_attention":
+            raise UnsupportedBackendError(
+                "flex_attention cannot generate with a static cache, as transformers cannot prepare its masks: leave "
+                "cache_implementation out, or call model.set_attn_implementation('sdpa') or 'eager' before"
+            )
         return result
 
 

@@ -29,13 +29,6 @@ from torch.utils._sympy.reference import PythonReferenceAnalysis
 VIEWS = (Tensor.view, Tensor.reshape)
 
 
-def eliminate_dead_code(graph: fx.Graph) -> None:
-    """Eliminate dead code: operations without users and without side effects."""
-    for node in reversed(graph.nodes):
-        if node.op == "call_function" and not node.users and not node.meta.get("writes"):
-            graph.erase_node(node)
-
-
 def fold_transposes(graph: fx.Graph) -> None:
     """Fold transpositions that keep the order of all elements, as those of a single token, into adjacent views."""
     for node in graph.find_nodes(op="call_function", target=Tensor.transpose):
@@ -144,7 +137,9 @@ def capture(
     if not condition.free_symbols <= set(symbols):
         raise NotImplementedError("what is computed depends on values")
     fold_transposes(mode.graph)
-    eliminate_dead_code(mode.graph)
+    for node in reversed(mode.graph.nodes):  # without users and side effects
+        if node.op == "call_function" and not node.users and not node.meta.get("writes"):
+            mode.graph.erase_node(node)
     holds = sympy.lambdify(symbols, condition, modules="math")
     return CapturedGraph(mode.graph, tuple(mode.constants), holds)
 

@@ -141,8 +141,11 @@ def prepacking_of(capture: CapturedGraph, *, everywhere: bool = False) -> Prepac
     """Find the linear layers that are faster with prepacked weights, by measuring each size."""
     constants = capture.constants
     graph = copy_graph(capture.graph)
-    found = [(layer, linear_for(layer, constants, everywhere=everywhere)) for layer in joint_layers(graph, constants)]
-    layers = [replace(layer, linear=linear) for layer, linear in found if linear is not None]
+    layers = []
+    for layer in joint_layers(graph, constants):
+        in_features = constants[layer.weights[0]].shape[1]
+        linear = fastest_linear(layer.rows, layer.widths(constants), in_features, everywhere=everywhere)
+        layers += [] if linear is None else [replace(layer, linear=linear)]
     if not layers or sum(constants[place].nbytes for layer in layers for place in layer.weights) > memory_for_weights():
         return None
     for layer in layers:
@@ -282,12 +285,6 @@ def try_rows(rows: int, width: int = 1024) -> Trial:
     """Measure a layer from this width to four times that with a number of rows, once in a process."""
     trials = _try_prepacked(rows, (4 * width,), width, torch.get_num_threads())
     return max(trials.values(), key=lambda trial: trial.gain)
-
-
-def linear_for(layer: JointLinear, constants: Sequence[Tensor], *, everywhere: bool = False) -> Packed | None:
-    """The fastest function for a layer of a graph, None if the plain one is."""
-    in_features = constants[layer.weights[0]].shape[1]
-    return fastest_linear(layer.rows, layer.widths(constants), in_features, everywhere=everywhere)
 
 
 def fastest_linear(rows: int, widths: tuple[int, ...], in_features: int, *, everywhere: bool = False) -> Packed | None:

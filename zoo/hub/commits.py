@@ -10,7 +10,6 @@ import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 from huggingface_hub import CommitOperationAdd, CommitOperationDelete
 
@@ -67,7 +66,7 @@ class Change:
             confirmed the commit and gives no list.
         """
         api, repo_id = self.hub.api, self.address.repo_id
-        additions = [CommitOperationAdd(file.path, _source(file)) for file in self.files]
+        additions = [CommitOperationAdd(file.path, file.content) for file in self.files]
         deletions = [CommitOperationDelete(path) for path in self.deleted]
         known_requests = self._pull_requests() if self.create_pr else {}
 
@@ -169,18 +168,13 @@ class Change:
             file.path in listed and is_intact(listed[file.path], file.content) for file in self.files
         )
 
-    def _exists_and_holds(self, commit: str) -> bool:
-        try:
-            return self._holds(commit)
-        except RevisionMissingError:
-            return False
-
     def _confirm(self, landed: Landed, known_requests: dict[str, str]) -> Landed:
         """Compare what was committed with what was sent; the answer itself may have been damaged on its way."""
         for _ in range(self.hub.retry_policy.attempts):
             try:
-                if self._exists_and_holds(landed.commit):
-                    return landed
+                with suppress(RevisionMissingError):
+                    if self._holds(landed.commit):
+                        return landed
                 landed = self._find(known_requests) or landed
             except HubError as error:
                 warnings.warn(
@@ -201,7 +195,3 @@ def _was_never_sent(error: Exception) -> bool:
         return "/commit/" not in str(origin(error).request.url)  # type: ignore[attr-defined]
     except (AttributeError, RuntimeError):  # an unreadable answer has no URL
         return False
-
-
-def _source(file: PushedFile) -> str | bytes:
-    return str(file.content) if isinstance(file.content, Path) else file.content

@@ -180,7 +180,13 @@ def _belongs_to_a_model(path: str, file: Path) -> bool:
 def _code_of(folder: Path) -> set[str]:
     """Paths of the code that the configurations name, and of what that imports from its folder."""
     maps = [read_object(folder / name).get("auto_map") for name in WITH_CODE if (folder / name).is_file()]
-    classes = [one for named in maps if isinstance(named, dict) for entry in named.values() for one in _listed(entry)]
+    classes = [
+        one
+        for named in maps
+        if isinstance(named, dict)
+        for entry in named.values()
+        for one in (entry if isinstance(entry, list) else [entry])
+    ]
     modules = {str(name).partition(".")[0] for name in classes if name and "--" not in str(name)}
     entries = {folder / f"{module}.py" for module in modules if module.isidentifier()}
     if not (present := [entry for entry in entries if entry.is_file()]):
@@ -192,10 +198,6 @@ def _code_of(folder: Path) -> set[str]:
     except (OSError, ValueError) as error:
         raise CheckpointError(f"the code that {folder / CONFIG} names cannot be read: {error}") from error
     return {file.name for file in (*present, *imported) if file.parent == folder}
-
-
-def _listed(entry: Any) -> list[Any]:
-    return entry if isinstance(entry, list) else [entry]
 
 
 def read_object(file: Path) -> dict[str, Any]:

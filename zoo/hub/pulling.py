@@ -47,13 +47,6 @@ def is_unfinished(snapshot: Path) -> bool:
     return _mark(snapshot).exists()
 
 
-def mark_unfinished(snapshot: Path) -> None:
-    """Note that files of a commit are missing."""
-    mark = _mark(snapshot)
-    mark.parent.mkdir(parents=True, exist_ok=True)
-    mark.touch()
-
-
 def mark_finished(snapshot: Path, revision: str) -> None:
     """Point the cache's revision to a complete commit; writes nothing if nothing changes (read-only caches)."""
     if is_unfinished(snapshot):
@@ -257,7 +250,8 @@ class Download:
         self._require_room([entry for path, entry in entries.items() if not (folder / path).is_file()], folder)
         for attempt in range(1, ATTEMPTS_TO_GET_INTACT + 1):
             if not all((folder / path).is_file() for path in entries):
-                mark_unfinished(folder)
+                _mark(folder).parent.mkdir(parents=True, exist_ok=True)
+                _mark(folder).touch()
             try:
                 for path, entry in entries.items():
                     download = partial(self._download, entry, commit)

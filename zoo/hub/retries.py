@@ -117,10 +117,6 @@ def passes(error: BaseException) -> bool:
     return isinstance(error, (*UNREADABLE, RuntimeError))
 
 
-def _is_from_xet(error: Exception) -> bool:
-    return isinstance(error, (RuntimeError, OSError)) and XET.search(str(error)) is not None
-
-
 def persist(
     call: Callable[[], T], retry_policy: RetryPolicy, *, client_retries: bool = False, first_contact: bool = False
 ) -> T:
@@ -130,7 +126,8 @@ def persist(
             return call()
         except Exception as error:
             asked_again = client_retries or isinstance(error, LocalEntryNotFoundError)
-            exhausted = (asked_again and isinstance(origin(error), TRANSPORT_ERROR)) or _is_from_xet(error)
+            of_xet = isinstance(error, (RuntimeError, OSError)) and XET.search(str(error)) is not None
+            exhausted = (asked_again and isinstance(origin(error), TRANSPORT_ERROR)) or of_xet
             absent = first_contact and attempt >= FIRST_CONTACTS and isinstance(origin(error), CONNECT_ERROR)
             if attempt == retry_policy.attempts or exhausted or absent or not passes(error):
                 raise

@@ -85,11 +85,6 @@ def query_rank(config: ZooConfig) -> int:
     return option(config, LatentAttention, "q_lora_rank")
 
 
-def latent_norm(native: Any) -> float | None:
-    """The epsilon of the norms on latent vectors, None where it is that of all norms."""
-    return None if native.rms_norm_eps == LATENT_NORM_EPS else LATENT_NORM_EPS
-
-
 def rotation(native: Any) -> dict[str, Any]:
     """Read the rotary settings of keys with a part that is rotated as a whole."""
     rope = whole_heads(native.rope_parameters)
@@ -121,7 +116,11 @@ class DeepseekV3(SigmoidLike):
         "head_dim": "qk_rope_head_dim",
         "rope_parameters": Field("rope_parameters", rotation, ROPE.write),
         **{name: latent(name) for name in WIDTHS},
-        "latent_norm_eps": Field("rms_norm_eps", latent_norm, lambda config: config.layer_norm_eps),
+        "latent_norm_eps": Field(
+            "rms_norm_eps",
+            lambda native: None if native.rms_norm_eps == LATENT_NORM_EPS else LATENT_NORM_EPS,
+            lambda config: config.layer_norm_eps,
+        ),
         "q_lora_rank": Field(
             "q_lora_rank", lambda native: native.q_lora_rank or 0, lambda config: query_rank(config) or None
         ),

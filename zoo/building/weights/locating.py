@@ -45,20 +45,13 @@ def locate(source: str | os.PathLike[str], **options: Any) -> Path:
         from zoo.hub import pull
 
         return pull(source, **options)
-    if (weights := named_weights(source)) is not None:
-        return locate_weights(weights, **options)
+    if is_weights_name(source) and Path(source).suffix.lower() not in FILE_ENDINGS:
+        return locate_weights(find_weights(source), **options)
     if source in VARIANTS:
         trained = list_weights(f"{VARIANTS.canonical(source)}.*")
         named = f"it has weights: {', '.join(trained)}" if trained else "zoo train makes some"
         raise CheckpointError(f"{source!r} is a variant, without weights, and no such folder is here; {named}")
     return Path(source)
-
-
-def named_weights(source: str) -> Weights | None:
-    """Look up weights, if a text is meant to name some."""
-    if not is_weights_name(source) or Path(source).suffix.lower() in FILE_ENDINGS:
-        return None
-    return find_weights(source)
 
 
 def locate_weights(weights: Weights, **options: Any) -> Path:
