@@ -15,7 +15,7 @@ from zoo.models import TASK_CLASSES, ZooPreTrainedModel
 
 from .errors import ExportError
 from .model_card import write_card
-from .native.base import NATIVE, UnknownNativeError
+from .native.declared import NATIVE, UnknownNativeError
 from .native.files import carry_tokenizer, folder_of
 from .native.writing import NativeTarget
 from .opening import open_folder

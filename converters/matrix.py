@@ -17,7 +17,7 @@ from zoo.registry import VARIANTS, list_variants
 
 from .bundle import BundleTarget
 from .converter import CONVERTERS
-from .native.base import NATIVE
+from .native.declared import NATIVE
 from .native.writing import NativeTarget
 from .planning import nearest, plan_export
 from .probe import scrambled

@@ -8,7 +8,7 @@ from dataclasses import replace
 from zoo.models import POSITIONS, ZooConfig, ZooPreTrainedModel
 from zoo.registry import Task
 
-from .native.base import NATIVE, NativeFormat
+from .native.declared import NATIVE, NativeFormat
 from .probe import Arithmetic, arithmetic_of
 from .symmetries import find_route
 from .symmetries.base import State

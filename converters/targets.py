@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from zoo.registry import Task
 
 from .bundle import BundleTarget
-from .gguf.architecture import FILE
+from .gguf.architectures import FILE
 from .onnx.graphs import DECODER, GRAPH_ENDING, WHOLE
 from .openvino.stateful import GRAPH_ENDING as OPENVINO_ENDING
 from .openvino.stateful import PREFIX
@@ -52,7 +52,7 @@ class CTranslate2Target(EngineTarget):
         write_ctranslate2(model, folder, plan.route, self.stored(options), options.source)
 
     def check(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> Difference:
-        from .ctranslate2.comparing import check_ctranslate2
+        from .ctranslate2.running import check_ctranslate2
 
         return check_ctranslate2(model, folder, self.stored(options))
 

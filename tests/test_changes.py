@@ -22,7 +22,7 @@ from zoo.analysis.drawing import draw
 from zoo.base.errors import ZooError
 from zoo.building.settings import describe_setting
 from zoo.converters.errors import ExportError, NotConvertibleError
-from zoo.converters.native.base import NATIVE
+from zoo.converters.native.declared import NATIVE
 from zoo.converters.planning import plan_engines, plan_export
 from zoo.converters.torch_nn import TorchNN
 from zoo.hub.cards import describe_axes

@@ -26,7 +26,7 @@ from ..target import TargetPlan
 from ..verification import ROUNDING, Answers, Difference, Perplexities, draw_tokens, ends_of, log_probabilities
 from ..weights import in_dtype
 from . import serving
-from .architecture import FILE
+from .architectures import FILE
 from .planning import GgufPlan
 from .tokenizer import numbered
 from .writing import write_gguf

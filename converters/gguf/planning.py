@@ -8,13 +8,12 @@ from dataclasses import dataclass, replace
 from zoo.models import ZooPreTrainedModel
 from zoo.registry import Task
 
-from ..native.base import NATIVE
+from ..native.declared import NATIVE
 from ..planning import plan_export, plan_target
 from ..probe import arithmetic_of
 from ..target import Obstacle, Reason, TargetPlan, as_another, because
 from ..weights import task_of, weights_of
-from .architecture import Architecture
-from .architectures import ARCHITECTURES
+from .architectures import ARCHITECTURES, Architecture
 
 UNWRITTEN: Mapping[str, str] = {
     **{name: name for name in ("arcee", "cohere2", "dots1", "ernie4_5", "exaone4", "glm4", "granite", "granitemoe")},

@@ -14,7 +14,7 @@ from zoo.models import ZooConfig
 
 from ..engine import DEFAULT_LENGTH, ScoredText, WritingModel, Written
 from ..verification import ends_of
-from .architecture import FILE
+from .architectures import FILE
 from .serving import Server
 
 FOLLOWED = {

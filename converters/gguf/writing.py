@@ -14,11 +14,11 @@ from torch import Tensor
 from zoo.models import ZooPreTrainedModel
 
 from ..errors import ExportError, require
-from ..native.base import NATIVE
+from ..native.declared import NATIVE
 from ..native.writing import native_weights
 from ..target import TargetPlan
 from ..weights import save_settings
-from .architecture import FILE
+from .architectures import FILE
 from .planning import GgufPlan
 from .tokenizer import TokenizerMetadata
 

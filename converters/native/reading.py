@@ -24,9 +24,8 @@ from zoo.registry import Task
 from ..checkpoint import Checkpoint, report_not_finite, unwrapped
 from ..errors import ConversionError, NoCounterpartError
 from ..weights import model_with, no_progress_bar
-from .base import NATIVE, NativeFormat
 from .comparing import observe, observe_growth, require_same, require_same_growth
-from .declared import class_names, format_of, task_of_architecture, task_of_class
+from .declared import NATIVE, NativeFormat, class_names, format_of, task_of_architecture, task_of_class
 from .files import find, folder_of, is_checkpoint, read_weights
 
 

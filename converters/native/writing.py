@@ -23,8 +23,8 @@ from ..symmetries import Route
 from ..target import ExportOptions, Target, TargetPlan
 from ..verification import Difference, verify
 from ..weights import change_config, save_generation, task_of, weights_of
-from .base import NativeFormat
 from .common import narrowed
+from .declared import NativeFormat
 
 SHARD_SIZE = "5GB"
 WEIGHTS_PATTERN = SAFE_WEIGHTS_NAME.replace(".safetensors", "{suffix}.safetensors")

@@ -11,7 +11,7 @@ from zoo.base.folders import scratch_folder
 from zoo.registry import Task
 
 from ..errors import require
-from ..native.base import NATIVE
+from ..native.declared import NATIVE
 from ..planning import nearest, plan_export
 from ..target import TARGETS, ExportOptions, Obstacle, Reason, Target, TargetPlan, as_another
 from ..weights import change_config, save_settings, task_of

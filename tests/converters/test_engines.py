@@ -14,8 +14,8 @@ import zoo
 from zoo.base.errors import CheckpointError, ConfigError, UnsupportedOperationError
 from zoo.cli.main import cli
 from zoo.converters import TARGETS, plan_engines
-from zoo.converters.ctranslate2.comparing import check_ctranslate2
 from zoo.converters.ctranslate2.planning import options_of, plan_ctranslate2
+from zoo.converters.ctranslate2.running import check_ctranslate2
 from zoo.converters.ctranslate2.specification import write_ctranslate2
 from zoo.converters.errors import ExportError, MissingExtraError, VerificationError
 from zoo.converters.onnx.graphs import write_onnx

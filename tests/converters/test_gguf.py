@@ -19,8 +19,7 @@ from zoo.base.errors import ConfigError, UnsupportedOperationError, UnwritableEr
 from zoo.cli.main import cli
 from zoo.converters.errors import ExportError, MissingExtraError, VerificationError
 from zoo.converters.gguf import comparing, writing
-from zoo.converters.gguf.architecture import SMALL_NORMS, TABLED
-from zoo.converters.gguf.architectures import ARCHITECTURES
+from zoo.converters.gguf.architectures import ARCHITECTURES, SMALL_NORMS, TABLED
 from zoo.converters.gguf.planning import UNWRITTEN, plan_gguf
 from zoo.converters.gguf.tokenizer import numbered, read_tokenizer
 from zoo.converters.gguf.writing import write_gguf

@@ -34,7 +34,7 @@ from zoo.converters.errors import (
     UnknownConverterError,
 )
 from zoo.converters.native import comparing
-from zoo.converters.native.base import UnknownNativeError
+from zoo.converters.native.declared import UnknownNativeError
 from zoo.converters.native.families.llama import Llama
 from zoo.converters.native.families.opt import Opt
 from zoo.converters.native.files import carry_tokenizer

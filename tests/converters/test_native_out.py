@@ -14,7 +14,7 @@ from zoo.base.errors import OutputExistsError
 from zoo.converters import ExportOptions, plan_export, verification
 from zoo.converters.errors import ExportError, VerificationError
 from zoo.converters.exporting import export_as
-from zoo.converters.native.base import UnknownNativeError
+from zoo.converters.native.declared import UnknownNativeError
 from zoo.converters.native.writing import save_weights
 
 pytestmark = pytest.mark.thorough

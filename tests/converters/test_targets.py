@@ -12,7 +12,7 @@ import zoo
 from zoo.cli.main import cli
 from zoo.converters import TARGETS, EngineTarget, TargetPlan
 from zoo.converters.errors import ExportError
-from zoo.converters.native.base import UnknownNativeError
+from zoo.converters.native.declared import UnknownNativeError
 from zoo.converters.verification import Difference
 from zoo.converters.weights import model_with, save_generation, task_of, weights_of
 from zoo.data.tokenizers import Tokenizers, train_word

@@ -9,8 +9,8 @@ from zoo.models import ZooConfig
 from ...errors import NoCounterpartError
 from ...symmetries.base import State
 from ...symmetries.route import Needs
-from ..base import native_format
 from ..common import COUNTS_TOKENS, drop, fairseq_table, table_obstacles
+from ..declared import native_format
 from ..encoder_decoders import BartLike
 
 

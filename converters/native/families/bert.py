@@ -11,9 +11,8 @@ from zoo.registry import Task
 
 from ...symmetries.base import State
 from ...transforms import SAME, Tensors, Transform, skip_rows
-from ..base import native_format
 from ..common import COUNTS_TOKENS, TABLE_POSITIONS
-from ..declared import Keys, same, without
+from ..declared import Keys, native_format, same, without
 from ..encoders import (
     BERT_FIELDS,
     BERT_LAYER,

@@ -13,8 +13,7 @@ from zoo.models.parts import option
 
 from ...errors import NoCounterpartError
 from ...symmetries.base import State
-from ..base import native_format
-from ..declared import Field, Keys, choice, same, without
+from ..declared import Field, Keys, choice, native_format, same, without
 from ..decoders import ROPE, whole_heads
 from .experts import DENSE_FIRST, EXPERTS, ExpertsLike, setting
 from .granite import multiplied

@@ -15,8 +15,7 @@ from zoo.models.parts import FEED_FORWARDS, option
 from ...errors import NoCounterpartError
 from ...symmetries.base import State
 from ...transforms import Transform, each, evens_then_odds, permute
-from ..base import native_format
-from ..declared import Field, Keys, without
+from ..declared import Field, Keys, native_format, without
 from ..decoders import ONE_WINDOW, ROPE_BY_LAYER, WINDOWS_BY_LAYER
 from .like_llama import BRANCH_NORMS
 from .llama import ATTENTION, ATTENTION_BIAS, GATED, PRE_NORMS, QK_NORMS, SAME_OUT_BIAS, LlamaLike

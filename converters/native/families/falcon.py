@@ -7,9 +7,8 @@ from typing import Any
 from zoo.models import ZooConfig
 
 from ...symmetries.base import State
-from ..base import native_format
 from ..common import share_norms
-from ..declared import Field, same
+from ..declared import Field, native_format, same
 from ..decoders import GPT2_HEADS, PROJECTIONS, ROPE, heads_by_group
 from .gpt_neox import FEED_FORWARD, ParallelOrNot
 from .llama import SAME_BIASES

@@ -11,8 +11,7 @@ from zoo.models import ZooConfig
 
 from ...symmetries.base import State
 from ...transforms import TRANSPOSE, Tensors, Transform, split
-from ..base import native_format
-from ..declared import Field, choice, same, without
+from ..declared import Field, choice, native_format, same, without
 from ..decoders import (
     CLASSIFIER_DROPOUT,
     GPT2_HEADS,

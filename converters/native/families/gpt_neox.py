@@ -8,9 +8,8 @@ from zoo.models import ZooConfig
 
 from ...symmetries.base import State, change
 from ...transforms import split
-from ..base import native_format
 from ..common import changed_exactly, share_norms
-from ..declared import Keys, biasless, choice, same, without
+from ..declared import Keys, biasless, choice, native_format, same, without
 from ..decoders import GPT2_HEADS, ONE_WINDOW, PARTIAL_ROPE, PROJECTIONS, ROPE, DecoderFormat, heads_by_group
 from .llama import ATTENTION, ATTENTION_BIAS, GATED, NO_BIASES, PRE_NORMS, SAME_BIASES, SAME_OUT_BIAS, SIZES
 

@@ -9,9 +9,8 @@ from zoo.models.attention import attention_scaling
 
 from ...errors import NoCounterpartError
 from ...symmetries.base import State
-from ..base import native_format
 from ..common import changed_exactly
-from ..declared import Field, choice, without
+from ..declared import Field, choice, native_format, without
 from ..decoders import ROPE, WINDOWS_BY_LAYER, whole_heads
 from .experts import LOCAL_EXPERTS, NORMALISED, ExpertsLike
 from .llama import ATTENTION, PRE_NORMS, SAME_OUT_BIAS, Llama, LlamaLike

@@ -14,8 +14,7 @@ from zoo.models.parts import option
 
 from ...symmetries.base import State
 from ...transforms import Transform, split_by_group
-from ..base import native_format
-from ..declared import Field, Keys, without
+from ..declared import Field, Keys, native_format, without
 from ..decoders import PARTIAL_ROPE, TYPES_OF_LAYERS, part_of_heads
 from .experts import EXPERT_SIZES, EXPERTS, SHARED_EXPERT, SHARED_SIZE, ExpertsLike, setting
 from .llama import ATTENTION, ATTENTION_BIAS, GATED, PRE_NORMS, QK_NORMS, SAME_OUT_BIAS, LlamaLike

@@ -9,8 +9,7 @@ from zoo.models.mixers.kimi_delta import kimi_sizes
 
 from ...key_map import KeyMap
 from ...transforms import each, join
-from ..base import native_format, table
-from ..declared import Field, Keys, pairs, without
+from ..declared import Field, Keys, native_format, pairs, table, without
 from .deepseek import DeepseekV3
 from .experts import DENSE_FIRST, setting
 from .hybrids import by_layer

@@ -7,8 +7,7 @@ from typing import Any
 from zoo.models import ZooConfig
 
 from ...symmetries.base import State
-from ..base import native_format
-from ..declared import Field, same, without
+from ..declared import Field, native_format, same, without
 from ..encoder_decoders import computed_table
 from ..encoders import (
     BERT_FIELDS,

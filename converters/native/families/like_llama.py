@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...transforms import split_rows
-from ..base import native_format
-from ..declared import Field, biasless, choice, same, without
+from ..declared import Field, biasless, choice, native_format, same, without
 from ..decoders import (
     NOPE_BY_LAYER,
     ONE_WINDOW,

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 from zoo.models import ZooConfig
 
-from ..base import native_format
-from ..declared import Field, Keys, same
+from ..declared import Field, Keys, native_format, same
 from ..decoders import CLASSIFIER_DROPOUT, HEAD_DIM, ONE_WINDOW, ROPE, WINDOWS_BY_LAYER, DecoderFormat
 
 SIZES: Mapping[str, str | Field] = {

@@ -1,8 +1,7 @@
 """Rotary encoders: ModernBERT with local and global layers, NomicBERT, EuroBERT."""
 
 from ...transforms import split
-from ..base import native_format
-from ..declared import Field, same
+from ..declared import Field, native_format, same
 from ..decoders import HEAD_DIM, PROJECTIONS, ROPE, ROPE_BY_LAYER
 from ..encoders import BERT_FIELDS, POST_NORM, EncoderFormat, encoder_tasks, pooled, transformed
 from .llama import ATTENTION, GATED, NO_BIASES, Llama

@@ -10,7 +10,6 @@ from zoo.registry import Task
 from ...errors import NoCounterpartError
 from ...symmetries.base import State
 from ...transforms import skip_rows
-from ..base import native_format
 from ..common import (
     COUNTS_TOKENS,
     FIXED_EPS,
@@ -20,7 +19,7 @@ from ..common import (
     fairseq_layer,
     without_classifier_bias,
 )
-from ..declared import Field, Keys, choice, same
+from ..declared import Field, Keys, choice, native_format, same
 from ..decoders import DecoderFormat
 
 

@@ -1,7 +1,6 @@
 """Decoders with experts that sigmoids choose, as in DeepSeek-V3, and with plain attention."""
 
-from ..base import native_format
-from ..declared import Field, choice, without
+from ..declared import Field, choice, native_format, without
 from ..decoders import NOPE_BY_LAYER, PARTIAL_ROPE, WINDOWS_BY_LAYER
 from .deepseek import SIGMOID_EXPERTS, SIGMOID_ROUTING, SigmoidLike, at_least_one, shared_experts
 from .experts import DENSE_FIRST, EXPERTS, LOCAL_EXPERTS, NORMALISED, ExpertsLike, setting

@@ -10,9 +10,8 @@ from zoo.models import ZooConfig
 from zoo.registry import Task
 
 from ...symmetries.base import State
-from ..base import native_format
 from ..common import a_stack, tokens
-from ..declared import DeclaredFormat, Field, Keys, same
+from ..declared import DeclaredFormat, Field, Keys, native_format, same
 from .llama import NO_BIASES
 
 GATED, PLAIN = {"up_proj": "wi_1", "gate_proj": "wi_0", "down_proj": "wo"}, {"up_proj": "wi", "down_proj": "wo"}

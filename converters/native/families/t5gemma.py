@@ -13,9 +13,8 @@ from ...errors import NoCounterpartError
 from ...key_map import KeyMap
 from ...symmetries.base import State
 from ...symmetries.route import Needs
-from ..base import NativeFormat, native_format, table
 from ..common import a_stack, tokens
-from ..declared import Field, same
+from ..declared import Field, NativeFormat, native_format, same, table
 from ..decoders import ROPE_BY_LAYER, WINDOWS_BY_LAYER
 from .llama import ATTENTION, ATTENTION_BIAS, GATED, PRE_NORMS, QK_NORMS, SAME_OUT_BIAS, LlamaLike
 

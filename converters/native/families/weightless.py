@@ -12,8 +12,7 @@ from zoo.models import ZooConfig
 from ...errors import NoCounterpartError
 from ...symmetries.base import NORM_WEIGHTS, State
 from ...transforms import Transform, each
-from ..base import native_format
-from ..declared import Field, biasless, same, without
+from ..declared import Field, biasless, native_format, same, without
 from ..decoders import ROPE, whole_heads
 from .llama import ATTENTION, ATTENTION_BIAS, GATED, PRE_NORMS, QK_NORMS, SAME_OUT_BIAS, LlamaLike
 

@@ -8,9 +8,8 @@ from zoo.models import ZooConfig
 
 from ...symmetries.base import State
 from ...transforms import skip_rows
-from ..base import native_format
 from ..common import FIXED_EPS, OFFSET, drop, fairseq_layer, fairseq_table, table_obstacles
-from ..declared import same
+from ..declared import native_format, same
 from ..decoders import GPT2_HEADS, DecoderFormat
 
 LAYER = fairseq_layer("norm_in")

@@ -8,8 +8,7 @@ from zoo.models import ZooConfig
 from zoo.registry import Task
 
 from ...symmetries.base import State
-from ..base import native_format
-from ..declared import choice, same
+from ..declared import choice, native_format, same
 from ..encoders import POST_NORM, EncoderFormat, encoder_heads, encoder_tasks
 
 SUMMARY = {"summary_type": "first", "summary_use_proj": True, "summary_activation": None}
