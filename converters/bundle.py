@@ -153,7 +153,6 @@ def write_bundle(model: ZooPreTrainedModel, folder: Path) -> None:
 
 
 def heads_of(config: ZooConfig) -> dict[str, type[ZooPreTrainedModel]]:
-    """Classes for the stack of a configuration."""
     tasks = {
         "encoder": (Task.MASKED_LM, Task.SEQUENCE_CLASSIFICATION, Task.TOKEN_CLASSIFICATION),
         "decoder": (Task.CAUSAL_LM, Task.SEQUENCE_CLASSIFICATION, Task.TOKEN_CLASSIFICATION),
@@ -232,7 +231,6 @@ def bundle_files(config: ZooConfig) -> dict[str, str]:
 
 
 def own_packages(config: ZooConfig) -> list[str]:
-    """Packages with code that a bundle brings."""
     return [*dict.fromkeys(("zoo", VARIANTS.get(config.variant).builder.__module__.partition(".")[0]))]
 
 

@@ -82,12 +82,10 @@ class EngineModel(PreTrainedModel):
 
     @property
     def device(self) -> torch.device:
-        """Where inputs belong."""
         return torch.device("cpu")
 
     @property
     def dtype(self) -> torch.dtype:
-        """The type that outputs have."""
         return torch.float32
 
 

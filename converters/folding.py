@@ -389,7 +389,6 @@ def folded(
     absent: Collection[str] = (),
     empty: Collection[str] = (),
 ) -> str:
-    """Source without what settings decide against."""
     folder = Folder(definition, settings, absent, empty)
     module = parsed_source(text).visit(folder)
     return module.with_changes(body=folder.decided(module.body)).code

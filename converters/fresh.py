@@ -70,7 +70,6 @@ def run_transformers(request: dict[str, Any]) -> None:
 
 
 def run_openvino(request: dict[str, Any]) -> None:
-    """Run graphs, each from the beginning."""
     import numpy as np
     import openvino
     from safetensors.numpy import load_file, save_file

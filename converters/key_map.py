@@ -53,7 +53,6 @@ class Side:
                 yield place, tuple(found[f"g{number + 1}"] for number in range(len(self.groups)))
 
     def write(self, groups: tuple[str, ...]) -> tuple[str, ...]:
-        """Write the keys down."""
         return tuple(REFERENCE.sub(lambda found: groups[int(found[1]) - 1], template) for template in self.templates)
 
 

@@ -117,7 +117,6 @@ def sizes(name: str, task: str) -> dict[str, Any]:
 
 
 def to_markdown(rows: Iterable[MatrixRow]) -> str:
-    """Write the matrix as a table for the documentation."""
     targets = other_targets()
     titles = ("Variant", "Task", "Class of transformers, by", "Difference", "Also", *targets.values())
     lines = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]

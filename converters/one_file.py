@@ -175,7 +175,6 @@ class OneFile:
 
 
 def from_lines(named: dict[str, set[str]]) -> list[str]:
-    """Import statements of at most 120 columns."""
     lines = []
     for source, names in sorted(named.items()):
         if not names:

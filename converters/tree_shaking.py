@@ -96,7 +96,6 @@ parsed = cache(Module)
 
 
 def defined(statement: ast.stmt) -> list[str]:
-    """Names that a statement defines."""
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return [statement.name]
     targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
@@ -106,7 +105,6 @@ def defined(statement: ast.stmt) -> list[str]:
 
 @cache
 def names_in(statement: ast.AST) -> frozenset[str]:
-    """Names that a statement mentions."""
     return frozenset(node.id for node in ast.walk(statement) if isinstance(node, ast.Name))
 
 

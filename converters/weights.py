@@ -43,7 +43,6 @@ def no_progress_bar() -> Iterator[None]:
 
 
 def task_of(model: PreTrainedModel) -> str:
-    """The task that a model's head is for."""
     if isinstance(model, EngineModel):
         return model.task
     for task, (_, model_class) in TASK_CLASSES.items():

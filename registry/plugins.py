@@ -240,7 +240,6 @@ PLUGINS = PluginLoader()
 
 
 def why_missing(distribution: str) -> str:
-    """Reason why a distribution's plugin is missing."""
     try:
         version = importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:

@@ -34,24 +34,10 @@ SAMPLING = {"temperature": "sampling_temperature", "top_k": "sampling_topk", "to
 SETTLED = {
     *OPTIONS,
     *SAMPLING,
-    "do_sample",
-    "early_stopping",
-    "max_length",
-    "max_new_tokens",
-    "min_new_tokens",
-    "use_cache",
-    "return_dict_in_generate",
-    "output_scores",
-    "output_logits",
-    "transformers_version",
-    "pad_token_id",
-    "bos_token_id",
-    "eos_token_id",
-    "decoder_start_token_id",
-    "num_assistant_tokens",
-    "num_assistant_tokens_schedule",
-    "assistant_confidence_threshold",
-    "assistant_lookbehind",
+    *("do_sample", "early_stopping", "max_length", "max_new_tokens", "min_new_tokens", "use_cache"),
+    *("return_dict_in_generate", "output_scores", "output_logits", "transformers_version", "pad_token_id"),
+    *("bos_token_id", "eos_token_id", "decoder_start_token_id", "num_assistant_tokens"),
+    *("num_assistant_tokens_schedule", "assistant_confidence_threshold", "assistant_lookbehind"),
     "target_lookbehind",
 }
 """Fields of a generation configuration that are followed, or that change nothing here."""
@@ -61,7 +47,6 @@ NEUTRAL = {"typical_p": 1.0, "encoder_repetition_penalty": 1.0, "num_beam_groups
 
 
 def foreign_settings(settings: GenerationConfig) -> list[str]:
-    """Find what CTranslate2 cannot follow."""
     changed = settings.to_diff_dict().items()
     # Zero is off, but for ids of tokens.
     given = {name for name, value in changed if value or (value == 0 and value is not False and name.endswith("_id"))}

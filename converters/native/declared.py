@@ -270,7 +270,6 @@ def biasless(names: Mapping[str, str]) -> dict[tuple[str, str], tuple[str, Trans
 
 
 def pairs(keys: Keys, zoo_prefix: str, native_prefix: str, config: ZooConfig) -> Iterator[Pair]:
-    """Write keys as rows of a key map."""
     for zoo, native in keys.items():
         names, transform = native if isinstance(native, tuple) else (native, SAME)
         lefts = names if isinstance(names, tuple) else (names,)

@@ -44,7 +44,6 @@ def fixed_ids(vocab_size: int, model: ZooPreTrainedModel) -> Tensor:
 
 
 def recorded_fingerprint(folder: Path) -> tuple[float, ...]:
-    """Read the fingerprint that was recorded with a checkpoint's weights."""
     return tuple(map(float, read_record_file(folder).get("fingerprint", ())))
 
 

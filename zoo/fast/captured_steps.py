@@ -118,7 +118,6 @@ class DecodeStep:
 
     @property
     def rows(self) -> int:
-        """Number of rows of the batch."""
         return len(next(iter(self.tensors.values())))
 
     @property

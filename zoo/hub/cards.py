@@ -252,7 +252,6 @@ def drawing_of(config: Mapping[str, Any]) -> str | None:
 
 
 def provenance(config: Mapping[str, Any], origin: Any = None) -> dict[str, str]:
-    """Describe which software made a checkpoint."""
     versions = {}
     for distribution in VERSIONS:
         try:

@@ -236,6 +236,5 @@ class MiniCPM3(LatentLike):
     }
 
     def read_weights(self, native: Any, state: State, task: str) -> State:
-        """Multiply the embeddings and what is written onto the residual stream."""
         state = super().read_weights(native, state, task)
         return multiplied(state, native, native.scale_emb, native.scale_depth / math.sqrt(native.num_hidden_layers))

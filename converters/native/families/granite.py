@@ -56,7 +56,6 @@ class Multiplied(Llama):
     follows = dict.fromkeys(("embedding_multiplier", "residual_multiplier"), lambda config: 1.0)
 
     def read_weights(self, native: Any, state: State, task: str) -> State:
-        """Multiply the embeddings and what is written onto the residual stream."""
         state = super().read_weights(native, state, task)
         return multiplied(state, native, native.embedding_multiplier, native.residual_multiplier)
 
