@@ -33,7 +33,7 @@ from typing import Any
 
 from zoo.base.errors import PluginWarning, enumerate_names, suggest
 from zoo.base.formats import PLUGINS as INTERFACE
-from zoo.base.formats import this_zoo, upgrade
+from zoo.base.formats import installed_version, this_zoo, upgrade
 from zoo.base.waiting import interrupts_counted
 
 GROUP = INTERFACE.place
@@ -81,12 +81,7 @@ class Origin:
     @property
     def version(self) -> str | None:
         """The version of that distribution, None where it is not installed."""
-        if self.distribution is None:
-            return None
-        try:
-            return importlib.metadata.version(self.distribution)
-        except importlib.metadata.PackageNotFoundError:
-            return None
+        return None if self.distribution is None else installed_version(self.distribution)
 
     def __str__(self) -> str:
         brought_by = f"{self.distribution or 'no distribution'} {self.version or ''}".rstrip()
@@ -240,9 +235,7 @@ PLUGINS = PluginLoader()
 
 
 def why_missing(distribution: str) -> str:
-    try:
-        version = importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
+    if (version := installed_version(distribution)) is None:
         return f"which is not installed; run `pip install {distribution}`"
     return f"but the installed version {version} did not register it; see its warnings and {SWITCH}"
 

@@ -7,10 +7,10 @@ import platform
 import sys
 import warnings
 from datetime import date
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from zoo.base.formats import installed_version
 from zoo.registry import VARIANTS
 from zoo.registry.plugins import SWITCH, admitted, installed
 
@@ -38,7 +38,7 @@ REPORTED = ("transformer-zoo", "torch", "transformers", "huggingface-hub")
 
 def version_line() -> str:
     """Describe the environment in one line, without importing any of it."""
-    versions = [f"{package} {version_of(package) or 'not installed'}" for package in REPORTED]
+    versions = [f"{package} {installed_version(package) or 'not installed'}" for package in REPORTED]
     return ", ".join([*versions, f"Python {platform.python_version()}", platform.platform()])
 
 
@@ -47,7 +47,7 @@ def environment() -> dict[str, dict[str, str | None]]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         sections: dict[str, dict[str, str | None]] = {
-            "versions": {package: version_of(package) for package in PACKAGES},
+            "versions": {package: installed_version(package) for package in PACKAGES},
             "system": {
                 "python": platform.python_version(),
                 "executable": sys.executable,
@@ -60,14 +60,6 @@ def environment() -> dict[str, dict[str, str | None]]:
     for place, (kind, message) in enumerate(warned, 1):
         sections.setdefault("warnings", {})[f"{place} {kind}"] = message
     return sections
-
-
-def version_of(package: str) -> str | None:
-    """The version of a distribution."""
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
 
 
 def processor_facts() -> dict[str, str]:
@@ -94,9 +86,9 @@ def circumstances(device: str | None = None) -> dict[str, Any]:
     import torch
 
     return {
-        "zoo": version_of("transformer-zoo") or "",
+        "zoo": installed_version("transformer-zoo") or "",
         "torch": torch.__version__,
-        "transformers": version_of("transformers") or "",
+        "transformers": installed_version("transformers") or "",
         "python": platform.python_version(),
         "machine": device_name(torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))),
         "threads": torch.get_num_threads(),

@@ -64,15 +64,20 @@ FORMATS = (CONFIGURATION, RESULTS, PLAN, ROWS, MANIFEST, SHARDS, BUNDLE, PLUGINS
 """All formats with versions."""
 
 
-@cache
-def zoo_version() -> str | None:
-    """The installed version of the zoo; None in a bundle on a machine without it."""
+def installed_version(distribution: str) -> str | None:
+    """The version of a distribution, None where it is not installed."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:
-        return version(DISTRIBUTION)
+        return version(distribution)
     except PackageNotFoundError:
         return None
+
+
+@cache
+def zoo_version() -> str | None:
+    """The installed version of the zoo; None in a bundle on a machine without it."""
+    return installed_version(DISTRIBUTION)
 
 
 def this_zoo() -> str:

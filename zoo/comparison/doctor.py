@@ -8,10 +8,11 @@ from importlib.util import find_spec
 
 import torch
 
-from zoo.analysis.environment import device_name, processor_facts, version_of
+from zoo.analysis.environment import device_name, processor_facts
 from zoo.analysis.measuring import gemm_limit
 from zoo.analysis.measuring.machine import dropout_gain, int8_gain
 from zoo.base.errors import UnsupportedBackendError
+from zoo.base.formats import installed_version
 from zoo.fast import unpad_layers, unpadding
 from zoo.fast.captured_steps import CAPTURE_AFTER
 from zoo.fast.int8 import MANY, int8_engine
@@ -166,7 +167,7 @@ def engines() -> list[Finding]:
             findings.append(Finding(package, "not installed", f"pip install 'transformer-zoo[{engine.target.extra}]'"))
         else:
             advice = f"`zoo generate MODEL --engine {name}` runs in it"
-            findings.append(Finding(package, str(version_of(package)), advice))
+            findings.append(Finding(package, str(installed_version(package)), advice))
     return findings
 
 

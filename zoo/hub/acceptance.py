@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import re
 import warnings
 from collections.abc import Iterable
@@ -12,6 +11,7 @@ from huggingface_hub.utils import filter_repo_objects  # type: ignore[attr-defin
 
 from zoo.base.errors import ZooWarning, enumerate_names
 from zoo.base.files import leaves_its_folder
+from zoo.base.formats import installed_version
 
 from .addresses import Address
 from .client import LIBRARY
@@ -83,11 +83,7 @@ def is_distribution(name: Any) -> bool:
 def warn_of_missing_plugin(config: dict[str, Any]) -> None:
     """Name the plugin that a model needs, where it is not installed."""
     provider = config.get("provider") if config.get("model_type") == LIBRARY else None
-    if not provider:
-        return
-    try:
-        importlib.metadata.version(str(provider))
-    except importlib.metadata.PackageNotFoundError:
+    if provider and installed_version(str(provider)) is None:
         install = f"; `pip install {provider}` before the model is loaded" if is_distribution(provider) else ""
         warnings.warn(
             f"variant {config.get('variant')!r} comes from the plugin {provider!r}, which is not installed{install}",

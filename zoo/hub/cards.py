@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import prod
@@ -13,6 +12,7 @@ from typing import Any
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from zoo.base.errors import ZooError
+from zoo.base.formats import installed_version
 from zoo.base.manifest import CODE_FILE
 from zoo.models.fields import Fields, stated
 
@@ -252,12 +252,7 @@ def drawing_of(config: Mapping[str, Any]) -> str | None:
 
 
 def provenance(config: Mapping[str, Any], origin: Any = None) -> dict[str, str]:
-    versions = {}
-    for distribution in VERSIONS:
-        try:
-            versions[distribution] = importlib.metadata.version(distribution)
-        except importlib.metadata.PackageNotFoundError:
-            continue
+    versions = {name: version for name in VERSIONS if (version := installed_version(name)) is not None}
     if config.get("transformers_version"):
         versions["transformers, when saved"] = str(config["transformers_version"])
     if config.get("provider"):

@@ -17,9 +17,9 @@ import numpy as np
 from datasets import Dataset
 
 import zoo.registry
-from zoo.analysis.environment import version_of
 from zoo.analysis.measuring import FlopsPerToken, flops_per_token
 from zoo.base.errors import ConfigError, ZooError
+from zoo.base.formats import installed_version
 from zoo.building.builder import config, skeleton
 from zoo.data.tasks import DataTask, Splits, Tokenizers, load_tokenizers
 from zoo.data.tasks.streaming import StreamedRow
@@ -246,7 +246,7 @@ class SharedInputs:
         trained = {name: value for name, value in recipe.items() if name not in ("model", "explicit", "tokenizer")}
         return content_hash(
             {
-                "versions": {name: version_of(name) for name in ("transformer-zoo", "torch", "transformers")},
+                "versions": {name: installed_version(name) for name in ("transformer-zoo", "torch", "transformers")},
                 "zoo": digest_of_the_zoo(),
                 "modules": digest_of_modules(origin.module for origin in foreign_origins(made_of).values()),
                 "config": made,
