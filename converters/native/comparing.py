@@ -106,8 +106,8 @@ def observe(native: PreTrainedModel, config: ZooConfig, task: str, output: str) 
     return Observation(type(native).__name__, inputs, output, values)
 
 
-def sample(config: ZooConfig, task: str, seed: int = 0) -> dict[str, Tensor]:
-    generator = torch.Generator().manual_seed(seed)
+def sample(config: ZooConfig, task: str) -> dict[str, Tensor]:
+    generator = torch.Generator().manual_seed(0)
     # Beyond, the native model rotates a row by the length of the longest one.
     changes = POSITIONS.get(config.position).changes_after(config)
     longest = min(LENGTH, config.max_position_embeddings, changes or LENGTH)
@@ -142,43 +142,45 @@ def compute(model: PreTrainedModel, inputs: dict[str, Tensor], config: ZooConfig
     given: dict[str, Any] = {name: tensor.to(model.device) for name, tensor in inputs.items()}
     if config.stack != "encoder":
         given["use_cache"] = False
-    with in_evaluation(model), in_any_precision(model), ComputeIn(torch.float32):
+    with computing(model):
         found: Tensor = getattr(model(**given, return_dict=True), output)
     return found.cpu()
 
 
 @contextmanager
-def in_evaluation(model: PreTrainedModel) -> Iterator[None]:
+def computing(model: PreTrainedModel) -> Iterator[None]:
+    """Compute in float32 at least for a while, without dropout, and experts by a matmul that supports float64."""
     training = [module for module in model.modules() if module.training]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module in training:
-            module.training = True
-
-
-@contextmanager
-def in_any_precision(model: PreTrainedModel) -> Iterator[None]:
-    """Run experts, if any, by a matmul that supports float64 for a while: the grouped one does not."""
     configs = {id(module.config): module.config for module in model.modules() if isinstance(module, PreTrainedModel)}
     chosen = [(config, config._experts_implementation) for config in configs.values()]
+    model.eval()
     for config, _ in chosen:
         config._experts_implementation = "batched_mm"
     try:
-        yield
+        with ComputeIn(torch.float32):
+            yield
     finally:
+        for module in training:
+            module.training = True
         for config, implementation in chosen:
             config._experts_implementation = implementation
 
 
 def require_same(seen: Observation, model: ZooPreTrainedModel) -> None:
-    require_close(
-        seen.name,
-        seen.values,
-        lambda: compute(model, seen.inputs, model.config, seen.output),
-        lambda ours: by_row(ours, seen),
-    )
+
+    def by_row(ours: Tensor) -> dict[str, float]:
+        distance = apart(ours, seen.values)
+        if distance.ndim == 3 and "decoder_input_ids" not in seen.inputs:
+            distance = distance.masked_fill(seen.inputs["attention_mask"][..., None] == 0, 0.0)
+        return dict(zip(SIDES, (float(row.max()) for row in distance), strict=False))
+
+    require_close(seen.name, seen.values, lambda: compute(model, seen.inputs, model.config, seen.output), by_row)
+
+
+def apart(ours: Tensor, values: Tensor) -> Tensor:
+    """How far outputs are from the native ones, where those are finite; infinitely where ours are not."""
+    distance = (ours - values).abs().masked_fill(~values.isfinite(), 0.0)
+    return distance.nan_to_num(nan=torch.inf, posinf=torch.inf)
 
 
 def require_close(
@@ -197,14 +199,6 @@ def require_close(
     allowed = explained(differences[side], float(finite.abs().max()) if finite.numel() else 0.0, noise)
     if not differences[side] <= allowed:
         raise DifferentOutputsError(name, differences[side], allowed, side)
-
-
-def by_row(ours: Tensor, seen: Observation) -> dict[str, float]:
-    distance = (ours - seen.values).abs().masked_fill(~seen.values.isfinite(), 0.0)
-    distance = distance.nan_to_num(nan=float("inf"), posinf=float("inf"))
-    if distance.ndim == 3 and "decoder_input_ids" not in seen.inputs:
-        distance = distance.masked_fill(seen.inputs["attention_mask"][..., None] == 0, 0.0)
-    return dict(zip(SIDES, (float(row.max()) for row in distance), strict=False))
 
 
 PROMPT = 4
@@ -295,8 +289,7 @@ def require_same_growth(name: str, seen: tuple[Growth, ...], model: ZooPreTraine
             return generated(model, growth)
 
         def distances(ours: Tensor, growth: Growth = growth, side: str = side) -> dict[str, float]:
-            distance = (ours - growth.values).abs().masked_fill(~growth.values.isfinite(), 0.0)
-            return {side: float(distance.nan_to_num(nan=torch.inf).max())}
+            return {side: float(apart(ours, growth.values).max())}
 
         require_close(name, growth.values, run, distances)
 
@@ -306,7 +299,7 @@ def generated(model: Any, growth: Growth) -> Tensor:
     """Scores of the next token after a prompt, then of one more token on the cache each. *Shape:* (STEPS + 1, size)."""
     inputs = {field: ids.to(model.device) for field, ids in growth.inputs.items()}
     text, given, found = inputs.pop(growth.text), {}, []
-    with in_evaluation(model), in_any_precision(model), ComputeIn(torch.float32):
+    with computing(model):
         if inputs:
             given["encoder_outputs"] = model.get_encoder()(**inputs)
         for length in growth.lengths:

@@ -30,7 +30,15 @@ def content(cache: Any) -> tuple[Tensor, ...]:
     return tuple(tensor for layer in cache.layers for tensor in (layer.keys, layer.values))
 
 
-class Whole(nn.Module):
+class Part(nn.Module):
+    """Base of the parts."""
+
+    def __init__(self, model: ZooPreTrainedModel) -> None:
+        super().__init__()
+        self.model = model
+
+
+class Whole(Part):
     """A model without a cache.
 
     Args:
@@ -39,10 +47,8 @@ class Whole(nn.Module):
     """
 
     def __init__(self, model: ZooPreTrainedModel, output: str, third: str = "") -> None:
-        super().__init__()
-        self.model = model
-        self.output = output
-        self.third = third
+        super().__init__(model)
+        self.output, self.third = output, third
         self.options = {} if model.config.stack == "encoder" else {"use_cache": False}
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, third: Tensor | None = None) -> Tensor:
@@ -51,12 +57,8 @@ class Whole(nn.Module):
         return getattr(outputs, self.output)
 
 
-class Causal(nn.Module):
+class Causal(Part):
     """A causal language model with a cache."""
-
-    def __init__(self, model: ZooPreTrainedModel) -> None:
-        super().__init__()
-        self.model = model
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, position_ids: Tensor, past: Pairs
@@ -73,23 +75,15 @@ class Causal(nn.Module):
         return outputs.logits, *content(cache)
 
 
-class Encoder(nn.Module):
+class Encoder(Part):
     """The encoder alone."""
-
-    def __init__(self, model: ZooPreTrainedModel) -> None:
-        super().__init__()
-        self.model = model
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         return self.model.model.encoder(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
 
 
-class Memory(nn.Module):
+class Memory(Part):
     """The keys and values of the decoder's cross attention, computed from the encoder's output."""
-
-    def __init__(self, model: ZooPreTrainedModel) -> None:
-        super().__init__()
-        self.model = model
 
     def forward(self, encoder_hidden_states: Tensor, encoder_attention_mask: Tensor) -> tuple[Tensor, ...]:
         """Project.
@@ -127,12 +121,8 @@ class Encode(nn.Module):
         return encoded, *self.memory(encoded, attention_mask)
 
 
-class Decode(nn.Module):
+class Decode(Part):
     """The decoder with both caches."""
-
-    def __init__(self, model: ZooPreTrainedModel) -> None:
-        super().__init__()
-        self.model = model
 
     def forward(
         self,

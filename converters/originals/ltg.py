@@ -12,10 +12,8 @@ from zoo.models import ZooConfig, ZooForCausalLM, ZooForMaskedLM, ZooPreTrainedM
 from ..converter import converter
 from ..errors import NotConvertibleError
 from ..key_map import KeyMap
-from ..transforms import Transform, split
-from .original import Layout, Original, count, one_of
-
-Rows = list[tuple[str | tuple[str, ...], str | tuple[str, ...]] | tuple[Any, Any, Transform]]
+from ..transforms import split
+from .original import Layout, Original, Rows, count, one_of
 
 
 @converter

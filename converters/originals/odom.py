@@ -11,10 +11,7 @@ from zoo.models import ZooConfig, ZooForConditionalGeneration, ZooPreTrainedMode
 
 from ..converter import converter
 from ..key_map import KeyMap
-from ..transforms import Transform
-from .original import Layout, Original, count, join_aliases, one_of
-
-Rows = list[tuple[str | tuple[str, ...], str] | tuple[str | tuple[str, ...], str, Transform]]
+from .original import Layout, Original, Rows, count, join_aliases, one_of
 
 
 @converter
