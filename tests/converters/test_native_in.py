@@ -35,8 +35,8 @@ from zoo.converters.errors import (
 )
 from zoo.converters.native import comparing
 from zoo.converters.native.declared import UnknownNativeError
+from zoo.converters.native.families.fairseq import Opt
 from zoo.converters.native.families.llama import Llama
-from zoo.converters.native.families.opt import Opt
 from zoo.converters.native.files import carry_tokenizer
 from zoo.models import RotaryPosition
 from zoo.models.choices import Pooling
