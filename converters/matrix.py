@@ -19,8 +19,7 @@ from .bundle import BundleTarget
 from .converter import CONVERTERS
 from .native.declared import NATIVE
 from .native.writing import NativeTarget
-from .planning import nearest, plan_export
-from .probe import scrambled
+from .planning import nearest, plan_export, scrambled
 from .symmetries.base import SYMMETRIES
 from .target import TARGETS, EngineTarget, Target, explained
 

@@ -1,20 +1,162 @@
-"""Which classes of transformers can express a model, by which symmetries, and why others cannot."""
+"""Which classes of transformers can express a model, by which symmetries, and why others cannot.
+
+Exports translate settings. A variant's own code may compute something else (a quirk, a plugin's layer): then a small
+model of it differs from the plain Transformer with the same settings and weights.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
-from zoo.models import POSITIONS, ZooConfig, ZooPreTrainedModel
-from zoo.registry import Task
+import torch
+from torch import Tensor
+
+from zoo.models import ACTIVATIONS, POSITIONS, TASK_CLASSES, ZooConfig, ZooPreTrainedModel
+from zoo.registry import VARIANTS, Task
 
 from .native.declared import NATIVE, NativeFormat
-from .probe import Arithmetic, arithmetic_of
 from .symmetries import find_route
-from .symmetries.base import State
+from .symmetries.base import State, settled
 from .symmetries.route import plain_needs
 from .target import TARGETS, Reason, TargetPlan, because
-from .weights import further_tokens_left_out, task_of, weights_of
+from .weights import further_tokens_left_out, task_of, under_all_names, weights_of
+
+PLAIN = "pre-norm"
+"""A variant with no code beyond its settings."""
+
+HEAD_DIM = 8
+VOCABULARY = 13
+LENGTH = 6
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """Computations of a variant beyond its settings."""
+
+    own: tuple[str, ...]  # A phrase for each, none where the settings describe everything
+    needs_masks: bool  # Whether it masks tokens although no mask was given, which no class of transformers does
+
+
+def arithmetic_of(config: ZooConfig, task: str) -> Arithmetic:
+    """Find out what a variant computes beyond its settings, or by settings that no class of transformers has."""
+    if config.classifier_positions is not None and task == Task.SEQUENCE_CLASSIFICATION:
+        return Arithmetic((f"its classifier labels {config.classifier_positions} positions of one vector",), False)
+    if not ACTIVATIONS.origin(config.hidden_act).built_in:
+        return Arithmetic((f"hidden_act={config.hidden_act!r}, which is a plugin's",), False)
+    small = shrink(config)
+    is_plain, is_plain_without_mask = compared(small, task)
+    if is_plain:
+        return Arithmetic((), not is_plain_without_mask)
+    quirks = VARIANTS.get(config.variant).quirks
+    guilty = [name for name in config.quirks if not compared(settled(small, {"quirks": [name]}), task)[0]]
+    if guilty and compared(settled(small, {"quirks": []}), task)[0]:
+        return Arithmetic(
+            tuple(f"quirk {name!r}: {quirks[name].description}" for name in guilty), not is_plain_without_mask
+        )
+    return Arithmetic(
+        (f"variant {config.variant!r} computes more than its settings describe",), not is_plain_without_mask
+    )
+
+
+def compared(config: ZooConfig, task: str) -> tuple[bool, bool]:
+    """Compare a model with the plain Transformer of the same settings and weights."""
+    model_class = TASK_CLASSES[task][1]
+    try:
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            model = scrambled(model_class._from_config(config, dtype=torch.float64))
+            plain = model_class._from_config(
+                settled(config, {"variant": PLAIN, "quirks": [], "providers": {}}), dtype=torch.float64
+            )
+            given = random_inputs(config)
+        plain.load_state_dict(under_all_names(model))
+        plain.eval()
+    except Exception:  # a plugin's code may raise anything; where it does, it is not the plain Transformer
+        return False, False
+    without_mask = {name: tensor for name, tensor in given.items() if name != "attention_mask"}
+    return same_outputs(model, plain, given), same_outputs(model, plain, without_mask)
+
+
+def same_outputs(model: ZooPreTrainedModel, plain: ZooPreTrainedModel, given: dict[str, Tensor]) -> bool:
+    """Whether two models compute the same of real tokens; False where one of them raises anything."""
+    try:
+        with torch.no_grad():
+            theirs, ours = outputs(model, given), outputs(plain, given)
+    except Exception:  # as above
+        return False
+    return theirs.shape == ours.shape and torch.allclose(theirs, ours, rtol=1e-9, atol=1e-9)
+
+
+def shrink(config: ZooConfig) -> ZooConfig:
+    """Settings of the same arithmetic with small sizes."""
+    heads = math.lcm(config.num_attention_heads, config.decoder_attention_heads or 1)
+    own_width = config.head_dim * config.num_attention_heads != config.hidden_size
+    settings: dict[str, Any] = {
+        "hidden_size": heads * HEAD_DIM,
+        "head_dim": HEAD_DIM if own_width else heads * HEAD_DIM // config.num_attention_heads,
+        "intermediate_size": 2 * HEAD_DIM,
+        "num_hidden_layers": min(config.num_hidden_layers, 2),
+        "vocab_size": VOCABULARY,
+        "max_position_embeddings": 2 * LENGTH,
+        "pad_token_id": 0,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+    }
+    if config.stack == "encoder-decoder":
+        settings |= {
+            "decoder_layers": min(config.decoder_layers, 2),
+            "decoder_intermediate_size": 2 * HEAD_DIM,
+            "decoder_vocab_size": VOCABULARY,
+            "decoder_start_token_id": 1,
+        }
+    # Two layers are of different kinds wherever layers are.
+    kinds = list(zip(config.types_of_layers(), config.placed_types_of_layers(), strict=True))
+    two = sorted(range(len(kinds)), key=lambda layer: kinds.index(kinds[layer]) != layer)[:2]
+    if hasattr(config, "layer_types"):
+        settings["layer_types"] = [config.layer_types[layer] for layer in two]
+    if config.nope_layers is not None:
+        settings["nope_layers"] = [config.nope_layers[layer] for layer in two]
+    if config.sliding_window is not None:
+        settings["sliding_window"] = 3
+    if rope := getattr(config, "rope_parameters", None):
+        own = {name: shrunk_rope(each, settings["head_dim"]) for name, each in rope.items() if isinstance(each, dict)}
+        settings["rope_parameters"] = own or shrunk_rope(rope, settings["head_dim"])
+    return settled(config, settings)
+
+
+def shrunk_rope(rope: dict[str, Any], head_dim: int) -> dict[str, Any]:
+    columns = int(head_dim * rope.get("partial_rotary_factor", 1.0)) // 2
+    return {**rope, **{name: [1.0] * columns for name in ("short_factor", "long_factor") if name in rope}}
+
+
+def scrambled(model: ZooPreTrainedModel) -> ZooPreTrainedModel:
+    """Give every parameter random values, so that no error is multiplied by zero or one."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(torch.randn_like(parameter) * 0.3 + 0.1)
+    return model.eval()
+
+
+def random_inputs(config: ZooConfig) -> dict[str, Tensor]:
+    """Two sequences, one of them padded."""
+    ids = torch.randint(3, VOCABULARY, (2, LENGTH))
+    ids[1, LENGTH - 2 :] = 0
+    given = {"input_ids": ids, "attention_mask": (ids != 0).long()}
+    if config.stack == "encoder-decoder":
+        given["decoder_input_ids"] = torch.randint(3, VOCABULARY, (2, LENGTH - 1))
+    return given
+
+
+def outputs(model: ZooPreTrainedModel, given: dict[str, Tensor]) -> Tensor:
+    """Outputs of a model for real tokens."""
+    result = model(**given)
+    found = result.logits if hasattr(result, "logits") else result.last_hidden_state
+    if found.ndim == 3 and "decoder_input_ids" not in given:
+        return found * (given["input_ids"] != 0)[..., None]
+    return found
 
 
 def plan_export(model: ZooPreTrainedModel, names: Iterable[str] | None = None) -> list[TargetPlan]:

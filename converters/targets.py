@@ -179,13 +179,13 @@ class OpenVinoTarget(OnnxTarget):
 
     def check(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> Difference:
         """Run the graphs here, and in a process that has OpenVINO only."""
-        from .openvino.session import check_openvino
+        from .openvino.stateful import check_openvino
 
         exact = self.stored(options) == self.dtypes[0]
         return check_openvino(model, folder, exact=exact, fresh_process=options.fresh_process)
 
     def open(self, folder: Path) -> PreTrainedModel:
-        from .openvino.session import load_openvino
+        from .openvino.stateful import load_openvino
 
         return load_openvino(folder)
 

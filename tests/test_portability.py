@@ -19,8 +19,8 @@ from zoo.base.files import check_writable, leaves_its_folder
 from zoo.base.manifest import MANIFEST_FILE, read_manifest
 from zoo.comparison.run.processes import ForkServer
 from zoo.comparison.setup.jobs import folder_name
-from zoo.hub.acceptance import files_to_pull
 from zoo.hub.errors import HubError
+from zoo.hub.pulling import files_to_pull
 
 SOURCES = sorted(file for folder in PACKAGES for file in (ROOT / folder).rglob("*.py"))
 POSIX_ONLY = {"fcntl", "grp", "posix", "pwd", "pty", "resource", "syslog", "termios", "tty"}

@@ -13,7 +13,7 @@ from zoo.models.fields import ANY
 from zoo.registry import Task
 
 from ..native.common import TABLE_POSITIONS
-from ..probe import arithmetic_of
+from ..planning import arithmetic_of
 from ..symmetries import Route, find_route
 from ..symmetries.base import LM_TASKS
 from ..symmetries.route import plain_needs

@@ -9,8 +9,7 @@ from zoo.models import ZooPreTrainedModel
 from zoo.registry import Task
 
 from ..native.declared import NATIVE
-from ..planning import plan_export, plan_target
-from ..probe import arithmetic_of
+from ..planning import arithmetic_of, plan_export, plan_target
 from ..target import Obstacle, Reason, TargetPlan, as_another, because
 from ..weights import task_of, weights_of
 from .architectures import ARCHITECTURES, Architecture

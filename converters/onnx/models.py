@@ -26,8 +26,7 @@ from zoo.models.transformer import Transformer, transformer_of
 from zoo.registry import Task
 
 from ..engine import EngineModel, NoPosition, refuse_empty, task_saved
-from .graphs import DECODER, ENCODER, WHOLE
-from .modules import content, filled_cache
+from .graphs import DECODER, ENCODER, WHOLE, content, filled_cache
 
 PAST, PRESENT = "past_key_values.", "present."
 """How names of keys and values begin, of inputs and of outputs."""

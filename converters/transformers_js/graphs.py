@@ -12,9 +12,19 @@ from zoo.base.folders import scratch_folder
 from zoo.models import ZooPreTrainedModel
 from zoo.registry import Task
 
-from ..onnx.graphs import ENCODER, GRAPH_ENDING, Graph, graphs_of, write_graph, write_graphs
+from ..onnx.graphs import (
+    ENCODER,
+    GRAPH_ENDING,
+    Decode,
+    Encoder,
+    Graph,
+    Memory,
+    Pairs,
+    graphs_of,
+    write_graph,
+    write_graphs,
+)
 from ..onnx.models import BRANCH, PAST, PRESENT
-from ..onnx.modules import Decode, Encoder, Memory, Pairs
 from ..weights import task_of, traceable
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from zoo.converters.gguf.planning import UNWRITTEN, plan_gguf
 from zoo.converters.gguf.tokenizer import numbered, read_tokenizer
 from zoo.converters.gguf.writing import write_gguf
 from zoo.converters.native import NATIVE
-from zoo.converters.probe import scrambled
+from zoo.converters.planning import scrambled
 from zoo.data.tokenizers import Tokenizers, train_bpe, train_unigram, train_word
 from zoo.training.evaluate import evaluate
 from zoo.training.generation import generate, load_checkpoint

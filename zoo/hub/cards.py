@@ -16,10 +16,10 @@ from zoo.base.formats import installed_version
 from zoo.base.manifest import CODE_FILE
 from zoo.models.fields import Fields, stated
 
-from .acceptance import is_distribution
 from .addresses import MAIN, Address
 from .client import LIBRARY
 from .folders import CONFIG, read_object, tensor_shapes
+from .pulling import is_distribution
 
 Shapes = Mapping[str, tuple[int, ...]]
 
