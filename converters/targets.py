@@ -1,4 +1,4 @@
-"""Targets of exports: what each engine needs to know; their code is imported when it is used."""
+"""Targets of exports: what each engine needs to know. The engines themselves are imported when they are used."""
 
 from __future__ import annotations
 
@@ -8,20 +8,27 @@ from typing import TYPE_CHECKING
 from zoo.registry import Task
 
 from .bundle import BundleTarget
+from .ctranslate2.planning import plan_ctranslate2
+from .ctranslate2.running import CTranslate2Model, check_ctranslate2
+from .ctranslate2.specification import write_ctranslate2
 from .gguf.architectures import FILE
-from .onnx.graphs import DECODER, GRAPH_ENDING, WHOLE
+from .gguf.planning import plan_gguf
+from .gguf.running import GgufModel
+from .gguf.tokenizer import read_tokenizer
+from .gguf.writing import write_folder
+from .onnx.graphs import DECODER, GRAPH_ENDING, WHOLE, obstacles, write_onnx
+from .onnx.models import OnnxSession, model_of
 from .openvino.stateful import GRAPH_ENDING as OPENVINO_ENDING
-from .openvino.stateful import PREFIX
+from .openvino.stateful import PREFIX, check_openvino, load_openvino, write_openvino
 from .target import TARGETS, EngineTarget, ExportOptions, TargetPlan
 from .transformers_js.target import TransformersJsTarget
+from .verification import Difference, compare
 from .weights import task_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
     from zoo.models import ZooPreTrainedModel
-
-    from .verification import Difference
 
 
 class CTranslate2Target(EngineTarget):
@@ -40,25 +47,17 @@ class CTranslate2Target(EngineTarget):
     )
 
     def plan(self, model: ZooPreTrainedModel) -> TargetPlan:
-        from .ctranslate2.planning import plan_ctranslate2
-
         route, obstacles, notes = plan_ctranslate2(model)
         return TargetPlan(self.name, type(model).__name__ if route else None, route, obstacles, notes)
 
     def write(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> None:
-        from .ctranslate2.specification import write_ctranslate2
-
         assert plan.route is not None
         write_ctranslate2(model, folder, plan.route, self.stored(options), options.source)
 
     def check(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> Difference:
-        from .ctranslate2.running import check_ctranslate2
-
         return check_ctranslate2(model, folder, self.stored(options))
 
     def open(self, folder: Path) -> PreTrainedModel:
-        from .ctranslate2.running import CTranslate2Model
-
         return CTranslate2Model.open(folder)
 
     def output(self, model: ZooPreTrainedModel, plan: TargetPlan) -> str:
@@ -94,14 +93,9 @@ class GgufTarget(EngineTarget):
     )
 
     def plan(self, model: ZooPreTrainedModel) -> TargetPlan:
-        from .gguf.planning import plan_gguf
-
         return plan_gguf(self.name, model)
 
     def write(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> None:
-        from .gguf.tokenizer import read_tokenizer
-        from .gguf.writing import write_folder
-
         write_folder(model, folder, plan, read_tokenizer(options.source, model.config), self.stored(options))
 
     def check(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> Difference:
@@ -110,8 +104,6 @@ class GgufTarget(EngineTarget):
         return check_gguf(model, folder, plan, self.stored(options), options.source)
 
     def open(self, folder: Path) -> PreTrainedModel:
-        from .gguf.running import GgufModel
-
         return GgufModel.open(folder)
 
     def output(self, model: ZooPreTrainedModel, plan: TargetPlan) -> str:
@@ -128,24 +120,16 @@ class OnnxTarget(EngineTarget):
     by_trial = True
 
     def plan(self, model: ZooPreTrainedModel) -> TargetPlan:
-        from .onnx.graphs import obstacles
-
         notes = ("It is traced and compared when it is exported.",)
         return TargetPlan(self.name, type(model).__name__, None, obstacles(model), notes)
 
     def write(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> None:
-        from .onnx.graphs import write_onnx
-
         write_onnx(model, folder)
 
     def check(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> Difference:
-        from .verification import compare
-
         return compare(model, self.open(folder))
 
     def open(self, folder: Path) -> PreTrainedModel:
-        from .onnx.models import OnnxSession, model_of
-
         return model_of(folder, {path.stem: OnnxSession(path) for path in sorted(folder.glob(f"*{GRAPH_ENDING}"))})
 
     def notes(self, plan: TargetPlan, options: ExportOptions) -> tuple[str, ...]:
@@ -173,20 +157,14 @@ class OpenVinoTarget(OnnxTarget):
     )
 
     def write(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> None:
-        from .openvino.stateful import write_openvino
-
         write_openvino(model, folder, self.stored(options))
 
     def check(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> Difference:
         """Run the graphs here, and in a process that has OpenVINO only."""
-        from .openvino.stateful import check_openvino
-
         exact = self.stored(options) == self.dtypes[0]
         return check_openvino(model, folder, exact=exact, fresh_process=options.fresh_process)
 
     def open(self, folder: Path) -> PreTrainedModel:
-        from .openvino.stateful import load_openvino
-
         return load_openvino(folder)
 
     def notes(self, plan: TargetPlan, options: ExportOptions) -> tuple[str, ...]:

@@ -12,9 +12,15 @@ from zoo.registry import Task
 
 from ..errors import require
 from ..native.declared import NATIVE
+from ..native.writing import NativeTarget, write_settings
+from ..onnx.graphs import DECODER, GRAPH_ENDING, LARGEST_IN_ONE_FILE, obstacles
+from ..onnx.models import OnnxSession, model_of
 from ..planning import nearest, plan_export
 from ..target import TARGETS, ExportOptions, Obstacle, Reason, Target, TargetPlan, as_another
+from ..verification import compare
 from ..weights import change_config, save_settings, task_of
+from . import page, tokenizer
+from .graphs import MERGED, write_browser_graphs
 
 if TYPE_CHECKING:
     from zoo.models import ZooPreTrainedModel
@@ -65,8 +71,6 @@ class TransformersJsTarget(Target):
 
     def plan(self, model: ZooPreTrainedModel) -> TargetPlan:
         """Find the first exact class that transformers.js has too."""
-        from ..onnx.graphs import LARGEST_IN_ONE_FILE, obstacles
-
         task = Task(task_of(model))
         known = [name for name in KNOWN[task] if NATIVE.get(name).stack == model.config.stack]
         if not known:
@@ -92,10 +96,6 @@ class TransformersJsTarget(Target):
 
     def write(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> None:
         """Write the class's configuration, the tokenizer, the graphs, and a page if there shall be one."""
-        from ..native.writing import NativeTarget, write_settings
-        from . import page, tokenizer
-        from .graphs import write_browser_graphs
-
         require("onnx", "onnx", "onnxscript", "onnxruntime")
         runtime = page.find_runtime() if options.page else None
         if options.source is not None:
@@ -116,11 +116,6 @@ class TransformersJsTarget(Target):
 
     def check(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> Difference:
         """Run the graphs in ONNX Runtime, which transformers.js runs them in."""
-        from ..onnx.graphs import DECODER, GRAPH_ENDING
-        from ..onnx.models import OnnxSession, model_of
-        from ..verification import compare
-        from .graphs import MERGED
-
         names = {MERGED: DECODER}
         files = sorted((folder / GRAPHS).glob(f"*{GRAPH_ENDING}"))
         with scratch_folder() as settings:
