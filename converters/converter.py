@@ -17,17 +17,11 @@ from .key_map import KeyMap
 
 @dataclass(frozen=True)
 class Plan:
-    """How a checkpoint becomes a model of the zoo.
-
-    Args:
-        model_class: The model's class.
-        config: Its complete configuration.
-        key_map: The checkpoint's keys and the model's parameters.
-    """
+    """How a checkpoint becomes a model of the zoo."""
 
     model_class: type[ZooPreTrainedModel]
-    config: ZooConfig
-    key_map: KeyMap
+    config: ZooConfig  # Its complete configuration
+    key_map: KeyMap  # The checkpoint's keys and the model's parameters
 
 
 class Converter(ABC):

@@ -27,29 +27,17 @@ from .weights import longest, task_of, without_further_tokens
 
 @dataclass(frozen=True)
 class ExportReport:
-    """Result of an export.
-
-    Args:
-        target: The target's name.
-        class_name: The class of transformers that the folder holds.
-        auto_class: The Auto class that loads it.
-        folder: Where it is.
-        transforms: The symmetries that were applied, each with what it did.
-        notes: Remarks for users.
-        output: Where the class returns what the model computes.
-        difference: How far it is from the original, None where that was not measured.
-        files: The files of the folder.
-    """
+    """Result of an export."""
 
     target: str
-    class_name: str
-    auto_class: str
-    folder: Path
-    transforms: dict[str, str]
-    notes: tuple[str, ...]
-    output: str
-    difference: Difference | None
-    files: tuple[str, ...] = ()
+    class_name: str  # The class of transformers that the folder holds
+    auto_class: str  # The Auto class that loads it
+    folder: Path  # Where it is
+    transforms: dict[str, str]  # The symmetries that were applied, each with what it did
+    notes: tuple[str, ...]  # Remarks for users
+    output: str  # Where the class returns what the model computes
+    difference: Difference | None  # How far it is from the original, None where that was not measured
+    files: tuple[str, ...] = ()  # The files of the folder
 
     def to_dict(self) -> dict[str, Any]:
         return {

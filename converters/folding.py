@@ -28,21 +28,12 @@ class OpenSettingError(Exception):
 
 
 class Settings:
-    """A configuration with fixed settings; reading any other raises OpenSettingError.
-
-    Args:
-        config: The configuration.
-        fixed: Values of the settings that may decide.
-
-    Attributes:
-        seen: Settings that were read since it was cleared.
-        decided: Settings that decided something, by module and definition.
-    """
+    """A configuration with fixed settings, which may decide; reading any other raises OpenSettingError."""
 
     def __init__(self, config: Any, fixed: Mapping[str, Any]) -> None:
         self.config, self.fixed = config, fixed
-        self.seen = set[str]()
-        self.decided: dict[tuple[str, str], set[str]] = {}
+        self.seen = set[str]()  # Settings that were read since it was cleared
+        self.decided: dict[tuple[str, str], set[str]] = {}  # What decided something, by module and definition
 
     def __getattr__(self, name: str) -> Any:
         properties = {"stack": ("is_decoder", "is_encoder_decoder"), "mixer_layer_type": ("mixer",)}
@@ -144,8 +135,6 @@ class Folder(BranchFolder):
     """Decide the branches of a module that settings decide, and shorten its docstrings.
 
     Args:
-        definition: Names of a module and of a definition.
-        settings: The fixed settings.
         absent: Classes that no module of the model is of.
         empty: Attributes that are None in all modules.
     """

@@ -77,21 +77,13 @@ PLACE = "path/to/this/folder"
 
 @dataclass(frozen=True)
 class TargetPlan:
-    """Whether and how a model becomes what a target holds.
-
-    Args:
-        target: The target's name.
-        class_name: The class of transformers or of the zoo, None if the model's task has none.
-        route: How settings and weights change, None where they stay or without a class.
-        obstacles: Why not, a phrase each, best an [`Obstacle`][]; the export is exact without any.
-        notes: Remarks for users of the export.
-    """
+    """Whether and how a model becomes what a target holds."""
 
     target: str
-    class_name: str | None
-    route: Route | None = field(repr=False)
-    obstacles: tuple[str, ...]
-    notes: tuple[str, ...] = ()
+    class_name: str | None  # The class of transformers or of the zoo, None if the model's task has none
+    route: Route | None = field(repr=False)  # How settings and weights change, None where they stay or without a class
+    obstacles: tuple[str, ...]  # Why not, a phrase each, best an [`Obstacle`][]; the export is exact without any
+    notes: tuple[str, ...] = ()  # Remarks for users of the export
 
     @property
     def exact(self) -> bool:
@@ -128,19 +120,12 @@ class TargetPlan:
 
 @dataclass(frozen=True)
 class ExportOptions:
-    """Options of a target.
+    """Options of a target."""
 
-    Args:
-        dtype: How weights are stored, one of the target's `dtypes`; None for its first.
-        source: The folder of the saved model, where its tokenizers are; None for a model in memory.
-        fresh_process: Whether the comparison runs in its own process; without, it is quicker and weaker.
-        page: Whether to add a page that runs the model in a browser, where the target has one.
-    """
-
-    dtype: str | None = None
-    source: Path | None = None
-    fresh_process: bool = True
-    page: bool = False
+    dtype: str | None = None  # How weights are stored, one of the target's `dtypes`; None for its first
+    source: Path | None = None  # The folder of the saved model, where its tokenizers are; None for a model in memory
+    fresh_process: bool = True  # Whether the comparison runs in its own process; without, it is quicker and weaker
+    page: bool = False  # Whether to add a page that runs the model in a browser, where the target has one
 
 
 class Target(ABC):

@@ -27,17 +27,11 @@ BUILDING = "zoo.building.builder"
 
 @dataclass(frozen=True)
 class Facts:
-    """Facts about a variant that only a model of it shows.
+    """Facts about a variant that only a model of it shows."""
 
-    Attributes:
-        num_parameters: Number of parameters with these settings, for the default task.
-        limits: Limitations that follow from its settings, a sentence each.
-        deviations: Differences of its parts from their papers, a sentence each.
-    """
-
-    num_parameters: int
-    limits: tuple[str, ...] = ()
-    deviations: tuple[str, ...] = ()
+    num_parameters: int  # Number of parameters with these settings, for the default task
+    limits: tuple[str, ...] = ()  # Limitations that follow from its settings, a sentence each
+    deviations: tuple[str, ...] = ()  # Differences of its parts from their papers, a sentence each
 
 
 FactFinder = TypeVar("FactFinder", bound=Callable[[str], Facts])

@@ -39,17 +39,11 @@ for _name, _path in BUILT_IN.items():
 
 @dataclass(frozen=True)
 class CorpusFile:
-    """One file of a corpus at its origin.
+    """One file of a corpus at its origin."""
 
-    Attributes:
-        path: Its path below `Corpus.url`, and below the folder that downloads go to.
-        digest: SHA-256 in hexadecimal digits.
-        size: In bytes, None if unknown.
-    """
-
-    path: str
-    digest: str
-    size: int | None = None
+    path: str  # Its path below `Corpus.url`, and below the folder that downloads go to
+    digest: str  # SHA-256 in hexadecimal digits
+    size: int | None = None  # In bytes, None if unknown
 
 
 @dataclass(frozen=True)

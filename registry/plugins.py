@@ -49,15 +49,10 @@ BUILT_IN_DISTRIBUTION = "transformer-zoo"
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a registered thing comes from.
+    """Where a registered thing comes from."""
 
-    Args:
-        module: The module that registered it.
-        plugin: The distribution of the plugin that was being loaded then, if any.
-    """
-
-    module: str
-    plugin: str | None = None
+    module: str  # The module that registered it
+    plugin: str | None = None  # The distribution of the plugin that was being loaded then, if any
 
     @classmethod
     def of(cls, module: str) -> Origin:

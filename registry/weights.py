@@ -21,32 +21,21 @@ HUB = "hf-hub:"
 
 @dataclass(frozen=True)
 class FileDigest:
-    """Expected contents of a file.
+    """Expected contents of a file."""
 
-    Attributes:
-        size: In bytes.
-        sha256: In hexadecimal digits.
-    """
-
-    size: int
-    sha256: str
+    size: int  # In bytes
+    sha256: str  # In hexadecimal digits
 
 
 @dataclass(frozen=True)
 class RecordedScore:
-    """A score that weights had when they were made.
+    """A score that weights had when they were made."""
 
-    Attributes:
-        name: Name of the score, e.g. "BLEU".
-        value: The score.
-        interval: Its 95 % confidence interval over the held-out examples, None where it has none.
-        signature: How it was computed.
-    """
-
-    name: str
+    name: str  # Name of the score, e.g. "BLEU"
     value: float
+    # Its 95 % confidence interval over the held-out examples, None where it has none
     interval: tuple[float, float] | None = None
-    signature: str = ""
+    signature: str = ""  # How it was computed
 
     def __str__(self) -> str:
         """The value, rounded as in every report."""

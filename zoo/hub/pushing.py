@@ -95,34 +95,21 @@ ATTRIBUTES = ".gitattributes"
 
 @dataclass(frozen=True)
 class PushReport:
-    """Report of a push, or of a dry run.
+    """Report of a push, or of a dry run."""
 
-    Args:
-        repo_id: The repository.
-        revision: Its branch.
-        files: Path and size in bytes of every file.
-        native_files: The same of the native export, which goes to its own branch.
-        left_out: Paths of files in the folder that do not belong to a model and are not pushed.
-        dry_run: Whether nothing was done.
-        commit: The commit's hash.
-        url: Where to look at it.
-        pull_request: The address of the pull request, if one was opened.
-        space_files: Path and size of the files of the Space, if one was asked for.
-        space: Where to look at the Space.
-        revisions: Branches of models that were saved during training, with their commits; None of a dry run.
-    """
-
-    repo_id: str
-    revision: str
-    files: Mapping[str, int]
-    native_files: Mapping[str, int]
-    left_out: tuple[str, ...] = ()
-    dry_run: bool = False
-    commit: str | None = None
-    url: str | None = None
-    pull_request: str | None = None
+    repo_id: str  # The repository
+    revision: str  # Its branch
+    files: Mapping[str, int]  # Path and size in bytes of every file
+    native_files: Mapping[str, int]  # The same of the native export, which goes to its own branch
+    left_out: tuple[str, ...] = ()  # Paths of files in the folder that do not belong to a model and are not pushed
+    dry_run: bool = False  # Whether nothing was done
+    commit: str | None = None  # The commit's hash
+    url: str | None = None  # Where to look at it
+    pull_request: str | None = None  # The address of the pull request, if one was opened
+    # Path and size of the files of the Space, if one was asked for
     space_files: Mapping[str, int] = field(default_factory=dict)
-    space: str | None = None
+    space: str | None = None  # Where to look at the Space
+    # Branches of models that were saved during training, with their commits; None of a dry run
     revisions: Mapping[str, str | None] = field(default_factory=dict)
 
 
