@@ -129,6 +129,16 @@ def test_tokens_can_be_watched(folder, capsys):
     assert capsys.readouterr().out.split() == one.text.split()
 
 
+def test_strings_stop_an_output(writer, tokenizers):
+    (whole,) = zoo.generate(writer, TEXTS[0], max_new_tokens=9)
+    word = whole.text.split()[3]
+    together = zoo.generate(writer, [TEXTS[0], TEXTS[3]], max_new_tokens=9, stop_strings=word, scores=True)
+    first = whole.text[: whole.text.index(word)] + word
+    assert together[0].text.strip() == first.strip()
+    alone = zoo.generate(writer, TEXTS[0], max_new_tokens=9, stop_strings=word, scores=True)
+    assert together[0].candidates[0].score == pytest.approx(alone[0].candidates[0].score, abs=1e-4)
+
+
 def test_nothing_gives_nothing_and_a_language_model_begins_by_itself(writer):
     assert zoo.generate(writer, []) == []
     assert zoo.generate(writer, "", max_new_tokens=3)[0].text
@@ -144,6 +154,10 @@ def test_what_cannot_be_done_is_refused(translator, tokenizers, tmp_path):
         zoo.generate(translator, ["No.", "no " * 50])
     with pytest.raises(UnknownOverrideError, match="did you mean 'num_beams'"):
         zoo.generate(translator, TEXTS, num_beam=2)
+    with pytest.raises(ConfigError, match="valid: 0 to 1"):
+        zoo.generate(translator, TEXTS, do_sample=True, top_p=1.5)
+    with pytest.raises(ConfigError, match="index 9999 is out of bounds"):
+        zoo.generate(translator, TEXTS, forced_bos_token_id=9999)
     with pytest.raises(ConfigError, match="temperature"):
         zoo.generate(translator, TEXTS, temperature=0.5)
     with pytest.raises(ConfigError, match="num_return_sequences"):

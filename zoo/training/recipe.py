@@ -80,13 +80,19 @@ class Recipe:
             arguments: Values to change in `arguments`.
             generation: Values to change in `generation`.
         """
+        lengths = (
+            {"max_length", "max_new_tokens"} if {"max_length", "max_new_tokens"} & {*(generation or {})} else set()
+        )
         return Recipe(
             task=self.task,
             task_options={**self.task_options, **(task_options or {})},
             tokenizer=changed_tokenizer(self.tokenizer, tokenizer),
             model={**self.model, **(model or {})},
             arguments={**self.arguments, **(arguments or {})},
-            generation={**self.generation, **(generation or {})},
+            generation={
+                **{name: value for name, value in self.generation.items() if name not in lengths},
+                **(generation or {}),
+            },
             explicit=tuple(dict.fromkeys((*self.explicit, *(model or {})))),
             init=self.init,
         )

@@ -14,11 +14,12 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerFast
-from transformers.generation import BaseStreamer
+from transformers.generation import BaseStreamer, StoppingCriteria, StoppingCriteriaList
 from transformers.utils.logging import tqdm
 
 from zoo.base.errors import ConfigError, SequenceTooLongError, UnknownOverrideError, ZooError
 from zoo.building.quantizing import Int8Model
+from zoo.converters.engine import WritingModel
 from zoo.data.tokenizers import Tokenizers
 from zoo.data.tokenizers.encoding import to_ids
 from zoo.fast.captured_steps import CAPTURE_AFTER
@@ -63,6 +64,9 @@ LENGTHS = ("max_new_tokens", "max_length")
 
 COUNTS = (*LENGTHS, "num_beams", "num_return_sequences")
 """Options that transformers takes for whole numbers without looking."""
+
+SHARES = ("top_p", "typical_p")
+"""Options that transformers leaves out without looking where they are above 1."""
 
 
 @torch.no_grad()
@@ -152,9 +156,12 @@ def generation_config(
             raise UnknownOverrideError(name, valid, owner="GenerationConfig")
         if name in COUNTS and value is not None and not (isinstance(value, int) and value >= 1):
             raise ConfigError(f"{name}={value!r} is not valid; valid: 1 and more")
+        if name in SHARES and isinstance(value, (int, float)) and value > 1:
+            raise ConfigError(f"{name}={value!r} is not valid; valid: 0 to 1")
         setattr(settings, name, value)
-    if "max_new_tokens" in options and "max_length" not in options:
-        settings.max_length = None  # of two lengths, generation would warn
+    for given, other in (LENGTHS, LENGTHS[::-1]):
+        if given in options and other not in options:
+            setattr(settings, other, None)  # of two lengths, generation takes max_new_tokens
     if settings.eos_token_id is None:
         settings.eos_token_id = tokenizer.eos_token_id
     if settings.pad_token_id is None:
@@ -225,6 +232,19 @@ def pad(encoded: Sequence[Tensor], model: PreTrainedModel) -> tuple[Tensor, Tens
     return ids.to(model.device), mask.to(model.device)
 
 
+class StopsAt(StoppingCriteria):
+    """Stops an output that contains a string. That of transformers cannot read tokenizers of words."""
+
+    def __init__(self, strings: str | Sequence[str], tokenizer: PreTrainedTokenizerFast, begin: int) -> None:
+        self.strings = [strings] if isinstance(strings, str) else list(strings)
+        self.tokenizer, self.begin = tokenizer, begin
+
+    def __call__(self, input_ids: Tensor, scores: Any, **kwargs: Any) -> Tensor:
+        """Whether each output ends. *Shape:* (num_sequences, length), then (num_sequences,)."""
+        texts = self.tokenizer.batch_decode(input_ids[:, self.begin :], skip_special_tokens=True)
+        return torch.tensor([any(one in text for one in self.strings) for text in texts], device=input_ids.device)
+
+
 def write(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerFast,
@@ -243,18 +263,21 @@ def write(
         left = MAX_NEW_TOKENS if limit is None else limit - (ids.shape[1] if causal else 1)
         settings.max_new_tokens = min(MAX_NEW_TOKENS, left)
     settings.return_dict_in_generate, settings.output_logits = True, scores
+    stops = None if isinstance(model, WritingModel) else settings.stop_strings  # which such an engine refuses
+    settings.stop_strings = None if stops else settings.stop_strings
+    begin = ids.shape[1] if causal else 1
     try:
         output = model.generate(
             input_ids=ids,
             attention_mask=mask,
             generation_config=settings,
             streamer=streamer,
+            **({"stopping_criteria": StoppingCriteriaList([StopsAt(stops, tokenizer, begin)])} if stops else {}),
         )
     except ZooError:
         raise
-    except ValueError as error:  # of numbers that transformers looks at only here
+    except (ValueError, IndexError) as error:  # of numbers that transformers looks at only here
         raise ConfigError(f"generation options are not valid: {error}") from error
-    begin = ids.shape[1] if causal else 1
     sequences = output.sequences[:, begin:]
     texts = tokenizer.batch_decode(sequences, skip_special_tokens=True)
     if not causal:
@@ -264,7 +287,7 @@ def write(
         found = getattr(output, "sequences_scores", None)  # other engines score outputs themselves
         if found is None:
             beams = getattr(output, "beam_indices", None)
-            found = mean_log_probability(output.logits, sequences, settings, beams)
+            found = mean_log_probability(output.logits, sequences, settings, beams, stops=bool(stops))
         values = found.tolist()
     each = len(texts) // len(encoded)
     candidates = [Candidate(text, value) for text, value in zip(texts, values, strict=True)]
@@ -272,7 +295,12 @@ def write(
 
 
 def mean_log_probability(
-    logits: Sequence[Tensor], sequences: Tensor, settings: GenerationConfig, beams: Tensor | None = None
+    logits: Sequence[Tensor],
+    sequences: Tensor,
+    settings: GenerationConfig,
+    beams: Tensor | None = None,
+    *,
+    stops: bool = False,
 ) -> Tensor:
     """Mean log-probability of each output under the model, independent of temperature, penalties and other processors.
 
@@ -283,6 +311,7 @@ def mean_log_probability(
         logits: A tensor per step. *Shape:* (num_sequences, vocab_size), with beams (num_texts * num_beams, vocab_size)
         sequences: The outputs, without prompts. *Shape:* (num_sequences, num_steps)
         beams: Row of the logits of each token, of beam search. *Shape:* (num_sequences, num_steps)
+        stops: Whether strings stop outputs, which padding follows then.
     """
     rows = torch.arange(len(sequences), device=sequences.device)[:, None] if beams is None else beams.clamp(min=0)
     # Beams that are left out at the end may be longer.
@@ -292,4 +321,6 @@ def mean_log_probability(
         return chosen.mean(dim=1)
     ends = torch.isin(sequences, torch.tensor(settings.eos_token_id, device=sequences.device)).long()
     kept = (ends.cumsum(dim=1) - ends).eq(0)
+    if stops and not torch.isin(settings.pad_token_id, torch.tensor(settings.eos_token_id)):
+        kept &= sequences != settings.pad_token_id  # what follows a string that stops
     return chosen.mul(kept).sum(dim=1) / kept.sum(dim=1)
