@@ -3,7 +3,7 @@
 import pytest
 
 import zoo
-from zoo.base.errors import ConfigError, UnknownNameError, UnknownOverrideError
+from zoo.base.errors import ConfigError, InvalidChoiceError, UnknownNameError, UnknownOverrideError
 from zoo.data.tasks import TASKS, TOKENIZERS
 from zoo.training import load_recipe, shipped_recipes
 from zoo.training.arguments import training_arguments
@@ -115,5 +115,5 @@ def test_bad_training_arguments(tmp_path):
         training_arguments({"learningrate": 1}, output_dir=tmp_path, seed=0)
     with pytest.raises(ConfigError, match="--push REPO"):
         training_arguments({"push_to_hub": True}, output_dir=tmp_path, seed=0)
-    with pytest.raises(ConfigError, match="not valid"):
+    with pytest.raises(InvalidChoiceError, match="unknown lr_scheduler_type 'straight'; valid: linear"):
         training_arguments({"lr_scheduler_type": "straight"}, output_dir=tmp_path, seed=0)
