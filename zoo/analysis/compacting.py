@@ -6,14 +6,9 @@ import ast
 import re
 from collections.abc import Iterator
 
-WIDTH = 120
-"""Longest line."""
-
-LEFT_OUT = "\0"
-"""Text of a line that is left out."""
-
-NEEDED = r"Shape|batch_size|\d{4}"
-"""What descriptions have that are never left out."""
+WIDTH = 120  # Longest line
+LEFT_OUT = "\0"  # Text of a line that is left out
+NEEDED = r"Shape|batch_size|\d{4}"  # What descriptions have that are never left out
 
 
 def compacted(text: str) -> str:

@@ -120,7 +120,6 @@ def count_idle(model: nn.Module) -> int:
 
 
 def ids_of_embeddings(model: nn.Module) -> set[int]:
-    """Find the parameters that belong to embeddings of tokens or positions."""
     return {
         id(parameter)
         for module in model.modules()

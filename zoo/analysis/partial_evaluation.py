@@ -9,12 +9,10 @@ from typing import Any
 import libcst as cst
 from libcst import matchers as m
 
-UNKNOWN = object()
-"""Value of an expression that is known only when the code runs."""
+UNKNOWN = object()  # Value of an expression that is known only when the code runs
 
 
 def code(node: cst.CSTNode) -> str:
-    """Source of a node."""
     return cst.Module([]).code_for_node(node).strip()
 
 
@@ -176,7 +174,6 @@ class Names(cst.CSTVisitor):
         return False
 
     def target(self, node: cst.BaseExpression) -> bool:
-        """Note what an assignment writes."""
         if isinstance(node, cst.Name):
             self.written.append(node.value)
         elif isinstance(node, cst.Tuple):
@@ -192,26 +189,19 @@ class Names(cst.CSTVisitor):
 
 @lru_cache(maxsize=4096)  # about those of one model
 def names(node: cst.CSTNode) -> Names:
-    """Names below a node."""
     found = Names()
     node.visit(found)
     return found
 
 
 def assigned(body: cst.BaseSuite) -> dict[str, cst.Assign]:
-    """Assignments to one variable, by its name."""
     return {
         code(one.targets[0].target): one for one in names(body).assigns if isinstance(one.targets[0].target, cst.Name)
     }
 
 
 class Unread(cst.CSTTransformer):
-    """Remove assignments of variables, and of attributes of `self`, that nothing reads.
-
-    Args:
-        variables: Variables that nothing reads.
-        attributes: Attributes that something reads, None to keep all.
-    """
+    """Remove assignments of `variables`, and of attributes of `self` not in `attributes` (None to keep all)."""
 
     def __init__(self, variables: Collection[str], attributes: Collection[str] | None = None) -> None:
         super().__init__()

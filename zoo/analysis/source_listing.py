@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 READABLE = ("zoo.models.", "zoo.variants.")
 """Packages with the code of models; `zoo.fast` computes the same, faster."""
 
-LENGTH = 4
-"""Tokens of the sequence that is run."""
+LENGTH = 4  # Tokens of the sequence that is run
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,6 @@ class Listing(Printed):
 
     @property
     def lines_of_code(self) -> int:
-        """How many lines of code a forward passes."""
         return sum(function.lines_of_code for function in self.functions)
 
     def shown(self) -> Iterator[Part]:

@@ -64,7 +64,6 @@ def diff(a: str, b: str, task: str | None, svg: Path | None, wants_code: bool, a
 
 
 def show_code_difference(a: str, b: str, task: str | None, *, as_json: bool) -> None:
-    """Write the difference of two variants as code."""
     import dataclasses
 
     from zoo.analysis.eject import code_difference
@@ -79,7 +78,6 @@ def show_code_difference(a: str, b: str, task: str | None, *, as_json: bool) -> 
 
 
 def values(difference: Difference) -> tuple[str, str]:
-    """Write both sides of a difference."""
     if difference.kind == "quirk":
         return "on" if difference.a else "off", "on" if difference.b else "off"
     return value_text(difference.a), value_text(difference.b)

@@ -28,8 +28,7 @@ TASK_LETTERS = {
 }
 """How the table on a terminal abbreviates tasks."""
 
-WIDE = 110
-"""Width from which the paper and the provenance have their own columns."""
+WIDE = 110  # Width from which the paper and the provenance have their own columns
 
 
 @click.command("list")
@@ -115,7 +114,6 @@ def list_verb(
 
 
 def standings_in(benchmark: str) -> dict[str, tuple[dict[str, Any], str]]:
-    """Find the verdicts on variants in a benchmark."""
     from zoo.comparison.benchmarks.page import spread
     from zoo.comparison.benchmarks.recorded import as_data, ranking
 
@@ -126,7 +124,6 @@ def standings_in(benchmark: str) -> dict[str, tuple[dict[str, Any], str]]:
 
 
 def list_models(owner: str, *, as_json: bool) -> None:
-    """List the zoo's models on the Hub."""
     from zoo.hub import list_hub
 
     models = list_hub(owner)
@@ -153,5 +150,4 @@ def citation(variant: Variant) -> str:
 
 
 def provenance(variant: Variant) -> str:
-    """Describe what brought a variant."""
     return origin_text(variant.origin.distribution, variant.origin.version)

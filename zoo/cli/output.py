@@ -19,8 +19,7 @@ from zoo.base.printed import printable
 from zoo.registry import Task
 from zoo.registry.plugins import BUILT_IN_DISTRIBUTION
 
-UNLIMITED = 100_000
-"""The width of what is piped: nothing is cut or wrapped there."""
+UNLIMITED = 100_000  # The width of what is piped: nothing is cut or wrapped there
 
 VERBS: dict[str, str] = {
     Task.CAUSAL_LM: "generate",
@@ -35,7 +34,6 @@ ASCII = str.maketrans("│├╮╯╰╭┴┬─┌└◂◄×→", "|+.''.++-
 
 
 def console() -> Console:
-    """The console on stdout."""
     terminal = Console(highlight=False, soft_wrap=False)
     return terminal if terminal.is_terminal or "COLUMNS" in os.environ else Console(highlight=False, width=UNLIMITED)
 
@@ -80,7 +78,6 @@ def write_json(value: Any) -> None:
 
 
 def write_picture(file: Path, text: str, *, as_json: bool) -> None:
-    """Write a picture to a file, and print its path."""
     from zoo.base.files import write_file
 
     write_file(file, text)
@@ -111,19 +108,16 @@ def heading(text: str) -> Text:
 
 
 def indented(part: RenderableType) -> Padding:
-    """Indent something by two columns."""
     return Padding(part, (0, 0, 0, 2))
 
 
 def origin_text(distribution: str | None, version: str | None) -> str:
-    """Describe what provides a variant."""
     if distribution == BUILT_IN_DISTRIBUTION:
         return "built in"
     return " ".join(filter(None, (distribution, version))) or "a script"
 
 
 def value_text(value: Any) -> str:
-    """Write a setting's value as users write it."""
     if value is None or isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, dict):

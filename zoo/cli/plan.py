@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from zoo.analysis.scaling.planning import Plan
     from zoo.data.corpora.estimating import DataEstimate
 
-WIDE = 150
-"""From how many columns plans are rows, and not columns."""
+WIDE = 150  # From how many columns plans are rows, and not columns
 
 
 class Numbers(click.ParamType):  # type: ignore[type-arg]
@@ -166,7 +165,6 @@ def epoch(plan: Plan, data: DataEstimate) -> dict[str, Any]:
 
 
 def described(name: str, found: dict[str, Any]) -> str:
-    """Describe an epoch in a sentence."""
     tokens = f"{found['epoch_tokens']:,} tokens"
     if found["epoch_tokens_estimated"]:
         tokens = f"about {found['epoch_tokens']:,} tokens (estimated from its words)"

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from zoo.training.predict import Label
 
 
-TABLES = (".csv", ".tsv")
-"""Suffixes of files with a header and columns."""
+TABLES = (".csv", ".tsv")  # Suffixes of files with a header and columns
 
 
 @click.command("predict")
@@ -76,14 +75,12 @@ def predict(
 
 
 def row_of(label: Label) -> tuple[str, str, str]:
-    """Write a text, its label or the labels of its words, and the probability if any."""
     if label.label is None:
         return label.text, " ".join(str(word.label) for word in label.words), ""
     return label.text, label.label, "" if label.score is None else f"{label.score:.4f}"
 
 
 def line_of(label: Label) -> str:
-    """Write a model's labels of a text."""
     if label.label is None:
         return " ".join(f"{word.text}/{word.label}" for word in label.words)
     score = [] if label.score is None else [f"{label.score:.4f}"]

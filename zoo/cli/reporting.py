@@ -20,8 +20,7 @@ from zoo.base.synonyms import ARGUMENTS, FIELDS, translate
 KEYED = {"--set": FIELDS, "--training": ARGUMENTS}
 """Options that take names of other things, and the names that are best known."""
 
-SMALLEST_ROOM = 1 << 20
-"""Bytes that are free on a disk that is not full."""
+SMALLEST_ROOM = 1 << 20  # Bytes that are free on a disk that is not full
 
 BAD_INPUT, FAILURE, INTERRUPTED = 2, 1, 130
 """Exit codes: what was given cannot be used; something else went wrong (network, disk, a defect); Ctrl-C."""
@@ -101,12 +100,10 @@ def full_places() -> list[str]:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether PyTorch could not have the memory that it asked for."""
     return type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error)
 
 
 def write_line(kind: str, message: str) -> None:
-    """Write a line that begins with the zoo's name and what kind of message it is."""
     click.echo(f"zoo: {click.style(kind, bold=True)}: {printable(' '.join(message.split()))}", err=True)
 
 

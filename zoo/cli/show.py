@@ -103,7 +103,6 @@ def show(
 
 
 def show_signals(name: str, task: str | None, *, as_json: bool) -> None:
-    """Write the signal sizes of a new model."""
     from dataclasses import asdict
 
     from zoo.analysis.measuring.signals import measure_signals
@@ -138,7 +137,6 @@ def result_rows(name: str) -> list[tuple[str, str, str, str]]:
 
 
 def show_source(name: str, task: str | None, *, as_json: bool) -> None:
-    """Write the source that a forward passes."""
     from zoo.analysis.source_listing import show_code
 
     listing = show_code(name, task)
@@ -173,7 +171,6 @@ def facts(card: Card) -> list[RenderableType]:
 
 
 def presets(card: Card) -> str:
-    """List a variant's sizes."""
     from zoo.registry import SIZES
 
     lines = []
@@ -185,7 +182,6 @@ def presets(card: Card) -> str:
 
 
 def picture(drawing: Drawing) -> Text:
-    """Write a drawing, with its quirks in colour."""
     from zoo.analysis.drawing import to_text
     from zoo.analysis.drawing.text import QUIRK_SIGN
 

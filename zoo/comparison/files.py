@@ -24,7 +24,6 @@ def digest_of_files(folder: Path) -> str:
 
 
 def digest_of_named(files: Mapping[str, Path]) -> str:
-    """Make a short name for the contents of files, each by its name."""
     digest = hashlib.sha256()
     for name, file in sorted(files.items()):
         digest.update(f"{name}\n".encode())
@@ -32,45 +31,24 @@ def digest_of_named(files: Mapping[str, Path]) -> str:
     return digest.hexdigest()[:16]
 
 
-RESULTS = "results.json"
-"""Results of a comparison, in its folder."""
-
-PLAN = "comparison.json"
-"""Plan of a comparison, in its folder."""
-
-TOKENIZER = "tokenizer"
-"""The tokenizer that all variants share, in the comparison's folder."""
-
-RECIPE = "recipe.json"
-"""The recipe of a comparison that no file holds, in the comparison's folder."""
-
-JOB = "job.json"
-"""Job of a run, in its folder."""
-
-RESULT = "result.json"
-"""Its outcome, or its error."""
-
-QUESTIONS, ANSWERS = "probe.json", "probe.safetensors"
-"""Inputs and outputs of its model before saving."""
-
-RELOADED = "reloaded.json"
-"""Outputs of the saved model in another process."""
-
-CHECKPOINT = "model"
-"""The folder of the model."""
-
-LOCK = ".lock"
-"""Held by the process that writes a comparison's folder, or a run's."""
+RESULTS = "results.json"  # Results of a comparison, in its folder
+PLAN = "comparison.json"  # Plan of a comparison, in its folder
+TOKENIZER = "tokenizer"  # The tokenizer that all variants share, in the comparison's folder
+RECIPE = "recipe.json"  # The recipe of a comparison that no file holds, in the comparison's folder
+JOB = "job.json"  # Job of a run, in its folder
+RESULT = "result.json"  # Its outcome, or its error
+QUESTIONS, ANSWERS = "probe.json", "probe.safetensors"  # Inputs and outputs of its model before saving
+RELOADED = "reloaded.json"  # Outputs of the saved model in another process
+CHECKPOINT = "model"  # The folder of the model
+LOCK = ".lock"  # Held by the process that writes a comparison's folder, or a run's
 
 
 def write_json(file: Path, value: Any) -> Path:
-    """Write plain data as JSON, whole or not at all."""
     write_file(file, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
     return file
 
 
 def read_json_or_none(file: Path) -> Any:
-    """Read JSON; None if the file is missing or not JSON."""
     try:
         return read_json(file)
     except (OSError, ValueError):

@@ -27,7 +27,6 @@ class ComparisonPlan:
 
     @property
     def sweep(self) -> dict[str, list[Any]]:
-        """The values that are tried, by training argument."""
         swept: dict[str, list[Any]] = self.common["sweep"]
         return swept
 
@@ -56,7 +55,6 @@ def make_plan(
 
 
 def find_plan(folder: Path) -> ComparisonPlan | None:
-    """Read the plan of a folder's comparison; None without one."""
     written = read_json_or_none(folder / PLAN)
     if isinstance(written, dict):
         formats.PLAN.check(written, folder / PLAN)
@@ -69,5 +67,4 @@ def find_plan(folder: Path) -> ComparisonPlan | None:
 
 
 def united(first: Sequence[Any], second: Sequence[Any]) -> list[Any]:
-    """Put two lists together, each item once."""
     return list(dict.fromkeys((*first, *second)))

@@ -13,8 +13,7 @@ from .request.request import Request
 from .results.comparison import Comparison
 from .run.record import Run
 
-REPEATED = "repeated.json"
-"""Which numbers came out equal, in the folder of the repeated comparison."""
+REPEATED = "repeated.json"  # Which numbers came out equal, in the folder of the repeated comparison
 
 COUNTED = (
     "num_parameters",
@@ -58,7 +57,6 @@ def require_same_data(recorded: Comparison, arguments: Mapping[str, Any]) -> Non
 
 
 def compare_numbers(recorded: Comparison, repeated: Comparison) -> list[RepeatedNumber]:
-    """Put the numbers of two comparisons next to each other, run by run."""
     again = {run.label: numbers_of(run) for run in repeated.runs}
     return [
         RepeatedNumber(run.label, name, value, again.get(run.label, {}).get(name))
@@ -75,7 +73,6 @@ def numbers_of(run: Run) -> dict[str, Any]:
 
 
 def sentences(numbers: Sequence[RepeatedNumber]) -> Iterator[str]:
-    """State for each number whether it came out equal."""
     for one in numbers:
         found = "equal" if one.equal else f"recorded {one.recorded!r}, now {one.repeated!r}"
         yield f"{one.run}: {one.number} {one.repeated if one.equal else ''} {found}".replace("  ", " ")

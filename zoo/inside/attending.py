@@ -29,8 +29,7 @@ TITLES = {
 """Kinds of attention, in the order in which a model runs them, and what pictures call them."""
 
 
-PAGE_HEIGHT = 720
-"""Pixels that the page of all heads has in a notebook."""
+PAGE_HEIGHT = 720  # Pixels that the page of all heads has in a notebook
 
 
 @dataclass(frozen=True)

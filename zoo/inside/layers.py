@@ -25,11 +25,8 @@ from zoo.training.generation.generating import position_limit
 
 Shape = tuple[int, ...]
 
-HEADINGS = ("Module", "Class", "Input", "Output", "Parameters")
-"""Of a summary."""
-
-NUMBERED = re.compile(r"(.*\.layers\.)(\d+)(.*)")
-"""The path of a layer, or of something in it."""
+HEADINGS = ("Module", "Class", "Input", "Output", "Parameters")  # Of a summary
+NUMBERED = re.compile(r"(.*\.layers\.)(\d+)(.*)")  # The path of a layer, or of something in it
 
 
 @dataclass(frozen=True)
@@ -202,14 +199,12 @@ def shape_text(shape: Shape | None) -> str:
 
 
 def shape(size: Any) -> Shape | None:
-    """Read a shape of torchinfo's."""
     return tuple(size) if size and all(isinstance(one, int) for one in size) else None
 
 
 def row_of(
     path: str, module: nn.Module, shapes: tuple[Shape | None, Shape | None], owners: dict[int, str]
 ) -> SummaryRow:
-    """Summarise one module."""
     borrowed = (
         (f"{name}.{inner}", parameter)
         for name, lent in borrowed_by(module).items()

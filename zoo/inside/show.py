@@ -33,7 +33,6 @@ class Portrait(Printed):
     drawing: Drawing  # Its blocks
 
     def shown(self) -> Iterator[Part]:
-        """The card, and the drawing below it."""
         yield from self.card.shown()
         yield Title(f"\nOne block, for {self.drawing.task}")
         yield from self.drawing.shown()
@@ -73,7 +72,6 @@ def task_of(model: ZooPreTrainedModel) -> str:
 
 
 def own_settings(config: ZooConfig, usual: ZooConfig) -> dict[str, Any]:
-    """Find what a configuration has otherwise than its variant."""
     fields = [field for field in (*Fields.__annotations__, *KEPT_BESIDE) if field not in IDENTITY]
     values = {field: getattr(config, field, None) for field in fields}
     return {field: value for field, value in values.items() if value != getattr(usual, field, None)}

@@ -37,9 +37,8 @@ def inputs_of(
 ) -> Inputs:
     """Turn texts into what a model reads.
 
-    Args:
-        targets: Target texts of an encoder-decoder, by default its own output; or what follows the sources of a
-            language model.
+    `targets` are those of an encoder-decoder, by default its own output, or what follows the sources of a language
+    model.
     """
     source = tokenizers.source
     encoded = [encode(source, text, end=not model.config.is_decoder) for text in sources]
@@ -72,7 +71,6 @@ def inputs_of(
 
 
 def encode(tokenizer: PreTrainedTokenizerFast, text: str, *, end: bool = True) -> list[int]:
-    """Turn a text into ids."""
     ids = list(tokenizer(text)["input_ids"])
     return ids[:-1] if not end and ids and ids[-1] == tokenizer.eos_token_id else ids
 

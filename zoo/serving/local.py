@@ -23,11 +23,8 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 HERE = ("127.0.0.1", "localhost", "::1")
 """Names of this machine, which a page of another site does not have."""
 
-FIRST_PORT, PORTS = 7860, 100
-"""Where the search for a free port begins, and how many are tried."""
-
-CLOSING = 2
-"""Seconds that open connections have to end."""
+FIRST_PORT, PORTS = 7860, 100  # Where the search for a free port begins, and how many are tried
+CLOSING = 2  # Seconds that open connections have to end
 
 
 class LocalOnly:
@@ -35,9 +32,6 @@ class LocalOnly:
 
     The token is the first part of the path, or the key of an `Authorization: Bearer` header. Host names are checked
     because a site may point its own name to this machine (DNS rebinding).
-
-    Args:
-        token: Secret that every request must carry.
     """
 
     def __init__(self, app: App, token: str, hosts: Iterable[str], public: Iterable[str] = ()) -> None:
@@ -100,14 +94,9 @@ async def refuse(scope: Scope, send: Send, status: int, message: str) -> None:
 
 
 class LocalServer:
-    """An app on a port of this machine, protected by [`LocalOnly`][zoo.serving.local.LocalOnly].
+    """An app on a port of this machine, by default the first free one from 7860 on, protected by [`LocalOnly`][].
 
-    As a context manager it serves from a thread until the block ends.
-
-    Args:
-        port: The port; by default the first free one from 7860 on.
-        token: The token of its address; by default a random one.
-        hosts: Names that requests may give this machine, besides its own and `host`.
+    As a context manager it serves from a thread until the block ends. `hosts` are further names of this machine.
     """
 
     def __init__(
@@ -132,12 +121,10 @@ class LocalServer:
 
     @property
     def address(self) -> str:
-        """The URL, with the token."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{host}:{self.socket.getsockname()[1]}/{self.token}/"
 
     def run(self) -> None:
-        """Serve until Ctrl-C."""
         self._server.run(sockets=[self.socket])
 
     def __enter__(self) -> LocalServer:
@@ -152,7 +139,6 @@ class LocalServer:
 
 
 def listen(host: str, port: int | None) -> socket.socket:
-    """Take a port, by default the first free one."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     ports = range(FIRST_PORT, FIRST_PORT + PORTS) if port is None else [port]
     for one in ports:

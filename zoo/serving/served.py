@@ -26,11 +26,8 @@ from zoo.training.generation.generating import encode, generation_config, pad, p
 from .requests import RefusedRequestError
 from .text import GrowingText, Piece
 
-COLDEST = 1e-5
-"""The lowest temperature that is sampled at; below, the best token is taken."""
-
-LOWEST = -9999.0
-"""The log-probability of what is impossible, as JSON has no infinity."""
+COLDEST = 1e-5  # The lowest temperature that is sampled at; below, the best token is taken
+LOWEST = -9999.0  # The log-probability of what is impossible, as JSON has no infinity
 
 EMBEDDED_AT_ONCE = 32
 
@@ -56,7 +53,6 @@ class LastLogits(LogitsProcessor):
     logits: Tensor
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        """Keep the logits; scores are unchanged."""
         self.logits = scores
         return scores
 
@@ -169,13 +165,11 @@ class ServedModel:
         return asked or min(usual or left, left)
 
     def too_long(self, reason: str, param: str) -> RefusedRequestError:
-        """OpenAI's error for too many tokens."""
         return RefusedRequestError(
             f"this model's maximum context length is {self.limit} tokens: {reason}", param, "context_length_exceeded"
         )
 
     def check_writes(self) -> None:
-        """Refuse to write with a model that does not."""
         if not self.model.can_generate():
             raise RefusedRequestError(
                 f"{self.names[0]} is a {type(self.model).__name__}, which writes nothing", "model"
@@ -214,7 +208,6 @@ class ServedModel:
         return [text.count for text in texts]
 
     def check_embeds(self) -> None:
-        """Refuse embeddings of a model that is no encoder."""
         config, kind = self.model.config, type(self.model)
         if kind not in (ZooModel, ZooForMaskedLM) or config.is_decoder or config.is_encoder_decoder:
             raise RefusedRequestError(f"{self.names[0]} is a {kind.__name__}; embeddings are of encoders", "model")

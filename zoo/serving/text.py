@@ -52,7 +52,6 @@ class GrowingText:
     _sent: int = 0
 
     def add(self, token: int, log_probability: float = 0.0, top: tuple[tuple[int, float], ...] = ()) -> Piece | None:
-        """Take the next token."""
         self.count += 1
         if token in self.ends:
             return self.end("stop")

@@ -13,8 +13,7 @@ from zoo.models.parts import ATTENTIONS, POSITIONS, RESIDUALS
 from .cases import assert_different, assert_equal, assert_finite, check
 from .subjects import BATCH_SIZE, FIRST_ORDINARY_ID, SOURCE_LENGTH, TARGET_LENGTH, Subject, token_ids
 
-PADDING = 3
-"""How many positions of padding are added."""
+PADDING = 3  # How many positions of padding are added
 
 
 def padded(ids: Tensor, vocabulary: int, side: str) -> tuple[Tensor, Tensor]:

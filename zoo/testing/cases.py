@@ -13,10 +13,8 @@ from zoo.registry import VARIANTS, Registry, Task, list_variants, parse_name
 
 from .subjects import Subject, subject_of
 
-TOLERANCE = 1e-9
-"""Largest difference that float64 arithmetic in another order makes in a tiny model."""
-EFFECT = 1e-7
-"""Smallest difference that counts as one."""
+TOLERANCE = 1e-9  # Largest difference that float64 arithmetic in another order makes in a tiny model
+EFFECT = 1e-7  # Smallest difference that counts as one
 
 
 def difference(one: Tensor, other: Tensor) -> float:

@@ -71,7 +71,6 @@ class FarTensor(Tensor):
 
     @staticmethod
     def __new__(cls, there: Tensor) -> FarTensor:
-        """Wrap values."""
         far: FarTensor = Tensor._make_wrapper_subclass(
             cls,
             there.size(),
@@ -163,7 +162,6 @@ def brought(found: Any) -> Any:
 
 
 def is_far(device: Any) -> bool:
-    """Whether a device, or its name, is the pretended one."""
     return device is not None and torch.device(device).type == NAME
 
 
@@ -201,7 +199,6 @@ class PretendedDevice(TorchDispatchMode):
         self.allocated = FarTensor.allocated = Allocations()
 
     def put(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """Bring tensors there."""
         return {key: value.to(self.name) if isinstance(value, Tensor) else value for key, value in inputs.items()}
 
     def move(self, model: Model) -> Model:
@@ -221,13 +218,11 @@ class PretendedDevice(TorchDispatchMode):
 
     @contextmanager
     def counted(self) -> Iterator[Counter[str]]:
-        """Count what waits in a block."""
         before, found = Counter(self.waits), Counter[str]()
         yield found
         found.update(self.waits - before)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Compute one operation."""
         return compute(func, args, kwargs or {}, self.waits)
 
 
@@ -251,7 +246,6 @@ class Construction(TorchFunctionMode):
 
 @contextmanager
 def pretended_device() -> Iterator[PretendedDevice]:
-    """Have a pretended accelerator for a while."""
     register()
     with PretendedDevice() as device, Construction(device.waits):
         try:
@@ -264,11 +258,9 @@ class Hooks(torch._C._acc.PrivateUse1Hooks):
     """PyTorch's device module. `torch.accelerator` does not find it, so that trainers do not select it."""
 
     def is_available(self) -> bool:
-        """Whether to use it unasked."""
         return False
 
     def is_built(self) -> bool:
-        """Likewise."""
         return False
 
     def has_primary_context(self, dev_id: int) -> bool:

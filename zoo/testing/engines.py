@@ -46,18 +46,13 @@ def check_int8_weights_give_nearly_the_same(subject: Subject) -> None:
         assert same > 0.5, f"with a cache {same:.0%} of the {NEW_TOKENS} tokens are those without one"
 
 
-NAME = "vllm"
-"""Under which vLLM registers its backend."""
+NAME = "vllm"  # Under which vLLM registers its backend
 
 INTERFACE = "ALL_ATTENTION_FUNCTIONS"
 
 
 class Engine:
-    """Attention as serving engines have it: sequences end to end, no masks, and keys and values by the layer's place.
-
-    Args:
-        config: Configuration of the model, with the windows and limits that an engine reads.
-    """
+    """Attention as serving engines have it: sequences end to end, no masks, keys and values by the layer's place."""
 
     def __init__(self, config: ZooConfig) -> None:
         self.config = config

@@ -24,8 +24,7 @@ from zoo.training.after_steps import after_step
 from .cases import TOLERANCE, assert_equal, check
 from .subjects import Subject, main_output
 
-LOSS_TOLERANCE = 1e-6
-"""Losses are computed in float32."""
+LOSS_TOLERANCE = 1e-6  # Losses are computed in float32
 
 LENGTHS = (2, 4, 3)
 """Real tokens of every sequence; short enough for the usual sliding windows not to bind."""

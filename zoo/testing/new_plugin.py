@@ -176,7 +176,6 @@ def plugin_files(kind: str, name: str) -> dict[str, str]:
 
 
 def new_plugin(kind: str, folder: Path) -> tuple[str, list[Path]]:
-    """Write a package with a plugin; its name is that of the folder."""
     name = folder.absolute().name
     if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name) or name == "zoo":
         raise NameSyntaxError(

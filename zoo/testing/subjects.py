@@ -17,14 +17,12 @@ from zoo.registry import parse_name
 
 SOURCE_VOCABULARY = 37
 TARGET_VOCABULARY = 41
-FIRST_ORDINARY_ID = 3
-"""Padding, begin and end come before it."""
+FIRST_ORDINARY_ID = 3  # Padding, begin and end come before it
 SOURCE_LENGTH = 6
 TARGET_LENGTH = 7
 BATCH_SIZE = 3
 NUM_LABELS = 5
-WINDOW = 4
-"""Shorter than the sequences, so that a sliding window slides."""
+WINDOW = 4  # Shorter than the sequences, so that a sliding window slides
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,15 +83,7 @@ class Subject:
         return self.config.decoder_vocab_size or self.config.vocab_size
 
     def labels(self, batch_size: int = BATCH_SIZE, seed: int = 0) -> Tensor | None:
-        """Labels that fit `inputs`, some of them without a loss.
-
-        Args:
-            batch_size: Number of sequences.
-            seed: Makes them reproducible.
-
-        Returns:
-            None for feature extraction.
-        """
+        """Labels that fit `inputs`, some of them without a loss; None for feature extraction."""
         generator = torch.Generator().manual_seed(seed + 2)
         if self.task == "feature-extraction":
             return None
@@ -127,7 +117,6 @@ class Subject:
 
 
 def main_output(outputs: Any) -> Tensor:
-    """Name of the checked model."""
     return outputs.logits if "logits" in outputs else outputs.last_hidden_state
 
 

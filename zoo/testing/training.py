@@ -16,7 +16,6 @@ STEPS = 12
 
 
 def gradients(subject: Subject, model: ZooPreTrainedModel) -> tuple[dict[str, Tensor], int]:
-    """One training step's gradients, with dropout."""
     calls = []
     hooks = [
         module.register_forward_hook(lambda *_: calls.append(1))

@@ -21,8 +21,7 @@ from zoo.data.tasks import DataTask, Predictions
 from zoo.data.tasks.metrics import f1
 
 COLUMNS = ("text", "gold", "prediction", "probability")
-MOST_WORST = 50
-"""Examples that the page shows; the table has all."""
+MOST_WORST = 50  # Examples that the page shows; the table has all
 MOST_LABELS_DRAWN = 60
 """Largest number of labels for which the page shows a confusion matrix; the table has all."""
 
@@ -41,12 +40,10 @@ class Answer:
 
     @property
     def row(self) -> tuple[str, ...]:
-        """The values of `COLUMNS`."""
         return self.text, self.gold, self.prediction, "" if self.probability is None else f"{self.probability:.4f}"
 
 
 def answers_of(task: DataTask, examples: Dataset, predictions: Predictions) -> Iterator[Answer]:
-    """Put examples and predictions together."""
     sources, golds = task.sources(examples), task.references(examples)
     if not golds or not len(sources) == len(golds) == len(predictions.outputs):
         return
@@ -128,7 +125,6 @@ def write_report(folder: Path, title: str, answers: Sequence[Answer], labels: Se
 
 
 def html_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """Write a table, its text escaped."""
     head = "".join(f"<th scope=col>{escape(name)}</th>" for name in columns)
     lines = ("".join(f"<td>{escape(value)}</td>" for value in row) for row in rows)
     return f"<table><tr>{head}</tr>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"

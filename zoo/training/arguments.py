@@ -24,7 +24,6 @@ TRACKERS = {"tensorboard": ("tensorboard", "tensorboardX"), "trackio": ("trackio
 
 
 def check_trackers(report_to: Any, installed: Callable[[str], Any] = find_spec) -> None:
-    """Refuse to report to what is not installed."""
     named = [report_to] if isinstance(report_to, str) else list(report_to or ())
     for name in named:
         packages = TRACKERS.get(name, ())
@@ -41,14 +40,12 @@ def keep_logs(trainer: Trainer, output_dir: str | Path) -> None:
             callback.logging_dir = f"{Path(output_dir).absolute()}-logs"
 
 
-MUON = "muon"
-"""The value of `optim` that transformers does not know."""
+MUON = "muon"  # The value of `optim` that transformers does not know
 
 BY_CLASS = "transformers"
 """The value of `decay` for the rule of transformers' trainer: all but biases and what it knows as norms."""
 
-DECAYS = (*DECAY, BY_CLASS)
-"""Values of `decay`."""
+DECAYS = (*DECAY, BY_CLASS)  # Values of `decay`
 
 DEFAULTS: dict[str, Any] = {
     "save_strategy": "no",

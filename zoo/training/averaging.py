@@ -84,7 +84,6 @@ class WeightAverage(TrainerCallback):
             save_file({**self.weights, UPDATES: torch.tensor(self.updates)}, checkpoint / FILE)
 
     def load(self, checkpoint: Path) -> None:
-        """Read it from the checkpoint that a run goes on from."""
         if (checkpoint / FILE).is_file():
             read = load_file(checkpoint / FILE)
             self.updates = int(read.pop(UPDATES))

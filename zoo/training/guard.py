@@ -21,7 +21,6 @@ class TrainingError(ZooError, RuntimeError):
 
 @contextmanager
 def memory_explained(args: TrainingArguments) -> Iterator[None]:
-    """Describe what to do where an accelerator's memory is not enough."""
     try:
         yield
     except torch.OutOfMemoryError as error:
@@ -32,7 +31,6 @@ def memory_explained(args: TrainingArguments) -> Iterator[None]:
 
 
 def smaller_steps(args: TrainingArguments) -> str:
-    """Describe what to change where a training step takes too much memory."""
     size, batches = args.per_device_train_batch_size, args.gradient_accumulation_steps
     advice = [] if args.gradient_checkpointing else ["gradient_checkpointing=True, which computes layers again"]
     if size > 1:
@@ -59,14 +57,12 @@ class LossGuard:
             self.check()
 
     def check(self) -> None:
-        """Look back."""
         step = int(self.step.item())
         if step >= 0:
             raise TrainingError(f"the loss is {self.loss.item()} at step {step}; {HINT}{kept_text(self.find_kept())}")
 
 
 def check_weights(model: nn.Module, step: int, kept: str | None) -> None:
-    """Refuse to save weights that are no numbers."""
     for name, parameter in model.named_parameters():
         if not math.isfinite(parameter.detach().sum(dtype=torch.float32).item()):
             if bool(parameter.detach().isfinite().all()):
@@ -75,5 +71,4 @@ def check_weights(model: nn.Module, step: int, kept: str | None) -> None:
 
 
 def kept_text(checkpoint: str | None) -> str:
-    """Describe what is left of a run."""
     return f"; {checkpoint} is the last good checkpoint" if checkpoint else ""

@@ -34,7 +34,6 @@ def full_recipe(
     tokenizer: str | Path | Mapping[str, Any] | Tokenizers | None = None,
     init: str | Path | None = None,
 ) -> Recipe:
-    """Merge the arguments of a run into its recipe."""
     chosen = tokenizer.made_by if isinstance(tokenizer, Tokenizers) else tokenizer
     found = recipe_for(task, recipe, variant)
     start = full_path(init) if init is not None else found.init
@@ -69,11 +68,7 @@ def encode(task: DataTask, splits: Splits, tokenizers: Tokenizers, *, seed: int)
 
 
 def model_settings(task: DataTask, name: str, tokenizers: Tokenizers, recipe: Recipe) -> dict[str, Any]:
-    """Settings of a variant from a recipe, the data and its tokenizers.
-
-    Raises:
-        ConfigError: If a setting that follows from data and tokenizers was given with another value.
-    """
+    """Settings of a variant from a recipe, the data and its tokenizers; a contradiction is an error."""
     chosen, follow = recipe.model_settings(name), task.model_settings(tokenizers)
     for setting, value in {**chosen, **parse_name(name).overrides}.items():
         if follow.get(setting, value) != value:

@@ -99,7 +99,6 @@ def build_muon(
 
 
 def decayed_parameters(model: nn.Module, decay: str) -> list[str]:
-    """List the parameters that weight decay applies to."""
     if decay in DECAY:
         return list(decayed_names(model, decay))
     names: list[str] = Trainer.get_decay_parameter_names(None, model)

@@ -94,7 +94,6 @@ def label_texts(model: PreTrainedModel, tokenizers: Tokenizers, texts: Sequence[
 
 
 def label_words(model: PreTrainedModel, tokenizers: Tokenizers, texts: Sequence[str]) -> list[Label]:
-    """Label the words of texts, each by its first piece."""
     end = tokenizers.source.eos_token_id
     words = [text.split() for text in texts]
     pieces = [pieces_of(tokenizers.source, row) for row in words]

@@ -141,5 +141,4 @@ def in_place(found: Sequence[Any], order: Sequence[int]) -> list[Any]:
 
 
 def measured(metrics: Mapping[str, float]) -> dict[str, Any]:
-    """Read what the trainer measured."""
     return {"loss": float(metrics[f"{PREFIX}_loss"]), "num_labels": int(metrics[f"{PREFIX}_labels"])}

@@ -57,7 +57,6 @@ def sides_of(model: PreTrainedModel) -> list[Side]:
 
 
 def check_examples(model: PreTrainedModel, dataset: Any, split: str) -> None:
-    """Refuse examples that a model cannot read or learn to write."""
     for side in sides_of(model):
         lengths, largest = measure(dataset, side.column)
         if not len(lengths):

@@ -33,7 +33,6 @@ def overview(task: DataTask, splits: Splits, encoded: Splits, kept: Mapping[str,
 
 
 def shown_rows(splits: Splits) -> Iterator[str]:
-    """The columns and the first rows."""
     examples: Dataset = splits.train
     names = [name for name in examples.column_names if name not in NUMBERS.values()]
     source = f" of {examples.info.description}" if examples.info.description else ""
@@ -43,7 +42,6 @@ def shown_rows(splits: Splits) -> Iterator[str]:
 
 
 def cell(value: object) -> str:
-    """Write a value in one line."""
     text = " ".join(map(str, value)) if isinstance(value, list) else str(value)
     text = text if text.isprintable() else repr(text)[1:-1]
     return text if len(text) <= LONGEST_CELL else f"{text[: LONGEST_CELL - 3]}..."
@@ -84,8 +82,7 @@ def histogram(lengths: Sequence[int]) -> Iterator[str]:
         yield f"  {name:>{max(map(len, names))}}  {count:>{len(f'{max(counts):,}')},} {bar}".rstrip()
 
 
-LOG_INTERVAL = 30.0
-"""Seconds between two states of a bar in a file."""
+LOG_INTERVAL = 30.0  # Seconds between two states of a bar in a file
 
 
 def slow_in_a_file(bar: tqdm) -> None:
@@ -122,7 +119,6 @@ class LossProgress(ProgressCallback):
     def on_prediction_step(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Name the bar of the evaluation."""
         begins = self.prediction_bar is None
         super().on_prediction_step(args, state, control, **kwargs)
         if begins and self.prediction_bar is not None:

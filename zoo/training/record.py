@@ -173,7 +173,6 @@ class RunRecord:
 
     @classmethod
     def from_dict(cls, written: Mapping[str, Any]) -> RunRecord:
-        """Read what `to_dict` wrote."""
         data = written["data"]
         return cls(
             variant=str(written["variant"]),
@@ -253,7 +252,6 @@ def record_run(
 
 
 def digest_of_examples(examples: Dataset) -> str:
-    """Hash examples."""
     if isinstance(examples, ShardedTexts):
         return examples.sha256
     digest = hashlib.sha256()
@@ -265,7 +263,6 @@ def digest_of_examples(examples: Dataset) -> str:
 
 
 def digest_of_tokenizers(tokenizers: Tokenizers) -> str:
-    """Hash tokenizers."""
     digest = hashlib.sha256()
     for tokenizer in (tokenizers.source, tokenizers.target)[: 1 if tokenizers.joint else 2]:
         digest.update(f"{tokenizer.backend_tokenizer.to_str()}\n{tokenizer.special_tokens_map}\n".encode())
@@ -273,7 +270,6 @@ def digest_of_tokenizers(tokenizers: Tokenizers) -> str:
 
 
 def read_result(folder: str | Path) -> dict[str, Any]:
-    """Read what a run left in its checkpoint's folder."""
     try:
         written = read_json(Path(folder) / RESULT_FILE)
     except (OSError, ValueError):
@@ -289,7 +285,6 @@ def saved_run(folder: str | Path) -> RunRecord | None:
 
 
 def first_difference(there: Mapping[str, Any], here: Mapping[str, Any], prefix: str = "") -> str | None:
-    """Find the first difference between two records of runs."""
     for name in dict.fromkeys((*there, *here)):
         before, now = there.get(name), here.get(name)
         if before == now:

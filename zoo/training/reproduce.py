@@ -35,8 +35,7 @@ STORED = ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_
 NOT_KEPT = ("history", "evaluations", "scores", "heldout_loss")
 """Fields of a training report that are left out: curves, and numbers from before the weights were rounded."""
 
-NOISE = 0.05
-"""How far, in parts of it, a score without an interval may be from the recorded one."""
+NOISE = 0.05  # How far, in parts of it, a score without an interval may be from the recorded one
 
 
 class MakingError(ZooError, RuntimeError):
@@ -69,7 +68,6 @@ class ScoreComparison:
         return abs(self.found.value - self.recorded.value) <= allowed
 
     def to_dict(self) -> dict[str, Any]:
-        """Write it as plain data, with what follows from it."""
         return {**asdict(self), "same": self.same, "within_noise": self.within_noise}
 
 
@@ -89,7 +87,6 @@ class Verification:
         return self.problem is None and all(score.same is not False for score in self.scores)
 
     def to_dict(self) -> dict[str, Any]:
-        """Write it as plain data, with what follows from it."""
         scores = [score.to_dict() for score in self.scores]
         return {"name": self.name, "holds": self.holds, "problem": self.problem, "scores": scores} | (
             {} if self.unchecked is None else {"unchecked": self.unchecked}
@@ -117,7 +114,6 @@ def make_weights(
 
 
 def train_again(weights: Weights, folder: Path) -> Path:
-    """Run the command that trained weights."""
     if "report" in read_result(folder):
         return folder
     _, *arguments = weights.command
@@ -154,13 +150,11 @@ def store(trained: Path, folder: Path, generation: Mapping[str, object]) -> dict
 
 
 def stored_dtype(folder: Path) -> str:
-    """Find out how a folder stores its weights."""
     dtypes = {str(value.dtype).removeprefix("torch.") for value in load_file(folder / SAFE_WEIGHTS_NAME).values()}
     return " and ".join(sorted(dtypes))
 
 
 def compare_scores(found: Mapping[str, RecordedScore], recorded: Weights) -> tuple[ScoreComparison, ...]:
-    """Pair scores with the recorded ones."""
     return tuple(ScoreComparison(key, score, recorded.scores.get(key)) for key, score in found.items())
 
 
@@ -178,7 +172,6 @@ def missing_corpus(folder: Path) -> str | None:
 
 
 def verify_one(weights: Weights, *, scores: bool) -> Verification:
-    """Compare weights with their record."""
     try:
         folder = locate_weights(weights)
         recorded = read_record(folder) if weights.on_hub else weights

@@ -72,25 +72,21 @@ class TrainingRequest:
 
     @cached_property
     def args(self) -> ZooTrainingArguments:
-        """The trainer's arguments."""
         return training_arguments(
             self.chosen.arguments, output_dir=self.checkpoints, seed=self.seed, progress=self.progress
         )
 
     @cached_property
     def source(self) -> DataSource:
-        """Where the examples are, if they are not loaded."""
         data = None if isinstance(self.data, Splits) else self.data
         return DataSource.of(data, self.heldout, self.columns, self.seed)
 
     @property
     def checkpoints(self) -> str:
-        """The folder of checkpoints, if they are kept."""
         return os.curdir if self.output_dir is None else f"{Path(self.output_dir).absolute()}-checkpoints"
 
     @property
     def saves(self) -> bool:
-        """Whether the trainer writes checkpoints."""
         return self.args.save_strategy != "no"
 
     @property

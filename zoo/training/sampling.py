@@ -138,7 +138,6 @@ def permuted(places: npt.NDArray[np.uint64], number: int, keys: npt.NDArray[np.u
 
 
 def lengths_of(dataset: Any) -> Sequence[int]:
-    """Find how long examples are."""
     return dataset.lengths if hasattr(dataset, "lengths") else list(dataset["length"])
 
 

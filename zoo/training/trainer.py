@@ -57,7 +57,6 @@ class EvaluatingTrainer(Seq2SeqTrainer):
         return SequentialSampler(eval_dataset)
 
     def _without_logits(self) -> dict[str, Any]:
-        """Arguments of a forward without logits."""
         # If the projection's weights are sharded, only their own modules can gather them, not the loss.
         shared_out = self.is_fsdp_enabled or self.is_deepspeed_enabled or self.get_tp_size() > 1 or self.args.n_gpu > 1
         return {"skip_logits": True} if self._is_language_model and not shared_out else {}
@@ -142,12 +141,8 @@ DECAY_SHARE = 0.2
 class ZooTrainer(EvaluatingTrainer):
     """A `Seq2SeqTrainer` that counts tokens, evaluates the plain loss per token, and orders data by the seed alone.
 
-    Args:
-        run: Settings that decide the final weights, for its checkpoints.
-
-    Attributes:
-        train_tokens: Tokens that have been trained on since it was made, padding excluded, on this process: those that
-            the model reads, and for an encoder-decoder also those that it learns to write.
+    `run` are the settings that decide the final weights, for its checkpoints. `train_tokens` are those that this
+    process has read since it was made, padding excluded, and for an encoder-decoder also those that it learns to write.
     """
 
     args: ZooTrainingArguments
@@ -180,11 +175,9 @@ class ZooTrainer(EvaluatingTrainer):
         return next(callback for callback in self.callback_handler.callbacks if isinstance(callback, RunTotals))
 
     def total_tokens(self) -> int:
-        """Count the tokens of the whole run."""
         return self.totals.tokens + int(self.accelerator.reduce(self.train_tokens).item())
 
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
-        """Make the optimiser."""
         if self.args.uses_muon and self.optimizer is None:
             trained = self.model if model is None else model
             self.optimizer = build_muon(
@@ -214,7 +207,6 @@ class ZooTrainer(EvaluatingTrainer):
         return super().create_scheduler(num_training_steps, optimizer)
 
     def get_decay_parameter_names(self, model: nn.Module) -> list[str]:
-        """List what weight decay applies to, by role."""
         return decayed_parameters(model, self.args.decay)
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Sampler[int] | None:
@@ -235,7 +227,6 @@ class ZooTrainer(EvaluatingTrainer):
     def training_step(
         self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Tensor | int | None = None
     ) -> Tensor:
-        """Count the batch, and train on it."""
         self.train_tokens += self._tokens(inputs).to(self.train_tokens.device)
         with fast_matmul(inputs["input_ids"].numel(), self.model.config.hidden_size, self.args.device):
             loss = super().training_step(model, inputs, num_items_in_batch)
@@ -299,7 +290,6 @@ class ZooTrainer(EvaluatingTrainer):
         return {}
 
     def train(self, resume_from_checkpoint: Any = None, **kwargs: Any) -> Any:
-        """Train, possibly from a checkpoint on."""
         self.kept = resume_from_checkpoint
         self._goes_on = resume_from_checkpoint is not None
         if self._goes_on and self.average is not None:
@@ -383,6 +373,5 @@ class ZooTrainer(EvaluatingTrainer):
         check_weights(self.model, self.state.global_step, self.kept)
 
     def trained_model(self) -> PreTrainedModel:
-        """Unwrap the model."""
         model: PreTrainedModel = self.accelerator.unwrap_model(self.model)
         return model.eval()

@@ -19,8 +19,7 @@ CHARACTER = 0.56
 
 UNBROKEN = "\N{NO-BREAK SPACE}"
 
-ARROW, CORNER = 6.0, 7.0
-"""How long arrowheads are, and how round the corners of lines."""
+ARROW, CORNER = 6.0, 7.0  # How long arrowheads are, and how round the corners of lines
 
 
 def fitted(text: str, width: float, size: float) -> list[str]:
@@ -41,7 +40,6 @@ class Bounds:
 
     @property
     def width(self) -> float:
-        """How wide it is."""
         return self.right - self.left
 
     def include(self, left: float, top: float, right: float, bottom: float) -> None:
@@ -88,13 +86,11 @@ class Canvas:
 
     @contextmanager
     def group(self, style: str, title: str = "") -> Iterator[None]:
-        """Put what is drawn meanwhile into a group."""
         before, self.parts = self.parts, [element("title", title)] if title else []
         yield
         self.parts = [*before, element("g", lines(*self.parts), class_=style)]
 
     def paste(self, other: Canvas, offset: Point) -> None:
-        """Draw another picture here."""
         (x, y), bounds = offset, other.bounds
         self.parts.append(element("g", lines(*other.parts), transform=f"translate({x:g} {y:g})"))
         self.bounds.include(bounds.left + x, bounds.top + y, bounds.right + x, bounds.bottom + y)
@@ -117,20 +113,14 @@ def rounded(points: Sequence[Point]) -> str:
     return " ".join(words)
 
 
-TITLE, DETAIL = 13.0, 10.5
-"""How large the letters of a box's name are, and of everything else in it."""
-
-LEADING = 13.5
-"""From one line to the next."""
-
-SMALL = frozenset({"dropout", "scale"})
-"""Sorts of modules that get a small box."""
+TITLE, DETAIL = 13.0, 10.5  # How large the letters of a box's name are, and of everything else in it
+LEADING = 13.5  # From one line to the next
+SMALL = frozenset({"dropout", "scale"})  # Sorts of modules that get a small box
 
 BADGES = {"only": "+", "changed": "≠"}
 """Signs of the marks, for readers who cannot distinguish the colours."""
 
-Marks = Mapping[str, str]
-"""Highlighted steps of a drawing, by place: "only" here, or "changed" here."""
+Marks = Mapping[str, str]  # Highlighted steps of a drawing, by place: "only" here, or "changed" here
 
 
 @dataclass(frozen=True)
@@ -153,7 +143,6 @@ class Box:
 
     @property
     def height(self) -> float:
-        """How high it is."""
         return 10.0 + LEADING * len(self.lines) + (0.0 if self.step.kind in SMALL else 3.0)
 
     def draw(self, canvas: Canvas, center: Point) -> None:
@@ -173,7 +162,6 @@ class Box:
 
 
 def draw_badge(canvas: Canvas, center: Point, mark: str) -> None:
-    """Draw the sign of a mark."""
     canvas.circle(center, 8.5, mark)
     canvas.text((center[0], center[1] + 4.6), BADGES[mark], "badge-text bold", size=13)
 

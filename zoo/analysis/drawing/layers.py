@@ -12,8 +12,7 @@ from typing import Any
 
 from .parts import Block, Drawing, Layer, Residual, Step, Together, steps_of, with_steps
 
-Items = tuple[Step | Residual, ...]
-"""Steps of a layer."""
+Items = tuple[Step | Residual, ...]  # Steps of a layer
 
 IN_A_LAYER = re.compile(r"(?:.*\.)?layers\.\d+\.")
 """Common prefix of the places of all modules of a layer."""
@@ -53,12 +52,10 @@ def outline(items: Items) -> Items:
 
 
 def steps_in(items: Items) -> list[Step]:
-    """List the steps of a layer in order."""
     return [step for item in items for step in steps_of(item)]
 
 
 def common(details: Mapping[str, int]) -> str:
-    """Combine the details of several layers."""
     total = sum(details.values())
     counts: Counter[str] = Counter()
     for detail, count in details.items():
@@ -69,7 +66,6 @@ def common(details: Mapping[str, int]) -> str:
 
 
 def places(numbers: Sequence[int], total: int) -> str:
-    """Describe which layers of a stack are meant."""
     others = [number for number in range(total) if number not in numbers]
     for prefix, chosen in (("every", numbers), ("all but every", others)):
         period = chosen[0] + 1 if len(chosen) > 1 else total
@@ -96,8 +92,7 @@ def ordinal(number: int) -> str:
     return f"{number}{ending}"
 
 
-Place = tuple[str, str]
-"""A stack's name, nothing for what belongs to none, and a place in it."""
+Place = tuple[str, str]  # A stack's name, nothing for what belongs to none, and a place in it
 
 
 @dataclass(frozen=True)
@@ -167,13 +162,11 @@ def facts(step: Step, role: str) -> tuple[Any, ...]:
 
 
 def described(step: Step) -> str:
-    """Name a step with its details and quirks."""
     quirks = f"quirk {', '.join(step.quirks)}" if step.quirks else ""
     facts = ", ".join(filter(None, (step.detail, quirks)))
     return f"{step.label} ({facts})" if facts else step.label
 
 
 def repeated(block: Block) -> str:
-    """Describe how often layers are applied."""
     times = " and ".join(f"{layer.repeats} times{f' ({layer.where})' * bool(layer.where)}" for layer in block.layers)
     return " ".join(filter(None, (times, block.remark and f"({block.remark})", *block.quirks)))

@@ -154,14 +154,7 @@ class Drawing(Printed):
         yield from self.rules
 
     def with_details(self, words: Mapping[str, str]) -> Drawing:
-        """Add to the details of some steps.
-
-        Args:
-            words: Additions to the details of a step, by its place in the model.
-
-        Returns:
-            Another drawing.
-        """
+        """Another drawing, with additions to the details of steps by their place in the model."""
 
         def more(step: Step) -> Step:
             detail = ", ".join(filter(None, (step.detail, words.get(step.path, ""))))

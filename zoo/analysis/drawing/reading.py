@@ -22,8 +22,7 @@ from .layers import IN_A_LAYER, merged, pattern
 from .parts import Block, Drawing, Layer, Residual, Step, Together
 from .wording import kind_of, label_and_detail, note
 
-TRACED = (1, 2)
-"""The size of the batch that a layer is run on: sequences and tokens."""
+TRACED = (1, 2)  # The size of the batch that a layer is run on: sequences and tokens
 
 
 @dataclass
@@ -75,7 +74,6 @@ def trace(layer: nn.Module, config: ZooConfig, position: Position, earlier: Earl
 
 
 def watched(layer: nn.Module) -> list[nn.Module]:
-    """Modules with traced calls."""
     modules = dict.fromkeys(layer.children())
     for residual in layer.children():
         if isinstance(residual, ResidualModule):
@@ -84,7 +82,6 @@ def watched(layer: nn.Module) -> list[nn.Module]:
 
 
 def name_in(parent: nn.Module, module: nn.Module) -> str:
-    """Name a child."""
     children = (*parent.named_children(), *borrowed_by(parent).items())
     return next((name for name, child in children if child is module), "")
 
@@ -198,7 +195,6 @@ class Reader:
         return merged(drawn, {alike[0]: alike for alike in kinds.values()}, total)
 
     def modules(self, parent: nn.Module, names: Iterable[str], prefix: str, config: ZooConfig) -> Iterator[Step]:
-        """Draw some of a module's children as steps."""
         for name in names:
             module = getattr(parent, name, None)
             if module is not None and does_something(module):
@@ -214,7 +210,6 @@ class Reader:
                 yield self.step(call.module, f"{path}.{name_in(layer, call.module)}", "stream", config)
 
     def residual(self, call: Call, layer: nn.Module, path: str, config: ZooConfig) -> Residual:
-        """Draw a residual connection."""
         slots: dict[str, tuple[Step, ...]] = {}
         sublayers: list[tuple[Step, Any]] = []
         for inner in call.inner:
@@ -234,7 +229,6 @@ class Reader:
         return Residual(tuple(skip), (*before, *inside, *after), slots.get("norm_out", ()))
 
     def head(self) -> Iterator[Step]:
-        """Draw the steps after the body."""
         config = self.model.config
         if isinstance(self.model, ZooForSequenceClassification):
             pooler = self.body.transformer.pooler

@@ -70,17 +70,13 @@ SHAPES = """
 
 
 def rules(paper: int) -> str:
-    """Write the colours for one kind of paper."""
     colours = [(name, "fill", pair) for name, pair in FILLS.items()]
     colours += [(name, "stroke", pair) for name, pair in STROKES.items()]
     return "".join(f".zoo-drawing .{name}{{{key}:{pair[paper]}}}\n" for name, key, pair in colours)
 
 
-MARGIN = 24.0
-"""White space around a picture."""
-
-BETWEEN = 96.0
-"""White space between two stacks."""
+MARGIN = 24.0  # White space around a picture
+BETWEEN = 96.0  # White space between two stacks
 
 OUTPUTS = {
     "causal-lm": "scores of the next token",
@@ -122,7 +118,6 @@ def to_svg_beside(a: Drawing, b: Drawing) -> str:
 
 
 def caption(canvas: Canvas, drawing: Drawing, left: float, top: float, width: float) -> None:
-    """Write the name and the task above a picture."""
     size = min(18.0, width / (len(drawing.name) * CHARACTER))
     canvas.text((left, top - 26), drawing.name, "text bold", size=size, anchor="start")
     canvas.text((left, top - 7), drawing.task, "soft", size=12, anchor="start")
@@ -228,7 +223,6 @@ def footnotes(canvas: Canvas, drawing: Drawing, marks: Marks) -> None:
 
 
 def document(canvas: Canvas, title: str, description: str) -> str:
-    """Make a document of a picture."""
     bounds = canvas.bounds
     x, y = bounds.left - MARGIN, bounds.top - MARGIN
     width, height = bounds.right - x + MARGIN, bounds.bottom - y + MARGIN

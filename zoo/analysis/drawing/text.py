@@ -8,11 +8,8 @@ from dataclasses import dataclass
 
 from .parts import Block, Drawing, Residual, Step, Together, steps_of
 
-LEAST_DETAIL = 24
-"""Minimum number of columns of details."""
-
-QUIRK_SIGN = "◂"
-"""Mark before the quirks that change a step."""
+LEAST_DETAIL = 24  # Minimum number of columns of details
+QUIRK_SIGN = "◂"  # Mark before the quirks that change a step
 
 
 @dataclass(frozen=True)
@@ -64,7 +61,6 @@ def to_text(drawing: Drawing, width: int | None = 80) -> str:
 
 
 def with_texts(row: Row, column: int, width: int | None) -> Iterator[str]:
-    """Write a row with its texts to the right."""
     room = None if width is None else max(width - column, LEAST_DETAIL)
     texts = [line for text in row.texts for line in wrapped(text, room)]
     figures = [row.figure, *[row.below] * max(len(texts) - 1, 0)]
@@ -73,14 +69,12 @@ def with_texts(row: Row, column: int, width: int | None) -> Iterator[str]:
 
 
 def wrapped(text: str, width: int | None, indent: str = "") -> list[str]:
-    """Break a text into lines."""
     if width is None:
         return [text]
     return textwrap.wrap(text, width, subsequent_indent=indent, break_on_hyphens=False)
 
 
 def block_rows(block: Block) -> Iterator[Row]:
-    """Draw a stack."""
     for step in block.before:
         yield Row(f"  {step.label}", "  │", step)
     skips = [step.label for item in block.items if isinstance(item, Residual) for step in item.skip]
@@ -100,7 +94,6 @@ def block_rows(block: Block) -> Iterator[Row]:
 
 
 def residual_rows(residual: Residual, arm: int) -> Iterator[Row]:
-    """Draw a residual connection."""
     gap = " " * (arm - 1)
     yield Row(f"│ ├{'─' * (arm - 1)}╮")
     skip = list(residual.skip)

@@ -44,7 +44,6 @@ EVERY_LAYER = "in every layer"
 
 
 def label_and_detail(module: nn.Module, config: ZooConfig) -> tuple[str, str]:
-    """Name a module and what else is to know about it."""
     if isinstance(module, Attention):
         kind = "cross" if module.is_cross else "causal self" if module.is_causal else "self"
         return f"{kind}-attention", attention_detail(module)
@@ -78,7 +77,6 @@ def kind_of(module: nn.Module) -> Kind:
 
 
 def attention_detail(module: Attention) -> str:
-    """Describe what distinguishes an attention sublayer."""
     config: ZooConfig = module.config
     words = ["reads the encoder's output"] if module.is_cross else []
     named = ATTENTIONS.get(config.attention)
@@ -93,7 +91,6 @@ def attention_detail(module: Attention) -> str:
 
 
 def bias_words(inner: bool, outer: bool) -> list[str]:
-    """Describe which projections of attention have biases."""
     if inner and outer:
         return []
     if not inner and not outer:
@@ -102,7 +99,6 @@ def bias_words(inner: bool, outer: bool) -> list[str]:
 
 
 def feed_forward_words(module: FeedForward, config: ZooConfig) -> tuple[str, str]:
-    """Label and details of a feed-forward sublayer."""
     inner = module.up_proj.out_features
     words = [f"{module.up_proj.in_features} → {inner} → {module.down_proj.out_features}", config.hidden_act]
     if module.dropout.p:
@@ -112,7 +108,6 @@ def feed_forward_words(module: FeedForward, config: ZooConfig) -> tuple[str, str
 
 
 def position_detail(module: Position, config: ZooConfig) -> str:
-    """Describe where a position encoding acts."""
     kind = type(module)
     placed = [layer is not None for layer in config.placed_types_of_layers()]
     where = EVERY_LAYER if all(placed) else f"in {sum(placed)} of {len(placed)} layers"

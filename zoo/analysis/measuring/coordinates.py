@@ -13,11 +13,8 @@ from zoo.base.errors import ConfigError
 from zoo.building.builder import build
 from zoo.models.parametrization import learning_rate_factors
 
-STEPS = 4
-"""Updates that are looked at."""
-
-LENGTH, BATCH_SIZE = 32, 8
-"""Of the batch of random tokens that is learned."""
+STEPS = 4  # Updates that are looked at
+LENGTH, BATCH_SIZE = 32, 8  # Of the batch of random tokens that is learned
 
 
 @dataclass(frozen=True)
@@ -54,7 +51,6 @@ def check_width(
     learning_rate: float,
     settings: dict[str, Any],
 ) -> Coordinates:
-    """Learn one batch at one width."""
     heads = width // head_dim
     sizes: dict[str, Any] = {"hidden_size": width, "intermediate_size": 4 * width, "num_attention_heads": heads}
     sizes |= {"num_key_value_heads": heads, "num_hidden_layers": 2, "vocab_size": 64, "dropout": 0.0}

@@ -95,16 +95,12 @@ def activation_bytes(model: nn.Module, batch: Mapping[str, Any]) -> int:
 
 
 def storage_of(tensor: Tensor) -> tuple[int, int]:
-    """Describe where a tensor's memory is."""
     storage = tensor.untyped_storage()
     return storage.data_ptr(), storage.nbytes()
 
 
-SHARE = 0.007
-"""Of a run's training time that is spent on each of reading and writing."""
-
-SHORTEST, LONGEST = 0.05, 2.0
-"""Seconds within which that stays."""
+SHARE = 0.007  # Of a run's training time that is spent on each of reading and writing
+SHORTEST, LONGEST = 0.05, 2.0  # Seconds within which that stays
 
 
 def measure(
@@ -178,5 +174,4 @@ def mean_lengths(model: PreTrainedModel, batch: Mapping[str, Tensor]) -> list[in
 
 
 def num_positions(model: PreTrainedModel, batch: Mapping[str, Tensor]) -> int:
-    """Count the positions of a batch, padding included."""
     return batch["input_ids"].numel() + (batch["labels"].numel() if model.config.is_encoder_decoder else 0)

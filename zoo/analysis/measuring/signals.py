@@ -14,8 +14,7 @@ from transformers import PreTrainedModel
 from zoo.building.builder import build
 from zoo.models.residual import Residual
 
-LENGTH, BATCH_SIZE = 32, 4
-"""Of the batch of random tokens that is read."""
+LENGTH, BATCH_SIZE = 32, 4  # Of the batch of random tokens that is read
 
 
 @dataclass(frozen=True)

@@ -17,14 +17,9 @@ from zoo.registry.variants import active_quirks
 
 from .machine import synchronize
 
-MOST_STEPS = 32
-"""Tokens that one generation writes."""
-
-FEWEST_STEPS = 4
-"""Minimum length of a generation for a measurement."""
-
-PASSED = ("input_ids", "attention_mask")
-"""Keys of a batch that are given to a model."""
+MOST_STEPS = 32  # Tokens that one generation writes
+FEWEST_STEPS = 4  # Minimum length of a generation for a measurement
+PASSED = ("input_ids", "attention_mask")  # Keys of a batch that are given to a model
 
 
 @dataclass(frozen=True)
@@ -172,6 +167,5 @@ class Clock(BaseStreamer):
 
 
 def num_tokens(batch: Mapping[str, Tensor]) -> int:
-    """Count what a batch holds to read."""
     mask = batch.get("attention_mask")
     return batch["input_ids"].numel() if mask is None else int(mask.sum())

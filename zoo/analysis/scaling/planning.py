@@ -35,8 +35,7 @@ DATA = {
 }
 """Training task of each task of models."""
 
-HOST, PORT = '"$HOST"', 29500
-"""The first machine of several, and where its processes meet."""
+HOST, PORT = '"$HOST"', 29500  # The first machine of several, and where its processes meet
 
 SLURM = """\
 #!/bin/bash
@@ -49,7 +48,6 @@ srun {command}
 
 
 def train_command(what: Sequence[str], share: Share, *, devices: int, sequences: int, batches: int, optim: str) -> str:
-    """Write the command for the processes of one machine, which trains `what`."""
     arguments = ["train", *what, "--data", "DATA"]
     arguments += ["--per-device-train-batch-size", str(sequences), "--gradient-accumulation-steps", str(batches)]
     arguments += ["--optim", optim]
@@ -100,7 +98,6 @@ class Roofline:
 def roofline(
     share: Share, device: Device, devices: int, *, sequences: int, batches: int, flops: float, hidden_bytes: int
 ) -> Roofline:
-    """Bound the time of an update."""
     weights = share.num_parameters
     shard = weights / share.shards * FLOAT32
     products = 3 * weights * BFLOAT16 + 2 * share.step.body.each * sequences
@@ -133,8 +130,7 @@ USABLE = 0.9
 UPDATE = 2**19
 """Default tokens of an update: half a million, as GPT-3's smaller models had (Brown et al. 2020)."""
 
-LONGEST = 1024
-"""Default tokens of a sequence, without a table of positions that limits them."""
+LONGEST = 1024  # Default tokens of a sequence, without a table of positions that limits them
 
 UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 
@@ -288,7 +284,6 @@ def candidates(devices: int) -> Iterator[tuple[Strategy, bool]]:
 
 
 def largest(share: Share, available: int, most: int) -> int:
-    """Find the largest batch that fits."""
     sequences = 1
     while 2 * sequences <= most and share.memory(2 * sequences).total <= USABLE * available:
         sequences *= 2
@@ -296,7 +291,6 @@ def largest(share: Share, available: int, most: int) -> int:
 
 
 def parse_bytes(memory: int | str) -> int:
-    """Read a size."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMG]I?B)", str(memory).strip().upper())
     size = memory if isinstance(memory, int) else int(float(found[1]) * UNITS[found[2]]) if found else 0
     if size < 1:

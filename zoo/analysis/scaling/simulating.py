@@ -22,8 +22,7 @@ from zoo.models.language_modeling import LanguageModel
 
 from ..measuring.machine import Allocations
 
-MANY = 4
-"""Sequences of a batch in which these, and not the weights, decide what memory a step takes."""
+MANY = 4  # Sequences of a batch in which these, and not the weights, decide what memory a step takes
 
 
 class Precision(str, Enum):
@@ -47,7 +46,6 @@ class Peak(NamedTuple):
     each: int  # For every sequence
 
     def at(self, sequences: int) -> int:
-        """The bytes of a batch."""
         return max(self.least, self.fixed + self.each * sequences)
 
 
@@ -62,7 +60,6 @@ class StepMemory(NamedTuple):
         return self.body.at(sequences)
 
     def logits(self, sequences: int) -> int:
-        """Bytes of head and loss for a number of sequences."""
         return max(0, self.whole.at(sequences) - self.body.at(sequences))
 
 
@@ -145,14 +142,12 @@ class GroupedProducts(TorchDispatchMode):
 
 
 def grow(run: Callable[[int], int], many: int) -> Peak:
-    """Find out how a peak grows."""
     less, more = run(many), run(2 * many)
     each = (more - less) // many
     return Peak(run(1), less - each * many, each)
 
 
 def peak(model: ZooPreTrainedModel, forward: Callable[[], Tensor], precision: Precision) -> int:
-    """Measure a forward and backward pass."""
     gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
     mixed = precision != Precision.FLOAT32
     with Allocations([*model.parameters(), *model.buffers(), *gradients]) as allocations:

@@ -81,21 +81,15 @@ def find_device(name: str) -> Device:
     return DEVICES[known]
 
 
-FEW = 2
-"""Layers of a stack after which each further one takes as much memory as the one before."""
-
-NODE = 8
-"""Devices of a machine, and of a group that shares a layer by tensor parallelism."""
-
-FLOAT32, BFLOAT16 = 4, 2
-"""Bytes of a number."""
+FEW = 2  # Layers of a stack after which each further one takes as much memory as the one before
+NODE = 8  # Devices of a machine, and of a group that shares a layer by tensor parallelism
+FLOAT32, BFLOAT16 = 4, 2  # Bytes of a number
 
 OPTIMIZER_STATES = {"adafactor": 0, "sgd": 0, "lomo": 0, "muon": 1, "lion_32bit": 1, "rmsprop": 1, "adagrad": 1}
 """Numbers that an optimiser keeps for each weight, where it is not two; of Muon's, most are one."""
 
 
-Settings = tuple[tuple[str, Any], ...]
-"""Fields of a configuration and their values."""
+Settings = tuple[tuple[str, Any], ...]  # Fields of a configuration and their values
 
 
 SLICED = (
@@ -151,7 +145,6 @@ class Share:
     step: StepMemory  # Quantities that depend on the batch
 
     def memory(self, sequences: int) -> Memory:
-        """The memory of a device."""
         shard = -(-self.num_parameters // self.shards) * FLOAT32
         return Memory(
             parameters=shard,

@@ -32,7 +32,6 @@ def heading(plan: Plan) -> str:
 
 
 def to_markdown(plans: Iterable[Plan]) -> str:
-    """Write plans of one model for a document."""
     plans = list(plans)
     lines = [f"**{heading(plans[0])}**", "", f"| {' | '.join(COLUMNS)} |"]
     lines.append("|---:|---|" + "---:|" * (len(COLUMNS) - 3) + "---|")

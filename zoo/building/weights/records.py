@@ -51,6 +51,7 @@ def read_record(folder: Path) -> Weights:
 
 
 def read_scores(folder: Path) -> dict[str, RecordedScore]:
+    """Read the scores that weights had when they were made."""
     file = folder / EVALUATIONS_FILE
     if not file.is_file():
         return {}
@@ -58,6 +59,7 @@ def read_scores(folder: Path) -> dict[str, RecordedScore]:
 
 
 def scores_of(evaluation: Mapping[str, Any]) -> dict[str, RecordedScore]:
+    """Collect the numbers of an evaluation."""
     scores = {
         key: RecordedScore(
             score["name"],
@@ -120,6 +122,7 @@ def check_files(folder: Path, weights: Weights) -> None:
 
 
 def versions() -> dict[str, str]:
+    """Versions that make weights here."""
     return {distribution: version(distribution) for distribution in MAKERS}
 
 
@@ -132,6 +135,7 @@ def how_to_mend(weights: Weights) -> str:
 
 
 def origin_of(weights: Weights) -> str | None:
+    """Find which distribution brought weights."""
     from zoo.registry import WEIGHTS
 
     try:

@@ -151,17 +151,7 @@ class Benchmark:
         return recipe_for(arguments["task"], arguments.get("recipe")).data_task()
 
     def arguments(self, condition: str) -> dict[str, Any]:
-        """Put together what a condition is compared with.
-
-        Args:
-            condition: One of `conditions`.
-
-        Returns:
-            Arguments of [`zoo.compare`][].
-
-        Raises:
-            UnknownNameError: When the condition is unknown.
-        """
+        """Arguments of [`zoo.compare`][] under a condition, one of `conditions`."""
         if condition not in self.conditions:
             raise UnknownNameError(condition, self.conditions, kind="condition", owner=f"benchmark {self.name!r}")
         changes = {name: value for name, value in self.conditions[condition].items() if name != "variants"}
@@ -174,26 +164,12 @@ class Benchmark:
         return next(iter(self.conditions))
 
     def better(self, column: str) -> int:
-        """Whether more of a column is better.
-
-        Args:
-            column: A score or a loss, possibly of a test ("heldout_loss@2x").
-
-        Returns:
-            1 where more is better, -1 where less is.
-        """
+        """1 where more of a column, a score or a loss ("heldout_loss@2x"), is better, -1 where less is."""
         name = column.partition("@")[0]
         return -1 if name in self.less_is_better or name in {metric.key for metric in LOSSES} else 1
 
     def names(self, condition: str = "") -> list[str]:
-        """List what a condition compares.
-
-        Args:
-            condition: One of `conditions`.
-
-        Returns:
-            Names of variants, the baseline first.
-        """
+        """Names of the variants that a condition compares, the baseline first."""
         return expand(self.patterns(condition), self.task(condition))
 
     def patterns(self, condition: str = "") -> Sequence[str]:
@@ -207,16 +183,9 @@ class Benchmark:
         return first if first[0] != "!" and "*" not in first else self.names(condition)[0]
 
     def find_text(self, data: str | Path | None) -> Path | None:
-        """Find the text that is trained on.
+        """Find the text that is trained on: a file, a folder or a corpus, by default the benchmark's.
 
-        Args:
-            data: A file or folder, the name of a corpus, or None for the corpus that is named, if it is here.
-
-        Returns:
-            The file or folder; None if everything ships or is made.
-
-        Raises:
-            ConfigError: When a text is needed and not found, or given and not needed.
+        None if everything ships or is made. A text that is needed and not found, or given and not needed, is an error.
         """
         if data is not None:
             if self.text is None:
@@ -269,7 +238,6 @@ def benchmarks() -> dict[str, Benchmark]:
 
 
 def shipped() -> dict[str, Path]:
-    """List the files of the benchmarks that ship, by name."""
     return {file.stem: file for file in sorted(FOLDER.glob("*.yaml")) if file != CALIBRATION}
 
 

@@ -39,7 +39,6 @@ class Standing:
 
     @property
     def lost(self) -> int:
-        """How many runs failed or diverged."""
         return sum(bool(row.error) for row in self.rows)
 
     @property
@@ -74,14 +73,7 @@ class Verdicts:
         return [name for name in self.benchmark.names(self.condition) if name not in found]
 
     def of(self, variant: str) -> Standing | None:
-        """Find a variant.
-
-        Args:
-            variant: Its name.
-
-        Returns:
-            Its standing; None where it was not recorded.
-        """
+        """The standing of a variant; None where it was not recorded."""
         return next((one for one in self.standings if one.variant == variant), None)
 
     def unequal_decay(self, variant: str) -> str:
@@ -92,11 +84,7 @@ class Verdicts:
         return enumerated(roles[0] ^ roles[-1]) if roles else ""
 
     def at_the_edge(self) -> dict[str, dict[str, float]]:
-        """Find variants with the best value of a swept argument at the least or the greatest that was tried.
-
-        Returns:
-            Their values, by argument and variant; arguments with two tried values have only edges.
-        """
+        """Best values of swept arguments that are the least or the greatest tried, by argument and variant."""
         found: dict[str, dict[str, float]] = {}
         for one in self.standings:
             for name, value in edges(self.benchmark, one.rows[0]).items():

@@ -12,7 +12,6 @@ from .rows import read_rows
 
 
 def recorded(benchmark: Benchmark) -> list[Verdicts]:
-    """Judge what was recorded of a benchmark."""
     rows = read_rows(benchmark.results)
     found = [judge(benchmark, rows, condition) for condition in benchmark.conditions]
     return [verdicts for verdicts in found if verdicts.standings]

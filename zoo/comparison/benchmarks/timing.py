@@ -32,8 +32,7 @@ from ..setup.jobs import JobMaker
 from ..setup.shared_inputs import modules_of
 from .definition import RELATIVE_SPEED, TIMED
 
-TURN = 0.2
-"""Seconds of a turn, at least."""
+TURN = 0.2  # Seconds of a turn, at least
 
 FEWEST_ROUNDS = 3
 
@@ -69,18 +68,10 @@ def timed(names: Sequence[str], what: str, arguments: Mapping[str, Any], seed: i
 def take_turns(
     names: Sequence[str], what: str, arguments: Mapping[str, Any], seed: int, folder: str
 ) -> dict[str, dict[str, Any]]:
-    """Time variants in rounds; in a round, they take turns in random order.
+    """Time variants, the baseline first, in rounds; in a round, they take turns in random order.
 
-    Args:
-        names: The baseline and the others.
-        what: What is timed, one of `TIMED`.
-        arguments: Arguments of [`zoo.compare`][]; the budget is the seconds for each variant.
-        seed: Of the weights and of the order.
-        folder: Where tokenizers are written.
-
-    Returns:
-        The values and the matched settings of each variant. Its relative speed is the median over the rounds of its
-        speed in percent of the baseline's in the same round.
+    `what` is one of `TIMED`; the budget is the seconds for each variant. A relative speed is the median over the rounds
+    of the speed in percent of the baseline's in the same round.
     """
     random = Random(seed)
     asked = Request(list(names), **arguments, output_dir=folder)
@@ -113,7 +104,6 @@ def take_turns(
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Do one repetition."""
     job = read_json(Path(arguments[0]))
     for module in job.pop("modules"):
         import_module(module)

@@ -65,7 +65,6 @@ def write_files(
 
 
 def to_markdown(summary: ComparisonSummary) -> str:
-    """Write one row a variant, and what it means, as Markdown."""
     header, *rows = table(summary, summary.metrics)
     rule = [":--", *("--:" for _ in header[1:])]
     lines = markdown_rows((header, rule, *rows))
@@ -88,7 +87,6 @@ def fairness_lines(summary: ComparisonSummary) -> list[str]:
 
 
 def markdown_rows(rows: Iterable[Sequence[str]]) -> list[str]:
-    """Write the rows of a Markdown table, a line each."""
     return ["| " + " | ".join(markdown(cell).replace("|", "\\|") for cell in row) + " |" for row in rows]
 
 
@@ -146,11 +144,9 @@ def notes(summary: ComparisonSummary) -> Iterator[str]:
 
 
 def latex_rows(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Write rows of a tabular, a line each."""
     for row in rows:
         yield "    " + " & ".join(row) + r" \\"
 
 
 def for_latex(text: str) -> str:
-    """Escape what LaTeX reads as commands."""
     return "".join(LATEX_LETTERS.get(letter, letter) for letter in text)

@@ -64,12 +64,10 @@ def mean(runs: list[Run], phase: str) -> float:
     return sum(run.timings.get(phase, 0.0) for run in runs) / len(runs)
 
 
-GAP = 2
-"""Blanks between columns."""
+GAP = 2  # Blanks between columns
 
 NARROWEST_NAME = 24
-SHARE_OF_NAMES = 3
-"""Names have at least a third of the width, and are folded beyond that."""
+SHARE_OF_NAMES = 3  # Names have at least a third of the width, and are folded beyond that
 
 
 class WideTable:
@@ -94,7 +92,6 @@ class WideTable:
             yield self.table(names, self.columns[start:end])
 
     def table(self, names: Sequence[str], columns: Sequence[list[Text]]) -> Table:
-        """Make one of the tables of folded names, and columns with their headings."""
         made = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
         made.add_column("Variant", no_wrap=True, style="cyan", vertical="bottom")
         for heading, *_ in columns:

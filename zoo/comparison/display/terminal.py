@@ -28,7 +28,6 @@ def show(comparison: Comparison, console: Console | None = None) -> None:
 
 
 def as_text(comparison: Comparison) -> str:
-    """Write a comparison as text, as wide as the terminal."""
     console = Console(highlight=False, color_system=None)
     with console.capture() as capture:
         show(comparison, console)
@@ -101,7 +100,6 @@ def one_line(text: str) -> str:
 
 
 def examples(comparison: Comparison) -> Table:
-    """Show some outputs with their references."""
     made = Table(box=None, show_header=False, pad_edge=False, padding=(0, GAP, 0, 0))
     made.add_column(no_wrap=True, style="cyan")
     made.add_column(overflow="fold")
@@ -118,7 +116,6 @@ def examples(comparison: Comparison) -> Table:
 
 
 def failures(comparison: Comparison) -> Iterator[Text]:
-    """Describe what failed, and why."""
     for run in comparison.failed:
         name = run.name if len(comparison.seeds) == 1 else run.label
         yield Text.assemble((f"{name} failed: ", "bold red"), run.error or "")

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from zoo.training import Recipe
 
 MATCHES = ("none", "params", "flops")
-WAYS = ("width", "intermediate", "depth")
-"""Sizes that matching may change, in the order of trial."""
+WAYS = ("width", "intermediate", "depth")  # Sizes that matching may change, in the order of trial
 
 LAUNCHERS = ("local", "ray", "submitit")
 
@@ -165,7 +164,6 @@ class Options:
 
 
 def options() -> dict[str, Option]:
-    """Every option by the name of its argument, in order."""
     return {one.name: one.metadata["option"] for one in fields(Options)}
 
 

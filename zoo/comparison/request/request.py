@@ -55,7 +55,6 @@ class Request(Options):
 
     @cached_property
     def folder(self) -> Path:
-        """Where everything goes."""
         default = Path("outputs") / f"compare-{self.chosen.task}"
         return Path(self.output_dir if self.output_dir is not None else default).absolute()
 
@@ -146,7 +145,6 @@ class Request(Options):
             )
 
     def common(self, splits: Splits) -> dict[str, Any]:
-        """Describe what all runs on these examples have in common, as plain data."""
         chosen = self.chosen
         folder = chosen.tokenizer.get("folder")
         common: dict[str, Any] = plain(
@@ -171,7 +169,6 @@ class Request(Options):
 
 
 def check_names(names: Sequence[str]) -> None:
-    """Require names to be there, and to differ."""
     if not names:
         raise ConfigError("no variant was given; give the names of those to compare")
     for name in names:

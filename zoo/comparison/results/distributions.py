@@ -59,13 +59,11 @@ def estimated_deviations(freedom: int) -> tuple[Array, Array]:
 
 
 def normal_below(value: Array) -> Array:
-    """The probability that a normal number lies below each of some values."""
     return np.interp(value, TABLE, normal_table())
 
 
 @cache
 def normal_table() -> Array:
-    """The normal distribution at every value of `TABLE`."""
     return np.array([math.erfc(-value / math.sqrt(2)) / 2 for value in TABLE])
 
 

@@ -107,5 +107,4 @@ def samples_of(metrics: Sequence[Metric], runs: Sequence[Run]) -> dict[str, Meas
 
 
 def number_of(metric: Metric | None, run: Run) -> float | None:
-    """The value of a metric, None where the run has none or it is not finite."""
     return None if metric is None else finite(metric.read(run))

@@ -17,8 +17,7 @@ from zoo.training.predicting import can_generate
 from ..files import ANSWERS, QUESTIONS, write_json
 
 MOST_EXAMPLES = 8
-LONGEST_TEXT = 32
-"""Tokens that are read or written."""
+LONGEST_TEXT = 32  # Tokens that are read or written
 
 
 @dataclass(frozen=True)
@@ -63,13 +62,11 @@ class Probe:
         return {"logits": logits.float().cpu().contiguous(), "outputs": outputs.cpu().contiguous()}
 
     def write(self, folder: Path, answers: dict[str, Tensor]) -> None:
-        """Write the questions, and what `ask` returned."""
         write_json(folder / QUESTIONS, asdict(self))
         save_file(answers, folder / ANSWERS)
 
 
 def read_probe(folder: Path) -> tuple[Probe, dict[str, Tensor]]:
-    """Read the questions and the answers to them."""
     written = json.loads((folder / QUESTIONS).read_text(encoding="utf-8"))
     fields: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value for name, value in written.items()

@@ -42,7 +42,6 @@ class ForkServer:
         return answer.get()
 
     def started(self) -> subprocess.Popen[str]:
-        """Start the process where it does not run."""
         if self.process is None:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "zoo.comparison.run.fork_server", *self.modules],
@@ -69,7 +68,6 @@ class ForkServer:
             self.waiting.clear()
 
     def stop(self) -> None:
-        """End it, and what it runs."""
         process = self.process
         if process is not None and process.stdin is not None:
             with suppress(OSError):
@@ -87,7 +85,6 @@ def fresh(module: str, argument: Path) -> int:
 
 
 def child_environment(threads: int | None = None) -> dict[str, str]:
-    """Make the environment of a process that finds what this one finds."""
     # The child finds the zoo and the user's modules even where they are not installed.
     found = os.pathsep.join(path for path in sys.path if path)
     chosen = {} if threads is None else {"OMP_NUM_THREADS": str(threads)}
@@ -108,7 +105,6 @@ def sigterm_raised() -> Iterator[None]:
 
 
 def reason(status: int) -> str:
-    """Describe how a process ended."""
     if status >= 0:
         return f"exit code {status}"
     name = signal.Signals(-status).name

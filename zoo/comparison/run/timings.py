@@ -31,7 +31,6 @@ class Stopwatch:
         self._since = time.perf_counter()
 
     def end(self, phase: str, **others: float) -> None:
-        """State that a phase is over."""
         now = time.perf_counter()
         self.seconds |= {**others, phase: now - self._since - sum(others.values())}
         self._since = now

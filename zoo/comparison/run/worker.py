@@ -131,7 +131,6 @@ def costs_of(job: Job, task: DataTask, recipe: Recipe, splits: Splits, result: T
 
 
 def batch_of(encoded: Any, size: int, model: nn.Module, collator: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
-    """Make a batch for a model of the first encoded examples."""
     known = inspect.signature(model.forward).parameters
     size = min(size, len(encoded))
     return collator([{name: value for name, value in encoded[i].items() if name in known} for i in range(size)])

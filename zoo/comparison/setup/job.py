@@ -43,13 +43,11 @@ class Job:
 
     @property
     def label(self) -> str:
-        """Its name while it runs."""
         chosen = ", ".join(f"{key}={value}" for key, value in self.settings.items()) if self.trial else ""
         return f"{self.name}, seed {self.seed}{chosen and f', {chosen}'}"
 
     @property
     def file(self) -> Path:
-        """Where `write` writes it."""
         return Path(self.folder) / JOB
 
     def write(self) -> Path:
@@ -57,7 +55,6 @@ class Job:
 
     @classmethod
     def read(cls, file: str | Path) -> Job:
-        """Read what `write` wrote."""
         written = json.loads(Path(file).read_text(encoding="utf-8"))
         flops = written["flops"] and tuple(written["flops"])
         return cls(**{**written, "modules": tuple(written["modules"]), "flops": flops})

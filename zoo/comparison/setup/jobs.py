@@ -19,8 +19,7 @@ from .matching import Match, Sizes, match, with_settings
 from .shared_inputs import SharedInputs, modules_of, share_of_warmup, spend
 
 LONGEST_FOLDER_NAME = 100
-CURVE_POINTS = 50
-"""Default number of logs per run."""
+CURVE_POINTS = 50  # Default number of logs per run
 
 
 @dataclass
@@ -44,7 +43,6 @@ class JobMaker:
         return self.counted[variant]
 
     def training_flops(self, variant: str) -> float:
-        """Count the operations that training a variant needs for a token."""
         return self.flops(variant).training
 
     def matched(self, name: str) -> Match:
@@ -54,7 +52,6 @@ class JobMaker:
         return self.matches[name]
 
     def find_match(self, name: str) -> Match:
-        """Look for the sizes that make a variant equal to `match_to`, and report them."""
         if self.request.match == "none" or name == self.match_to:
             return Match(name, 1.0, 1.0)
         inputs, params = self.inputs, self.request.match == "params"
@@ -139,7 +136,6 @@ class JobMaker:
         return [job if job.trial else self.with_flops(job) for job in jobs]
 
     def with_flops(self, job: Job) -> Job:
-        """Give a run the numbers that it would count itself."""
         forward, training = self.flops(job.variant)
         return replace(job, flops=(forward, training))
 

@@ -15,19 +15,13 @@ from zoo.registry import parse_name
 
 from ..request.options import WAYS
 
-TOLERANCE = 0.01
-"""How far apart equal variants may be."""
-
-CLOSE = 0.001
-"""How near is near enough for the search to end."""
+TOLERANCE = 0.01  # How far apart equal variants may be
+CLOSE = 0.001  # How near is near enough for the search to end
 
 
 FIXED_BY = {"width": ("hidden_size",), "intermediate": ("intermediate_size",), "depth": ("num_hidden_layers",)}
-WIDEST = 64
-"""How many times larger than the variant's own a size may become."""
-
-Measure = Callable[[str], float]
-"""Quantity to match, of a variant by its name."""
+WIDEST = 64  # How many times larger than the variant's own a size may become
+Measure = Callable[[str], float]  # Quantity to match, of a variant by its name
 
 
 @dataclass(frozen=True)
@@ -54,7 +48,6 @@ class Sizes:
     settings: dict[str, Any]
 
     def config(self, **changes: int) -> ZooConfig:
-        """Put the configuration together, with other sizes."""
         return config(with_settings(self.name, changes), self.task, **{**self.settings, **changes})
 
     def following(self, encoder: str, decoder: str, value: int) -> dict[str, int]:
@@ -68,7 +61,6 @@ class Sizes:
 
 
 def match(sizes: Sizes, target: float, measure: Measure, by: str | None = None) -> Match:
-    """Find sizes that make a variant equal to a baseline."""
     measure = cache(measure)
     own = Match(sizes.name, measure(sizes.name), target)
     if abs(own.difference) <= TOLERANCE:

@@ -13,7 +13,6 @@ HERE = Path(__file__).parent
 
 
 def files_of(name: str, listed: list[dict[str, Any]]) -> tuple[CorpusFile, ...]:
-    """Files of a corpus: those in its definition, or in its table."""
     table = HERE / "files" / f"{name}.tsv"
     if table.is_file():
         rows = [line.split("\t") for line in table.read_text(encoding="utf-8").splitlines()[1:]]

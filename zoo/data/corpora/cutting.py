@@ -8,8 +8,7 @@ from collections.abc import Iterator
 BORDER = re.compile(r"(?<=\S)\n(?=\S)")
 """A single line break: pre-tokenizers end a piece after it, while of several they may split off the last."""
 
-PART_LENGTH = 1 << 16
-"""Characters after which a part of a long text ends at the next chance."""
+PART_LENGTH = 1 << 16  # Characters after which a part of a long text ends at the next chance
 
 
 def cut(text: str) -> Iterator[str]:

@@ -17,8 +17,7 @@ from .shards import Manifest, is_prepared, read_manifest
 TOKENS_PER_WORD = 1.33
 """Of English and a vocabulary of some 30,000 ids: three words for four tokens. `books` with 4,096 ids has 1.59."""
 
-BYTES_PER_WORD = 5.7
-"""Of English text: 5.67 in `books`."""
+BYTES_PER_WORD = 5.7  # Of English text: 5.67 in `books`
 
 PREPARED_PER_SECOND = 3.0e6
 """Bytes of text that a core prepares in a second: of `python scripts/bench/corpora.py books`, in one process."""
@@ -28,19 +27,13 @@ PROBED_SECONDS, BLOCK = 0.2, 1024
 
 @dataclass(frozen=True)
 class DataEstimate:
-    """Data of a plan.
+    """Data of a plan."""
 
-    Attributes:
-        tokens: Number of tokens of an epoch.
-        estimated: Whether it is an estimate by the number of words.
-        read_seconds: Processor time of reading an epoch, measured on this machine; None before it is prepared.
-        prepare_seconds: Processor time of preparing it; None if that is done.
-    """
-
-    tokens: int
-    estimated: bool
+    tokens: int  # Number of tokens of an epoch
+    estimated: bool  # Whether it is an estimate by the number of words
+    # Processor time of reading an epoch, measured on this machine; None before it is prepared
     read_seconds: float | None
-    prepare_seconds: float | None
+    prepare_seconds: float | None  # Processor time of preparing it; None if that is done
 
 
 def estimate(data: str | os.PathLike[str]) -> DataEstimate:

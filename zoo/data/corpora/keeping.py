@@ -57,7 +57,6 @@ def prepared_at(place: Path) -> Kept:
 
 
 def size_of(folder: Path) -> int:
-    """Bytes of all files of a folder."""
     return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
 
 

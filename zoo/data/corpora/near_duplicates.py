@@ -10,8 +10,7 @@ from zoo.converters.errors import require
 
 SHINGLE_WORDS = 5
 PERMUTATIONS = 128
-LEAST, MOST = 0.1, 0.98
-"""Range of similarities that an index with `PERMUTATIONS` resolves."""
+LEAST, MOST = 0.1, 0.98  # Range of similarities that an index with `PERMUTATIONS` resolves
 
 
 class NearDuplicates:
@@ -25,7 +24,6 @@ class NearDuplicates:
             self.index.insert(number, one)
 
     def hashed(self, text: str) -> Any:
-        """MinHash of a document."""
         words = text.split()
         runs = range(max(len(words) - SHINGLE_WORDS + 1, 1))
         made = self.library.MinHash(PERMUTATIONS)

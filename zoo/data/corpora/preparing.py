@@ -69,7 +69,6 @@ class Preparation:
 
     @cached_property
     def backend(self) -> str:
-        """The tokenizer."""
         from zoo.data.tokenizers.encoding import backend_json
 
         return backend_json(self.tokenizers.source)
@@ -108,7 +107,6 @@ class Preparation:
         return place
 
     def write(self, folder: Path, jobs: int | None = None, *, progress: bool = True) -> Manifest:
-        """Write all that is not there yet into a folder."""
         place, tokenizer = folder.absolute(), self.tokenizers.source
         with written(place):
             place.mkdir(parents=True, exist_ok=True)
@@ -190,7 +188,6 @@ def write_heldout(place: Path, texts: Iterable[str], others: Iterable[str]) -> t
 def encode_all(
     place: Path, units: Sequence[Sequence[Piece]], common: Mapping[str, Any], jobs: int, *, progress: bool
 ) -> list[ShardRecord]:
-    """Write all missing shards, in processes of their own."""
     from tqdm.auto import tqdm  # type: ignore[import-untyped]
 
     shards = [place / SHARDS / f"shard-{number:05d}" for number in range(len(units))]
@@ -230,7 +227,6 @@ def start_worker() -> subprocess.Popen[str]:
 
 
 def call(worker: subprocess.Popen[str], job: Mapping[str, Any]) -> None:
-    """Let a worker write a shard."""
     assert worker.stdin is not None and worker.stdout is not None
     with suppress(BrokenPipeError, ValueError):  # of a process that has ended, or whose input is closed for that
         print(json.dumps(job), file=worker.stdin, flush=True)

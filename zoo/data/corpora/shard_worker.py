@@ -22,8 +22,7 @@ from .cutting import cut
 from .shards import TYPES, ShardRecord, write_index
 from .sources import BadLineError, Part, Piece, parts_of
 
-AT_ONCE = 1 << 20
-"""Characters that are encoded together."""
+AT_ONCE = 1 << 20  # Characters that are encoded together
 
 HASH_BYTES = 16
 
@@ -68,7 +67,6 @@ class Writer:
         self.bytes += len(part.text.encode())
 
     def flush(self) -> None:
-        """Encode what waits."""
         encoded = self.tokenizer.encode_batch_fast([text for text, *_ in self._waiting], add_special_tokens=False)
         length = self._open
         for encoding, (_, last, ends) in zip(encoded, self._waiting, strict=True):

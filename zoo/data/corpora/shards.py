@@ -39,29 +39,17 @@ Ids = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class ShardRecord:
-    """Entry of a manifest for one shard.
+    """Entry of a manifest for one shard."""
 
-    Attributes:
-        name: Its files without suffix.
-        tokens: Number of ids, ends of documents included.
-        documents: Number of documents that begin in it.
-        bytes: UTF-8 bytes of their text.
-        sha256: Hashes of the .bin and the .idx file.
-        skipped: Lines and files that could not be read and were left out, as asked.
-        heldout: Documents that were left out because they are held out.
-        words: Words of the text, by spaces; 0 where they were not counted.
-        near: Documents that were left out because they nearly equal held-out ones.
-    """
-
-    name: str
-    tokens: int
-    documents: int
-    bytes: int
-    sha256: Sequence[str]
-    skipped: int = 0
-    heldout: int = 0
-    words: int = 0
-    near: int = 0
+    name: str  # Its files without suffix
+    tokens: int  # Number of ids, ends of documents included
+    documents: int  # Number of documents that begin in it
+    bytes: int  # UTF-8 bytes of their text
+    sha256: Sequence[str]  # Hashes of the .bin and the .idx file
+    skipped: int = 0  # Lines and files that could not be read and were left out, as asked
+    heldout: int = 0  # Documents that were left out because they are held out
+    words: int = 0  # Words of the text, by spaces; 0 where they were not counted
+    near: int = 0  # Documents that were left out because they nearly equal held-out ones
 
 
 def id_type(vocab_size: int) -> int:
@@ -70,7 +58,6 @@ def id_type(vocab_size: int) -> int:
 
 
 def write_index(place: Path, code: int, lengths: Sequence[int]) -> None:
-    """Write an .idx file for documents of one sequence each."""
     sizes = np.asarray(lengths, np.int32)
     starts = np.zeros(len(sizes), np.int64)
     np.cumsum(sizes[:-1], dtype=np.int64, out=starts[1:])
@@ -177,7 +164,6 @@ class TokenRow:
         return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.int32), *parts])
 
     def part(self, start: int, stop: int | None) -> TokenRow:
-        """A part of the row, as a row."""
         return TokenRow(self.shards, self.start + start, self.stop if stop is None else self.start + stop)
 
     def document_ends(self) -> Iterator[Ids]:
@@ -238,7 +224,6 @@ class Manifest:
         return sum(shard.heldout for shard in self.shards) - self.aside
 
     def write(self, folder: Path) -> None:
-        """Write it, which makes the folder whole."""
         write_file(folder / MANIFEST, json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n")
 
     def row(self, folder: Path) -> TokenRow:
@@ -249,12 +234,10 @@ class Manifest:
 
 
 def is_prepared(folder: str | Path) -> bool:
-    """Whether a folder was prepared, whole."""
     return (Path(folder) / MANIFEST).is_file()
 
 
 def read_manifest(folder: str | Path) -> Manifest:
-    """Read the manifest of a prepared folder."""
     place = Path(folder) / MANIFEST
     try:
         fields = read_json(place)

@@ -22,21 +22,15 @@ if TYPE_CHECKING:
 
 Ids = npt.NDArray[Any]
 
-ENDLESS = 1 << 50
-"""Number of ids of a row that is streamed, which has no end."""
+ENDLESS = 1 << 50  # Number of ids of a row that is streamed, which has no end
 
 
 class TokenBlocks(Dataset[Any]):
     """Blocks of a row of ids, each with the ids that follow.
 
-    Blocks that begin a block apart meet every id but the first once as a label, in the last block too, which may be
-    shorter. Blocks that begin less far apart overlap, and are all whole; with 1, every place is a beginning, so that
-    blocks drawn at random are nanoGPT's.
-
-    Args:
-        ids: The row. *Shape:* (num_tokens,)
-        block_size: Number of ids a model reads at once.
-        stride: How far apart blocks begin, by default `block_size`.
+    Blocks that begin a block apart, the default, meet every id but the first once as a label, in the last block too,
+    which may be shorter. With a smaller `stride` they overlap, and are all whole; with 1, every place is a beginning,
+    so that blocks drawn at random are nanoGPT's.
     """
 
     def __init__(self, ids: Ids | TokenRow | StreamedRow, block_size: int, stride: int | None = None) -> None:
@@ -64,11 +58,7 @@ class MaskedBlocks(Dataset[Any]):
     """Blocks of a row of ids, some masked for a model to predict (BERT, Devlin et al. 2019, section 3.1).
 
     The masks depend on the seed, the epoch and the block only: every variant sees the same masks, and a resumed run
-    those of an uninterrupted one.
-
-    Args:
-        ids: The row. *Shape:* (num_tokens,)
-        block_size: Number of ids a model reads at once; the last block may be shorter.
+    those of an uninterrupted one. The last block may be shorter.
     """
 
     def __init__(
@@ -110,9 +100,7 @@ class MaskedBlocks(Dataset[Any]):
 class PartlyCausalBlocks(Dataset[Any]):
     """Blocks for masked next-token prediction: in some, every token is a label, and in the others the masked ones.
 
-    Args:
-        masked: Blocks with masks, with one id more as a label.
-        causal_share: Which part of the blocks has none; which ones depends on the seed, the epoch and the block.
+    Which ones are causal depends on the seed, the epoch and the block.
     """
 
     def __init__(self, masked: MaskedBlocks, causal_share: float) -> None:
@@ -163,10 +151,8 @@ def block_lengths(starts: range, block_size: int, end: int) -> Ids:
 class BlockCollator:
     """Puts blocks into batches.
 
-    Args:
-        pad_token_id: Id that fills up a shorter block; it never counts.
-        shifted: Whether labels are those of the next ids already. They are given as `shift_labels` too, then: models
-            compute their loss with these, and no position of the model is spent on an id that is only a label.
+    With `shifted`, labels are those of the next ids already. They are given as `shift_labels` too, then: models compute
+    their loss with these, and no position of the model is spent on an id that is only a label.
     """
 
     def __init__(self, pad_token_id: int, *, shifted: bool = True) -> None:

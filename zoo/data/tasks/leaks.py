@@ -42,7 +42,6 @@ def contents(examples: Dataset) -> Iterator[tuple[str, ...]]:
 
 
 def leaks_message(splits: Splits) -> str:
-    """Describe what was left out."""
     number = splits.duplicates
     found, they = ("1 example is", "it is") if number == 1 else (f"{number:,} examples are", "they are")
     return (

@@ -13,8 +13,7 @@ from zoo.base.errors import DataError
 if TYPE_CHECKING:
     from datasets import Dataset
 
-SAVED_FILES = ("dataset_info.json", "dataset_dict.json")
-"""Files that `save_to_disk` writes."""
+SAVED_FILES = ("dataset_info.json", "dataset_dict.json")  # Files that `save_to_disk` writes
 
 NAME = re.compile(r"(?P<repository>[\w.-]+/[\w.-]+)(?::(?P<configuration>[\w.-]+))?")
 
@@ -25,7 +24,6 @@ def is_saved_dataset(folder: Path) -> bool:
 
 
 def is_dataset_name(text: str) -> bool:
-    """Whether a text may be a dataset's name on the Hub."""
     match = NAME.fullmatch(text)
     return match is not None and not text.startswith(".") and Path(text).suffix.lower() not in LOCAL_SUFFIXES
 

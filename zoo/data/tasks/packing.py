@@ -20,23 +20,17 @@ from zoo.fast.chunked_loss import IGNORED
 
 from .blocks import Ids
 
-WINDOW = 1 << 16
-"""Pieces of documents that are packed together."""
+WINDOW = 1 << 16  # Pieces of documents that are packed together
 
 Numbers = npt.NDArray[np.int64]
 
 
 class PackedDocuments(Dataset[Any]):
-    """Rows of whole documents, or of pieces of those that are longer than a row.
+    """Rows of whole documents, or of pieces of those that are longer than a row; `segments` are those of `pack`.
 
     Each id but the first is a label once, predicted from the ids before it in its document and the end of the document
     before, which takes the place of a beginning. Positions start again with every document, which separates them for
     models. The rest of a row is padding, a document without labels.
-
-    Args:
-        ids: All documents. *Shape:* (num_tokens,)
-        row_size: Number of ids of a row.
-        segments: Segments by `pack`. *Shape:* (num_segments, 3)
     """
 
     def __init__(self, ids: Ids | TokenRow, row_size: int, segments: Numbers, pad_token_id: int) -> None:
@@ -65,7 +59,6 @@ class PackedDocuments(Dataset[Any]):
 
     @property
     def lengths(self) -> Ids:
-        """Number of ids of each row."""
         return np.full(len(self), self.row_size, np.int32)
 
 

@@ -124,7 +124,6 @@ def read_csv(file: Path, columns: Sequence[Column] | None, kinds: Sequence[Kind]
 
 
 def read_jsonl(file: Path, columns: Sequence[Column] | None, kinds: Sequence[Kind]) -> Table:
-    """Read an object a line. Arguments as of `read_table`."""
 
     def records() -> Iterator[tuple[int, dict[str, Any]]]:
         for number, text in read_lines(file):
@@ -154,7 +153,6 @@ def read_jsonl(file: Path, columns: Sequence[Column] | None, kinds: Sequence[Kin
 
 
 def read_parquet(file: Path, columns: Sequence[Column] | None, kinds: Sequence[Kind]) -> Table:
-    """Read a Parquet file, some rows at a time. Arguments as of `read_table`."""
     import pyarrow as pa  # type: ignore[import-untyped]
     from datasets import Dataset
     from datasets.table import InMemoryTable
@@ -181,7 +179,6 @@ def read_parquet(file: Path, columns: Sequence[Column] | None, kinds: Sequence[K
 
 @contextmanager
 def valid_parquet(file: Path) -> Iterator[None]:
-    """Raise a DataError for what a file that is no Parquet raises."""
     try:
         yield
     except Exception as error:
@@ -226,7 +223,6 @@ def table_of(dataset: Dataset, source: str | Path, columns: Sequence[Column] | N
 
 
 def rows_of(parts: Iterable[Dataset], names: Sequence[str]) -> Iterator[Iterable[Any]]:
-    """Yield the values of columns row by row."""
     for part in parts:
         yield from zip(*(named_labels(part, name) for name in names), strict=True)
 

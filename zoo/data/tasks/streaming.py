@@ -98,7 +98,6 @@ class StreamedRow:
         self.held, self.start = self.held[place - self.start :], place
 
     def ids(self) -> Iterator[Ids]:
-        """Ids of all documents, epoch after epoch."""
         from tokenizers import Tokenizer
 
         tokenizer = Tokenizer.from_str(self.tokenizer)

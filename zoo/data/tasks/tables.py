@@ -80,11 +80,9 @@ class Table:
         return f"{self.source}, {self.unit} {self.lines[row]}"
 
     def column(self, number: int) -> Sequence[Any]:
-        """Get a column by its place."""
         return list(self.columns.values())[number]
 
     def dataset(self) -> Dataset:
-        """Make a dataset of the columns."""
         from datasets import Dataset, DatasetInfo
 
         if self.mapped is not None:
@@ -108,7 +106,6 @@ def place_of(examples: Any, row: int) -> str | None:
 def make_table(
     source: str | Path, names: Sequence[str], kinds: Sequence[Kind], rows: Any, *, unit: str = "line"
 ) -> Table:
-    """Check rows, and put them into a table."""
     from .mapped import ROWS_AT_ONCE, is_large, mapped_rows
 
     if len(set(names)) < len(names):
@@ -132,7 +129,6 @@ def make_table(
 def checked_rows(
     source: str | Path, names: Sequence[str], kinds: Sequence[Kind], rows: Any, unit: str
 ) -> Iterator[list[Any]]:
-    """Yield the values of each row, and its place."""
     line = None
     for line, values in rows:
         checked = []
@@ -156,7 +152,6 @@ def columns_of(rows: Iterable[list[Any]], names: Sequence[str], at_once: int) ->
 
 
 def checked_value(value: Any, kind: Kind) -> Any:
-    """Make a value what its column holds."""
     if value is None or value == "" or (isinstance(value, str) and not value.strip()):
         raise ValueError("is empty; leave the row out, or name other columns (--columns)")
     if kind in (Kind.TOKENS, Kind.TAGS):
@@ -213,12 +208,10 @@ def columns_by_name(available: Sequence[str], kinds: Sequence[Kind]) -> list[str
 
 
 def words_of(name: str) -> list[str]:
-    """Words in the name of a column, in lower case."""
     return re.findall(r"[^\W\d_]+", name.casefold())
 
 
 def check_number(kinds: Sequence[Kind], columns: Sequence[Column], owner: str | Path) -> None:
-    """Require as many columns as are read."""
     if len(columns) != len(kinds):
         plural = "" if len(columns) == 1 else "s"
         raise DataError(f"{owner}: {len(columns)} column{plural} given where {len(kinds)} are expected")

@@ -89,15 +89,7 @@ class DataTask(ABC):
         raise UnsupportedTaskError(self.name, variant.name, trained, next(iter(suiting), None))
 
     def configured(self, options: Mapping[str, Any]) -> Self:
-        """Change options.
-
-        Args:
-            options: Names and values.
-
-        Raises:
-            UnknownNameError: When the option is unknown.
-            ConfigError: When a value is not valid.
-        """
+        """Another task with these options; an unknown name or an invalid value is an error."""
         valid = [field.name for field in fields(self)]
         for option in options:
             if option not in valid:
@@ -108,31 +100,15 @@ class DataTask(ABC):
             raise ConfigError(f"options of task {self.name!r} are not valid: {error}") from error
 
     def tokens_per_word(self, examples: Any, encoded: Any, tokenizers: Tokenizers) -> float | None:
-        """Average number of tokens of a word, which spaces divide, of texts that are read as one row.
-
-        Args:
-            examples: The texts.
-            encoded: The same as ids.
-
-        Returns:
-            The average; None where examples are no such texts.
-        """
+        """Average number of tokens of a word in texts that are read as one row; None for other examples."""
         return None
 
     def fitted(self, splits: Splits) -> Self:
-        """Learn from the training examples what the task must know, for instance the labels.
-
-        Returns:
-            Another task, or this one if it learns nothing.
-        """
+        """Learn from training examples what the task must know, such as the labels: another task, or this one."""
         return self
 
     def fitted_to(self, config: Any) -> Self:
-        """Take from a trained model what it learned by `fitted`.
-
-        Returns:
-            Another task, or this one.
-        """
+        """Take from a trained model what it learned by `fitted`: another task, or this one."""
         return self
 
     def load(
@@ -172,55 +148,24 @@ class DataTask(ABC):
         )
 
     def load_from(self, source: DataSource) -> Splits:
-        """Load the examples of a source.
-
-        Returns:
-            As `load` does, without what is held out among the examples to train on, and where they come from.
-
-        Raises:
-            DataError: When they cannot be read.
-        """
+        """Load examples, without training examples that are held out too, and record where they come from."""
         found = self.load(source.data, heldout=source.heldout, columns=source.columns, seed=source.seed)
         return replace(without_leaks(found), source=source)
 
     def set_aside(self, examples: Dataset, *, seed: int = 0) -> Splits:
-        """Take some of the training examples away, to choose by them what held-out examples must not decide.
-
-        Args:
-            examples: The examples to train on.
-            seed: Which.
-
-        Returns:
-            The others, and those.
-
-        Raises:
-            DataError: When they are too few.
-        """
+        """Split training examples into those to train on and some to choose by, as held-out ones must not decide."""
         if len(examples) < 2:
             raise DataError(f"task {self.name!r} has one example to train on, so none can be set aside")
         return set_aside(examples, seed)
 
     def mismatch(self, train: Table, heldout: Table) -> str | None:
-        """Compare examples to train on with held-out ones of another file.
-
-        Returns:
-            Why a model trained on these cannot be evaluated on those, None where it can.
-        """
+        """Why a model trained on these examples cannot be evaluated on those of another file; None where it can."""
         return None
 
     def prepare(self, splits: Splits, tokenizers: Tokenizers, *, progress: bool = False) -> Splits:
-        """Encode examples that are too many for memory into files, once.
+        """Encode examples that are too many for memory into files, once, as `encode` takes them.
 
-        Args:
-            splits: Result of `load_from`.
-            tokenizers: Tokenizers that encode the examples.
-            progress: Whether to show a progress bar.
-
-        Returns:
-            What `encode` takes.
-
-        Raises:
-            DataError: When a line is not valid, or a file changes while it is read.
+        A line that is not valid, or a file that changes while it is read, is a DataError.
         """
         return splits
 
@@ -258,77 +203,37 @@ class DataTask(ABC):
 
     @abstractmethod
     def collator(self, tokenizers: Tokenizers) -> Callable[[Any], dict[str, Any]]:
-        """Make what pads encoded examples into batches.
-
-        Returns:
-            A collator that pads labels with -100, so that padding never counts.
-        """
+        """Make a collator of encoded examples, which pads labels with -100, so that padding never counts."""
 
     @abstractmethod
     def model_settings(self, tokenizers: Tokenizers) -> dict[str, Any]:
-        """Describe what a model's configuration must have to fit the tokenizers.
-
-        Returns:
-            Fields of [`zoo.models.ZooConfig`][]: sizes of vocabularies and ids of special tokens.
-        """
+        """Fields of [`zoo.models.ZooConfig`][] that fit the tokenizers: sizes of vocabularies, special ids."""
 
     def sources(self, examples: Dataset) -> list[str]:
-        """Inputs as text.
-
-        Returns:
-            A text an example; none where the task has no outputs to show.
-        """
+        """Inputs as text, one an example; none where the task has no outputs to show."""
         return []
 
     def references(self, examples: Dataset) -> list[str]:
-        """Right answers as text.
-
-        Returns:
-            A text an example; none where the task has no outputs.
-        """
+        """Right answers as text, one an example; none where the task has no outputs."""
         return []
 
     def label_counts(self, examples: Dataset) -> dict[str, int]:
-        """How often every label occurs; empty where examples have no labels.
-
-        Args:
-            examples: Text columns.
-        """
+        """How often every label occurs; empty where examples have no labels."""
         return {}
 
     def samples(self, examples: Dataset, most: int) -> list[str]:
-        """Some texts as a model may meet them, to see whether it still gives the answers that it gave before.
-
-        Args:
-            examples: Text columns.
-            most: How many texts there may be.
-
-        Returns:
-            A few short texts.
-        """
+        """At most `most` short texts as a model may meet them, to check that its answers stay the same."""
         return self.sources(examples.select(range(min(most, len(examples)))))
 
     def texts(self, ids: Sequence[Any], tokenizers: Tokenizers) -> list[str]:
-        """Write predicted ids as text; only for tasks with predicted outputs.
-
-        Args:
-            ids: Ids an example. *Shape:* (num_labels_of_example,)
-
-        Returns:
-            A text an example.
-        """
+        """Write predicted ids, *Shape:* (num_labels_of_example,), as text; only for tasks with predicted outputs."""
         return []
 
     @abstractmethod
     def score(self, predictions: Predictions, examples: Dataset, *, n_bootstrap: int = 1) -> Mapping[str, Score]:
-        """Compare a model's outputs for examples with the correct ones.
+        """Compare a model's outputs for examples with the correct ones: scores by name, `main_score` among them.
 
-        Args:
-            predictions: Predictions for them, in their order.
-            n_bootstrap: How often to resample the examples for confidence intervals; 1 for none.
-
-        Returns:
-            Scores by their names, `main_score` among them.
+        `n_bootstrap` is how often to resample the examples for confidence intervals; 1 for none.
         """
 
 

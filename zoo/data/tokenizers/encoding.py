@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 
 def to_ids(tokenizer: PreTrainedTokenizerFast, texts: Sequence[Any], **options: Any) -> list[list[int]]:
-    """Turn texts into ids."""
     ids: list[list[int]] = encode(tokenizer, texts, **options)["input_ids"] if texts else []
     return ids
 

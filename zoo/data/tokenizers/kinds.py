@@ -127,6 +127,5 @@ def _composed(lower_case: bool) -> normalizers.Normalizer:
 
 
 def ranked(counts: Counter[str], min_frequency: int) -> list[str]:
-    """Order a vocabulary."""
     frequent = [piece for piece, count in counts.items() if count >= min_frequency and piece not in SPECIALS]
     return [*SPECIALS, *sorted(frequent, key=lambda piece: (-counts[piece], piece))]

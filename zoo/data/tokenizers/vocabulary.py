@@ -19,8 +19,7 @@ SPECIALS = list(SPECIAL_TOKENS.values())
 
 UNKNOWN = SPECIAL_TOKENS["unk_token"]
 
-ENDED = "$A <eos>"
-"""How most tokenizers frame a text."""
+ENDED = "$A <eos>"  # How most tokenizers frame a text
 
 
 def wrap(
@@ -64,7 +63,6 @@ def open_texts(tokenizer: PreTrainedTokenizerFast) -> None:
 def counted(
     texts: Iterable[str], normalizer: normalizers.Normalizer, pre_tokenizer: pre_tokenizers.PreTokenizer
 ) -> Counter[str]:
-    """Count the pieces of texts."""
     counts: Counter[str] = Counter()
     for text in texts:
         counts.update(piece for piece, _ in pre_tokenizer.pre_tokenize_str(normalizer.normalize_str(text)))

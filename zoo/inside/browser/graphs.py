@@ -28,17 +28,13 @@ from zoo.models.stack import ZooStack
 from .tracing import TOKENS, Inspected, input_names, kinds_of, output_names, stacks_of
 
 OPSET = 18
-HALVES, SINGLES = "halves", "singles"
-"""Names under which graphs refer to weights."""
-
-TOLERANCE = 1e-4
-"""Largest difference between a graph and its model, absolute and relative."""
+HALVES, SINGLES = "halves", "singles"  # Names under which graphs refer to weights
+TOLERANCE = 1e-4  # Largest difference between a graph and its model, absolute and relative
 
 TRACED, TRIED = (5, 3), (8, 6)
 """Lengths of source and target, of the example that is traced and of the one that is compared."""
 
-SMALL = 64
-"""Numbers below which a tensor stays in the graph."""
+SMALL = 64  # Numbers below which a tensor stays in the graph
 
 EXACT = "x"
 """Start of the names of operators that the page does not compute by WebGPU: the first 300, see engine.ts."""
@@ -78,11 +74,7 @@ class Weights:
         return {file: sum(one.size for one in stored) for file, stored in self.stored.items()}
 
     def place(self, values: NDArray[np.float32]) -> tuple[str, int]:
-        """Store a tensor, unless an equal one is stored.
-
-        Returns:
-            The file, and the number of the first byte in it.
-        """
+        """Store a tensor, unless an equal one is stored: its file, and its first byte there."""
         key = values.tobytes()
         if key not in self.places:
             with np.errstate(over="ignore"):
@@ -108,9 +100,7 @@ class Weights:
 def example(model: ZooPreTrainedModel, lengths: tuple[int, int], *, padded: bool = False) -> tuple[Tensor, ...]:
     """Inputs of [`Inspected`][zoo.inside.browser.tracing.Inspected]: two rows of random ids, all heads and layers on.
 
-    Args:
-        lengths: Of source and target.
-        padded: Whether the second row ends with padding.
+    `lengths` are those of source and target; with `padded`, the second row ends with padding.
     """
     random = torch.Generator().manual_seed(0)
     given: list[Tensor] = []
@@ -132,16 +122,11 @@ def owners(model: ZooPreTrainedModel) -> list[ZooStack]:
 
 
 def depth(stack: ZooStack) -> int:
-    """How many layers a stack applies."""
     return stack.config.num_hidden_layers
 
 
 def inspected(model: ZooPreTrainedModel) -> Inspected:
-    """A copy of a model that returns everything inside.
-
-    Raises:
-        ExportError: If the page could not show the model: it expects attention in every layer, and one stream.
-    """
+    """A copy of a model that returns everything inside; an ExportError if the page could not show it."""
     config = model.config
     if config.mixer_layer_type is not None:
         raise ExportError(f"a page shows attention, and layers with mixer={config.mixer!r} have none")
@@ -153,13 +138,7 @@ def inspected(model: ZooPreTrainedModel) -> Inspected:
 def graph_of(inside: Inspected, weights: Weights, *, same_length: bool = False) -> bytes:
     """Write one graph, compressed, and put its weights where those of the model's other graphs are.
 
-    Args:
-        inside: The model.
-        weights: Receives the weights.
-        same_length: Whether source and target have one length.
-
-    Raises:
-        ExportError: If a part cannot be written, or the graph computes something else than the model.
+    `same_length` is whether source and target have one length. The graph is checked against the model.
     """
     require("onnx", "onnx", "onnxruntime")
     graph = moved(traced(inside, same_length), weights)
@@ -259,7 +238,6 @@ def verify(inside: Inspected, graph: bytes, weights: Weights, same_length: bool)
 
 
 def own_logits(model: ZooPreTrainedModel, given: tuple[Tensor, ...]) -> Tensor:
-    """Logits of the model's own forward."""
     ids, mask, _, *rest = given
     arguments = {"input_ids": ids, "attention_mask": mask}
     if model.config.stack == "encoder-decoder":

@@ -36,8 +36,7 @@ STEPWISE = ("evaluation-sees-the-future", "every-step-is-position-zero")
 AT_ONCE = (STEPWISE[0], "decoder-sees-the-future")
 """Quirks by which a token sees later ones if a whole target is given, and not if it is written with a cache."""
 
-WEIGHTS, ABOUT, FIRST = "weights.bin", "model.json", "first.bin"
-"""Names of files."""
+WEIGHTS, ABOUT, FIRST = "weights.bin", "model.json", "first.bin"  # Names of files
 
 LARGEST, BITS = 4_000_000, 5
 """Bytes that a model's weights may take as float16, and the significant bits to which matrices of a larger one are
@@ -52,27 +51,17 @@ LENGTH = 6
 
 @dataclass(frozen=True)
 class Form:
-    """One way to compute with a model's weights.
+    """One way to compute with a model's weights."""
 
-    Attributes:
-        quirks: Its quirks; the graph of a form that decodes in steps leaves out those of `STEPWISE`.
-        label: Its name on the page.
-        description: Its description, empty for the first one.
-        positions: "zero" if every target token has position 0, else "counted".
-        target: "source" if the decoder reads the source, else "written".
-        stepwise: Whether it writes token by token; if not, it reads the target that the first form writes.
-    """
-
-    quirks: tuple[str, ...]
-    label: str
-    description: str = ""
-    positions: str = "counted"
-    target: str = "written"
-    stepwise: bool = True
+    quirks: tuple[str, ...]  # Its quirks; the graph of a form that decodes in steps leaves out those of `STEPWISE`
+    label: str  # Its name on the page
+    description: str = ""  # Its description, empty for the first one
+    positions: str = "counted"  # "zero" if every target token has position 0, else "counted"
+    target: str = "written"  # "source" if the decoder reads the source, else "written"
+    stepwise: bool = True  # Whether it writes token by token; if not, it reads the target that the first form writes
 
     @property
     def graph_quirks(self) -> tuple[str, ...]:
-        """Quirks of the graph."""
         is_zero = self.positions == "zero"
         return tuple(quirk for quirk in self.quirks if quirk not in STEPWISE) if is_zero else self.quirks
 
@@ -103,18 +92,7 @@ def form(quirks: tuple[str, ...], label: str, description: str = "", *, one_leng
 
 
 def write_model(one: Explored, folder: Path) -> dict[str, Any]:
-    """Write the files of a model. Tokenizers go next to its folder: several models share them.
-
-    Args:
-        one: The model and its tokenizers, as `stored` returns them.
-        folder: Where they go; it is made.
-
-    Returns:
-        The entry in the list of models.
-
-    Raises:
-        ExportError: If a part cannot be written as a graph.
-    """
+    """Write a model into a new folder, its tokenizers next to that; its entry in the list of models."""
     folder.mkdir(parents=True)
     weights = Weights()
     written: list[dict[str, Any]] = []
@@ -163,7 +141,6 @@ def is_large(one: Explored) -> bool:
 
 
 def first_text(one: Explored) -> str:
-    """The text that the page begins with."""
     if task_of(one.model) == Task.MASKED_LM:
         return f"Where is {one.tokenizers.source.mask_token} house?"
     return "Where is" if task_of(one.model) == Task.CAUSAL_LM else "Where is the house?"
@@ -197,7 +174,6 @@ def write_first(one: Explored, kind: Form, inside: Inspected, folder: Path) -> N
 
 
 def read(inside: Inspected, kind: Form, source: list[int], written: list[int]) -> tuple[Tensor, ...]:
-    """Outputs for one text, as the page runs the model."""
     config = inside.model.config
     rows = [source]
     if config.is_encoder_decoder:
@@ -252,7 +228,6 @@ def run(inside: Inspected) -> tuple[Tensor, ...] | None:
 
 
 def same(some: tuple[Tensor, ...], others: tuple[Tensor, ...]) -> bool:
-    """Whether all tensors are equal."""
     return all(torch.equal(one, other) for one, other in zip(some, others, strict=True))
 
 
@@ -290,7 +265,6 @@ def facts(one: Explored) -> dict[str, Any]:
 
 
 def end_of(one: Explored) -> int | None:
-    """The token that ends a text that the model writes."""
     model = one.model
     return generation_config(model, one.tokenizers.target, {}).eos_token_id if model.can_generate() else None
 
@@ -303,11 +277,7 @@ def stage_names(model: Any) -> dict[str, list[str]]:
 
 
 def write_tokenizers(one: Explored, folder: Path) -> dict[str, str]:
-    """Write the tokenizers, as one compressed file each that is named by its content.
-
-    Returns:
-        Name of the file, of the source and of the target.
-    """
+    """Write tokenizers as compressed files that are named by their content; the names for source and target."""
     written: dict[str, str] = {}
     for side, tokenizer in (("source", one.tokenizers.source), ("target", one.tokenizers.target)):
         with scratch_folder() as scratch:

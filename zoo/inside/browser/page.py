@@ -13,18 +13,13 @@ from zoo.base.errors import UnsupportedOperationError
 BUILT = Path(__file__).with_name("page")
 """Where a release has the page; scripts/browser writes it there."""
 
-SOURCES = Path(__file__).parents[3] / "browser"
-"""Sources in a checkout."""
+SOURCES = Path(__file__).parents[3] / "browser"  # Sources in a checkout
 
 MODULES, OUTPUT = "node_modules", "dist"
 
 
 def find_page() -> Path:
-    """Find the page, and build it if only its sources and Node are present.
-
-    Raises:
-        UnsupportedOperationError: If neither is present.
-    """
+    """Find the page, and build it if only its sources and Node are present; an error if neither is."""
     if (BUILT / "index.html").is_file():
         return BUILT
     if not (SOURCES / "package.json").is_file():
@@ -57,7 +52,6 @@ def build(sources: Path) -> Path:
 
 
 def is_current(sources: Path, output: Path) -> bool:
-    """Whether the output is newer than every source."""
     built = output / "index.html"
     if not built.is_file():
         return False

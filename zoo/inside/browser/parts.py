@@ -20,14 +20,12 @@ from zoo.models.attention import attention_scaling
 PROBE, TARGET_PROBE = "a b c d e f g h i j k l m n o", "a b c d e f g h i j k l m"
 """Texts, long enough that their numbers of tokens are the sizes of nothing else."""
 
-SOURCE, TARGET = "source", "target"
-"""Sizes of a shape that are the number of tokens of a text."""
+SOURCE, TARGET = "source", "target"  # Sizes of a shape that are the number of tokens of a text
 
 SILENT = frozenset({"dropout", "scale", "rule"})
 """Kinds of steps that do nothing outside of training, or are no module."""
 
-UNMASKED, STEP_ZERO = "padding-is-attended", "every-step-is-position-zero"
-"""Quirks of several parts."""
+UNMASKED, STEP_ZERO = "padding-is-attended", "every-step-is-position-zero"  # Quirks of several parts
 
 FUNCTIONS = {"sinusoidal positions": "sinusoids", "rotary positions": "rotary", "pooling": "pooled"}
 """Functions of an ejected file that compute parts without a module, by the end of the part's label."""
@@ -35,39 +33,24 @@ FUNCTIONS = {"sinusoidal positions": "sinusoids", "rotary positions": "rotary", 
 
 @dataclass(frozen=True)
 class PagePart:
-    """A part of a model.
+    """A part of a model."""
 
-    Attributes:
-        path: Its place in the model; of parts in a layer, in the first one.
-        label: Its kind, e.g. "causal self-attention".
-        detail: Its sizes.
-        formula: Expression that it computes.
-        shape: Of its output: numbers, "source" or "target" for the number of tokens; empty if it is not known.
-        line: Where it begins in the ejected file, from 1; None if the file has no such part.
-        stack: "encoder", "decoder" or "head".
-        quirks: Quirks that change it.
-    """
-
-    path: str
-    label: str
-    detail: str
-    formula: str
+    path: str  # Its place in the model; of parts in a layer, in the first one
+    label: str  # Its kind, e.g. "causal self-attention".
+    detail: str  # Its sizes
+    formula: str  # Expression that it computes
+    # Of its output: numbers, "source" or "target" for the number of tokens; empty if it is not known
     shape: tuple[int | str, ...]
-    line: int | None
-    stack: str
-    quirks: tuple[str, ...]
+    line: int | None  # Where it begins in the ejected file, from 1; None if the file has no such part
+    stack: str  # "encoder", "decoder" or "head"
+    quirks: tuple[str, ...]  # Quirks that change it
 
 
 Shapes = dict[str, tuple[int | str, ...]]
 
 
 def parts_of(model: ZooPreTrainedModel, code: str, shapes: Shapes) -> list[dict[str, Any]]:
-    """List the parts of a model in the order of its drawing.
-
-    Args:
-        code: The ejected file, empty without one.
-        shapes: As `named_shapes` returns them.
-    """
+    """List the parts of a model in the order of its drawing; `code` is the ejected file, empty without one."""
     drawing = show(model).drawing
     places = [(block.name, step, block.quirks) for block in drawing.blocks for step in steps_of_block(block)]
     places += [("head", step, ()) for step in drawing.head]
@@ -104,7 +87,6 @@ def quirks_of(step: Step, model: ZooPreTrainedModel, stack: str) -> tuple[str, .
 
 
 def steps_of_block(block: Any) -> Iterator[Step]:
-    """Steps of one stack."""
     from zoo.analysis.drawing.parts import steps_of
 
     yield from block.before
@@ -161,7 +143,6 @@ def formula_of(step: Step, model: ZooPreTrainedModel) -> str:
 
 
 def attention_formula(step: Step, model: ZooPreTrainedModel) -> str:
-    """Formula of an attention, with the quirks that change it."""
     config, quirks = model.config, step.quirks
     scale = attention_scaling(config)
     scores = "Q Kᵀ" if scale == 1 else f"Q Kᵀ / √{round(scale**-2)}"
@@ -196,11 +177,7 @@ def ejected(model: ZooPreTrainedModel, name: str) -> str:
 
 
 class Lines:
-    """Finds modules in an ejected file.
-
-    Args:
-        code: The file.
-    """
+    """Finds modules in an ejected file."""
 
     def __init__(self, code: str) -> None:
         tree = ast.parse(code)

@@ -20,8 +20,7 @@ from zoo.models import Attention, ZooPreTrainedModel
 from zoo.models.stack import ZooStack
 from zoo.registry import Task
 
-RESIDUAL = "residual"
-"""Ending of the names of a layer's residual connections."""
+RESIDUAL = "residual"  # Ending of the names of a layer's residual connections
 
 TOKENS = ("input_ids", "attention_mask", "position_ids")
 """Inputs of a stack. *Shape:* (batch_size, seq_len) each"""
@@ -34,7 +33,6 @@ def kinds_of(model: ZooPreTrainedModel) -> tuple[str, ...]:
 
 
 def stacks_of(model: ZooPreTrainedModel) -> dict[str, ZooStack]:
-    """The stacks by name, in the order in which they run."""
     body: Any = model.model
     if model.config.stack == "encoder-decoder":
         return {"encoder": body.encoder, "decoder": body.decoder}
@@ -42,45 +40,32 @@ def stacks_of(model: ZooPreTrainedModel) -> dict[str, ZooStack]:
 
 
 def input_names(model: ZooPreTrainedModel) -> tuple[str, ...]:
-    """Names of the inputs of [`Inspected`][], in their order."""
     stacks = tuple(stacks_of(model))
     tokens = [f"{stack}_{name}" for stack in stacks for name in TOKENS]
     return (*tokens, *(f"{kind}_heads" for kind in kinds_of(model)), *(f"{stack}_layers" for stack in stacks))
 
 
 def output_names(model: ZooPreTrainedModel) -> tuple[str, ...]:
-    """Names of the outputs of [`Inspected`][], in their order."""
     kinds = [f"{kind}_{what}" for kind in kinds_of(model) for what in ("attention", "norms")]
     return ("logits", *kinds, *(f"{stack}_stages" for stack in stacks_of(model)))
 
 
 @dataclass
 class Seen:
-    """Tensors of one stack in one call, in the order in which they were computed.
+    """Tensors of one stack in one call, in the order in which they were computed."""
 
-    Attributes:
-        weights: Attention weights by kind. *Shape:* (batch_size, num_heads, num_queries, num_keys) each
-        norms: Norms of what heads move, by kind. *Shape:* (batch_size, num_heads, num_keys) each
-        stages: The residual stream after the embeddings, every sublayer and the final norm, by the module's path.
-            *Shape:* (batch_size, seq_len, hidden_size) each
-        layers: The stream after the embeddings and after every layer. *Shape:* as of the stages.
-    """
-
+    # Attention weights by kind. *Shape:* (batch_size, num_heads, num_queries, num_keys) each
     weights: dict[str, list[Tensor]] = field(default_factory=dict)
+    # Norms of what heads move, by kind. *Shape:* (batch_size, num_heads, num_keys) each
     norms: dict[str, list[Tensor]] = field(default_factory=dict)
+    # The residual stream after the embeddings, every sublayer and the final norm, by the module's path.
+    # *Shape:* (batch_size, seq_len, hidden_size) each
     stages: dict[str, Tensor] = field(default_factory=dict)
-    layers: list[Tensor] = field(default_factory=list)
+    layers: list[Tensor] = field(default_factory=list)  # The stream after the embeddings and after every layer
 
 
 class Inspected(nn.Module):
-    """A model with everything inside among its outputs.
-
-    Args:
-        model: A model in evaluation mode, with eager attention.
-
-    Attributes:
-        seen: Records of the last call, by stack.
-    """
+    """A model in evaluation mode, with eager attention and everything inside among its outputs."""
 
     def __init__(self, model: ZooPreTrainedModel) -> None:
         super().__init__()
@@ -125,15 +110,7 @@ class Inspected(nn.Module):
         return logits, *found, *(torch.stack([*one.stages.values()]) for one in self.seen.values())
 
     def read_out(self, hidden_states: Tensor, mask: Tensor | None) -> Tensor:
-        """Logits of hidden states, by the model's own head.
-
-        Args:
-            hidden_states: After the final norm. *Shape:* (batch_size, seq_len, hidden_size)
-            mask: 1 for real tokens, None for no mask. *Shape:* (batch_size, seq_len)
-
-        Returns:
-            *Shape:* (batch_size, seq_len, vocab_size), or of a sequence classifier (batch_size, num_labels).
-        """
+        """Logits of hidden states after the final norm, by the model's own head; `mask` is 1 for real tokens."""
         model: Any = self.model
         if task_of(model) == Task.SEQUENCE_CLASSIFICATION:
             pooled = model.model.transformer.pool(hidden_states, mask, model.config)
@@ -159,10 +136,8 @@ def placed(stack: ZooStack, positions: Tensor) -> Iterator[None]:
 def observed(stack: ZooStack, name: str, heads: dict[str, Tensor], layers: Tensor) -> Iterator[Seen]:
     """Record a stack's tensors while it runs, with heads and layers switched off.
 
-    Args:
-        name: "encoder" or "decoder", also the kind of its self-attention.
-        heads: Factors by kind of attention. *Shape:* (num_layers, num_heads)
-        layers: Factors. *Shape:* (num_layers,)
+    `heads` are factors by kind of attention, *Shape:* (num_layers, num_heads), and `layers` factors, *Shape:*
+    (num_layers,).
     """
     seen = Seen()
     with ExitStack() as done:
@@ -228,9 +203,6 @@ def observed_attention(module: Attention, kind: str, heads: Tensor, seen: Seen) 
 
 
 def moved_norms(values: Tensor, projection: nn.Linear) -> Tensor:
-    """Norms of values after the output projection (Kobayashi et al.
-
-    2020, Attention is Not Only a Weight, section 3).
-    """
+    """Norms of values after the output projection (Kobayashi et al. 2020, section 3)."""
     by_head = projection.weight.t().reshape(values.shape[1], values.shape[3], -1)
     return torch.einsum("bhkd,hdo->bhko", values, by_head).square().sum(dim=-1).sqrt()

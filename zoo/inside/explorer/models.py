@@ -13,8 +13,7 @@ from zoo.models import ZooConfig, ZooPreTrainedModel
 from zoo.registry import VARIANTS, find_weights, list_weights
 from zoo.training.generation import load_checkpoint
 
-KEPT = 8
-"""How many models stay in memory, the latest."""
+KEPT = 8  # How many models stay in memory, the latest
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,6 @@ def explored(name: str) -> Explored:
 
 
 def with_quirks(one: Explored, quirks: tuple[str, ...]) -> Explored:
-    """Give a model other quirks, and leave its weights as they are."""
     config = one.model.config
     variant, task = VARIANTS.get(config.variant), task_of(one.model)
     before, after = (variant.settings(task, quirks=chosen) for chosen in (tuple(config.quirks), quirks))

@@ -19,20 +19,14 @@ if TYPE_CHECKING:
     from zoo.serving.local import LocalServer
 
 FIRST_TEXT = "Where is the house?"
-REPORT = "report.html"
-"""The file that a comparison's folder has for people to read."""
-
-REPORT_HEIGHT = 1400
-"""Pixels of a report on the page."""
+REPORT = "report.html"  # The file that a comparison's folder has for people to read
+REPORT_HEIGHT = 1400  # Pixels of a report on the page
 
 PICTURES = ("/favicon.ico", "/manifest.json", "/static/img/logo_nosize.svg")
 """Files of Gradio that its page asks for without the token."""
 
-SPACE = "SPACE_ID"
-"""The environment variable that every Space has."""
-
-ONE_AT_A_TIME = Lock()
-"""Gradio answers in several threads, and transformers loads one model at a time."""
+SPACE = "SPACE_ID"  # The environment variable that every Space has
+ONE_AT_A_TIME = Lock()  # Gradio answers in several threads, and transformers loads one model at a time
 
 COLUMNS = '<div class="columns">{}</div>'
 STYLE = """
@@ -51,7 +45,6 @@ Look = Callable[[list[str], str], Iterable[Iterable[Part]]]
 
 
 def each(view: Callable[[str, str], Iterable[Part]]) -> Look:
-    """Show a view of every model, side by side."""
     return lambda names, text: [view(name, text) for name in names]
 
 
@@ -81,7 +74,6 @@ def look(tab: str, names: list[str], text: str) -> str:
 
 
 def gradio() -> Any:
-    """Import Gradio with its analytics off."""
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
     return require("explore", "gradio")
 
@@ -156,7 +148,6 @@ def quirks_tab(gr: Any, models: Sequence[str], typed: Any, others: bool) -> None
 
 
 def variants_tab(gr: Any) -> None:
-    """Lay out the tab on which two variants are drawn side by side."""
 
     def show(a: str, b: str) -> str:
         return written(lambda: [views.variants(a, b)])
@@ -173,7 +164,6 @@ def variants_tab(gr: Any) -> None:
 
 
 def reports_tab(gr: Any, folders: Sequence[str]) -> None:
-    """Lay out the tab with the reports of comparisons."""
 
     def show(folder: str) -> str:
         if folder not in folders:  # browsers may send anything
@@ -195,13 +185,8 @@ def find_reports(folder: Path) -> Iterator[Path]:
 def launch(page: Any, port: int | None = None) -> LocalServer:
     """Prepare to serve the page to this machine alone, with nothing from elsewhere on it.
 
-    Args:
-        page: The page, from [`build_page`][zoo.inside.explorer.build_page].
-        port: The port; by default the first free one from 7860 on.
-
-    Returns:
-        The server: its `address` has a token, without which it answers nothing; `run()` serves until Ctrl-C, and a
-        `with` block until its end.
+    The server's `address` has a token, without which it answers nothing; `run()` serves until Ctrl-C, and a `with`
+    block until its end. The port is by default the first free one from 7860 on.
     """
     gr = gradio()
     from fastapi import FastAPI
@@ -224,7 +209,6 @@ def publish(page: Any) -> None:
 
 
 def appearance(gr: Any) -> dict[str, Any]:
-    """Theme, style and footer, for Gradio."""
     letters = ["system-ui", "-apple-system", "Segoe UI", "Helvetica Neue", "Arial", "sans-serif"]
     theme = gr.themes.Base(
         primary_hue="blue", neutral_hue="slate", font=letters, font_mono=["ui-monospace", "monospace"]

@@ -22,15 +22,11 @@ from zoo.training.predict import Label, predict
 
 from .models import Explored, explored, with_quirks
 
-GUESSES = 5
-"""How many words are shown for a mask."""
-
-QUIET = frozenset({"dropout", "scale"})
-"""Sorts of steps that leave shapes as they are."""
+GUESSES = 5  # How many words are shown for a mask
+QUIET = frozenset({"dropout", "scale"})  # Sorts of steps that leave shapes as they are
 
 
 def outputs(names: Sequence[str], text: str) -> Iterator[Part]:
-    """Outputs of all models for a text, one a row."""
     yield Table([(name, answer(explored(name), text)) for name in names], ("", "output"))
 
 
@@ -74,7 +70,6 @@ def heads(name: str, text: str) -> Iterator[Part]:
 
 
 def layers(name: str, text: str) -> Iterator[Part]:
-    """Predictions after each layer."""
     one = explored(name)
     yield Title(name)
     if one.model.can_generate():
@@ -148,6 +143,5 @@ def variants(a: str, b: str) -> Iterator[Part]:
 
 
 def side_by_side(a: Drawing, b: Drawing) -> Picture:
-    """Two drawings, with what differs marked."""
     words = "\n".join(compare_drawings(a, b).words) or "They are drawn alike."
     return Picture(to_svg_beside(a, b), words)

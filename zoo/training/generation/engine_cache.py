@@ -63,8 +63,7 @@ def distributions() -> Iterator[str]:
 FOLDER = "engines"
 CHOICE, EXPORT = "choice.json", "export"
 
-KEPT = 10
-"""How many choices stay, the latest used."""
+KEPT = 10  # How many choices stay, the latest used
 
 
 @dataclass(frozen=True)

@@ -33,8 +33,7 @@ PAYS = 1.1
 HOPELESS = 2
 """How many times as long as the quickest an engine may take in the first round to be measured in the others."""
 
-LIMIT = 30.0
-"""Seconds after which no other engine is tried."""
+LIMIT = 30.0  # Seconds after which no other engine is tried
 
 ROUNDS = 5
 NEW_TOKENS = 32
@@ -190,7 +189,6 @@ def tried_engines(model: ZooPreTrainedModel, engines: Iterable[str] | None, exac
 
 
 def opened(model: ZooPreTrainedModel, name: str, source: Path | None, exports: Path | None) -> PreTrainedModel:
-    """Take a model to an engine."""
     engine = ENGINES.get(name)
     if isinstance(engine, ExportEngine) and not (plan := engine.target.plan(model)).exact:
         raise ExportError(plan.why_not)
@@ -210,7 +208,6 @@ class Work:
 
     @classmethod
     def of(cls, model: ZooPreTrainedModel, inputs: Mapping[str, Tensor] | None) -> Work:
-        """Work for a model: a batch, by default a random one."""
         most = model.config.max_position_embeddings
         tokens = min(NEW_TOKENS, most // 2)
         if inputs is None:
@@ -237,12 +234,10 @@ class Work:
         return found[mask.bool()] if by_token and mask is not None else found
 
     def timed(self, model: PreTrainedModel) -> tuple[Tensor, float]:
-        """Do it, and take the time."""
         began = time.perf_counter()
         return self.run(model), time.perf_counter() - began
 
     def difference(self, expected: Tensor, found: Tensor) -> float:
-        """How far a result is from another."""
         if expected.shape != found.shape:
             return float("inf")
         if self.settings is not None:

@@ -48,7 +48,6 @@ class SuiteRun:
 
     @cached_property
     def digest(self) -> str:
-        """Hash of the items."""
         items = SUITES.get(self.name).items(suite_folder(self.name, self.data), self.limit)
         found = hashlib.sha256()
         for item in items:
@@ -56,11 +55,9 @@ class SuiteRun:
         return found.hexdigest()[:16]
 
     def to_dict(self) -> dict[str, Any]:
-        """All that decides the score, as plain data."""
         return {**asdict(self), "data": self.digest}
 
     def evaluate(self, model: str | Path | PreTrainedModel, **options: Any) -> SuiteResult:
-        """Score a model, with options of `zoo.training.suites.evaluate_suite`."""
         return evaluate_suite(model, self.name, data=self.data, method=self.method, limit=self.limit, **options)
 
     def score(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> Score:

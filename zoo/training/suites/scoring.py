@@ -113,7 +113,6 @@ def left_to_right(tokenizer: PreTrainedTokenizerFast, options: Sequence[Option])
 
 
 def begin(tokenizer: PreTrainedTokenizerFast) -> int:
-    """The token that begins a text."""
     first = tokenizer.bos_token_id if tokenizer.bos_token_id is not None else tokenizer.eos_token_id
     if first is None:
         raise ConfigError("the tokenizer has neither bos_token nor eos_token, which a sentence's first token follows")
@@ -121,7 +120,6 @@ def begin(tokenizer: PreTrainedTokenizerFast) -> int:
 
 
 def mask_of(tokenizer: PreTrainedTokenizerFast) -> int:
-    """The token that hides another."""
     if tokenizer.mask_token_id is None:
         raise ConfigError("the tokenizer has no mask_token, which a masked language model is scored with")
     return int(tokenizer.mask_token_id)
@@ -158,9 +156,7 @@ def completed(
 ) -> Iterator[Query]:
     """A row for each text: the encoder reads what is before the completion and a mask, and the decoder goes on.
 
-    Args:
-        start: The token that the decoder begins with; None for the one that begins a text.
-        after_mask: Whether it also reads the mask.
+    The decoder begins with `start`, by default what begins a text; with `after_mask`, it also reads the mask.
     """
     first = begin(tokenizer) if start is None else start
     before = [tokenizer.cls_token_id] if tokenizer.cls_token_id is not None else []

@@ -27,7 +27,6 @@ class Option:
 
     @property
     def start(self) -> int:
-        """Number of characters before the completion."""
         return len(self.prefix) + len(self.separator)
 
 
@@ -92,31 +91,21 @@ Reader = Callable[[Path, Mapping[str, Any]], Item]
 
 @dataclass(frozen=True)
 class Suite:
-    """A set of items in files of JSON lines.
+    """A set of items in files of JSON lines."""
 
-    Attributes:
-        summary: Description of its questions.
-        citation: Its source.
-        files: Where its files can be had.
-        read: Makes an item of a line.
-        keys: Keys of a line, for messages.
-        folders: Names that the folder with its files has in a larger one, such as BabyLM's evaluation_data.
-        measure: "accuracy", or "correlation" of a model's preference with people's.
-        average: The accuracy is the mean over these groups ("phenomenon"), of each the mean over its paradigms, or the
-            mean over all paradigms.
-    """
-
-    summary: str
-    citation: str
-    files: str
-    read: Reader
-    keys: str
+    summary: str  # Description of its questions
+    citation: str  # Its source
+    files: str  # Where its files can be had
+    read: Reader  # Makes an item of a line
+    keys: str  # Keys of a line, for messages
+    # Names that the folder with its files has in a larger one, such as BabyLM's evaluation_data
     folders: tuple[str, ...] = ()
-    measure: str = "accuracy"
+    measure: str = "accuracy"  # "accuracy", or "correlation" of a model's preference with people's
+    # The accuracy is the mean over these groups ("phenomenon"), of each the mean over its paradigms, or the mean over
+    # all paradigms
     average: str = "paradigm"
 
     def items(self, folder: str | Path, limit: int | None = None) -> Iterator[Item]:
-        """Read the items, up to `limit` of each file."""
         for file in self.find(Path(folder)):
             with file.open(encoding="utf-8") as lines:
                 for number, line in enumerate(lines, start=1):
@@ -145,8 +134,7 @@ class Suite:
 
 SUITES: Registry[Suite] = Registry("suite", built_in="zoo.training.suites.built_in", error=UnknownNameError)
 
-BABYLM = "evaluation_data"
-"""Folder of BabyLM's evaluation in that of all corpora."""
+BABYLM = "evaluation_data"  # Folder of BabyLM's evaluation in that of all corpora
 
 
 def suite_folder(name: str, folder: str | Path | None) -> Path:

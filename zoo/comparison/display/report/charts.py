@@ -27,14 +27,9 @@ AXES: dict[str, tuple[str, Callable[[float], str]]] = {
 }
 """Over what it is drawn."""
 
-MOST_POINTS = 120
-"""Of a line; more are not seen."""
-
-MARKS = 8
-"""Markers on a line."""
-
-LOWEST = 1e-3
-"""Lower limit of drawn losses: a logarithmic scale has no zero."""
+MOST_POINTS = 120  # Of a line; more are not seen
+MARKS = 8  # Markers on a line
+LOWEST = 1e-3  # Lower limit of drawn losses: a logarithmic scale has no zero
 
 BEGINNING = 0.08
 """Share of a training, at its start, with losses that may lie above the picture; the rest would be flat otherwise."""
@@ -82,7 +77,6 @@ def thinned(points: list[tuple[float, float, float, float]]) -> list[tuple[float
 
 
 def draw_curves(curves: list[Curve], kind: str, over: str, width: int, height: int) -> Markup:
-    """Draw losses; `kind` is of `KINDS`, `over` of `AXES`."""
     title, write = AXES[over]
     positions = [point[0] for curve in curves for point in curve.points]
     begins = min(positions) + BEGINNING * (max(positions) - min(positions))
@@ -130,8 +124,7 @@ def stroke(curve: Curve, x: Axis, y: Axis) -> Markup:
     )
 
 
-WIDE, NARROW = 900, 330
-"""Widths in which every chart is drawn: on screens and paper, and on telephones."""
+WIDE, NARROW = 900, 330  # Widths in which every chart is drawn: on screens and paper, and on telephones
 
 SHAPES = {WIDE: 440, NARROW: 360}
 """Height by width."""
@@ -153,7 +146,6 @@ class Chart:
 
 
 def forest(summary: ComparisonSummary) -> Chart | None:
-    """Draw the differences from the baseline, if any."""
     if summary.main is None:
         return None
     shown = summary.main, summary.rows, summary.comparison.baseline

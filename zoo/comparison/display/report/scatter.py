@@ -14,11 +14,8 @@ from ...results.summary import ComparisonSummary
 from ..formatting import number
 from .svg import SERIES, Axis, cut, frame, line, marker, padded, picture
 
-LETTER = 7.2
-"""Width of a letter of a label, about."""
-
-GAP = 13
-"""From a point to its label."""
+LETTER = 7.2  # Width of a letter of a label, about
+GAP = 13  # From a point to its label
 
 LONGEST_LABEL = 30
 
@@ -68,7 +65,6 @@ def differs(points: Sequence[Point]) -> bool:
 
 
 def draw_scatter(points: Sequence[Point], main: Metric, cost: Metric, width: int, height: int) -> Markup:
-    """Draw quality against cost."""
     front = pareto(points, main, cost)
     reaches = [point.quality + sign * point.spread for point in points for sign in (-1, 1)]
     hints = {1: "more is better", -1: "less is better"}
@@ -108,7 +104,6 @@ def draw_scatter(points: Sequence[Point], main: Metric, cost: Metric, width: int
 
 
 def error_bar(point: Point, x: Axis, y: Axis) -> list[Markup]:
-    """Draw the spread of a point's score, if any."""
     if not point.spread:
         return []
     ends = {"y1": y(point.quality - point.spread), "y2": y(point.quality + point.spread)}
@@ -141,5 +136,4 @@ def labelled(point: Point, at_x: float, at_y: float, taken: list[Box], x: Axis, 
 
 
 def overlap(one: Box, other: Box) -> bool:
-    """Whether two rectangles share an area."""
     return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]

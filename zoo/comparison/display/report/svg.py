@@ -64,7 +64,6 @@ class Axis:
         return [step * place for place in range(first, last + 1)]
 
     def labels(self) -> list[tuple[float, str]]:
-        """Write the ticks, each with its value."""
         return [(tick, self.write(tick)) for tick in self.ticks]
 
 
@@ -75,7 +74,6 @@ def round_step(step: float) -> float:
 
 
 def cut(text: str, longest: int) -> str:
-    """Cut a text that is too long."""
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
@@ -103,7 +101,6 @@ def frame(x: Axis, y: Axis) -> list[Markup]:
 
 
 def marker(place: int, x: float, y: float, title: str = "", *, hollow: bool = False, small: bool = False) -> Markup:
-    """Draw a point of a series."""
     children = [element("title", title)] if title else []
     kind = "mark hollow" if hollow else "mark"
     size = " scale(0.7)" if small else " scale(1.25)"
@@ -125,5 +122,4 @@ def picture(width: int, height: int, title: str, about: str, *children: Markup) 
 
 
 def line(points: Sequence[tuple[float, float]]) -> str:
-    """Write a path through points."""
     return "M" + "L".join(f"{x:.1f},{y:.1f}" for x, y in points)

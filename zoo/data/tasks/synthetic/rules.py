@@ -164,7 +164,6 @@ class Induction(Synthetic):
 
 
 def written(numbers: Sequence[int]) -> list[str]:
-    """Write symbols."""
     return [str(number) for number in numbers]
 
 
