@@ -1,5 +1,5 @@
-"""The models of the zoo written for reading: torch alone, one class a part, under the zoo's names of parameters.
+"""The models of the zoo written for reading: plain PyTorch, one class per part, with the zoo's parameter names.
 
-Classes branch on the settings; `zoo.eject` decides these branches for one model and writes what is left into one file.
-The code is checked against the models of the zoo each time that a file is written. It has no fast path and no hook.
+Classes branch on the settings; `zoo.eject` evaluates them for one model and writes the rest to one file.
+Every written file is checked against the zoo's model. There are no fast paths and no hooks.
 """

@@ -1,4 +1,4 @@
-"""Settings of the plain models: those of a configuration, with nested ones laid out flat."""
+"""Settings of the plain models: a configuration with nested settings flattened."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 
 class Config(SimpleNamespace):
-    """Settings by name; in an ejected file, a dataclass of the numbers alone."""
+    """Settings by name; an ejected file has a dataclass of the numbers instead."""
 
     if TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any: ...
 
     def of_decoder(self) -> Config:
-        """The settings of the decoder of an encoder-decoder, which may have sizes of its own."""
+        """Settings of an encoder-decoder's decoder, which may have other sizes."""
         return Config(**{**vars(self), **self.decoder_changes})
 
 
 class NoPlainForm(NotImplementedError):
-    """Raised where a setting has no plain form; `zoo.eject` refuses the model by it."""
+    """Raised for a setting without a plain form; `zoo.eject` then refuses the model."""

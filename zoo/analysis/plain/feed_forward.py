@@ -118,7 +118,7 @@ class GatedFeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         if self.config.feed_forward == "normalized":
-            # Both have learned factors (nGPT, section 2.4).
+            # Gate and input have learned factors (nGPT, section 2.4).
             gate = self.gate_proj(x) * (self.gate_scales() * self.config.hidden_size**0.5)
             up = self.up_proj(x) * self.up_scales()
             if self.config.hidden_act in ("prelu", "xielu"):
@@ -138,7 +138,7 @@ class GatedFeedForward(nn.Module):
 
 
 class Router(nn.Module):
-    """Chooses experts for each token, and weighs them."""
+    """Selects and weights the experts of each token."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -157,11 +157,11 @@ class Router(nn.Module):
         if self.config.balances_experts:
             self.scores = scores
         if self.config.feed_forward == "moe-sigmoid":
-            # The bias balances how often experts are chosen, and is in no weight (DeepSeek-V3, section 2.1.2).
+            # The balancing bias affects the selection, not the weights (DeepSeek-V3, section 2.1.2).
             weights = scores.sigmoid()
             affinities = weights + self.balance_bias
             if self.config.n_group != self.config.topk_group:
-                # Experts are of the best groups alone, by the sum of the two best experts of each.
+                # Select from the best groups only, ranked by the sum of their two best experts.
                 groups = affinities.unflatten(-1, (self.config.n_group, -1))
                 best = groups.topk(2, dim=-1).values.sum(dim=-1).topk(self.config.topk_group, dim=-1).indices
                 ruled_out = torch.ones_like(groups[..., 0], dtype=torch.bool).scatter(-1, best, False)
@@ -169,7 +169,7 @@ class Router(nn.Module):
             experts = affinities.topk(self.config.num_experts_per_tok, dim=-1).indices
             weights = weights.gather(-1, experts)
         else:
-            # Those of the highest probabilities (Jiang et al. 2024, Mixtral, section 2.1).
+            # Top-k of the softmax (Jiang et al. 2024, Mixtral, section 2.1).
             weights, experts = scores.softmax(dim=-1).topk(self.config.num_experts_per_tok, dim=-1)
         if self.config.norm_topk_prob:
             weights = weights / (weights.sum(dim=-1, keepdim=True) + 1e-20)
@@ -179,7 +179,7 @@ class Router(nn.Module):
 
 
 class Experts(nn.Module):
-    """Gated feed-forward networks, their weights stacked."""
+    """Gated feed-forward networks with stacked weights."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -196,7 +196,7 @@ class Experts(nn.Module):
             self.norm = build_norm(config, inner, config.layer_norm_eps)
 
     def forward(self, x: Tensor, expert: int) -> Tensor:
-        """Transform tokens by one expert. *Shape:* (tokens, hidden_size), unchanged."""
+        """Apply one expert. *Shape:* (tokens, hidden_size), unchanged."""
         x = x @ self.gate_up_proj[expert].T
         if self.config.mlp_bias:
             x = x + self.gate_up_proj_bias[expert]
@@ -230,7 +230,7 @@ def balance(model: nn.Module, attention_mask: Tensor | None, config: Config) -> 
 
 
 class MixtureOfExperts(nn.Module):
-    """Feed-forward networks, a few of them for each token (Shazeer et al. 2017, section 2)."""
+    """Each token runs through a few of many feed-forward networks (Shazeer et al. 2017, section 2)."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -244,7 +244,7 @@ class MixtureOfExperts(nn.Module):
             self.shared_expert_gate = nn.Linear(config.hidden_size, 1, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Transform each token by its experts. *Shape:* (batch, length, hidden_size), unchanged."""
+        """Apply the experts of each token. *Shape:* (batch, length, hidden_size), unchanged."""
         tokens = x.flatten(0, 1)
         weights, chosen = self.router(tokens)
         mixed = torch.zeros_like(tokens)
@@ -253,10 +253,10 @@ class MixtureOfExperts(nn.Module):
             mixed = mixed.index_add(0, rows, self.experts(tokens[rows], expert) * weights[rows, places, None])
         mixed = mixed.view_as(x)
         if self.config.feed_forward == "moe-sigmoid" and self.config.n_shared_experts:
-            # One more expert, for all tokens.
+            # Shared experts, applied to all tokens.
             mixed = mixed + self.shared_experts(x)
         if self.config.feed_forward == "moe-shared":
-            # One more expert for all tokens, through a gate (Qwen team 2024, Qwen1.5-MoE).
+            # A gated shared expert, applied to all tokens (Qwen team 2024, Qwen1.5-MoE).
             mixed = mixed + torch.sigmoid(self.shared_expert_gate(x)) * self.shared_expert(x)
         return mixed
 

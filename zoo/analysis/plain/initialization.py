@@ -12,7 +12,7 @@ from .config import Config, NoPlainForm
 
 @torch.no_grad()
 def normalize(model: nn.Module) -> None:
-    """Divide weight vectors by their lengths, after each step of an optimizer as well (nGPT, section 2.6)."""
+    """Divide weight vectors by their lengths, also after each optimizer step (nGPT, section 2.6)."""
     for name, weight in model.named_parameters():
         if weight.ndim == 2:
             outward = name.endswith(("o_proj.weight", "down_proj.weight"))
@@ -42,7 +42,7 @@ def draw_expert(weight: Tensor, config: Config) -> None:
     elif config.initializer in ("torch", "d2l"):
         nn.init.uniform_(weight, -(weight.shape[-1] ** -0.5), weight.shape[-1] ** -0.5)
     else:
-        # Xavier-uniform, as if each map of each expert were a layer of its own.
+        # Xavier-uniform, with each matrix of each expert as a separate layer.
         bound = math.sqrt(6 / (config.hidden_size + config.moe_intermediate_size))
         if config.initializer == "deepnorm":
             bound = config.deepnorm_beta * bound
@@ -50,9 +50,9 @@ def draw_expert(weight: Tensor, config: Config) -> None:
 
 
 def draw_table(weight: Tensor, config: Config) -> None:
-    """Draw vectors that are looked up."""
+    """Draw an embedding table."""
     if config.initializer in ("torch", "d2l"):
-        # As PyTorch's modules do: the original's defect where embeddings are scaled up in addition.
+        # PyTorch's default; the original's defect where embeddings are also scaled up.
         nn.init.normal_(weight)
     elif config.initializer in ("xavier-uniform", "deepnorm") and config.scale_embedding:
         nn.init.normal_(weight, std=config.hidden_size**-0.5)
@@ -88,7 +88,7 @@ def draw_matrix(weight: Tensor, name: str, config: Config) -> None:
 
 
 def initialize(model: nn.Module, config: Config) -> None:
-    """Draw projections and tables; norms have ones already."""
+    """Draw projections and tables; norms are ones already."""
     for name, weight in model.named_parameters():
         if config.has_biases and config.initializer not in ("torch", "d2l") and name.endswith(".bias"):
             nn.init.zeros_(weight)
@@ -107,7 +107,7 @@ def initialize(model: nn.Module, config: Config) -> None:
             continue
         if config.initializer in ("normal", "depth-scaled"):
             nn.init.normal_(weight, std=config.initializer_range)
-            # Projections onto the stream, two in a layer (GPT-2).
+            # Output projections, two per layer (GPT-2).
             if config.initializer == "depth-scaled" and name.endswith(("o_proj.weight", "down_proj.weight")):
                 nn.init.normal_(weight, std=config.initializer_range / (2 * config.num_hidden_layers) ** 0.5)
             if config.initializer == "depth-scaled" and config.mixer != "attention" and "out_proj" in name:

@@ -63,7 +63,7 @@ class DecoderLayer(nn.Module):
         if config.mixer == "attention":
             self.self_attn = build_attention(config, layer_idx)
         else:
-            # Some layers have attention, the others a memory that does not grow.
+            # Some layers have attention, the others a memory of constant size.
             self.has_attention = config.layer_types[layer_idx] in ("full_attention", "sliding_attention")
             self.self_attn = build_attention(config, layer_idx) if self.has_attention else build_mixer(config)
         if config.parallel_residual:
@@ -110,12 +110,12 @@ class DecoderLayer(nn.Module):
             x = self.self_attn_residual(x, lambda h: self.self_attn(h, cache=cache))
         if self.config.add_cross_attention:
             if "cross-attention-reuses-self" in self.config.quirks:  # noqa: SIM108 - the comment is about one branch
-                # The original's defect: cross attention runs with the weights of self-attention.
+                # The original's defect: cross attention uses the weights of self-attention.
                 attend = self.self_attn
             else:
                 attend = self.cross_attn
             if "feed-forward-reuses-cross-norm" in self.config.quirks:
-                # The original's defect: the norm after cross attention serves after the feed-forward network as well.
+                # The original's defect: one norm for both cross attention and the feed-forward network.
                 x = self.mlp_residual(x, lambda h: attend(h, memory_mask, memory=memory))
             else:
                 x = self.cross_attn_residual(x, lambda h: attend(h, memory_mask, memory=memory))

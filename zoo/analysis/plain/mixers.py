@@ -1,4 +1,4 @@
-"""What mixes tokens in layers without attention: its memory does not grow with the text."""
+"""Token mixers of layers without attention, with a memory of constant size."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ShortConvolution(nn.Module):
 
 
 class GatedDeltaNet(nn.Module):
-    """A matrix for memory that forgets, and replaces what it knew of a key (Yang et al. 2024, Gated Delta Networks)."""
+    """A matrix memory that decays, and replaces the value stored for a key (Yang et al. 2024, Gated Delta Networks)."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -92,7 +92,7 @@ class GatedDeltaNet(nn.Module):
 
 
 class KimiDeltaAttention(nn.Module):
-    """The delta rule with a rate of forgetting for each channel (Kimi Team 2025, Kimi Linear, section 3)."""
+    """The delta rule with a decay rate per channel (Kimi Team 2025, Kimi Linear, section 3)."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -127,7 +127,7 @@ class KimiDeltaAttention(nn.Module):
             memory = torch.zeros_like(key[:, 0, :, :, None] * value[:, 0, :, None])
         read = []
         for place in range(x.shape[1]):
-            # As the gated delta rule, but each channel of the memory forgets by itself.
+            # The gated delta rule with a decay per channel.
             q, k, v = query[:, place, :, None], key[:, place, :, None], value[:, place, :, None]
             memory = memory * decay[:, place, :, :, None]
             memory = memory + strength[:, place, :, None, None] * k.mT @ (v - k @ memory)
@@ -139,7 +139,7 @@ class KimiDeltaAttention(nn.Module):
 
 
 def build_mixer(config: Config) -> nn.Module:
-    """What layers without attention have in its place."""
+    """The mixer that the configuration names, in place of attention."""
     if config.mixer == "short-conv":
         return ShortConvolution(config)
     if config.mixer == "kimi-delta-attention":

@@ -9,7 +9,7 @@ from .config import Config, NoPlainForm
 
 
 class ZeroCenteredRMSNorm(nn.Module):
-    """RMSNorm with weights that are differences from one, so that weight decay draws factors to one (Gemma)."""
+    """RMSNorm with weights stored as differences from one, so that weight decay pulls towards one (Gemma)."""
 
     def __init__(self, width: int, eps: float) -> None:
         super().__init__()
@@ -20,7 +20,7 @@ class ZeroCenteredRMSNorm(nn.Module):
 
 
 class DynamicTanh(nn.Module):
-    """Dynamic tanh in the place of a norm: weight * tanh(alpha * x) + bias (Zhu et al. 2025, equation 1)."""
+    """Dynamic tanh in place of a norm: weight * tanh(alpha * x) + bias (Zhu et al. 2025, equation 1)."""
 
     def __init__(self, width: int, alpha: float) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class UnitNorm(nn.Module):
 
 
 class Factors(nn.Module):
-    """Learned factors that are scaled, so that their learning rate is their own (nGPT, section 2.5)."""
+    """Learned factors, rescaled for a learning rate of their own (nGPT, section 2.5)."""
 
     def __init__(self, width: int, initial: float, scale: float) -> None:
         super().__init__()

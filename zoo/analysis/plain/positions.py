@@ -14,7 +14,7 @@ from .config import Config, NoPlainForm
 def sinusoids(positions: Tensor, kind: str, config: Config) -> Tensor:
     """Sines and cosines of each position (Vaswani et al. 2017, section 3.5). *Shape:* (..., length) -> (..., width)."""
     if "cosines-have-own-exponents" in config.quirks and kind == "sinusoidal":
-        # The original's defect: an odd column j has the exponent j / d, where the paper has (j - 1) / d.
+        # The original's defect: odd column j has exponent j / d instead of the paper's (j - 1) / d.
         columns = torch.arange(config.hidden_size, device=positions.device)
         angles = positions[..., None].float() / config.sinusoidal_theta ** (columns / config.hidden_size)
         return torch.where(columns % 2 == 0, angles.sin(), angles.cos())
@@ -26,14 +26,14 @@ def sinusoids(positions: Tensor, kind: str, config: Config) -> Tensor:
 
 
 def frequencies(positions: Tensor, theta: float, kind: str, config: Config) -> Tensor:
-    """Angles by which each pair turns from one position to the next."""
+    """Rotation angle of each pair per position."""
     width = config.rotary_dim if config.rotary_dim < config.head_dim else config.head_dim
     exponents = torch.arange(0, width, 2, device=positions.device) / width
     if kind == "linear":
         # Positions are divided by a factor (Chen et al. 2023, Position Interpolation, equation 4).
         return 1 / theta**exponents / config.rope_factor
     if kind == "dynamic":
-        # The base grows with the text once it is longer than those of the training.
+        # The base grows with the length beyond that of training.
         longest = (positions.amax(dim=-1, keepdim=True)[..., None] + 1).clamp(min=config.max_position_embeddings)
         growth = config.rope_factor * longest / config.max_position_embeddings - (config.rope_factor - 1)
         return 1 / (theta * growth ** (width / (width - 2))) ** exponents
@@ -51,7 +51,7 @@ def frequencies(positions: Tensor, theta: float, kind: str, config: Config) -> T
         kept = 1 - ramp
         return 1 / (config.rope_factor * theta**exponents) * (1 - kept) + 1 / theta**exponents * kept
     if kind == "llama3":
-        # Short wavelengths are kept, long ones divided by a factor, those between mixed (Llama 3.1).
+        # Short wavelengths are kept, long ones scaled, those between interpolated (Llama 3.1).
         plain = 1 / theta**exponents
         wavelength = 2 * math.pi / plain
         low, high = config.rope_low_freq_factor, config.rope_high_freq_factor
@@ -63,13 +63,13 @@ def frequencies(positions: Tensor, theta: float, kind: str, config: Config) -> T
         )
         return torch.where(is_between, mixed, scaled)
     if kind == "longrope":
-        # Each wavelength has a factor of its own, and another one in long texts (Ding et al. 2024, section 3).
+        # Each wavelength has two factors, one for short and one for long texts (Ding et al. 2024, section 3).
         longest = positions.amax(dim=-1, keepdim=True)[..., None] + 1
         short, long = (torch.tensor(one) for one in (config.rope_short_factor, config.rope_long_factor))
         scale = torch.where(longest > config.rope_original_length, long, short)
         return 1 / (scale * theta**exponents)
     if kind == "proportional":
-        # A part of all pairs turns, the others have a frequency of zero.
+        # Only some pairs rotate; the others have frequency zero.
         turning = torch.arange(0, 2 * config.rope_turning_pairs, 2, device=positions.device) / config.head_dim
         still = torch.zeros(config.head_dim // 2 - config.rope_turning_pairs, device=positions.device)
         return torch.cat([1 / theta**turning, still]) / config.rope_factor
@@ -87,19 +87,19 @@ def rotary(positions: Tensor, theta: float, kind: str, config: Config) -> tuple[
     if config.position_skips_padding:
         angles = angles.unsqueeze(-3)
     if config.rope_attention_factor != 1.0 and kind != "default":
-        # Scores grow a little, as the entropy of attention does in long texts.
+        # Scores grow slightly with the entropy of attention in long texts.
         return angles.cos() * config.rope_attention_factor, angles.sin() * config.rope_attention_factor
     return angles.cos(), angles.sin()
 
 
 def rotate(x: Tensor, rotation: tuple[Tensor, Tensor], config: Config) -> Tensor:
-    """Turn the pairs of features of each head. *Shape:* (batch, heads, length, head_dim), unchanged."""
+    """Rotate the feature pairs of each head. *Shape:* (batch, heads, length, head_dim), unchanged."""
     cos, sin = (table.to(x.dtype) for table in rotation)
     if config.rotary_dim < config.head_dim:
-        # A part of each head is rotated, the rest carries no position.
+        # Only a part of each head is rotated.
         x, rest = x[..., : config.rotary_dim], x[..., config.rotary_dim :]
     if config.position == "rotary-interleaved":
-        # Pairs are neighbours, as in the paper.
+        # Neighbouring features are a pair, as in the paper.
         first, second = x[..., 0::2], x[..., 1::2]
         x = torch.stack([first * cos - second * sin, second * cos + first * sin], dim=-1).flatten(-2)
     else:
@@ -112,7 +112,7 @@ def rotate(x: Tensor, rotation: tuple[Tensor, Tensor], config: Config) -> Tensor
 
 
 def alibi(queries: Tensor, keys: Tensor, config: Config) -> Tensor:
-    """Minus slope times distance for each head (Press et al. 2021, section 3). *Shape:* (heads, queries, keys)."""
+    """Minus slope times distance, per head (Press et al. 2021, section 3). *Shape:* (heads, queries, keys)."""
     # 2^(-8/n), 2^(-16/n), ... for n heads; every other slope of 2n heads in addition if n is no power of two.
     power = 2 ** math.floor(math.log2(config.num_attention_heads))
     between = torch.arange(config.num_attention_heads - power, device=keys.device) + 0.5
@@ -121,12 +121,12 @@ def alibi(queries: Tensor, keys: Tensor, config: Config) -> Tensor:
 
 
 def build_position(config: Config) -> nn.Module:
-    """A position encoding with parts of its own."""
+    """The position encoding of a plugin."""
     raise NoPlainForm("position")
 
 
 class RelativeVectors(nn.Module):
-    """A vector for each bucket of distances, which attention projects (He et al. 2020, DeBERTa, section 3.1)."""
+    """A vector per bucket of distances, projected by attention (He et al. 2020, DeBERTa, section 3.1)."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -140,7 +140,7 @@ class RelativeVectors(nn.Module):
 
 
 def bucket(distance: Tensor, config: Config) -> Tensor:
-    """The row of each distance: one row each for small ones, then logarithmically (Samuel et al. 2023, section 3.2)."""
+    """The row of each distance: one per small distance, then logarithmic (Samuel et al. 2023, section 3.2)."""
     half = config.relative_attention_num_buckets // 2
     far = distance.abs().clamp(half - 1, config.relative_attention_max_distance - 1).float() / half
     steps = torch.log(far) / math.log((config.relative_attention_max_distance - 1) / half) * (half - 1)
@@ -149,7 +149,7 @@ def bucket(distance: Tensor, config: Config) -> Tensor:
 
 
 class RelativeBuckets(nn.Embedding):
-    """A learned scalar for each head and bucket of distances (Raffel et al. 2020, T5, section 2.1)."""
+    """A learned scalar per head and bucket of distances (Raffel et al. 2020, T5, section 2.1)."""
 
     def __init__(self, config: Config, is_causal: bool) -> None:
         super().__init__(config.relative_attention_num_buckets, config.num_attention_heads)
@@ -161,10 +161,10 @@ class RelativeBuckets(nn.Embedding):
         if self.is_causal:
             side, offset, distance = self.num_embeddings, torch.tensor(0), (-distance).clamp(min=0)
         else:
-            # Half of the buckets are for keys before the query, the other half for those after it.
+            # Half of the buckets for keys before the query, half for keys after it.
             side = self.num_embeddings // 2
             offset, distance = (distance > 0).long() * side, distance.abs()
-        # Half of a side's buckets hold one distance each, the others grow logarithmically.
+        # Half of a side's buckets hold one distance each, the others are logarithmic.
         exact = side // 2
         growth = torch.log(distance.clamp(min=1).float() / exact) / math.log(self.max_distance / exact)
         far = (exact + (growth * (side - exact)).long()).clamp(max=side - 1)

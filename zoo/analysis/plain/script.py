@@ -1,4 +1,4 @@
-"""Reading weights, and training on the bytes of a text."""
+"""Loading weights, and training on the bytes of a text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Model: TypeAlias = Any
 
 
 def load(folder: str) -> Model:
-    """Load weights that the zoo saved, in which tied ones are there once."""
+    """Load weights saved by the zoo, which have tied weights once."""
     model = Model(Config())
     weights = {name: one for file in Path(folder).glob("*.safetensors") for name, one in load_file(file).items()}
     assert weights.keys() == dict(model.named_parameters()).keys()
@@ -34,13 +34,13 @@ def train(model: Model, text: Tensor, steps: int = 100) -> None:
         if model.config.task == "causal-lm":
             loss = model(ids, labels=ids)[1]
         elif model.config.task == "seq2seq-lm":
-            # It learns to write the text backwards.
+            # The target is the reversed text.
             loss = model(ids, labels=ids.flip(1))[1]
         elif model.config.task == "masked-lm":
             hidden = torch.rand(ids.shape) < 0.15
             loss = model(ids.masked_fill(hidden, 0), labels=ids.masked_fill(~hidden, -100))[1]
         elif model.config.task == "sequence-classification":
-            # It learns the class of the first byte.
+            # The label is the first byte.
             loss = model(ids, labels=ids[:, 0] % model.config.num_labels)[1]
         else:
             loss = model(ids, labels=ids % model.config.num_labels)[1]
