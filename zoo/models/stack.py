@@ -91,7 +91,6 @@ class ZooStack(ZooModel):
             check_distances(context, self.config.is_decoder)
             context.biases = position_biases(self.placed_types, self.position, inputs_embeds, context.cache)
         hidden_states = self.dropout(self.embedding_norm(self.position.embed(inputs_embeds, context.position_ids)))
-        kwargs["attn_implementation"] = config._attn_implementation
         if self.can_unpad and context.past_key_values is None:
             return run_without_padding(self, config, hidden_states, context, **kwargs)
         return self.run_layers(config, hidden_states, context, **kwargs)
@@ -104,10 +103,10 @@ class ZooStack(ZooModel):
         rotations: Any = {}
         if self.position.rotates:
             rotations = self.position.rotations(hidden_states, context.position_ids, filter(None, self.placed_types))
-        kwargs |= {"past_key_values": context.past_key_values, "position_ids": context.position_ids}
+        kwargs |= {"past_key_values": context.past_key_values, "attn_implementation": config._attn_implementation}
         mask, seq_len = context.attention_mask, hidden_states.shape[1]
         is_token = mask[:, -seq_len:] if isinstance(mask, Tensor) and mask.ndim == 2 else None
-        kwargs["earlier"] = EarlierLayers(context.token_ids, is_token)
+        kwargs |= {"position_ids": context.position_ids, "earlier": EarlierLayers(context.token_ids, is_token)}
         hidden_states = self.stream.open(self.embedding_projection(hidden_states))
         layer_types = self.layer_types[: self.config.num_hidden_layers]  # generation lowers it for an early exit
         for step, (layer, kind, placed) in enumerate(zip(cycle(self.layers), layer_types, self.placed_types)):
