@@ -142,7 +142,6 @@ class Folder(BranchFolder):
     def __init__(
         self, definition: tuple[str, str], settings: Settings, absent: Collection[str], empty: Collection[str]
     ) -> None:
-        super().__init__()
         self.definition, self.settings, self.absent, self.empty = definition, settings, absent, empty
         self.known = known_names(definition[0])
         self.within: list[str] = []
@@ -345,7 +344,7 @@ def without_unread(body: Any) -> Any:
         for name, one in assigned(body).items()
         if name not in found.read and found.written.count(name) == 1 and not calls.search(code(one))
     ]
-    kept = body.visit(Unread(unread))
+    kept = Unread(unread).visit(body)
     return without_unread(kept) if unread else kept
 
 
@@ -379,7 +378,7 @@ def folded(
     empty: Collection[str] = (),
 ) -> str:
     folder = Folder(definition, settings, absent, empty)
-    module = parsed_source(text).visit(folder)
+    module = folder.visit(parsed_source(text))
     return module.with_changes(body=folder.decided(module.body)).code
 
 

@@ -9,14 +9,18 @@ from typing import Any
 import libcst as cst
 from libcst import matchers as m
 
+from .walking import Visitor, changed, nodes_of
+
+EMPTY = cst.Module([])  # Has the indents of code that is written
 UNKNOWN = object()  # Value of an expression that is known only when the code runs
 
 
+@lru_cache(maxsize=16384)  # about those of one model
 def code(node: cst.CSTNode) -> str:
-    return cst.Module([]).code_for_node(node).strip()
+    return EMPTY.code_for_node(node).strip()
 
 
-class BranchFolder(cst.CSTTransformer):
+class BranchFolder(Visitor):
     """Take the branches that known values decide; a subclass knows the values."""
 
     def value(self, node: cst.BaseExpression) -> Any:
@@ -31,7 +35,7 @@ class BranchFolder(cst.CSTTransformer):
     ) -> cst.BaseExpression:
         decides = isinstance(updated_node.operator, cst.Or)
         left, right = self.value(updated_node.left), self.value(updated_node.right)
-        if m.findall(updated_node.left, m.NamedExpr()):
+        if any(nodes_of(updated_node.left, cst.NamedExpr)):
             return updated_node
         if left is not UNKNOWN:
             chosen = updated_node.left if bool(left) == decides else updated_node.right
@@ -64,7 +68,7 @@ class BranchFolder(cst.CSTTransformer):
     def leave_IndentedBlock(
         self, original_node: cst.IndentedBlock, updated_node: cst.IndentedBlock
     ) -> cst.IndentedBlock:
-        return updated_node.with_changes(body=self.decided(updated_node.body))
+        return changed(updated_node, body=self.decided(updated_node.body))
 
     def decided(self, statements: Sequence[cst.BaseStatement]) -> list[cst.BaseStatement]:
         """Statements that are reached, with the branches that are taken in the place of decided ones."""
@@ -84,7 +88,7 @@ class BranchFolder(cst.CSTTransformer):
                 rest = self.branch(orelse)
                 is_one = len(rest) == 1 and isinstance(rest[0], cst.If)
                 orelse = rest[0] if is_one else cst.Else(cst.IndentedBlock(rest)) if rest else None
-            return [node.with_changes(orelse=orelse)]
+            return [changed(node, orelse=orelse)]
         taken: list[Any] = []
         if value:
             taken = list(node.body.body)
@@ -105,11 +109,10 @@ def does_nothing(node: cst.CSTNode) -> bool:
     return m.matches(node, m.SimpleStatementLine(body=[m.Pass()]))
 
 
-class Names(cst.CSTVisitor):
+class Names(Visitor):
     """Names that are read and written below a node, and attributes that are read."""
 
     def __init__(self) -> None:
-        super().__init__()
         self.read: list[str] = []
         self.written: list[str] = []
         self.attributes: list[str] = []
@@ -127,20 +130,14 @@ class Names(cst.CSTVisitor):
     def visit_Name(self, node: cst.Name) -> None:
         self.read.append(node.value)
 
-    def visit_Attribute(self, node: cst.Attribute) -> bool:
+    def visit_Attribute(self, node: cst.Attribute) -> None:
         self.attributes.append(node.attr.value)
         self.owners.append((code(node.value), node.attr.value))
-        node.value.visit(self)
-        return False
-
-    def visit_Arg(self, node: cst.Arg) -> bool:
-        node.value.visit(self)
-        return False
 
     def visit_Param(self, node: cst.Param) -> bool:
         for child in (node.annotation, node.default):
             if child is not None:
-                child.visit(self)
+                self.visit(child)
         return False
 
     def visit_AssignTarget(self, node: cst.AssignTarget) -> bool:
@@ -148,29 +145,29 @@ class Names(cst.CSTVisitor):
 
     def visit_AnnAssign(self, node: cst.AnnAssign) -> bool:
         self.target(node.target)
-        node.annotation.visit(self)
+        self.visit(node.annotation)
         if node.value is not None:
-            node.value.visit(self)
+            self.visit(node.value)
         return False
 
     def visit_For(self, node: cst.For) -> bool:
         self.loops.append(node)
         self.target(node.target)
         for child in (node.iter, node.body):
-            child.visit(self)
+            self.visit(child)
         return False
 
     def visit_CompFor(self, node: cst.CompFor) -> bool:
         self.target(node.target)
         for child in (node.iter, *node.ifs, *(() if node.inner_for_in is None else (node.inner_for_in,))):
-            child.visit(self)
+            self.visit(child)
         return False
 
     def visit_FunctionDef(self, node: cst.FunctionDef) -> bool:
         for child in (*node.decorators, node.params, node.body):
-            child.visit(self)
+            self.visit(child)
         if node.returns is not None:
-            node.returns.visit(self)
+            self.visit(node.returns)
         return False
 
     def target(self, node: cst.BaseExpression) -> bool:
@@ -181,16 +178,16 @@ class Names(cst.CSTVisitor):
                 self.target(element.value)
         elif isinstance(node, cst.Attribute):
             if not m.matches(node.value, m.Name("self")):
-                node.value.visit(self)
+                self.visit(node.value)
         else:
-            node.visit(self)
+            self.visit(node)
         return False
 
 
 @lru_cache(maxsize=4096)  # about those of one model
 def names(node: cst.CSTNode) -> Names:
     found = Names()
-    node.visit(found)
+    found.visit(node)
     return found
 
 
@@ -200,11 +197,10 @@ def assigned(body: cst.BaseSuite) -> dict[str, cst.Assign]:
     }
 
 
-class Unread(cst.CSTTransformer):
+class Unread(Visitor):
     """Remove assignments of `variables`, and of attributes of `self` not in `attributes` (None to keep all)."""
 
     def __init__(self, variables: Collection[str], attributes: Collection[str] | None = None) -> None:
-        super().__init__()
         self.variables, self.attributes = variables, attributes
 
     def leave_SimpleStatementLine(
@@ -228,7 +224,8 @@ class Unread(cst.CSTTransformer):
     def leave_IndentedBlock(
         self, original_node: cst.IndentedBlock, updated_node: cst.IndentedBlock
     ) -> cst.IndentedBlock:
-        return updated_node.with_changes(body=[one for one in updated_node.body if not does_nothing(one)])
+        kept = [one for one in updated_node.body if not does_nothing(one)]
+        return changed(updated_node, body=kept)
 
     def leave_For(self, original_node: cst.For, updated_node: cst.For) -> cst.For:
         """Count no turns where nothing reads their number."""

@@ -8,6 +8,7 @@ import libcst as cst
 from libcst import matchers as m
 
 from ..partial_evaluation import code, names
+from ..walking import Visitor
 from .program import methods
 
 
@@ -54,7 +55,7 @@ def with_methods_inlined(node: cst.CSTNode) -> cst.CSTNode:
         if not once or [code(arg.value) for arg in called[0].args] != list(parameters(method)):
             continue
 
-        class Splicer(cst.CSTTransformer):
+        class Splicer(Visitor):
             def leave_SimpleStatementLine(
                 self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
             ) -> Any:
@@ -66,8 +67,7 @@ def with_methods_inlined(node: cst.CSTNode) -> cst.CSTNode:
                 return updated_node
 
         body = [one for one in node.body.body if one is not method]
-        changed = node.with_changes(body=node.body.with_changes(body=body)).visit(Splicer())
-        assert isinstance(changed, cst.ClassDef)
+        changed = Splicer().visit(node.with_changes(body=node.body.with_changes(body=body)))
         if f"self.{name}(" not in code(changed):  # else it is called inside of another expression
             return changed
     return node

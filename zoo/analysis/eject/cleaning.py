@@ -8,13 +8,11 @@ import libcst as cst
 from libcst import matchers as m
 
 from ..partial_evaluation import Names, Unread, assigned, code, names
+from ..walking import Visitor, changed, nodes_of
 from .program import Substitution
 
 LONGEST = 104
 """Columns of a statement into which a variable is put."""
-
-COMMENTED: Any = [m.ZeroOrMore(), m.EmptyLine(comment=m.Comment()), m.ZeroOrMore()]
-"""Lines above a statement with a comment."""
 
 
 def read_attributes(definitions: dict[str, cst.CSTNode], model: str) -> dict[str, set[str]]:
@@ -46,18 +44,18 @@ def cleaned(node: cst.FunctionDef, read: set[str]) -> cst.FunctionDef:
         for name, assign in assigned(node.body).items()
         if found.written.count(name) == 1 and is_alias(assign.value, node, found.written)
     }
-    for line in m.findall(node.body, m.SimpleStatementLine(leading_lines=COMMENTED)) if aliases else ():
-        aliases.pop(code(line).rpartition("\n")[2].partition(" = ")[0].strip(), None)  # the comment is about it
+    for line in nodes_of(node.body, cst.SimpleStatementLine) if aliases else ():
+        if any(one.comment for one in line.leading_lines):  # it is about the variable
+            aliases.pop(code(line).rpartition("\n")[2].partition(" = ")[0].strip(), None)
     unread = {name for name in found.written if name not in found.read} | aliases.keys()
-    body: Any = node.body.visit(Unread(unread, read))
-    return node.with_changes(body=body.visit(Substitution(aliases)) if aliases else body)
+    body = Unread(unread, read).visit(node.body)
+    return changed(node, body=Substitution(aliases).visit(body) if aliases else body)
 
 
-class Joiner(cst.CSTTransformer):
+class Joiner(Visitor):
     """Put a variable that the next statement alone reads into that statement, where the line stays short."""
 
     def __init__(self) -> None:
-        super().__init__()
         self.functions: list[Names] = []
 
     def visit_FunctionDef(self, node: cst.FunctionDef) -> None:
@@ -77,7 +75,7 @@ class Joiner(cst.CSTTransformer):
                 kept.append(statement)
             else:
                 kept[-1] = together
-        return updated_node.with_changes(body=kept)
+        return changed(updated_node, body=kept)
 
     def joined(self, first: Any, last: Any) -> cst.SimpleStatementLine | None:
         """Two statements as one, None if they stay two."""
@@ -105,9 +103,9 @@ class Joiner(cst.CSTTransformer):
         whole = of_reader == name or of_reader.startswith(f"{name}, ") or any(p in text for p in whole_places(name))
         if not whole and not isinstance(value, (cst.Call, cst.Name, cst.Attribute, cst.Subscript)):
             value = value.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
-        changed = reader.with_changes(value=reader.value.visit(Substitution({name: value})))
-        statement = last.with_changes(body=[changed], leading_lines=first.leading_lines)
-        return None if len(code(changed)) > LONGEST else statement
+        together = reader.with_changes(value=Substitution({name: value}).visit(reader.value))
+        statement = last.with_changes(body=[together], leading_lines=first.leading_lines)
+        return None if len(code(together)) > LONGEST else statement
 
 
 def whole_places(name: str) -> tuple[str, ...]:

@@ -65,31 +65,20 @@ class Folder(BranchFolder):
     """
 
     def __init__(self, values: Mapping[str, Any]) -> None:
-        super().__init__()
         self.values = values
 
     def value(self, node: cst.BaseExpression) -> Any:
         found = evaluate(node, self.values)
         return UNKNOWN if found is PRESENT else found
 
-    def visit_FunctionDef_params(self, node: cst.FunctionDef) -> None:
-        return None
-
     def leave_Name(self, original_node: cst.Name, updated_node: cst.Name) -> cst.BaseExpression:
         value = self.values.get(updated_node.value, UNKNOWN)
         return literal(value) if is_literal(value) else updated_node
 
-    def leave_Param(self, original_node: cst.Param, updated_node: cst.Param) -> cst.Param:
-        return updated_node.with_changes(name=original_node.name)
-
-    def leave_Arg(self, original_node: cst.Arg, updated_node: cst.Arg) -> cst.Arg:
-        return updated_node.with_changes(keyword=original_node.keyword)
-
-    def leave_AssignTarget(self, original_node: cst.AssignTarget, updated_node: cst.AssignTarget) -> cst.AssignTarget:
-        return original_node
+    def visit_AssignTarget(self, node: cst.AssignTarget) -> bool:
+        return False
 
     def leave_Attribute(self, original_node: cst.Attribute, updated_node: cst.Attribute) -> cst.BaseExpression:
-        updated_node = updated_node.with_changes(attr=original_node.attr)
         if code(original_node.value) not in ("config", "self.config", "model.config", "self"):
             return updated_node
         value = evaluate(original_node, self.values)

@@ -11,6 +11,7 @@ import libcst as cst
 from libcst import matchers as m
 
 from ..partial_evaluation import code
+from ..walking import Visitor
 
 PLAIN = Path(__file__).parents[1] / "plain"
 
@@ -95,30 +96,18 @@ def with_base_constructor(own: cst.FunctionDef, base: cst.FunctionDef) -> cst.Fu
         given |= {arg.keyword.value: arg for arg in found.args if arg.keyword is not None}
         values = {param.name.value: param.default for param in base.params.params[1:] if param.default is not None}
         values |= {name: arg.value for name, arg in given.items()}
-        inherited = base.body.visit(Substitution(values))
-        assert isinstance(inherited, cst.IndentedBlock)
-        body += inherited.body
+        body += Substitution(values).visit(base.body).body
     return own.with_changes(body=own.body.with_changes(body=body))
 
 
-class Substitution(cst.CSTTransformer):
+class Substitution(Visitor):
     """Put expressions in the place of names."""
 
     def __init__(self, values: dict[str, Any]) -> None:
-        super().__init__()
         self.values = values
 
     def leave_Name(self, original_node: cst.Name, updated_node: cst.Name) -> cst.BaseExpression:
         return self.values.get(updated_node.value, updated_node)
-
-    def leave_Attribute(self, original_node: cst.Attribute, updated_node: cst.Attribute) -> cst.Attribute:
-        return updated_node.with_changes(attr=original_node.attr)
-
-    def leave_Arg(self, original_node: cst.Arg, updated_node: cst.Arg) -> cst.Arg:
-        return updated_node.with_changes(keyword=original_node.keyword)
-
-    def leave_Param(self, original_node: cst.Param, updated_node: cst.Param) -> cst.Param:
-        return updated_node.with_changes(name=original_node.name)
 
 
 def functions(definitions: dict[str, cst.CSTNode]) -> Iterator[tuple[str, str, cst.FunctionDef]]:

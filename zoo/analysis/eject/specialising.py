@@ -12,6 +12,7 @@ from libcst import matchers as m
 from zoo.base.errors import UnsupportedOperationError
 
 from ..partial_evaluation import UNKNOWN, code, names
+from ..walking import Visitor, changed, nodes_of
 from .calls import bound, is_docstring, parameters, sources, variables_of, with_methods_inlined
 from .cleaning import Joiner, cleaned, read_attributes
 from .folding import PRESENT, Folder, evaluate, is_literal, joined, simple
@@ -61,7 +62,7 @@ class Program:
             read = read_attributes(self.definitions, self.entry[0])
             self.rewrite(lambda key, node: cleaned(node, read[key[0]]))  # noqa: B023
         self.refuse_missing()
-        return {name: node.visit(Joiner()) for name, node in self.definitions.items()}  # type: ignore[misc]
+        return {name: Joiner().visit(node) for name, node in self.definitions.items()}
 
     def in_order(self) -> list[str]:
         """Names of definitions, each after those that it uses, as a forward comes to them."""
@@ -84,19 +85,19 @@ class Program:
     def rewrite(self, change: Any) -> None:
         """Change every function of every definition."""
         self.known = {}
-        changed: dict[str, cst.CSTNode] = {}
+        done: dict[str, cst.CSTNode] = {}
         for name, node in self.definitions.items():
             if isinstance(node, cst.FunctionDef):
-                changed[name] = change((name, name), node)
+                done[name] = change((name, name), node)
             elif isinstance(node, cst.ClassDef):
                 body = [
                     change((name, one.name.value), one) if isinstance(one, cst.FunctionDef) else one
                     for one in node.body.body
                 ]
-                changed[name] = node.with_changes(body=node.body.with_changes(body=body))
+                done[name] = changed(node, body=changed(node.body, body=body))
             else:
-                changed[name] = node
-        self.definitions, self.known = changed, {}
+                done[name] = node
+        self.definitions, self.known = done, {}
 
     def values(self, key: Key, node: cst.FunctionDef) -> dict[str, Any]:
         """What is known by name inside a function."""
@@ -148,7 +149,7 @@ class Program:
 
     def fold(self, key: Key, node: cst.FunctionDef) -> cst.FunctionDef:
         """Decide the branches of one function."""
-        return node.with_changes(body=node.body.visit(Folder(self.values(key, node))))
+        return changed(node, body=Folder(self.values(key, node)).visit(node.body))
 
     def candidates(self, key: Key, node: cst.FunctionDef, function: cst.BaseExpression) -> list[Key]:
         """The functions that a called expression may be."""
@@ -251,7 +252,7 @@ class Program:
                 settings = given.get((*key, name), {""})
                 if len(settings) == 1 and "" not in settings and name not in written:
                     values[name] = cst.parse_expression(f"config.{min(settings)}")
-            return node.with_changes(body=node.body.visit(Substitution(values))) if values else node
+            return node.with_changes(body=Substitution(values).visit(node.body)) if values else node
 
         self.rewrite(change)
 
@@ -263,8 +264,8 @@ class Program:
             return node
         program, known = self, self.values(key, node)
 
-        class Inliner(cst.CSTTransformer):
-            def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
+        class Inliner(Visitor):
+            def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> Any:
                 found = program.definitions.get(code(original_node.func))
                 if not isinstance(found, cst.FunctionDef) or found.name.value in program.entry:
                     return updated_node
@@ -276,11 +277,9 @@ class Program:
                 read = names(expression).read
                 if any(read.count(name) > 1 and names(given[name]).calls for name in given):
                     return updated_node
-                changed = expression.visit(Substitution(given))
-                assert isinstance(changed, cst.BaseExpression)
-                return changed
+                return Substitution(given).visit(expression)
 
-        return node.with_changes(body=node.body.visit(Inliner()))
+        return changed(node, body=Inliner().visit(node.body))
 
     def returned(self, found: cst.FunctionDef, call: cst.Call, known: Mapping[str, Any]) -> cst.BaseExpression | None:
         """What a call returns or does, if its arguments leave one expression of the function."""
@@ -290,9 +289,7 @@ class Program:
             arg = given[name].value if name in given else default
             if name != "config" and arg is not None:
                 values[name] = simple(evaluate(arg, known))
-        body = found.body.visit(Folder(values))
-        assert isinstance(body, cst.IndentedBlock)
-        statements: list[Any] = [one for one in body.body if not is_docstring(one)]
+        statements = [one for one in Folder(values).visit(found.body).body if not is_docstring(one)]
         if len(statements) != 1:
             return None
         value = m.SaveMatchedNode(m.DoNotCare(), "value")
@@ -336,19 +333,22 @@ class Program:
                 break
             removable -= held
         dropped = {
-            id(given)
-            for _, _, call, found in places
+            (key, id(given))
+            for key, _, call, found in places
             for one in found
             for name, given in self.given_by(one, call)
             if (*one, name) in removable
         }
 
-        class Remover(cst.CSTTransformer):
+        class Remover(Visitor):
+            def __init__(self, key: Key) -> None:
+                self.key = key
+
             def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.Call:
                 kept = [
                     updated
                     for arg, updated in zip(original_node.args, updated_node.args, strict=True)
-                    if id(arg) not in dropped
+                    if (self.key, id(arg)) not in dropped
                 ]
                 if len(kept) == len(updated_node.args):
                     return updated_node
@@ -360,16 +360,15 @@ class Program:
                 return updated_node.with_changes(args=kept, whitespace_before_args=space)
 
         def change(key: Key, node: cst.FunctionDef) -> cst.FunctionDef:
-            if any(id(arg) in dropped for call in names(node.body).calls for arg in call.args):
-                node = node.with_changes(body=node.body.visit(Remover()))
+            node = changed(node, body=Remover(key).visit(node.body))
             params: list[cst.Param] = []
             for one in node.params.params:
                 if (*key, one.name.value) not in removable:
                     last = params[-1].default if params else None
                     params.append(one if last is not None else self.required(key, one))
             if params:
-                params[-1] = params[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
-            return node.with_changes(params=node.params.with_changes(params=params))
+                params[-1] = changed(params[-1], comma=cst.MaybeSentinel.DEFAULT)
+            return changed(node, params=changed(node.params, params=params))
 
         self.rewrite(change)
 
@@ -391,12 +390,12 @@ class Program:
     def refuse_missing(self) -> None:
         """Refuse settings of which the code that is left has no plain form."""
         for node in self.definitions.values():
-            for one in m.findall(node, m.Raise(exc=m.Call(m.Name("NoPlainForm")))):
-                raise self.refusal(one)
+            for one in nodes_of(node, cst.Raise):
+                if m.matches(one.exc, m.Call(m.Name("NoPlainForm"))):
+                    raise self.refusal(one)
 
     def refusal(self, node: cst.CSTNode) -> UnsupportedOperationError:
         """The error of a setting without a plain form."""
-        (text,) = m.findall(node, m.SimpleString())
-        assert isinstance(text, cst.SimpleString)
+        (text,) = nodes_of(node, cst.SimpleString)
         name = str(text.evaluated_value)
         return no_plain_form(name, getattr(self.config, name, None))

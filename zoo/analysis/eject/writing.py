@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import libcst as cst
-from libcst import matchers as m
 
 from ..compacting import WIDTH, with_descriptions_at_ends, with_full_signatures
 from ..partial_evaluation import code, names
 from ..plain.config import Config
+from ..walking import nodes_of
 from .program import Substitution, read_plain
 from .specialising import Program
 
@@ -72,8 +72,8 @@ def file_of(
     program = Program(config, [model, *scripts], given, read_plain() if definitions is None else definitions)
     definitions = program.specialised()
     aliases = Substitution({name: alias(node) for name, node in definitions.items() if alias(node) is not None})
-    nodes: list[Any] = [node.visit(aliases) for node in definitions.values() if alias(node) is None]
-    body = "\n\n".join(map(code, nodes))
+    written_out = [code(aliases.visit(node)) for node in definitions.values() if alias(node) is None]
+    body = "\n\n".join(written_out)
     body = re.sub(r"def main\(\).*", 'if __name__ == "__main__":', body)
     body = with_comments_at_ends(with_descriptions_at_ends(with_full_signatures(body)))
     changes = "".join(f", {name}={value!r}" for name, value in decoder.items() if f"config.{name}" in body)
@@ -88,8 +88,8 @@ def file_of(
 
 def alias(node: cst.CSTNode) -> cst.BaseExpression | None:
     """The type that an assignment gives a name, None for a class or a function."""
-    found = m.findall(node, m.Assign()) if isinstance(node, cst.SimpleStatementLine) else []
-    return found[0].value if found and isinstance(found[0], cst.Assign) else None
+    assign = node.body[0] if isinstance(node, cst.SimpleStatementLine) else None
+    return assign.value if isinstance(assign, cst.Assign) else None
 
 
 def with_comments_at_ends(text: str) -> str:
@@ -128,8 +128,7 @@ def broken(line: str) -> str:
 def settings(body: str, config: Config) -> str:
     """The dataclass of the settings that are read."""
     read: dict[str, None] = {}
-    for node in m.findall(cst.parse_module(body), m.Attribute()):
-        assert isinstance(node, cst.Attribute)
+    for node in nodes_of(cst.parse_module(body), cst.Attribute):
         if code(node.value) in ("config", "self.config", "model.config"):
             read[node.attr.value] = None
     order = [name for name in vars(config) if name in read]

@@ -1,0 +1,104 @@
+"""Visitors of libcst's trees that skip whitespace and punctuation and keep nodes in which nothing changes.
+
+libcst's own rebuild every node, whitespace too, at each visit. Ejecting a model visits each of its functions about a
+hundred times, and what is known of a node that is kept need not be found again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import Any
+
+import libcst as cst
+
+PUNCTUATION = re.compile("white|lines|header|footer|par$|[lr]br|comma|colon|equal|dot|operator|async|indent")
+"""Attributes of nodes that are whitespace or punctuation, by what is in their names."""
+
+NO_EXPRESSIONS = {("Attribute", "attr"), ("Arg", "keyword"), ("Param", "name")}
+"""Names of attributes and parameters, which are no variables."""
+
+
+class Order(cst.CSTVisitor):
+    """Note the attributes of a node in the order in which they are read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attributes: list[str] = []
+
+    def on_visit(self, node: cst.CSTNode) -> bool:
+        return not self.attributes
+
+    def on_visit_attribute(self, node: cst.CSTNode, attribute: str) -> None:
+        self.attributes.append(attribute)
+
+
+ATTRIBUTES: dict[type[cst.CSTNode], tuple[str, ...]] = {}
+"""Attributes to visit by the class of a node, each class added when it is first met."""
+
+
+def attributes(node: cst.CSTNode) -> tuple[str, ...]:
+    """The attributes of a node to visit."""
+    kind = type(node)
+    if kind not in ATTRIBUTES:
+        node.visit(order := Order())
+        every = dict.fromkeys([*order.attributes, *(field.name for field in fields(node))])
+        kept = (name for name in every if (kind.__name__, name) not in NO_EXPRESSIONS)
+        ATTRIBUTES[kind] = tuple(name for name in kept if not PUNCTUATION.search(name))
+    return ATTRIBUTES[kind]
+
+
+class Visitor:
+    """A visitor with methods `visit_KIND(node)` and `leave_KIND(original, updated)`, as libcst's transformers have."""
+
+    def visit(self, node: cst.CSTNode) -> Any:
+        """Visit a node; a new one if something in it changed."""
+        kind, updated = type(node).__name__, node
+        enter, leave = getattr(self, f"visit_{kind}", None), getattr(self, f"leave_{kind}", None)
+        if enter is None or enter(node) is not False:
+            changes: dict[str, Any] = {}
+            for name in attributes(node):
+                value = getattr(node, name)
+                if isinstance(value, cst.CSTNode):
+                    if (new := self.visit(value)) is not value:
+                        changes[name] = new
+                elif isinstance(value, (tuple, list)):
+                    sequence = list(self.visit_all(value))
+                    if not is_same(sequence, value):
+                        changes[name] = sequence
+            updated = node.with_changes(**changes) if changes else node
+        return updated if leave is None else leave(node, updated)
+
+    def visit_all(self, nodes: Any) -> Iterator[cst.CSTNode]:
+        """Visit nodes of a sequence, some of which may be removed or become several."""
+        for node in nodes:
+            new = self.visit(node)
+            if isinstance(new, cst.FlattenSentinel):
+                yield from new
+            elif not isinstance(new, cst.RemovalSentinel):
+                yield new
+
+
+def is_same(new: Any, old: Any) -> bool:
+    """Whether an attribute's value, which may be a sequence, is unchanged."""
+    if isinstance(old, (tuple, list)):
+        return len(new) == len(old) and all(one is other for one, other in zip(new, old, strict=True))
+    return new is old
+
+
+def changed(node: Any, **changes: Any) -> Any:
+    """A node with other attributes; itself if these are the ones that it has."""
+    same = all(is_same(new, getattr(node, name)) for name, new in changes.items())
+    return node if same else node.with_changes(**changes)
+
+
+def nodes_of(node: cst.CSTNode, kind: type) -> Iterator[Any]:
+    """Nodes of a class in a node, itself included."""
+    if isinstance(node, kind):
+        yield node
+    for name in attributes(node):
+        value = getattr(node, name)
+        for one in value if isinstance(value, (tuple, list)) else (value,):
+            if isinstance(one, cst.CSTNode):
+                yield from nodes_of(one, kind)
