@@ -13,7 +13,7 @@ import json
 import re
 import textwrap
 from collections.abc import Iterator
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -33,7 +33,7 @@ from zoo.registry import VARIANTS, Task
 from .folding import Settings, empty_attributes, folded
 from .one_file import OneFile
 from .target import PLACE, TARGETS, ExportOptions, Target, TargetPlan
-from .tree_shaking import Definition, Piece, Shaker
+from .tree_shaking import Definition, Shaker
 from .verification import Difference, verify
 from .weights import change_config, save_generation, task_of
 
@@ -354,7 +354,7 @@ def registered_parts(shaker: Shaker, config: ZooConfig) -> dict[str, Any]:
     def look_ups() -> Iterator[tuple[str, str]]:
         new = shaker.kept.keys() - read
         read.update(new)
-        return (pair for definition in new for pair in looked_up(shaker.kept[definition]))
+        return (pair for definition in new for piece in shaker.kept[definition] for pair in looked_up(piece.tree))
 
     wanted += look_ups()
     while wanted:
@@ -372,10 +372,11 @@ def registered_parts(shaker: Shaker, config: ZooConfig) -> dict[str, Any]:
     return dict(sorted(found.items()))
 
 
-def looked_up(pieces: list[Piece]) -> list[tuple[str, str]]:
-    """Parts that a definition looks up by name: `NORMS.get("layernorm")`."""
+@lru_cache(maxsize=2**14)
+def looked_up(tree: ast.stmt) -> list[tuple[str, str]]:
+    """Parts that a statement looks up by name: `NORMS.get("layernorm")`."""
     found = []
-    for node in (node for piece in pieces for node in ast.walk(piece.tree)):
+    for node in ast.walk(tree):
         match node:
             case ast.Call(
                 func=ast.Attribute(value=ast.Name(id=table), attr="get"), args=[ast.Constant(value=str(part))]

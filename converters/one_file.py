@@ -8,11 +8,12 @@ import re
 import textwrap
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from functools import cached_property, lru_cache
 
 from zoo.analysis.compacting import compacted
 
 from .errors import ExportError
-from .tree_shaking import TYPE_CHECKING, Definition, Module, Shaker, read_names
+from .tree_shaking import TYPE_CHECKING, Definition, Module, Shaker, imports_in, read_names, statement_of
 
 Edit = tuple[int, int, int, int, str]
 """First line and column, last line and column, and the new text."""
@@ -102,7 +103,7 @@ class OneFile:
 
     def adapted(self, source: Module, text: str) -> str:
         """Text of a statement with the names of this file, and annotations that can be read."""
-        tree = ast.parse(text)
+        tree = statement_of(text)
         edits: list[Edit] = []
         for alias, (module, name) in self.shaker.needs(source.name, read_names(tree)[0]):
             if file := self.elsewhere.get((module, name)):
@@ -111,11 +112,11 @@ class OneFile:
                 self.put((module, name))
                 self.claim(alias, (module, name))
                 self.blocks.append((module, f"{alias} = {name}"))
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ImportFrom) and source.absolute(node).partition(".")[0] in self.shaker.own:
-                edits.append((*place(node), self.inner_import(source, node)))
+        for inner in imports_in(tree):
+            if source.absolute(inner).partition(".")[0] in self.shaker.own:
+                edits.append((*place(inner), self.inner_import(source, inner)))
         if not self.postponed:
-            owner = tree.body[0].name if isinstance(tree.body[0], (ast.ClassDef, ast.FunctionDef)) else ""
+            owner = tree.name if isinstance(tree, (ast.ClassDef, ast.FunctionDef)) else ""
             edits += self.quoted(evaluated_annotations(tree), owner)
         self.read[source.name] |= read_names(tree)[0]
         for name in read_names(tree)[0] & source.for_types.keys():
@@ -138,21 +139,26 @@ class OneFile:
     def quoted(self, nodes: Iterable[ast.expr], owner: str) -> list[Edit]:
         """Quote annotations with names that are not defined yet."""
         known = {*self.written, *dir(builtins), *(name for _, name in self.elsewhere)} - {owner}
-        foreign = {name for module in self.modules() for name, only_types in foreign_names(module) if not only_types}
         edits: list[Edit] = []
         for node in nodes:
             names = read_names(node)[0]
-            if not isinstance(node, ast.Constant) and not names <= known | foreign:
+            if not isinstance(node, ast.Constant) and not names <= known | self.foreign:
                 edits.append((*place(node), '"' + ast.unparse(node).replace("'", "") + '"'))
         return edits
 
+    @cached_property
     def modules(self) -> list[Module]:
         return [self.shaker.module(module) for module in sorted({module for module, _ in self.definitions})]
+
+    @cached_property
+    def foreign(self) -> set[str]:
+        """Names that these modules import from other packages, not for type checkers alone."""
+        return {name for module in self.modules for name, only_types in foreign_names(module) if not only_types}
 
     def imports(self) -> str:
         plain, named, types = set[str](), dict[str, set[str]](), dict[str, set[str]]()
         known = set[str]()
-        foreign = [(self.read[one.name] | self.read[""], *each) for one in self.modules() for each in one.foreign]
+        foreign = [(self.read[one.name] | self.read[""], *each) for one in self.modules for each in one.foreign]
         for read, statement, only_types in sorted(foreign, key=lambda each: each[2]):
             for alias in statement.names:
                 name = (alias.asname or alias.name).partition(".")[0]
@@ -216,6 +222,7 @@ def foreign_names(module: Module) -> Iterable[tuple[str, bool]]:
             yield (alias.asname or alias.name).partition(".")[0], only_types
 
 
+@lru_cache(maxsize=2**14)
 def needed_at_once(statement: ast.stmt) -> set[str]:
     """Names that a definition reads when it is executed: bases, decorators, defaults, values."""
     names = set[str]()
@@ -233,6 +240,7 @@ def needed_at_once(statement: ast.stmt) -> set[str]:
     return names
 
 
+@lru_cache(maxsize=2**14)
 def evaluated_annotations(tree: ast.AST) -> list[ast.expr]:
     """Annotations that are evaluated: of arguments, results, and of names of classes and modules."""
     found: list[ast.expr | None] = []

@@ -8,7 +8,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from typing import Any, NamedTuple
 
 Definition = tuple[str, str]
@@ -112,15 +112,21 @@ Guard = tuple[str, list[ast.stmt]]
 """A class, and statements that run for its objects alone."""
 
 
-def read_names(tree: ast.AST, guards: list[Guard] | None = None) -> tuple[frozenset[str], frozenset[str]]:
-    """Names that a statement mentions, and words by which it may read attributes.
+@lru_cache(maxsize=2**14)  # about what a few bundles have in common
+def statement_of(text: str) -> ast.stmt:
+    """The first statement of a text, which nothing may change."""
+    return ast.parse(text).body[0]
+
+
+@lru_cache(maxsize=2**15)
+def read_names(tree: ast.AST, *, weak: bool = False) -> tuple[frozenset[str], frozenset[str], tuple[Guard, ...]]:
+    """Names that a statement mentions, words by which it may read attributes, and guards.
 
     Args:
-        guards: Takes what runs for objects of one class, which is then left out, as are classes that only tests of an
-            object's class, or recorders of outputs, mention.
+        weak: Whether to leave out what guards guard, and classes that only tests of an object's class, or recorders
+            of outputs, mention. Otherwise there are no guards.
     """
-    weak = guards is not None
-    names, words = set[str](), set[str]()
+    names, words, guards = set[str](), set[str](), list[Guard]()
     waiting: list[ast.AST] = [tree]
     while waiting:
         node = waiting.pop()
@@ -132,7 +138,6 @@ def read_names(tree: ast.AST, guards: list[Guard] | None = None) -> tuple[frozen
             words.add(node.value)
         match node:
             case ast.If(test=ast.Call(func=ast.Name(id="isinstance"), args=[subject, ast.Name(id=kind)])) if weak:
-                assert guards is not None
                 guards.append((kind, node.body))
                 waiting += [subject, *node.orelse]
             case ast.Call(func=ast.Name(id="isinstance"), args=[subject, _]) if weak:
@@ -143,7 +148,13 @@ def read_names(tree: ast.AST, guards: list[Guard] | None = None) -> tuple[frozen
                 names.add(called)
             case _:
                 waiting += ast.iter_child_nodes(node)
-    return frozenset(names), frozenset(words)
+    return frozenset(names), frozenset(words), tuple(guards)
+
+
+@lru_cache(maxsize=2**14)
+def imports_in(tree: ast.AST) -> tuple[ast.ImportFrom, ...]:
+    """Statements `from ... import ...` inside of a statement."""
+    return tuple(node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
 
 
 class Piece(NamedTuple):
@@ -177,6 +188,7 @@ class Shaker:
     ) -> None:
         self.own, self.replacement, self.replaces, self.fold = tuple(own), replacement, replaces, fold
         self.late, self.weak = late, weak
+        self.modules: dict[str, Module] = {}
         self.kept: dict[Definition, list[Piece]] = {}
         self.words: set[str] = set()  # Words by which kept statements may read attributes
         self.mentioned: set[Definition] = set()  # By kept statements, in `isinstance` too
@@ -186,8 +198,10 @@ class Shaker:
         self.guarded: dict[Definition, list[tuple[str, list[ast.stmt]]]] = {}
 
     def module(self, name: str) -> Module:
-        module = importlib.import_module(name)
-        return parsed(name, hasattr(module, "__path__"), inspect.getsource(module), self.own)
+        if name not in self.modules:
+            module = importlib.import_module(name)
+            self.modules[name] = parsed(name, hasattr(module, "__path__"), inspect.getsource(module), self.own)
+        return self.modules[name]
 
     def resolve(self, module: str, name: str) -> Definition | None:
         """Find where something is defined that a module imports."""
@@ -234,7 +248,7 @@ class Shaker:
         source = self.module(module)
         effects = [effect for effect in source.effects if receiver(effect) == (name, "update")]
         texts = [self.fold(definition, source.text(each)) for each in (*source.definitions[name], *effects)]
-        return [Piece(text.strip("\n"), ast.parse(text).body[0]) for text in texts]
+        return [Piece(text.strip("\n"), statement_of(text)) for text in texts]
 
     def follow(self, module: str, statement: ast.AST, without: Iterable[ast.AST] = ()) -> list[Definition]:
         """Note what a statement reads, and return the definitions that it needs."""
@@ -247,12 +261,13 @@ class Shaker:
         found: list[Definition] = []
         guards: list[Guard] = []
         for part in parts:
-            mentioned, words = read_names(part, guards if self.weak else None)
+            mentioned, words, guarded = read_names(part, weak=self.weak)
             names |= mentioned
             self.words |= words
-            for node in ast.walk(part):
-                source = self.module(module).absolute(node) if isinstance(node, ast.ImportFrom) else ""
-                if isinstance(node, ast.ImportFrom) and source.partition(".")[0] in self.own:
+            guards += guarded
+            for node in imports_in(part):
+                source = self.module(module).absolute(node)
+                if source.partition(".")[0] in self.own:
                     resolved = (self.resolve(source, alias.name) for alias in node.names)
                     found += [each for each in resolved if each is not None and each != self.late]
         if self.weak:

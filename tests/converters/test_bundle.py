@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from every_variant import EVERY_PART
 from native_models import zoo_model
 from preloaded import run_python
 
@@ -24,7 +25,10 @@ from zoo.registry import VARIANTS, list_variants
 
 pytestmark = pytest.mark.thorough
 
-CASES = [(name, task) for name in list_variants() for task in VARIANTS.get(name).tasks[:1]]
+CASES = [
+    pytest.param(name, VARIANTS.get(name).tasks[0], marks=() if name in EVERY_PART else pytest.mark.nightly)
+    for name in list_variants()
+]
 
 
 MOST_LINES = 2500

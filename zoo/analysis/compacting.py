@@ -42,7 +42,7 @@ def without_usual_descriptions(text: str) -> str:
 
 def descriptions(text: str) -> Iterator[tuple[int, ast.AST, ast.stmt]]:
     """Docstrings of one line below that of a file: each with its place in the body of its owner."""
-    for node in ast.walk(ast.parse(text)):
+    for node in statements(ast.parse(text)):
         body = list(node.body) if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) else []
         for place, one in enumerate(body[: len(body) if len(body) > 1 else 0]):
             is_string = isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant)
@@ -50,10 +50,18 @@ def descriptions(text: str) -> Iterator[tuple[int, ast.AST, ast.stmt]]:
                 yield place, node, one
 
 
+def statements(tree: ast.AST) -> Iterator[ast.AST]:
+    """A tree and the statements in it, without walking expressions."""
+    yield tree
+    for child in ast.iter_child_nodes(tree):
+        if isinstance(child, (ast.stmt, ast.ExceptHandler, ast.match_case)):
+            yield from statements(child)
+
+
 def with_full_signatures(text: str) -> str:
     """Parameters on as few lines as they need, under each other."""
     lines = text.split("\n")
-    for node in ast.walk(ast.parse(text)):
+    for node in statements(ast.parse(text)):
         if not isinstance(node, ast.FunctionDef):
             continue
         first = node.lineno - 1
