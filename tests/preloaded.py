@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 PRELOADED = (
     *("pandas", "safetensors.torch", "torch._dynamo", "torch.distributed.fsdp", "torch.distributed.tensor"),
@@ -55,6 +56,12 @@ def run_python(
         print(json.dumps({**request, "outputs": [*map(str, outputs)]}), file=process.stdin, flush=True)
         code = int(process.stdout.readline())
         return subprocess.CompletedProcess([*arguments], code, *(output.read_text() for output in outputs))
+
+
+def run_isolated(command: Sequence[str], *, env: Mapping[str, str] = os.environ, **_: object) -> Any:
+    """Run `PYTHON -I SCRIPT ...`, in place of `subprocess.run` in proofs and verifications of the zoo."""
+    alone = "import runpy, sys; del sys.argv[0], sys.path[0]; runpy.run_path(sys.argv[0], run_name='__main__')"
+    return run_python(["-c", alone, *command[2:]], env=env)
 
 
 def run_fork(

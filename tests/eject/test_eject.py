@@ -6,13 +6,15 @@ import subprocess
 import sys
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
+from preloaded import run_isolated
 from safetensors.torch import load_file
 
 import zoo
-from zoo.analysis.eject import code_difference, eject
+from zoo.analysis.eject import code_difference, eject, proof
 from zoo.analysis.eject.ejecting import text_of
 from zoo.analysis.eject.proof import prove, randomise
 from zoo.analysis.eject.writing import MODELS
@@ -80,8 +82,19 @@ def source(name: str, task: str | None = None) -> str:
     return text_of(configure(name, task), task, name)
 
 
+@pytest.fixture
+def in_forks(monkeypatch):
+    """Proofs run in forks, which start sooner; other tests prove in new processes."""
+    monkeypatch.setattr(proof, "subprocess", SimpleNamespace(run=run_isolated))
+
+
+@pytest.mark.usefixtures("in_forks")
 @pytest.mark.parametrize(
-    ("name", "task"), [*BY_DAY, *(pytest.param(*one, marks=pytest.mark.nightly) for one in BY_NIGHT)]
+    ("name", "task"),
+    [
+        *(pytest.param(*one, marks=pytest.mark.xdist_group("preloaded")) for one in BY_DAY),
+        *(pytest.param(*one, marks=pytest.mark.nightly) for one in BY_NIGHT),
+    ],
 )
 def test_a_file_computes_what_its_model_does(name, task):
     ejected = eject(tiny(name), task=task)
@@ -90,6 +103,7 @@ def test_a_file_computes_what_its_model_does(name, task):
     assert "# Proved when written" in ejected.text
 
 
+@pytest.mark.usefixtures("in_forks")
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", list_variants())
 def test_variants_of_usual_sizes_can_be_ejected(name):
@@ -97,12 +111,14 @@ def test_variants_of_usual_sizes_can_be_ejected(name):
     assert eject(name).differences["float64"] < 1e-12
 
 
+@pytest.mark.usefixtures("in_forks")
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", QUIRKS)
 def test_each_quirk_has_a_plain_form(name):
     assert eject(tiny(name)).differences["float64"] < 1e-12
 
 
+@pytest.mark.usefixtures("in_forks")
 @pytest.mark.nightly
 @pytest.mark.parametrize("task", ["causal-lm", "masked-lm", "seq2seq-lm"])
 @pytest.mark.parametrize("name", PARTS)
@@ -140,6 +156,7 @@ def test_new_weights_are_drawn_as_in_the_zoo(name, tmp_path):
             assert (drawn[key].std() < 1e-6) == (weight.std() < 1e-6), key
 
 
+@pytest.mark.usefixtures("in_forks")
 @pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(200))
 def test_random_mixes_of_parts_compute_the_same(seed):
