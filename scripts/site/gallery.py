@@ -35,7 +35,7 @@ NEIGHBOURS = 2
 
 
 CODE = tuple(filter(None, os.environ.get("ZOO_SITE_CODE", "").split(",")))
-"""Variants with their whole code shown, all if none are named: each takes seconds."""
+"""Variants with their whole code and their nearest shown, all if none are named: each takes seconds."""
 
 STEPS = (
     ("gpt2-style", "llama-style"),
@@ -53,10 +53,11 @@ def pages() -> dict[str, str]:
         Markdown and drawings, by their path in the site.
     """
     cards = {name: describe(name) for name in zoo.list_variants()}
-    nearest = {name: neighbours(card, cards.values()) for name, card in cards.items()}
+    whole = {name for name in cards if not CODE or name in CODE}
+    nearest = {name: neighbours(card, cards.values()) if name in whole else [] for name, card in cards.items()}
     drawings = {name: draw(name) for name in cards}
     recorded, claimed = results(), claims()
-    models = {name: whole_model(name) for name in cards if not CODE or name in CODE}
+    models = {name: whole_model(name) for name in whole}
     made = {"gallery/index.md": index(cards.values())}
     for name, card in cards.items():
         about = [one for one in claimed if name in one.claim.about]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,8 +30,8 @@ def students_within(t: Array | np.float64, freedom: int) -> Array:
     """The same of many t, negative for a negative one (Abramowitz and Stegun 1964, 26.7.3 and 26.7.4)."""
     angle = np.arctan(t / math.sqrt(freedom))
     odd, square = freedom % 2, np.cos(angle) ** 2
-    term = np.cos(angle) if odd else np.ones_like(angle)
-    total = np.zeros_like(angle)
+    term: Any = np.cos(angle) if odd else 1.0
+    total: Any = 0.0
     for k in range(freedom // 2):
         total = total + term
         term = term * square * ((2 * k + 2 - (not odd)) / (2 * k + 3 - (not odd)))
