@@ -13,7 +13,7 @@ import pytest
 import zoo as library
 from zoo.base.errors import PluginWarning
 from zoo.cli.hints import EXAMPLES
-from zoo.cli.main import VERBS, cli
+from zoo.cli.main import VERBS, cli, home_of
 
 INTERRUPTED = """
 import os, signal
@@ -51,7 +51,7 @@ def test_help_imports_no_verb(command):
 import sys
 from zoo.cli.main import cli
 cli(["--help"], standalone_mode=False)
-print([module for module in sys.modules if module in {[home.partition(":")[0] for home, _ in VERBS.values()]!r}])
+print([module for module in sys.modules if module in {[home_of(verb)[0] for verb in VERBS]!r}])
 """
     assert command(code=code).stdout.splitlines()[-1] == "[]"
 
@@ -72,11 +72,10 @@ def test_every_command_has_two_examples():
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_the_table_of_verbs_says_what_the_verbs_say(verb):
-    home, summary = VERBS[verb]
-    module, _, attribute = home.partition(":")
+    module, attribute = home_of(verb)
     found = getattr(importlib.import_module(module), attribute)
     assert found.name == verb
-    assert found.get_short_help_str(limit=200).rstrip(".") == summary.rstrip(".")
+    assert found.get_short_help_str(limit=200).rstrip(".") == VERBS[verb].rstrip(".")
 
 
 @pytest.mark.parametrize("verb", VERBS)

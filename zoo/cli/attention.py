@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from .output import write_json
-from .parameters import json_option
+from .parameters import FOLDER, json_option
 
 
 @click.command("attention")
@@ -19,9 +19,7 @@ from .parameters import json_option
     help="Target of an encoder-decoder, by default its own greedy output; or what follows the "
     "source of a language model.",
 )
-@click.option(
-    "-o", "--output", type=click.Path(file_okay=False, path_type=Path), metavar="OUT", required=True, help="A folder."
-)
+@click.option("-o", "--output", type=FOLDER, metavar="OUT", required=True, help="A folder.")
 @click.option("--force", is_flag=True, help="Replace pictures of an earlier run in OUT.")
 @click.option("--device", metavar="DEVICE", help="cpu, cuda, ...; by default the GPU if available.")
 @json_option

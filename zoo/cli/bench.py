@@ -11,10 +11,10 @@ import click
 
 from .compare import comparison_options
 from .output import heading, table, write, write_json
-from .parameters import json_option, refuse_with
+from .parameters import PATH, json_option, refuse_with
 
 if TYPE_CHECKING:
-    from zoo.comparison.benchmarks import Benchmark, Row, Verdicts
+    from zoo.comparison.benchmarks import Benchmark, Row
     from zoo.comparison.display.layout import WideTable
 
 
@@ -75,11 +75,7 @@ def list_benchmarks(as_json: bool) -> None:
 @click.option("--decide", is_flag=True, help="Give undecided variants another seed until they are decided.")
 @comparison_options("jobs", "launcher", "launch_with")
 @click.option(
-    "--output",
-    "-o",
-    "output_dir",
-    type=click.Path(path_type=Path),
-    help="Where models and results go.  [default: outputs/bench/NAME]",
+    "--output", "-o", "output_dir", type=PATH, help="Where models and results go.  [default: outputs/bench/NAME]"
 )
 @click.option("--quiet", is_flag=True, help="No progress bars.")
 @json_option
@@ -177,9 +173,9 @@ def show_rows(
     *,
     recorded: bool = True,
 ) -> None:
-    """Print a table a condition."""
     from zoo.comparison.benchmarks import judge
     from zoo.comparison.benchmarks.across import read_across
+    from zoo.comparison.benchmarks.page import cells, headings
 
     data = rows[0].data if rows and all(row.data == rows[0].data for row in rows) else None
     absent = []
@@ -190,7 +186,7 @@ def show_rows(
             continue
         if condition:
             write(heading(condition))
-        write(as_table(verdicts))
+        write(wide(headings(verdicts), [cells(verdicts, one) for one in verdicts.standings]))
         for argument, variants in verdicts.at_the_edge().items():
             values = ", ".join(f"{name} ({value:g})" for name, value in variants.items())
             click.echo(f"Best with a {argument} at the edge of what was tried: {values}")
@@ -202,12 +198,6 @@ def show_rows(
         write(heading("All conditions"))
         click.echo(reading.summary)
         write(wide(reading.headings, reading.rows))
-
-
-def as_table(verdicts: Verdicts) -> WideTable:
-    from zoo.comparison.benchmarks.page import cells, headings
-
-    return wide(headings(verdicts), [cells(verdicts, one) for one in verdicts.standings])
 
 
 def wide(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> WideTable:

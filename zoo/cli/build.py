@@ -8,14 +8,12 @@ from typing import Any
 import click
 
 from .output import write_json
-from .parameters import VARIANT_NAME, json_option, once, settings_option, task_option
+from .parameters import PATH, VARIANT_NAME, json_option, once, settings_option, task_option
 
 
 @click.command("build")
 @click.argument("name", type=VARIANT_NAME, metavar="NAME")
-@click.option(
-    "-o", "--output", required=True, type=click.Path(path_type=Path), metavar="DIR", help="The folder to save it in."
-)
+@click.option("-o", "--output", required=True, type=PATH, metavar="DIR", help="The folder to save it in.")
 @task_option()
 @click.option("--seed", type=int, metavar="N", help="Makes the weights reproducible.")
 @settings_option

@@ -17,6 +17,7 @@ from zoo.comparison.request.options import options as option_table
 
 from .output import VERBS, console, write_json
 from .parameters import (
+    PATH,
     VARIANT_NAME,
     Decorated,
     OneOf,
@@ -40,7 +41,7 @@ def click_option(name: str, option: Option, default: Any) -> Callable[[Decorated
     if option.kind == "flag":
         return click.option(str(option.flag), name, is_flag=True, help=option.about)
     kinds = {
-        **{"count": click.IntRange(min=1), "path": click.Path(path_type=Path), "settings": Setting()},
+        **{"count": click.IntRange(min=1), "path": PATH, "settings": Setting()},
         **{"number": int, "real": float},
     }
     spellings = [flag for flag in (option.flag, option.short) if flag is not None]
@@ -57,7 +58,6 @@ def click_option(name: str, option: Option, default: Any) -> Callable[[Decorated
 
 
 def comparison_options(*names: str) -> Callable[[Decorated], Decorated]:
-    """Add options of a comparison: a decorator."""
 
     def add(command: Decorated) -> Decorated:
         for field in reversed(fields(Options)):
@@ -78,7 +78,7 @@ def comparison_options(*names: str) -> Callable[[Decorated], Decorated]:
 @comparison_options()
 @click.option(
     "--report-only",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="DIR",
     help="Print the comparison that is in this folder, rewrite its report, and run nothing.",
 )
@@ -90,9 +90,7 @@ def comparison_options(*names: str) -> Callable[[Decorated], Decorated]:
     "moved), and report for each number whether it came out equal.",
 )
 @click.option(
-    "--tex-columns",
-    metavar="A,B,...",
-    help="The metrics of the table in results.tex, by their names in results.csv.",
+    "--tex-columns", metavar="A,B,...", help="The metrics of the table in results.tex, by their names in results.csv."
 )
 @click.option("--timings", is_flag=True, help="Say how long each phase of a run took, too.")
 @click.option("--quiet", is_flag=True, help="No progress bars.")
@@ -168,7 +166,6 @@ def compare(
 
 
 def repeated_options(recorded: Comparison, given: dict[str, Any]) -> tuple[Any, Any, Any, dict[str, Any]]:
-    """Read the command of a recorded comparison."""
     from zoo.base.errors import ConfigError
 
     context = click.get_current_context()
@@ -202,7 +199,6 @@ def report(comparison: Comparison, *, timings: bool, as_json: bool) -> int:
 
 
 def next_commands(comparison: Comparison) -> str:
-    """Commands to go on with, one a line, and where the report is."""
     from zoo.comparison import summarize
     from zoo.comparison.files import CHECKPOINT
     from zoo.data.tasks import find_task

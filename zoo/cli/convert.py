@@ -8,14 +8,12 @@ from typing import Any
 import click
 
 from .output import write_json
-from .parameters import Setting, json_option, once
+from .parameters import PATH, Setting, json_option, once
 
 
 @click.command("convert")
-@click.argument("source", type=click.Path(path_type=Path), metavar="FILE")
-@click.option(
-    "-o", "--output", required=True, type=click.Path(path_type=Path), metavar="DIR", help="The folder to save it in."
-)
+@click.argument("source", type=PATH, metavar="FILE")
+@click.option("-o", "--output", required=True, type=PATH, metavar="DIR", help="The folder to save it in.")
 @click.option(
     "--from",
     "origin",
@@ -29,11 +27,7 @@ from .parameters import Setting, json_option, once
     metavar="PREFIX",
     help="Convert the keys that begin with this, e.g. transformer., if the file has others.",
 )
-@click.option(
-    "--quirks",
-    metavar="NAME,...",
-    help="The original's defects to keep, by default all; '' for none.",
-)
+@click.option("--quirks", metavar="NAME,...", help="The original's defects to keep, by default all; '' for none.")
 @click.option("--keep-dead", is_flag=True, help="Keep weights that the original never uses.")
 @click.option(
     "--set",

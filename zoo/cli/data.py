@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .output import table, width, write, write_json
-from .parameters import OneOf, json_option, refuse_with
+from .parameters import PATH, OneOf, json_option, refuse_with
 
 if TYPE_CHECKING:
     from zoo.registry import Corpus
 
 HEADINGS = ("Name", "Language", "Words", "Bytes", "Licence", "Here", "What it is", "Source")
-WIDE = 180
-"""From how many columns all of these are shown."""
+WIDE = 180  # From how many columns all of these are shown
 
 
 @click.group("data", invoke_without_command=True)
@@ -78,7 +77,6 @@ def list_them(patterns: tuple[str, ...], prepared: bool, as_json: bool) -> None:
 
 
 def row(one: Corpus) -> tuple[str, ...]:
-    """Cells of a corpus."""
     from zoo.data.corpora import is_here
 
     here = "streamed" if one.hub else "yes" if is_here(one) else "no"
@@ -129,9 +127,7 @@ def remove(names: tuple[str, ...], prepared: bool) -> None:
     metavar="DIR|KIND[:OPTION=VALUE]",
     help="A folder with a tokenizer.json, or a kind to train (zoo tokenizers): bpe:vocab_size=8000.",
 )
-@click.option(
-    "--output", "-o", required=True, type=click.Path(path_type=Path), metavar="DIR", help="The folder to write."
-)
+@click.option("--output", "-o", required=True, type=PATH, metavar="DIR", help="The folder to write.")
 @click.option(
     "--heldout", metavar="PATH", help="Texts to evaluate on; by default SOURCE's held-out split, or up to 5 % of it."
 )

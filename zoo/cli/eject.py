@@ -7,14 +7,12 @@ from pathlib import Path
 import click
 
 from .output import for_stdout, write_json
-from .parameters import json_option, task_option
+from .parameters import FILE, json_option, task_option
 
 
 @click.command("eject")
 @click.argument("model", metavar="NAME|DIR|REPO")
-@click.option(
-    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="The file to write."
-)
+@click.option("-o", "--output", type=FILE, metavar="FILE", help="The file to write.")
 @task_option("What the model is for; by default the variant's first task, or the saved head's.")
 @click.option("--force", is_flag=True, help="Replace the file.")
 @json_option

@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .output import table, write, write_json
-from .parameters import columns_option, engine_option, generation_option, json_option, once, refuse_with
+from .parameters import (
+    FILE,
+    FOLDER,
+    PATH,
+    columns_option,
+    engine_option,
+    generation_option,
+    json_option,
+    once,
+    refuse_with,
+)
 
 METHODS = (
     "log-probability",
@@ -32,11 +42,11 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--data",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="Other examples: a file, used as a whole, or a folder with a held-out file; by default those that its "
     "training held out.",
 )
-@click.option("--heldout", type=click.Path(path_type=Path), help="A file of other examples, used as a whole.")
+@click.option("--heldout", type=PATH, help="A file of other examples, used as a whole.")
 @columns_option
 @click.option("--batch-size", type=click.IntRange(1), help="Examples at a time; by default as in training.")
 @generation_option
@@ -50,12 +60,12 @@ if TYPE_CHECKING:
 @engine_option
 @click.option(
     "--outputs",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=FILE,
     help="A file for the outputs: .csv, .tsv or .jsonl with text, gold, prediction and probability, else one a line.",
 )
 @click.option(
     "--report",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=FOLDER,
     metavar="DIR",
     help="A folder for what a classifier gets wrong: confusion matrix, scores of every label, worst examples "
     "(HTML and CSV).",

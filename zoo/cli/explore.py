@@ -8,22 +8,22 @@ from pathlib import Path
 
 import click
 
+from .parameters import EXISTING_FOLDER, FOLDER
+
 
 @click.command("explore")
 @click.argument("models", nargs=-1, metavar="[MODEL]...")
 @click.option("--text", metavar="TEXT", help="Initial text of the box.")
 @click.option(
     "--reports",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    type=EXISTING_FOLDER,
     metavar="DIR",
     help="A comparison's folder, or one with several, to show the reports of.",
 )
 @click.option("--port", type=click.IntRange(1, 65535), help="The port; by default the first free one from 7860 on.")
 @click.option("--open/--no-open", "opens", default=True, show_default=True, help="Open the page in the browser.")
 @click.option("--static", is_flag=True, help="Write a page that runs the models in the browser, without a server.")
-@click.option(
-    "-o", "--output", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Folder of the static page."
-)
+@click.option("-o", "--output", type=FOLDER, metavar="DIR", help="Folder of the static page.")
 @click.option("--force", is_flag=True, help="Replace the folder.")
 def explore(
     models: tuple[str, ...],

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .output import table, write, write_json
-from .parameters import json_option, refuse_with
+from .parameters import PATH, json_option, refuse_with
 
 if TYPE_CHECKING:
     from zoo.converters import TargetPlan
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @click.command("export")
 @click.argument("model", metavar="[DIR|NAME|REPO|VARIANT]", required=False)
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="OUT", help="The folder to write.")
+@click.option("-o", "--output", type=PATH, metavar="OUT", help="The folder to write.")
 @click.option(
     "--as",
     "target",
@@ -91,7 +91,6 @@ def export(
 
 
 def show_plan(model: str, as_json: bool) -> None:
-    """Print which targets a saved model has."""
     from zoo.building.dispatch import load
     from zoo.converters import TARGETS, plan_engines, plan_export
 
@@ -111,7 +110,6 @@ def show_plan(model: str, as_json: bool) -> None:
 
 
 def how(plan: TargetPlan) -> str:
-    """Describe what leads to a target."""
     if plan.route is None:
         return " ".join(plan.notes)
     return ", ".join(plan.transforms) or "renaming"

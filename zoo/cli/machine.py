@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import click
 from click.shell_completion import get_completion_class
 
@@ -20,7 +22,7 @@ def doctor(as_json: bool) -> None:
 
     findings = examine()
     if as_json:
-        write_json([finding.to_dict() for finding in findings])
+        write_json([asdict(finding) for finding in findings])
         return
     write(table(("", "", ""), [(finding.topic, finding.found, finding.advice) for finding in findings]))
 

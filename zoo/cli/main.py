@@ -23,86 +23,79 @@ from zoo.cli.reporting import FAILURE, report, show_warning
 
 GROUPS = {
     "Look": {
-        "list": ("zoo.cli.list:list_verb", "List the variants."),
-        "show": ("zoo.cli.show:show", "Show what a variant is, with a drawing of its block."),
-        "weights": ("zoo.cli.weights:weights", "List weights by name, make them again, and verify them."),
-        "data": (
-            "zoo.cli.data:data",
-            "List corpora by name, download and remove them, and prepare texts for training.",
-        ),
-        "diff": ("zoo.cli.diff:diff", "Show in what two variants differ, and nothing else."),
-        "eject": ("zoo.cli.eject:eject", "Write a model as one readable file of PyTorch."),
-        "params": ("zoo.cli.summary:params", "Count a variant's parameters, module by module."),
-        "summary": (
-            "zoo.cli.summary:summary",
-            "Show a model's layers, the shapes that pass through them, and parameters.",
-        ),
-        "attention": ("zoo.cli.attention:attention", "Draw what every layer and head of a model attends to."),
-        "explore": (
-            "zoo.cli.explore:explore",
-            "Look at models on a page: outputs, attention, and early predictions.",
-        ),
-        "settings": ("zoo.cli.catalogue:settings", "List what can be set, or the values that SETTING takes."),
-        "coordinates": (
-            "zoo.cli.coordinates:coordinates",
-            "Check a parametrization: see whether what is learned grows with the width.",
-        ),
-        "tasks": ("zoo.cli.catalogue:tasks", "List what models are built for, and what they can be trained on."),
-        "recipes": ("zoo.cli.catalogue:recipes", "List the recipes that ship with the zoo, or show RECIPE."),
-        "tokenizers": ("zoo.cli.catalogue:tokenizers", "List the kinds of tokenizers that can be trained."),
+        "list": "List the variants.",
+        "show": "Show what a variant is, with a drawing of its block.",
+        "weights": "List weights by name, make them again, and verify them.",
+        "data": "List corpora by name, download and remove them, and prepare texts for training.",
+        "diff": "Show in what two variants differ, and nothing else.",
+        "eject": "Write a model as one readable file of PyTorch.",
+        "params": "Count a variant's parameters, module by module.",
+        "summary": "Show a model's layers, the shapes that pass through them, and parameters.",
+        "attention": "Draw what every layer and head of a model attends to.",
+        "explore": "Look at models on a page: outputs, attention, and early predictions.",
+        "settings": "List what can be set, or the values that SETTING takes.",
+        "coordinates": "Check a parametrization: see whether what is learned grows with the width.",
+        "tasks": "List what models are built for, and what they can be trained on.",
+        "recipes": "List the recipes that ship with the zoo, or show RECIPE.",
+        "tokenizers": "List the kinds of tokenizers that can be trained.",
     },
     "Build": {
-        "build": ("zoo.cli.build:build", "Build a new model and save it."),
-        "new": ("zoo.cli.new:new", "Write a package with a new part or variant, and its tests."),
-        "plan": ("zoo.cli.plan:plan", "Plan how to train a variant on a number of devices: memory, speed, command."),
+        "build": "Build a new model and save it.",
+        "new": "Write a package with a new part or variant, and its tests.",
+        "plan": "Plan how to train a variant on a number of devices: memory, speed, command.",
     },
     "Train": {
-        "train": (
-            "zoo.cli.train:train",
-            "Train a variant, save it with its tokenizer, and score it on held-out examples.",
-        ),
-        "generate": (
-            "zoo.cli.generate:generate",
-            "Let a trained model write: translations by an encoder-decoder, continuations by a language model.",
-        ),
-        "predict": ("zoo.cli.predict:predict", "Let a trained model label texts, or every word of them."),
-        "evaluate": ("zoo.cli.evaluate:evaluate", "Score a trained model on held-out examples."),
+        "train": "Train a variant, save it with its tokenizer, and score it on held-out examples.",
+        "generate": "Let a trained model write: translations by an encoder-decoder, continuations by a language model.",
+        "predict": "Let a trained model label texts, or every word of them.",
+        "evaluate": "Score a trained model on held-out examples.",
     },
     "Compare": {
-        "compare": ("zoo.cli.compare:compare", "Train variants with the same seeds, data and budget, side by side."),
-        "bench": ("zoo.cli.bench:bench", "Run benchmarks, and show what was recorded of every variant."),
-        "claims": ("zoo.cli.claims:claims", "Show which claims of papers hold here, by what is recorded."),
+        "compare": "Train variants with the same seeds, data and budget, side by side.",
+        "bench": "Run benchmarks, and show what was recorded of every variant.",
+        "claims": "Show which claims of papers hold here, by what is recorded.",
     },
     "Convert": {
-        "convert": (
-            "zoo.cli.convert:convert",
-            "Make a model of the zoo from another implementation's weights, and save it.",
-        ),
-        "export": ("zoo.cli.export:export", "Write a saved model in a form that needs no zoo."),
+        "convert": "Make a model of the zoo from another implementation's weights, and save it.",
+        "export": "Write a saved model in a form that needs no zoo.",
     },
     "Share": {
-        "push": ("zoo.cli.push:push", "Push a checkpoint or an export to the Hugging Face Hub, in one commit."),
-        "pull": ("zoo.cli.push:pull", "Pull a model from the Hugging Face Hub, into the cache or into DIR."),
+        "push": "Push a checkpoint or an export to the Hugging Face Hub, in one commit.",
+        "pull": "Pull a model from the Hugging Face Hub, into the cache or into DIR.",
     },
     "This machine": {
-        "doctor": ("zoo.cli.machine:doctor", "Try what this machine does well, and show which fast paths follow."),
-        "env": ("zoo.cli.machine:env", "Show versions, plugins and devices, for bug reports."),
-        "completion": ("zoo.cli.machine:completion", "Print a shell's completion script."),
+        "doctor": "Try what this machine does well, and show which fast paths follow.",
+        "env": "Show versions, plugins and devices, for bug reports.",
+        "completion": "Print a shell's completion script.",
     },
 }
-"""Every verb by what it is for: where its click command is, and its line in `zoo --help`."""
+"""Every verb by what it is for, with its line in `zoo --help`."""
 
-VERBS = {verb: entry for group in GROUPS.values() for verb, entry in group.items()}
+HOMES = {
+    "list": "list:list_verb",
+    "params": "summary",
+    **dict.fromkeys(("settings", "tasks", "recipes", "tokenizers"), "catalogue"),
+    "pull": "push",
+    **dict.fromkeys(("doctor", "env", "completion"), "machine"),
+}
+"""Modules of click commands, for verbs that have none called like them."""
 
-TRACEBACK = "ZOO_TRACEBACK"
-"""The environment variable that asks for tracebacks."""
+VERBS = {verb: summary for verbs in GROUPS.values() for verb, summary in verbs.items()}
+
+
+def home_of(verb: str) -> tuple[str, str]:
+    """The module and the name of a verb's click command."""
+    module, _, name = HOMES.get(verb, verb).partition(":")
+    return f"zoo.cli.{module}", name or verb
+
+
+TRACEBACK = "ZOO_TRACEBACK"  # The environment variable that asks for tracebacks
 
 
 class VerbGroup(click.Group):
     """The group of verbs, each imported when it is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """List the verbs, in the order in which they are helpful."""
         return list(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -110,7 +103,7 @@ class VerbGroup(click.Group):
             return None
         from zoo.cli.hints import with_hints
 
-        module, _, attribute = VERBS[cmd_name][0].partition(":")
+        module, attribute = home_of(cmd_name)
         command: click.Command = getattr(importlib.import_module(module), attribute)
         inner = command.commands if isinstance(command, click.Group) else {}
         for name, one in {cmd_name: command, **{f"{cmd_name} {name}": one for name, one in inner.items()}}.items():
@@ -131,7 +124,7 @@ class VerbGroup(click.Group):
         """Write the verbs without importing them."""
         for title, verbs in GROUPS.items():
             with formatter.section(title):
-                formatter.write_dl([(verb, summary) for verb, (_, summary) in verbs.items()])
+                formatter.write_dl(list(verbs.items()))
 
     def main(
         self,
@@ -163,14 +156,6 @@ def end_unread() -> NoReturn:
     sys.exit(FAILURE)
 
 
-def _show_version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
-    if wanted and not ctx.resilient_parsing:
-        from zoo import __version__
-
-        click.echo(f"zoo {__version__}")
-        ctx.exit()
-
-
 TRACEBACK_OPTION = click.Option(
     ["--traceback"],
     is_flag=True,
@@ -190,9 +175,7 @@ TRACEBACK_OPTION = click.Option(
         "token_normalize_func": lambda word: word.replace("_", "-"),
     },
 )
-@click.option(
-    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show the version."
-)
+@click.version_option(package_name="transformer-zoo", message="zoo %(version)s", help="Show the version.")
 @click.pass_context
 def cli(ctx: click.Context) -> None:
     """Transformers and their variants, one line away.

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from .output import write_json
-from .parameters import Decorated, json_option
+from .parameters import PATH, Decorated, json_option
 
 PARTS = {
     "norm": "A normalisation.",
@@ -33,7 +33,7 @@ def kind_options(command: Decorated) -> Decorated:
 
 @new.command("plugin")
 @kind_options
-@click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
+@click.argument("folder", type=PATH, metavar="DIR")
 @json_option
 def plugin(kind: str | None, folder: Path, as_json: bool) -> None:
     """Write a package with one part or one variant, and tests that it passes.

@@ -18,6 +18,12 @@ from zoo.registry.corpora import BUILT_IN
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 
+PATH = click.Path(path_type=Path)
+FILE = click.Path(dir_okay=False, path_type=Path)
+FOLDER = click.Path(file_okay=False, path_type=Path)
+EXISTING_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
+
+
 class Registered(click.ParamType):  # type: ignore[type-arg]
     """The name of something registered."""
 
@@ -78,7 +84,6 @@ class Columns(click.ParamType):  # type: ignore[type-arg]
 
 
 def columns_option(command: Decorated) -> Decorated:
-    """Add `--columns`: a decorator."""
     help = "Names or numbers of the columns; by default those named like what they hold, else the first but ids."
     return click.option("--columns", type=Columns(), metavar="A,B", help=help)(command)
 
@@ -94,7 +99,7 @@ def mixture(ctx: click.Context, param: click.Parameter, given: tuple[Path, ...])
 
 def data_options(command: Decorated) -> Decorated:
     """Decorator: add the options of examples and training, `--data` to `--recipe`."""
-    path = click.Path(path_type=Path)
+    path = PATH
     options = (
         click.option(
             "--data",
@@ -207,12 +212,10 @@ def arguments_for(given: Iterable[tuple[str, Any]], function: Callable[..., Any]
 def task_option(
     help: str = "What the model is for; by default the variant's first task.",
 ) -> Callable[[Decorated], Decorated]:
-    """Add `--task`."""
     return click.option("--task", type=TASK_NAME, metavar="TASK", help=f"{help} One of {', '.join(TASKS)}.")
 
 
 def engine_option(command: Decorated) -> Decorated:
-    """Add `--engine`: a decorator."""
     return click.option(
         "--engine",
         type=ENGINE_NAME,
@@ -224,10 +227,8 @@ def engine_option(command: Decorated) -> Decorated:
 
 
 def svg_option(help: str) -> Callable[[Decorated], Decorated]:
-    """Add `--svg`."""
-    return click.option("--svg", "svg", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help=help)
+    return click.option("--svg", "svg", type=FILE, metavar="FILE", help=help)
 
 
 def json_option(command: Decorated) -> Decorated:
-    """Add `--json`: a decorator."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)

@@ -12,7 +12,7 @@ import click
 from zoo.base.errors import enumerate_names
 
 from .output import table, write, write_json
-from .parameters import json_option
+from .parameters import PATH, json_option
 
 if TYPE_CHECKING:
     from zoo.hub import PushReport
@@ -116,9 +116,9 @@ def write_files(report: PushReport) -> None:
 
 @click.command("pull")
 @click.argument("repo_id", metavar="REPO[@REVISION]")
-@click.argument("local_dir", type=click.Path(path_type=Path), metavar="[DIR]", required=False)
+@click.argument("local_dir", type=PATH, metavar="[DIR]", required=False)
 @click.option("--revision", metavar="REVISION", help="A branch, tag or commit. [default: main]")
-@click.option("--cache-dir", type=click.Path(path_type=Path), metavar="DIR", help="The cache to use.")
+@click.option("--cache-dir", type=PATH, metavar="DIR", help="The cache to use.")
 @click.option("--offline", is_flag=True, help="Look into the cache only.")
 @click.option("--force-download", is_flag=True, help="Download what is there already.")
 @click.option("--trust-remote-code", is_flag=True, help="Allow code from the repository; read it first.")

@@ -11,6 +11,7 @@ import click
 
 from .output import VERBS, table, write, write_json
 from .parameters import (
+    PATH,
     VARIANT_NAME,
     arguments_for,
     data_options,
@@ -59,7 +60,6 @@ TRAINING_SWITCHES = {
 
 
 def training_flags(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the flags of training: a decorator."""
     for name, help in reversed(TRAINING_SWITCHES.items()):
         command = click.option(f"--{name.replace('_', '-')}", name, is_flag=True, default=None, help=help)(command)
     command = decay_option(command)
@@ -99,7 +99,7 @@ def training_flags(command: Callable[..., Any]) -> Callable[..., Any]:
     "--output",
     "-o",
     "output_dir",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="DIR",
     help="Where the model and its tokenizer go.  [default: outputs/train-NAME]",
 )
@@ -163,7 +163,6 @@ def train(
 
 
 def tell(result: TrainingResult, folder: Path, *, as_json: bool) -> None:
-    """Print what a training run came to."""
     from zoo.training.predicting import outputs_of
 
     url = result.pushed.url if result.pushed is not None else None
@@ -185,11 +184,6 @@ def folder_name(name: str) -> str:
     return "".join(letter if letter.isalnum() or letter in "-._" else "-" for letter in name).strip("-")
 
 
-def averaged_line(average: dict[str, Any]) -> str:
-    """Write the held-out loss of averaged weights."""
-    return f"{average['heldout_loss']:.4f} held-out loss of {average['kind']} over {average['updates']:,} updates"
-
-
 def show(result: TrainingResult) -> None:
     """Print the data and the numbers of a training run."""
     report, data = result.report, result.run.data
@@ -197,6 +191,10 @@ def show(result: TrainingResult) -> None:
     kept = f", the best model after {report.best_step:,}" if report.best_step is not None else ""
     device = report.device if report.num_devices == 1 else f"{report.num_devices} x {report.device}"
     processes = "1 process" if report.num_devices == 1 else f"{report.num_devices} processes"
+    average = report.average or {}
+    averaged = (
+        "{heldout_loss:.4f} held-out loss of {kind} over {updates:,} updates".format(**average) if average else ""
+    )
     rows = [
         ("Data", f"{report.train_examples:,} examples, {report.heldout_examples:,} held out; columns: {columns}"),
         *([("Best by", f"{data.selection.examples:,} other examples of the training data")] if data.selection else []),
@@ -210,7 +208,7 @@ def show(result: TrainingResult) -> None:
         ("Time", f"{report.train_seconds:,.1f} s, {report.train_tokens_per_second:,.0f} tokens/s on {device}"),
         ("Train loss", f"{report.train_loss:.4f}"),
         ("Held-out loss", f"{report.heldout_loss:.4f}"),
-        *([("Averaged", averaged_line(report.average))] if report.average else []),
+        *([("Averaged", averaged)] if average else []),
         *((score.name, f"{score.value:,.2f}  {score.signature}") for score in report.scores.values()),
     ]
     write(table(("", ""), rows))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .output import table, width, write, write_json
-from .parameters import json_option, task_option
+from .parameters import EXISTING_FOLDER, PATH, json_option, task_option
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
 HEADINGS = ("Name", "Task", "What it does", "Parameters", "Score", "Size", "Where")
 
-WIDE = 180
-"""From how many columns all of these are shown."""
+WIDE = 180  # From how many columns all of these are shown
 
 
 @click.group("weights", invoke_without_command=True)
@@ -104,7 +103,6 @@ def show(name: str, as_json: bool) -> None:
 
 
 def show_weights(one: Weights, *, as_json: bool) -> None:
-    """Print the card of weights."""
     from dataclasses import asdict
 
     from zoo.building.weights.tables import facts
@@ -120,10 +118,10 @@ def show_weights(one: Weights, *, as_json: bool) -> None:
 
 @weights.command("make")
 @click.argument("name", metavar="NAME")
-@click.option("--output", "-o", type=click.Path(path_type=Path), metavar="DIR", help="[default: outputs/weights-NAME]")
+@click.option("--output", "-o", type=PATH, metavar="DIR", help="[default: outputs/weights-NAME]")
 @click.option(
     "--trained",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    type=EXISTING_FOLDER,
     metavar="DIR",
     help="A folder in which the command that trains them has been run already.",
 )
@@ -190,7 +188,6 @@ def verify(names: tuple[str, ...], quick: bool, as_json: bool) -> None:
 
 
 def result_of(one: Verification) -> str:
-    """Describe the result of verifying weights."""
     return (
         one.problem
         or one.unchecked

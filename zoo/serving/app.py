@@ -41,14 +41,12 @@ from .text import Piece
 
 LOGGER = logging.getLogger("uvicorn.error")
 
-MAX_BODY = 2**20
-"""Bytes of a request; a longer one is refused, and no more of it is kept."""
+MAX_BODY = 2**20  # Bytes of a request; a longer one is refused, and no more of it is kept
 
 MAX_DISCARDED = 2**28
 """Bytes that are read and thrown away so that a client sees the refusal, before the connection is closed."""
 
-USUAL_TOKENS = 16
-"""The longest completion where nothing is asked for, as OpenAI's."""
+USUAL_TOKENS = 16  # The longest completion where nothing is asked for, as OpenAI's
 
 
 def build_app(served: ServedModel) -> Starlette:
@@ -89,7 +87,9 @@ def build_app(served: ServedModel) -> Starlette:
             raise RefusedRequestError("input has an empty text, which has no embedding", "input")
         inputs = await asyncio.to_thread(served.encode, asked.input, "input")
         vectors = await asyncio.to_thread(served.embed, inputs)
-        written = [as_base64(vector) if asked.encoding_format == "base64" else vector for vector in vectors]
+        written: list[Any] = vectors
+        if asked.encoding_format == "base64":  # of float32, little-endian
+            written = [base64.b64encode(struct.pack(f"<{len(one)}f", *one)).decode() for one in vectors]
         data = [{"object": "embedding", "index": index, "embedding": one} for index, one in enumerate(written)]
         count = sum(map(len, inputs))
         usage = {"prompt_tokens": count, "total_tokens": count}
@@ -107,7 +107,6 @@ def build_app(served: ServedModel) -> Starlette:
 
 
 def on_error(request: Request, error: Exception) -> Response:
-    """Answer with OpenAI's error object."""
     refusal = refusal_of(error)
     # Starlette raises what is no refusal again, and the server closes the connection.
     headers = {"Connection": "close"} if refusal.status >= 500 else None
@@ -115,7 +114,6 @@ def on_error(request: Request, error: Exception) -> Response:
 
 
 def refusal_of(error: Exception) -> RefusedRequestError:
-    """Error object of a response."""
     if isinstance(error, RefusedRequestError):
         return error
     if isinstance(error, HTTPException):
@@ -144,7 +142,6 @@ async def read(kind: type[R], request: Request, served: ServedModel) -> R:
 
 
 def check_model(served: ServedModel, name: str) -> None:
-    """Refuse any model but this one."""
     if name not in served.names:
         reason = f"model {name!r} does not exist; valid: {', '.join(map(repr, served.names))}"
         raise RefusedRequestError(reason, "model", "model_not_found", 404)
@@ -207,13 +204,11 @@ async def answer(request: Request, served: ServedModel, asked: SamplingRequest, 
 
 
 def whole(pieces: list[Piece]) -> Piece:
-    """Join the pieces of an output."""
     tokens = tuple(token for piece in pieces for token in piece.tokens)
     return Piece(pieces[-1].row, "".join(piece.text for piece in pieces), tokens, pieces[-1].finish)
 
 
 def event(data: dict[str, Any]) -> str:
-    """A server-sent event."""
     return f"data: {json.dumps(data, ensure_ascii=False, allow_nan=False)}\n\n"
 
 
@@ -252,11 +247,5 @@ class Work:
             stopped.set()
 
     def usage(self) -> dict[str, int]:
-        """How many tokens were read and written."""
         read, written = sum(map(len, self.job.prompts)), sum(self.counts)
         return {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
-
-
-def as_base64(vector: list[float]) -> str:
-    """A vector as OpenAI's client asks for it: float32, little-endian."""
-    return base64.b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode()

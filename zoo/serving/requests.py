@@ -109,8 +109,7 @@ def named(tokenizer: PreTrainedTokenizerFast, id: int, log_probability: float) -
 COMPLETION, CHAT = Completion(), Chat()
 
 
-MAX_ROWS = 128
-"""How many texts one request may ask for: prompts times `n`."""
+MAX_ROWS = 128  # How many texts one request may ask for: prompts times `n`
 
 
 @dataclass
@@ -124,12 +123,10 @@ class RefusedRequestError(Exception):
     kind: str = "invalid_request_error"  # OpenAI's type of error
 
     def to_dict(self) -> dict[str, Any]:
-        """OpenAI's error object."""
         return {"error": {"message": self.message, "type": self.kind, "param": self.param, "code": self.code}}
 
 
 def as_prompts(value: Any) -> list[Any]:
-    """Read a text, token ids, or a list of either, as a list."""
     several = isinstance(value, list) and not all(type(one) is int for one in value)
     prompts = value if several else [value]
     if not all(isinstance(one, str) or (isinstance(one, list) and is_ids(one)) for one in prompts):
@@ -147,7 +144,6 @@ def is_ids(value: list[Any]) -> bool:
 
 
 def as_stops(value: Any) -> Any:
-    """Read one stop string, or several, as a list."""
     return [] if value is None else [value] if isinstance(value, str) else value
 
 
@@ -157,19 +153,21 @@ Count = Annotated[int, Field(ge=1)]
 Zero = Annotated[float, Field(ge=0, le=0)]
 
 
-class Request(BaseModel):
-    """Fields of all requests."""
+class Strict(BaseModel):
+    """Data without unknown fields and conversions."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class Request(Strict):
+    """Fields of all requests."""
 
     model: str
     user: str | None = None
 
 
-class StreamOptions(BaseModel):
+class StreamOptions(Strict):
     """How to stream."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     include_usage: bool | None = None
     include_obfuscation: Literal[False] | None = None
@@ -206,26 +204,21 @@ class CompletionRequest(SamplingRequest):
     suffix: Literal[""] | None = None
 
 
-class Text(BaseModel):
+class Text(Strict):
     """A part of a message."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     type: Literal["text"]
     text: str
 
 
-class Message(BaseModel):
+class Message(Strict):
     """A message of a chat."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     role: Literal["system", "developer", "user", "assistant"]
     content: str | list[Text]
     name: str | None = None
 
     def to_dict(self) -> dict[str, str]:
-        """The message as chat templates read it."""
         content = self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
         named = {} if self.name is None else {"name": self.name}
         return {"role": self.role, "content": content, **named}
@@ -262,7 +255,6 @@ R = TypeVar("R", bound=Request)
 
 
 def read_request(kind: type[R], body: bytes) -> R:
-    """Check a request."""
     try:
         return kind.model_validate_json(body)
     except ValidationError as error:
