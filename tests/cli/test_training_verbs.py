@@ -192,6 +192,8 @@ def test_several_outputs_come_with_scores(zoo, trained):
         (("show", "vanilla.en-pt", "--svg", "x.svg"), "vanilla.en-pt is a name of weights, which take no --svg"),
         (("data", "list", "books", "--prepared"), "--prepared takes no [PATTERN]"),
         (("plan", "pre-norm", "--markdown", "--json"), "--markdown takes no --json"),
+        (("build", "pre-norm@tiny", "-o", "MODEL-x", "--set", "seed=3"), "--set takes fields of the configuration"),
+        (("summary", "MODEL", "--task", "masked-lm"), "--task is what a variant is built for"),
         (("bench", "show", "length", "--json", "--score", "x"), "--json takes no --score"),
         (("train", "pre-norm", "--training", "progress=False"), "see zoo train --help"),
         (("compare", "pre-norm", "--training", "output_dir=elsewhere"), "give --output elsewhere"),

@@ -202,6 +202,11 @@ def test_a_recipe_is_planned_whole(tmp_path):
     recipe.write_text(RECIPE.replace("num_train_epochs: 10", "max_steps: 50"))
     (by_steps,) = json.loads(CliRunner().invoke(plan_verb, words).stdout)
     assert (by_steps["run_updates"], by_steps["run_tokens"]) == (50, 50 * 256)
+    recipe.write_text(RECIPE.replace("num_train_epochs: 10", "max_steps: 50").replace("size: 4", "size: 6"))
+    (rounded,) = json.loads(CliRunner().invoke(plan_verb, words).stdout)
+    assert rounded["run_updates"] == 50, "the command makes these, of batches that are powers of two"
+    refused = CliRunner().invoke(plan_verb, ["gpt2-style@tiny", "--optim", "adamw"])
+    assert "unknown optim 'adamw'" in str(refused.exception)
     for flag in ("--seq-len", "--tokens-per-update"):
         refused = CliRunner().invoke(plan_verb, [*words, flag, "64"])
         assert f"--recipe has its own {flag}" in refused.output

@@ -36,8 +36,11 @@ def build(
     from zoo.building.dispatch import build as build_model
     from zoo.models import TASK_CLASSES
 
+    fields = once(settings)
+    if own := fields.keys() & {"model", "name", "task", "seed"}:
+        raise click.UsageError(f"--set takes fields of the configuration, and {min(own)} is none")
     check_output(output, force=force)
-    model = build_model(name, task, seed=seed, **once(settings))
+    model = build_model(name, task, seed=seed, **fields)
     with written_whole(output, force=force) as folder:
         model.save_pretrained(folder)
     files = {file.name: file.stat().st_size for file in sorted(output.iterdir())}

@@ -69,6 +69,7 @@ def plan(
     """
     from zoo.analysis.scaling import plan as make_plan
     from zoo.analysis.scaling import tables
+    from zoo.training.arguments import check_choices
 
     refuse_with("as_markdown", *(one for one in given_options() if one not in ("data", "as_json")))
     found = None
@@ -76,23 +77,25 @@ def plan(
         from zoo.data.corpora.estimating import estimate
 
         found = estimate(data)
-    epochs, tokens = None, None
+    epochs, tokens, steps = None, None, None
+    check_choices({"optim": asked["optim"]})
     if recipe is not None:
         if both := given_options().keys() & {"task", "seq_len", "tokens_per_update"}:
             raise click.UsageError(f"--recipe has its own --{min(both).replace('_', '-')}; leave that out")
-        name, task, of_recipe, epochs, tokens = recipe_run(name, recipe)
+        name, task, of_recipe, epochs, tokens, steps = recipe_run(name, recipe)
         asked |= of_recipe
     plans = [make_plan(name, task, devices=number, **asked) for number in devices]
     whole = tokens if found is None or epochs is None else round(found.tokens * epochs)
+    runs = [whole if steps is None else steps * plan.tokens_per_update for plan in plans]
     if as_json:
         write_json(
             [
                 {
                     **plan.to_dict(),
                     **({} if found is None else epoch(plan, found)),
-                    **({} if whole is None else run_of(plan, whole)),
+                    **({} if run is None else run_of(plan, run)),
                 }
-                for plan in plans
+                for plan, run in zip(plans, runs, strict=True)
             ]
         )
         return
@@ -107,20 +110,20 @@ def plan(
         write(table(("", *(["Memory in GiB, on each"] + [""] * (len(rows) - 1))), turned))
     else:
         write(table(tables.COLUMNS, rows, right=[name for name in tables.COLUMNS if name not in ("Strategy", "Bound")]))
-    for made in plans:
+    for made, run in zip(plans, runs, strict=True):
         write(heading(f"On {made.devices}"), *([] if made.slurm is None else [indented("For sbatch:")]))
         click.echo(made.slurm or made.command)  # not broken at the edge of the terminal
         if found is not None:
             write(f"\n{described(f'An epoch of {data}', epoch(made, found))}")
-        if whole is not None:
-            cost = run_of(made, whole)
+        if run is not None:
+            cost = run_of(made, run)
             hours = cost["run_seconds"] / 3600
             time = f"{hours:,.1f} hours" if hours >= 1 else f"{60 * hours:,.1f} minutes"
-            write(f"\nThe whole run: about {whole:,} tokens, {cost['run_updates']:,.0f} updates, at least {time}")
+            write(f"\nThe whole run: about {run:,} tokens, {cost['run_updates']:,.0f} updates, at least {time}")
 
 
-def recipe_run(name: str, recipe: str) -> tuple[str, str, dict[str, Any], float | None, int | None]:
-    """Name, task, arguments of `zoo.analysis.scaling.plan`, epochs and tokens of a recipe's run, None if not given."""
+def recipe_run(name: str, recipe: str) -> tuple[str, str, dict[str, Any], float | None, int | None, int | None]:
+    """Name, task, arguments of `zoo.analysis.scaling.plan`, and a run's epochs, tokens and steps, None if not given."""
     from zoo.data.corpora.estimating import TOKENS_PER_WORD
     from zoo.registry import VARIANTS, parse_name
     from zoo.training.recipe import load_recipe
@@ -140,10 +143,8 @@ def recipe_run(name: str, recipe: str) -> tuple[str, str, dict[str, Any], float 
     arguments = {"seq_len": block, "tokens_per_update": batch * block, "what": [name, "--recipe", recipe]}
     marks = read_marks(given["checkpoint_at"]) if given.get("checkpoint_in") == "words" else {}
     tokens = round(max(marks.values()) * TOKENS_PER_WORD) if marks else None
-    epochs = given.get("num_train_epochs")
-    if "max_steps" in given:  # instead of epochs
-        epochs, tokens = None, given["max_steps"] * batch * block
-    return f"{name}{',' if ':' in name else ':'}{sizes}", tasks[0], arguments, epochs, tokens
+    length = (given.get("num_train_epochs"), tokens, given.get("max_steps"))  # the last one wins
+    return f"{name}{',' if ':' in name else ':'}{sizes}", tasks[0], arguments, *length
 
 
 def run_of(plan: Plan, tokens: int) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 from rich.text import Text
 
@@ -30,6 +32,8 @@ def summary(
     from zoo.inside import summary as summarise
     from zoo.inside.layers import HEADINGS, shape_text
 
+    if task is not None and Path(name).is_dir():
+        raise click.UsageError("--task is what a variant is built for; a folder holds a model with its head")
     found = summarise(name, task, depth=depth, batch_size=batch_size, seq_len=seq_len, fold=not every_layer)
     if as_json:
         write_json(found.to_dict())
