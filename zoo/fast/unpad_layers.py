@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -15,7 +15,7 @@ from transformers.masking_utils import find_packed_sequence_indices
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from .chunked_loss import IGNORED
-from .modules import are_untouched
+from .modules import are_untouched, is_watched
 from .switches import current
 from .unpadding import UnpaddedMask, Unpadding, computes
 
@@ -121,6 +121,13 @@ def mask_to_last_label(stack: Stack, labels: Tensor) -> Tensor | None:
     mask = has_label.flip(1).cummax(dim=1).values.flip(1)
     mask[:, 0] = 1
     return mask if mask.sum() <= (1 - SHARE) * mask.numel() else None
+
+
+def projected_positions(mask: Tensor | None, head: Iterable[nn.Module]) -> Unpadding | None:
+    """Positions to project onto the vocabulary by such a mask; None for all, also if the modules have hooks."""
+    if mask is None or any(is_watched(part) for module in head for part in module.modules()):
+        return None
+    return Unpadding.of(mask)
 
 
 def takes_lengths(config: Any, hidden_states: Tensor, *, drops: bool, has_bias: bool) -> bool:

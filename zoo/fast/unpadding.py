@@ -177,7 +177,7 @@ class Unpadding:
     def pad(self, states: Tensor) -> Tensor:
         """Scatter tokens to their padded positions, with zeros for padding; the inverse of [`unpad`][]."""
         padded = states.new_zeros(self.batch_size * self.seq_len, *states.shape[2:])
-        return padded.index_copy(0, self.indices, states[0]).unflatten(0, (self.batch_size, self.seq_len))
+        return padded.index_copy_(0, self.indices, states[0]).unflatten(0, (self.batch_size, self.seq_len))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from transformers.utils.generic import can_return_tuple
 
 from zoo.fast.captured_steps import with_captured_steps
 from zoo.fast.generation import CachedGenerationMixin
-from zoo.fast.unpad_layers import mask_to_last_label
+from zoo.fast.unpad_layers import mask_to_last_label, projected_positions
 
 from .configuration import ZooConfig
 from .encoder_decoder import RECORDED, ZooEncoderDecoder
@@ -97,8 +97,7 @@ class ZooForConditionalGeneration(LanguageModel, CachedGenerationMixin):
             decoder_inputs_embeds: Instead of decoder_input_ids. *Shape:* (batch_size, target_len, hidden_size)
             labels: Target ids, -100 to ignore; not shifted. In training mode with gradients, a CPU leaves
                 out positions after the last label of a row, unless `decoder_attention_mask` is given: the loss does not
-                depend on them, and their logits are those of padding. *Shape:* (batch_size,
-                target_len)
+                depend on them, and their logits are zeros. *Shape:* (batch_size, target_len)
             use_cache: Whether to return keys and values; never with labels.
             skip_logits: Whether to compute the loss without the logits, which are then None: they are the largest
                 tensor of a training step.
@@ -111,6 +110,7 @@ class ZooForConditionalGeneration(LanguageModel, CachedGenerationMixin):
             `logits`, *Shape:* (batch_size, target_len, decoder_vocab_size), the loss if labels are given, the cache,
             and the outputs that were requested.
         """
+        predicted = None
         if labels is not None:
             use_cache = False
             if decoder_input_ids is None and decoder_inputs_embeds is None:
@@ -119,6 +119,7 @@ class ZooForConditionalGeneration(LanguageModel, CachedGenerationMixin):
             only_loss = skip_logits or (self.training and torch.is_grad_enabled())
             if only_loss and all(one is None for one in seen) and not self.shows_positions(kwargs):
                 decoder_attention_mask = mask_to_last_label(self.model.decoder, labels)
+                predicted = projected_positions(decoder_attention_mask, self.head_modules())
         outputs = self.model(
             input_ids=input_ids,
             attention_mask=attention_mask,
@@ -133,7 +134,12 @@ class ZooForConditionalGeneration(LanguageModel, CachedGenerationMixin):
             **kwargs,
         )
         options = {"skip_logits": skip_logits, "label_smoothing": loss_smoothing, "z_loss": z_loss, **kwargs}
-        logits, loss = self.logits_and_loss(outputs.last_hidden_state, labels, **options)
+        states = outputs.last_hidden_state
+        if predicted is None:
+            logits, loss = self.logits_and_loss(states, labels, **options)
+        else:
+            logits, loss = self.logits_and_loss(predicted.unpad(states), predicted.unpad(labels), **options)
+            logits = None if logits is None else predicted.pad(logits)
         output = Seq2SeqLMOutput(
             loss=loss,
             logits=logits,
