@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache
@@ -44,19 +44,32 @@ class Trial:
 
 def compare(usual: Callable[[], object], other: Callable[[], Tensor], exact: Tensor, needed: float = PAYS) -> Trial:
     """Compare two implementations of a matmul by exactness, to a result in float64, and by the speedup needed."""
-    deviation = float((other().double() - exact).abs().max() / exact.abs().max())
-    return Trial(gain(usual, other), deviation, needed)
+    return Trial(gain(usual, other), deviation(other(), exact), needed)
+
+
+def deviation(result: Tensor, exact: Tensor) -> float:
+    """Largest difference from an exact result in float64, relative to its largest value."""
+    return float((result.double() - exact).abs().max() / exact.abs().max())
 
 
 def gain(usual: Callable[[], object], other: Callable[[], object]) -> float:
-    """Speedup of the second implementation, by the best of `ROUNDS` alternating runs."""
-    times: dict[Callable[[], object], list[float]] = {usual: [], other: []}
+    """Speedup of the second implementation."""
+    times = fastest_times((usual, other))
+    return times[0] / times[1]
+
+
+def fastest_times(
+    runs: Sequence[Callable[[], object]], before: Sequence[Callable[[], object]] | None = None
+) -> list[float]:
+    """Seconds of each run, the best of `ROUNDS` in turns; before every run, what `before` has for it is called."""
+    measured: list[list[float]] = [[] for _ in runs]
     for _ in range(ROUNDS):
-        for run, measured in times.items():
+        for run, prepare, seconds in zip(runs, before or [int] * len(runs), measured, strict=True):
+            prepare()
             began = time.perf_counter()
             run()
-            measured.append(time.perf_counter() - began)
-    return min(times[usual]) / min(times[other])
+            seconds.append(time.perf_counter() - began)
+    return [min(seconds) for seconds in measured]
 
 
 def try_matmul(tokens: int, width: int) -> Trial:

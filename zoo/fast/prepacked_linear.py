@@ -22,7 +22,8 @@ from torch import Tensor, fx, nn
 from torch.nn import functional as F
 
 from .graph_capture import CapturedGraph, Program, compile_graph, copy_graph
-from .matmul import Trial, compare
+from .huge_pages import HugePages
+from .matmul import Trial, deviation, fastest_times
 
 PAYS = 1.25
 """Speedup from which weights are prepacked. Prepacking takes as long as running the layer ten to twenty times; at this
@@ -37,12 +38,21 @@ LARGEST = 1 << 21
 SMALLEST = 1 << 16
 """Least number of weights of a layer that is prepacked for steps of the model itself: smaller ones stay in caches."""
 
+CACHES = 1 << 26
+"""Bytes that no cache holds after they were read, about; a model with fewer is read from caches in every step."""
+
+BLOCK = 16
+"""Outputs of a block of weights: a register of 16 numbers, so that a block is read in order."""
+
 SAMPLES = 16
 """Number of values of a weight compared in every step, because PyTorch does not count writes through `.data`."""
 
 
 Packed = Callable[[Tensor, Tensor, Tensor, "Tensor | None", int], Tensor]
 """Multiplies states by prepacked weights, given the weights themselves, the bias or None, and the number of rows."""
+
+Prepack = Callable[[Tensor, int, HugePages], Tensor]
+"""Prepacks weights for a number of rows, in huge pages where the layout is PyTorch's own."""
 
 
 def mkl_linear(states: Tensor, prepacked: Tensor, weight: Tensor, bias: Tensor | None, rows: int) -> Tensor:
@@ -60,15 +70,35 @@ def transposed_linear(states: Tensor, prepacked: Tensor, weight: Tensor, bias: T
     return F.linear(states, prepacked, bias)
 
 
-def libraries() -> dict[Packed, Callable[[Tensor, int], Tensor]]:
+def blocked_linear(states: Tensor, prepacked: Tensor, weight: Tensor, bias: Tensor | None, rows: int) -> Tensor:
+    """Multiply by blocks of weights, each transposed: (..., in_features) -> (..., out_features)."""
+    blocks, in_features, _ = prepacked.shape
+    outputs = torch.bmm(states.reshape(1, rows, in_features).expand(blocks, -1, -1), prepacked)
+    if rows > 1:
+        outputs = outputs.transpose(0, 1)
+    outputs = outputs.reshape(*states.shape[:-1], -1)
+    if outputs.shape[-1] > weight.shape[0]:
+        outputs = outputs[..., : weight.shape[0]]
+    return outputs if bias is None else outputs + bias
+
+
+def in_blocks(weight: Tensor, rows: int, pages: HugePages) -> Tensor:
+    """Weights for [`blocked_linear`][], the last block filled up with zeros: (blocks, in_features, BLOCK)."""
+    missing = -len(weight) % BLOCK
+    whole = F.pad(weight, (0, 0, 0, missing)) if missing else weight
+    return pages.copy(whole.unflatten(0, (-1, BLOCK)).transpose(1, 2))
+
+
+def libraries() -> dict[Packed, Prepack]:
     """The linear layers of this build of PyTorch on prepacked weights, and what prepacks for each."""
-    found: dict[Packed, Callable[[Tensor, int], Tensor]] = {
-        transposed_linear: lambda weight, _: weight.T.contiguous().T
+    found: dict[Packed, Prepack] = {
+        transposed_linear: lambda weight, rows, pages: pages.copy(weight.T).T,
+        blocked_linear: in_blocks,
     }
     if torch.backends.mkl.is_available() and hasattr(torch.ops.mkl, "_mkl_linear"):
-        found[mkl_linear] = torch.ops.mkl._mkl_reorder_linear_weight
+        found[mkl_linear] = lambda weight, rows, pages: torch.ops.mkl._mkl_reorder_linear_weight(weight, rows)
     if torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise"):
-        found[onednn_linear] = torch.ops.mkldnn._reorder_linear_weight
+        found[onednn_linear] = lambda weight, rows, pages: torch.ops.mkldnn._reorder_linear_weight(weight, rows)
     return found
 
 
@@ -85,9 +115,10 @@ class JointLinear:
     def widths(self, constants: Sequence[Tensor]) -> tuple[int, ...]:
         return tuple(constants[place].shape[0] for place in self.weights)
 
-    def prepack(self, constants: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        weights = torch.cat([constants[place].detach() for place in self.weights])
-        prepacked = libraries()[self.linear or transposed_linear](weights, self.rows)
+    def prepack(self, constants: Sequence[Tensor], pages: HugePages) -> tuple[Tensor, ...]:
+        first, *more = (constants[place].detach() for place in self.weights)
+        weights = torch.cat([first, *more]) if more else first.contiguous()
+        prepacked = libraries()[self.linear or transposed_linear](weights, self.rows, pages)
         biases = [constants[place].detach() for place in self.biases]
         return (prepacked, weights.new_empty(1).expand_as(weights), *([torch.cat(biases)] if biases else []))
 
@@ -100,7 +131,8 @@ class Prepacking:
     layers: tuple[JointLinear, ...]  # Layers on prepacked weights
 
     def prepack(self, constants: Sequence[Tensor]) -> PrepackedWeights:
-        tensors = tuple(tensor for layer in self.layers for tensor in layer.prepack(constants))
+        pages = HugePages()
+        tensors = tuple(tensor for layer in self.layers for tensor in layer.prepack(constants, pages))
         places = dict.fromkeys(place for layer in self.layers for place in (*layer.weights, *layer.biases))
         return PrepackedWeights(self.program, tensors, Sources([constants[place] for place in places]))
 
@@ -141,10 +173,11 @@ def prepacking_of(capture: CapturedGraph, *, everywhere: bool = False) -> Prepac
     """Find the linear layers that are faster with prepacked weights, by measuring each size."""
     constants = capture.constants
     graph = copy_graph(capture.graph)
-    layers = []
-    for layer in joint_layers(graph, constants):
+    joint, layers = joint_layers(graph, constants), []
+    options = {"everywhere": everywhere, "cold": exceed_caches([constants[i] for one in joint for i in one.weights])}
+    for layer in joint:
         in_features = constants[layer.weights[0]].shape[1]
-        linear = fastest_linear(layer.rows, layer.widths(constants), in_features, everywhere=everywhere)
+        linear = fastest_linear(layer.rows, layer.widths(constants), in_features, **options)
         layers += [] if linear is None else [replace(layer, linear=linear)]
     if not layers or sum(constants[place].nbytes for layer in layers for place in layer.weights) > memory_for_weights():
         return None
@@ -210,15 +243,15 @@ class PrepackedLayers:
 
     def __init__(self, model: nn.Module, rows: int, *, everywhere: bool = False) -> None:
         self.room = memory_for_weights()
+        self.pages = HugePages()
         self.thread = 0  # Identifier of the one in which the layers are installed
         self.sources: Sources | None = None
         self.weights: list[Tensor] = []  # Prepacked ones, which `sources` does not know before the next step
         smallest = 0 if everywhere else SMALLEST
-        self.forwards = {
-            layer: PrepackedForward(self, layer, rows, everywhere)
-            for layer in model.modules()
-            if type(layer) is nn.Linear and can_be_watched(layer.weight) and layer.weight.numel() >= smallest
-        }
+        layers = [layer for layer in model.modules() if type(layer) is nn.Linear and can_be_watched(layer.weight)]
+        self.options = {"everywhere": everywhere, "cold": exceed_caches([layer.weight for layer in layers])}
+        large = [layer for layer in layers if layer.weight.numel() >= smallest]
+        self.forwards = {layer: PrepackedForward(self, layer, rows) for layer in large}
 
     def are_current(self) -> bool:
         """Whether no weight was replaced, or written to since it was prepacked."""
@@ -251,11 +284,10 @@ class PrepackedLayers:
 class PrepackedForward:
     """The forward of a linear layer, on weights that it prepacks at its first call if that is faster."""
 
-    def __init__(self, layers: PrepackedLayers, layer: nn.Linear, rows: int, everywhere: bool) -> None:
+    def __init__(self, layers: PrepackedLayers, layer: nn.Linear, rows: int) -> None:
         self.layers = layers
         self.weight, self.bias = layer.weight, layer.bias
         self.rows = rows
-        self.everywhere = everywhere
         self.linear: Packed | None = None
         self.prepacked: Tensor | None = None
 
@@ -272,10 +304,11 @@ class PrepackedForward:
     def prepack(self) -> None:
         """Prepack the weight if that is faster and fits in memory."""
         out_features, in_features = self.weight.shape
-        linear = fastest_linear(self.rows, (out_features,), in_features, everywhere=self.everywhere)
         self.prepacked, layers = self.weight, self.layers
+        linear = fastest_linear(self.rows, (out_features,), in_features, **layers.options)
         if linear is not None and self.weight.nbytes <= layers.room:
-            self.linear, self.prepacked = linear, libraries()[linear](self.weight.detach().contiguous(), self.rows)
+            weight = self.weight.detach().contiguous()
+            self.linear, self.prepacked = linear, libraries()[linear](weight, self.rows, layers.pages)
             layers.room -= self.weight.nbytes
             layers.weights.append(self.weight)
             layers.sources = None
@@ -283,37 +316,57 @@ class PrepackedForward:
 
 def try_rows(rows: int, width: int = 1024) -> Trial:
     """Measure a layer from this width to four times that with a number of rows, once in a process."""
-    trials = _try_prepacked(rows, (4 * width,), width, torch.get_num_threads())
+    trials = _try_prepacked(rows, (4 * width,), width, torch.get_num_threads(), True)
     return max(trials.values(), key=lambda trial: trial.gain)
 
 
-def fastest_linear(rows: int, widths: tuple[int, ...], in_features: int, *, everywhere: bool = False) -> Packed | None:
+def exceed_caches(weights: Sequence[Tensor]) -> bool:
+    """Whether weights that are read one after the other come from memory every time."""
+    return sum(weight.nbytes for weight in weights) > CACHES
+
+
+def fastest_linear(
+    rows: int, widths: tuple[int, ...], in_features: int, *, everywhere: bool = False, cold: bool = False
+) -> Packed | None:
     """The fastest function for linear layers of about one size and with one input, None if the plain one is.
 
     Args:
         everywhere: Whether to choose one that is slower, too.
+        cold: Whether their weights come from memory and not from caches.
     """
     largest = max(1, LARGEST // (in_features * len(widths)))
-    trials = _try_prepacked(rows, tuple(min(width, largest) for width in widths), in_features, torch.get_num_threads())
+    sizes = (tuple(min(width, largest) for width in widths), in_features)
+    trials = _try_prepacked(rows, *sizes, torch.get_num_threads(), cold)
     found = [linear for linear, trial in trials.items() if everywhere or trial.pays]
     return max(found, key=lambda linear: trials[linear].gain, default=None)
 
 
 @cache
-def _try_prepacked(rows: int, widths: tuple[int, ...], in_features: int, threads: int) -> dict[Packed, Trial]:
+def _try_prepacked(
+    rows: int, widths: tuple[int, ...], in_features: int, threads: int, cold: bool = False
+) -> dict[Packed, Trial]:
     generator = torch.Generator().manual_seed(0)
     states, weights = (torch.randn(size, in_features, generator=generator) for size in (rows, sum(widths)))
-    separate, exact = weights.split(list(widths)), states.double() @ weights.double().T
-    packed = {linear: prepack(weights, rows) for linear, prepack in libraries().items()}
-    return {
-        linear: compare(
+    exact = states.double() @ weights.double().T
+    found = libraries()
+
+    def ways() -> list[Callable[[], Any]]:
+        """The plain way and each library's, all on copies of the weights."""
+        pages, separate = HugePages(), weights.clone().split(list(widths))
+        packed = [(linear, prepack(weights, rows, pages)) for linear, prepack in found.items()]
+        return [
             lambda: [F.linear(states, weight) for weight in separate],
-            partial(linear, states, packed[linear], weights, None, rows),
-            exact,
-            PAYS,
-        )
-        for linear in packed
-    }
+            *(partial(linear, states, one, weights, None, rows) for linear, one in packed),
+        ]
+
+    runs = ways()
+    before: list[Callable[[], object]] | None = None
+    if cold:  # without the weights in caches, but with the code
+        table = torch.ones(CACHES // 4)
+        before = [partial(lambda run: (table.sum(), run()), run) for run in ways()]
+    deviations = [deviation(run(), exact) for run in runs[1:]]
+    usual, *times = fastest_times(runs, before)
+    return {linear: Trial(usual / time, one, PAYS) for linear, time, one in zip(found, times, deviations, strict=True)}
 
 
 def memory_for_weights() -> float:

@@ -135,7 +135,7 @@ class ZooForConditionalGeneration(LanguageModel, CachedGenerationMixin):
         )
         options = {"skip_logits": skip_logits, "label_smoothing": loss_smoothing, "z_loss": z_loss, **kwargs}
         states = outputs.last_hidden_state
-        if predicted is None:
+        if predicted is None or labels is None:
             logits, loss = self.logits_and_loss(states, labels, **options)
         else:
             logits, loss = self.logits_and_loss(predicted.unpad(states), predicted.unpad(labels), **options)
