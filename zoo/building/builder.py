@@ -28,11 +28,7 @@ if TYPE_CHECKING:
     from zoo.building.literals import TaskName, VariantName
     from zoo.building.loading import ModelOfAnyTask
 
-OWN_STACK = {
-    Task.CAUSAL_LM: "decoder",
-    Task.SEQ2SEQ_LM: "encoder-decoder",
-    Task.MASKED_LM: "encoder",
-}
+OWN_STACK = {Task.CAUSAL_LM: "decoder", Task.SEQ2SEQ_LM: "encoder-decoder", Task.MASKED_LM: "encoder"}
 """The stack of tasks that leave no choice."""
 
 KEPT_BESIDE = ("layer_types", "rope_parameters", "num_nextn_predict_layers", "mtp_loss_weight")
@@ -148,20 +144,7 @@ def build(
     seed: int | None = None,
     **overrides: Any,
 ) -> ModelOfAnyTask:
-    """Build a new model of a variant, in evaluation mode: call `model.train()` before a training loop of your own.
-
-    transformers' `from_pretrained` does the same, and its Trainer switches modes by itself.
-
-    Args:
-        name: A variant's name, possibly with settings: "vanilla", "vanilla@small+faithful", "pre-norm:position=rotary".
-        task: Task of the model, by default the variant's first task: one of feature-extraction, masked-lm,
-            sequence-classification, token-classification, causal-lm, seq2seq-lm.
-        seed: Makes the weights reproducible; the generators' state is left as it was.
-        overrides: Fields of [`ZooConfig`][] that differ from the variant's defaults, `attn_implementation`, `dtype`.
-
-    Returns:
-        A `PreTrainedModel` with random weights, in evaluation mode.
-    """
+    """Build a new model of a variant, as [`zoo.build`][] does."""
     task = VARIANTS.get(parse_name(name).name).check_task(task)
     loading = {key: overrides.pop(key) for key in ("attn_implementation", "dtype") if key in overrides}
     model_config = config(name, task, faithful=faithful, quirks=quirks, **overrides)
@@ -205,6 +188,5 @@ def count_parameters(name: str, task: str | None = None, **overrides: Any) -> in
 
 @find_facts_with
 def find_facts(name: str) -> Facts:
-    """Find the facts of a card that need a model."""
     settings = config(name)
     return Facts(count_parameters(name), limits_of(settings), deviations_of_parts(vars(settings)))

@@ -27,7 +27,6 @@ TOLERANCE = 1e-3
 
 @torch.no_grad()
 def fingerprint(model: ZooPreTrainedModel) -> tuple[float, ...]:
-    """Compute a model's fingerprint."""
     inputs = {"input_ids": fixed_ids(model.config.vocab_size, model)}
     if model.config.is_encoder_decoder:
         inputs["decoder_input_ids"] = fixed_ids(model.config.decoder_vocab_size or model.config.vocab_size, model)
@@ -45,12 +44,10 @@ def fixed_ids(vocab_size: int, model: ZooPreTrainedModel) -> Tensor:
 
 
 def recorded_fingerprint(folder: Path) -> tuple[float, ...]:
-    """Read the fingerprint that was recorded with a checkpoint's weights."""
     return tuple(map(float, read_record_file(folder).get("fingerprint", ())))
 
 
 def read_record_file(folder: Path) -> dict[str, Any]:
-    """Read the record of a checkpoint's weights."""
     file = folder / RECORD_FILE
     if not file.is_file():
         return {}

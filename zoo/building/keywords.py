@@ -11,6 +11,8 @@ from typing import Any, Literal
 
 from zoo.building.completion import Keywords
 
+# fmt: off
+
 
 class Settings(Keywords, total=False):
     """Fields of the configuration, and options of the built-in parts and variants."""
@@ -44,7 +46,7 @@ class Settings(Keywords, total=False):
     hidden_act: str
     """Activation in the feed-forward network."""
     feed_forward: Literal[
-        "gated", "mlp", "moe", "moe-clamped", "moe-shared", "moe-sigmoid", "normalized", "swiglu", "geglu", "reglu"
+        "gated", "mlp", "moe", "moe-clamped", "moe-shared", "moe-sigmoid", "normalized", "swiglu", "geglu", "reglu",
     ]
     """Feed-forward part; "swiglu", "geglu" and "reglu" are "gated" with that activation."""
     mlp_bias: bool
@@ -52,19 +54,8 @@ class Settings(Keywords, total=False):
     mlp_inner_norm: bool
     """Whether to normalise the inner width, after the activation (NormFormer)."""
     attention: Literal[
-        "differential",
-        "disentangled",
-        "disentangled-gated",
-        "disentangled-other-rows",
-        "exclusive",
-        "gated",
-        "kv-sharing",
-        "latent",
-        "masked-rows-uniform",
-        "multi-head",
-        "normalized",
-        "sinks",
-        "value-embeddings",
+        "differential", "disentangled", "disentangled-gated", "disentangled-other-rows", "exclusive", "gated",
+        "kv-sharing", "latent", "masked-rows-uniform", "multi-head", "normalized", "sinks", "value-embeddings",
         "value-residual",
     ]
     """Attention part."""
@@ -83,7 +74,7 @@ class Settings(Keywords, total=False):
     sliding_window: int | None
     """Number of positions back that a key may be, None for all."""
     norm: Literal[
-        "dyt", "layernorm", "layernorm-no-affine", "layernorm-no-bias", "rmsnorm", "unit", "zero-centered-rmsnorm"
+        "dyt", "layernorm", "layernorm-no-affine", "layernorm-no-bias", "rmsnorm", "unit", "zero-centered-rmsnorm",
     ]
     """Norm part."""
     norm_placement: Literal["post", "pre", "sandwich", "res-post", "deepnorm", "none"]
@@ -99,15 +90,8 @@ class Settings(Keywords, total=False):
     embedding_norm: bool
     """Whether a norm follows the embeddings."""
     residual: Literal[
-        "attention-residuals",
-        "depth-weighted-average",
-        "gated-hyper-connections",
-        "hyper-connections",
-        "lambdas",
-        "manifold-hyper-connections",
-        "no-first-norm",
-        "normalized",
-        "plain",
+        "attention-residuals", "depth-weighted-average", "gated-hyper-connections", "hyper-connections", "lambdas",
+        "manifold-hyper-connections", "no-first-norm", "normalized", "plain",
     ]
     """Residual part."""
     residual_scaling: Literal["layer-scale", "rezero", "none"] | None
@@ -119,17 +103,8 @@ class Settings(Keywords, total=False):
     share_layers: bool
     """Whether all layers share one layer's weights."""
     position: Literal[
-        "alibi",
-        "disentangled",
-        "learned",
-        "learned-unpadded",
-        "none",
-        "rotary",
-        "rotary-by-layer",
-        "rotary-interleaved",
-        "sinusoidal",
-        "sinusoidal-halves",
-        "t5",
+        "alibi", "disentangled", "learned", "learned-unpadded", "none", "rotary", "rotary-by-layer",
+        "rotary-interleaved", "sinusoidal", "sinusoidal-halves", "t5",
     ]
     """Position part."""
     nope_layers: Sequence[bool] | None

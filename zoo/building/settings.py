@@ -71,7 +71,6 @@ def values_of(name: str) -> dict[str, str]:
 
 
 def first_line(documented: Any) -> str:
-    """The first line of a docstring."""
     return inspect.cleandoc(documented.__doc__ or "").partition("\n")[0]
 
 

@@ -25,17 +25,12 @@ def eager_attention(
 ) -> tuple[Tensor, Tensor]:
     """Attention written out, the reference of every other backend and the only one that returns its weights.
 
+    Shapes as for [`zoo.fast.attention.attention`][].
+
     Args:
-        query: *Shape:* (batch_size, num_attention_heads, query_len, head_dim)
-        key: *Shape:* (batch_size, num_key_value_heads, key_len, head_dim)
-        value: *Shape:* as key.
         attention_mask: Added to the scores, or boolean with True for visible keys. *Shape:* (batch_size, 1 or
             num_attention_heads, query_len, key_len)
         softcap: Scores are squashed to (-softcap, softcap) (Gemma 2, section 2).
-        position_bias: Added to the scores. *Shape:* (batch_size, num_attention_heads, query_len, key_len)
-
-    Returns:
-        The mixed values, *Shape:* (batch_size, query_len, num_attention_heads, head_dim), and the weights.
     """
     groups = query.shape[1] // key.shape[1]
     if groups > 1:

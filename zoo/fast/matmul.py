@@ -124,7 +124,6 @@ def multiplied_by_onednn() -> Iterator[None]:
 
 
 def chosen_precision() -> str | None:
-    """Read the float32 matmul precision."""
     try:
         return torch.get_float32_matmul_precision()
     except RuntimeError:

@@ -8,13 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers.cache_utils import (
-    Cache,
-    DynamicCache,
-    DynamicLayer,
-    DynamicSlidingWindowLayer,
-    EncoderDecoderCache,
-)
+from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, DynamicSlidingWindowLayer, EncoderDecoderCache
 
 ROOM = 64
 """Minimum of spare positions per allocation."""
@@ -149,7 +143,6 @@ class SourceLayer(DynamicLayer):
         self.num_beams *= repeats
 
     def batch_select_indices(self, indices: Tensor) -> None:
-        """Keep some rows."""
         self.spread()
         super().batch_select_indices(indices)
 

@@ -18,7 +18,6 @@ SHA1, SHA256 = re.compile(r"[0-9a-f]{40}"), re.compile(r"[0-9a-f]{64}")
 
 
 def sha256_of(content: Path | bytes) -> str:
-    """The sha256 of a file or of bytes."""
     return _digest(hashlib.sha256(), content)
 
 

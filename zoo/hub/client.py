@@ -141,8 +141,6 @@ class Hub:
             yield
 
     def resolve(self, address: Address) -> str:
-        """Find the commit of a revision."""
-
         def head() -> str:
             sha = str(self.api.model_info(address.repo_id, revision=address.revision).sha)
             if not COMMIT.fullmatch(sha):

@@ -31,7 +31,6 @@ LAST = "config.json"
 
 
 def deliver(snapshot: Path, files: Iterable[str], folder: Path, source: str) -> Path:
-    """Copy a snapshot to a folder."""
     files = sorted(path for path in files if not path.startswith(STAGE))
     stage = folder / STAGE
     try:

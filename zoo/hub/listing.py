@@ -10,21 +10,13 @@ from .retries import RetryPolicy
 
 @dataclass(frozen=True)
 class HubModel:
-    """A model of the zoo on the Hub.
+    """A model of the zoo on the Hub."""
 
-    Args:
-        repo_id: Its repository.
-        pipeline: The Hub's name of its task.
-        tags: The repository's tags, among them the variant's name.
-        private: Whether it is private.
-        last_modified: When it was last changed, as ISO 8601.
-    """
-
-    repo_id: str
-    pipeline: str | None
-    tags: tuple[str, ...]
-    private: bool
-    last_modified: str | None
+    repo_id: str  # Its repository
+    pipeline: str | None  # The Hub's name of its task
+    tags: tuple[str, ...]  # The repository's tags, among them the variant's name
+    private: bool  # Whether it is private
+    last_modified: str | None  # When it was last changed, as ISO 8601
 
 
 def list_hub(owner: str, *, token: str | bool | None = None, retry_policy: RetryPolicy | None = None) -> list[HubModel]:

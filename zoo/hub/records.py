@@ -63,7 +63,6 @@ def run_of(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def recipe_of(result: Mapping[str, Any]) -> dict[str, str]:
-    """Describe how a checkpoint was trained."""
     report, recipe = _mapping(result.get("report")), _mapping(result.get("recipe"))
     sections = {name: _settings(recipe.get(section)) for section, name in SECTIONS.items()}
     return {

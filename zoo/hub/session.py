@@ -68,7 +68,6 @@ class WatchedSession:
         return getattr(self._session, name)
 
     def new_upload_commit(self, *args: Any, **kwargs: Any) -> WatchedUpload:
-        """Begin an upload. Arguments as hf_xet's."""
         upload = interruptible(lambda: self._session.new_upload_commit(*args, **kwargs))  # it asks for a token
         return WatchedUpload(upload, self._retry_policy)
 
@@ -123,7 +122,6 @@ class WatchedUpload:
 
 
 def progress(upload: Any) -> str:
-    """How far an upload is."""
     report = upload.progress()
     parts = (report, report.shard)
     names = [[name for name in dir(part) if name.endswith("completed")] for part in parts]

@@ -51,7 +51,6 @@ def read_record(folder: Path) -> Weights:
 
 
 def read_scores(folder: Path) -> dict[str, RecordedScore]:
-    """Read the scores that weights had when they were made."""
     file = folder / EVALUATIONS_FILE
     if not file.is_file():
         return {}
@@ -59,7 +58,6 @@ def read_scores(folder: Path) -> dict[str, RecordedScore]:
 
 
 def scores_of(evaluation: Mapping[str, Any]) -> dict[str, RecordedScore]:
-    """Collect the numbers of an evaluation."""
     scores = {
         key: RecordedScore(
             score["name"],
@@ -122,7 +120,6 @@ def check_files(folder: Path, weights: Weights) -> None:
 
 
 def versions() -> dict[str, str]:
-    """Versions that make weights here."""
     return {distribution: version(distribution) for distribution in MAKERS}
 
 
@@ -135,7 +132,6 @@ def how_to_mend(weights: Weights) -> str:
 
 
 def origin_of(weights: Weights) -> str | None:
-    """Find which distribution brought weights."""
     from zoo.registry import WEIGHTS
 
     try:

@@ -15,7 +15,6 @@ MAIN_SCORES = ("bleu", "accuracy", "perplexity")
 
 
 def in_words(number: int | None, unit: str) -> str:
-    """Write a large number."""
     if number is None:
         return ""
     value, prefix = float(number), 0
@@ -35,7 +34,6 @@ def main_score(weights: Weights) -> RecordedScore | None:
 
 
 def scores_text(weights: Weights) -> str:
-    """Write the main score of weights."""
     score = main_score(weights)
     if score is None:
         return ""
@@ -43,7 +41,6 @@ def scores_text(weights: Weights) -> str:
 
 
 def facts(weights: Weights) -> list[tuple[str, str]]:
-    """List what is known about weights."""
     rows = {
         "variant": weights.variant,
         "task": weights.task,
@@ -64,7 +61,6 @@ def facts(weights: Weights) -> list[tuple[str, str]]:
 
 
 def to_markdown(found: Iterable[Weights]) -> str:
-    """Write the tables of the documentation."""
     listed = list(found)
     here = [
         (f"`{one.name}`", one.summary, in_words(one.num_parameters, ""), scores_text(one), in_words(one.size, "B"))
