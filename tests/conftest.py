@@ -38,10 +38,17 @@ def pytest_configure(config: pytest.Config) -> None:
     check_device(config.getoption("--device"))
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put modules with slow tests first, so that processes that share the work come to its end together."""
+    """Put modules with slow tests first, and let the tests of a module share a process and what they set up.
+
+    So processes come to the end together. At night there are too many tests of one module for one process.
+    """
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
+    for item in items:
+        if not any(map(item.get_closest_marker, ("xdist_group", "nightly"))):
+            item.add_marker(pytest.mark.xdist_group(f"{item.path.parent.name}/{item.path.stem}"))
 
 
 def pytest_collection_finish() -> None:

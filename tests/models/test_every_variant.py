@@ -47,7 +47,8 @@ OF_OTHERS = {"output_has_its_documented_shape", "saves_and_reloads_bit_equal", "
 
 def parts_of(pair: tuple[str, str]) -> set[tuple[str, str]]:
     """The named parts of a model, and its stack."""
-    return {(field, getattr(zoo.config(*pair), field)) for field in (*(PART_FIELDS.keys() - {"hidden_act"}), "stack")}
+    config = zoo.config(*pair)
+    return {(field, getattr(config, field)) for field in (*(PART_FIELDS.keys() - {"hidden_act"}), "stack")}
 
 
 OFTEN = enough(sorted(EVERY_TIME), parts_of)
