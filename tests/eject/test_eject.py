@@ -229,7 +229,7 @@ def test_trees_of_earlier_files_are_not_kept():
 def test_quirks_are_commented_at_their_lines():
     text = source("vanilla+faithful", "seq2seq-lm")
     assert text.count("# The original's defect") >= 7
-    assert "cross attention runs with the weights of self-attention" in text
+    assert "cross attention uses the weights of self-attention" in text
     assert text.count("attention_mask is None") == 2, "the encoder, and the decoder's view of it"
     assert "real is None" not in text and "real is not None" not in text and "(real)" not in text
 
