@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 IDENTITY = frozenset({"variant", "quirks", "provider", "providers", "is_decoder", "is_encoder_decoder"})
 """Fields that identify a model and do not describe its architecture."""
 
-NOT_IMPLIED = frozenset({"final_norm"})
-"""Fields that are axes even while they follow from others."""
+NOT_IMPLIED = frozenset({"final_norm"})  # Fields that are axes even while they follow from others
 
 RULES_OF_STACK = {"encoder_layer": ("encoder", "encoder-decoder"), "decoder_layer": ("decoder", "encoder-decoder")}
 """Fields of a blueprint that only some stacks read."""
@@ -85,7 +84,6 @@ def diff(a: VariantName | str, b: VariantName | str, task: TaskName | str | None
 
 
 def tasks_of(a: str, b: str, task: str | None = None) -> tuple[str, str]:
-    """Choose what two variants are built for."""
     one, other = VARIANTS.get(parse_name(a).name), VARIANTS.get(parse_name(b).name)
     if task is not None:
         return one.check_task(task), other.check_task(task)
@@ -111,7 +109,6 @@ def plain(config: ZooConfig) -> dict[str, Any]:
 
 
 def extras(config: ZooConfig) -> dict[str, Any]:
-    """The fields that only some configurations have."""
     names = {field.name for field in dataclasses.fields(ZooConfig)}
     own = {*VARIANTS.get(config.variant).defaults, *KEPT_BESIDE}
     values = ((name, getattr(config, name, None)) for name in sorted(own - names))
@@ -130,12 +127,6 @@ def code(configs: tuple[ZooConfig, ZooConfig], tasks: tuple[str, str]) -> Iterat
             continue
         if field.name == "decoder_inputs" and "encoder-decoder" not in stacks:
             continue
-        values = (getattr(blueprint, field.name) for blueprint in blueprints)
-        yield Difference(
-            field.name, "code", *("usual" if value == field.default else name_of(value) for value in values)
-        )
-
-
-def name_of(part: Any) -> Any:
-    """Name a class or function."""
-    return getattr(part, "__qualname__", part)
+        parts = (getattr(blueprint, field.name) for blueprint in blueprints)
+        names = ("usual" if one == field.default else getattr(one, "__qualname__", one) for one in parts)
+        yield Difference(field.name, "code", *names)

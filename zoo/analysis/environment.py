@@ -73,7 +73,6 @@ def processor_facts() -> dict[str, str]:
 
 
 def device_name(device: torch.device) -> str:
-    """Name what computes."""
     if device.type == "cuda":
         import torch
 
@@ -98,7 +97,6 @@ def circumstances(device: str | None = None) -> dict[str, Any]:
 
 
 def devices() -> dict[str, str | None]:
-    """Devices of torch."""
     try:
         import torch
 
@@ -114,7 +112,6 @@ def devices() -> dict[str, str | None]:
 
 
 def plugins() -> dict[str, str | None]:
-    """Installed plugins."""
     try:
         number = len(VARIANTS)  # loads them, so that errors in one are reported
     except Exception as error:

@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-PAGE = "attention.html"
-"""The interactive page's file."""
+PAGE = "attention.html"  # The interactive page's file
 
 
 def save_attention(maps: AttentionMaps, folder: str | Path, *, force: bool = False) -> list[Path]:
@@ -50,8 +49,7 @@ def save_attention(maps: AttentionMaps, folder: str | Path, *, force: bool = Fal
     return [*pictures, page]
 
 
-SCALE = 10_000
-"""Weights are written as whole numbers of this part of one: four decimals."""
+SCALE = 10_000  # Weights are written as whole numbers of this part of one: four decimals
 
 
 def attention_page(maps: AttentionMaps) -> str:
@@ -76,11 +74,8 @@ def attention_page(maps: AttentionMaps) -> str:
     )
 
 
-PANEL, TOKEN = 1.5, 0.17
-"""Inches: the least width of a panel, and the room that a token's name needs."""
-
-LARGEST = 48.0
-"""Inches: no picture is wider or higher."""
+PANEL, TOKEN = 1.5, 0.17  # Inches: the least width of a panel, and the room that a token's name needs
+LARGEST = 48.0  # Inches: no picture is wider or higher
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -118,27 +113,18 @@ def attention_figure(attention: AttentionMap) -> Figure:
     return figure
 
 
-def table_figure(
-    tables: NDArray[Any], titles: Sequence[str], *, xlabel: str, ylabel: str, columns: int = 4, signed: bool = True
-) -> Figure:
-    """Draw tables of numbers, a panel each.
-
-    Args:
-        tables: *Shape:* (num_tables, num_rows, num_columns)
-        columns: Number of panels in a row.
-        signed: Whether values have both signs: blue below zero, red above.
-    """
-    columns = min(columns, len(tables))
+def table_figure(tables: NDArray[Any], titles: Sequence[str], *, xlabel: str, ylabel: str) -> Figure:
+    """Draw tables, (num_tables, num_rows, num_columns), a panel each: blue below zero, red above."""
+    columns = min(4, len(tables))
     rows = -(-len(tables) // columns)
     side = 4.2 if len(tables) == 1 else 2.4
     figure = new_figure(side * columns + 1.2, side * 0.85 * rows + 0.6)
     axes = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
     highest = float(np.abs(tables).max()) or 1.0
-    colours = {"cmap": "RdBu_r", "vmin": -highest} if signed else {"cmap": "Reds", "vmin": 0.0}
     for panel in axes.flat[len(tables) :]:
         panel.set_visible(False)
     for panel, table, title in zip(axes.flat, tables, titles, strict=False):
-        image = panel.imshow(table, vmax=highest, aspect="auto", interpolation="nearest", **colours)
+        image = panel.imshow(table, "RdBu_r", aspect="auto", interpolation="nearest", vmin=-highest, vmax=highest)
         panel.set_title(title, fontsize=9)
     for panel in axes[-1]:
         panel.set_xlabel(xlabel)
@@ -149,7 +135,6 @@ def table_figure(
 
 
 def name_ticks(panel: Axes, across: Sequence[str], down: Sequence[str]) -> None:
-    """Label a panel's axes with tokens."""
     panel.set_xticks(range(len(across)), [plain(token) for token in across])
     panel.set_yticks(range(len(down)), [plain(token) for token in down])
     panel.tick_params(labelsize=7)

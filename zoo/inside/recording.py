@@ -84,9 +84,7 @@ class NormRecorder(TrainerCallback):
             self.norms.append(LayerNorms(state.global_step + 1, stack, layer + 1, gradient, float(activation)))
         self._activations, self._gradients, self._active = {}, {}, False
 
-    def on_train_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_train_end(self, *_: Any, **kwargs: Any) -> None:
         for hook in self._hooks:
             hook.remove()
         self._hooks = []

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import shutil
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from zoo.base.errors import ConfigError, OutputExistsError, ZooWarning
 from zoo.base.files import read_json, write_file
 from zoo.base.folders import MODEL_FILE
+from zoo.base.manifest import sha256_of
 
 from .record import first_difference
 
@@ -37,22 +37,9 @@ class CheckpointWarning(ZooWarning):
 def seal(checkpoint: str | Path, run: Mapping[str, Any]) -> None:
     """Declare a checkpoint whole."""
     folder = Path(checkpoint)
-    files = {file.relative_to(folder).as_posix(): digest(file) for file in files_of(folder)}
+    vouched = (file for file in sorted(folder.rglob("*")) if file.is_file() and file != folder / SEAL)
+    files = {file.relative_to(folder).as_posix(): sha256_of(file) for file in vouched}
     write_file(folder / SEAL, json.dumps({"run": run, "files": files}, indent=2, ensure_ascii=False) + "\n")
-
-
-def files_of(folder: Path) -> Iterator[Path]:
-    """List what a seal vouches for."""
-    yield from (file for file in sorted(folder.rglob("*")) if file.is_file() and file != folder / SEAL)
-
-
-def digest(file: Path) -> str:
-    """Hash a file."""
-    read = hashlib.sha256()
-    with file.open("rb") as stream:
-        while block := stream.read(1 << 20):
-            read.update(block)
-    return read.hexdigest()
 
 
 def damage(checkpoint: Path) -> str | None:
@@ -65,7 +52,7 @@ def damage(checkpoint: Path) -> str | None:
         return f"its {SEAL} cannot be read"
     for name, expected in sealed:
         try:
-            if digest(checkpoint / name) != expected:
+            if sha256_of(checkpoint / name) != expected:
                 return f"its {name} is not what was written"
         except OSError:
             return f"its {name} is missing"
@@ -100,7 +87,6 @@ def last_checkpoint(folder: str | Path) -> str | None:
 
 
 def check_same_model(checkpoint: str | Path, model: PreTrainedModel) -> None:
-    """Refuse to go on with another model than the one that a checkpoint is of."""
     saved = read_json(Path(checkpoint) / MODEL_FILE)
     wanted = json.loads(model.config.to_json_string(use_diff=False))
     for field, value in saved.items():
@@ -112,7 +98,6 @@ def check_same_model(checkpoint: str | Path, model: PreTrainedModel) -> None:
 
 
 def check_same_run(checkpoint: str | Path, run: Mapping[str, Any]) -> None:
-    """Refuse to go on with another run than the one that a checkpoint is of."""
     sealed = read_json(Path(checkpoint) / SEAL)["run"]
     wanted = json.loads(json.dumps(run))
     if sealed != wanted:
@@ -171,7 +156,6 @@ def remove_checkpoints(folder: str | Path) -> None:
 
 
 def rotate(folder: str | Path, limit: int | None, best: str | None) -> None:
-    """Remove the oldest checkpoints."""
     if limit is None or limit < 1:
         return
     there = checkpoints_in(folder)

@@ -8,8 +8,7 @@ from typing import Any
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_callback import ExportableState
 
-ENDLESS = 1_000_000
-"""Number of updates of a run that the clock ends."""
+ENDLESS = 1_000_000  # Number of updates of a run that the clock ends
 
 
 class TimeBudget(TrainerCallback, ExportableState):
@@ -28,9 +27,7 @@ class TimeBudget(TrainerCallback, ExportableState):
         self.used = used
         self.began = time.perf_counter()
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_train_begin(self, *_: Any, **kwargs: Any) -> None:
         self.began = time.perf_counter()
 
     def on_step_end(
@@ -68,14 +65,12 @@ class TimedCheckpoints(TrainerCallback):
         self.seconds = seconds
         self.last = time.perf_counter()
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_train_begin(self, *_: Any, **kwargs: Any) -> None:
         self.last = time.perf_counter()
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         if time.perf_counter() - self.last >= self.seconds:
             control.should_save = True
 
-    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+    def on_save(self, *_: Any, **kwargs: Any) -> None:
         self.last = time.perf_counter()

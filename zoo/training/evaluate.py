@@ -35,12 +35,10 @@ from zoo.training.recipe import Recipe, recipe_for, usual_task
 from zoo.training.record import RunRecord, digest_of_examples, read_result, saved_run
 from zoo.training.trainer import ZooTrainer
 
-OWN_DATA = "the zoo's own corpus"
-"""Name of examples that ship with a task, or that it makes."""
+OWN_DATA = "the zoo's own corpus"  # Name of examples that ship with a task, or that it makes
 
 
 def examples_of_run(run: RunRecord | None, task: DataTask, model: str) -> tuple[Dataset, str]:
-    """Load the held-out examples of a model's training."""
     shipped = f"; those that ship with the zoo are in {task.shipped}" if task.shipped is not None else ""
     how = f"name the examples to evaluate on: --data FILE|FOLDER or --heldout FILE{shipped}"
     if task.makes_examples and (run is None or run.recipe.task != task.name):
@@ -67,26 +65,19 @@ def examples_of_run(run: RunRecord | None, task: DataTask, model: str) -> tuple[
 def named_examples(
     task: DataTask, data: str | Path | None, heldout: str | Path | None, columns: Sequence[Column] | None
 ) -> Dataset:
-    """Load examples that were named."""
     data = None if data is None else located(data)
     whole = heldout if heldout is not None else data if data is not None and Path(data).is_file() else None
     return task.load(data if data is not None else heldout, heldout=whole, columns=columns).heldout
 
 
-def columns_of(run: RunRecord | None) -> Sequence[Column] | None:
-    return None if run is None or run.data.source is None else run.data.source.columns
-
-
 def file_name(place: str | None) -> str:
-    """Write what data are called."""
     return OWN_DATA if place is None else Path(place).name if Path(place).is_absolute() else place
 
 
 EVALUATED_WITH = ("bf16", "fp16", "tf32", "bf16_full_eval", "fp16_full_eval")
 """Training arguments that decide in which precision an accelerator computes the held-out loss."""
 
-BATCH_SIZE = 128
-"""Batch size without a record of a run."""
+BATCH_SIZE = 128  # Batch size without a record of a run
 
 
 class EvaluationWarning(ZooWarning):
@@ -187,7 +178,9 @@ def evaluate(
             examples, called = examples_of_run(run, data_task, name)
     else:
         with loading_bars(shown=progress):
-            examples = named_examples(data_task, data, heldout, columns if columns is not None else columns_of(run))
+            if columns is None and run is not None and run.data.source is not None:
+                columns = run.data.source.columns
+            examples = named_examples(data_task, data, heldout, columns)
         called = file_name(full_path(heldout if heldout is not None else data))
     encoded: Any = data_task.encode(examples, tokenizers)
     with scratch_folder() as scratch:

@@ -18,13 +18,11 @@ from zoo.models import ZooPreTrainedModel
 from .arguments import MUON, ZooTrainingArguments
 from .guard import smaller_steps
 
-BYTES = 4
-"""Of a number, as weights, gradients and the optimiser's states are kept."""
+BYTES = 4  # Of a number, as weights, gradients and the optimiser's states are kept
 
 GIB = 2**30
 
-TOLERANCE = 1.1
-"""By how much the memory of a step is foreseen too large at the most."""
+TOLERANCE = 1.1  # By how much the memory of a step is foreseen too large at the most
 
 
 class PreflightError(ZooError, ValueError):
@@ -32,7 +30,6 @@ class PreflightError(ZooError, ValueError):
 
 
 def check_memory(num_parameters: int, args: ZooTrainingArguments, available: int | None) -> int:
-    """Refuse a model that cannot be trained in the available memory."""
     shards = args.world_size if args.fsdp else 1
     needed = num_parameters * BYTES * (2 + optimizer_states(args)) // shards
     if available is not None and needed > available:
@@ -74,34 +71,26 @@ def check_step(model: PreTrainedModel, args: ZooTrainingArguments, seq_len: int,
 
 
 def optimizer_states(args: ZooTrainingArguments) -> int:
-    """Describe how many numbers an optimiser keeps for each weight."""
     return OPTIMIZER_STATES.get(MUON if args.uses_muon else OptimizerNames(args.optim).value, 2)
 
 
 def memory_of(device: torch.device) -> int | None:
-    """Ask how much memory a device has."""
     if device.type == "cuda":
         return int(torch.cuda.get_device_properties(device).total_memory)
     return int(psutil.virtual_memory().total)
 
 
-def check_disk(num_parameters: int, args: ZooTrainingArguments, output_dir: Path | None, *, saves: bool) -> int:
-    """Refuse to write more than the disk has room for."""
+def check_disk(num_parameters: int, args: ZooTrainingArguments, output_dir: str | Path | None, *, saves: bool) -> int:
     if output_dir is None:
         return 0
     checkpoints = (args.save_total_limit or 1) + 1 if saves else 0  # one more is written before one is removed
     needed = num_parameters * BYTES * (1 + checkpoints * (1 + optimizer_states(args)))
-    there = next(folder for folder in (output_dir.absolute(), *output_dir.absolute().parents) if folder.is_dir())
+    place = Path(output_dir).absolute()
+    there = next(folder for folder in (place, *place.parents) if folder.is_dir())
     free = shutil.disk_usage(there).free
     if needed > free:
         raise PreflightError(
-            f"{needed / GIB:.2f} GiB will be written to {output_dir.absolute().parent}, and {free / GIB:.2f} GiB are "
+            f"{needed / GIB:.2f} GiB will be written to {place.parent}, and {free / GIB:.2f} GiB are "
             "free there; choose another disk, or keep fewer checkpoints (save_total_limit)"
         )
     return needed
-
-
-def check_room(num_parameters: int, args: ZooTrainingArguments, output_dir: str | Path | None, *, saves: bool) -> None:
-    """Refuse a model that the memory or the disk has no room for."""
-    check_memory(num_parameters, args, memory_of(args.device))
-    check_disk(num_parameters, args, Path(output_dir) if output_dir is not None else None, saves=saves)

@@ -73,12 +73,7 @@ class Recipe:
     ) -> Recipe:
         """Change single values.
 
-        Args:
-            task_options: Values to change in `task_options`.
-            tokenizer: Values to change in `tokenizer`, a kind, or a folder. Another kind starts from its own options.
-            model: Values to change in `model`; they are `explicit` from then on.
-            arguments: Values to change in `arguments`.
-            generation: Values to change in `generation`.
+        Another kind of tokenizer starts from its own options; settings of the model are `explicit` from then on.
         """
         lengths = (
             {"max_length", "max_new_tokens"} if {"max_length", "max_new_tokens"} & {*(generation or {})} else set()
@@ -176,7 +171,6 @@ def load_recipe(recipe: str | Path) -> Recipe:
 
 
 def read_yaml(file: Path) -> Any:
-    """Read YAML, or JSON."""
     try:
         return yaml.load(file.read_text(encoding="utf-8"), Loader=RecipeLoader)
     except OSError as error:
@@ -186,7 +180,6 @@ def read_yaml(file: Path) -> Any:
 
 
 def usual_task(model_tasks: Iterable[str], default: str = "translation") -> str:
-    """The data task of a model that does one of some tasks, if none is given."""
     return next((data_task for task, data_task in USUAL_TASKS.items() if task in model_tasks), default)
 
 

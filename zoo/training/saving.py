@@ -91,7 +91,6 @@ def is_unscored(folder: str | Path) -> bool:
 
 
 def as_json(content: Mapping[str, Any]) -> str:
-    """Write plain data."""
     return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 
@@ -108,8 +107,7 @@ def explained(place: str | Path, kept: str | None = None) -> Iterator[None]:
         raise UnwritableError(f"{place} cannot be written: {reason}{left}") from error
 
 
-UNITS = ("tokens", "words")
-"""Values of `checkpoint_in`."""
+UNITS = ("tokens", "words")  # Values of `checkpoint_in`
 
 MULTIPLES = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9}
 SHORT = 0.02
@@ -162,9 +160,7 @@ class Revisions(TrainerCallback):
     def __init__(self, trainer: ZooTrainer, marks: dict[str, float], save: Callable[[str], None]) -> None:
         self.trainer, self.marks, self.save = trainer, dict(marks), save
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_train_begin(self, *_: Any, **kwargs: Any) -> None:
         """Leave out what a run that goes on has passed."""
         seen = self.trainer.total_tokens()
         self.marks = {name: number for name, number in self.marks.items() if number > seen}
@@ -180,9 +176,7 @@ class Revisions(TrainerCallback):
             del self.marks[name]
         self.trainer.totals.pause(began)
 
-    def on_train_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_train_end(self, *_: Any, **kwargs: Any) -> None:
         """Save a mark that the run ends just before, and report what was not reached."""
         seen = self.trainer.total_tokens()
         for name in [name for name, number in self.marks.items() if number * (1 - SHORT) <= seen]:

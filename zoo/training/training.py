@@ -29,7 +29,7 @@ from .arguments import ZooTrainingArguments, keep_logs
 from .averaging import keep_average
 from .checkpoints import going_on_from, remove_checkpoints, remove_except
 from .inputs import build_for, encode, num_parameters, tokenizers_for
-from .memory_check import check_room
+from .memory_check import check_disk, check_memory, memory_of
 from .predicting import check_generation, predict, score
 from .preflight import check_data, check_examples
 from .progress import LossProgress, overview
@@ -138,29 +138,7 @@ def train(
         ZooError: When a name is unknown, data cannot be used, or `output_dir` is in use, before anything is trained;
             or when the loss is no longer a number, or the disk is full.
     """
-    request = TrainingRequest(
-        model=model,
-        task=task,
-        data=data,
-        heldout=heldout,
-        columns=columns,
-        recipe=recipe,
-        tokenizer=tokenizer,
-        init=init,
-        settings=settings,
-        generation=generation,
-        output_dir=output_dir,
-        force=force,
-        resume=resume,
-        push=push,
-        with_code=with_code,
-        seed=seed,
-        scored=scored,
-        callbacks=callbacks,
-        progress=progress,
-        tell=tell,
-        arguments=TrainingOptions(**arguments),
-    )
+    request = TrainingRequest(**locals())
     request.check()
     with places_taken(request):
         prepared = prepare(request)
@@ -208,7 +186,9 @@ def prepare(request: TrainingRequest) -> Prepared:
     model = request.model
     if isinstance(model, str) and recipe.init is not None:
         model = build_for(task, model, tokenizers, recipe, seed=args.seed)
-    check_room(num_parameters(model, task, tokenizers, recipe), args, request.output_dir, saves=request.saves)
+    size = num_parameters(model, task, tokenizers, recipe)
+    check_memory(size, args, memory_of(args.device))
+    check_disk(size, args, request.output_dir, saves=request.saves)
     encoded = encode(task, splits, tokenizers, seed=request.seed)
     if args.process_index == 0 and (request.tell is not None or request.progress):
         kept = recipe.kept_sizes(model) if isinstance(model, str) else {}
@@ -227,11 +207,9 @@ def prepare(request: TrainingRequest) -> Prepared:
 
 
 def load_examples(request: TrainingRequest) -> tuple[DataTask, Tokenizers, Splits, Any]:
-    """Load the data and their tokenizers.
+    """Load data and tokenizers: the task, fitted to the data; tokenizers; examples; and those set aside, if any.
 
-    Returns:
-        The task, fitted to the data; tokenizers; examples; and training examples that are set aside to choose the best
-        checkpoint by, None where it is not chosen.
+    The last are training examples to choose the best checkpoint by, None where it is not chosen.
     """
     task, data, progress = request.chosen.data_task(), request.data, request.progress
     with loading_bars(shown=progress):
@@ -371,7 +349,6 @@ def save_trained(trainer: ZooTrainer, prepared: Prepared, output_dir: str | Path
 
 
 def save_revision(trainer: ZooTrainer, prepared: Prepared, output_dir: str | Path, mark: str) -> None:
-    """Save the model as it is at a mark, with the numbers of updates and tokens."""
     place, tokens = folder_of(output_dir, mark), trainer.total_tokens()
     save_trained(trainer, prepared, place, force=True)
     if trainer.is_world_process_zero():
@@ -380,7 +357,6 @@ def save_revision(trainer: ZooTrainer, prepared: Prepared, output_dir: str | Pat
 
 @contextmanager
 def kept_in(output_dir: str | Path | None) -> Iterator[None]:
-    """Describe where a trained model is, when it cannot be scored."""
     try:
         yield
     except Exception as error:

@@ -8,17 +8,10 @@ from .canvas import DETAIL, LEADING, Box, Canvas, Line, Marks, Point, draw_badge
 from .parts import Block, Layer, Residual, Step, Together
 from .wording import EVERY_LAYER
 
-WIDTH = 216.0
-"""How wide a box is."""
-
-NARROW = 168.0
-"""Width of each of two boxes side by side."""
-
-GAP = 17.0
-"""From one box to the next, with room for an arrowhead."""
-
-SUM = 10.0
-"""The radius of the sign of a sum."""
+WIDTH = 216.0  # How wide a box is
+NARROW = 168.0  # Width of each of two boxes side by side
+GAP = 17.0  # From one box to the next, with room for an arrowhead
+SUM = 10.0  # The radius of the sign of a sum
 
 
 @dataclass
@@ -64,9 +57,9 @@ class Column:
         self.canvas.line((0, self.y), (0, self.y - distance), arrow=arrow)
         self.y -= distance
 
-    def place(self, box: Box, x: float = 0.0) -> None:
-        """Draw a box on top of where the stream has come to."""
-        center = (x, self.y - box.height / 2)
+    def place(self, box: Box, center: Point | None = None) -> None:
+        """Draw a box, by default on top of where the stream has come to."""
+        center = center or (0.0, self.y - box.height / 2)
         box.draw(self.canvas, center)
         self.boxes[box.step.path] = (box, center)
 
@@ -94,15 +87,12 @@ class Column:
         self.rise(GAP + spare)
         self.plus()
         middle, near = self.y + SUM, self.side * 62
-        center = (near + self.side * box.width / 2, middle)
-        box.draw(self.canvas, center)
-        self.boxes[step.path] = (box, center)
+        self.place(box, (near + self.side * box.width / 2, middle))
         self.canvas.line((near, middle), (self.side * SUM, middle), arrow=True)
         if spare:
             self.rise(spare, arrow=False)
 
     def plus(self) -> None:
-        """Draw the sign of a sum."""
         middle = self.y - SUM
         self.canvas.circle((0, middle), SUM, "sum")
         self.canvas.line((-5, middle), (5, middle))
@@ -172,9 +162,7 @@ class Column:
         self.canvas.line((0, fork), (self.lane, fork), (self.lane, middle), end, arrow=True)
         for number, step in enumerate(item.skip):
             box = measure(step, 116, self.marks)
-            center = (self.lane, (fork + middle) / 2 - number * (box.height + 8))
-            box.draw(self.canvas, center)
-            self.boxes[step.path] = (box, center)
+            self.place(box, (self.lane, (fork + middle) / 2 - number * (box.height + 8)))
         for step in item.after:
             self.trunk(step)
 
@@ -191,9 +179,9 @@ class Column:
             self.y = low - GAP - 4
             self.canvas.line((0, low), (x, low), (x, self.y), arrow=True)
             if strip is not None and box.step.kind == "attention":
-                self.place(strip, x)
+                self.place(strip, (x, self.y - strip.height / 2))
                 self.y -= strip.height - 1
-            self.place(box, x)
+            self.place(box, (x, self.y - box.height / 2))
             self.canvas.line((x, self.y - box.height), (x, high), ((SUM if x > 0 else -SUM), high), arrow=True)
         self.y = high + SUM
         self.plus()

@@ -22,11 +22,7 @@ from zoo.fast.modules import noise_like
 class Allocations(TorchDispatchMode):
     """Counts the memory of tensors that are made while it is entered, real or fake, until nothing holds them any more.
 
-    Args:
-        known: Tensors that are there already, and do not count.
-
-    Attributes:
-        held: Bytes that are there now.
+    `known` tensors do not count. `held` is in bytes.
     """
 
     def __init__(self, known: Iterable[Tensor] = ()) -> None:
@@ -86,8 +82,7 @@ SHAPES = {
 }
 """Rows, inner dimension and columns of the products that are tried, by kind of device."""
 
-SECONDS = 0.1
-"""Spent on all of them together."""
+SECONDS = 0.1  # Spent on all of them together
 
 
 def gemm_limit(device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32) -> float:
@@ -106,7 +101,6 @@ def _gemm_limit(device: str, dtype: torch.dtype, threads: int) -> float:
 
 
 def fastest(shape: tuple[int, int, int], device: str, dtype: torch.dtype, seconds: float) -> float:
-    """Measure products of one shape."""
     rows, inner, columns = shape
     generator = torch.Generator().manual_seed(0)
     left = torch.rand(rows, inner, generator=generator).to(device, dtype)
@@ -124,12 +118,7 @@ def fastest(shape: tuple[int, int, int], device: str, dtype: torch.dtype, second
 
 
 def int8_gain(rows: int) -> float:
-    """Measure what a linear layer on int8 weights gains on this CPU, once in a process."""
-    return _int8_gain(rows, torch.get_num_threads())
-
-
-@cache
-def _int8_gain(rows: int, threads: int) -> float:
+    """Measure what a linear layer on int8 weights gains on this CPU."""
     layer, states = torch.nn.Linear(1024, 4096).requires_grad_(False), torch.rand(rows, 1024)
     quantised = Int8Linear(layer, tokens=rows)
     return gain(lambda: layer(states), lambda: quantised(states))

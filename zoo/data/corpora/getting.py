@@ -7,6 +7,7 @@ import importlib
 import json
 import os
 import shutil
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -15,16 +16,15 @@ from urllib.parse import quote
 
 from zoo.base.errors import DataError
 from zoo.base.files import read_json, write_file, written
+from zoo.base.manifest import sha256_of
 from zoo.registry import CORPORA, Corpus, CorpusFile
 
-DATA_VARIABLE = "ZOO_DATA"
-"""The environment variable that names the folder of all corpora."""
+DATA_VARIABLE = "ZOO_DATA"  # The environment variable that names the folder of all corpora
 
 DOWNLOADS, RECORD = "files", ".zoo-corpus.json"
 PREPARED, KEY_DIGITS = "prepared", 16
 """The folder of preparations in that of all corpora, and the digits of a hash that their names have."""
 AT_ONCE = 8
-BLOCK = 1 << 20
 
 
 class UnreachableDataError(DataError):
@@ -42,7 +42,6 @@ def data_folder() -> Path:
 
 
 def corpus_folder(corpus: Corpus) -> Path:
-    """Folder of a corpus in `data_folder`."""
     return data_folder() / corpus.name
 
 
@@ -103,6 +102,21 @@ def outputs(corpus: Corpus, folder: Path) -> list[Path]:
     built = folder / corpus.data
     found = [folder / DOWNLOADS / file.path for file in corpus.files]
     return found + sorted(file for file in (built.rglob("*") if built.is_dir() else [built]) if file.is_file())
+
+
+def made_once(place: Path, make: Callable[[Path], object]) -> Path:
+    """Find a folder, or let a function write it first, whole or not at all; other processes wait."""
+    from filelock import FileLock
+
+    with written(place):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(f"{place}.lock"):
+            if not place.is_dir():
+                partial_folder = place.with_suffix(".partial")
+                shutil.rmtree(partial_folder, ignore_errors=True)
+                make(partial_folder)
+                os.replace(partial_folder, place)
+    return place
 
 
 def stamps(folder: Path, files: Any) -> dict[str, list[int]]:
@@ -188,21 +202,12 @@ def fetch(corpus: Corpus, file: CorpusFile, partial_file: Path, place: Path) -> 
 
 
 def unreachable(corpus: Corpus, url: str, copy: str, error: Exception) -> UnreachableDataError:
-    """Error for an address that gives no file."""
     reason = " ".join(str(error).split())[:200] or type(error).__name__
     return UnreachableDataError(f"corpus {corpus.name!r}: {url} cannot be downloaded ({reason}); {copy}")
 
 
 def check(corpus: Corpus, file: CorpusFile, place: Path, problem: str) -> None:
-    """Compare a file with its recorded digest.
-
-    Raises:
-        DataError: When it differs.
-    """
-    digest = hashlib.sha256()
-    with place.open("rb") as stream:
-        while block := stream.read(BLOCK):
-            digest.update(block)
-    if digest.hexdigest() != file.digest:
-        found = f"expected sha256 {file.digest}, found {digest.hexdigest()}"
+    """Raise DataError if a file has not its recorded digest."""
+    if (digest := sha256_of(place)) != file.digest:
+        found = f"expected sha256 {file.digest}, found {digest}"
         raise DataError(f"corpus {corpus.name!r}: {place} is damaged ({found}): {problem}")

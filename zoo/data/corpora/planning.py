@@ -16,8 +16,10 @@ from zoo.registry import CORPORA
 from .getting import located
 from .sources import (
     COMPRESSED,
+    HELDOUT_NAMES,
     HUB,
     SPLITS,
+    TRAIN_NAMES,
     BadLineError,
     Piece,
     files_of,
@@ -31,37 +33,24 @@ from .sources import (
 SHARD_BYTES, MOST_SHARDS = 1 << 25, 1 << 10
 """Bytes of text of a shard; more where there would be more shards than this."""
 
-TRAIN = ("train",)
-HELDOUT = ("heldout", "validation", "valid", "dev", "test")
-
 ASIDE_BYTES, ASIDE_SHARE, ASIDE_SHARDS = 1 << 22, 0.05, 64
 """Most bytes that are held out of a source without held-out texts, their share, and shards they are taken from."""
 
-SAMPLE_CHARACTERS = 1 << 26
-"""Characters that a tokenizer is trained on, at most."""
+SAMPLE_CHARACTERS = 1 << 26  # Characters that a tokenizer is trained on, at most
 
 Skip = Callable[[BadLineError], None]
 
 
 @dataclass(frozen=True)
 class TextSource:
-    """Texts to prepare.
+    """Texts to prepare."""
 
-    Attributes:
-        name: A path, or "hf:" and a data set's name.
-        units: Pieces of each shard.
-        heldout: Pieces that are held out.
-        aside: Bytes of documents at the beginnings of shards that are held out.
-        column: Column or key of the text, None for the usual ones.
-        against: Other sources; their held-out texts are left out as well.
-    """
-
-    name: str
-    units: Sequence[Sequence[Piece]]
-    heldout: Sequence[Piece]
-    aside: int = 0
-    column: str | None = None
-    against: tuple[TextSource, ...] = ()
+    name: str  # A path, or "hf:" and a data set's name
+    units: Sequence[Sequence[Piece]]  # Pieces of each shard
+    heldout: Sequence[Piece]  # Pieces that are held out
+    aside: int = 0  # Bytes of documents at the beginnings of shards that are held out
+    column: str | None = None  # Column or key of the text, None for the usual ones
+    against: tuple[TextSource, ...] = ()  # Other sources; their held-out texts are left out as well
 
     @cached_property
     def files(self) -> list[str]:
@@ -96,7 +85,6 @@ class TextSource:
         return digest.hexdigest()
 
     def heldout_texts(self, skip: Skip) -> Iterator[str]:
-        """Documents that are held out."""
         for piece in self.heldout:
             yield from (part.text for part in parts_of(piece, self.column, skip))
         units = self.units[:: -(-len(self.units) // ASIDE_SHARDS)] if self.aside else ()
@@ -114,7 +102,6 @@ class TextSource:
             left -= taken
 
     def foreign_texts(self, skip: Skip) -> Iterator[str]:
-        """Held-out documents of other sources."""
         for other in self.against:
             yield from other.heldout_texts(skip)
 
@@ -144,22 +131,16 @@ def find_source(
 ) -> TextSource:
     """Find the pieces of a source, and those that are held out.
 
-    Args:
-        source: A file or folder, the name of a corpus, or "hf:" and a data set's name.
-        heldout: The same, of texts to evaluate on; by default the source's own.
-        column: Column or key of the text.
-        aside: Whether some texts are held out of a source that has no held-out ones.
-        shard_bytes: Bytes of text of a shard, by default 32 MiB, or a thousandth of the source where that is more.
-
-    Raises:
-        DataError: When the source does not exist, or nothing can be held out of it.
+    A source is a file or folder, the name of a corpus, or "hf:" and a data set's name. By default its own held-out
+    texts are used, or else some are set `aside`. A shard has 32 MiB of text, or a thousandth of the source where that
+    is more.
     """
     name = resolved(source)
     given = None if heldout is None else [piece for unit in find_source(heldout, aside=False).units for piece in unit]
     if name.startswith(HUB):
         splits = hub_splits(name)
-        first = next((split for split in TRAIN if split in splits), splits[0])
-        second = next((split for split in HELDOUT if split in splits and split != first), None)
+        first = next((split for split in TRAIN_NAMES if split in splits), splits[0])
+        second = next((split for split in HELDOUT_NAMES if split in splits and split != first), None)
         units = [[piece] for piece in hub_pieces(f"{name}#{first}")]
         held = given if given is not None else hub_pieces(f"{name}#{second}") if second is not None else []
         return TextSource(name, units, held, ASIDE_BYTES if aside and not held else 0, column)
@@ -169,9 +150,11 @@ def find_source(
             f"{suggest(name, CORPORA.names())}"
         )
     files = files_of(Path(name))
-    by_split = {split: [file for file in files if split_of(file, Path(name)) == split] for split in (*TRAIN, *HELDOUT)}
-    train = by_split["train"]
-    out = next((by_split[split] for split in HELDOUT if by_split[split]), []) if train else []
+    by_split: dict[str, list[Path]] = {}
+    for file in files:
+        by_split.setdefault(split_of(file, Path(name)), []).append(file)
+    train = by_split.get("train", [])
+    out = next((by_split[split] for split in HELDOUT_NAMES if split in by_split), []) if train else []
     held = given if given is not None else [Piece(str(file.absolute())) for file in out]
     files = [file.absolute() for file in train or files]
     total = sum(file.stat().st_size for file in files)
@@ -203,7 +186,6 @@ def resolved(source: str | os.PathLike[str]) -> str:
 
 
 def hub_pieces(name: str) -> list[Piece]:
-    """Pieces of a split on the Hub: its shards."""
     number = streamed(name).num_shards
     return [Piece(name, shard, number, shard + 1 == number) for shard in range(number)]
 

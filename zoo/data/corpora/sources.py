@@ -13,13 +13,15 @@ from typing import Any, BinaryIO
 
 from zoo.base.errors import DataError, enumerate_names
 
-HUB = "hf:"
-"""Prefix of the name of a data set on the Hub, in a piece."""
+HUB = "hf:"  # Prefix of the name of a data set on the Hub, in a piece
 
 COMPRESSED = (".gz", ".zst")
 KINDS = (".txt", ".jsonl", ".parquet")
-SPLITS = (".train", ".dev", ".test")
-"""Suffixes of texts that BabyLM's corpora have, by their split."""
+SPLITS = (".train", ".dev", ".test")  # Suffixes of texts that BabyLM's corpora have, by their split
+
+TRAIN_NAMES = ("train",)
+HELDOUT_NAMES = ("heldout", "validation", "valid", "dev", "test")
+"""Names of the files of a folder, and of the splits of a dataset, to train on and to evaluate on."""
 
 TEXT_COLUMNS = ("text", "content", "sentence", "document")
 """Columns that are read unless one is named: the first that exists."""
@@ -27,19 +29,13 @@ TEXT_COLUMNS = ("text", "content", "sentence", "document")
 
 @dataclass(frozen=True)
 class Piece:
-    """A part of a file.
+    """A part of a file."""
 
-    Attributes:
-        file: The file, or "hf:" and a data set's name on the Hub.
-        start: First byte, row group (parquet) or shard (Hub). Of text, lines that begin in the piece belong to it.
-        stop: The end, exclusive; None for the whole file.
-        last: Whether it ends the file.
-    """
-
-    file: str
+    file: str  # The file, or "hf:" and a data set's name on the Hub
+    # First byte, row group (parquet) or shard (Hub). Of text, lines that begin in the piece belong to it.
     start: int = 0
-    stop: int | None = None
-    last: bool = True
+    stop: int | None = None  # The end, exclusive; None for the whole file
+    last: bool = True  # Whether it ends the file
 
 
 @dataclass(frozen=True)
@@ -51,12 +47,10 @@ class Part:
     ends: bool = True
 
 
-LONGEST_PART = 1 << 23
-"""Bytes of a text that are held at once."""
+LONGEST_PART = 1 << 23  # Bytes of a text that are held at once
 
 
-LONGEST_LINE = 1 << 27
-"""Bytes of the longest line."""
+LONGEST_LINE = 1 << 27  # Bytes of the longest line
 
 
 class BadLineError(DataError):
@@ -71,7 +65,6 @@ def kind_of(file: str | Path) -> str:
 
 
 def files_of(source: Path) -> list[Path]:
-    """List the files of a source that can be read, sorted by path."""
     if source.is_file():
         found = [source] if kind_of(source) in KINDS else []
     else:
@@ -176,7 +169,6 @@ def lines_of(piece: Piece) -> Iterator[tuple[int, bytes]]:
 
 
 def opened(file: str) -> BinaryIO:
-    """Open a file that may be compressed."""
     try:
         if file.endswith(".gz"):
             return gzip.open(file, "rb")  # type: ignore[return-value]
@@ -262,13 +254,11 @@ def streamed(name: str) -> Any:
 
 
 def hub_splits(name: str) -> list[str]:
-    """Names of the splits of a data set on the Hub."""
     with explained(name):
         return list(load_dataset(**address_of(name), streaming=True))
 
 
 def load_dataset(**given: Any) -> Any:
-    """As in `datasets`, which is imported when it is needed."""
     from datasets import load_dataset as load
 
     return load(**given)

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 
 def check_length(max_length: int | None) -> None:
-    """Require a length that a sequence can have."""
     if max_length is not None and (not isinstance(max_length, int) or max_length < 1):
         raise ConfigError(f"max_length={max_length!r} is not valid; it is a number of tokens, at least 1")
 
@@ -31,7 +30,6 @@ def encoded(columns: Mapping[str, Any], examples: Dataset, kept: Sequence[int] |
 
 
 def short_enough(lengths: Sequence[int], max_length: int | None, examples: Dataset) -> list[int]:
-    """Choose the examples that are not too long."""
     kept = [i for i, length in enumerate(lengths) if max_length is None or length <= max_length]
     if not kept and len(lengths):
         source = examples.info.description or "the data"
@@ -40,3 +38,14 @@ def short_enough(lengths: Sequence[int], max_length: int | None, examples: Datas
             f"the shortest has {min(lengths)}"
         )
     return kept
+
+
+def short_rows(
+    inputs: Sequence[Sequence[int]], labels: Sequence[Sequence[int]], max_length: int | None, examples: Dataset
+) -> Dataset:
+    """Make a dataset of the rows that are not too long."""
+    from datasets import Dataset
+
+    kept = short_enough(list(map(len, inputs)), max_length, examples)
+    columns = {"input_ids": [inputs[i] for i in kept], "labels": [labels[i] for i in kept]}
+    return Dataset.from_dict({**columns, "length": [len(inputs[i]) for i in kept]})

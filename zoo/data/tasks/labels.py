@@ -20,13 +20,13 @@ from .scores import Outputs, Predictions, Score
 from .sources import Splits
 from .tables import Kind, Table, place_of
 from .task import TASKS, DataTask
+from .text_task import single_vocabulary
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
 
-FEW_LABELS = 8
-"""Number of different labels that is accepted with any number of examples."""
+FEW_LABELS = 8  # Number of different labels that is accepted with any number of examples
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,6 @@ class LabelsTask(DataTask):
         return replace(self, labels=tuple(config.id2label[i] for i in range(len(config.id2label))))
 
     def mismatch(self, train: Table, heldout: Table) -> str | None:
-        """Look for labels that are never trained on."""
         known = self.labels or sorted_labels(set(self.labels_of(train.column(1))))
         owner = "the labels that were trained on" if self.labels else train.source
         for row, value in enumerate(heldout.column(1)):
@@ -89,16 +88,16 @@ class LabelsTask(DataTask):
         return train_tokenizers(texts_of(self.sources, examples), **options)
 
     def model_settings(self, tokenizers: Tokenizers) -> dict[str, Any]:
-        tokenizer = tokenizers.source
         return {
-            "vocab_size": len(tokenizer),
-            "pad_token_id": tokenizer.pad_token_id,
-            "bos_token_id": tokenizer.bos_token_id,
-            "eos_token_id": tokenizer.eos_token_id,
+            **single_vocabulary(tokenizers),
             "num_labels": len(self.labels),
             "id2label": dict(enumerate(self.labels)),
             "label2id": {label: number for number, label in enumerate(self.labels)},
         }
+
+    def rows(self, ids: list[list[int]], labels: Sequence[Any], examples: Dataset) -> Dataset:
+        masks, lengths = [[1] * len(row) for row in ids], [len(row) for row in ids]
+        return encoded({"input_ids": ids, "attention_mask": masks, "labels": labels, "length": lengths}, examples)
 
     def number(self, label: str, examples: Dataset, row: int) -> int:
         if label not in self.labels:
@@ -110,7 +109,6 @@ class LabelsTask(DataTask):
 
 
 def sorted_labels(labels: set[str]) -> tuple[str, ...]:
-    """Order labels."""
     if all(label.isdecimal() for label in labels):
         return tuple(sorted(labels, key=int))
     return tuple(sorted(labels))
@@ -128,13 +126,8 @@ class TextClassification(LabelsTask):
 
     def encode(self, examples: Dataset, tokenizers: Tokenizers, *, training: bool = False, seed: int = 0) -> Dataset:
         ids = [row[: self.max_length] for row in to_ids(tokenizers.source, self.sources(examples))]
-        columns = {
-            "input_ids": ids,
-            "attention_mask": [[1] * len(row) for row in ids],
-            "labels": [self.number(label, examples, row) for row, label in enumerate(self.references(examples))],
-            "length": [len(row) for row in ids],
-        }
-        return encoded(columns, examples)
+        labels = [self.number(label, examples, row) for row, label in enumerate(self.references(examples))]
+        return self.rows(ids, labels, examples)
 
     def collator(self, tokenizers: Tokenizers) -> Callable[[Any], dict[str, Any]]:
         from transformers import DataCollatorWithPadding
@@ -194,13 +187,7 @@ class TokenClassification(LabelsTask):
             marks = [[number] + [IGNORED] * (len(ids) - 1) for number, ids in zip(numbers, filled, strict=True)]
             rows.append(row[: self.max_length])
             labels.append([*chain.from_iterable(marks), *([IGNORED] * len(ending))][: self.max_length])
-        columns = {
-            "input_ids": rows,
-            "attention_mask": [[1] * len(row) for row in rows],
-            "labels": labels,
-            "length": [len(row) for row in rows],
-        }
-        return encoded(columns, examples)
+        return self.rows(rows, labels, examples)
 
     def collator(self, tokenizers: Tokenizers) -> Callable[[Any], dict[str, Any]]:
         from transformers import DataCollatorForTokenClassification

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from zoo.base.errors import ConfigError, InvalidChoiceError
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
     from .blocks import BlockCollator, TokenBlocks
-    from .mixing import MixedBlocks
     from .packing import PackedCollator, PackedDocuments
 
 PACKINGS = ("blocks", "documents")
@@ -54,14 +52,11 @@ class LanguageModeling(RawTextTask):
         leave_open(tokenizers.source)
         return tokenizers
 
-    def encode(
-        self, examples: Dataset, tokenizers: Tokenizers, *, training: bool = False, seed: int = 0
-    ) -> TokenBlocks | MixedBlocks | PackedDocuments:
+    def blocks(
+        self, examples: Dataset, tokenizers: Tokenizers, *, training: bool, seed: int
+    ) -> TokenBlocks | PackedDocuments:
         from .blocks import TokenBlocks
-        from .mixing import MixedTexts
 
-        if isinstance(examples, MixedTexts):
-            return examples.blocks(partial(self.encode, tokenizers=tokenizers, training=training, seed=seed))
         stride = self.stride if training else None
         least = self.block_size + 1 if stride is not None else 2
         ids = self.row(examples, tokenizers, least=least, training=training, seed=seed)

@@ -5,18 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from filelock import FileLock
-
 from zoo.base.errors import DataError
-from zoo.base.files import written
 from zoo.data.corpora import data_folder
-from zoo.data.corpora.getting import KEY_DIGITS, PREPARED
+from zoo.data.corpora.getting import KEY_DIGITS, PREPARED, made_once
 from zoo.data.corpora.planning import SAMPLE_CHARACTERS, SHARD_BYTES
 
 if TYPE_CHECKING:
@@ -24,8 +20,7 @@ if TYPE_CHECKING:
 
     from zoo.data.tokenizers import Tokenizers
 
-LARGE = SHARD_BYTES
-"""Bytes of a file above which its rows are not kept in memory."""
+LARGE = SHARD_BYTES  # Bytes of a file above which its rows are not kept in memory
 
 ROWS_AT_ONCE = 10_000
 ROWS_FILE = "rows.arrow"
@@ -51,7 +46,6 @@ def bytes_of(file: Path) -> int:
 
 
 def is_mapped(examples: Any) -> bool:
-    """Whether examples are mapped into memory, and not in it."""
     return bool(getattr(examples, "cache_files", None))
 
 
@@ -63,7 +57,6 @@ def mapped_rows(source: str, names: Sequence[str], decides: Any, rows: Iterable[
 
 
 def place_of(kind: str, decides: Any) -> Path:
-    """Folder of what plain data decide."""
     key = hashlib.sha256(json.dumps(decides, default=str).encode()).hexdigest()[:KEY_DIGITS]
     return data_folder() / PREPARED / f"{kind}-{key}"
 
@@ -73,22 +66,17 @@ def mapped(place: Path, parts: Iterable[Mapping[str, list[Any]]], description: s
     from datasets import Dataset, DatasetInfo
     from datasets.arrow_writer import ArrowWriter
 
-    with written(place):
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(f"{place}.lock"):
-            if not place.is_dir():
-                partial = place.with_suffix(".partial")
-                shutil.rmtree(partial, ignore_errors=True)
-                remaining = iter(parts)
-                first = next(remaining)  # before anything is written: it may be refused
-                partial.mkdir()
-                features = Dataset.from_dict(dict(first)).features
-                with ArrowWriter(path=str(partial / ROWS_FILE), features=features) as writer:
-                    for part in chain([first], remaining):
-                        writer.write_batch(dict(part))
-                    writer.finalize()
-                os.replace(partial, place)
-    return Dataset.from_file(str(place / ROWS_FILE), info=DatasetInfo(description=description))
+    def write(folder: Path) -> None:
+        remaining = iter(parts)
+        first = next(remaining)  # before anything is written: it may be refused
+        folder.mkdir()
+        features = Dataset.from_dict(dict(first)).features
+        with ArrowWriter(path=str(folder / ROWS_FILE), features=features) as writer:
+            for part in chain([first], remaining):
+                writer.write_batch(dict(part))
+            writer.finalize()
+
+    return Dataset.from_file(str(made_once(place, write) / ROWS_FILE), info=DatasetInfo(description=description))
 
 
 def in_parts(

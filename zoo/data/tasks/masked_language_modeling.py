@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from zoo.base.errors import ConfigError
@@ -17,8 +16,7 @@ from .text_task import RawTextTask, padding_of
 if TYPE_CHECKING:
     from datasets import Dataset
 
-    from .blocks import BlockCollator, MaskedBlocks, PartlyCausalCollator
-    from .mixing import MixedBlocks
+    from .blocks import BlockCollator, PartlyCausalCollator
 
 
 MASK = "<mask>"
@@ -49,16 +47,11 @@ class MaskedLanguageModeling(RawTextTask):
         tokenizers.source.add_special_tokens({"mask_token": MASK})
         return tokenizers
 
-    def encode(
-        self, examples: Dataset, tokenizers: Tokenizers, *, training: bool = False, seed: int = 0
-    ) -> MaskedBlocks | MixedBlocks:
+    def blocks(self, examples: Dataset, tokenizers: Tokenizers, *, training: bool, seed: int) -> Any:
         from transformers import DataCollatorForLanguageModeling
 
         from .blocks import MaskedBlocks
-        from .mixing import MixedTexts
 
-        if isinstance(examples, MixedTexts):
-            return examples.blocks(partial(self.encode, tokenizers=tokenizers, training=training, seed=seed))
         tokenizer = tokenizers.source
         if tokenizer.mask_token is None:
             raise ConfigError("the tokenizer has no mask_token, which masked language modelling needs")
@@ -115,7 +108,6 @@ class MaskedNextToken(MaskedLanguageModeling):
         return bool(settings.get("masked_next_token"))
 
     def check_variant(self, name: str) -> None:
-        """Refuse a variant that is no causal and masked model at once."""
         if not super().suits(name):
             super().check_variant(name)
         elif not self.suits(name):
@@ -125,20 +117,16 @@ class MaskedNextToken(MaskedLanguageModeling):
             )
 
     def train_tokenizers(self, examples: Dataset, **options: Any) -> Tokenizers:
-        """Train a tokenizer that has a mask and begins every text."""
         tokenizers = super().train_tokenizers(examples, **options)
         open_texts(tokenizers.source)
         return tokenizers
 
-    def encode(self, examples: Dataset, tokenizers: Tokenizers, *, training: bool = False, seed: int = 0) -> Any:
+    def blocks(self, examples: Dataset, tokenizers: Tokenizers, *, training: bool, seed: int) -> Any:
         from .blocks import PartlyCausalBlocks
-        from .mixing import MixedTexts
 
-        if isinstance(examples, MixedTexts):
-            return examples.blocks(partial(self.encode, tokenizers=tokenizers, training=training, seed=seed))
         # The first id is no label, and the last one is only a label.
         longer: Any = replace(self, block_size=self.block_size + 1)
-        blocks: Any = MaskedLanguageModeling.encode(longer, examples, tokenizers, training=training, seed=seed)
+        blocks: Any = MaskedLanguageModeling.blocks(longer, examples, tokenizers, training=training, seed=seed)
         return PartlyCausalBlocks(blocks, self.causal_share)
 
     def collator(self, tokenizers: Tokenizers) -> PartlyCausalCollator:

@@ -14,11 +14,8 @@ Counts = npt.NDArray[np.int64]
 """Counts of each example. *Shape:* (num_examples, ...)"""
 
 LEVEL = 95
-SEED = 12345
-"""As sacreBLEU's."""
-
-RESAMPLED_AT_ONCE = 1 << 22
-"""Numbers that are held in memory at a time."""
+SEED = 12345  # As sacreBLEU's
+RESAMPLED_AT_ONCE = 1 << 22  # Numbers that are held in memory at a time
 
 
 def resampled(
@@ -29,12 +26,9 @@ def resampled(
     *,
     n_bootstrap: int = 1,
 ) -> Score:
-    """A score from 0 to 100, with its interval (percentile bootstrap over examples, Efron 1979).
+    """A score from 0 to 100, with its interval (bootstrap over examples, Efron 1979) unless `n_bootstrap` is 1.
 
-    Args:
-        counts: Counts of each example. *Shape:* (num_examples, ...)
-        value_of: Makes scores of sums. *Shape:* (..., num_samples) of (num_samples, ...)
-        n_bootstrap: Number of resamples; 1 for no interval.
+    `value_of` makes scores of sums of counts. *Shape:* (..., num_samples) of (num_samples, ...)
     """
     value = float(value_of(counts.sum(axis=0, keepdims=True))[0])
     interval = None
@@ -134,3 +128,15 @@ def has_entities(labels: Sequence[str]) -> bool:
     """Whether labels mark entities by B- and I-."""
     prefixed = [label for label in labels if label[:2] in ("B-", "I-")]
     return bool(prefixed) and len(prefixed) >= len([label for label in labels if label != "O"])
+
+
+def rank_correlation(one: Sequence[float], other: Sequence[float]) -> float | None:
+    """Spearman's rank correlation (1904); None where all values of a side are equal."""
+    first, second = mean_ranks(one), mean_ranks(other)
+    return float(np.corrcoef(first, second)[0, 1]) if np.ptp(first) and np.ptp(second) else None
+
+
+def mean_ranks(values: Sequence[float]) -> npt.NDArray[np.float64]:
+    """The rank of each value; ties have their mean rank."""
+    _, places, counts = np.unique(np.asarray(values), return_inverse=True, return_counts=True)
+    return np.asarray((np.cumsum(counts) - (counts - 1) / 2)[places], dtype=np.float64)

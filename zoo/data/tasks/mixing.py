@@ -20,7 +20,8 @@ from zoo.base.errors import DataError
 from zoo.data.corpora.planning import find_source, resolved
 from zoo.data.corpora.shards import is_prepared
 
-from .prepared import PreparedTexts, ShardedTexts, SourceTexts, heldout_texts, stop, trained_once
+from .prepared import PreparedTexts, ShardedTexts, SourceTexts, stop, trained_once
+from .reading import documents
 from .sources import Splits
 
 if TYPE_CHECKING:
@@ -62,7 +63,6 @@ class MixedTexts(ShardedTexts):
         return MixedTexts(made, self.shares)
 
     def tokenizers(self, train: Callable[[Any], Tokenizers], options: Mapping[str, Any]) -> Tokenizers:
-        """Train tokenizers on a sample of all sources in their shares."""
         sources = [part.source for part in self.parts.values() if isinstance(part, SourceTexts)]
         texts = (text for one, share in zip(sources, self.shares, strict=True) for text in one.sample(share))
         return trained_once(train, texts, [self.shares, *(one.planned for one in sources)], options)
@@ -75,12 +75,10 @@ class MixedTexts(ShardedTexts):
         return Splits(*mixed)
 
     def blocks(self, encode: Callable[[Any], Any]) -> MixedBlocks:
-        """Blocks of all sources, by a function that makes those of one."""
         return MixedBlocks(list(self.parts), [encode(part) for part in self.parts.values()], self.shares)
 
 
 def mixed_splits(shares: Mapping[str, float], heldout: str | Path | None, column: str | None) -> Splits:
-    """Find the texts of all sources, and read those that are held out, which no source is trained on."""
     found = {}
     for name in shares:
         place = resolved(name)
@@ -92,18 +90,15 @@ def mixed_splits(shares: Mapping[str, float], heldout: str | Path | None, column
         for name, one in found.items()
     }
     evaluated = list(found.values())[: 1 if heldout is not None else None]
-    held = heldout_texts(text for one in evaluated for text in one.heldout_texts(stop))
+    held = documents(text for one in evaluated for text in one.heldout_texts(stop))
     train: Any = MixedTexts(parts, list(shares.values()))
     return Splits(train, held)
 
 
 class MixedBlocks(torch.utils.data.Dataset[Any]):
-    """Blocks of several sources, one source after the other.
+    """Blocks of several sources, one source after the other, to be drawn in `shares`.
 
     A number beyond the last block is a block of a later epoch of its source: number = epoch * len + place.
-
-    Args:
-        shares: Shares of the blocks that are drawn.
     """
 
     def __init__(self, names: Sequence[str], parts: Sequence[Any], shares: Sequence[float]) -> None:
@@ -125,7 +120,6 @@ class MixedBlocks(torch.utils.data.Dataset[Any]):
 
     @property
     def lengths(self) -> npt.NDArray[np.int32]:
-        """Number of ids of each block."""
         return np.concatenate([part.lengths for part in self.parts])
 
     @cached_property

@@ -4,36 +4,32 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from datasets import Dataset, DatasetInfo
-from filelock import FileLock
+from datasets import DatasetInfo
 
 from zoo.base.errors import ConfigError, DataError
-from zoo.base.files import written
 from zoo.data.corpora import data_folder
-from zoo.data.corpora.getting import KEY_DIGITS, PREPARED
+from zoo.data.corpora.getting import KEY_DIGITS, PREPARED, made_once
 from zoo.data.corpora.planning import SHARD_BYTES, TextSource, find_source
 from zoo.data.corpora.preparing import HELDOUT_FILE, Preparation
 from zoo.data.corpora.shards import Manifest, TokenRow, read_manifest
-from zoo.data.corpora.sources import COMPRESSED, HUB, KINDS, kind_of
+from zoo.data.corpora.sources import COMPRESSED, HELDOUT_NAMES, HUB, KINDS, TRAIN_NAMES, kind_of
 from zoo.data.tokenizers import Tokenizers, load_tokenizers
 from zoo.data.tokenizers.encoding import backend_json
 
 from .libraries import is_saved_dataset
-from .sources import HELDOUT_NAMES, HELDOUT_SHARE, TRAIN_NAMES, Splits, find_file
+from .reading import documents
+from .sources import HELDOUT_SHARE, Splits, find_file
 from .tables import Column
 from .task import find_task
 
-LARGE = SHARD_BYTES
-"""Bytes of text above which a source is read from shards."""
-MOST_ASIDE = 1 << 20
-"""Most tokens that are set aside to choose a checkpoint by."""
+LARGE = SHARD_BYTES  # Bytes of text above which a source is read from shards
+MOST_ASIDE = 1 << 20  # Most tokens that are set aside to choose a checkpoint by
 
 
 class ShardedTexts(ABC):
@@ -150,18 +146,10 @@ class SourceTexts(ShardedTexts):
 def trained_once(
     train: Callable[[Any], Tokenizers], texts: Iterable[str], sources: Sequence[Any], options: Mapping[str, Any]
 ) -> Tokenizers:
-    """Train tokenizers, or find those of the same sources and options."""
     decides = json.dumps([*sources, dict(options)], sort_keys=True, default=str)
     key = hashlib.sha256(decides.encode()).hexdigest()[:KEY_DIGITS]
     place = data_folder() / PREPARED / f"tokenizer-{key}"
-    with written(place):
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(f"{place}.lock"):
-            if not place.is_dir():
-                partial = place.with_suffix(".partial")
-                train(texts).save(partial)
-                os.replace(partial, place)
-    return load_tokenizers(place)
+    return load_tokenizers(made_once(place, lambda folder: train(texts).save(folder)))
 
 
 def prepared_splits(folder: Path, heldout: str | Path | None) -> Splits:
@@ -173,13 +161,7 @@ def prepared_splits(folder: Path, heldout: str | Path | None) -> Splits:
     if not file.is_file():
         raise DataError(f"{folder} has no held-out texts; prepare it again with --heldout FILE")
     texts = [json.loads(line)["text"] for line in file.open(encoding="utf-8")]
-    return Splits(train, heldout_texts(texts), duplicates=train.duplicates)
-
-
-def heldout_texts(texts: Iterable[str]) -> Dataset:
-    """Number held-out documents."""
-    listed = list(texts)
-    return Dataset.from_dict({"text": listed, "document": list(range(len(listed)))})
+    return Splits(train, documents(texts), duplicates=train.duplicates)
 
 
 def needs_shards(data: str) -> bool:
@@ -206,7 +188,7 @@ def source_splits(
 ) -> Splits:
     """Find the texts of a source, and read those that are held out, by default the source's own."""
     source = find_source(data, heldout=heldout, column=column)
-    held = heldout_texts(source.heldout_texts(stop))
+    held = documents(source.heldout_texts(stop))
     if not any(text.strip() for text in held["text"]):
         raise DataError(f"{data} has nothing to hold out; name texts to evaluate on (--heldout)")
     train: Any = made(source)
@@ -221,7 +203,6 @@ def one_column(columns: Iterable[Column] | None) -> str | None:
 
 
 def stop(error: DataError) -> None:
-    """Refuse a line that is not valid."""
     raise error
 
 

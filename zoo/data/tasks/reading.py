@@ -251,3 +251,11 @@ READERS: dict[str, Reader] = {
     ".conll": read_conll,
 }
 """Readers by suffix."""
+
+
+def documents(texts: Iterable[str]) -> Dataset:
+    """Number texts."""
+    from datasets import Dataset
+
+    listed = list(texts)
+    return Dataset.from_dict({"text": listed, "document": list(range(len(listed)))})

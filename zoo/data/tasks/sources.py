@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zoo.base.errors import ConfigError, DataError, suggest
+from zoo.data.corpora.sources import HELDOUT_NAMES, TRAIN_NAMES
 from zoo.registry import CORPORA
 
 from .libraries import dataset_splits, is_dataset_name, is_saved_dataset
@@ -22,15 +23,8 @@ if TYPE_CHECKING:
 SHIPPED = Path(__file__).parent / "data"
 """Corpora that ship with the zoo."""
 
-TRAIN_NAMES = ("train",)
-HELDOUT_NAMES = ("heldout", "validation", "valid", "dev", "test")
-"""Names of the held-out file of a folder, or split of a dataset."""
-
-JOIN = "+"
-"""Separator of the names of corpora that are joined."""
-
-PART = re.compile(r"(.+?)=(\d*\.?\d+)(?:\+|$)")
-"""A source of a mixture and its share."""
+JOIN = "+"  # Separator of the names of corpora that are joined
+PART = re.compile(r"(.+?)=(\d*\.?\d+)(?:\+|$)")  # A source of a mixture and its share
 
 HELDOUT_SHARE = 0.05
 MOST_HELDOUT = 1000
@@ -57,16 +51,9 @@ class DataSource:
     def of(
         cls, data: str | Path | None, heldout: str | Path | None, columns: Sequence[Column] | None, seed: int
     ) -> DataSource:
-        """Describe where data are, for a process that may run elsewhere.
+        """Describe where data are, with full paths, for a process that may run elsewhere.
 
-        Args:
-            data: A file or folder, a dataset's name on the Hub, or None.
-            heldout: A file, or None.
-            columns: Names or numbers of columns, or None.
-            seed: Which examples are set aside.
-
-        Returns:
-            The source, with full paths.
+        `data` are a file or folder, or a dataset's name on the Hub; `seed` is which examples are set aside.
         """
         return cls(full_path(data), full_path(heldout), None if columns is None else list(columns), seed)
 
@@ -161,7 +148,6 @@ def load_splits(
 
 
 def set_aside(examples: Dataset, seed: int) -> Splits:
-    """Take some examples away to evaluate on."""
     import numpy as np
 
     number = min(MOST_HELDOUT, max(1, round(HELDOUT_SHARE * len(examples))))
@@ -214,12 +200,10 @@ def load_corpora(names: Sequence[str], columns: Sequence[Column] | None, kinds: 
 
 
 def shipped_corpora() -> list[str]:
-    """List the corpora that ship with the zoo."""
     return sorted(folder.name for folder in SHIPPED.iterdir() if folder.is_dir())
 
 
 def find_file(folder: Path, names: Sequence[str]) -> Path:
-    """Find a file in a folder, with any suffix."""
     for name in names:
         for suffix in READERS:
             if (file := folder / f"{name}{suffix}").is_file():

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zoo.base.errors import ConfigError, DataError
 from zoo.data.corpora.cutting import cut
+from zoo.data.corpora.sources import HELDOUT_NAMES
 from zoo.data.tokenizers import Tokenizers, train_tokenizers
 from zoo.data.tokenizers.encoding import to_ids
 
-from .reading import read_lines
-from .sources import HELDOUT_NAMES, Splits, find_file, shares_of
+from .reading import documents, read_lines
+from .sources import Splits, find_file, shares_of
 from .tables import Column, Kind
 from .task import DataTask
 
@@ -47,11 +50,8 @@ def in_parts(text: str) -> Dataset:
     return Dataset.from_dict({"text": parts, "document": [0] * len(parts)})
 
 
-TEXTS_AT_ONCE = 64
-"""Texts that are tokenized together."""
-
-LONGEST_SAMPLE = 64
-"""Characters of a text that a saved model is asked about."""
+TEXTS_AT_ONCE = 64  # Texts that are tokenized together
+LONGEST_SAMPLE = 64  # Characters of a text that a saved model is asked about
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class RawTextTask(DataTask):
             train_file = folder
         if train_file is None or train_file.suffix.lower() != TEXT_SUFFIX or not train_file.exists():
             splits = super().load(data, heldout=heldout, columns=columns, seed=seed)
-            return Splits(documents(splits.train), documents(splits.heldout))
+            return Splits(*(documents(part[part.column_names[0]][:]) for part in splits))
         text = read_text(train_file)
         if heldout is not None:
             return Splits(in_parts(text), in_parts(read_text(heldout)))
@@ -173,6 +173,17 @@ class RawTextTask(DataTask):
             raise DataError(f"the texts to {use} on have {len(ids)} tokens; at least {least} are needed")
         return ids
 
+    def encode(self, examples: Dataset, tokenizers: Tokenizers, *, training: bool = False, seed: int = 0) -> Any:
+        from .mixing import MixedTexts
+
+        if isinstance(examples, MixedTexts):
+            return examples.blocks(partial(self.encode, tokenizers=tokenizers, training=training, seed=seed))
+        return self.blocks(examples, tokenizers, training=training, seed=seed)
+
+    @abstractmethod
+    def blocks(self, examples: Dataset, tokenizers: Tokenizers, *, training: bool, seed: int) -> Any:
+        """Turn texts of one source into blocks of ids."""
+
     def tokens_per_word(self, examples: Any, encoded: Any, tokenizers: Tokenizers) -> float | None:
         from .prepared import ShardedTexts
 
@@ -188,15 +199,7 @@ class RawTextTask(DataTask):
         return [text[:LONGEST_SAMPLE] for text in examples.select(range(min(most, len(examples))))["text"]]
 
 
-def documents(examples: Dataset) -> Dataset:
-    from datasets import Dataset
-
-    texts = examples[examples.column_names[0]][:]
-    return Dataset.from_dict({"text": texts, "document": list(range(len(texts)))})
-
-
 def parts_of_row(examples: Dataset, tokenizers: Tokenizers) -> Iterator[Ids]:
-    """Turn texts into ids, few at a time."""
     import numpy as np
 
     tokenizer = tokenizers.source

@@ -18,8 +18,7 @@ from .page import find_page
 
 MODELS, LIST, FILES, INDEX, LESSONS = "models", "index.json", "files.json", "index.html", "lessons"
 
-MARK = " data-lessons"
-"""Attribute of a page that links to the lessons."""
+MARK = " data-lessons"  # Attribute of a page that links to the lessons
 
 
 def write_site(
@@ -27,19 +26,9 @@ def write_site(
 ) -> dict[str, int]:
     """Write the explorer as static files, which any file server serves and which ask no other host for anything.
 
-    Args:
-        output: A new folder.
-        models: Names of weights, folders or repositories on the Hub, or these by the names that the page shows; by
-            default what ships with the zoo. Matrices of large models are rounded; the page states it.
-        force: Whether to replace the folder.
-
-    Returns:
-        Size in bytes by path.
-
-    Raises:
-        OutputExistsError: If the folder exists.
-        ExportError: If a model has a part that cannot be written as a graph.
-        UnsupportedOperationError: If the page is not built, and Node to build it is missing.
+    `models` are names of weights, folders or repositories on the Hub, or these by the names that the page shows; by
+    default what ships with the zoo. Matrices of large models are rounded; the page states it. Returns sizes in bytes by
+    path.
     """
     page = find_page()
     named = dict(models) if isinstance(models, Mapping) else {shown_name(name): name for name in models}
@@ -52,7 +41,7 @@ def write_site(
             index = folder / INDEX
             index.write_text(index.read_text(encoding="utf-8").replace(MARK, ""), encoding="utf-8")
         entries = [
-            write_model(stored(replace(explored(model), name=name)), folder / MODELS / folder_name(name))
+            write_model(stored(replace(explored(model), name=name)), folder / MODELS / re.sub(r"[^\w.-]", "--", name))
             for name, model in named.items()
         ]
         write_json(folder / MODELS / LIST, entries)
@@ -61,7 +50,6 @@ def write_site(
 
 
 def lesson_models(page: Path) -> set[str]:
-    """Names of the models that the lessons show."""
     lessons = (file.read_text(encoding="utf-8") for file in (page / LESSONS).rglob("*.html"))
     return {name for text in lessons for name in re.findall(r'data-(?:model|with)="([^"]+)"', text)}
 
@@ -72,11 +60,6 @@ def shown_name(model: str) -> str:
     return path.resolve().name if path.is_dir() else model
 
 
-def folder_name(name: str) -> str:
-    """Name of a model's folder on the page."""
-    return re.sub(r"[^\w.-]", "--", name)
-
-
 def hashes(folder: Path) -> Iterator[tuple[str, str]]:
     """Hashes by path, by which the page keeps copies for use without a network."""
     for path in relative_files(folder):
@@ -84,5 +67,4 @@ def hashes(folder: Path) -> Iterator[tuple[str, str]]:
 
 
 def write_json(path: Path, content: object) -> None:
-    """Write a file of JSON."""
     path.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")

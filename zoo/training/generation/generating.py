@@ -196,12 +196,10 @@ def encode(texts: Sequence[str], tokenizers: Tokenizers, model: PreTrainedModel)
 
 
 def continues(model: PreTrainedModel) -> bool:
-    """Whether a model continues what it reads, as language models do."""
     return bool(model.can_generate() and not model.config.is_encoder_decoder)
 
 
 def position_limit(model: PreTrainedModel) -> int | None:
-    """How many positions a model has."""
     limits = [part.max_length for part in model.modules() if isinstance(part, Position)]
     return min((limit for limit in limits if limit is not None), default=None)
 
@@ -254,7 +252,6 @@ def write(
     scores: bool = False,
     streamer: BaseStreamer | None = None,
 ) -> list[tuple[Candidate, ...]]:
-    """Write `num_return_sequences` candidates for each text of an encoded batch."""
     causal = not model.config.is_encoder_decoder
     ids, mask = pad(encoded, model)
     settings = copy.deepcopy(settings)

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from transformers import PreTrainedModel
 
 from zoo.base.errors import DataError
+from zoo.data.tasks.metrics import rank_correlation
 from zoo.training.generation import load_checkpoint
 from zoo.training.generation.checkpoint import TokenizerSource
 
@@ -57,7 +56,6 @@ class Accuracy:
 
     @property
     def value(self) -> float:
-        """The share that is right, in percent."""
         return 100 * self.right / self.items
 
     @property
@@ -69,7 +67,6 @@ class Accuracy:
         return 100 * max(0.0, middle - half), 100 * min(1.0, middle + half)
 
     def to_dict(self) -> dict[str, Any]:
-        """Value, interval and counts as plain data."""
         return {"value": self.value, "interval": list(self.interval), "items": self.items, "ties": self.ties}
 
 
@@ -112,7 +109,7 @@ class SuiteResult:
         people = [score.item.preference for score in self.scores if score.item.preference is not None]
         if len(people) != len(model) or len(set(model)) < 2 or len(set(people)) < 2:
             raise DataError(f"suite {self.suite!r}: preferences of the model or of people are all alike, or missing")
-        return float(np.corrcoef(mean_ranks(model), mean_ranks(people))[0, 1])
+        return rank_correlation(model, people) or 0.0
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -143,15 +140,8 @@ class SuiteResult:
 
 
 def accuracy(scores: Iterable[ItemScore]) -> Accuracy:
-    """Count what is right."""
     found = list(scores)
     return Accuracy(sum(one.is_right for one in found), len(found), sum(one.is_tied for one in found))
-
-
-def mean_ranks(values: Sequence[float]) -> NDArray[np.float64]:
-    """The rank of each value; ties have their mean rank."""
-    _, places, counts = np.unique(np.asarray(values), return_inverse=True, return_counts=True)
-    return np.asarray((np.cumsum(counts) - (counts - 1) / 2)[places], dtype=np.float64)
 
 
 def evaluate_suite(

@@ -11,7 +11,7 @@ from zoo.base.errors import ConfigError, DataError
 from zoo.data.tokenizers import Tokenizers, train_tokenizers
 from zoo.data.tokenizers.encoding import to_ids
 
-from ..encoding import short_enough
+from ..encoding import short_rows
 from ..scores import Outputs
 from ..task import TASKS
 from ..text_task import single_vocabulary
@@ -56,20 +56,11 @@ class Compression(Synthetic):
         return train_tokenizers(self.sources(examples), **options)
 
     def encode(self, examples: Dataset, tokenizers: Tokenizers, *, training: bool = False, seed: int = 0) -> Dataset:
-        from datasets import Dataset
-
         ids = to_ids(tokenizers.source, self.sources(examples))
         if any(len(row) != self.length + 1 for row in ids):
             raise DataError(f"task {self.name!r} needs a token a symbol, as the tokenizer 'word' makes them")
-        answers = self.references(examples)
-        kept = short_enough(list(map(len, ids)), self.max_length if training else None, examples)
-        return Dataset.from_dict(
-            {
-                "input_ids": [ids[i] for i in kept],
-                "labels": [list(map(int, answers[i].split())) for i in kept],
-                "length": [len(ids[i]) for i in kept],
-            }
-        )
+        labels = [list(map(int, answer.split())) for answer in self.references(examples)]
+        return short_rows(ids, labels, self.max_length if training else None, examples)
 
     def collator(self, tokenizers: Tokenizers) -> Callable[[Any], dict[str, Any]]:
         from transformers import DataCollatorWithPadding

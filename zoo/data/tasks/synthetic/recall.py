@@ -16,15 +16,14 @@ from zoo.base.errors import ConfigError, DataError
 from zoo.data.tokenizers import Tokenizers
 from zoo.data.tokenizers.encoding import to_ids
 
-from ..encoding import short_enough
+from ..encoding import short_rows
 from ..task import TASKS
 from .task import Synthetic
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
-UNASKED = "."
-"""Placeholder in an answer where nothing is asked."""
+UNASKED = "."  # Placeholder in an answer where nothing is asked
 
 Asked = tuple[list[str], list[str]]
 """The symbols of a sequence, and for each what is to be predicted there, or `UNASKED`."""
@@ -53,8 +52,6 @@ class AskedInPlace(Synthetic):
         """Make a sequence."""
 
     def encode(self, examples: Dataset, tokenizers: Tokenizers, *, training: bool = False, seed: int = 0) -> Dataset:
-        from datasets import Dataset
-
         from zoo.fast.chunked_loss import IGNORED
 
         tokenizer = tokenizers.source
@@ -63,14 +60,8 @@ class AskedInPlace(Synthetic):
         if any(len(row) != len(asked) for row, asked in zip(ids, answers, strict=True)):
             raise DataError(f"task {self.name!r} needs a token a symbol, as the tokenizer 'word' makes them")
         unasked = tokenizer.convert_tokens_to_ids(UNASKED)
-        kept = short_enough(list(map(len, ids)), self.max_length if training else None, examples)
-        return Dataset.from_dict(
-            {
-                "input_ids": [ids[i] for i in kept],
-                "labels": [[IGNORED if answer == unasked else answer for answer in answers[i]] for i in kept],
-                "length": [len(ids[i]) for i in kept],
-            }
-        )
+        labels = [[IGNORED if answer == unasked else answer for answer in row] for row in answers]
+        return short_rows(ids, labels, self.max_length if training else None, examples)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from zoo.base.errors import ConfigError, DataError
 from zoo.data.tokenizers import Tokenizers, train_tokenizers
 from zoo.data.tokenizers.encoding import to_ids
 
-from ..encoding import short_enough
+from ..encoding import short_rows
 from ..pairs import PairsTask
 from ..scores import Outputs, Predictions, Score
 from ..sources import Splits
@@ -63,7 +63,6 @@ class Synthetic(PairsTask):
 
     @property
     def model_task(self) -> str:
-        """An encoder-decoder's task, or a language model's."""
         return "causal-lm" if self.decoder_only else self.model_tasks[0]
 
     @property
@@ -76,7 +75,6 @@ class Synthetic(PairsTask):
         """Make an example."""
 
     def symbols(self, generator: random.Random) -> list[int]:
-        """Draw a sequence."""
         length = generator.randint(self.min_length, self.length)
         return [generator.randrange(self.num_symbols) for _ in range(length)]
 
@@ -112,8 +110,6 @@ class Synthetic(PairsTask):
         return train_tokenizers([*self.sources(examples), *self.references(examples)], **options)
 
     def encode(self, examples: Dataset, tokenizers: Tokenizers, *, training: bool = False, seed: int = 0) -> Dataset:
-        from datasets import Dataset
-
         from zoo.fast.chunked_loss import IGNORED
 
         if not self.decoder_only:
@@ -122,15 +118,10 @@ class Synthetic(PairsTask):
         between = [tokenizer.bos_token_id] if self.separated and tokenizer.bos_token_id is not None else []
         questions = [[*ids, *between] for ids in to_ids(tokenizer, self.sources(examples), add_special_tokens=False)]
         answers = to_ids(tokenizer, self.references(examples), add_special_tokens=self.separated)
-        lengths = [len(question) + len(answer) - 1 for question, answer in zip(questions, answers, strict=True)]
-        kept = short_enough(lengths, self.max_length if training else None, examples)
-        return Dataset.from_dict(
-            {
-                "input_ids": [[*questions[i], *answers[i]][:-1] for i in kept],
-                "labels": [[IGNORED] * (len(questions[i]) - 1) + answers[i] for i in kept],
-                "length": [lengths[i] for i in kept],
-            }
-        )
+        pairs = list(zip(questions, answers, strict=True))
+        inputs = [[*question, *answer][:-1] for question, answer in pairs]
+        labels = [[IGNORED] * (len(question) - 1) + answer for question, answer in pairs]
+        return short_rows(inputs, labels, self.max_length if training else None, examples)
 
     def collator(self, tokenizers: Tokenizers) -> Callable[[Any], dict[str, Any]]:
         from ..blocks import BlockCollator
@@ -171,13 +162,11 @@ class Synthetic(PairsTask):
 
 
 def matches(output: Sequence[str], reference: Sequence[str]) -> tuple[int, int]:
-    """Count symbols at their place."""
     right = sum(ours == theirs for ours, theirs in zip(output, reference, strict=False))
     return right, max(len(output), len(reference))
 
 
 def as_dataset(rows: Sequence[tuple[str, str]]) -> Dataset:
-    """Make a dataset of pairs."""
     from datasets import Dataset
 
     return Dataset.from_dict({"question": [row[0] for row in rows], "answer": [row[1] for row in rows]})
