@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from zoo.base.errors import UnknownNameError
 from zoo.comparison.benchmarks import Row, find_benchmark
-from zoo.comparison.benchmarks.across import BRACKETS, averages, ranked, read_across, spearman, width
+from zoo.comparison.benchmarks.across import BRACKETS, averages, read_across, spearman, width
 from zoo.comparison.benchmarks.definition import read
+from zoo.data.tasks.metrics import mean_ranks
 
 VALLEY, LADDER = find_benchmark("lr-robustness"), replace(find_benchmark("ladder"), margin=None, most_seeds=None)
 RATES = [float(name) for name in VALLEY.conditions]
@@ -170,15 +171,15 @@ def test_without_ties_the_correlation_is_that_of_squared_differences(one: list[i
     def of(left: Sequence[int], right: Sequence[int]) -> float:
         return 1 - 6 * sum((i - j) ** 2 for i, j in zip(left, right, strict=True)) / (5 * 24)
 
-    found, share = spearman(ranked(one), ranked(other))
+    found, share = spearman(mean_ranks(one), mean_ranks(other))
     assert found == pytest.approx(of(one, other))
     as_far = [abs(of(one, order)) >= abs(found) - 1e-9 for order in permutations(range(5))]
     assert share == pytest.approx(sum(as_far) / len(as_far))
 
 
 def test_ties_share_a_rank_and_equal_scores_have_no_correlation() -> None:
-    assert ranked([3.0, 1.0, 3.0, 2.0]).tolist() == [1.5, 4.0, 1.5, 3.0]
-    assert spearman(ranked([1.0, 1.0, 1.0]), ranked([1.0, 2.0, 3.0])) == (0.0, 1.0)
-    many = ranked([float(i) for i in range(12)])
+    assert mean_ranks([3.0, 1.0, 3.0, 2.0]).tolist() == [3.5, 1.0, 3.5, 2.0]
+    assert spearman(mean_ranks([1.0, 1.0, 1.0]), mean_ranks([1.0, 2.0, 3.0])) == (0.0, 1.0)
+    many = mean_ranks([float(i) for i in range(12)])
     found, share = spearman(many, many)
     assert found == pytest.approx(1.0) and share < 0.001

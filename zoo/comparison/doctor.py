@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.util import find_spec
 
 import torch
@@ -21,11 +21,8 @@ from zoo.fast.prepacked_linear import try_rows
 from zoo.fast.switches import current
 from zoo.training.generation import ENGINES, ExportEngine
 
-PAYS = 1.2
-"""How many times as fast something has to be to be worth a change of precision."""
-
-ROWS = (1, 8, 32)
-"""Texts at a time, or beams, for which linear layers of a decode step are tried."""
+PAYS = 1.2  # How many times as fast something has to be to be worth a change of precision
+ROWS = (1, 8, 32)  # Texts at a time, or beams, for which linear layers of a decode step are tried
 
 INSTRUCTIONS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16", "amx_int8", "asimd", "sve", "bf16")
 """Of a processor's, those that decide how fast it multiplies matrices."""
@@ -38,9 +35,6 @@ class Finding:
     topic: str  # Subject
     found: str  # Result
     advice: str  # Consequence: what the zoo does, or its user may do
-
-    def to_dict(self) -> dict[str, str]:
-        return asdict(self)
 
 
 def examine() -> list[Finding]:
@@ -74,7 +68,6 @@ def processor() -> Finding:
 
 
 def threads() -> Finding:
-    """How many threads torch computes with."""
     used, cores = torch.get_num_threads(), os.cpu_count() or 1
     advice = "one for every core" if used == cores else "OMP_NUM_THREADS changes that"
     return Finding("Threads", f"{used} of {cores} cores", advice)
@@ -115,7 +108,6 @@ def int8() -> Finding:
 
 
 def accelerator(index: int) -> Finding:
-    """Speed of a GPU."""
     device = f"cuda:{index}"
     faster = gemm_limit(device, torch.bfloat16) / gemm_limit(device)
     advice = "training uses it, in bfloat16" if faster > PAYS else "training uses it, in float32"
@@ -172,6 +164,5 @@ def engines() -> list[Finding]:
 
 
 def rate(operations: float) -> str:
-    """Write a speed."""
     tera = 1e12
     return f"{operations / tera:.1f} TFLOP/s" if operations >= tera else f"{operations / 1e9:.0f} GFLOP/s"

@@ -32,7 +32,7 @@ from .results.statistics import UNDECIDED
 from .results.summary import summarize
 from .run.launchers import LAUNCHERS, check_placing
 from .run.record import Run, finished, read_run
-from .run.search import Choice, chosen_values, recorded, search, without_a_trial
+from .run.search import Choice, chosen_values, recorded, search
 from .setup.job import Job
 from .setup.jobs import JobMaker
 from .setup.shared_inputs import SharedInputs, tokenizers_in
@@ -90,17 +90,19 @@ class Phases:
             for name, values in chosen.items()
             if values is not None
         }
+        failed = {name: choices[name].trials[0].run for name in names if chosen[name] is None}
         self.do(list(jobs.values()))
         return [
             read_run(jobs[name, seed])
             if (name, seed) in jobs
-            else without_a_trial(name, seed, [one.run for one in choices[name].trials])
+            else Run(
+                name, failed[name].folder, seed, error=f"none of the sweep's trials succeeded: {failed[name].error}"
+            )
             for name in names
             for seed in seeds
         ]
 
     def do(self, jobs: Sequence[Job]) -> None:
-        """Do those runs that are not finished."""
         waiting = self.maker.ready([job for job in jobs if not finished(job)])
         if done := len(jobs) - len(waiting):
             self.maker.tell(f"{done} of {len(jobs)} runs were finished before and are not repeated")
@@ -123,7 +125,6 @@ class Phases:
 
 
 def command(request: Request, names: Sequence[str], seeds: Sequence[int], baseline: str) -> list[str]:
-    """Write the command that repeats a comparison."""
     values: dict[str, Any] = {
         **{name: getattr(request, name) for name in options()},
         "data": request.source.data,
@@ -219,34 +220,8 @@ def compare(
         ZooError: When a name is unknown, data cannot be used, a match is impossible, or the folder holds another
             comparison, before anything is trained.
     """
-    request = Request(
-        names=[names] if isinstance(names, str) else list(names),
-        task=task,
-        data=data,
-        heldout=heldout,
-        columns=columns,
-        recipe=recipe,
-        tokenizer=tokenizer,
-        settings=settings,
-        generation=generation,
-        arguments=TrainingOptions(**arguments),
-        seeds=seeds,
-        seed=seed,
-        decide=decide,
-        margin=margin,
-        score=score,
-        most_seeds=most_seeds,
-        budget=budget,
-        match=match,
-        match_by=match_by,
-        match_to=match_to,
-        sweep=sweep,
-        baseline=baseline,
-        jobs=jobs,
-        launcher=launcher,
-        launch_with=launch_with,
-        output_dir=output_dir,
-    )
+    given = {name: value for name, value in locals().items() if name not in ("progress", "on_run", "tell")}
+    request = Request(**{**given, "names": [names] if isinstance(names, str) else list(names)})
     began = time.perf_counter()
     request.check()
     check_placing(launcher, jobs, launch_with or {})
@@ -290,11 +265,7 @@ def carry_out(
 def set_up(
     request: Request, progress: bool, tell: Callable[[str], None]
 ) -> tuple[Request, ComparisonPlan, SharedInputs]:
-    """Load the data and tokenizers of all runs, and extend the comparison that is in the folder, if any.
-
-    Returns:
-        The request with the values of the sweep of the whole plan, the plan, and what runs share.
-    """
+    """Load data and tokenizers of all runs, and extend the plan in the folder; the request gets its whole sweep."""
     chosen, folder = request.chosen, request.folder
     task = chosen.data_task()
     with loading_bars(shown=progress):
@@ -316,7 +287,6 @@ def set_up(
 def results_of(
     request: Request, plan: ComparisonPlan, inputs: SharedInputs, choices: Mapping[str, Choice], runs: list[Run]
 ) -> Comparison:
-    """Put runs and the facts about them together."""
     task, heldout = inputs.task, inputs.splits.heldout
     return Comparison(
         task=task.name,

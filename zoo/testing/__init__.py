@@ -18,9 +18,6 @@ case on an accelerator.
 """
 
 from . import attending, backends, basics, engines, fast_paths, generating, training
-from . import basics as masks
-from . import basics as plain
-from . import engines as int8
 from .cases import CHECKS, Case, Check, cases, check, check_variant
 from .subjects import Subject, new_subject, randomize, subject_of, token_ids
 
@@ -38,10 +35,7 @@ __all__ = [
     "engines",
     "fast_paths",
     "generating",
-    "int8",
-    "masks",
     "new_subject",
-    "plain",
     "randomize",
     "subject_of",
     "token_ids",

@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zoo.comparison.results.statistics import UNKNOWN, Measurements, student_interval
-from zoo.comparison.results.units import counted, large
+from zoo.comparison.results.units import counted, large, p_value
+from zoo.data.tasks.metrics import mean_ranks
 
-from ..results.design import Scores, finite, judged
+from ..results.design import Scores, finite, judged, mean_of
 from .definition import ACROSS, Benchmark
-from .page import chance, spread, title
+from .page import spread, title
 from .rows import Row
 
 BRACKETS = "In brackets is Student's interval of 95 % for the mean over seeds."
@@ -133,7 +134,7 @@ def rank_correlation(benchmark: Benchmark, rows: Iterable[Row]) -> Reading:
         return Reading("", (), ())
     means = {name: np.mean(own, axis=0) for name, own in scores.items()}
     better = [benchmark.better(column) for column in columns]
-    ranks = [ranked([sign * mean[place] for mean in means.values()]) for place, sign in enumerate(better)]
+    ranks = [mean_ranks([-sign * mean[place] for mean in means.values()]) for place, sign in enumerate(better)]
     correlation, share = spearman(*ranks)
     loss, other = map(title, columns)
     order = sorted(range(len(means)), key=lambda place: ranks[0][place])
@@ -153,13 +154,6 @@ def rank_correlation(benchmark: Benchmark, rows: Iterable[Row]) -> Reading:
             for place, name in ((place, list(means)[place]) for place in order)
         ],
     )
-
-
-def ranked(values: Sequence[float]) -> NDArray[np.float64]:
-    """Ranks of values, 1 for the greatest; equal ones share the mean of their ranks."""
-    array = np.asarray(values)
-    greater, equal = array[None] > array[:, None], array[None] == array[:, None]
-    return 1 + greater.sum(axis=1) + (equal.sum(axis=1) - 1) / 2
 
 
 def spearman(one: NDArray[np.float64], other: NDArray[np.float64]) -> tuple[float, float]:
@@ -185,7 +179,6 @@ READINGS: Mapping[str, Callable[[Benchmark, Iterable[Row]], Reading]] = dict(
 
 
 def read_across(benchmark: Benchmark, rows: Iterable[Row], *, data: str | None = None) -> Reading | None:
-    """Read a benchmark over all of its conditions."""
     if not benchmark.across:
         return None
     own = [row for row in rows if (row.version, row.data) == (benchmark.version, data or benchmark.data)]
@@ -220,12 +213,6 @@ def averages(benchmark: Benchmark, rows: Iterable[Row]) -> dict[str, Scores]:
         name: {seed: mean_of([score for _, score in points]) for seed, points in own.items()}
         for name, own in runs.items()
     }
-
-
-def mean_of(scores: Sequence[float | None]) -> float | None:
-    """The mean of scores; None where one is missing."""
-    there = [score for score in scores if score is not None]
-    return fmean(there) if len(there) == len(scores) else None
 
 
 def learning_rate(benchmark: Benchmark, condition: str) -> float:
@@ -282,7 +269,6 @@ def crossing(
 
 
 def in_words(scores: Mapping[str, Scores], benchmark: Benchmark, *, better: int, digits: int) -> dict[str, list[str]]:
-    """Write each variant's scores, and how they differ from the baseline's."""
     written = {}
     baseline, design = benchmark.baseline(next(iter(benchmark.conditions))), replace(benchmark.design, margin=None)
     for name, (difference, word) in judged(scores, baseline, better, design).items():
@@ -290,7 +276,7 @@ def in_words(scores: Mapping[str, Scores], benchmark: Benchmark, *, better: int,
         written[name] = [
             with_interval([value for value in scores[name].values() if value is not None], digits),
             "" if difference is None else f"{difference.mean:+.{digits}f}",
-            chance(p),
+            "" if p is None else p_value(p),
             word,
         ]
     return written
@@ -302,7 +288,6 @@ def best_of(losses: Sequence[float]) -> str:
 
 
 def with_interval(values: Sequence[float], digits: int) -> str:
-    """Write a mean and, of several values, Student's interval for it."""
     if not values:
         return ""
     mean = f"{fmean(values):.{digits}f}"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from zoo.comparison.results.metrics import COSTS, LOSSES
 from zoo.comparison.results.statistics import EDGE, EQUAL, Measurements
-from zoo.comparison.results.units import counted
+from zoo.comparison.results.units import counted, p_value
 
 from ..results.design import FAILED
 from .judging import Standing, Verdicts
@@ -24,7 +24,6 @@ def columns_shown(verdicts: Verdicts) -> list[str]:
 
 
 def headings(verdicts: Verdicts) -> list[str]:
-    """Name the columns of a table."""
     return [
         "Variant",
         "Seeds",
@@ -47,15 +46,10 @@ def cells(verdicts: Verdicts, standing: Standing) -> list[str]:
         f"{len(standing.rows)}{lost}",
         spread(standing.samples.get(verdicts.score)),
         "" if difference is None else f"{difference.mean:+.3g}",
-        chance(p),
+        "" if p is None else p_value(p),
         standing.verdict + (f" ({', '.join(remarks)})" if remarks else ""),
         *(number(name, standing.samples.get(name)) for name in columns_shown(verdicts)),
     ]
-
-
-def chance(p: float | None) -> str:
-    """Write a p-value; empty where nothing was tested."""
-    return "" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def spread(sample: Measurements | None) -> str:
@@ -68,14 +62,12 @@ def spread(sample: Measurements | None) -> str:
 
 
 def number(name: str, sample: Measurements | None) -> str:
-    """Write the mean of a column."""
     if sample is None:
         return ""
     return COST_COLUMNS[name].write(sample.mean) if name in COST_COLUMNS else spread(sample)
 
 
 def title(column: str) -> str:
-    """Heading of a column."""
     name, _, test = column.partition("@")
     called = TITLES.get(name, name.replace("_", " ").capitalize())
     return f"{called}, {test}" if test else called

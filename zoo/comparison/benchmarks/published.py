@@ -13,7 +13,6 @@ from .page import spread
 
 
 def anchors(benchmark: Benchmark, judged: Mapping[str, Verdicts], lead: str = "Published for ") -> str:
-    """List published numbers with the recorded ones."""
     lines = []
     for anchor in benchmark.anchors:
         sample = anchored(anchor, benchmark, judged)

@@ -30,50 +30,7 @@ from .names import expand
 from .rows import DECAYED, Row, name_of_data, read_rows, record
 from .timing import timed
 
-TESTS = "tests.json"
-"""The scores of a run on other tasks, in its folder."""
-
-
-def transfer_scores(
-    benchmark: Benchmark, condition: str, run: Run, folder: Path, data: Path | None, tell: Callable[[str], None]
-) -> dict[str, float]:
-    """Score a model on the benchmark's tests, once."""
-    file = folder / run.folder / TESTS
-    kept = read_json_or_none(file)
-    if not isinstance(kept, dict) or kept.get("digest") != run.hash or set(kept["scores"]) != set(benchmark.tests):
-        model = folder / run.folder / CHECKPOINT
-        scores = {test: score(benchmark, condition, test, model, data, tell) for test in benchmark.tests}
-        kept = {"digest": run.hash, "scores": scores}
-        if benchmark.tests:
-            write_json(file, kept)
-    return {f"{column}@{test}": value for test, found in kept["scores"].items() for column, value in found.items()}
-
-
-def score(
-    benchmark: Benchmark, condition: str, test: str, model: Path, data: Path | None, tell: Callable[[str], None]
-) -> Mapping[str, float]:
-    """Score a model on one test; arguments as for [`transfer_scores`][]. Nothing where it cannot read the examples."""
-    given = benchmark.arguments(condition)
-    source = DataSource.of(data or given.get("data"), given.get("heldout"), given.get("columns"), DATA_SEED)
-    name = benchmark.tests[test].format(task=benchmark.task(condition).name)
-    examples = find_task(name).load_from(source).heldout
-    try:
-        evaluation = evaluate(model, name, data=examples, n_bootstrap=1)
-    except ZooError as error:
-        tell(f"{model.parent}, {test}: {error}")
-        return {}
-    scores = {key: found.value for key, found in evaluation.scores.items() if key == benchmark.task_score}
-    return {"heldout_loss": evaluation.loss, **scores}
-
-
-def values_of_run(
-    benchmark: Benchmark, condition: str, run: Run, folder: Path | None, data: Path | None, tell: Callable[[str], None]
-) -> dict[str, float]:
-    """Scores and costs of a run, those of the benchmark's tests included; `folder` is that of its comparison."""
-    values = columns_of_run(run)
-    if folder is not None and run.report is not None:
-        values |= transfer_scores(benchmark, condition, run, folder, data, tell)
-    return values
+TESTS = "tests.json"  # The scores of a run on other tasks, in its folder
 
 
 Tell = Callable[[str], None]
@@ -206,15 +163,10 @@ class BenchmarkRun:
         baseline: str,
         chosen: Mapping[str, Any] | None = None,
     ) -> list[Row]:
-        """Compare variants.
+        """Compare variants with `baseline`, which they are matched to: one of them, or recorded before.
 
-        Args:
-            baseline: The variant that they are matched to, among them or recorded before. Without its own runs
-                nothing can go on.
-            chosen: Values that a sweep has chosen for all of these variants; None before it has.
-
-        Returns:
-            A row a run; for a refused variant, rows with the reason, next to those of the others.
+        `chosen` are values that a sweep has chosen for all of them, None before it has. A refused variant has rows with
+        the reason, next to those of the others; without the baseline's runs nothing can go on.
         """
         if self.benchmark.timed:
             return self.timed(condition, names, seeds, baseline)
@@ -292,10 +244,38 @@ class BenchmarkRun:
                     f"{'less' if better > 0 else 'more'} is better, against its task: see less_is_better"
                 )
 
+    def values(self, condition: str, run: Run, folder: Path | None) -> dict[str, float]:
+        """Scores and costs of a run, those of the benchmark's tests included; `folder` is that of its comparison."""
+        values = columns_of_run(run)
+        if folder is None or run.report is None or not self.benchmark.tests:
+            return values
+        file, tests = folder / run.folder / TESTS, self.benchmark.tests
+        kept = read_json_or_none(file)
+        if not isinstance(kept, dict) or kept.get("digest") != run.hash or set(kept["scores"]) != set(tests):
+            model = folder / run.folder / CHECKPOINT
+            scores = {test: self.score(condition, test, model) for test in tests}
+            kept = {"digest": run.hash, "scores": scores}
+            write_json(file, kept)
+        tested = {f"{name}@{test}": value for test, found in kept["scores"].items() for name, value in found.items()}
+        return values | tested
+
+    def score(self, condition: str, test: str, model: Path) -> Mapping[str, float]:
+        """Score a model on one test; nothing where it cannot read the examples."""
+        given = self.benchmark.arguments(condition)
+        source = DataSource.of(self.data or given.get("data"), given.get("heldout"), given.get("columns"), DATA_SEED)
+        name = self.benchmark.tests[test].format(task=self.benchmark.task(condition).name)
+        examples = find_task(name).load_from(source).heldout
+        try:
+            evaluation = evaluate(model, name, data=examples, n_bootstrap=1)
+        except ZooError as error:
+            self.tell(f"{model.parent}, {test}: {error}")
+            return {}
+        scores = {key: found.value for key, found in evaluation.scores.items() if key == self.benchmark.task_score}
+        return {"heldout_loss": evaluation.loss, **scores}
+
     def row(self, condition: str, run: Run, found: Comparison | None, chosen: Mapping[str, Any] | None = None) -> Row:
         """Make a row of a run; `found` is its comparison, None where it never began."""
         folder = None if found is None else found.folder
-        values = values_of_run(self.benchmark, condition, run, folder, self.data, self.tell)
         tried = {} if found is None else self.tried(condition, run.name, found)
         return Row(
             version=self.benchmark.version,
@@ -309,7 +289,7 @@ class BenchmarkRun:
                 **({"tried": tried} if tried else {}),
                 **self.decayed(condition, run.name),
             },
-            values=values,
+            values=self.values(condition, run, folder),
             error=" ".join((run.error or "").split()),
             digest=run.hash,
             # A refused variant or a killed process records nothing.

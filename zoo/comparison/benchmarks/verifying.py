@@ -11,13 +11,13 @@ from typing import Any
 
 from zoo.base.errors import ConfigError
 from zoo.base.folders import scratch_folder
-from zoo.comparison import compare
+from zoo.comparison import Run, compare
 from zoo.models import ZooConfig
 
 from .definition import Benchmark
 from .judging import Verdicts, judge
 from .rows import DECAYED, Row, name_of_data
-from .running import BenchmarkRun, Tell, values_of_run
+from .running import BenchmarkRun, Tell
 
 SPREADS = 3.0
 """Standard deviations within which a repeated number counts as the same on another machine."""
@@ -83,12 +83,18 @@ def verify(
 
 def repeat(benchmark: Benchmark, row: Row, verdicts: Verdicts, data: Path | None, tell: Tell | None) -> Repeated:
     """Run a row again, with the sizes and the training arguments that were chosen for it."""
-    if benchmark.timed:
-        baseline = benchmark.baseline(row.condition)
-        with scratch_folder() as scratch:
-            session = BenchmarkRun(benchmark, scratch, data, None, {}, False, tell or (lambda _: None))
+    with scratch_folder() as scratch:
+        session = BenchmarkRun(benchmark, scratch, data, None, {}, False, tell or (lambda _: None))
+        if benchmark.timed:
+            baseline = benchmark.baseline(row.condition)
             (timed,) = session.timed(row.condition, [row.variant], [row.seed], baseline)
-        return judged(row, timed.values[benchmark.score], asdict(timed), verdicts)
+            return judged(row, timed.values[benchmark.score], asdict(timed), verdicts)
+        run = run_again(benchmark, row, data, scratch, tell)
+        value = session.values(row.condition, run, scratch).get(benchmark.score, math.nan)
+    return judged(row, value, run.circumstances, verdicts)
+
+
+def run_again(benchmark: Benchmark, row: Row, data: Path | None, folder: Path, tell: Tell | None) -> Run:
     arguments = benchmark.arguments(row.condition)
     for decided in ("match", "match_by", "match_to", "sweep"):
         arguments.pop(decided, None)
@@ -97,26 +103,22 @@ def repeat(benchmark: Benchmark, row: Row, verdicts: Verdicts, data: Path | None
     training = {name: value for name, value in row.settings.items() if name not in noted}
     settings = {**arguments.pop("settings", {}), **sizes}
     training = {**arguments.pop("arguments", {}), **training}
-    with scratch_folder() as scratch:
-        found = compare(
-            [row.variant],
-            arguments.pop("task"),
-            data=arguments.pop("data", data),
-            settings=settings,
-            seeds=[row.seed],
-            output_dir=scratch,
-            progress=False,
-            tell=tell,
-            **arguments,
-            **training,
-        )
-        (run,) = found.runs
-        values = values_of_run(benchmark, row.condition, run, scratch, data, tell or (lambda _: None))
-    return judged(row, values.get(benchmark.score, math.nan), run.circumstances, verdicts)
+    found = compare(
+        [row.variant],
+        arguments.pop("task"),
+        data=arguments.pop("data", data),
+        settings=settings,
+        seeds=[row.seed],
+        output_dir=folder,
+        progress=False,
+        tell=tell,
+        **arguments,
+        **training,
+    )
+    return found.runs[0]
 
 
 def judged(row: Row, value: float, circumstances: Mapping[str, Any], verdicts: Verdicts) -> Repeated:
-    """Whether a repetition came out as it should."""
     score = verdicts.benchmark.score
     recorded = row.values[score]
     standing = verdicts.of(row.variant)

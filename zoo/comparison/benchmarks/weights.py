@@ -14,8 +14,7 @@ from .rows import Row
 
 RESULTS = FOLDER / "results" / "weights.csv"
 
-VERSION = 1
-"""Of what the columns mean."""
+VERSION = 1  # Of what the columns mean
 
 
 def rows_of_weights() -> list[Row]:

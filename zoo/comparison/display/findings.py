@@ -28,22 +28,21 @@ from ..results.statistics import (
     typical_spread,
 )
 from ..results.summary import ComparisonSummary, VariantSummary
-from ..results.units import counted, percent
-from .formatting import p_value, signed
+from ..results.units import counted, p_value, percent, with_p
+from .formatting import signed
 
 TRIALS = 1000
-METRICS = ("bleu", "chrf")
-"""Main scores that sacreBLEU computes."""
+METRICS = ("bleu", "chrf")  # Main scores that sacreBLEU computes
 
 
-def sentence_tests(comparison: Comparison, seed: int | None = None) -> dict[str, float]:
+def sentence_tests(comparison: Comparison) -> dict[str, float]:
     """Test the variants' outputs against the baseline's, sentence by sentence.
 
     sacreBLEU's paired approximate randomisation exchanges the outputs of two models (Riezler and Maxwell 2005). It asks
     whether these trained models would differ on other sentences, not with other seeds.
     """
-    seed = comparison.seeds[0] if seed is None else seed
-    outputs = {run.name: tuple(run.outputs) for run in comparison.runs if run.seed == seed and run.outputs}
+    first = comparison.seeds[0]
+    outputs = {run.name: tuple(run.outputs) for run in comparison.runs if run.seed == first and run.outputs}
     baseline = outputs.pop(comparison.baseline, None)
     if baseline is None or not outputs or comparison.main_score not in METRICS:
         return {}
@@ -54,7 +53,6 @@ def sentence_tests(comparison: Comparison, seed: int | None = None) -> dict[str,
 
 @cache
 def randomization_p(metric: str, baseline: Sequence[str], own: Sequence[str], references: Sequence[str]) -> float:
-    """The p-value of one variant's outputs against the baseline's."""
     if (
         own == baseline
     ):  # sacreBLEU counts exchanges that change more than was found, and would find none that change nothing
@@ -69,8 +67,7 @@ def randomization_p(metric: str, baseline: Sequence[str], own: Sequence[str], re
     return float(result.p_value)
 
 
-UNEQUAL_USE = 1.5
-"""Ratio of the highest to the lowest MFU from which on it is stated."""
+UNEQUAL_USE = 1.5  # Ratio of the highest to the lowest MFU from which on it is stated
 
 
 def sentences(summary: ComparisonSummary) -> Iterator[str]:
@@ -97,7 +94,6 @@ def headline(summary: ComparisonSummary) -> str:
 
 
 def findings(summary: ComparisonSummary) -> Iterator[tuple[VariantSummary, str]]:
-    """Describe how each variant differs from the baseline."""
     if summary.main is None:
         return
     for row in summary.rows:
@@ -134,7 +130,6 @@ def findings_on_utilization(summary: ComparisonSummary) -> Iterator[str]:
 
 
 def findings_on_tests(summary: ComparisonSummary, main: Metric) -> Iterator[str]:
-    """Describe what the verdicts rest on."""
     tested = [difference for difference in summary.differences if difference.p is not None]
     pairs, design = max(difference.pairs for difference in tested), summary.design
     how = "" if design.margin is not None or design.limit is not None else " after Holm"
@@ -179,11 +174,10 @@ def findings_on_power(summary: ComparisonSummary, main: Metric) -> Iterator[str]
 
 
 def findings_on_sentences(summary: ComparisonSummary) -> Iterator[str]:
-    """Describe what other sentences would have changed."""
     p_values = sentence_tests(summary.comparison)
     if not p_values:
         return
-    named = ", ".join(f"{name} (p {p_value(p)})" for name, p in p_values.items() if p < 1 - LEVEL)
+    named = ", ".join(f"{name} ({with_p(p_value(p))})" for name, p in p_values.items() if p < 1 - LEVEL)
     yield (
         f"Of seed {summary.comparison.seeds[0]} alone, outputs differ beyond the choice of sentences (sacreBLEU's "
         f"paired approximate randomisation, after Holm; another seed may be another matter): {named or 'none'}."
@@ -196,7 +190,6 @@ def is_tested(summary: ComparisonSummary) -> bool:
 
 
 def sentence(row: VariantSummary, main: Metric, baseline: str, tests: int, design: Design = FIXED) -> str:
-    """Describe how one of the tested variants differs in the main metric."""
     difference = row.difference
     if row.verdict == FAILED:
         return f"{row.name} failed with every seed."
@@ -212,7 +205,9 @@ def sentence(row: VariantSummary, main: Metric, baseline: str, tests: int, desig
             differs = f"has the same {main.title} as {baseline}"
         return f"{row.name} {differs}; fewer than three seeds test nothing.{failed}"
     ends = "" if difference.interval is None else " to ".join(signed(main.write, end) for end in difference.interval)
-    numbers = f"{distance}, {f'corrected interval {ends}, ' if ends else ''}p {p_value(difference.decisive or 0.0)}"
+    numbers = (
+        f"{distance}, {f'corrected interval {ends}, ' if ends else ''}{with_p(p_value(difference.decisive or 0.0))}"
+    )
     numbers += " after Holm" if design == FIXED else f", {counted(difference.pairs, 'seed')}" if design.limit else ""
     if row.verdict == SAME and design.margin is not None:
         return f"{row.name} is the same as {baseline} within ±{main.write(design.margin)}: {numbers}.{failed}"

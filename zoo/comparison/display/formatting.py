@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ..results.metrics import Metric
 from ..results.statistics import Measurements
 from ..results.summary import ComparisonSummary, VariantSummary
-from ..results.units import Writer
+from ..results.units import Writer, p_value
 
 RUN_FIELDS = ("name", "seed", "hash")
 
@@ -25,7 +25,10 @@ def records(summary: ComparisonSummary) -> list[dict[str, Any]]:
             "error": run.error,
             "verdict": words[run.name],
             "read_with": "; ".join(sheet.qualifications[run.name]),
-            **{field_of(topic): text for topic, text in {**sheet.shared, **sheet.variants[run.name]}.items()},
+            **{
+                f"fairness_{topic.lower().replace(' ', '_')}": text
+                for topic, text in {**sheet.shared, **sheet.variants[run.name]}.items()
+            },
         }
         for run in summary.comparison.runs
     ]
@@ -41,25 +44,16 @@ def to_csv(summary: ComparisonSummary) -> str:
     return text.getvalue()
 
 
-def field_of(topic: str) -> str:
-    """The column of a topic of the fairness sheet: "fairness_weight_decay"."""
-    return f"fairness_{topic.lower().replace(' ', '_')}"
-
-
 def table(summary: ComparisonSummary, columns: Sequence[Metric]) -> list[list[str]]:
     """Write a table: the header, then a row a variant, with the verdict after the main score."""
-    return [list(row) for row in zip(*text_columns(summary, columns), strict=True)]
-
-
-def text_columns(summary: ComparisonSummary, columns: Sequence[Metric]) -> Iterator[list[str]]:
-    """Write the columns of a table, each with its heading."""
-    yield ["Variant", *(row.name for row in summary.rows)]
+    found = [["Variant", *(row.name for row in summary.rows)]]
     for column in columns:
-        yield [column.title, *(number(column, row) for row in summary.rows)]
+        found.append([column.title, *(number(column, row) for row in summary.rows)])
         if column is summary.main:
-            yield ["vs baseline", *(difference(summary, row) for row in summary.rows)]
-            yield ["p", *map(corrected, summary.rows)]
-            yield ["Verdict", *(row.verdict for row in summary.rows)]
+            found.append(["vs baseline", *(difference(summary, row) for row in summary.rows)])
+            found.append(["p", *map(corrected, summary.rows)])
+            found.append(["Verdict", *(row.verdict for row in summary.rows)])
+    return [list(row) for row in zip(*found, strict=True)]
 
 
 def number(column: Metric, row: VariantSummary) -> str:
@@ -77,11 +71,10 @@ def difference(summary: ComparisonSummary, row: VariantSummary) -> str:
 def corrected(row: VariantSummary) -> str:
     """Write the corrected p-value of the test that decides of a variant: "0.042"."""
     p = None if row.difference is None else row.difference.decisive
-    return NOTHING if p is None else p_value(p).removeprefix("= ")
+    return NOTHING if p is None else p_value(p)
 
 
-NOTHING = "–"
-"""Placeholder of a missing number."""
+NOTHING = "–"  # Placeholder of a missing number
 
 
 def span(numbers: Sequence[int]) -> str:
@@ -93,11 +86,6 @@ def span(numbers: Sequence[int]) -> str:
 def signed(write: Writer, value: float) -> str:
     """Write a difference with its sign: "+0.42", "−1.30"."""
     return ("+" if value >= 0 else "−") + write(abs(value))
-
-
-def p_value(p: float) -> str:
-    """Write a p-value: "= 0.042", or "< 0.001"."""
-    return "< 0.001" if p < 0.001 else f"= {p:.3f}"
 
 
 def mean_and_spread(write: Writer, sample: Measurements) -> str:

@@ -19,7 +19,6 @@ TRAINING_FIELDS = frozenset(TrainingOptions.__annotations__)
 
 
 def read_sweep(given: str | Iterable[str] | Mapping[str, Sequence[Any]] | None) -> Values:
-    """Read what is to be tried."""
     if given is None:
         return {}
     if isinstance(given, Mapping):
@@ -76,18 +75,15 @@ def model_fields(values: Mapping[str, Any]) -> dict[str, Any]:
     """Those of swept values that are fields of a model's configuration, such as initializer_range."""
     from zoo.models.fields import SETTINGS
 
-    known = SETTINGS
-    return {name: value for name, value in values.items() if name in known and name not in TRAINING_FIELDS}
+    return {name: value for name, value in values.items() if name in SETTINGS and name not in TRAINING_FIELDS}
 
 
 def combinations(values: Values) -> list[dict[str, Any]]:
-    """Combine the values of all arguments."""
     return [dict(zip(values, chosen, strict=True)) for chosen in product(*values.values())]
 
 
 KINDS = ("steps", "tokens", "flops", "seconds")
-LENGTHS = ("max_steps", "num_train_epochs")
-"""Training arguments that set the length of a run."""
+LENGTHS = ("max_steps", "num_train_epochs")  # Training arguments that set the length of a run
 
 
 @dataclass(frozen=True)
@@ -123,14 +119,9 @@ DATA_SEED = 0
 """Seed of the examples that are set aside without a held-out file: the same for every seed of a run."""
 
 
-FEWEST_SEEDS = 3
-"""Seeds from which on a difference is tested."""
-
-MOST_SEEDS = 16
-"""Default of the largest number of seeds for undecided variants."""
-
-MOST_LOOKS = 64
-"""The largest such limit: levels of its tests take seconds to compute."""
+FEWEST_SEEDS = 3  # Seeds from which on a difference is tested
+MOST_SEEDS = 16  # Default of the largest number of seeds for undecided variants
+MOST_LOOKS = 64  # The largest such limit: levels of its tests take seconds to compute
 
 
 def read_seeds(seeds: int | str | Iterable[int], first: int = 0) -> list[int]:
@@ -154,5 +145,4 @@ def enough_seeds(seeds: Iterable[int]) -> list[int]:
 
 
 def next_seed(seeds: Iterable[int]) -> int:
-    """The seed after all others."""
     return max(seeds) + 1

@@ -91,7 +91,7 @@ class Comparison(Printed):
         """Write results.json."""
         from .fairness import fairness_sheet  # which imports this
 
-        sheet = {"fairness": fairness_sheet(self).to_dict()}
+        sheet = {"fairness": asdict(fairness_sheet(self))}
         return write_json(
             Path(self.folder) / RESULTS, {**formats.RESULTS.stamp, **asdict(self), "folder": str(self.folder), **sheet}
         )

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from statistics import fmean
 
 import numpy as np
 
@@ -13,8 +14,7 @@ from ..request.seeds import FEWEST_SEEDS
 from .distributions import Array, students_within
 from .statistics import DECIDED, ERROR, NOISE, UNDECIDED, UNKNOWN, PairedDifference, Pairs, compare_all, verdict
 
-EDGES = np.sinh(np.linspace(-11, 11, 451))
-"""Edges of the grid of t: p-values of 1e-9 lie on it."""
+EDGES = np.sinh(np.linspace(-11, 11, 451))  # Edges of the grid of t: p-values of 1e-9 lie on it
 
 MIDDLES = np.sinh((np.arcsinh(EDGES[1:]) + np.arcsinh(EDGES[:-1])) / 2)
 
@@ -31,15 +31,12 @@ def increment(error: float, seeds: int, limit: int) -> float:
 
 @cache
 def levels(error: float, limit: int, sides: int) -> tuple[float, ...]:
-    """P-values that decide at each look: after three seeds, after one more, and so on to the limit.
+    """P-values that decide at each look, on one or two sides: after three seeds, after one more, and so on.
 
     Lan and DeMets (1983) spend the error by the share of the data that is there; the share is squared here (Kim and
     DeMets 1987). The levels are those of t-tests of normal differences. T, the sum of n of these over the root of their
     sum of squares, is a Markov chain: the root is independent of all T so far (Basu 1955), so the next T depends on
     this one and on a number that is Student's. The distribution of T is carried from look to look on a grid.
-
-    Args:
-        sides: 2 for a test of no difference, 1 for a test against one side.
     """
     found = []
     mass = np.zeros(len(MIDDLES))
@@ -99,7 +96,6 @@ class Design:
 
     @property
     def otherwise(self) -> str:
-        """The verdict if nothing is decided."""
         return NOISE if self.limit is None else UNDECIDED
 
     def spent(self, seeds: int) -> float:
@@ -115,8 +111,7 @@ class Design:
         return cls(written["margin"], None if limit is None else int(limit))
 
 
-FIXED = Design()
-"""Equal numbers of seeds, and no margin."""
+FIXED = Design()  # Equal numbers of seeds, and no margin
 
 
 def decide_in_turn(
@@ -125,13 +120,8 @@ def decide_in_turn(
     """Test variants against one baseline after three seeds, after one more, and so on, until each is decided.
 
     Without a margin, the share of the error of a variant that is decided goes to the others, as in Holm's correction
-    (Maurer and Bretz 2013); with one, see [`compare_all`][zoo.comparison.results.statistics.compare_all].
-
-    Args:
-        histories: By variant, its pairs with the first three seeds, with the first four, and so on.
-
-    Returns:
-        Differences as they were when they were decided, or at the last look; none of a variant without a look.
+    (Maurer and Bretz 2013); with one, see [`compare_all`][zoo.comparison.results.statistics.compare_all]. A history is
+    the pairs with the first three seeds, with the first four, and so on; a difference is that of the last look.
     """
     undecided = [name for name, history in histories.items() if history]
     tests = len(undecided)
@@ -161,8 +151,7 @@ def at_look(pairs: Pairs, share: float, look: int, limit: int, margin: float | N
 BASELINE = "baseline"
 FAILED = "failed"
 
-Scores = Mapping[int, float | None]
-"""A score by seed; None where a run failed or diverged."""
+Scores = Mapping[int, float | None]  # A score by seed; None where a run failed or diverged
 
 
 def judged(
@@ -206,3 +195,9 @@ def history_of(own: Scores, baseline: Scores, better: int) -> Sequence[Pairs]:
 def finite(value: float | None) -> float | None:
     """A number, None if it is missing or not finite: a diverged run has no score."""
     return value if value is not None and math.isfinite(value) else None
+
+
+def mean_of(scores: Sequence[float | None]) -> float | None:
+    """The mean of scores; None where one is missing."""
+    there = [score for score in scores if score is not None]
+    return fmean(there) if len(there) == len(scores) else None

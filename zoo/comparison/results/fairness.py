@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from statistics import fmean
 from typing import Any
@@ -39,7 +39,6 @@ def recipe_of(comparison: Comparison) -> Recipe | None:
 
 
 def settings_of(comparison: Comparison, name: str) -> dict[str, Any]:
-    """Find what was chosen for a variant."""
     return next((run.settings for run in comparison.runs_of(name)), {})
 
 
@@ -86,22 +85,16 @@ class FairnessSheet:
 
     @property
     def topics(self) -> list[str]:
-        """The topics of `variants`."""
         return list(dict.fromkeys(topic for facts in self.variants.values() for topic in facts))
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def fairness_sheet(comparison: Comparison) -> FairnessSheet:
-    """Collect the sheet of a comparison, from its results and from the configurations of its variants."""
     variants = {name: dict(facts(comparison, name)) for name in comparison.names}
     qualified = {name: tuple(qualifications(comparison, name)) for name in comparison.names}
     return FairnessSheet(dict(shared(comparison)), variants, qualified)
 
 
 def shared(comparison: Comparison) -> Iterator[tuple[str, str]]:
-    """Conditions of all variants, by topic."""
     arguments = comparison.recipe.get("arguments", {})
     yield "Shared", "data, tokenizer, held-out examples, recipe; the order of data, by seed"
     optimizer = {name: arguments[name] for name in ("optim", "learning_rate", "lr_scheduler_type") if name in arguments}
@@ -201,18 +194,15 @@ def changed_sizes(comparison: Comparison, name: str) -> list[str]:
 
 
 def built_name(comparison: Comparison, name: str) -> str:
-    """A variant's name with all its settings."""
     return as_built(comparison, name, recipe_of(comparison))
 
 
 def model_task(comparison: Comparison) -> str | None:
-    """Task of a comparison's models; None if its data task is not known here."""
     recipe = recipe_of(comparison)
     return None if recipe is None else str(recipe.data_task().model_task)
 
 
 def decay_of(comparison: Comparison) -> str:
-    """The rule of weight decay."""
     return str(comparison.recipe.get("arguments", {}).get("decay", DECAYS[0]))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from ..run.record import Run
@@ -31,28 +30,16 @@ class Metric:
 
 
 def training_flops(run: Run) -> float | None:
-    """Operations of a whole training, None where they were not counted."""
     per_token = None if run.costs is None else run.costs.get("training_flops_per_token")
     tokens = None if run.report is None else run.report.get("train_tokens")
     return None if per_token is None or tokens is None else per_token * tokens
 
 
 def reported(field: str) -> Callable[[Run], float | None]:
-    """Read a field of [`zoo.training.TrainingReport`][]."""
     return lambda run: None if run.report is None else run.report.get(field)
 
 
-def measured(
-    key: str, title: str, about: str, *, write: Writer, better: int, group: str, in_brief: bool = True
-) -> Metric:
-    """A field of [`zoo.analysis.measuring.Costs`][] as a metric."""
-    return Metric(
-        key, title, about, lambda run: None if run.costs is None else run.costs.get(key), write, better, group, in_brief
-    )
-
-
 def score_metric(key: str, score: dict[str, Any]) -> Metric:
-    """A score, named by `key` in reports and described by the fields of [`zoo.data.tasks.Score`][], as a metric."""
 
     def read(run: Run) -> float | None:
         return None if run.report is None else run.report["scores"].get(key, {}).get("value")
@@ -61,104 +48,70 @@ def score_metric(key: str, score: dict[str, Any]) -> Metric:
     return Metric(key, score["name"], str(score["signature"]), read, number(2), better, "Quality")
 
 
-loss = partial(Metric, write=number(3), better=-1, group="Quality")
-operations = partial(measured, write=large, better=-1, group="Work")
-rate = partial(measured, write=number(0), better=1, group="Speed")
-latency = partial(measured, write=milliseconds, better=-1, group="Speed")
-
-LOSSES = (
-    loss(
-        "heldout_loss",
+ABOUT = {
+    "heldout_loss": (
         "Held-out loss",
         "Cross-entropy on the held-out examples, nats a target token, without label smoothing.",
-        reported("heldout_loss"),
     ),
-    loss(
-        "train_loss",
-        "Train loss",
-        "The last logged training loss, with label smoothing if the recipe has it.",
-        reported("train_loss"),
-        in_brief=False,
+    "train_loss": ("Train loss", "The last logged training loss, with label smoothing if the recipe has it."),
+    "parameters": ("Parameters", "All of them, each shared one once."),
+    "non_embedding_parameters": ("Non-embedding", "Parameters without embeddings of tokens and positions."),
+    "flops_per_token": ("FLOPs/token", "Floating-point operations of a forward pass, a token read or written."),
+    "training_flops_per_token": ("Training FLOPs/token", "The same of a forward and backward pass."),
+    "training_flops": ("Training FLOPs", "Floating-point operations of the whole training."),
+    "activation_bytes": ("Activations", "What one training step keeps for its backward pass, parameters aside."),
+    "peak_memory": ("Peak memory", "At most in use while training: of the GPU, or of the whole process on a CPU."),
+    "train_seconds": ("Train time", "Wall-clock time of training."),
+    "train_tokens_per_second": (
+        "Train tok/s",
+        "Tokens trained on a second, source and target ones, padding excluded.",
     ),
+    "model_flops_utilization": (
+        "MFU",
+        "Model-FLOPs utilisation: operations a second while training, of the most that matrix products reach here.",
+    ),
+    "prefill_tokens_per_second": ("Prefill tok/s", "Tokens read a second, a batch at a time."),
+    "decode_tokens_per_second": ("Decode tok/s", "Tokens written a second, one sequence at a time with a cache."),
+    "decode_latency_p50": ("Latency p50", "Median time from one written token to the next."),
+    "decode_latency_p95": ("Latency p95", "The time that one written token of twenty exceeds."),
+}
+"""Titles and descriptions."""
+
+
+def metric(
+    key: str,
+    group: str,
+    write: Writer,
+    better: int,
+    read: Callable[[Run], float | None] | None = None,
+    *,
+    in_brief: bool = True,
+) -> Metric:
+    """A metric of `ABOUT`, by default the field of [`zoo.analysis.measuring.Costs`][] with its key."""
+    usual = read or (lambda run: None if run.costs is None else run.costs.get(key))
+    return Metric(key, *ABOUT[key], usual, write, better, group, in_brief)
+
+
+LOSSES = (
+    metric("heldout_loss", "Quality", number(3), -1, reported("heldout_loss")),
+    metric("train_loss", "Quality", number(3), -1, reported("train_loss"), in_brief=False),
 )
 
 COSTS = (
-    Metric(
-        "parameters", "Parameters", "All of them, each shared one once.", reported("num_parameters"), large, -1, "Size"
-    ),
-    measured(
-        "non_embedding_parameters",
-        "Non-embedding",
-        "Parameters without embeddings of tokens and positions.",
-        write=large,
-        better=-1,
-        group="Size",
-        in_brief=False,
-    ),
-    operations(
-        "flops_per_token", "FLOPs/token", "Floating-point operations of a forward pass, a token read or written."
-    ),
-    operations(
-        "training_flops_per_token", "Training FLOPs/token", "The same of a forward and backward pass.", in_brief=False
-    ),
-    Metric(
-        "training_flops",
-        "Training FLOPs",
-        "Floating-point operations of the whole training.",
-        training_flops,
-        large,
-        better=-1,
-        group="Work",
-        in_brief=False,
-    ),
-    measured(
-        "activation_bytes",
-        "Activations",
-        "What one training step keeps for its backward pass, parameters aside.",
-        write=memory,
-        better=-1,
-        group="Memory",
-    ),
-    Metric(
-        "peak_memory",
-        "Peak memory",
-        "At most in use while training: of the GPU, or of the whole process on a CPU.",
-        reported("peak_memory"),
-        memory,
-        better=-1,
-        group="Memory",
-    ),
-    Metric(
-        "train_seconds",
-        "Train time",
-        "Wall-clock time of training.",
-        reported("train_seconds"),
-        duration,
-        better=-1,
-        group="Speed",
-        in_brief=False,
-    ),
-    Metric(
-        "train_tokens_per_second",
-        "Train tok/s",
-        "Tokens trained on a second, source and target ones, padding excluded.",
-        reported("train_tokens_per_second"),
-        number(0),
-        better=1,
-        group="Speed",
-    ),
-    measured(
-        "model_flops_utilization",
-        "MFU",
-        "Model-FLOPs utilisation: operations a second while training, of the most that matrix products reach here.",
-        write=percent,
-        better=1,
-        group="Speed",
-    ),
-    rate("prefill_tokens_per_second", "Prefill tok/s", "Tokens read a second, a batch at a time.", in_brief=False),
-    rate("decode_tokens_per_second", "Decode tok/s", "Tokens written a second, one sequence at a time with a cache."),
-    latency("decode_latency_p50", "Latency p50", "Median time from one written token to the next.", in_brief=False),
-    latency("decode_latency_p95", "Latency p95", "The time that one written token of twenty exceeds."),
+    metric("parameters", "Size", large, -1, reported("num_parameters")),
+    metric("non_embedding_parameters", "Size", large, -1, in_brief=False),
+    metric("flops_per_token", "Work", large, -1),
+    metric("training_flops_per_token", "Work", large, -1, in_brief=False),
+    metric("training_flops", "Work", large, -1, training_flops, in_brief=False),
+    metric("activation_bytes", "Memory", memory, -1),
+    metric("peak_memory", "Memory", memory, -1, reported("peak_memory")),
+    metric("train_seconds", "Speed", duration, -1, reported("train_seconds"), in_brief=False),
+    metric("train_tokens_per_second", "Speed", number(0), 1, reported("train_tokens_per_second")),
+    metric("model_flops_utilization", "Speed", percent, 1),
+    metric("prefill_tokens_per_second", "Speed", number(0), 1, in_brief=False),
+    metric("decode_tokens_per_second", "Speed", number(0), 1),
+    metric("decode_latency_p50", "Speed", milliseconds, -1, in_brief=False),
+    metric("decode_latency_p95", "Speed", milliseconds, -1),
 )
 
 

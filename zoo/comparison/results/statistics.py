@@ -22,8 +22,7 @@ from .distributions import increasing_inverse, power, student_quantile, student_
 
 __all__ = ["detectable", "equivalence_p", "same_within", "seeds_needed", "smallest_difference"]
 
-USUAL_POWER = 0.8
-"""How often a difference is to be found (Cohen 1988)."""
+USUAL_POWER = 0.8  # How often a difference is to be found (Cohen 1988)
 
 MOST_SEEDS = 1000
 
@@ -35,22 +34,22 @@ def smallest_difference(deviation: float, seeds: int, tests: int = 1, chance: fl
     return shift * deviation / math.sqrt(seeds)
 
 
-def seeds_needed(deviation: float, difference: float, tests: int = 1, chance: float = USUAL_POWER) -> int | None:
-    """The seeds with which paired t-tests find a true difference with a given probability."""
+def seeds_needed(deviation: float, difference: float, tests: int = 1) -> int | None:
+    """The seeds with which paired t-tests find a true difference with the usual probability."""
     low, high = 1, 2
-    while smallest_difference(deviation, high, tests, chance) > difference:
+    while smallest_difference(deviation, high, tests) > difference:
         if high > MOST_SEEDS:
             return None
         low, high = high, 2 * high
     while high - low > 1:
         middle = (low + high) // 2
-        is_enough = smallest_difference(deviation, middle, tests, chance) <= difference
+        is_enough = smallest_difference(deviation, middle, tests) <= difference
         low, high = (low, middle) if is_enough else (middle, high)
     return high
 
 
-def detectable(difference: PairedDifference, chance: float = USUAL_POWER) -> float | None:
-    """The smallest true difference that the same seeds would have shown, with a given probability.
+def detectable(difference: PairedDifference) -> float | None:
+    """The smallest true difference that the same seeds would have shown, with the usual probability.
 
     Of tests that are repeated with growing data, the last one alone is counted.
     """
@@ -58,7 +57,7 @@ def detectable(difference: PairedDifference, chance: float = USUAL_POWER) -> flo
         return None
     error_of_mean = difference.deviation / math.sqrt(difference.pairs)
     critical = (difference.interval[1] - difference.mean) / error_of_mean
-    return increasing_inverse(lambda shift: power(shift, critical, difference.pairs - 1), chance) * error_of_mean
+    return increasing_inverse(lambda shift: power(shift, critical, difference.pairs - 1), USUAL_POWER) * error_of_mean
 
 
 def same_within(difference: PairedDifference, tests: int = 1) -> float | None:
@@ -69,20 +68,11 @@ def same_within(difference: PairedDifference, tests: int = 1) -> float | None:
     return abs(difference.mean) + reach * difference.deviation / math.sqrt(difference.pairs)
 
 
-LEVEL = 0.95
-"""Of intervals."""
-
-ERROR = 0.05
-"""That tests allow over all variants together."""
-
-MOST_ENUMERATED = 6
-"""Largest number of values with exhaustive resamples: 6 ** 6 are 46,656."""
-
-RESAMPLES = 20_000
-"""Number of resamples with more values."""
-
-ROUNDING = 1e-12
-"""The relative error of sums of a few values, at most."""
+LEVEL = 0.95  # Of intervals
+ERROR = 0.05  # That tests allow over all variants together
+MOST_ENUMERATED = 6  # Largest number of values with exhaustive resamples: 6 ** 6 are 46,656
+RESAMPLES = 20_000  # Number of resamples with more values
+ROUNDING = 1e-12  # The relative error of sums of a few values, at most
 
 BETTER, WORSE, SAME = "better", "worse", "the same"
 """Verdicts that decide; "the same" is within a margin that was named before."""
@@ -107,7 +97,6 @@ class Measurements:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Measurements:
-        """Summarise at least one measurement."""
         return cls(tuple(values))
 
     @cached_property
@@ -125,7 +114,6 @@ class Measurements:
         return bootstrap_interval(self.values) if len(self.values) > 1 else None
 
     def to_dict(self) -> dict[str, Any]:
-        """Write them as plain data, with what is computed of them."""
         return {"values": self.values, "mean": self.mean, "deviation": self.deviation, "interval": self.interval}
 
 
@@ -267,7 +255,6 @@ def compare_all(paired: Sequence[Pairs], margin: float | None = None) -> list[Pa
 
 
 def typical_spread(differences: Sequence[PairedDifference]) -> tuple[float, int, int] | None:
-    """Describe how differences spread on average."""
     tested = [one for one in differences if one.p is not None and one.deviation is not None]
     if not any(one.deviation for one in tested):
         return None

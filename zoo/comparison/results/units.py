@@ -10,7 +10,6 @@ Writer = Callable[[float], str]
 
 
 def number(decimals: int) -> Writer:
-    """Make a writer of numbers with a number of decimals and thousands separators."""
     return lambda value: f"{value:,.{decimals}f}"
 
 
@@ -48,6 +47,16 @@ def duration(value: float) -> str:
     if value < 100:
         return f"{value:.1f} s"
     return f"{value / 60:.1f} min" if value < 6000 else f"{value / 3600:.1f} h"
+
+
+def p_value(p: float) -> str:
+    """Write a p-value: "0.042", or "< 0.001"."""
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def with_p(p: str) -> str:
+    """Write a p-value with its letter: "p = 0.042", "p < 0.001"."""
+    return f"p {p}" if p.startswith("<") else f"p = {p}"
 
 
 def counted(number: int, noun: str) -> str:

@@ -58,7 +58,6 @@ SECONDS_BETWEEN_LOOKS = 0.5
 
 
 def launch_locally(jobs: Sequence[Job], processes: int, options: Mapping[str, Any], announce: Announce) -> None:
-    """Do runs in processes of this machine; it has no options."""
     threads = None if processes == 1 else max(1, (os.cpu_count() or 1) // processes)
     server = ForkServer(RELOAD, WORKER, threads=threads)  # a model is loaded where nothing of training is imported
 
@@ -78,7 +77,7 @@ def launch_locally(jobs: Sequence[Job], processes: int, options: Mapping[str, An
 
 def launch_with_ray(jobs: Sequence[Job], processes: int, options: Mapping[str, Any], announce: Announce) -> None:
     """Hand runs to Ray: to the cluster that RAY_ADDRESS names, or to a local one; options are those of `ray.remote`."""
-    ray = library("ray")
+    ray = import_module("ray")
     ours = not ray.is_initialized()
     if ours:
         ray.init(include_dashboard=False, log_to_driver=False, logging_level="ERROR", runtime_env=ray_environment())
@@ -112,7 +111,7 @@ def launch_with_submitit(jobs: Sequence[Job], processes: int, options: Mapping[s
     Options are those of `submitit.AutoExecutor.update_parameters`, and `cluster`: "slurm" or "local", by default what
     is available.
     """
-    submitit = library("submitit")
+    submitit = import_module("submitit")
     settings = dict(options)
     logs = Path(jobs[0].tokenizer).with_name("submitit")
     executor = submitit.AutoExecutor(folder=logs, cluster=settings.pop("cluster", None))
@@ -136,7 +135,6 @@ def hand_over(
     ended: Callable[[list[Any]], Iterator[Ended]],
     engine: str,
 ) -> None:
-    """Hand runs to an engine, and wait for all of them."""
     waiting = list(jobs)
     running: dict[Any, Job] = {}
     while waiting or running:
@@ -167,21 +165,10 @@ def check_placing(launcher: str, processes: int, options: Mapping[str, Any]) -> 
         raise ConfigError(
             f"the local launcher has no options, but {next(iter(options))!r} was given; ray and submitit have"
         )
-    check_library(launcher)
-
-
-def check_library(name: str) -> None:
-    """Require the library of a launcher to be installed."""
-    if name != "local" and find_spec(name) is None:
+    if launcher != "local" and find_spec(launcher) is None:
         raise ConfigError(
-            f"launcher {name!r} needs {name}, which is not installed: pip install 'transformer-zoo[{name}]'"
+            f"launcher {launcher!r} needs {launcher}, which is not installed: pip install 'transformer-zoo[{launcher}]'"
         )
-
-
-def library(name: str) -> Any:
-    """Import a launcher's library, which must be installed."""
-    check_library(name)
-    return import_module(name)
 
 
 def first_line(error: BaseException) -> str:

@@ -15,21 +15,11 @@ from typing import Any
 from ..request.seeds import Values, at_the_edge, beyond, combinations, is_number
 from .record import Run
 
-
-def without_a_trial(name: str, seed: int, trials: Sequence[Run]) -> Run:
-    """Make the result of a run that was never begun, as all trials of its variant have failed."""
-    return Run(name, trials[0].folder, seed, error=f"none of the sweep's trials succeeded: {trials[0].error}")
-
-
-WIDENINGS = 2
-"""Further values that are tried at most."""
+WIDENINGS = 2  # Further values that are tried at most
 
 FINALISTS = 3
-FINAL_SHARE = 0.5
-"""Of a run, for which finalists are trained: all of them take one and a half."""
-
-FIRST_COST = 1.5
-"""Runs that the first trials take at most, further values included."""
+FINAL_SHARE = 0.5  # Of a run, for which finalists are trained: all of them take one and a half
+FIRST_COST = 1.5  # Runs that the first trials take at most, further values included
 
 
 @dataclass(frozen=True)
@@ -56,12 +46,10 @@ class Choice:
     best: Trial | None  # The trial that decided, or next to which the chosen value lies
 
     def tried(self, name: str) -> list[Any]:
-        """The values of an argument that were tried."""
         return [one.values[name] for one in self.trials]
 
 
-Asked = tuple[Sequence[Mapping[str, Any]], float]
-"""Values to try, and for which share of a run."""
+Asked = tuple[Sequence[Mapping[str, Any]], float]  # Values to try, and for which share of a run
 
 
 def search(tried: Values) -> Generator[Asked, Sequence[Run], Choice]:
@@ -81,7 +69,6 @@ def search(tried: Values) -> Generator[Asked, Sequence[Run], Choice]:
 
 
 def ask(values: Sequence[Mapping[str, Any]], share: float) -> Generator[Asked, Sequence[Run], list[Trial]]:
-    """Have values tried."""
     runs = yield values, share
     return [Trial(one, share, run) for one, run in zip(values, runs, strict=True)]
 

@@ -50,7 +50,6 @@ class Workload:
 
 
 def workload(encoded: Any, args: ZooTrainingArguments, *, writes: bool) -> Workload:
-    """Count what an update works on."""
     if isinstance(getattr(encoded, "ids", None), StreamedRow):
         raise ConfigError("a comparison reads shards, which are encoded once for all of its runs: leave streaming out")
     batches = math.ceil(len(encoded) / (args.train_batch_size * args.world_size))
@@ -67,7 +66,6 @@ def workload(encoded: Any, args: ZooTrainingArguments, *, writes: bool) -> Workl
 
 
 def spend(budget: Budget | None, work: Workload, flops_per_token: float) -> dict[str, Any]:
-    """Turn a budget into training arguments."""
     if budget is None:
         return {}
     if budget.kind == "seconds":
@@ -105,7 +103,6 @@ def digest_of_the_zoo() -> str:
 
 
 def python_files(place: Path) -> list[Path]:
-    """List a file of Python, or those in a folder."""
     return [place] if place.is_file() else list(place.rglob("*.py"))
 
 
@@ -171,8 +168,7 @@ def _is_a_users(name: str, file: Path) -> bool:
     return name.partition(".")[0] != "zoo" and not installed
 
 
-INCIDENTAL = ("transformers_version", "_name_or_path")
-"""Fields of a configuration that decide nothing."""
+INCIDENTAL = ("transformers_version", "_name_or_path")  # Fields of a configuration that decide nothing
 
 
 @dataclass(frozen=True)
@@ -187,40 +183,32 @@ class SharedInputs:
 
     @cached_property
     def encoded(self) -> Splits:
-        """The examples as ids."""
         return encode(self.task, self.splits, self.tokenizers, seed=0)
 
     @cached_property
     def arguments(self) -> ZooTrainingArguments:
-        """The recipe's training arguments."""
         return training_arguments(self.recipe.arguments, output_dir=self.folder, seed=0)
 
     @cached_property
     def work(self) -> Workload:
-        """The workload of an update."""
         writes = self.task.model_task == "seq2seq-lm"
         return workload(self.encoded.train, self.arguments, writes=writes)
 
     @cached_property
     def tokenizer_digest(self) -> str:
-        """A short name for the tokenizer's files."""
         return digest_of_files(self.folder / TOKENIZER)
 
     @cached_property
     def data_digest(self) -> list[str]:
-        """Hashes of the examples."""
         return [digest_of_examples(part) for part in self.splits]
 
     def settings(self, variant: str) -> dict[str, Any]:
-        """Settings of a variant from the recipe and the tokenizer."""
         return model_settings(self.task, variant, self.tokenizers, self.recipe)
 
     def config(self, variant: str) -> ZooConfig:
-        """Put a variant's configuration together."""
         return config(variant, self.task.model_task, **self.settings(variant))
 
     def count_parameters(self, variant: str) -> int:
-        """Count a variant's parameters, each shared one once."""
         return skeleton(variant, self.task.model_task, **self.settings(variant)).num_parameters()
 
     def count_flops(self, variant: str) -> FlopsPerToken:
@@ -283,7 +271,6 @@ def modules_of(model_config: ZooConfig) -> tuple[str, ...]:
 
 
 def foreign_origins(model_config: ZooConfig) -> dict[str, Origin]:
-    """Find what of a model comes from elsewhere."""
     origins = {}
     for _, registry, name in named_parts(model_config):
         origins[f"{registry.kind} {name!r}"] = registry.origin(name)

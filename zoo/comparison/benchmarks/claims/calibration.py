@@ -9,12 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from zoo.base.errors import ConfigError, InvalidChoiceError
 from zoo.comparison.results.distributions import increasing_inverse
 from zoo.comparison.results.statistics import LEVEL
+from zoo.data.tasks.metrics import rank_correlation
 
 from ..definition import CALIBRATION, Benchmark, benchmarks
 from ..rows import Row, read_rows
@@ -75,7 +73,6 @@ class Rate:
 
     @classmethod
     def of(cls, hits: Iterable[bool]) -> Rate:
-        """Count."""
         counted = list(hits)
         return cls(sum(counted), len(counted), binomial_interval(sum(counted), len(counted)))
 
@@ -155,7 +152,6 @@ def read_sign(file: Path, name: str, content: object) -> Sign:
 def try_sign(
     sign: Sign, file: Path, known: Mapping[str, Benchmark], recorded: Mapping[str, Sequence[Row]]
 ) -> list[Trial]:
-    """Test a sign at every size."""
     if sign.compare is None:
         return []
     where = f"{file}, {sign.name}"
@@ -180,18 +176,6 @@ def at_least(rate: float, wanted: int, trials: int) -> float:
     """The probability of at least this number of hits."""
     rate = min(rate, 1.0)
     return math.fsum(math.comb(trials, k) * rate**k * (1 - rate) ** (trials - k) for k in range(wanted, trials + 1))
-
-
-def rank_correlation(one: Sequence[float], other: Sequence[float]) -> float | None:
-    """Spearman's rank correlation, of ties the mean rank; None where all are tied."""
-    first, second = mean_ranks(one), mean_ranks(other)
-    return float(np.corrcoef(first, second)[0, 1]) if np.ptp(first) and np.ptp(second) else None
-
-
-def mean_ranks(values: Sequence[float]) -> NDArray[np.float64]:
-    """The rank of each value; ties have their mean rank."""
-    _, places, counts = np.unique(np.asarray(values), return_inverse=True, return_counts=True)
-    return np.asarray((np.cumsum(counts) - (counts - 1) / 2)[places], dtype=np.float64)
 
 
 def binomial_interval(hits: int, trials: int, level: float = LEVEL) -> tuple[float, float]:

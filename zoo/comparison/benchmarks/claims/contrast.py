@@ -13,7 +13,7 @@ from zoo.comparison.results.metrics import COSTS, LOSSES
 from zoo.registry import VARIANTS, parse_name
 from zoo.training.recipe import read_yaml
 
-from ...results.design import Scores, finite
+from ...results.design import Scores, finite, mean_of
 from ..definition import RELATIVE_SPEED, Benchmark, benchmarks
 from ..judging import edges
 from ..rows import Row
@@ -125,14 +125,7 @@ class Contrast:
         )
 
     def scores(self, benchmark: Benchmark, rows: Iterable[Row]) -> tuple[Scores, Scores]:
-        """Find both sides' scores by seed.
-
-        Args:
-            rows: Recorded rows.
-
-        Returns:
-            The variant's and the baseline's; empty where a side is not recorded.
-        """
+        """The variant's and the baseline's scores by seed; empty where a side is not recorded."""
         data = benchmark.data
         fitting = [row for row in rows if (row.version, row.data) == (benchmark.version, data)]
         variant, baseline = (scores_of(benchmark, fitting, *side) for side in self.sides)
@@ -181,13 +174,7 @@ def scores_of(
         for condition in conditions or benchmark.conditions
     ]
     seeds = sorted(set.intersection(*map(set, found)))
-    return {seed: mean([one[seed] for one in found]) for seed in seeds}
-
-
-def mean(values: Sequence[float | None]) -> float | None:
-    """The mean; None where any is missing."""
-    known = [value for value in values if value is not None]
-    return math.fsum(known) / len(known) if len(known) == len(values) else None
+    return {seed: mean_of([one[seed] for one in found]) for seed in seeds}
 
 
 def read_contrast(content: Any, where: str, benchmarks: Mapping[str, Benchmark]) -> Contrast:

@@ -32,6 +32,7 @@ FAILS = "does not hold here"
 NEITHER = "no difference here"
 UNCLEAR = "inconclusive at this scale"
 MISSING = "not recorded yet"
+LOSS_KEYS = [metric.key for metric in LOSSES]
 VERDICTS = (HOLDS, FAILS, NEITHER, UNCLEAR, MISSING)
 
 
@@ -130,7 +131,6 @@ def claims_about(variant: str) -> list[Finding]:
 
 
 def judge_claims(found: Sequence[Claim], known: Mapping[str, Benchmark]) -> list[Finding]:
-    """Judge claims by what is recorded."""
     recorded = {name: read_rows(known[name].results) for name in {one.benchmark for c in found for one in c.tests}}
     return [judge_claim(claim, known, recorded) for claim in found]
 
@@ -170,10 +170,8 @@ def judge_contrasts(
 ) -> list[Outcome]:
     """Judge contrasts that belong together.
 
-    Args:
-        sides: The scores of the variant and of the baseline, for each contrast.
-        seconds: How long one more seed trains, for each.
-        designs: How each is decided, by default with all seeds at once and no margin but that of the contrast.
+    `sides` are the scores of the variant and of the baseline, `seconds` how long one more seed trains, for each. By
+    default contrasts are decided with all seeds at once and no margin but their own.
     """
     designs = [FIXED] * len(contrasts) if designs is None else designs
     histories = [
@@ -254,7 +252,6 @@ def moved_by(contrast: Contrast, pairs: Pairs) -> Pairs:
 
 
 def margin_of(contrast: Contrast, design: Design) -> float | None:
-    """The difference that counts as none: the contrast's, or that of its benchmark."""
     return contrast.margin or design.margin
 
 
@@ -266,7 +263,11 @@ def decide(contrast: Contrast, pairs: Pairs, plain: PairedDifference, moved: Pai
         word = words.get(verdict(moved), UNCLEAR)
     elif verdict(plain) in (BETTER, WORSE) and (plain.lost or abs(plain.mean) > contrast.margin):
         word, p = FAILS, plain.adjusted
-    elif is_loss(contrast) and not (plain.lost or any(pairs.differences)) and plain.p is not None:
+    elif (
+        contrast.score.partition("@")[0] in LOSS_KEYS
+        and not (plain.lost or any(pairs.differences))
+        and plain.p is not None
+    ):
         # Scores that are counted tie by chance; losses that agree to the last bit come of the same computation.
         word, p = HOLDS, None
     if word == UNCLEAR and plain.is_same and plain.deviation:
@@ -277,12 +278,7 @@ def decide(contrast: Contrast, pairs: Pairs, plain: PairedDifference, moved: Pai
 def cost_of(
     contrast: Contrast, moved: PairedDifference, design: Design, tests: int, seconds: float | None
 ) -> Cost | None:
-    """Cost of deciding a contrast if the true difference is the measured one.
-
-    Args:
-        moved: The differences, moved by the margin of "no lower" and "no higher".
-        tests: Number of contrasts in the correction.
-    """
+    """Cost of deciding one of `tests` contrasts if the true difference is the measured one, `moved` by the margin."""
     least = detectable(moved)
     if least is None or not moved.deviation:
         return None
@@ -300,12 +296,6 @@ def cost_of(
     return Cost(least, seeds, more)
 
 
-def is_loss(contrast: Contrast) -> bool:
-    """Whether a contrast is one of losses, named by their columns."""
-    return contrast.score.partition("@")[0] in {metric.key for metric in LOSSES}
-
-
 def measurements(scores: Scores) -> Measurements | None:
-    """Summarise what a side has."""
     values = [value for value in scores.values() if value is not None]
     return Measurements.of(values) if values else None

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from zoo.comparison.results.statistics import PairedDifference
-from zoo.comparison.results.units import counted
+from zoo.comparison.results.units import counted, p_value, with_p
 
 from ...results.statistics import MOST_SEEDS
 from ..page import spread, title
@@ -77,8 +77,7 @@ def side(measured: str | bool, lost: int) -> str:
 
 
 def tested(difference: PairedDifference, p: float | None) -> str:
-    """Write a difference with the corrected p of the test that decides."""
-    chance = "" if p is None else ", p < 0.001" if p < 0.001 else f", p = {p:.3f}"
+    chance = "" if p is None else f", {with_p(p_value(p))}"
     return f"{difference.mean:+.3g}{chance}, {counted(difference.pairs, 'seed')}"
 
 
@@ -114,7 +113,6 @@ def markdown(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def theme_section(theme: str, findings: Sequence[Finding]) -> str:
-    """Write the claims of a theme and their verdicts."""
     rows = []
     for finding in findings:
         claim = finding.claim

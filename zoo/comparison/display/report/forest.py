@@ -11,14 +11,12 @@ from zoo.analysis.drawing.elements import element
 from ...results.metrics import Metric
 from ...results.statistics import BETTER, WORSE
 from ...results.summary import VariantSummary
+from ...results.units import with_p
 from ..formatting import corrected, signed
 from .svg import SERIES, Axis, cut, marker, padded, picture
 
-NUMBERS = 165
-"""Width for the text about variants, next to a wide plot."""
-
-LETTER = 7.4
-"""Width of a letter of a name, about."""
+NUMBERS = 165  # Width for the text about variants, next to a wide plot
+LETTER = 7.4  # Width of a letter of a name, about
 
 LONGEST_NAME = 46
 NARROWEST = 600
@@ -81,7 +79,7 @@ def draw_row(
     low, high = interval(row)
     y = top + (height - 14 if is_narrow else height / 2)
     name = cut(row.name, LONGEST_NAME // 2 + 3 if is_narrow else LONGEST_NAME)
-    numbers = f"{signed(main.write, row.difference.mean)}, p {compact(corrected(row))}"
+    numbers = f"{signed(main.write, row.difference.mean)}, {with_p(corrected(row))}"
     style = row.verdict if row.verdict in (BETTER, WORSE) else "noise-word"
     verdict = element("tspan", row.verdict.split(":")[0], class_=style)
     if is_narrow:
@@ -101,11 +99,6 @@ def draw_row(
     mark = marker(place, x(row.difference.mean), y, hollow=row.verdict not in (BETTER, WORSE))
     described = element("title", f"{row.name}: {numbers}, {row.verdict}")
     return element("g", described, *texts, whisker, *caps, mark, data_variant=place)
-
-
-def compact(p: str) -> str:
-    """Write a p-value of a table after its letter."""
-    return p if p.startswith("<") else f"= {p}"
 
 
 def short(main: Metric, value: float) -> str:

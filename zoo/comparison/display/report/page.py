@@ -35,8 +35,7 @@ from .charts import curve_charts, first_cost, forest, scatter_charts
 from .svg import DASHES, MARKERS, SERIES
 
 EXAMPLES = 12
-MOST_WORDS = 200
-"""Beyond which words are not compared: a document is not a sentence."""
+MOST_WORDS = 200  # Beyond which words are not compared: a document is not a sentence
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,7 @@ class Example:
     outputs: list[Output]
 
 
-def examples_of(comparison: Comparison, count: int = EXAMPLES) -> list[Example]:
+def examples_of(comparison: Comparison) -> list[Example]:
     """Choose examples, half of them with different outputs, and put all outputs next to each other."""
     finished = shown_runs(comparison)
     return [
@@ -80,7 +79,7 @@ def examples_of(comparison: Comparison, count: int = EXAMPLES) -> list[Example]:
             shortened(comparison.references[place]),
             [output(comparison, run, place) for run in finished],
         )
-        for place in chosen_examples(comparison, finished, count)
+        for place in chosen_examples(comparison, finished, EXAMPLES)
     ]
 
 
@@ -143,7 +142,6 @@ class Architecture:
 
 
 def architectures_of(comparison: Comparison) -> list[Architecture]:
-    """Compare each variant with the baseline."""
     recipe = recipe_of(comparison)
     task = None if recipe is None else str(recipe.data_task().model_task)
     settings = [flat(settings_of(comparison, name)) for name in comparison.names]
@@ -204,7 +202,6 @@ class Cell:
 
 
 def to_html(summary: ComparisonSummary) -> str:
-    """Write a comparison as a page with its style, its script and its charts in it."""
     here = jinja2.FileSystemLoader(Path(__file__).parent)
     environment = jinja2.Environment(
         loader=here, autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
@@ -214,7 +211,6 @@ def to_html(summary: ComparisonSummary) -> str:
 
 
 def context(summary: ComparisonSummary) -> dict[str, Any]:
-    """Find everything that the template shows."""
     comparison = summary.comparison
     return {
         "comparison": comparison,
@@ -259,8 +255,7 @@ def facts(summary: ComparisonSummary) -> Iterator[tuple[str, str]]:
     yield "Seed" if len(comparison.seeds) == 1 else "Seeds", ", ".join(map(str, comparison.seeds))
     if comparison.budget:
         yield "Budget", ", ".join(f"{large(value)} {name}" for name, value in comparison.budget.items())
-    matched = {"none": "nothing", "params": "parameters", "flops": "FLOPs a token"}[comparison.match]
-    yield "Matched", matched if comparison.match_to is None else f"{matched} of {comparison.match_to}"
+    yield "Matched", summary.fairness.shared["Matched"]
     if comparison.sweep:
         tried = ", ".join(f"{name} of {len(values)} values" for name, values in comparison.sweep["values"].items())
         yield "Swept", tried
@@ -283,7 +278,6 @@ def data_name(comparison: Comparison) -> str:
 
 
 def groups(columns: Sequence[Metric]) -> list[tuple[str, list[Metric]]]:
-    """Put metrics under common headings."""
     found: dict[str, list[Metric]] = {}
     for column in columns:
         found.setdefault(column.group, []).append(column)
@@ -291,7 +285,6 @@ def groups(columns: Sequence[Metric]) -> list[tuple[str, list[Metric]]]:
 
 
 def cell(summary: ComparisonSummary, column: Metric, row: VariantSummary) -> Cell:
-    """Write one number of the table."""
     sample = row.samples.get(column.key)
     if sample is None:
         return Cell(NOTHING, "", None, "not measured", False)
@@ -303,7 +296,6 @@ def cell(summary: ComparisonSummary, column: Metric, row: VariantSummary) -> Cel
 
 
 def details_of(column: Metric, sample: Measurements) -> str:
-    """Write a metric's values and their interval in a line."""
     values = ", ".join(map(column.write, sample.values))
     if sample.interval is None:
         return f"{column.title}: {values}"
