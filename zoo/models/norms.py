@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from transformers import initialization as init
 
 from zoo.fast.modules import QuickLayerNorm
-from zoo.fast.rms_norm import rms_norm
 
 from .parts import NORMS
 from .precision import at_least_float32
@@ -61,10 +61,9 @@ class RMSNorm(nn.Module):
 
     def forward(self, hidden_states: Tensor) -> Tensor:
         """Normalise the last dimension. *Shape:* (..., width), unchanged."""
-        dtype = at_least_float32(hidden_states.dtype)
-        if hidden_states.dtype == dtype:
-            return rms_norm(hidden_states, self.weight, self.eps)
-        return self.weight * rms_norm(hidden_states.to(dtype), None, self.eps).to(hidden_states.dtype)
+        precise = hidden_states.to(at_least_float32(hidden_states.dtype))
+        normalised = F.rms_norm(precise, self.weight.shape, eps=self.eps)
+        return self.weight * normalised.to(hidden_states.dtype)
 
     def extra_repr(self) -> str:
         """Show the width and epsilon when the module is printed."""
@@ -87,7 +86,7 @@ class ZeroCenteredNorm(RMSNorm):
     def forward(self, hidden_states: Tensor) -> Tensor:
         precise = hidden_states.to(at_least_float32(hidden_states.dtype))
         factors = 1.0 + self.weight.to(precise.dtype)
-        return rms_norm(precise, factors, self.eps).to(hidden_states.dtype)
+        return F.rms_norm(precise, self.weight.shape, factors, self.eps).to(hidden_states.dtype)
 
 
 class DynamicTanh(nn.Module):

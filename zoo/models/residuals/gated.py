@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import initialization as init
 
-from zoo.fast.rms_norm import rms_norm
 from zoo.models.parts import option
 from zoo.models.residual import Residual, Stream
 from zoo.models.validation import require_at_least
@@ -37,7 +36,7 @@ class StreamNorm(nn.Module):
 
     def forward(self, streams: Tensor) -> Tensor:
         """Normalise. *Shape:* (batch_size, seq_len, num_streams, hidden_size), unchanged."""
-        return rms_norm(streams, None, self.eps) * self.weight
+        return F.rms_norm(streams, streams.shape[-1:], eps=self.eps) * self.weight
 
 
 class StreamGates(nn.Module):

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import initialization as init
 
-from zoo.fast.rms_norm import rms_norm
 from zoo.models.parts import option
 from zoo.models.precision import at_least_float32, in_own_precision
 from zoo.models.residual import Residual, Stream
@@ -51,7 +50,7 @@ class OfAllStreams(nn.Module):
     def numbers(self, streams: Tensor) -> tuple[Tensor, ...]:
         """Weights of every size, (batch_size, seq_len, size), in float32 at least."""
         precise = streams.flatten(-2).to(at_least_float32(streams.dtype))
-        normed = rms_norm(precise, None, self.eps)
+        normed = F.rms_norm(precise, precise.shape[-1:], eps=self.eps)
         found = F.linear(normed, self.weight.to(precise.dtype)).split(self.sizes, dim=-1)
         bases = self.base.to(precise.dtype).split(self.sizes)
         return tuple(

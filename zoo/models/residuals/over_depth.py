@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from transformers import initialization as init
 
-from zoo.fast.rms_norm import rms_norm
 from zoo.models.parts import option
 from zoo.models.precision import at_least_float32, in_own_precision
 from zoo.models.residual import Residual, Stream
@@ -39,7 +39,7 @@ class DepthAttention(nn.Module):
         """Read. *Shape:* (batch_size, seq_len, num_vectors, hidden_size) to (batch_size, seq_len, hidden_size)."""
         with in_own_precision(vectors.device):
             precise = vectors.to(at_least_float32(vectors.dtype))
-            keys = rms_norm(precise, None, self.eps)
+            keys = F.rms_norm(precise, precise.shape[-1:], eps=self.eps)
             weights = (keys @ self.query.to(precise.dtype).unsqueeze(-1)).softmax(dim=-2)
             return (weights.mT @ precise).squeeze(-2).to(vectors.dtype)
 
