@@ -204,7 +204,7 @@ class Registry(Generic[T]):
             self._put({name: _Alias(target, origin, deprecated)}, override, renewed=False)
 
     def get(self, name: str, *, provider: str | None = None) -> T:
-        """Look a thing up by its name or an alias, of which a deprecated one gives a `DeprecatedNameWarning`.
+        """Look a thing up by its name or an alias. A deprecated alias gives a `DeprecatedNameWarning`.
 
         Args:
             provider: The distribution that should bring it, where that is known.

@@ -22,9 +22,20 @@ from ..errors import ConversionError, LostInputWarning, UnsafeFileError
 TOKENIZER_FILE = "tokenizer.json"
 TOKENIZER_CONFIG = "tokenizer_config.json"
 TOKENIZER_FILES = (
-    *(TOKENIZER_FILE, TOKENIZER_CONFIG, "special_tokens_map.json", "added_tokens.json", "vocab.txt", "vocab.json"),
-    *("merges.txt", "chat_template.jinja", "source.spm", "target.spm", "target_vocab.json", "spiece.model"),
-    *("tokenizer.model", "sentencepiece.bpe.model"),
+    TOKENIZER_FILE,
+    TOKENIZER_CONFIG,
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.txt",
+    "vocab.json",
+    "merges.txt",
+    "chat_template.jinja",
+    "source.spm",
+    "target.spm",
+    "target_vocab.json",
+    "spiece.model",
+    "tokenizer.model",
+    "sentencepiece.bpe.model",
 )
 """Files by which a tokenizer of any class is recognised."""
 

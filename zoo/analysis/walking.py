@@ -1,7 +1,7 @@
 """Visitors of libcst's trees that skip whitespace and punctuation and keep nodes in which nothing changes.
 
-libcst's own rebuild every node, whitespace too, at each visit. Ejecting a model visits each of its functions about a
-hundred times, and what is known of a node that is kept need not be found again.
+libcst's own rebuild every node, whitespace too, at each visit. Ejecting a model visits each of its functions many
+times, and keeps what is known of nodes that have not changed.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Visitor:
         return updated if leave is None else leave(node, updated)
 
     def visit_all(self, nodes: Any) -> Iterator[cst.CSTNode]:
-        """Visit nodes of a sequence, some of which may be removed or become several."""
+        """Visit the nodes of a sequence. A node may be removed, or replaced by several."""
         for node in nodes:
             new = self.visit(node)
             if isinstance(new, cst.FlattenSentinel):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -39,8 +40,8 @@ def read_lines(texts: Sequence[str], file: Path | None) -> Sequence[str]:
         raise click.UsageError("no text: give TEXT, --file, or something on standard input")
     read = file.read_bytes() if file is not None else sys.stdin.buffer.read()
     try:
-        text = read.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+        # With universal newlines; str.splitlines also breaks at form feeds, as no editor does.
+        return [line.removesuffix("\n") for line in io.StringIO(read.decode("utf-8-sig"), newline=None)]
     except UnicodeDecodeError as error:
         line = read[: error.start].count(b"\n") + 1
         raise ZooError(f"{file or 'standard input'}, line {line}: not valid UTF-8") from error
-    return text.removesuffix("\n").split("\n") if text else []  # splitlines also breaks at form feeds, as no tool does

@@ -1,6 +1,6 @@
 """Huge pages for weights that are read from memory in every decode step.
 
-A processor reads ahead within a page: of pages of 4 KiB it reads weights for a single row about a fifth slower than of
+A processor reads ahead within a page: of pages of 4 KiB it reads weights for a single row slower than of
 pages of 2 MiB, which Linux gives to memory that asks for them. Elsewhere memory is as ever.
 """
 

@@ -64,7 +64,7 @@ def fastest_times(
     """Seconds of each run, the best of `ROUNDS` in turns; before every run, what `before` has for it is called."""
     measured: list[list[float]] = [[] for _ in runs]
     for _ in range(ROUNDS):
-        for run, prepare, seconds in zip(runs, before or [int] * len(runs), measured, strict=True):
+        for run, prepare, seconds in zip(runs, before or [lambda: None] * len(runs), measured, strict=True):
             prepare()
             began = time.perf_counter()
             run()

@@ -200,10 +200,10 @@ def push(
         token=token,
         retry_policy=retry_policy,
     )
+    from zoo.converters import export
+
     with interrupts_heard() as done, as_folder(model, tokenizer, max_shard_size) as (folder, workshop):
         files_to_push(folder)  # refuses what is no checkpoint before anything is exported
-        if with_code or native:
-            from zoo.converters import export
         code = export(folder, workshop / "bundle", BUNDLE) if with_code else None
         foreign = export(folder, workshop / "native", native if isinstance(native, str) else None) if native else None
         of_model, left_out = files_to_push(code.folder if code else folder)

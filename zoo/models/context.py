@@ -245,7 +245,7 @@ def position_biases(
 
 
 def check_distances(context: Context, is_decoder: bool) -> None:
-    """Refuse given positions whose distances are not those of places in a row, of which position biases are made.
+    """Refuse given positions that contradict position biases, which are computed from places in a row.
 
     Those of packed documents are, as no document sees another.
     """

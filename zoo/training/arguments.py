@@ -106,7 +106,7 @@ CHOICES: dict[str, type[ExplicitEnum]] = {
     "eval_strategy": IntervalStrategy,
     "save_strategy": SaveStrategy,
 }
-"""Words of transformers, of which the nearest is named."""
+"""Arguments with a fixed set of values in transformers; an error names the nearest one."""
 
 ABSENT = {"max_steps": -1}
 """Values outside of these ranges that stand for none."""

@@ -27,6 +27,9 @@ USUAL_TASKS = {
 
 SUFFIXES = (".yaml", ".yml", ".json")
 
+LENGTHS = ("max_new_tokens", "max_length")
+"""Options of generation that set the length of an output; one that is given replaces the other."""
+
 
 class RecipeLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
     """PyYAML's safe loader, in C where it was built with that, to which 5e-4 is a number as to YAML 1.2."""
@@ -75,9 +78,7 @@ class Recipe:
 
         Another kind of tokenizer starts from its own options; settings of the model are `explicit` from then on.
         """
-        lengths = (
-            {"max_length", "max_new_tokens"} if {"max_length", "max_new_tokens"} & {*(generation or {})} else set()
-        )
+        lengths = {*LENGTHS} if {*LENGTHS} & {*(generation or {})} else set()
         return Recipe(
             task=self.task,
             task_options={**self.task_options, **(task_options or {})},

@@ -67,8 +67,9 @@ class TrainingRequest:
         )
         if not self.resume:
             return found
-        by_steps = {"save_strategy": "steps"} if "save_steps" in found.arguments else {}
-        return replace(found, arguments={**KEEPING_CHECKPOINTS, **by_steps, **found.arguments})
+        implied = {"save_strategy"} if "save_steps" in found.arguments else set()  # steps
+        kept = {name: value for name, value in KEEPING_CHECKPOINTS.items() if name not in implied}
+        return replace(found, arguments={**kept, **found.arguments})
 
     @cached_property
     def args(self) -> ZooTrainingArguments:

@@ -37,6 +37,7 @@ class Reading:
     summary: str  # Description of the numbers, in a sentence
     headings: Sequence[str]  # Names of the columns
     rows: Sequence[Sequence[str]]  # A row a variant that was recorded under all conditions, the best first
+    most_seeds: int = 0  # Number of seeds of the variant that has most
 
 
 def valley(benchmark: Benchmark, rows: Iterable[Row]) -> Reading:
@@ -58,6 +59,7 @@ def valley(benchmark: Benchmark, rows: Iterable[Row]) -> Reading:
         f"{margin:g} above the variant's own best.",
         ("Variant", "Seeds", "Width", "Difference", "p", "Verdict", "Best loss"),
         [[name, str(len(runs[name])), *cells[name], best_of(lowest[name])] for name in ranked],
+        max(map(len, runs.values()), default=0),
     )
 
 
@@ -101,6 +103,7 @@ def power_law(benchmark: Benchmark, rows: Iterable[Row]) -> Reading:
             for name in runs
             if lost[name]
         ],
+        max(map(len, lines.values()), default=0),
     )
 
 
@@ -115,6 +118,7 @@ def average(benchmark: Benchmark, rows: Iterable[Row]) -> Reading:
         f"The average over {counted(len(benchmark.conditions), 'condition')}, run by run.",
         ("Variant", "Seeds", "Average", "Difference", "p", "Verdict"),
         [[name, str(len(means[name])), *cells[name]] for name in ranked],
+        max(map(len, means.values()), default=0),
     )
 
 
@@ -153,6 +157,7 @@ def rank_correlation(benchmark: Benchmark, rows: Iterable[Row]) -> Reading:
             ]
             for place, name in ((place, list(means)[place]) for place in order)
         ],
+        max(map(len, scores.values())),
     )
 
 
@@ -183,7 +188,7 @@ def read_across(benchmark: Benchmark, rows: Iterable[Row], *, data: str | None =
         return None
     own = [row for row in rows if (row.version, row.data) == (benchmark.version, data or benchmark.data)]
     reading = READINGS[benchmark.across["reading"]](benchmark, own)
-    if any(" to " in cell for row in reading.rows for cell in row):  # a single seed has no interval
+    if reading.most_seeds > 1:  # a single seed has no interval
         reading = replace(reading, summary=f"{reading.summary} {BRACKETS}")
     return reading if reading.rows else None
 

@@ -26,6 +26,7 @@ from zoo.fast.captured_steps import CAPTURE_AFTER
 from zoo.fast.generation import CachedGenerationMixin
 from zoo.models.embedding import Position
 from zoo.registry import Task
+from zoo.training.recipe import LENGTHS
 
 from .checkpoint import TokenizerSource, load_checkpoint
 
@@ -59,8 +60,6 @@ class Generation:
 
 MAX_NEW_TOKENS = 128
 """Default of the largest number of new tokens, where the model's positions allow it."""
-
-LENGTHS = ("max_new_tokens", "max_length")
 
 COUNTS = (*LENGTHS, "num_beams", "num_return_sequences")
 """Options that transformers takes for whole numbers without looking."""

@@ -107,9 +107,10 @@ class SuiteResult:
         """Spearman's rank correlation of the model's preferences with people's."""
         model = [score.preference for score in self.scores]
         people = [score.item.preference for score in self.scores if score.item.preference is not None]
-        if len(people) != len(model) or len(set(model)) < 2 or len(set(people)) < 2:
+        found = rank_correlation(model, people) if len(people) == len(model) else None
+        if found is None:
             raise DataError(f"suite {self.suite!r}: preferences of the model or of people are all alike, or missing")
-        return rank_correlation(model, people) or 0.0
+        return found
 
     @property
     def interval(self) -> tuple[float, float]:
