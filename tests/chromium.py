@@ -114,7 +114,8 @@ class Page:
         if event["method"] == "Network.requestWillBeSent":
             self.requests.append(params["request"]["url"])
         elif event["method"] == "Log.entryAdded":
-            self.problems.append(params["entry"]["text"])
+            if params["entry"]["text"] != "No available adapters.":  # Chromium's remark where it has no WebGPU
+                self.problems.append(params["entry"]["text"])
         elif event["method"] == "Runtime.exceptionThrown":
             self.problems.append(json.dumps(params["exceptionDetails"]))
         elif event["method"] == "Runtime.consoleAPICalled" and params["type"] in ("error", "warning"):
