@@ -57,6 +57,9 @@ ARGUMENTS = {
 }
 """Names of other libraries for transformers' training arguments."""
 
+LENGTHS = ("max_new_tokens", "max_length")
+"""Options of generation that set the length of an output; one that is given replaces the other."""
+
 TASKS = {
     "language-modeling": ("causal-lm", "clm", "lm", "text-generation", "causal-language-modeling"),
     "masked-language-modeling": ("masked-lm", "mlm", "fill-mask"),

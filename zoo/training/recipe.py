@@ -11,6 +11,7 @@ from typing import Any
 import yaml  # type: ignore[import-untyped]
 
 from zoo.base.errors import ConfigError, UnknownNameError
+from zoo.base.synonyms import LENGTHS
 from zoo.building.proportions import OF_HEAD, OF_WIDTH
 from zoo.data.tasks import TASKS, DataTask, find_task, split_name
 from zoo.registry import VARIANTS, parse_name, split_options
@@ -26,9 +27,6 @@ USUAL_TASKS = {
 """The data task of a model's task where none is given, in the order in which a variant's tasks are tried."""
 
 SUFFIXES = (".yaml", ".yml", ".json")
-
-LENGTHS = ("max_new_tokens", "max_length")
-"""Options of generation that set the length of an output; one that is given replaces the other."""
 
 
 class RecipeLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]

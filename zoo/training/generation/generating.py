@@ -18,6 +18,7 @@ from transformers.generation import BaseStreamer, StoppingCriteria, StoppingCrit
 from transformers.utils.logging import tqdm
 
 from zoo.base.errors import ConfigError, SequenceTooLongError, UnknownOverrideError, ZooError
+from zoo.base.synonyms import LENGTHS
 from zoo.building.quantizing import Int8Model
 from zoo.converters.engine import WritingModel
 from zoo.data.tokenizers import Tokenizers
@@ -26,7 +27,6 @@ from zoo.fast.captured_steps import CAPTURE_AFTER
 from zoo.fast.generation import CachedGenerationMixin
 from zoo.models.embedding import Position
 from zoo.registry import Task
-from zoo.training.recipe import LENGTHS
 
 from .checkpoint import TokenizerSource, load_checkpoint
 
