@@ -168,6 +168,8 @@ def test_several_outputs_come_with_scores(zoo, trained):
     [
         (("generate", "MODEL", "Hi.", "--temperature", "0.5"), "do_sample"),
         (("generate", "MODEL", "Hi.", "--generation", "num_beam=2"), "did you mean 'num_beams'?"),
+        (("evaluate", "MODEL", "--report", "wrong"), "an error report needs labels, and translation has none"),
+        (("evaluate", "MODEL", "--data", "a.tsv", "--heldout", "b.tsv"), "data and heldout are both given"),
         (("generate", "MODEL", "Hi.", "--generation", "num_beams=0"), "num_beams=0 is not valid; valid: 1 and more"),
         (("generate", "MODEL", "Hi.", "--do_sample", "--temperature", "-1"), "`temperature` (=-1.0) has to be"),
         (("generate", "MODEL", "Hi.", "--device", "cpuu"), "did you mean 'cpu'?"),

@@ -214,3 +214,11 @@ def test_a_recipe_is_planned_whole(tmp_path):
     assert refused.exit_code == 2 and "raw text in blocks" in refused.stderr
     refused = CliRunner().invoke(plan_verb, ["bert-style", "--recipe", str(recipe)])
     assert refused.exit_code == 2 and "no model for language-modeling" in refused.stderr
+    for name, of_recipe, why in (
+        ("gpt2-style", "nanogpt-cpu", "give its size: gpt2-style:vocab_size=N"),
+        ("gpt2-style:vocab_size=65", "books", "vocab_size=65 was given, and books has 4096"),
+    ):
+        refused = CliRunner().invoke(plan_verb, [name, "--recipe", of_recipe])
+        assert refused.exit_code == 2 and why in refused.stderr
+    characters = ["gpt2-style:vocab_size=65", "--recipe", "nanogpt-cpu", *words[3:]]
+    assert "vocab_size=65" in CliRunner().invoke(plan_verb, characters).stdout

@@ -114,7 +114,7 @@ def evaluate(
 
     from zoo.base.files import check_writable
     from zoo.hub.records import keep_evaluation
-    from zoo.training.answers import write_answers, write_report
+    from zoo.training.answers import write_answers
     from zoo.training.evaluate import evaluate as run_evaluation
 
     if suite is not None:
@@ -143,11 +143,10 @@ def evaluate(
         n_bootstrap=n_bootstrap,
         progress=not quiet and sys.stderr.isatty(),
         engine=engine,
+        report=report,
     )
     if outputs is not None:
         write_answers(outputs, evaluation.answers, evaluation.outputs)
-    if report is not None:
-        write_report(report, f"{model} on {evaluation.data}", evaluation.answers, evaluation.labels)
     if save:
         keep_evaluation(Path(model), evaluation.to_dict(), evaluation.data)
     if as_json:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 from rich.text import Text
@@ -82,8 +82,9 @@ def plan(
     if recipe is not None:
         if both := given_options().keys() & {"task", "seq_len", "tokens_per_update"}:
             raise click.UsageError(f"--recipe has its own --{min(both).replace('_', '-')}; leave that out")
-        name, task, of_recipe, epochs, tokens, steps = recipe_run(name, recipe)
-        asked |= of_recipe
+        planned = recipe_run(name, recipe)
+        name, task, epochs, tokens, steps = planned.name, planned.task, planned.epochs, planned.tokens, planned.steps
+        asked |= planned.arguments
     plans = [make_plan(name, task, devices=number, **asked) for number in devices]
     whole = tokens if found is None or epochs is None else round(found.tokens * epochs)
     runs = [whole if steps is None else steps * plan.tokens_per_update for plan in plans]
@@ -122,8 +123,18 @@ def plan(
             write(f"\nThe whole run: about {run:,} tokens, {cost['run_updates']:,.0f} updates, at least {time}")
 
 
-def recipe_run(name: str, recipe: str) -> tuple[str, str, dict[str, Any], float | None, int | None, int | None]:
-    """Name, task, arguments of `zoo.analysis.scaling.plan`, and a run's epochs, tokens and steps, None if not given."""
+class RecipeRun(NamedTuple):
+    """What a recipe says of a run."""
+
+    name: str
+    task: str
+    arguments: dict[str, Any]  # Of `zoo.analysis.scaling.plan`
+    epochs: float | None
+    tokens: int | None  # Words that end the run, in tokens
+    steps: int | None
+
+
+def recipe_run(name: str, recipe: str) -> RecipeRun:
     from zoo.data.corpora.estimating import TOKENS_PER_WORD
     from zoo.registry import VARIANTS, parse_name
     from zoo.training.recipe import load_recipe
@@ -137,14 +148,22 @@ def recipe_run(name: str, recipe: str) -> tuple[str, str, dict[str, Any], float 
     tasks = [one for one in VARIANTS.get(parse_name(name).name).tasks if one in data_task.model_tasks]
     if not tasks:
         raise click.UsageError(f"{name} is no model for {run.task}, the task of {recipe}")
-    settings = {"vocab_size": run.tokenizer.get("vocab_size"), **run.model_settings(name)}
+    vocabulary, own = run.tokenizer.get("vocab_size"), parse_name(name).overrides.get("vocab_size")
+    more = f"{name}{',' if ':' in name else ':'}"
+    if vocabulary is None and own is None:
+        raise click.UsageError(
+            f"how large a vocabulary {recipe} has depends on the data; give its size: {more}vocab_size=N"
+        )
+    if None not in (vocabulary, own) and vocabulary != own:
+        raise click.UsageError(f"vocab_size={own} was given, and {recipe} has {vocabulary}; leave it out")
+    settings = {"vocab_size": vocabulary if own is None else None, **run.model_settings(name)}
     sizes = ",".join(f"{key}={value}" for key, value in settings.items() if value is not None and key != "sizes")
     batch = given.get("per_device_train_batch_size", 8) * given.get("gradient_accumulation_steps", 1)
     arguments = {"seq_len": block, "tokens_per_update": batch * block, "what": [name, "--recipe", recipe]}
     marks = read_marks(given["checkpoint_at"]) if given.get("checkpoint_in") == "words" else {}
     tokens = round(max(marks.values()) * TOKENS_PER_WORD) if marks else None
     length = (given.get("num_train_epochs"), tokens, given.get("max_steps"))  # the last one wins
-    return f"{name}{',' if ':' in name else ':'}{sizes}", tasks[0], arguments, *length
+    return RecipeRun(f"{more}{sizes}", tasks[0], arguments, *length)
 
 
 def run_of(plan: Plan, tokens: int) -> dict[str, Any]:

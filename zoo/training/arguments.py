@@ -91,6 +91,9 @@ WHOLE = (
 )
 """Those that are whole numbers."""
 
+POSITIVE = ("num_train_epochs",)
+"""Those of which the smallest value is not valid itself."""
+
 NEEDED = {
     "average_last": "average",
     "average_steps": "average",
@@ -219,9 +222,13 @@ def check_numbers(given: Mapping[str, Any]) -> None:
         value = given.get(name)
         kinds = int if name in WHOLE else (int, float)
         if value not in (None, ABSENT.get(name)) and not (
-            isinstance(value, kinds) and math.isfinite(value) and least <= value <= most
+            isinstance(value, kinds)
+            and math.isfinite(value)
+            and least <= value <= most
+            and not (name in POSITIVE and value == least)
         ):
             valid = f"{least} and more" if most == math.inf else f"{least} to {most}"
+            valid = f"above {least}" if name in POSITIVE else valid
             valid += ", whole numbers" if name in WHOLE else ""
             raise ConfigError(f"{name}={value!r} is not valid; valid: {valid}")
 

@@ -25,7 +25,7 @@ from zoo.data.tasks.labels import LabelsTask
 from zoo.data.tasks.libraries import loading_bars
 from zoo.data.tasks.tables import Column
 from zoo.models import ZooPreTrainedModel
-from zoo.training.answers import Answer, answers_of
+from zoo.training.answers import Answer, answers_of, write_report
 from zoo.training.arguments import training_arguments
 from zoo.training.generation import load_checkpoint
 from zoo.training.generation.checkpoint import TokenizerSource
@@ -124,6 +124,7 @@ def evaluate(
     n_bootstrap: int = 1000,
     progress: bool = False,
     engine: str | None = None,
+    report: str | Path | None = None,
 ) -> Evaluation:
     """Compute a model's loss on examples, let it write, and score what it wrote.
 
@@ -144,16 +145,20 @@ def evaluate(
         n_bootstrap: How often to resample the examples for confidence intervals; 1 for none.
         progress: Whether to show a progress bar.
         engine: Where a checkpoint runs, as for [`zoo.generate`][].
+        report: A folder for what a classifier gets wrong: confusion matrix, scores of every label, worst examples.
 
     Returns:
         The numbers, and the outputs.
 
     Raises:
-        ConfigError: When the model is not made for the task, or no examples are named and those of its training are not
-            known, not there, or not what they were.
+        ConfigError: When the model is not made for the task, both data and heldout are given, a report is asked for
+            that needs labels, or no examples are named and those of its training are not known, not there, or not what
+            they were.
         DataError: When the data cannot be used.
         CheckpointError: When the checkpoint does not exist, or has no tokenizer next to it.
     """
+    if data is not None and heldout is not None:
+        raise ConfigError("data and heldout are both given, and one of them is evaluated on; give one")
     folder = None if isinstance(model, PreTrainedModel) else locate(model)
     evaluated, tokenizers = load_checkpoint(model if folder is None else folder, tokenizer=tokenizer, engine=engine)
     run = None if folder is None else saved_run(folder)
@@ -165,15 +170,17 @@ def evaluate(
             f"task {data_task.name!r} needs a model for {data_task.model_task} "
             f"({class_of_task(data_task.model_task).__name__}), and this is a {type(evaluated).__name__} for {own_task}"
         )
+    if report is not None and not isinstance(data_task, LabelsTask):
+        raise ConfigError(f"an error report needs labels, and {data_task.name} has none")
     check_generation(evaluated, data_task, tokenizers, recipe.generation)
     data_task = data_task.fitted_to(evaluated.config)
+    name = str(model) if folder is not None else f"the {type(evaluated).__name__}"
     repeats = data is None and heldout is None
     if isinstance(data, Dataset):
         examples, called = data, "given examples"
     elif repeats:
         if columns is not None:
             raise ConfigError("columns are given without the data that have them; give data or heldout as well")
-        name = str(model) if folder is not None else f"the {type(evaluated).__name__}"
         with loading_bars(shown=progress):
             examples, called = examples_of_run(run, data_task, name)
     else:
@@ -201,7 +208,7 @@ def evaluate(
         seconds = time.perf_counter() - began
     if repeats and folder is not None and batch_size is None and engine is None:
         compare_with_report(predictions.loss, read_result(folder).get("report"), evaluated.device.type)
-    return Evaluation(
+    evaluation = Evaluation(
         task=data_task.name,
         data=called,
         repeats_training=repeats,
@@ -214,6 +221,9 @@ def evaluate(
         answers=tuple(answers_of(data_task, examples, predictions)),
         labels=data_task.labels if isinstance(data_task, LabelsTask) else (),
     )
+    if report is not None:
+        write_report(Path(report), f"{name} on {called}", evaluation.answers, evaluation.labels)
+    return evaluation
 
 
 def evaluation_recipe(run: RunRecord | None, loaded: PreTrainedModel, task: str | None) -> Recipe:

@@ -110,7 +110,7 @@ class Options:
         metavar="SUITE[:OPTION=VALUE,...]",
     )
     most_seeds: int | None = option(
-        f"The seeds at which decide=True ends; by default {MOST_SEEDS}.", flag="--most-seeds", kind="count"
+        f"The seeds at which deciding ends; by default {MOST_SEEDS}.", flag="--most-seeds", kind="count"
     )
     budget: str | Mapping[str, float] | None = option(
         "How long every run is: steps=, tokens=, flops= or seconds=; by default that of the recipe.",
