@@ -135,6 +135,17 @@ def test_classifiers_by_the_first_position_are_compared_where_padding_stands_the
         zoo.convert(native)
 
 
+def test_a_classifier_reads_a_prefix_as_berts_body_does():
+    native = native_model("Bert", "ForSequenceClassification", ENCODER)
+    ids = batch(native.config)["input_ids"]
+    prefix = [tuple(torch.randn(2, len(ids), 4, 3, 4, dtype=torch.float64)) for _ in range(2)]
+    settings = {"attention_mask": torch.ones(len(ids), 3 + ids.shape[1], dtype=torch.long)}
+    with torch.no_grad():
+        body = native.bert(ids, **settings, past_key_values=transformers.DynamicCache(prefix))
+        got = zoo.convert(native)(ids, **settings, past_key_values=transformers.DynamicCache(prefix)).logits
+        assert largest_difference(native.classifier(body.pooler_output), got) < 1e-10
+
+
 def test_labels_are_carried_over():
     settings = {**ENCODER, "id2label": {0: "no", 1: "yes", 2: "perhaps"}, "label2id": {"no": 0, "yes": 1, "perhaps": 2}}
     model = zoo.convert(native_model("Bert", "ForSequenceClassification", settings))

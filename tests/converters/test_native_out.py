@@ -23,6 +23,13 @@ ENCODER = dict(is_decoder=False, is_encoder_decoder=False)
 
 DECODER = dict(is_decoder=True, is_encoder_decoder=False, classifier_pooling="last")
 
+TIED = dict(tie_word_embeddings=True, share_encoder_decoder_embeddings=True, lm_head_bias=True)
+HALF = {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5}
+BLOOM = dict(embedding_norm=True, hidden_act="gelu_pytorch_tanh", intermediate_size=64)
+SIX_HEADS = dict(hidden_size=24, num_attention_heads=6, intermediate_size=96)  # slopes of no power of two
+CAPS = dict(attn_logit_softcapping=2.0, final_logit_softcapping=3.0)
+GEMMA2 = dict(**CAPS, num_key_value_heads=2, head_dim=8, sliding_window=4)
+
 EXACT = {
     "d2l": ("d2l-style", None, {}, {"marian": {"permute-residual", "zero-attention-bias", "zero-attention-out-bias"}}),
     "vanilla": ("vanilla", None, dict(decoder_vocab_size=23), {"marian": set()}),
@@ -85,8 +92,18 @@ EXACT = {
     "pegasus-tied": ("pegasus-style", None, {}, {"pegasus": set()}),
     "marian-tied": ("marian-style", None, {}, {"marian": set()}),
     "bart": ("post-norm", "seq2seq-lm", {}, {"bart": {"zero-output-bias"}}),
+    "bart-tied": ("post-norm", "seq2seq-lm", TIED, {"bart": set()}),
+    "mbart": ("pre-norm", "seq2seq-lm", dict(**TIED, embedding_norm=True), {"mbart": set()}),
     "t5": ("t5-style", None, {}, {"t5": set()}),
     "t5-tied": ("t5-style", None, dict(tie_word_embeddings=True, logit_scale=0.25), {"t5": set()}),
+    "prelayernorm-mlm": ("roberta-prelayernorm-style", "masked-lm", {}, {"roberta-prelayernorm": set()}),
+    "gpt2": ("gpt2-style", None, {}, {"gpt2": set()}),
+    "gptj": ("gptj-style", None, dict(rope_parameters=HALF), {"gptj": set()}),
+    "bloom": ("alibi-decoder", None, BLOOM, {"bloom": set()}),
+    "bloom-six-heads": ("alibi-decoder", None, {**BLOOM, **SIX_HEADS}, {"bloom": set()}),
+    "llama-groups": ("llama-style", None, dict(num_key_value_heads=2), {"llama": set()}),
+    "olmo2": ("olmo2-style", None, {}, {"olmo2": set()}),
+    "gemma2": ("gemma2-style", None, GEMMA2, {"gemma2": {"shift-norm-weights"}}),
 }
 """Variants, tasks and settings, and the classes that express them, by which symmetries."""
 
@@ -146,7 +163,7 @@ REFUSED = {
     "partial-rotary": (
         "llama-style",
         None,
-        dict(rope_parameters={"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5}),
+        dict(rope_parameters=HALF),
         "llama",
         "a part of each head",
     ),

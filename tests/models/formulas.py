@@ -9,6 +9,7 @@ from zoo.models import ZooConfig
 
 WIDTH, HEADS, LENGTH = 12, 3, 7
 HEAD = WIDTH // HEADS
+THROUGH_FLOAT32 = 2e-5  # Tolerance where a class of transformers computes norms in float32
 
 
 def config(**settings: Any) -> ZooConfig:

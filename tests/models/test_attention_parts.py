@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 import torch
-from models.formulas import LENGTH
-from models.native import SIZES, THROUGH_FLOAT32, assert_same_logits, ids, native_of, renamed, zoo_of
-from models.test_native_decoders import PRE_NORMS
+from models.formulas import THROUGH_FLOAT32
+from native_models import LLAMA, batch, largest_difference, native_model, outputs
 
 import zoo
 from zoo.base.errors import ConfigError, UnsupportedBackendError
@@ -19,37 +18,22 @@ LATENT: dict[str, Any] = {"kv_lora_rank": 12, "qk_nope_head_dim": 6, "v_head_dim
 
 
 @pytest.mark.parametrize("query_rank", [0, 14], ids=["queries", "latent-queries"])
-def test_latent_attention_equals_deepseek(query_rank: int) -> None:
-    """transformers' own class, all of whose layers are dense; then one token after the other from the cache."""
+def test_latent_attention_reads_one_token_after_the_other_from_its_cache(query_rank: int) -> None:
+    """DeepSeek's class, all of whose layers are dense, is compared with what is converted from it."""
     own = {**LATENT, "q_lora_rank": query_rank or None, "qk_rope_head_dim": 4, "num_key_value_heads": 4}
     own |= {"rms_norm_eps": 0.1}  # of all norms but those on latent vectors
-    native = native_of("DeepseekV3ForCausalLM", "DeepseekV3Config", **SIZES, **own, first_k_dense_replace=2)
-    query = {"q_a_proj": "q_a_proj", "q_a_norm": "q_a_layernorm", "q_proj": "q_b_proj"} if query_rank else {}
-    names = {"q_proj": "q_proj", **query, "kv_a_proj": "kv_a_proj_with_mqa", "kv_a_norm": "kv_a_layernorm"}
-    table = [
-        *(
-            (rf"model\.layers\.(\d+)\.self_attn\.{old}\.weight", rf"model.layers.\1.self_attn.{new}.weight")
-            for new, old in {**names, "kv_b_proj": "kv_b_proj", "o_proj": "o_proj"}.items()
-        ),
-        (r"model\.layers\.(\d+)\.mlp\.(\w+)\.weight", r"model.layers.\1.mlp.\2.weight"),
-        (r"model\.(embed_tokens|norm)\.weight", r"model.\1.weight"),
-        (r"lm_head\.weight", "lm_head.weight"),
-        *PRE_NORMS,
-    ]
-    settings = {**LATENT, "q_lora_rank": query_rank, "head_dim": 4, "num_key_value_heads": 4}
-    settings |= {"layer_norm_eps": 0.1, "latent_norm_eps": 1e-6}
-    ours = zoo_of(
-        "llama-style:attention=latent,position=rotary-interleaved", renamed(native.state_dict(), table), **settings
-    )
-    assert_same_logits(native, ours, THROUGH_FLOAT32)
+    native = native_model("DeepseekV3", "ForCausalLM", {**LLAMA, **own, "first_k_dense_replace": 2})
+    ours = zoo.convert(native)
+    assert largest_difference(outputs(native), outputs(ours)) < THROUGH_FLOAT32
+    ids = batch(native.config)["input_ids"][:1]
     with torch.no_grad():
-        whole = ours(ids()).logits
-        cache = ours(ids()[:, :1], use_cache=True).past_key_values
-        for step in range(1, LENGTH):
-            logits = ours(ids()[:, step : step + 1], past_key_values=cache).logits
+        whole = ours(ids).logits
+        cache = ours(ids[:, :1], use_cache=True).past_key_values
+        for step in range(1, ids.shape[1]):
+            logits = ours(ids[:, step : step + 1], past_key_values=cache).logits
             torch.testing.assert_close(logits[:, 0], whole[:, step], atol=1e-6, rtol=1e-6)
     kept = [tuple(state.shape[1:]) for state in (cache.layers[0].keys, cache.layers[0].values)]
-    assert kept == [(1, LENGTH, 4), (1, LENGTH, 12)]
+    assert kept == [(1, ids.shape[1], 4), (1, ids.shape[1], 12)]
 
 
 def test_latent_attention_is_no_onnx_graph(tmp_path: Path) -> None:

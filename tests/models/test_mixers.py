@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from models.formulas import LENGTH, WIDTH, close, config, random, randomized
-from models.native import THROUGH_FLOAT32
+from models.formulas import LENGTH, THROUGH_FLOAT32, WIDTH, close, config, random, randomized
 from torch import Tensor
 from torch.nn import functional as F
 from transformers import DynamicCache

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from models.formulas import WIDTH, close, config, random, randomized
-from models.native import THROUGH_FLOAT32
+from models.formulas import THROUGH_FLOAT32, WIDTH, close, config, random, randomized
 from torch import Tensor, nn
 from torch.nn.functional import rms_norm
 from transformers.models.deepseek_v4.configuration_deepseek_v4 import DeepseekV4Config
