@@ -129,7 +129,14 @@ EXPERT_CASES = [
         "ForCausalLM",
         [SIGMOIDS, {**SIGMOIDS, **BIASED, "norm_topk_prob": False}],
     ),
-    ("GptOss", "ForCausalLM", [{**GPT_OSS, **SLIDES}, {**GPT_OSS, **SLIDES, "rope_parameters": YARN}]),
+    (
+        "GptOss",
+        "ForCausalLM",
+        [
+            {**GPT_OSS, **SLIDES},
+            {**GPT_OSS, **SLIDES, "rope_parameters": YARN, "swiglu_limit": 0.3, "swiglu_alpha": 0.7},
+        ],
+    ),
     ("GptOss", "ForTokenClassification", [{**GPT_OSS, **SLIDES}]),
     *(("Mixtral", head, [EXPERTS, {**EXPERTS, "sliding_window": 3}]) for head in ("ForCausalLM", "Model")),
     ("Olmoe", "ForCausalLM", [OLMOE, {**OLMOE, "norm_topk_prob": True, **BIASED}]),

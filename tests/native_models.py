@@ -174,13 +174,16 @@ ZOO = dict(
 )
 
 
+BIASES = ("final_logits_bias", "e_score_correction_bias")
+
+
 def scramble(model, seed=0):
-    """Give every parameter, and the output bias that is a buffer, random values: also norms and biases."""
+    """Give every parameter, and each bias that is a buffer, random values: also norms and biases."""
     generator = torch.Generator().manual_seed(seed)
     computed = ("embed_positions.weight",) if model.config.model_type in ("marian", "pegasus") else ()
     with torch.no_grad():
         for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
-            if (tensor.requires_grad or name == "final_logits_bias") and not name.endswith(computed):
+            if (tensor.requires_grad or name.endswith(BIASES)) and not name.endswith(computed):
                 noise = torch.randn(tensor.shape, generator=generator, dtype=torch.float64)
                 centre = 1.0 if "norm" in name.lower() and name.endswith("weight") else 0.0
                 tensor.copy_(noise * 0.3 + centre)

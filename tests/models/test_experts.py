@@ -1,4 +1,4 @@
-"""Mixtures of experts beside transformers' own classes and beside formulas in float64."""
+"""Mixtures of experts beside formulas in float64, and their losses beside transformers'."""
 
 from __future__ import annotations
 
@@ -9,22 +9,9 @@ import pytest
 import torch
 from models.formulas import WIDTH, close, config, random, randomized
 from torch._subclasses.fake_tensor import FakeTensorMode
-from transformers import (
-    DeepseekV3Config,
-    GptOssConfig,
-    MiniMaxM2Config,
-    MixtralConfig,
-    MixtralForCausalLM,
-    Qwen3MoeConfig,
-    Qwen3NextConfig,
-)
+from transformers import MixtralConfig, MixtralForCausalLM
 from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
-from transformers.models.deepseek_v3.modeling_deepseek_v3 import DeepseekV3MoE
-from transformers.models.gpt_oss.modeling_gpt_oss import GptOssMLP
-from transformers.models.minimax_m2.modeling_minimax_m2 import MiniMaxM2SparseMoeBlock
-from transformers.models.mixtral.modeling_mixtral import MixtralSparseMoeBlock, load_balancing_loss_func
-from transformers.models.qwen3_moe.modeling_qwen3_moe import Qwen3MoeSparseMoeBlock
-from transformers.models.qwen3_next.modeling_qwen3_next import Qwen3NextSparseMoeBlock
+from transformers.models.mixtral.modeling_mixtral import load_balancing_loss_func
 
 import zoo
 from zoo.analysis.parameters import count_by_parameter
@@ -44,8 +31,6 @@ SIZES: dict[str, Any] = {
     "num_experts_per_tok": 2,
     "moe_intermediate_size": 16,
 }
-NATIVE: dict[str, Any] = {"hidden_size": WIDTH, "hidden_act": "silu", "num_experts_per_tok": 2}
-THROUGH_FLOAT32 = 1e-5
 ELSEWHERE = ("vanilla", "bert-style", "normformer", "gpt2-style:parallel_residual=true", "pre-norm:share_layers=true")
 
 
@@ -53,79 +38,6 @@ def part(name: str, **settings: Any) -> Any:
     made = randomized(build_feed_forward(config(feed_forward=name, **{**SIZES, **settings})))
     made.experts.config._experts_implementation = "batched_mm"
     return made
-
-
-def give_weights(ours: Any, native: Any) -> Any:
-    """A native block in float64 with our weights."""
-    native = native.double().eval()
-    native.experts.config._experts_implementation = "eager"
-    with torch.no_grad():
-        native.gate.weight.copy_(ours.router.weight)
-        native.experts.gate_up_proj.copy_(ours.experts.gate_up_proj)
-        native.experts.down_proj.copy_(ours.experts.down_proj)
-    return native
-
-
-def test_softmax_experts_equal_mixtral() -> None:
-    ours, x = part("moe"), random(2, 7, WIDTH)
-    native = MixtralSparseMoeBlock(MixtralConfig(**NATIVE, num_local_experts=6, intermediate_size=16))
-    close(ours(x), give_weights(ours, native)(x).detach(), THROUGH_FLOAT32)
-
-
-@pytest.mark.parametrize("normalised", [True, False])
-def test_softmax_experts_equal_qwen3_moe(normalised: bool) -> None:
-    ours, x = part("moe", norm_topk_prob=normalised), random(2, 7, WIDTH)
-    native_config = Qwen3MoeConfig(**NATIVE, num_experts=6, moe_intermediate_size=16, norm_topk_prob=normalised)
-    close(ours(x), give_weights(ours, Qwen3MoeSparseMoeBlock(native_config))(x).detach(), THROUGH_FLOAT32)
-
-
-def test_softmax_experts_beside_a_gated_one_equal_qwen3_next() -> None:
-    ours, x = part("moe-shared", shared_expert_intermediate_size=9), random(2, 7, WIDTH)
-    sizes = {"moe_intermediate_size": 16, "shared_expert_intermediate_size": 9}
-    native = give_weights(ours, Qwen3NextSparseMoeBlock(Qwen3NextConfig(**NATIVE, num_experts=6, **sizes)))
-    native.shared_expert.load_state_dict(ours.shared_expert.state_dict())
-    native.shared_expert_gate.load_state_dict(ours.shared_expert_gate.state_dict())
-    close(ours(x), native(x).detach(), THROUGH_FLOAT32)
-
-
-def test_sigmoid_experts_without_a_shared_one_equal_minimax_m2() -> None:
-    ours, x = part("moe-sigmoid", n_shared_experts=0), random(2, 7, WIDTH)
-    ours.router.balance_bias.copy_(random(6, seed=5))
-    native_config = MiniMaxM2Config(**NATIVE, num_local_experts=6, intermediate_size=16)
-    native = give_weights(ours, MiniMaxM2SparseMoeBlock(native_config))
-    native.e_score_correction_bias.copy_(ours.router.balance_bias)
-    close(ours(x), native(x).detach(), THROUGH_FLOAT32)
-
-
-@pytest.mark.parametrize("groups", [(1, 1), (3, 2)])
-def test_sigmoid_experts_equal_deepseek_v3(groups: tuple[int, int]) -> None:
-    grouping = {"n_group": groups[0], "topk_group": groups[1], "routed_scaling_factor": 2.5, "n_shared_experts": 2}
-    ours, x = part("moe-sigmoid", **grouping), random(2, 7, WIDTH)
-    ours.router.balance_bias.copy_(random(6, seed=5))
-    native_config = DeepseekV3Config(**NATIVE, n_routed_experts=6, moe_intermediate_size=16, **grouping)
-    native = give_weights(ours, DeepseekV3MoE(native_config))
-    native.gate.e_score_correction_bias.copy_(ours.router.balance_bias)
-    for name in ("gate_proj", "up_proj", "down_proj"):
-        getattr(native.shared_experts, name).weight.data.copy_(getattr(ours.shared_experts, name).weight)
-    close(ours(x), native(x).detach(), THROUGH_FLOAT32)
-
-
-@pytest.mark.parametrize("settings", [{}, {"swiglu_limit": 0.3, "swiglu_alpha": 0.7}], ids=["", "narrow"])
-def test_clamped_experts_equal_gpt_oss(settings: dict[str, float]) -> None:
-    ours, x = part("moe-clamped", mlp_bias=True, **settings), random(2, 7, WIDTH)
-    native = GptOssMLP(GptOssConfig(**NATIVE, num_local_experts=6, intermediate_size=16, **settings)).double().eval()
-    native.experts.config._experts_implementation = "eager"
-    weights, inner = ours.experts, torch.arange(32).view(2, 16).T.flatten()  # a gate, its input, the next gate, ...
-    given = {
-        "router.weight": ours.router.weight,
-        "router.bias": ours.router.bias,
-        "experts.gate_up_proj": weights.gate_up_proj[:, inner].transpose(1, 2),
-        "experts.gate_up_proj_bias": weights.gate_up_proj_bias[:, inner],
-        "experts.down_proj": weights.down_proj.transpose(1, 2),
-        "experts.down_proj_bias": weights.down_proj_bias,
-    }
-    native.load_state_dict(given)
-    close(ours(x), native(x)[0].detach(), THROUGH_FLOAT32)
 
 
 def test_clamped_experts_have_no_learned_activation() -> None:

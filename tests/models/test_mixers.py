@@ -10,8 +10,6 @@ from models.formulas import LENGTH, THROUGH_FLOAT32, WIDTH, close, config, rando
 from torch import Tensor
 from torch.nn import functional as F
 from transformers import DynamicCache
-from transformers.models.kimi_linear.modeling_kimi_linear import KimiLinearDeltaAttention
-from transformers.models.lfm2.modeling_lfm2 import Lfm2ShortConv
 from transformers.models.olmo_hybrid.modeling_olmo_hybrid import OlmoHybridGatedDeltaNet
 
 import zoo
@@ -115,40 +113,12 @@ def test_what_is_forgotten_at_once_overflows_nothing() -> None:
     close(read, 0.5 * (query * key).sum(-1, keepdim=True) * value)
 
 
-def test_kimi_delta_attention_equals_transformers_own() -> None:
-    """Their module, whose projections are apart; whole texts, and one token after the other."""
-    settings = {"linear_num_heads": 3, "linear_head_dim": 5, "linear_conv_kernel_dim": 3}
-    ours = randomized(build_mixer(config(**DECODER, **settings, mixer="kimi-delta-attention"), 0))
-    of_theirs = transformers.KimiLinearConfig(
-        hidden_size=WIDTH, num_hidden_layers=2, layer_types=["linear_attention", "full_attention"], **settings
-    )
-    theirs = KimiLinearDeltaAttention(of_theirs, 0).double()
-    state = ours.state_dict()
-    names = {"in_proj_b": "b_proj", "norm": "o_norm", "out_proj": "o_proj"}
-    names |= {f"f_{place}_proj": f"forget_gate.f_{place}_proj" for place in "ab"}
-    sides = state.pop("in_proj_qkv.weight").chunk(3)
-    loaded = {f"{p}_proj.weight": side for p, side in zip("qkv", sides, strict=True)}
-    loaded["forget_gate.A_log"] = state.pop("A_log")[None, None, :, None]
-    loaded["forget_gate.dt_bias"] = state.pop("dt_bias")
-    for name, tensor in state.items():
-        module, _, kind = name.rpartition(".")
-        loaded[f"{names.get(module, module)}.{kind}"] = tensor
-    theirs.load_state_dict(loaded)
-    assert_same_outputs(ours, theirs, of_theirs)
-
-
 @pytest.mark.parametrize("bias", [False, True])
-def test_a_short_convolution_equals_lfm2(bias: bool) -> None:
+def test_a_short_convolution_is_a_filter_for_each_channel(bias: bool) -> None:
+    """Over a token and the three before it."""
     settings = {"conv_L_cache": 4, "conv_bias": bias}
     ours = randomized(build_mixer(config(**DECODER, **settings, mixer="short-conv"), 0))
-    of_theirs = transformers.Lfm2Config(
-        hidden_size=WIDTH, num_hidden_layers=2, layer_types=["conv", "full_attention"], **settings
-    )
-    theirs = Lfm2ShortConv(of_theirs, 0).double()
-    theirs.load_state_dict(ours.state_dict())
     states = random(2, LENGTH, WIDTH)
-    close(ours(states)[0], theirs(states))
-    # And by the formula: a filter for each channel, over a token and the three before it.
     before, after, values = (states @ ours.in_proj.weight.T + (ours.in_proj.bias if bias else 0)).chunk(3, dim=-1)
     gated = F.pad(before * values, (0, 0, 3, 0))
     seen = sum(gated[:, i : i + LENGTH] * ours.conv.weight[:, 0, i] for i in range(4)) + (ours.conv.bias if bias else 0)
