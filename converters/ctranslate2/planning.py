@@ -18,6 +18,7 @@ from ..symmetries import Route, find_route
 from ..symmetries.base import LM_TASKS
 from ..symmetries.route import plain_needs
 from ..target import Obstacle, Reason, because
+from ..verification import ends_of
 from ..weights import task_of
 
 OPTIONS = {
@@ -59,8 +60,11 @@ SETTLED = {
 NEUTRAL = {"typical_p": 1.0, "encoder_repetition_penalty": 1.0, "num_beam_groups": 1}
 """Values that change nothing, and are written by transformers' trainer."""
 
+REPETITION = {"repetition_penalty": 1.0, "no_repeat_ngram_size": 0}
+"""Settings that look back: at what the engine wrote, where transformers looks at the prompt or start token too."""
 
-def foreign_settings(settings: GenerationConfig) -> list[str]:
+
+def foreign_settings(settings: GenerationConfig, config: ZooConfig) -> list[str]:
     changed = settings.to_diff_dict().items()
     # Zero is off, but for ids of tokens.
     given = {name for name, value in changed if value or (value == 0 and value is not False and name.endswith("_id"))}
@@ -70,11 +74,13 @@ def foreign_settings(settings: GenerationConfig) -> list[str]:
         foreign.append("early_stopping='never' (its beam search stops early)")
     if (settings.num_beams or 1) > 1 and settings.do_sample:
         foreign.append("do_sample with num_beams")
+    if not config.is_encoder_decoder or config.decoder_start_token_id in ends_of(config):
+        foreign += [name for name, none in REPETITION.items() if getattr(settings, name) not in (None, none)]
     return foreign
 
 
-def options_of(settings: GenerationConfig) -> dict[str, Any]:
-    if foreign := foreign_settings(settings):
+def options_of(settings: GenerationConfig, config: ZooConfig) -> dict[str, Any]:
+    if foreign := foreign_settings(settings, config):
         raise ConfigError(f"CTranslate2 does not follow {', '.join(foreign)}; leave it out, or use another engine")
     found: dict[str, Any] = {"beam_size": 1}  # its own default is 2
     found |= {
@@ -173,7 +179,7 @@ def plan_ctranslate2(model: ZooPreTrainedModel) -> tuple[Route | None, tuple[str
     found = because(Reason.ENGINE, arithmetic.own)
     found += because(Reason.SETTING, [*route.obstacles, *obstacles(route.config)])
     notes = ["Give attention masks: the original made them from the ids."] if arithmetic.needs_masks else []
-    if model.can_generate() and (foreign := foreign_settings(model.generation_config)):
+    if model.can_generate() and (foreign := foreign_settings(model.generation_config, config)):
         notes.append(
             f"CTranslate2 does not follow {', '.join(foreign)}, which the generation configuration asks for: `zoo "
             f"generate` will refuse until it is left out, as with --generation {foreign[0].split()[0]}=None."

@@ -6,6 +6,7 @@ import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -115,8 +116,14 @@ class CTranslate2Model(WritingModel):
         return [[names[number] for number in ids[kept].tolist()] for ids, kept in rows]
 
     def write(self, input_ids: Tensor, mask: Tensor, settings: GenerationConfig) -> list[list[Written]]:
-        results = self.decode(self.tokens(input_ids, mask), settings, input_ids.shape[1])
-        return [list(zip(*result, strict=True)) for result in results]
+        found = self.decode(self.tokens(input_ids, mask), settings, input_ids.shape[1])
+        if not (settings.output_scores or settings.output_logits):
+            return [[(ids, 0.0) for ids in outputs] for outputs in found]
+        prompts = [ids[kept].tolist() for ids, kept in zip(input_ids, mask, strict=True)]
+        pairs = zip(prompts, found, strict=True)
+        # Its search scores what penalties and minimal lengths leave, over a power of the length.
+        scores = iter(self.score([ScoredText(prompt, ids, ids) for prompt, outputs in pairs for ids in outputs]))
+        return [[(ids, fmean(next(scores))) for ids in outputs] for outputs in found]
 
     def encode(self, input_ids: Tensor, mask: Tensor) -> Tensor:
         found = np.array(self.engine.forward_batch(self.tokens(input_ids, mask)).last_hidden_state)
@@ -140,18 +147,15 @@ class CTranslate2Model(WritingModel):
         results = self.engine.score_batch(prompts, [[target[number] for number in ids] for ids in targets], **WHOLE)
         return [result.log_probs[: len(text.ids)] for result, text in zip(results, texts, strict=True)]
 
-    def decode(
-        self, prompts: list[list[str]], settings: GenerationConfig, width: int
-    ) -> list[tuple[list[list[int]], list[float]]]:
-        """Let the engine decode: for every prompt its outputs as ids, ends included, and their scores."""
+    def decode(self, prompts: list[list[str]], settings: GenerationConfig, width: int) -> list[list[list[int]]]:
+        """Let the engine decode: for every prompt its outputs as ids, ends included."""
         causal = not self.config.is_encoder_decoder
-        asked = options_of(settings)
+        asked = options_of(settings, self.config)
         most = settings.max_new_tokens
         if most is None:
             most = (settings.max_length or DEFAULT_LENGTH) - (width if causal else 1)
         ends = ends_of(settings if settings.eos_token_id is not None else self.config)
         asked |= {
-            "return_scores": True,
             "end_token": [self.vocabularies.target[end] for end in ends],
             "return_end_token": True,
             "max_batch_size": 0,
@@ -162,22 +166,18 @@ class CTranslate2Model(WritingModel):
         found = self.engine.translate_batch(
             prompts, max_decoding_length=most, min_decoding_length=fewest, **WHOLE, **asked
         )
-        return [
-            ([[self.numbers[token] for token in tokens] for tokens in result.hypotheses], list(result.scores))
-            for result in found
-        ]
+        return [[[self.numbers[token] for token in tokens] for tokens in result.hypotheses] for result in found]
 
-    def continued(self, prompts: list[list[str]], asked: dict[str, Any]) -> list[tuple[list[list[int]], list[float]]]:
+    def continued(self, prompts: list[list[str]], asked: dict[str, Any]) -> list[list[list[int]]]:
         """Continue prompts, those of one length at a time."""
         places: dict[int, list[int]] = {}
         for place, prompt in enumerate(prompts):
             places.setdefault(len(prompt), []).append(place)
-        results: dict[int, tuple[list[list[int]], list[float]]] = {}
+        results: dict[int, list[list[int]]] = {}
         for alike in places.values():
             batch = [prompts[place] for place in alike]
             found = self.engine.generate_batch(batch, include_prompt_in_result=False, **asked)
-            for place, result in zip(alike, found, strict=True):
-                results[place] = (result.sequences_ids, list(result.scores))
+            results |= {place: result.sequences_ids for place, result in zip(alike, found, strict=True)}
         return [results[place] for place in range(len(prompts))]
 
 

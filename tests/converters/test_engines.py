@@ -270,7 +270,15 @@ def test_what_ctranslate2_lacks_is_refused(name, task, settings, says, tmp_path)
     assert not {plan.target: plan for plan in plan_engines(model)}["ctranslate2"].exact
 
 
-@pytest.mark.parametrize("options", [{}, {"num_beams": 3, "num_return_sequences": 2, "early_stopping": True}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"num_beams": 3, "num_return_sequences": 2, "early_stopping": True},
+        {"num_beams": 3, "length_penalty": 0.2, "repetition_penalty": 1.5, "early_stopping": True},
+        {"min_new_tokens": 8, "no_repeat_ngram_size": 2},
+    ],
+)
 def test_generate_runs_in_ctranslate2(translator, ctranslate2_folder, options):
     settings = dict(scores=True, max_new_tokens=9, **options)
     ours = generate(translator, TEXTS, **settings)
@@ -291,9 +299,21 @@ def test_the_command_line_runs_in_ctranslate2(translator):
 def test_settings_that_change_nothing_are_followed():
     written_by_a_trainer = GenerationConfig()
     written_by_a_trainer.update(**GenerationConfig._get_default_generation_params())
-    assert options_of(written_by_a_trainer)["beam_size"] == 1
+    config = zoo.config("pre-norm")
+    assert options_of(written_by_a_trainer, config)["beam_size"] == 1
     with pytest.raises(ConfigError, match="does not follow typical_p"):
-        options_of(GenerationConfig(do_sample=True, typical_p=0.5))
+        options_of(GenerationConfig(do_sample=True, typical_p=0.5), config)
+
+
+@pytest.mark.parametrize("options", [{"repetition_penalty": 1.3}, {"no_repeat_ngram_size": 2}])
+def test_repetitions_of_what_the_engine_does_not_see_are_refused(options):
+    """Of a prompt, and of a start token that is an end as well."""
+    settings, (name,) = GenerationConfig(**options), options
+    assert options_of(settings, zoo.config("pre-norm", "seq2seq-lm"))[name] == options[name]
+    ends = zoo.config("pre-norm", "seq2seq-lm", decoder_start_token_id=3, eos_token_id=3)
+    for config in (zoo.config("gpt2-style"), ends):
+        with pytest.raises(ConfigError, match=f"does not follow {name}"):
+            options_of(settings, config)
 
 
 def test_what_an_engine_cannot_follow_is_refused(translator, ctranslate2_folder):

@@ -6,6 +6,7 @@ import copy
 import math
 import shutil
 import time
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from transformers import PreTrainedModel, SchedulerType, Seq2SeqTrainer
 from transformers.trainer_callback import ExportableState
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
-from zoo.base.errors import ConfigError, UnwritableError
+from zoo.base.errors import ConfigError, UnwritableError, ZooWarning
 from zoo.data.corpora.shards import TokenRow
 from zoo.data.tasks.mixing import MixedBlocks
 from zoo.data.tasks.streaming import StreamedRow
@@ -196,7 +197,15 @@ class ZooTrainer(EvaluatingTrainer):
         return super().create_optimizer(model)
 
     def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
-        """Make the schedule; a decay of "warmup_stable_decay" may be a share."""
+        """Make the schedule; a decay of "warmup_stable_decay" may be a share. Warns of a warm-up without an end."""
+        warmup = self.args.get_warmup_steps(num_training_steps)
+        if warmup >= num_training_steps and self.args.lr_scheduler_type != SchedulerType.CONSTANT:
+            warnings.warn(
+                f"warmup_steps={warmup} is not less than the {num_training_steps} updates of the run, which ends below "
+                f"learning_rate={self.args.learning_rate}",
+                ZooWarning,
+                stacklevel=2,
+            )
         if self.args.lr_scheduler_type == SchedulerType.WARMUP_STABLE_DECAY:
             given = dict(self.args.lr_scheduler_kwargs or {})
             decay = given.get("num_decay_steps", DECAY_SHARE)
