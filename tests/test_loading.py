@@ -22,7 +22,7 @@ from zoo.base.errors import (
     ZooError,
 )
 from zoo.converters.errors import ConversionError
-from zoo.models import ZooForCausalLM
+from zoo.models import ZooForCausalLM, pretrained
 
 TASKS = {
     "causal-lm": "ZooForCausalLM",
@@ -253,3 +253,35 @@ def test_a_model_is_built_once_and_compared_before_its_weights_are_read(
         )
         with pytest.raises(CheckpointError, match="mlp"):
             zoo.load(tmp_path / "model")
+
+
+@pytest.mark.parametrize("options", [{}, {"dtype": torch.bfloat16}], ids=str)
+@pytest.mark.parametrize("name", ["gpt2-style@tiny", "t5-style@tiny", "albert-style@tiny", "llama-style@tiny"])
+def test_weights_are_assigned_as_transformers_loads_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, options: dict[str, object]
+) -> None:
+    zoo.build(name, vocab_size=40, seed=0).save_pretrained(tmp_path)
+    loaded, assigned = [], []
+    assign = pretrained.assign_weights
+    for how in (assign, lambda *args: None):
+        monkeypatch.setattr(
+            pretrained, "assign_weights", lambda *args, how=how: assigned.append(how(*args)) or assigned[-1]
+        )
+        loaded.append(zoo.load(tmp_path, **options))
+    assert (assigned[0] is not None) is (not options)
+    ours, theirs = loaded
+    for one, other in zip(ours.named_parameters(), theirs.named_parameters(), strict=True):
+        assert one[0] == other[0]
+        assert (one[1].dtype, one[1].requires_grad) == (other[1].dtype, other[1].requires_grad)
+        assert torch.equal(one[1], other[1])
+    assert list(ours.state_dict()) == list(theirs.state_dict())
+    assert all(map(torch.equal, ours.buffers(), theirs.buffers()))
+
+
+def test_a_model_is_built_once_without_a_look_at_hashes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    zoo.build("gpt2-style@tiny", vocab_size=20).save_pretrained(tmp_path)
+    built = []
+    plain = ZooForCausalLM.__init__
+    monkeypatch.setattr(ZooForCausalLM, "__init__", lambda self, config: (built.append(1), plain(self, config))[1])
+    zoo.load(tmp_path, verify=False)
+    assert len(built) == 1

@@ -14,7 +14,7 @@ import mmap
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -107,8 +107,12 @@ def describe(file: Path) -> Written:
     return Written(file.stat().st_size, sha256_of(file), None if xxhash is None else quick_hash(file))
 
 
-MAPPED = 1 << 24
-"""Bytes of a file that are mapped into memory at a time; systems want parts to begin at multiples of 2^16 at most."""
+MAPPED = 1 << 28
+"""Bytes of a file that are mapped into memory at a time; parts begin at multiples of 2^16, as systems want. Between
+two parts the thread waits for Python, in which loading runs."""
+
+HEAD_START = 0.001
+"""Seconds until the thread that compares hashes computes one, for which it needs no Python."""
 
 
 def sha256_of(file: Path) -> str:
@@ -162,6 +166,7 @@ def verified(folder: Path, *, strict: bool = True) -> Iterator[None]:
     }
     with ThreadPoolExecutor(1) as pool:
         comparison = pool.submit(changed_files, folder, weights)
+        wait([comparison], HEAD_START)
         yield
         changed = comparison.result()
     if changed:

@@ -6,7 +6,6 @@ import dataclasses
 import re
 import warnings
 from collections.abc import Mapping
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -87,51 +86,64 @@ def load(folder: Path, task: str | None = None, **kwargs: Any) -> ZooPreTrainedM
     shapes = saved_shapes(folder)
     saved_as = saved_class(folder, config)
     model_class = saved_as if task is None else class_of_task(task)
-    recorded = recorded_fingerprint(folder)
-    as_saved = model_class is saved_as and not kwargs
     has_names = not hasattr(config, "quantization_config")  # quantised weights have other names and shapes
     if has_names and not config.share_layers and config.num_hidden_layers > len(shapes):  # they take long to build
         raise CheckpointError(f"{folder} lacks weights: it has {len(shapes)} for {config.num_hidden_layers} layers")
+    as_saved = model_class is saved_as and has_names and kwargs.keys() <= {"verify"}
     if has_names and not as_saved:
         check_weights(folder, config, shapes)
     kwargs = {"verify": True, **kwargs}
     if kwargs["verify"] and (folder / CODE_FILE).is_file():
         check_code(folder)
-    if recorded and not as_saved:
-        check_fingerprint(saved_as.from_pretrained(folder, verify=True).eval(), recorded, folder)
-    sizes = changed_sizes(config, kwargs)
-    options = {"ignore_mismatched_sizes": bool(sizes), **kwargs, "output_loading_info": True}
-    given = {"config": config} if as_saved else {}
-    checking = checked_before_reading(folder, shapes) if as_saved and has_names else nullcontext()
+    recorded = recorded_fingerprint(folder)
+    if not as_saved:
+        if recorded:
+            check_fingerprint(saved_as.from_pretrained(folder, verify=True), recorded, folder)
+        return load_with(folder, config, model_class, task, kwargs)
+    with checked_before_reading(folder, shapes) as expected:
+        model: ZooPreTrainedModel = model_class.from_pretrained(folder, config=config, **kwargs)
+    if not expected.is_checked:  # by a transformers that loads in another way
+        check_described(model, shapes, folder)
+    if recorded:
+        check_fingerprint(model, recorded, folder)
+    return model
+
+
+def load_with(
+    folder: Path,
+    config: ZooConfig,
+    model_class: type[ZooPreTrainedModel],
+    task: str | None,
+    options: dict[str, Any],
+) -> ZooPreTrainedModel:
+    """Load a checkpoint for another task or with options, which may leave some weights new and random."""
+    sizes = changed_sizes(config, options)
+    loading = {"ignore_mismatched_sizes": bool(sizes), **options, "output_loading_info": True}
     try:
-        with checking as expected:
-            model, loaded = model_class.from_pretrained(folder, **given, **options)
+        model, loaded = model_class.from_pretrained(folder, **loading)
     except TypeError as error:
         unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
-        if unknown is None or unknown[1] not in kwargs:
+        if unknown is None or unknown[1] not in options:
             raise
         fields = sorted(field.name for field in dataclasses.fields(ZooConfig))
         raise UnknownOverrideError(unknown[1], [*LOADING, *fields], owner="loading a checkpoint") from error
     except RuntimeError as error:
         if "ignore_mismatched_sizes" not in str(error):
             raise
-        asked = ", ".join(f"{name}={value}" for name, value in kwargs.items() if value != getattr(config, name, value))
+        changed = {name: value for name, value in options.items() if value != getattr(config, name, value)}
+        asked = ", ".join(f"{name}={value}" for name, value in changed.items())
         raise CheckpointError(
             f"{folder} has weights of other sizes than {asked} asks for; what may be changed is {', '.join(SIZES)}"
         ) from error
-    if expected is not None and not expected.is_checked:  # by a transformers that loads in another way
-        check_described(model, shapes, folder)
-    if recorded and as_saved:
-        check_fingerprint(model.eval(), recorded, folder)
     new = sorted({*loaded["missing_keys"], *(name for name, *_ in loaded["mismatched_keys"])})
     if new:
         why = ", ".join(f"{name}={value}" for name, value in sizes.items()) or f"the task is {task}"
         warnings.warn(
             f"these weights are new and random, because {why}: {enumerate_names(new)}; the rest is {folder}'s",
             NewHeadWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
-    return model.eval()
+    return model
 
 
 def changed_sizes(config: ZooConfig, options: Mapping[str, Any]) -> dict[str, int]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -10,8 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError, safe_open
+from torch import nn
 from transformers import PreTrainedModel
+from transformers.modeling_utils import LoadStateDictConfig, load_state_dict
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
+from transformers.utils.loading_report import LoadStateDictInfo
 
 from zoo.base.errors import CheckpointError, OtherSizesError, ZooError, enumerate_names
 from zoo.base.files import files_in_index
@@ -41,12 +45,13 @@ def read_errors(source: Any) -> Iterator[None]:
 
 def refuse_other_sizes(model: PreTrainedModel, mismatched: Iterable[tuple[str, Any, Any]]) -> None:
     """Refuse weights that do not fit into the model."""
-    if found := sorted(mismatched):
-        shapes = (f"{name} is {list(saved)} in the file, {list(built)} in the model" for name, saved, built in found)
-        raise OtherSizesError(
-            f"the weights do not fit the {type(model).__name__} that the configuration describes: "
-            f"{enumerate_names(shapes)}; ignore_mismatched_sizes=True reinitialises them"
-        )
+    shapes = (
+        f"{name} is {list(saved)} in the file, {list(built)} in the model" for name, saved, built in sorted(mismatched)
+    )
+    raise OtherSizesError(
+        f"the weights do not fit the {type(model).__name__} that the configuration describes: "
+        f"{enumerate_names(shapes)}; ignore_mismatched_sizes=True reinitialises them"
+    )
 
 
 def saved_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
@@ -114,3 +119,37 @@ def check_described(model: PreTrainedModel, shapes: dict[str, tuple[int, ...]], 
                 f"{folder} holds other weights than those {what}: {name} has shape {list(shape)} in the file, "
                 f"{list(wanted[name].shape)} by the configuration"
             )
+
+
+def assign_weights(model: PreTrainedModel, files: Sequence[str], how: LoadStateDictConfig) -> LoadStateDictInfo | None:
+    """Give a model the weights of its files as they are, in a third of the time that transformers takes.
+
+    Args:
+        model: On the meta device.
+        files: In the format of safetensors.
+        how: Options of transformers' own loading.
+
+    Returns:
+        Which weights are missing; None, and the model is as before, where weights have other names, shapes or types
+        than the model's, or have to be moved, converted or quantised.
+    """
+    moves = how.device_map is not None or how.device_mesh is not None or how.disable_mmap is not None
+    if moves or how.hf_quantizer is not None or how.dtype_plan or sys.platform == "win32":
+        return None
+    weights = {name: weight for file in files for name, weight in load_state_dict(file).items()}
+    wanted = model.state_dict(keep_vars=True)
+    for name, weight in weights.items():
+        hollow = wanted.get(name)
+        if hollow is None or not hollow.is_meta or (hollow.shape, hollow.dtype) != (weight.shape, weight.dtype):
+            return None
+        if any(change.rename_source_key(name)[0] != name for change in how.weight_mapping or ()):
+            return None
+    modules = dict(model.named_modules(remove_duplicate=False))
+    for name, weight in weights.items():
+        place, _, attribute = name.rpartition(".")
+        is_parameter = isinstance(wanted[name], nn.Parameter)
+        loaded: Any = nn.Parameter(weight, requires_grad=weight.is_floating_point()) if is_parameter else weight
+        loaded._is_hf_initialized = True
+        setattr(modules[place], attribute, loaded)
+    model._weight_conversions = []
+    return LoadStateDictInfo(wanted.keys() - weights.keys(), set(), set(), [], {}, set())

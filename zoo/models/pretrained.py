@@ -20,7 +20,7 @@ from zoo.base.manifest import MANIFEST_FILE, recorded, verified
 from zoo.fast.experts import has_values
 
 from .capabilities import AttentionBackends
-from .checkpoint_files import check_expected, read_errors, refuse_other_sizes, weight_files
+from .checkpoint_files import assign_weights, check_expected, read_errors, refuse_other_sizes, weight_files
 from .configuration import ZooConfig
 from .embedding import ValueEmbedding
 from .parallel import fully_sharded_plan, pipeline_parallel_plan, tensor_parallel_plan
@@ -97,15 +97,19 @@ class ZooPreTrainedModel(AttentionBackends):
             return super().from_pretrained(*args, use_safetensors=True, **kwargs)
 
     @staticmethod
-    def _load_pretrained_model(model: PreTrainedModel, *args: Any, **kwargs: Any) -> Any:
-        """Compare the model with the weights of its checkpoint before they are read."""
+    def _load_pretrained_model(
+        model: PreTrainedModel, state_dict: Any, checkpoint_files: Any, load_config: Any, *args: Any, **kwargs: Any
+    ) -> Any:
+        """Compare the model with the weights of its checkpoint, then load them, as they are if possible."""
         check_expected(model)
-        return PreTrainedModel._load_pretrained_model(model, *args, **kwargs)
+        if state_dict is None and (loaded := assign_weights(model, checkpoint_files, load_config)) is not None:
+            return loaded, None
+        return PreTrainedModel._load_pretrained_model(model, state_dict, checkpoint_files, load_config, *args, **kwargs)
 
     @staticmethod
     def _finalize_model_loading(model: PreTrainedModel, load_config: Any, loading_info: Any) -> Any:
         """Refuse weights of other sizes with their names, which transformers only logs."""
-        if not load_config.ignore_mismatched_sizes:
+        if loading_info.mismatched_keys and not load_config.ignore_mismatched_sizes:
             refuse_other_sizes(model, loading_info.mismatched_keys)
         return PreTrainedModel._finalize_model_loading(model, load_config, loading_info)
 
