@@ -3,79 +3,32 @@
 from native_models import BART, BERT_HEADS, ENCODER, GPT2, LLAMA, MIXED, ROBERTA
 
 PART = {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5}
-LLAMA3 = {
-    "rope_type": "llama3",
-    "factor": 8.0,
-    "low_freq_factor": 1.0,
-    "high_freq_factor": 4.0,
-    "original_max_position_embeddings": 6,
-    "rope_theta": 1e4,
-}
+LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "rope_theta": 1e4}
+LLAMA3["original_max_position_embeddings"] = 6
 YARN = {"rope_type": "yarn", "factor": 4.0, "rope_theta": 1e4, "original_max_position_embeddings": 5}
-LONG = {
-    "rope_type": "longrope",
-    "rope_theta": 1e4,
-    "short_factor": [1.0, 1.5],
-    "long_factor": [2.0, 4.0],
-    "original_max_position_embeddings": 6,
-    "factor": 3.0,
-}
+LONG = {"rope_type": "longrope", "rope_theta": 1e4, "short_factor": [1.0, 1.5], "long_factor": [2.0, 4.0]}
+LONG |= {"original_max_position_embeddings": 6, "factor": 3.0}
 WIDE = {**LLAMA, "hidden_size": 32, "head_dim": 8, "bos_token_id": 1, "eos_token_id": 2}
 GEMMA = {**WIDE, "query_pre_attn_scalar": 5, "sliding_window": 3}
 NEOX = {name: value for name, value in WIDE.items() if name not in ("head_dim", "num_key_value_heads")}
 FALCON = {name: value for name, value in NEOX.items() if name != "intermediate_size"}
 BLOOM = dict(vocab_size=23, hidden_size=16, n_layer=2, n_head=4, pad_token_id=0)
 MPT = dict(vocab_size=23, d_model=16, n_layers=2, n_heads=4, max_seq_len=20, pad_token_id=0, bos_token_id=1)
+COMMON = dict(vocab_size=23, max_position_embeddings=20)
 GPT_NEO = dict(
-    vocab_size=23,
-    hidden_size=16,
-    num_layers=2,
-    num_heads=4,
-    max_position_embeddings=20,
-    pad_token_id=0,
-    attention_types=[[["global", "local"], 1]],
-    window_size=3,
-    bos_token_id=1,
-    eos_token_id=2,
+    **COMMON,
+    **dict(hidden_size=16, num_layers=2, num_heads=4, attention_types=[[["global", "local"], 1]], window_size=3),
+    **dict(pad_token_id=0, bos_token_id=1, eos_token_id=2),
 )
-DISTILBERT = dict(
-    vocab_size=23,
-    dim=16,
-    n_layers=2,
-    n_heads=4,
-    hidden_dim=24,
-    max_position_embeddings=20,
-    pad_token_id=0,
-    activation="relu",
-)
-XGLM = dict(
-    vocab_size=23,
-    d_model=16,
-    num_layers=2,
-    attention_heads=4,
-    ffn_dim=24,
-    max_position_embeddings=20,
-    pad_token_id=1,
-)
+DISTILBERT = dict(**COMMON, dim=16, n_layers=2, n_heads=4, hidden_dim=24, pad_token_id=0, activation="relu")
+XGLM = dict(**COMMON, d_model=16, num_layers=2, attention_heads=4, ffn_dim=24, pad_token_id=1)
 NARROW = {**ENCODER, "embedding_size": 16}
 ALBERT = {**ENCODER, "embedding_size": 6}
-MULTIPLIED = {
-    **WIDE,
-    "embedding_multiplier": 12.0,
-    "residual_multiplier": 0.22,
-    "logits_scaling": 8.0,
-    "attention_multiplier": 0.1,
-}
+MULTIPLIED = {**WIDE, "embedding_multiplier": 12.0, "residual_multiplier": 0.22, "logits_scaling": 8.0}
+MULTIPLIED["attention_multiplier"] = 0.1
 T5GEMMA = {stack: {**GEMMA, "layer_types": MIXED} for stack in ("encoder", "decoder")}
-T5GEMMA_DECODER = {
-    **GEMMA,
-    "layer_types": MIXED[:1],
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "head_dim": 16,
-    "intermediate_size": 20,
-    "vocab_size": 27,
-}
+T5GEMMA_DECODER = {**GEMMA, "layer_types": MIXED[:1], "num_hidden_layers": 1, "num_attention_heads": 2}
+T5GEMMA_DECODER |= {"head_dim": 16, "intermediate_size": 20, "vocab_size": 27}
 BASES = {
     "full_attention": {"rope_type": "default", "rope_theta": 1e6},
     "sliding_attention": {"rope_type": "linear", "rope_theta": 1e4, "factor": 2.0},
@@ -108,11 +61,7 @@ DENSE_CASES = [
     ("Electra", "ForSequenceClassification", [NARROW]),
     ("Ernie", "ForMaskedLM", [ENCODER]),
     ("Ernie4_5", "ForCausalLM", [{**WIDE, "use_bias": True}]),
-    (
-        "GraniteSWA",
-        "ForCausalLM",
-        [{**MULTIPLIED, **SLIDES, "layer_rope_theta": bases} for bases in (None, [5e3, 0])],
-    ),
+    ("GraniteSWA", "ForCausalLM", [{**MULTIPLIED, **SLIDES, "layer_rope_theta": bases} for bases in (None, [5e3, 0])]),
     ("EuroBert", "ForMaskedLM", [WIDE]),
     ("EuroBert", "ForTokenClassification", [WIDE]),
     (

@@ -5,173 +5,88 @@ import transformers
 
 import zoo
 
-ENCODER = dict(
+SIZES = dict(
     vocab_size=23,
     hidden_size=16,
     num_hidden_layers=2,
     num_attention_heads=4,
-    intermediate_size=24,
     max_position_embeddings=20,
     pad_token_id=0,
-    hidden_act="relu",
-    type_vocab_size=2,
 )
+ENCODER = dict(**SIZES, intermediate_size=24, hidden_act="relu", type_vocab_size=2)
 ROBERTA = {**ENCODER, "pad_token_id": 1, "bos_token_id": 0, "hidden_act": "gelu"}
-LLAMA = dict(
-    vocab_size=23,
-    hidden_size=16,
-    num_hidden_layers=2,
-    num_attention_heads=4,
-    num_key_value_heads=2,
-    intermediate_size=24,
-    max_position_embeddings=20,
-    pad_token_id=0,
-)
+LLAMA = dict(**SIZES, num_key_value_heads=2, intermediate_size=24)
 PARTIAL = {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5}
 MIXED = ["full_attention", "sliding_attention"]
 GPT2 = dict(
     vocab_size=23, n_embd=16, n_layer=2, n_head=4, n_positions=20, pad_token_id=0, eos_token_id=2, bos_token_id=1
 )
-OPT = dict(
-    vocab_size=23,
-    hidden_size=16,
-    word_embed_proj_dim=16,
-    num_hidden_layers=2,
-    num_attention_heads=4,
-    ffn_dim=24,
-    max_position_embeddings=20,
-)
+OPT = {**{name: SIZES[name] for name in SIZES if name != "pad_token_id"}, "word_embed_proj_dim": 16, "ffn_dim": 24}
 T5 = dict(
-    vocab_size=23,
-    d_model=16,
-    d_kv=6,
-    num_layers=2,
-    num_decoder_layers=1,
-    num_heads=4,
-    d_ff=24,
-    pad_token_id=0,
-    decoder_start_token_id=0,
-    relative_attention_num_buckets=8,
-    relative_attention_max_distance=10,
+    **dict(vocab_size=23, d_model=16, d_kv=6, num_layers=2, num_decoder_layers=1, num_heads=4, d_ff=24, pad_token_id=0),
+    **dict(decoder_start_token_id=0, relative_attention_num_buckets=8, relative_attention_max_distance=10),
 )
 BART = dict(
-    vocab_size=23,
-    d_model=16,
-    encoder_layers=2,
-    decoder_layers=1,
-    encoder_attention_heads=4,
-    decoder_attention_heads=2,
-    encoder_ffn_dim=24,
-    decoder_ffn_dim=20,
-    max_position_embeddings=20,
-    pad_token_id=1,
-    eos_token_id=2,
-    bos_token_id=0,
-    decoder_start_token_id=2,
-    forced_eos_token_id=None,
+    **dict(vocab_size=23, d_model=16, encoder_layers=2, decoder_layers=1, max_position_embeddings=20),
+    **dict(encoder_attention_heads=4, decoder_attention_heads=2, encoder_ffn_dim=24, decoder_ffn_dim=20),
+    **dict(pad_token_id=1, eos_token_id=2, bos_token_id=0, decoder_start_token_id=2, forced_eos_token_id=None),
 )
 XLM = dict(vocab_size=23, emb_dim=16, n_layers=2, n_heads=4, max_position_embeddings=20, n_langs=1, pad_token_id=0)
 
 BERT_HEADS = ("ForMaskedLM", "ForSequenceClassification", "ForTokenClassification", "Model")
 LLAMA_HEADS = ("ForCausalLM", "ForSequenceClassification", "ForTokenClassification", "Model")
+GPT2_HEADS = ("LMHeadModel", "ForSequenceClassification", "ForTokenClassification", "Model")
 GENERATION = ("ForConditionalGeneration", "Model")
+UNTIED = {"tie_word_embeddings": False}
+ROTATED = {"rope_parameters": PARTIAL}
+GATED = {**T5, **UNTIED, "feed_forward_proj": "gated-gelu"}
+APART = {**BART, **UNTIED, "scale_embedding": True, "share_encoder_decoder_embeddings": False, "decoder_vocab_size": 27}
 
 NATIVE_CASES = {
     f"{family}-{number}-{head}": (family, head, settings)
-    for family, heads, choices in (
-        ("Bert", BERT_HEADS, [ENCODER]),
-        ("Roberta", BERT_HEADS, [ROBERTA]),
-        ("XLMRoberta", ("ForMaskedLM",), [ROBERTA]),
-        ("RobertaPreLayerNorm", BERT_HEADS, [ROBERTA]),
-        ("MegatronBert", BERT_HEADS, [ENCODER]),
-        ("Bert", ("ForMaskedLM",), [ENCODER, {**ENCODER, "tie_word_embeddings": False}]),
-        ("Roberta", ("ForMaskedLM",), [ROBERTA, {**ROBERTA, "tie_word_embeddings": False, "type_vocab_size": 1}]),
-        ("XLMRoberta", ("ForMaskedLM",), [ROBERTA, {**ROBERTA, "tie_word_embeddings": False}]),
-        ("RobertaPreLayerNorm", ("ForMaskedLM",), [ROBERTA, {**ROBERTA, "tie_word_embeddings": False}]),
-        ("MegatronBert", ("ForMaskedLM",), [ENCODER, {**ENCODER, "tie_word_embeddings": False}]),
-        ("GPT2", ("LMHeadModel", "ForSequenceClassification", "ForTokenClassification", "Model"), [GPT2]),
+    for family, heads, choices, *others in (
+        ("Bert", BERT_HEADS, [ENCODER], {**ENCODER, **UNTIED}),
+        ("Roberta", BERT_HEADS, [ROBERTA], {**ROBERTA, **UNTIED, "type_vocab_size": 1}),
+        ("XLMRoberta", ("ForMaskedLM",), [ROBERTA, {**ROBERTA, **UNTIED}]),
+        ("RobertaPreLayerNorm", BERT_HEADS, [ROBERTA], {**ROBERTA, **UNTIED}),
+        ("MegatronBert", BERT_HEADS, [ENCODER], {**ENCODER, **UNTIED}),
+        ("GPT2", GPT2_HEADS, [GPT2], {**GPT2, **UNTIED, "scale_attn_weights": False, "n_inner": 20}),
         (
-            "GPT2",
-            ("LMHeadModel",),
-            [GPT2, {**GPT2, "scale_attn_weights": False, "tie_word_embeddings": False, "n_inner": 20}],
+            *("Llama", LLAMA_HEADS, [LLAMA]),
+            {**LLAMA, "attention_bias": True, "mlp_bias": True, "tie_word_embeddings": True, "head_dim": 6},
+            {**LLAMA, **ROTATED, "sliding_window": 3},
         ),
-        ("Llama", LLAMA_HEADS, [LLAMA]),
         (
-            "Llama",
-            ("ForCausalLM",),
-            [
-                LLAMA,
-                {**LLAMA, "attention_bias": True, "mlp_bias": True, "tie_word_embeddings": True, "head_dim": 6},
-                {**LLAMA, "rope_parameters": PARTIAL, "sliding_window": 3},
-            ],
+            *("Mistral", LLAMA_HEADS, [{**LLAMA, "sliding_window": 4}]),
+            *({**LLAMA, "sliding_window": 4, **other} for other in ({"layer_types": MIXED}, ROTATED)),
         ),
-        ("Mistral", LLAMA_HEADS, [{**LLAMA, "sliding_window": 4}]),
         (
-            "Mistral",
-            ("ForCausalLM",),
-            [
-                {**LLAMA, "sliding_window": 4, **other}
-                for other in ({}, {"layer_types": MIXED}, {"rope_parameters": PARTIAL})
-            ],
+            *("Qwen2", LLAMA_HEADS, [LLAMA]),
+            {**LLAMA, "use_sliding_window": True, "sliding_window": 3, "max_window_layers": 1},
+            {**LLAMA, **ROTATED},
         ),
-        ("Qwen2", LLAMA_HEADS, [LLAMA]),
+        ("Qwen3", LLAMA_HEADS, [{**LLAMA, "head_dim": 8}], {**LLAMA, **ROTATED}),
         (
-            "Qwen2",
-            ("ForCausalLM",),
-            [
-                LLAMA,
-                {**LLAMA, "use_sliding_window": True, "sliding_window": 3, "max_window_layers": 1},
-                {**LLAMA, "rope_parameters": PARTIAL},
-            ],
+            *("OPT", ("ForCausalLM", "ForSequenceClassification", "Model"), [OPT]),
+            *({**OPT, "do_layer_norm_before": False}, {**OPT, "_remove_final_layer_norm": True}),
+            {**OPT, "enable_bias": False},
         ),
-        ("Qwen3", LLAMA_HEADS, [{**LLAMA, "head_dim": 8}]),
-        ("Qwen3", ("ForCausalLM",), [{**LLAMA, "head_dim": 8}, {**LLAMA, "rope_parameters": PARTIAL}]),
-        ("OPT", ("ForCausalLM", "ForSequenceClassification", "Model"), [OPT]),
-        (
-            "OPT",
-            ("ForCausalLM",),
-            [
-                OPT,
-                {**OPT, "do_layer_norm_before": False},
-                {**OPT, "_remove_final_layer_norm": True},
-                {**OPT, "enable_bias": False},
-            ],
-        ),
-        ("MT5", GENERATION, [{**T5, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}]),
-        ("T5", GENERATION, [T5, {**T5, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}]),
-        (
-            "Marian",
-            ("MTModel", "Model"),
-            [
-                BART,
-                {
-                    **BART,
-                    "scale_embedding": True,
-                    "tie_word_embeddings": False,
-                    "share_encoder_decoder_embeddings": False,
-                    "decoder_vocab_size": 27,
-                },
-            ],
-        ),
-        ("Bart", GENERATION, [BART, {**BART, "tie_word_embeddings": False}]),
+        ("MT5", GENERATION, [GATED]),
+        ("T5", GENERATION, [T5, GATED]),
+        ("Marian", ("MTModel", "Model"), [BART, APART]),
+        ("Bart", GENERATION, [BART, {**BART, **UNTIED}]),
         ("MBart", GENERATION, [BART, {**BART, "scale_embedding": True}]),
         ("Pegasus", GENERATION, [BART]),
         ("Blenderbot", GENERATION, [BART]),
-        ("XLM", ("WithLMHeadModel", "ForSequenceClassification", "ForTokenClassification", "Model"), [XLM]),
+        ("XLM", ("WithLMHeadModel", *GPT2_HEADS[1:]), [XLM]),
     )
-    for number, settings in enumerate(choices)
-    for head in heads
+    for number, settings in enumerate((*choices, *others))
+    for head in (heads if number < len(choices) else heads[:1])
 }
 """Every class that is read, and the settings that change its arithmetic."""
 
-ZOO = dict(
-    vocab_size=20,
-    hidden_size=16,
-    num_hidden_layers=2,
-    num_attention_heads=4,
-    intermediate_size=24,
-    max_position_embeddings=20,
-)
+ZOO = {name: value for name, value in LLAMA.items() if name not in ("pad_token_id", "num_key_value_heads")}
+ZOO["vocab_size"] = 20
 
 
 BIASES = ("final_logits_bias", "e_score_correction_bias")

@@ -8,6 +8,7 @@ import transformers
 from huggingface_hub.errors import StrictDataclassError
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from native_dense import LLAMA3, PART, YARN
 from native_families import FAMILY_CASES
 from native_models import BART, ENCODER, GPT2, LLAMA, OPT, ROBERTA, T5, XLM, batch, largest_difference, native_model
 from native_models import outputs as outputs_of
@@ -45,21 +46,10 @@ TABLES = {family: (head, sizes) for family, head, sizes in FAMILY_CASES.values()
 """The same of classes that are written as tables."""
 
 BASE = {field.name for field in dataclasses.fields(transformers.PreTrainedConfig)} | {"use_cache"}
+LINEAR = {"rope_type": "linear", "factor": 4.0, "rope_theta": 1e4}
 ROPES = (
-    {"rope_type": "default", "rope_theta": 100.0},
-    {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5},
-    {"rope_type": "linear", "factor": 4.0, "rope_theta": 1e4},
-    {"rope_type": "linear", "factor": 4.0, "rope_theta": 1e4, "partial_rotary_factor": 0.5},
-    {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4},
-    {"rope_type": "yarn", "factor": 4.0, "rope_theta": 1e4, "original_max_position_embeddings": 5},
-    {
-        "rope_type": "llama3",
-        "factor": 8.0,
-        "low_freq_factor": 1.0,
-        "high_freq_factor": 4.0,
-        "original_max_position_embeddings": 6,
-        "rope_theta": 1e4,
-    },
+    *({"rope_type": "default", "rope_theta": 100.0}, PART, LINEAR, {**LINEAR, "partial_rotary_factor": 0.5}),
+    *({"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}, YARN, LLAMA3),
 )
 BY_NAME = {
     "rope_parameters": st.sampled_from(ROPES),

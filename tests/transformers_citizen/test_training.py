@@ -28,22 +28,6 @@ def gradients(model, inputs) -> dict[str, Tensor]:
     return {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
 
 
-@over(ASSORTED)
-@pytest.mark.parametrize("use_reentrant", [False, True], ids=["saved-tensors", "reentrant"])
-def test_checkpointing_gives_the_same_gradients(pair, use_reentrant):
-    subject = tiny(pair)
-    plain = gradients(subject.copy(), labelled(subject))
-    model = subject.rebuilt(**NO_DROPOUT).train()
-    model.gradient_checkpointing_enable({"use_reentrant": use_reentrant})
-    if use_reentrant:
-        model.enable_input_require_grads()
-    assert model.is_gradient_checkpointing
-    for name, gradient in gradients(model, labelled(subject)).items():
-        torch.testing.assert_close(gradient, plain[name])
-    model.gradient_checkpointing_disable()
-    assert not model.is_gradient_checkpointing
-
-
 @pytest.mark.thorough
 @quick_over(ONE_OF_EACH, EVERY)
 def test_forward_and_backward_compile_into_one_graph(pair):

@@ -236,6 +236,7 @@ def check_body_and_head_load_from_each_other(subject: Subject) -> None:
         assert not info["missing_keys"], f"the head's checkpoint lacks {sorted(info['missing_keys'])} of the body"
         body.save_pretrained(folder)
         head, info = auto_class.from_pretrained(folder, output_loading_info=True, dtype="auto")
+    assert not info["unexpected_keys"], f"the head has no place for {sorted(info['unexpected_keys'])} of the body"
     missing = {name for name in info["missing_keys"] if name.startswith("model.")}
     assert not missing, f"the body's checkpoint lacks {sorted(missing)} of the head's body"
     with torch.no_grad():

@@ -42,6 +42,7 @@ def check_gradient_checkpointing_gives_the_same_gradients(subject: Subject) -> N
             reads = ATTENTIONS.get(subject.config.attention).reads_earlier_layers
             assert reentrant and reads, "recomputing layers is refused without need"
             continue
+        assert model.is_gradient_checkpointing, "the model denies that it computes layers again"
         recomputed, more_calls = gradients(subject, model)
         assert more_calls == 2 * calls, f"layers ran {more_calls} times, recomputing them takes {2 * calls}"
         assert plain.keys() == recomputed.keys(), f"other parameters get gradients: {plain.keys() ^ recomputed.keys()}"
