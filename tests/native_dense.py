@@ -121,10 +121,7 @@ DENSE_CASES = [
     (
         "SmolLM3",
         "ForCausalLM",
-        [
-            {**WIDE, **SLIDES, "use_sliding_window": True, "no_rope_layers": [1, 1]},
-            {**WIDE, "no_rope_layers": [1, 0]},
-        ],
+        [{**WIDE, **SLIDES, "use_sliding_window": True, "no_rope_layers": [1, 1]}, {**WIDE, "no_rope_layers": [1, 0]}],
     ),
     ("StableLm", "ForCausalLM", [{**WIDE, "use_qkv_bias": True}, {**WIDE, "use_parallel_residual": True}]),
     ("Starcoder2", "ForCausalLM", [{**WIDE, "sliding_window": 3}]),

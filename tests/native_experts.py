@@ -100,10 +100,7 @@ EXPERT_CASES = [
     (
         "ExaoneMoe",
         "ForCausalLM",
-        [
-            EXAONE_MOE,
-            {**EXAONE_MOE, "num_shared_experts": 2, "layer_types": ["full_attention"] * 2},
-        ],
+        [EXAONE_MOE, {**EXAONE_MOE, "num_shared_experts": 2, "layer_types": ["full_attention"] * 2}],
     ),
     ("FlexOlmo", "ForCausalLM", [OLMOE, {**OLMOE, "norm_topk_prob": True, **BIASED}]),
     ("Dots1", "ForCausalLM", [{**SIGMOIDS, **SLIDES}, {**SIGMOIDS, **BIASED, "norm_topk_prob": False}]),
@@ -124,11 +121,7 @@ EXPERT_CASES = [
             {**QWEN3_MOE, **BIASED, "rope_parameters": ALIKE, "mlp_layer_types": ["dense", "sparse"]},
         ],
     ),
-    (
-        "SolarOpen",
-        "ForCausalLM",
-        [SIGMOIDS, {**SIGMOIDS, **BIASED, "norm_topk_prob": False}],
-    ),
+    ("SolarOpen", "ForCausalLM", [SIGMOIDS, {**SIGMOIDS, **BIASED, "norm_topk_prob": False}]),
     (
         "GptOss",
         "ForCausalLM",
@@ -144,11 +137,7 @@ EXPERT_CASES = [
     ("Qwen2Moe", "ForSequenceClassification", [QWEN2_MOE]),
     ("Qwen3Moe", "ForCausalLM", [QWEN3_MOE, {**QWEN3_MOE, "norm_topk_prob": True, **BIASED}]),
     ("Qwen3Moe", "ForSequenceClassification", [QWEN3_MOE]),
-    (
-        "KimiLinear",
-        "ForCausalLM",
-        [KIMI, {**KIMI, **COARSE, "q_lora_rank": None, "mlp_layer_types": ["sparse"] * 2}],
-    ),
+    ("KimiLinear", "ForCausalLM", [KIMI, {**KIMI, **COARSE, "q_lora_rank": None, "mlp_layer_types": ["sparse"] * 2}]),
     ("KimiLinear", "Model", [KIMI]),
     (
         "Lfm2",
@@ -191,9 +180,5 @@ EXPERT_CASES = [
     ),
     ("MiniCPM3", "ForSequenceClassification", [MINICPM3]),
     ("MiniMaxM2", "ForCausalLM", [MINIMAX, {**MINIMAX, "rope_parameters": PART, "tie_word_embeddings": True}]),
-    (
-        "Youtu",
-        "ForCausalLM",
-        [YOUTU, {**YOUTU, **BIASED, **COARSE, "q_lora_rank": None, "rope_interleave": False}],
-    ),
+    ("Youtu", "ForCausalLM", [YOUTU, {**YOUTU, **BIASED, **COARSE, "q_lora_rank": None, "rope_interleave": False}]),
 ]

@@ -48,20 +48,10 @@ EXACT = {
         {"bert": set(), "roberta": set(), "xlm": {"pad-feed-forward"}},
     ),
     "post-body-plain": ("post-norm", "feature-extraction", dict(**ENCODER, embedding_norm=False), {"opt": set()}),
-    "pre-body": (
-        "pre-norm",
-        "feature-extraction",
-        ENCODER,
-        {"megatron-bert": set(), "opt": set()},
-    ),
+    "pre-body": ("pre-norm", "feature-extraction", ENCODER, {"megatron-bert": set(), "opt": set()}),
     "post-mlm": ("post-norm", "masked-lm", {}, {"xlm": {"zero-output-bias", "pad-feed-forward"}}),
     "post-mlm-bert": ("post-norm", "masked-lm", dict(lm_head_transform=True), {"bert": {"zero-output-bias"}}),
-    "post-cls": (
-        "post-norm",
-        "sequence-classification",
-        dict(classifier_pooling="cls"),
-        {"xlm": {"pad-feed-forward"}},
-    ),
+    "post-cls": ("post-norm", "sequence-classification", dict(classifier_pooling="cls"), {"xlm": {"pad-feed-forward"}}),
     "bert-mlm": ("bert-style", "masked-lm", {}, {"bert": set(), "roberta": set()}),
     "bert-cls": ("bert-style", "sequence-classification", {}, {"bert": set(), "roberta": set()}),
     "bert-tokens": (
@@ -160,13 +150,7 @@ REFUSED = {
     "no-head": ("d2l-style", None, {}, "bert", "it is an encoder-decoder"),
     "wide-xlm": ("post-norm", "masked-lm", dict(intermediate_size=80), "xlm", "four times"),
     "gelu-t5": ("t5-style", None, dict(hidden_act="gelu"), "t5", "gated-gelu"),
-    "partial-rotary": (
-        "llama-style",
-        None,
-        dict(rope_parameters=HALF),
-        "llama",
-        "a part of each head",
-    ),
+    "partial-rotary": ("llama-style", None, dict(rope_parameters=HALF), "llama", "a part of each head"),
     "own-code": ("universal", "causal-lm", {}, "opt", "computes more than its settings describe"),
     "classifier-bias": (
         "llama-style",

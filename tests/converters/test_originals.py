@@ -22,12 +22,7 @@ from zoo.converters.errors import (
     UnknownConverterError,
     UnknownFormatError,
 )
-from zoo.models import (
-    ZooEncoder,
-    ZooForCausalLM,
-    ZooForConditionalGeneration,
-    ZooForSequenceClassification,
-)
+from zoo.models import ZooEncoder, ZooForCausalLM, ZooForConditionalGeneration, ZooForSequenceClassification
 
 pytestmark = pytest.mark.thorough
 
@@ -205,10 +200,7 @@ def test_sizes_are_read_off_the_shapes():
         ("vanilla", ("num_attention_heads", "pad_token_id", "decoder_pad_token_id")),
         ("vanilla classifier", ("num_attention_heads", "pad_token_id")),
         ("d2l", ("num_attention_heads",)),
-        (
-            "explicando",
-            ("num_attention_heads", "decoder_attention_heads", "input_characters", "output_characters"),
-        ),
+        ("explicando", ("num_attention_heads", "decoder_attention_heads", "input_characters", "output_characters")),
     ],
 )
 def test_what_shapes_do_not_say_is_asked_for_by_name(name, asked):

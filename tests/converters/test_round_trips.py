@@ -208,10 +208,7 @@ OUTSIDE = {
 }
 
 
-@given(
-    exact_models(),
-    st.sampled_from([(field, value) for field, values in OUTSIDE.items() for value in values]),
-)
+@given(exact_models(), st.sampled_from([(field, value) for field, values in OUTSIDE.items() for value in values]))
 @settings(max_examples=10, **QUICK)
 def test_everything_outside_is_refused_with_a_reason_or_verifies(drawn, change):
     name, task, fields, _ = drawn

@@ -317,10 +317,7 @@ def test_bad_sources_and_options_are_refused(tokenizers, tmp_path):
         prepare(source, tokenizers, tmp_path / "mine", aside=False, progress=False)
     prepare(source, tokenizers, out, aside=False, progress=False)
     manifest = json.loads((out / MANIFEST).read_text())
-    for changed, message in (
-        ({"shards": 5}, "is damaged"),
-        ({"shards": []}, "no tokens"),
-    ):
+    for changed, message in (({"shards": 5}, "is damaged"), ({"shards": []}, "no tokens")):
         (out / MANIFEST).write_text(json.dumps({**manifest, **changed}))
         with pytest.raises(DataError, match=message):
             read_manifest(out)

@@ -2,15 +2,7 @@
 
 import pytest
 import torch
-from fidelity.support import (
-    DTYPES,
-    all_but,
-    assert_equal,
-    assert_gradients_equal,
-    difference,
-    modes,
-    with_and_without,
-)
+from fidelity.support import DTYPES, all_but, assert_equal, assert_gradients_equal, difference, modes, with_and_without
 from oracles import explicando
 
 import zoo

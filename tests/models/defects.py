@@ -20,15 +20,7 @@ from zoo.fast import chunked_loss
 from zoo.fast.attention import BACKENDS
 from zoo.fast.captured_steps import DecodeStep
 from zoo.fast.unpadding import UnpaddedMask
-from zoo.models import (
-    NORMS,
-    Attention,
-    LearnedPosition,
-    Residual,
-    TransformerLayer,
-    language_modeling,
-    stack,
-)
+from zoo.models import NORMS, Attention, LearnedPosition, Residual, TransformerLayer, language_modeling, stack
 from zoo.models import attention as attention_module
 from zoo.models.context import Context, EarlierLayers
 from zoo.models.mixers import base as mixer_base

@@ -47,11 +47,7 @@ from transformers.cache_utils import DynamicCache, StaticCache
 
 import zoo
 import zoo.base.errors
-from zoo.models import (
-    ZooForCausalLM,
-    ZooForConditionalGeneration,
-    ZooForMaskedLM,
-)
+from zoo.models import ZooForCausalLM, ZooForConditionalGeneration, ZooForMaskedLM
 from zoo.testing import CHECKS, Case, Subject, cases, check_variant, new_subject
 from zoo.testing.subjects import TARGET_LENGTH
 

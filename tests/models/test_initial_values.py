@@ -11,10 +11,7 @@ from zoo.models import ZooConfig
 from zoo.registry import VARIANTS, find_weights, list_variants, list_weights, parse_name
 from zoo.training.recipe import recipe_for
 
-ORIGINALS = {
-    **dict.fromkeys(("vanilla", "d2l-style", "odom-style", "nlpt-encoder"), 0.02),
-    "explicando": 1.0,
-}
+ORIGINALS = {**dict.fromkeys(("vanilla", "d2l-style", "odom-style", "nlpt-encoder"), 0.02), "explicando": 1.0}
 
 
 @pytest.mark.parametrize("width", [16, 128, 512, 768, 1024])

@@ -98,8 +98,7 @@ def marks_of(number: int) -> list[pytest.MarkDecorator]:
 
 
 @pytest.mark.parametrize(
-    ("name", "task"),
-    [pytest.param(*mix, id="-".join(mix), marks=marks_of(number)) for number, mix in enumerate(MIXES)],
+    ("name", "task"), [pytest.param(*mix, id="-".join(mix), marks=marks_of(number)) for number, mix in enumerate(MIXES)]
 )
 def test_a_random_mix_is_a_model_like_any_other(name, task):
     subject = new_subject(name, task)

@@ -18,10 +18,7 @@ SIZES: dict[str, Any] = {
 LEAST, MOST = 0.05, 20.0
 """Sizes of branches relative to the stream."""
 
-SMALL = {
-    "rezero": "begins with branches of zero",
-    "nlpt-encoder": "the original starts with 0.02 at every width",
-}
+SMALL = {"rezero": "begins with branches of zero", "nlpt-encoder": "the original starts with 0.02 at every width"}
 PARTS = [
     f"pre-norm:{field}={name}"
     for field, table in PART_FIELDS.items()

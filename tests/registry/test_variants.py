@@ -21,17 +21,7 @@ from zoo.base.errors import (
     UnknownVariantError,
     UnsupportedTaskError,
 )
-from zoo.registry import (
-    SIZES,
-    TASKS,
-    Quirk,
-    Registry,
-    Task,
-    Variant,
-    list_variants,
-    register,
-    require_task,
-)
+from zoo.registry import SIZES, TASKS, Quirk, Registry, Task, Variant, list_variants, register, require_task
 
 Variants = Registry[Variant]
 

@@ -120,11 +120,7 @@ def test_a_column_named_like_a_label_is_the_label(write, header, text, label, su
     ("task", "rows", "message"),
     [
         ("text-classification", [("gut", f"text {i}") for i in range(20)], r"19 different values among 19;.*recur"),
-        (
-            "text-classification",
-            [(f"text {i}", "gut") for i in range(20)],
-            r"only the value 'gut' among 19;",
-        ),
+        ("text-classification", [(f"text {i}", "gut") for i in range(20)], r"only the value 'gut' among 19;"),
         ("token-classification", [(f"a{i} b{i}", f"{i} {-i}") for i in range(20)], r"different values among 38"),
     ],
 )

@@ -137,10 +137,9 @@ def test_a_comparison_loads_any_tasks_model_again(task, data, tmp_path):
     assert answer["equal"] and answer["outputs_equal"]
     assert (
         answer["auto_class"]
-        == {
-            "language-modeling": "AutoModelForCausalLM",
-            "token-classification": "AutoModelForTokenClassification",
-        }[task]
+        == {"language-modeling": "AutoModelForCausalLM", "token-classification": "AutoModelForTokenClassification"}[
+            task
+        ]
     )
     model = zoo.load(tmp_path / CHECKPOINT)
     first = next(model.parameters())

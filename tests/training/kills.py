@@ -62,12 +62,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "early_stopping_patience": 2,
         "learning_rate": 0.3,
     },
-    "masked": {
-        "name": "pre-norm",
-        "task": "masked-language-modeling:block_size=8",
-        "max_steps": 33,
-        "save_steps": 4,
-    },
+    "masked": {"name": "pre-norm", "task": "masked-language-modeling:block_size=8", "max_steps": 33, "save_steps": 4},
     "causal": {
         "name": "gpt2-style",
         "task": "language-modeling:block_size=8",

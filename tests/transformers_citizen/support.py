@@ -17,11 +17,7 @@ from zoo.testing import Subject, subject_of
 
 torch.set_num_threads(1)
 
-ONE_OF_EACH = (
-    ("pre-norm", "causal-lm"),
-    ("bert-style", "masked-lm"),
-    ("marian-style", "seq2seq-lm"),
-)
+ONE_OF_EACH = (("pre-norm", "causal-lm"), ("bert-style", "masked-lm"), ("marian-style", "seq2seq-lm"))
 """One model a family, for what takes long."""
 
 ASSORTED = (

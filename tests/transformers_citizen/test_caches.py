@@ -5,19 +5,8 @@ import copy
 import pytest
 import torch
 from torch._dynamo.testing import CompileCounter
-from transformers import (
-    ContinuousBatchingConfig,
-    GenerationConfig,
-    StaticCache,
-)
-from transformers_citizen.support import (
-    GENERATIVE,
-    ONE_OF_EACH,
-    over,
-    prompt,
-    quick_over,
-    tiny,
-)
+from transformers import ContinuousBatchingConfig, GenerationConfig, StaticCache
+from transformers_citizen.support import GENERATIVE, ONE_OF_EACH, over, prompt, quick_over, tiny
 
 import zoo
 import zoo.base.errors

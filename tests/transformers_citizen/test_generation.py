@@ -7,21 +7,8 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from transformers import (
-    GenerationConfig,
-    LogitsProcessor,
-    LogitsProcessorList,
-    TextIteratorStreamer,
-)
-from transformers_citizen.support import (
-    EVERY_GENERATIVE,
-    GENERATIVE,
-    enough_over,
-    over,
-    prompt,
-    single,
-    tiny,
-)
+from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList, TextIteratorStreamer
+from transformers_citizen.support import EVERY_GENERATIVE, GENERATIVE, enough_over, over, prompt, single, tiny
 
 import zoo
 import zoo.base.errors
