@@ -138,7 +138,5 @@ def _register(function: str, library: str) -> None:
         getattr(importlib.import_module(HOME), function)()
     except Exception as error:
         warnings.warn(
-            f"{library} will not know the zoo's checkpoints: {type(error).__name__}: {error}",
-            ZooWarning,
-            stacklevel=2,
+            f"{library} will not know the zoo's checkpoints: {type(error).__name__}: {error}", ZooWarning, stacklevel=2
         )

@@ -21,11 +21,7 @@ from zoo.training.generation.checkpoint import TokenizerSource
 
 from .texts import Inputs, inputs_of
 
-TITLES = {
-    "encoder": "Encoder self-attention",
-    "decoder": "Decoder self-attention",
-    "cross": "Cross-attention",
-}
+TITLES = {"encoder": "Encoder self-attention", "decoder": "Decoder self-attention", "cross": "Cross-attention"}
 """Kinds of attention, in the order in which a model runs them, and what pictures call them."""
 
 

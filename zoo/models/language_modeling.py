@@ -237,10 +237,7 @@ class PredictionTransform(nn.Module):
         self.dense = nn.Linear(config.hidden_size, width, bias=config.lm_head_transform_bias)
         self.act_fn = build_activation(act)
         self.norm = build_norm(config, width)
-        self.drawn_as = (
-            "dense layer",
-            f"{config.hidden_size} → {width}, {act}, {type(self.norm).__name__}",
-        )
+        self.drawn_as = ("dense layer", f"{config.hidden_size} → {width}, {act}, {type(self.norm).__name__}")
 
     def forward(self, hidden_states: Tensor) -> Tensor:
         """Transform. *Shape:* (batch_size, seq_len, hidden_size) to (batch_size, seq_len, embedding_size)."""

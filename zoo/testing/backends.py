@@ -128,12 +128,7 @@ def out_of_sight(distance: Tensor, causal: bool, window_size: Sequence[int]) -> 
 
 
 def mix(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    hidden: Tensor,
-    softmax_scale: float | None,
-    softcap: float,
+    query: Tensor, key: Tensor, value: Tensor, hidden: Tensor, softmax_scale: float | None, softcap: float
 ) -> Tensor:
     """Mix values by scores.
 

@@ -71,14 +71,7 @@ class Engine:
         return list(hidden_states[0].split(self.lengths))
 
     def attend(
-        self,
-        module: Any,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        attention_mask: Any,
-        scaling: float,
-        **kwargs: Any,
+        self, module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any, scaling: float, **kwargs: Any
     ) -> tuple[Tensor, None]:
         """Mix values; as an engine, without heed of masks and of what else it is given."""
         layer = module.layer_idx
@@ -87,14 +80,7 @@ class Engine:
         mixed = [self.attend_one(module, (layer, row), *piece) for row, piece in enumerate(pieces)]
         return torch.cat(mixed, dim=1).transpose(0, 1).flatten(1), None
 
-    def attend_one(
-        self,
-        module: Any,
-        place: tuple[int, int],
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-    ) -> Tensor:
+    def attend_one(self, module: Any, place: tuple[int, int], query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         """Mix the values of one sequence. *Shape:* (num_heads, new_len, head_dim)."""
         if module.is_causal and place in self.kept:
             key, value = (torch.cat(pair, dim=1) for pair in zip(self.kept[place], (key, value), strict=True))

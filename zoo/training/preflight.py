@@ -143,12 +143,7 @@ def check_kernels(model: PreTrainedModel, args: ZooTrainingArguments) -> None:
 
 
 def check_data(
-    model: PreTrainedModel,
-    name: str,
-    task: DataTask,
-    encoded: Splits,
-    collator: Collator,
-    args: ZooTrainingArguments,
+    model: PreTrainedModel, name: str, task: DataTask, encoded: Splits, collator: Collator, args: ZooTrainingArguments
 ) -> list[str]:
     """Refuse examples that a model cannot be trained or evaluated on."""
     for split, dataset in (("training", encoded.train), ("held-out", encoded.heldout)):

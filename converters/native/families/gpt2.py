@@ -12,15 +12,7 @@ from zoo.models import ZooConfig
 from ...symmetries.base import State
 from ...transforms import TRANSPOSE, Tensors, Transform, split
 from ..declared import Field, choice, native_format, same, without
-from ..decoders import (
-    CLASSIFIER_DROPOUT,
-    GPT2_HEADS,
-    ODD,
-    PROJECTIONS,
-    DecoderFormat,
-    heads_by_group,
-    rotated_columns,
-)
+from ..decoders import CLASSIFIER_DROPOUT, GPT2_HEADS, ODD, PROJECTIONS, DecoderFormat, heads_by_group, rotated_columns
 
 GPT2_FIELDS: Mapping[str, str | Field] = {
     **same("vocab_size", "initializer_range", "tie_word_embeddings"),

@@ -46,8 +46,7 @@ def with_common_details(drawn: Mapping[int, Items], numbers: Mapping[int, Sequen
 def outline(items: Items) -> Items:
     """Leave out of steps what may differ between layers that look the same."""
     return with_steps(
-        items,
-        lambda step: dataclasses.replace(step, detail="", lender="", path=IN_A_LAYER.sub("", step.path)),
+        items, lambda step: dataclasses.replace(step, detail="", lender="", path=IN_A_LAYER.sub("", step.path))
     )
 
 

@@ -49,10 +49,7 @@ def trace(layer: nn.Module, config: ZooConfig, position: Position, earlier: Earl
 
     hooks = []
     for module in watched(layer):
-        hooks += [
-            module.register_forward_pre_hook(enter, with_kwargs=True),
-            module.register_forward_hook(leave),
-        ]
+        hooks += [module.register_forward_pre_hook(enter, with_kwargs=True), module.register_forward_hook(leave)]
     hidden_states = torch.zeros(*TRACED, config.hidden_size, device="meta")
     position_ids = torch.zeros(TRACED, dtype=torch.long, device="meta")
     try:

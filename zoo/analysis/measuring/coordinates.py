@@ -43,13 +43,7 @@ def check_coordinates(
 
 
 def check_width(
-    name: str,
-    task: str | None,
-    width: int,
-    head_dim: int,
-    steps: int,
-    learning_rate: float,
-    settings: dict[str, Any],
+    name: str, task: str | None, width: int, head_dim: int, steps: int, learning_rate: float, settings: dict[str, Any]
 ) -> Coordinates:
     heads = width // head_dim
     sizes: dict[str, Any] = {"hidden_size": width, "intermediate_size": 4 * width, "num_attention_heads": heads}

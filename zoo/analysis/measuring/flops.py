@@ -18,11 +18,7 @@ from zoo.fast.switches import fast_paths
 from zoo.models import TASK_CLASSES, ZooConfig
 from zoo.registry import Task
 
-LANGUAGE_MODELS = {
-    "encoder": Task.MASKED_LM,
-    "decoder": Task.CAUSAL_LM,
-    "encoder-decoder": Task.SEQ2SEQ_LM,
-}
+LANGUAGE_MODELS = {"encoder": Task.MASKED_LM, "decoder": Task.CAUSAL_LM, "encoder-decoder": Task.SEQ2SEQ_LM}
 """Class of model for a configuration without a head."""
 
 COUNTED = ("input_ids", "inputs_embeds", "attention_mask", "decoder_input_ids", "decoder_inputs_embeds")

@@ -136,12 +136,7 @@ def write(model: PreTrainedModel, prompt: Tensor, steps: int, clock: Clock) -> N
     """Generate `steps` tokens after prompts, (batch_size, seq_len); the clock sees every one."""
     length = {"max_new_tokens": steps, "min_new_tokens": steps, "max_length": None, "min_length": None}
     model.generate(
-        prompt,
-        attention_mask=torch.ones_like(prompt),
-        streamer=clock,
-        do_sample=False,
-        num_beams=1,
-        **length,
+        prompt, attention_mask=torch.ones_like(prompt), streamer=clock, do_sample=False, num_beams=1, **length
     )
 
 

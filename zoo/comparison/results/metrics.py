@@ -62,10 +62,7 @@ ABOUT = {
     "activation_bytes": ("Activations", "What one training step keeps for its backward pass, parameters aside."),
     "peak_memory": ("Peak memory", "At most in use while training: of the GPU, or of the whole process on a CPU."),
     "train_seconds": ("Train time", "Wall-clock time of training."),
-    "train_tokens_per_second": (
-        "Train tok/s",
-        "Tokens trained on a second, source and target ones, padding excluded.",
-    ),
+    "train_tokens_per_second": ("Train tok/s", "Tokens trained on a second, source and target ones, padding excluded."),
     "model_flops_utilization": (
         "MFU",
         "Model-FLOPs utilisation: operations a second while training, of the most that matrix products reach here.",

@@ -73,11 +73,7 @@ def macro_f1(sums: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
 
 
 def accuracy_score(
-    answers: Sequence[Sequence[int]],
-    labels: Sequence[Sequence[int]],
-    *,
-    name: str = "Accuracy",
-    n_bootstrap: int = 1,
+    answers: Sequence[Sequence[int]], labels: Sequence[Sequence[int]], *, name: str = "Accuracy", n_bootstrap: int = 1
 ) -> Score:
     """Compute the share of labels that were answered right."""
     counts = np.array(

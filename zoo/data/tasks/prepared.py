@@ -181,10 +181,7 @@ def needs_shards(data: str) -> bool:
 
 
 def source_splits(
-    data: str,
-    heldout: str | Path | None,
-    column: str | None,
-    made: Callable[[TextSource], ShardedTexts] = SourceTexts,
+    data: str, heldout: str | Path | None, column: str | None, made: Callable[[TextSource], ShardedTexts] = SourceTexts
 ) -> Splits:
     """Find the texts of a source, and read those that are held out, by default the source's own."""
     source = find_source(data, heldout=heldout, column=column)

@@ -14,16 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from zoo.base.errors import DataError, enumerate_names, suggest
 
-from .tables import (
-    Column,
-    DataWarning,
-    Kind,
-    Table,
-    UnknownColumnError,
-    check_number,
-    chosen_columns,
-    make_table,
-)
+from .tables import Column, DataWarning, Kind, Table, UnknownColumnError, check_number, chosen_columns, make_table
 
 if TYPE_CHECKING:
     from datasets import Dataset

@@ -19,12 +19,7 @@ SHORT_CHUNK = 16
 
 
 def gated_delta_rule(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    decay: Tensor,
-    strength: Tensor,
-    state: Tensor | None = None,
+    query: Tensor, key: Tensor, value: Tensor, decay: Tensor, strength: Tensor, state: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """Write every token into a memory and read it (Yang et al. 2024, Gated Delta Networks, equation 10).
 
@@ -61,12 +56,7 @@ def gated_delta_rule(
 
 
 def channel_gated_delta_rule(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    decay: Tensor,
-    strength: Tensor,
-    state: Tensor | None = None,
+    query: Tensor, key: Tensor, value: Tensor, decay: Tensor, strength: Tensor, state: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """The same rule with a decay per channel of a key (Kimi Team 2025, Kimi Linear, equation 1).
 
@@ -131,12 +121,7 @@ def empty_memory(key: Tensor, value: Tensor) -> Tensor:
 
 
 def one_token(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    decay: Tensor,
-    strength: Tensor,
-    state: Tensor | None,
+    query: Tensor, key: Tensor, value: Tensor, decay: Tensor, strength: Tensor, state: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """The rule for one token; decay is (batch_size, num_heads, 1 or key_dim, 1), strength (..., 1, 1)."""
     state = decay.exp() * (empty_memory(key, value) if state is None else state)
