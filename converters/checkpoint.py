@@ -111,7 +111,9 @@ def read_pickled(path: Path, *, mmap: bool = False) -> dict[str, Tensor]:
             f"{str(path)!r} holds more than tensors, nothing of it was executed; save a state_dict, or give the live "
             f"module ({first_line(error)})"
         ) from error
-    except (RuntimeError, EOFError, KeyError, ValueError, UnicodeDecodeError, AttributeError) as error:
+    except (RuntimeError, EOFError, KeyError, ValueError, UnicodeDecodeError, AttributeError, OSError) as error:
+        if isinstance(error, OSError) and error.filename is not None:  # else torch looks for places that are cut off
+            raise
         raise ConversionError(f"{str(path)!r} is no file that torch.save wrote: {error}") from error
     tensors = require_tensors(content, str(path))
     refuse_unbacked(tensors, path)

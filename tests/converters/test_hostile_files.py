@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import re
 import struct
 import zipfile
 from pathlib import Path
@@ -14,7 +15,9 @@ from exploit import Exploit
 from native_models import GPT2, native_model
 from safetensors.torch import load_file, save_file
 
+import zoo
 from zoo.cli.main import cli
+from zoo.converters.errors import ConversionError, UnsafeFileError
 from zoo.converters.native.files import read_weights
 
 INDEX = "model.safetensors.index.json"
@@ -26,16 +29,19 @@ def folder(tmp_path):
     return tmp_path / "native"
 
 
-def convert(folder, *arguments):
+def convert(folder):
     out = folder.parent / "out"
-    result = CliRunner(env={"COLUMNS": None}).invoke(cli, ["convert", str(folder), "-o", str(out), *arguments])
+    result = CliRunner(env={"COLUMNS": None}).invoke(cli, ["convert", str(folder), "-o", str(out)])
     return result, out
 
 
-def refused(folder, says, *arguments):
-    """The command fails with one line, and leaves nothing beside what was there."""
+def refused(folder, says, file=None):
+    """The command fails with one line, and leaves nothing beside what was there; so does a file of weights alone."""
     before = sorted(folder.parent.iterdir())
-    result, out = convert(folder, *arguments)
+    if file is not None:
+        with pytest.raises(ConversionError, match=re.escape(says) or None):
+            zoo.convert(file)
+    result, out = convert(folder)
     assert result.exit_code == 2, result.output
     error = result.stderr.strip().splitlines()[-1]
     assert error.startswith("zoo: error: ") and says in error
@@ -95,13 +101,17 @@ def test_offsets_that_cannot_be(folder, offsets):
     header = json.dumps({"transformer.wte.weight": first, "transformer.wpe.weight": second}).encode()
     content = struct.pack("<Q", len(header)) + header + bytes(12)
     (folder / "model.safetensors").write_bytes(content)
-    refused(folder, "is no valid safetensors file")
+    refused(folder, "no valid safetensors file", folder / "model.safetensors")
 
 
-@pytest.mark.parametrize("header", [b"\xff" * 8, struct.pack("<Q", 10) + b"{}", b""], ids=["huge", "short", "empty"])
+HEADERS = {"huge": b"\xff" * 8, "short": struct.pack("<Q", 10) + b"{}", "empty": b""}
+HEADERS["no JSON"] = struct.pack("<Q", 8) + b"not json" + bytes(12)
+
+
+@pytest.mark.parametrize("header", HEADERS)
 def test_headers_that_cannot_be(folder, header):
-    (folder / "model.safetensors").write_bytes(header)
-    refused(folder, "is no valid safetensors file")
+    (folder / "model.safetensors").write_bytes(HEADERS[header])
+    refused(folder, "no valid safetensors file", folder / "model.safetensors")
 
 
 def pickled(folder):
@@ -124,9 +134,9 @@ def test_a_pickle_with_code(folder, legacy):
     path, victim = pickled(folder), folder.parent / "victim"
     content = {**torch.load(path), "surprise": Exploit(victim)}
     torch.save(content, path, _use_new_zipfile_serialization=not legacy)
-    refused(folder, "holds more than tensors, nothing of it was executed")
+    refused(folder, "holds more than tensors, nothing of it was executed", path)
     path.write_bytes(pickle.dumps(content))
-    refused(folder, "")
+    refused(folder, "", path)
     assert not victim.exists()
 
 
@@ -136,7 +146,7 @@ def test_a_zip_bomb(folder):
     with zipfile.ZipFile(folder / "whole") as source, zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as target:
         for entry in source.infolist():
             target.writestr(entry.filename, source.read(entry))
-    refused(folder, "torch.save does not compress")
+    refused(folder, "torch.save does not compress", path)
 
 
 @pytest.mark.parametrize(
@@ -170,3 +180,33 @@ def test_nan_weights_are_reported_and_kept(folder):
     assert result.exit_code == 0
     assert "NaN or infinite weights: transformer.h.0.ln_1.weight" in result.stderr
     assert load_file(Path(out) / "model.safetensors")["model.layers.0.self_attn_residual.norm_in.weight"][0].isnan()
+
+
+def test_a_whole_pickled_module_is_refused(tmp_path):
+    torch.save(torch.nn.Linear(2, 2), tmp_path / "model.pt")
+    with pytest.raises(UnsafeFileError, match="save a state_dict"):
+        zoo.convert(tmp_path / "model.pt")
+
+
+def test_tensors_that_claim_more_than_the_file_holds_are_refused(folder):
+    path = pickled(folder)
+    torch.save({**torch.load(path), "transformer.wte.weight": torch.zeros(1, 16).expand(10**9, 16)}, path)
+    with pytest.raises(UnsafeFileError, match=r"these tensors claim: transformer\.wte\.weight"):
+        zoo.convert(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"hello world" * 50])
+def test_broken_files_are_refused(content, tmp_path):
+    path = tmp_path / "model.pt"
+    path.write_bytes(content)
+    with pytest.raises(ConversionError):
+        zoo.convert(path)
+
+
+def test_truncated_files_are_refused(folder):
+    path = pickled(folder)
+    path.write_bytes(path.read_bytes()[:-500])
+    with pytest.raises(ConversionError):
+        zoo.convert(path)
+    with pytest.raises(ConversionError, match="is not a file"):
+        zoo.convert(folder / "absent.pt")

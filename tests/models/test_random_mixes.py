@@ -4,11 +4,10 @@ import random
 from typing import Any
 
 import pytest
+from models.test_pairs_of_parts import AXES
 
 import zoo
 from zoo.base.errors import ZooError
-from zoo.models import FEED_FORWARDS, NORMS, POSITIONS
-from zoo.models.choices import NormPlacement, QKNorm, ResidualScaling
 from zoo.registry import VARIANTS, Task, VariantSpec
 from zoo.testing import CHECKS, new_subject
 
@@ -29,31 +28,17 @@ CHECKED = (
     "saves_and_reloads_bit_equal",
 )
 
-BUILT_IN = {
-    field: [
-        name
-        for name in registry.names()
-        if registry.origin(name).built_in and not getattr(registry.get(name), "read_by", ())
-    ]
-    for field, registry in {"position": POSITIONS, "norm": NORMS, "feed_forward": FEED_FORWARDS}.items()
-}
-
 SETTINGS: dict[str, list[Any]] = {
-    **BUILT_IN,
-    "norm_placement": [str(word) for word in NormPlacement],
-    "qk_norm": [None, *map(str, QKNorm)],
-    "residual_scaling": [None, *map(str, ResidualScaling)],
+    **{field: AXES[field] for field in ("position", "norm", "feed_forward", "norm_placement", "qk_norm")},
+    **{field: AXES[field] for field in ("residual_scaling", "attn_logit_softcapping", "tie_word_embeddings")},
+    **{field: AXES[field] for field in ("share_layers", "parallel_residual")},
     "num_hidden_layers": [1, 2, 3],
     "decoder_layers": [1, 2, 4],
     "num_key_value_heads": [1, 2],
     "head_dim": [None, 6],
-    "share_layers": [True, False],
-    "parallel_residual": [True, False],
     "embedding_norm": [True, False],
     "attention_bias": [True, False],
-    "attn_logit_softcapping": [None, 5.0],
     "final_logit_softcapping": [None, 5.0],
-    "tie_word_embeddings": [True, False],
     "share_encoder_decoder_embeddings": [True, False],
 }
 """What is drawn from, beside windows."""
