@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from chromium import find
 
-from zoo.inside.browser.page import BUILT, MODULES, SOURCES, find_page
+from zoo.inside.browser.site import BUILT, MODULES, SOURCES, find_page
 
 BUILDS = shutil.which("npm") is not None and (SOURCES / MODULES).is_dir()
 NODE = pytest.mark.skipif(not BUILDS, reason="no npm, or scripts/browser has not installed its packages")

@@ -21,8 +21,7 @@ from zoo.cli.push import push
 from zoo.inside.attending import attention_weights
 from zoo.inside.browser import write_site
 from zoo.inside.browser.models import STEPWISE, stored
-from zoo.inside.browser.page import SOURCES
-from zoo.inside.browser.site import LIST, MODELS
+from zoo.inside.browser.site import LIST, MODELS, SOURCES
 from zoo.inside.explorer import explored
 from zoo.inside.explorer.models import Explored, shipped_models
 from zoo.inside.texts import encode, inputs_of

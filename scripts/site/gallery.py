@@ -19,8 +19,8 @@ from zoo.building.settings import setting_cards
 from zoo.building.weights.tables import scores_text
 from zoo.comparison.benchmarks import benchmarks
 from zoo.comparison.benchmarks.claims import Finding, claims
+from zoo.comparison.benchmarks.judging import recorded
 from zoo.comparison.benchmarks.page import spread, title
-from zoo.comparison.benchmarks.recorded import recorded
 from zoo.comparison.results.units import counted
 from zoo.models.parts import PART_FIELDS
 from zoo.registry import Card, describe, find_weights, list_weights, parse_name

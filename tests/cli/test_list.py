@@ -4,7 +4,7 @@ import re
 import pytest
 
 from zoo.comparison.benchmarks import benchmarks
-from zoo.comparison.benchmarks.recorded import ranking, recorded
+from zoo.comparison.benchmarks.judging import ranking, recorded
 from zoo.registry import TASKS, VARIANTS, list_variants
 
 

@@ -15,7 +15,7 @@ from zoo.comparison.run import worker
 from zoo.comparison.run.search import Trial, lowest
 from zoo.comparison.setup import shared_inputs
 from zoo.data.tasks.tables import DataWarning
-from zoo.training.clocks import TimeBudget
+from zoo.training.after_steps import TimeBudget
 from zoo.training.guard import TrainingError
 
 pytestmark = [pytest.mark.thorough, pytest.mark.xdist_group("comparison")]

@@ -17,7 +17,7 @@ from every_variant import EACH, ONE_TASK
 import zoo
 from zoo.base.errors import UnsupportedOperationError
 from zoo.converters.errors import ExportError
-from zoo.inside.browser import models, page, parts
+from zoo.inside.browser import models, parts, site
 from zoo.inside.browser.graphs import HALVES, SINGLES, Weights, example, graph_of, inspected, own_logits, rounded
 from zoo.inside.browser.models import fitting, forms_of, stored, write_first, write_model
 from zoo.inside.browser.parts import Lines, named_shapes, parts_of
@@ -256,12 +256,12 @@ def test_code_follows_a_quirk(name: str, quirk: str) -> None:
 
 
 def test_without_a_page_and_without_node_there_is_one_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(page, "BUILT", tmp_path / "none")
-    monkeypatch.setattr(page, "SOURCES", tmp_path / "none")
+    monkeypatch.setattr(site, "BUILT", tmp_path / "none")
+    monkeypatch.setattr(site, "SOURCES", tmp_path / "none")
     with pytest.raises(UnsupportedOperationError, match="a release of the zoo brings it"):
-        page.find_page()
+        site.find_page()
     (tmp_path / "none").mkdir()
     (tmp_path / "none/package.json").write_text("{}")
-    monkeypatch.setattr(page.shutil, "which", lambda name: None)
+    monkeypatch.setattr(site.shutil, "which", lambda name: None)
     with pytest.raises(UnsupportedOperationError, match="Node 20 and npm"):
-        page.find_page()
+        site.find_page()

@@ -114,8 +114,8 @@ def list_verb(
 
 
 def standings_in(benchmark: str) -> dict[str, tuple[dict[str, Any], str]]:
+    from zoo.comparison.benchmarks.judging import as_data, ranking
     from zoo.comparison.benchmarks.page import spread
-    from zoo.comparison.benchmarks.recorded import as_data, ranking
 
     verdicts = ranking(benchmark)
     return {

@@ -66,7 +66,7 @@ def show(
 
         trained = list_weights(f"{card.name}.*")
         from zoo.comparison.benchmarks.claims import claims_about
-        from zoo.comparison.benchmarks.recorded import as_data, standings_of
+        from zoo.comparison.benchmarks.judging import as_data, standings_of
 
         about = {
             "weights": trained,
@@ -122,8 +122,8 @@ def show_signals(name: str, task: str | None, *, as_json: bool) -> None:
 def result_rows(name: str) -> list[tuple[str, str, str, str]]:
     """Lay out what was recorded of a variant: benchmark, score, difference and verdict."""
     from zoo.comparison.benchmarks.claims.page import tested
+    from zoo.comparison.benchmarks.judging import standings_of
     from zoo.comparison.benchmarks.page import spread, title
-    from zoo.comparison.benchmarks.recorded import standings_of
 
     rows = []
     for verdicts, standing in standings_of(name):

@@ -6,9 +6,9 @@ does, a plugin's too, and nothing is allocated.
 
 from .layers import compare
 from .parts import Block, Drawing, Layer, Residual, Step, Together
+from .reading import draw
 from .svg import to_svg, to_svg_beside
 from .text import to_text
-from .variants import draw
 
 __all__ = [
     "Block",

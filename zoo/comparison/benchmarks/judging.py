@@ -1,12 +1,13 @@
-"""From rows to verdicts: what each variant comes to over its seeds, and whether that differs from the baseline."""
+"""From rows to verdicts: each variant over its seeds beside the baseline, in one benchmark and in all."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
-from zoo.base.errors import UnknownNameError
+from zoo.base.errors import ConfigError, UnknownNameError
 from zoo.comparison import Run
 from zoo.comparison.results.metrics import COSTS, LOSSES
 from zoo.comparison.results.statistics import DECIDED, EDGE, Measurements, PairedDifference
@@ -15,8 +16,8 @@ from zoo.models.parts import deviations_of
 from ..request.seeds import at_the_edge, read_sweep
 from ..results.design import BASELINE, FAILED, finite, judged
 from ..results.units import enumerated
-from .definition import Benchmark
-from .rows import DECAYED, Row
+from .definition import Benchmark, benchmarks, find_benchmark
+from .rows import DECAYED, Row, read_rows
 
 
 @dataclass(frozen=True)
@@ -170,3 +171,37 @@ def columns_of_run(run: Run) -> dict[str, float]:
     scores = {} if run.report is None else {name: score["value"] for name, score in run.report["scores"].items()}
     numbers = {column.key: column.read(run) for column in (*LOSSES, *COSTS)}
     return {name: value for name, value in {**scores, **numbers}.items() if value is not None}
+
+
+def recorded(benchmark: Benchmark) -> list[Verdicts]:
+    rows = read_rows(benchmark.results)
+    found = [judge(benchmark, rows, condition) for condition in benchmark.conditions]
+    return [verdicts for verdicts in found if verdicts.standings]
+
+
+def standings_of(variant: str) -> list[tuple[Verdicts, Standing]]:
+    """Find a variant in all benchmarks."""
+    judged = [verdicts for benchmark in benchmarks().values() for verdicts in recorded(benchmark)]
+    return [(verdicts, standing) for verdicts in judged if (standing := verdicts.of(variant)) is not None]
+
+
+def ranking(name: str) -> Verdicts:
+    """Describe how variants stand in a benchmark, under the first of its conditions that was recorded."""
+    benchmark = find_benchmark(name)
+    for verdicts in recorded(benchmark):
+        return verdicts
+    known = [one.name for one in benchmarks().values() if read_rows(one.results)]
+    raise ConfigError(f"nothing is recorded of benchmark {benchmark.name!r}; of these is: {', '.join(known)}")
+
+
+def as_data(verdicts: Verdicts, standing: Standing) -> dict[str, Any]:
+    sample, difference = standing.samples.get(verdicts.score), standing.difference
+    return {
+        "benchmark": verdicts.benchmark.name,
+        "condition": verdicts.condition,
+        "score": verdicts.score,
+        "mean": sample and sample.mean,
+        "seeds": len(standing.rows),
+        "difference": difference and difference.mean,
+        "verdict": standing.verdict,
+    }

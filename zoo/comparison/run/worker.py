@@ -29,8 +29,8 @@ from zoo.data.tasks import DataError, DataTask, Splits, load_tokenizers
 from zoo.data.tasks.libraries import loading_bars
 from zoo.data.tasks.tables import DataWarning
 from zoo.training import Recipe, TrainingResult, train
+from zoo.training.after_steps import TimeBudget, TimedCheckpoints
 from zoo.training.arguments import training_arguments
-from zoo.training.clocks import TimeBudget, TimedCheckpoints
 from zoo.training.guard import TrainingError
 from zoo.training.suites import SuiteRun
 

@@ -27,8 +27,8 @@ from zoo.models import ZooConfig
 from zoo.models.parts import named_parts
 from zoo.registry.plugins import Origin
 from zoo.training import Recipe
+from zoo.training.after_steps import ENDLESS
 from zoo.training.arguments import ZooTrainingArguments, training_arguments
-from zoo.training.clocks import ENDLESS
 from zoo.training.inputs import build_for, encode, model_settings, tokenizers_for
 from zoo.training.preflight import check_data, measure
 from zoo.training.record import digest_of_examples

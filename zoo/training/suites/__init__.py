@@ -1,7 +1,6 @@
 """Suites that score a language model without training it, such as BLiMP's minimal pairs."""
 
-from .results import ItemScore, SuiteResult, evaluate_suite
-from .runs import SuiteRun
+from .results import ItemScore, SuiteResult, SuiteRun, evaluate_suite
 from .suite import SUITES, Choice, Item, MinimalPair, Option, Suite
 
 __all__ = [
