@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 Written = tuple[list[int], float]
-"""New ids, an end included, and the mean of their log-probabilities."""
+"""New ids, an end included, and the mean of their log-probabilities where [`is_scored`][], else 0."""
 
 DEFAULT_LENGTH = 20
 """transformers' `max_length` where none was set."""
@@ -45,6 +45,11 @@ class NoPosition(Position):
 
     def count(self, inputs_embeds: Tensor, attention_mask: Any = None, seen: Any = 0) -> Tensor:
         return self.rule(inputs_embeds, attention_mask, seen)
+
+
+def is_scored(settings: GenerationConfig) -> bool:
+    """Whether settings of generation ask for scores."""
+    return bool(settings.output_scores or settings.output_logits)
 
 
 def task_saved(config: ZooConfig) -> str:
@@ -194,7 +199,8 @@ class WritingModel(EngineModel, GenerationMixin):
             streamer: Gets the tokens of a single sequence, all at the end.
 
         Returns:
-            Ids, or with `return_dict_in_generate` also the mean log-probability a token of each sequence.
+            Ids, or with `return_dict_in_generate` and `output_scores` also the mean log-probability a token of each
+            sequence.
         """
         settings = copy.deepcopy(generation_config or self.generation_config)
         for name, value in options.items():
@@ -222,4 +228,4 @@ class WritingModel(EngineModel, GenerationMixin):
         if not settings.return_dict_in_generate:
             return padded
         kind = GenerateBeamDecoderOnlyOutput if causal else GenerateBeamEncoderDecoderOutput
-        return kind(sequences=padded, sequences_scores=torch.tensor(scores))
+        return kind(sequences=padded, sequences_scores=torch.tensor(scores) if is_scored(settings) else None)

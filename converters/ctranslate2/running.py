@@ -18,7 +18,7 @@ from transformers import GenerationConfig
 from zoo.base.errors import CheckpointError, first_line
 from zoo.models import ZooConfig, ZooPreTrainedModel
 
-from ..engine import DEFAULT_LENGTH, ScoredText, WritingModel, Written
+from ..engine import DEFAULT_LENGTH, ScoredText, WritingModel, Written, is_scored
 from ..errors import require
 from ..native.files import TARGET_FOLDER, TOKENIZER_FILE
 from ..verification import (
@@ -117,7 +117,7 @@ class CTranslate2Model(WritingModel):
 
     def write(self, input_ids: Tensor, mask: Tensor, settings: GenerationConfig) -> list[list[Written]]:
         found = self.decode(self.tokens(input_ids, mask), settings, input_ids.shape[1])
-        if not (settings.output_scores or settings.output_logits):
+        if not is_scored(settings):
             return [[(ids, 0.0) for ids in outputs] for outputs in found]
         prompts = [ids[kept].tolist() for ids, kept in zip(input_ids, mask, strict=True)]
         pairs = zip(prompts, found, strict=True)

@@ -12,7 +12,7 @@ from transformers import GenerationConfig
 from zoo.base.errors import CheckpointError, ConfigError
 from zoo.models import ZooConfig
 
-from ..engine import DEFAULT_LENGTH, ScoredText, WritingModel, Written
+from ..engine import DEFAULT_LENGTH, ScoredText, WritingModel, Written, is_scored
 from ..verification import ends_of
 from .architectures import FILE
 from .serving import Server
@@ -63,7 +63,7 @@ class GgufModel(WritingModel):
         most = settings.max_new_tokens
         found = {
             "n_predict": most if most is not None else (settings.max_length or DEFAULT_LENGTH) - width,
-            "n_probs": int(bool(settings.output_scores or settings.output_logits)),
+            "n_probs": int(is_scored(settings)),
             "temperature": 0.0,
         }
         if settings.do_sample:

@@ -326,6 +326,9 @@ def test_what_an_engine_cannot_follow_is_refused(translator, ctranslate2_folder)
     model, _ = load_checkpoint(ctranslate2_folder)
     with pytest.raises(UnsupportedOperationError, match="CTranslate2 returns no logits here"):
         model(torch.ones(1, 2, dtype=torch.long))
+    asked = {"input_ids": torch.ones(1, 2, dtype=torch.long), "return_dict_in_generate": True}
+    assert model.generate(**asked).sequences_scores is None, "scores that nobody asked for are no zeros"
+    assert model.generate(**asked, output_scores=True).sequences_scores < 0
 
 
 def test_the_loss_of_a_decoder_is_that_of_the_labels_that_count(tmp_path):
