@@ -95,3 +95,31 @@ def modes(model: ZooPreTrainedModel) -> Iterator[tuple[bool, ZooPreTrainedModel]
     """The model in evaluation and in training mode."""
     for training in (False, True):
         yield training, model.train(training)
+
+
+def initialized(variant: str, *task: str, quirk: str = "torch-initialization") -> tuple[Any, Any]:
+    """First stacks of two new models, with a quirk of their initialisation and without: networks that widen 64 to 256.
+
+    With it weights and biases are drawn as PyTorch draws those of linear layers.
+    """
+    sizes = dict(vocab_size=400, hidden_size=64, num_hidden_layers=1, intermediate_size=256, seed=0)
+    models = [zoo.build(variant, *task, quirks=quirks, **sizes) for quirks in ((quirk,), ())]
+    on, off = (model if task else model.model.encoder for model in models)
+    up = on.layers[0].mlp.up_proj
+    assert 0 < up.bias.abs().max().item() <= 64**-0.5
+    if quirk == "torch-initialization":
+        assert 0.12 < up.weight.abs().max().item() <= 64**-0.5
+    return on, off
+
+
+def assert_the_future_is_seen_but_not_padding(variant: str, quirk: str) -> None:
+    """A decoder that sees later tokens sees no padding, nor that of its source."""
+    model = zoo.build(f"{variant}@tiny", quirks=quirk, vocab_size=20, seed=0)
+    src, tgt = torch.randint(4, 20, (2, 5)), torch.randint(4, 20, (2, 6))
+    mask = torch.tensor([[1, 1, 1, 1, 0, 0], [1, 1, 1, 1, 1, 1]])
+    short = model(input_ids=src[:1], decoder_input_ids=tgt[:1, :4]).logits
+    padded = model(input_ids=src, decoder_input_ids=tgt, decoder_attention_mask=mask).logits
+    assert difference(padded[:1, :4], short) < 1e-5
+    short = model(input_ids=src[:1, :3], decoder_input_ids=tgt[:1]).logits
+    padded = model(input_ids=src, attention_mask=torch.tensor([[1, 1, 1, 0, 0], [1] * 5]), decoder_input_ids=tgt).logits
+    assert difference(padded[:1], short) < 1e-5

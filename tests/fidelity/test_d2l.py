@@ -7,7 +7,9 @@ from fidelity.support import (
     NO_DROPOUT,
     assert_equal,
     assert_gradients_equal,
+    assert_the_future_is_seen_but_not_padding,
     difference,
+    initialized,
     modes,
     with_and_without,
 )
@@ -189,12 +191,7 @@ def test_evaluation_sees_the_future():
 
 
 def test_evaluation_sees_the_future_but_not_padding():
-    model = zoo.build("d2l-style@tiny", quirks="evaluation-sees-the-future", vocab_size=20, seed=0)
-    src, tgt = torch.randint(4, 20, (2, 5)), torch.randint(4, 20, (2, 6))
-    mask = torch.tensor([[1, 1, 1, 1, 0, 0], [1, 1, 1, 1, 1, 1]])
-    short = model(input_ids=src[:1], decoder_input_ids=tgt[:1, :4]).logits
-    padded = model(input_ids=src, decoder_input_ids=tgt, decoder_attention_mask=mask).logits
-    assert difference(padded[:1, :4], short) < 1e-5
+    assert_the_future_is_seen_but_not_padding("d2l-style", "evaluation-sees-the-future")
 
 
 def test_every_step_is_position_zero():
@@ -235,11 +232,8 @@ def test_table_ends_at_1000():
 
 
 def test_unscaled_initialization():
-    sizes = dict(vocab_size=400, hidden_size=64, num_hidden_layers=1, intermediate_size=256, seed=0)
-    on = zoo.build("d2l-style", quirks=("unscaled-initialization",), **sizes).model.encoder
-    off = zoo.build("d2l-style", **sizes).model.encoder
+    on, off = initialized("d2l-style", quirk="unscaled-initialization")
     assert on.embed_tokens.weight.std().item() == pytest.approx(1, abs=0.05)
     assert off.embed_tokens.weight.std().item() == pytest.approx(64**-0.5, abs=0.01)
     xavier = (6 / (64 + 256)) ** 0.5
     assert 0.95 * xavier < on.layers[0].mlp.up_proj.weight.abs().max().item() <= xavier
-    assert 0 < on.layers[0].mlp.up_proj.bias.abs().max().item() <= 64**-0.5

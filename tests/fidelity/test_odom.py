@@ -8,7 +8,9 @@ from fidelity.support import (
     all_but,
     assert_equal,
     assert_gradients_equal,
+    assert_the_future_is_seen_but_not_padding,
     difference,
+    initialized,
     modes,
     with_and_without,
 )
@@ -123,16 +125,7 @@ def test_decoder_sees_the_future():
 
 
 def test_decoder_sees_the_future_but_not_padding():
-    model = zoo.build("odom-style@tiny", quirks="decoder-sees-the-future", vocab_size=20, seed=0)
-    src, tgt = torch.randint(4, 20, (2, 5)), torch.randint(4, 20, (2, 6))
-    mask = torch.tensor([[1, 1, 1, 1, 0, 0], [1, 1, 1, 1, 1, 1]])
-    short = model(input_ids=src[:1], decoder_input_ids=tgt[:1, :4]).logits
-    padded = model(input_ids=src, decoder_input_ids=tgt, decoder_attention_mask=mask).logits
-    assert difference(padded[:1, :4], short) < 1e-5
-    src_mask = torch.tensor([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]])
-    short = model(input_ids=src[:1, :3], decoder_input_ids=tgt[:1]).logits
-    padded = model(input_ids=src, attention_mask=src_mask, decoder_input_ids=tgt).logits
-    assert difference(padded[:1], short) < 1e-5
+    assert_the_future_is_seen_but_not_padding("odom-style", "decoder-sees-the-future")
 
 
 def test_padding_is_attended():
@@ -180,10 +173,6 @@ def test_works_on_features():
 
 
 def test_torch_initialization():
-    sizes = dict(hidden_size=64, num_hidden_layers=1, intermediate_size=256, seed=0)
-    on = zoo.build("odom-style", quirks=("torch-initialization",), **sizes).model.encoder.layers[0].mlp.up_proj
-    off = zoo.build("odom-style", **sizes).model.encoder.layers[0].mlp.up_proj
-    assert 0.12 < on.weight.abs().max().item() <= 64**-0.5
-    assert 0 < on.bias.abs().max().item() <= 64**-0.5
+    off = initialized("odom-style")[1].layers[0].mlp.up_proj
     assert off.weight.abs().max().item() > 64**-0.5
     assert off.bias.abs().max().item() == 0

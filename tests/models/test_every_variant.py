@@ -41,7 +41,8 @@ EVERY_TIME = EVERY_HEAD.union(*map(first_heads, EVERY_PART))
 """What everything is tried of, each time: heads, and bodies with one head a stack."""
 
 OF_OTHERS = {"output_has_its_documented_shape", "saves_and_reloads_bit_equal", "learns_a_batch", "decoder_is_causal",
-             "padding_on_the_left_changes_nothing", "generation_with_a_cache_equals_without"}  # fmt: skip
+             "padding_on_the_left_changes_nothing", "padding_on_the_right_changes_nothing",
+             "rows_do_not_depend_on_the_batch", "generation_with_a_cache_equals_without"}  # fmt: skip
 """What is tried of each other variant with one head a stack."""
 
 
