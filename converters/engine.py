@@ -66,11 +66,7 @@ def refuse_empty(input_ids: Tensor) -> None:
 
 
 class EngineModel(PreTrainedModel):
-    """An export as a model of transformers. It has no parameters: the engine holds the weights.
-
-    Attributes:
-        task: The task of the exported head.
-    """
+    """An export as a model of transformers, for one `task`. It has no parameters: the engine holds the weights."""
 
     config: ZooConfig
     main_input_name = "input_ids"
@@ -192,15 +188,10 @@ class WritingModel(EngineModel, GenerationMixin):
         synced_gpus: bool | None = None,
         **options: Any,
     ) -> Any:
-        """Generate as transformers would.
+        """Generate as transformers would; `options` are changes of the configuration of generation.
 
-        Args:
-            generation_config: By default the model's own configuration; `options` are changes of its fields.
-            streamer: Gets the tokens of a single sequence, all at the end.
-
-        Returns:
-            Ids, or with `return_dict_in_generate` and `output_scores` also the mean log-probability a token of each
-            sequence.
+        Returns ids, or with `return_dict_in_generate` and `output_scores` also the mean log-probability a token of each
+        sequence.
         """
         settings = copy.deepcopy(generation_config or self.generation_config)
         for name, value in options.items():

@@ -132,11 +132,9 @@ METHODS = {
 
 
 class Folder(BranchFolder):
-    """Decide the branches of a module that settings decide, and shorten its docstrings.
+    """Decide branches that settings decide, and shorten docstrings.
 
-    Args:
-        absent: Classes that no module of the model is of.
-        empty: Attributes that are None in all modules.
+    No module of the model is of the `absent` classes, and `empty` attributes are None in all modules.
     """
 
     def __init__(

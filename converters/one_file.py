@@ -40,13 +40,9 @@ class OneFile:
         self.postponed = False
 
     def write(self, head: str, order: Sequence[str], tail: str, *, postponed: bool) -> str:
-        """Write the file.
+        """Write the file: a docstring, modules by name in reading order, and a tail.
 
-        Args:
-            head: Its docstring.
-            order: Names of modules, in reading order.
-            tail: Text after all definitions.
-            postponed: Whether annotations are never evaluated; otherwise those that read later definitions are quoted.
+        Unless annotations are `postponed`, and so never evaluated, those that read later definitions are quoted.
         """
         self.postponed = postponed
         rank = {module: number for number, module in enumerate(order)}

@@ -87,8 +87,7 @@ def evens_then_odds(width: int) -> Tensor:
 def pairs_to_halves(num_heads: int, rotary_dim: int) -> Transform:
     """Transform: rotary queries or keys from neighbouring pairs (GPT-J) to half-split ones (Llama), head by head.
 
-    Args:
-        rotary_dim: Number of leading columns of a head that are rotated.
+    Of each head the leading `rotary_dim` columns are rotated.
     """
     order = evens_then_odds(rotary_dim)
 

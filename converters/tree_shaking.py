@@ -122,9 +122,8 @@ def statement_of(text: str) -> ast.stmt:
 def read_names(tree: ast.AST, *, weak: bool = False) -> tuple[frozenset[str], frozenset[str], tuple[Guard, ...]]:
     """Names that a statement mentions, words by which it may read attributes, and guards.
 
-    Args:
-        weak: Whether to leave out what guards guard, and classes that only tests of an object's class, or recorders
-            of outputs, mention. Otherwise there are no guards.
+    `weak` leaves out what guards guard, and classes that only tests of an object's class or recorders of outputs
+    mention; there are no guards otherwise.
     """
     names, words, guards = set[str](), set[str](), list[Guard]()
     waiting: list[ast.AST] = [tree]

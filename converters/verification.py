@@ -38,14 +38,7 @@ BEAMS = {"generate_greedy": 1, "generate_beams": 4}
 
 
 def sample_inputs(model: ZooPreTrainedModel, *, longest: int = 9) -> dict[str, dict[str, Tensor]]:
-    """Random inputs: padded with a mask, and without any.
-
-    Args:
-        longest: Length of the longest sequence, if the model reads that many tokens.
-
-    Returns:
-        Arguments of a call, by the name of the batch; those of "generate..." are for generation.
-    """
+    """Random inputs by the name of the batch, with padding and without; those of "generate..." are prompts."""
     config, task = model.config, task_of(model)
     generator = torch.Generator().manual_seed(0)
     longest = min(longest, config.max_position_embeddings - NEW_TOKENS - 1)
@@ -243,12 +236,9 @@ def run_alone(request: dict[str, Any], inputs: dict[str, Tensor], failed: str, *
 
 
 def explained(difference: float, scale: float, noise: Callable[[], float], tolerance: float = ROUNDING) -> float:
-    """Largest difference that rounding explains.
+    """Largest difference that rounding explains, by a tolerance relative to the largest output.
 
-    Args:
-        difference: The measured one; `noise`, the original's distance from float64, is only computed beyond the first
-            tolerance.
-        tolerance: Relative to the largest output; infinite for rounded weights.
+    It is infinite for rounded weights. Beyond it `noise` is computed, the original's distance from float64.
     """
     allowed = tolerance * max(1.0, scale)
     return allowed if difference <= allowed else max(allowed, NOISE * noise())

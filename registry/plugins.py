@@ -123,11 +123,7 @@ def on_failed_load(undo: Callable[[], None]) -> None:
 
 
 class PluginLoader:
-    """Loads the installed plugins, once.
-
-    Args:
-        timeout: Seconds for which a thread waits while another one loads them, before it does without.
-    """
+    """Loads the installed plugins, once; a thread waits `timeout` seconds for another one that loads them."""
 
     def __init__(self, timeout: float = TIMEOUT) -> None:
         self.timeout = timeout

@@ -54,12 +54,7 @@ class Part(nn.Module):
 
 
 class Whole(Part):
-    """A model without a cache.
-
-    Args:
-        output: Its output: "logits" or "last_hidden_state".
-        third: Its input after ids and mask: "decoder_input_ids" or "token_type_ids".
-    """
+    """A model without a cache, by the names of its output and of its third input, if any."""
 
     def __init__(self, model: ZooPreTrainedModel, output: str, third: str = "") -> None:
         super().__init__(model)
@@ -101,15 +96,7 @@ class Memory(Part):
     """The keys and values of the decoder's cross attention, computed from the encoder's output."""
 
     def forward(self, encoder_hidden_states: Tensor, encoder_attention_mask: Tensor) -> tuple[Tensor, ...]:
-        """Project.
-
-        Args:
-            encoder_hidden_states: *Shape:* (batch_size, source_len, hidden_size)
-            encoder_attention_mask: *Shape:* (batch_size, source_len)
-
-        Returns:
-            Keys and values of every decoder layer that caches them.
-        """
+        """Keys and values, of the source, of every decoder layer that caches them."""
         cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
         first = torch.zeros_like(encoder_attention_mask[:, :1])
         # A step of the decoder fills the cache by the variant's own rule; nothing else of it remains in the graph.
@@ -148,12 +135,7 @@ class Decode(Part):
         memory: Pairs,
         past: Pairs,
     ) -> tuple[Tensor, ...]:
-        """Continue target sequences: logits, then keys and values of all target positions.
-
-        Args:
-            decoder_attention_mask: *Shape:* (batch_size, key_len), earlier positions included
-            past: Keys and values of earlier target positions.
-        """
+        """Continue target sequences: logits, then keys and values of all target positions, which the mask counts."""
         own, cross = filled_cache(past), filled_cache(memory)
         cache = EncoderDecoderCache(own, cross)
         cache.is_updated = dict.fromkeys(range(len(memory)), True)

@@ -153,11 +153,7 @@ class WholeModel(GraphModel):
         labels: Tensor | None = None,
         **kwargs: Any,
     ) -> Any:
-        """Compute what was exported; options must be those of the export.
-
-        Returns:
-            `logits`, with the loss of labels; or `last_hidden_state`.
-        """
+        """Compute what was exported: `logits` with the loss of labels, or `last_hidden_state`."""
         self.refuse(kwargs)
         mask = self.mask(attention_mask, input_ids)
         self.place(input_ids, mask)

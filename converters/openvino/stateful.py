@@ -84,13 +84,10 @@ ORDER = "beam_idx"
 
 
 def keep_cache(graph: Any) -> None:
-    """Turn inputs and outputs of the cache into variables of a graph.
+    """Turn inputs and outputs of the cache, if there is one, into variables of an `openvino.Model`.
 
     A new input selects and orders the sequences of the cache, as beam search needs it. At the beginning the cache holds
     no positions, for one sequence per prompt.
-
-    Args:
-        graph: An `openvino.Model`, which is changed; one without a cache stays as it is.
     """
     import numpy as np
     import openvino

@@ -34,11 +34,9 @@ class Route:
 
 
 def find_route(config: ZooConfig, needs: Needs, task: str, reasons: Mapping[str, str] | None = None) -> Route:
-    """Find the symmetries that lead to what a class has.
+    """Find the symmetries that lead to what a class has, with the output of a task kept as it is.
 
-    Args:
-        task: Output that must stay the same: the head's, or the last hidden states.
-        reasons: Phrases for fields that cannot be changed, instead of the usual one.
+    `reasons` are phrases for fields that cannot be changed, instead of the usual one.
     """
     current = canonical(config)
     steps: list[Step] = []

@@ -73,11 +73,7 @@ class WatchedSession:
 
 
 class WatchedUpload:
-    """An upload that is ended when it makes no progress in a `with`, and otherwise hf_xet's own.
-
-    Args:
-        retry_policy: Progress has to be made in the time that all attempts of one request may take.
-    """
+    """hf_xet's upload, ended if it makes no progress for as long as all attempts of one request may take."""
 
     def __init__(self, upload: Any, retry_policy: RetryPolicy) -> None:
         self._upload = upload

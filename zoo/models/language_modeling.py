@@ -32,11 +32,8 @@ from .unit import UnitHead
 class LanguageModel(ZooPreTrainedModel):
     """Base of the three heads: a body, and a projection onto the vocabulary.
 
-    transformers' trainer expects every argument of a forward with "label" in its name in every batch.
-
-    Args:
-        embedding: Name of the parameter that the projection is when embeddings are tied.
-        transforms: Whether `lm_head_transform` puts a transform before the projection.
+    transformers' trainer expects every argument of a forward with "label" in its name in every batch. `embedding` names
+    the parameter that the projection is if embeddings are tied; `transforms` allows `lm_head_transform` before it.
     """
 
     _tp_plan = {"lm_head": "colwise_gather_output"}

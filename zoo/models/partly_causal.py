@@ -13,15 +13,9 @@ from zoo.fast.chunked_loss import IGNORED
 
 
 def partly_causal(inputs: Tensor, attention_mask: Tensor | None, causal_rows: Tensor) -> Tensor:
-    """Make the mask of a batch in which some rows are causal.
+    """Make the mask of a batch with causal rows: True where a query sees a key.
 
-    Args:
-        inputs: Token ids or embeddings. *Shape:* (batch_size, seq_len, ...)
-        attention_mask: 1 for real tokens. *Shape:* (batch_size, seq_len)
-        causal_rows: True for rows in which a position sees only itself and earlier ones. *Shape:* (batch_size,)
-
-    Returns:
-        True where a query sees a key. *Shape:* (batch_size, 1, seq_len, seq_len)
+    *Shape:* (batch_size, 1, seq_len, seq_len), of token ids or embeddings, their mask, and causal rows, (batch_size,).
     """
     rows, length = inputs.shape[:2]
     if attention_mask is not None and attention_mask.ndim != 2:

@@ -93,9 +93,7 @@ class Follower(StoppingCriteria):
 class ServedModel:
     """A model, loaded once, that works on one request at a time.
 
-    Args:
-        source: A checkpoint's folder, the name of weights, a repository on the Hub, or a model.
-        name: Name in requests; by default `source`, or the folder's name.
+    `source` is a folder, a name of weights, a repository or a model; requests name it `name`, by default its folder.
     """
 
     def __init__(

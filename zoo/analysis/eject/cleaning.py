@@ -16,11 +16,7 @@ LONGEST = 104
 
 
 def read_attributes(definitions: dict[str, cst.CSTNode], model: str) -> dict[str, set[str]]:
-    """Attributes that are read of objects of each class.
-
-    Args:
-        model: Name of the class that functions know as `model`.
-    """
+    """Attributes that are read of objects of each class; functions know that of the name `model` as `model`."""
     owners = {name: names(node).owners for name, node in definitions.items()}
     outside = {attribute for found in owners.values() for owner, attribute in found if owner not in ("self", "model")}
     of_model = {attribute for found in owners.values() for owner, attribute in found if owner == "model"}
@@ -33,11 +29,7 @@ def read_attributes(definitions: dict[str, cst.CSTNode], model: str) -> dict[str
 
 
 def cleaned(node: cst.FunctionDef, read: set[str]) -> cst.FunctionDef:
-    """A function without assignments that nothing reads, and without second names.
-
-    Args:
-        read: Attributes of `self` that are read anywhere.
-    """
+    """A function without second names, and without assignments that nothing reads (`read` are attributes of `self`)."""
     found = names(node.body)
     aliases: dict[str, Any] = {
         name: assign.value

@@ -58,11 +58,7 @@ def is_literal(value: Any) -> bool:
 
 
 class Folder(BranchFolder):
-    """Decide what known values decide.
-
-    Args:
-        values: Known values by name; `config` and `self.config` are settings.
-    """
+    """Decide what known values, by name, decide; `config` and `self.config` are settings."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self.values = values

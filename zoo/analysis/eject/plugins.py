@@ -91,13 +91,7 @@ def hooks(config: ZooConfig) -> tuple[str, ...]:
 
 
 class Replacement(cst.CSTTransformer):
-    """Call a plain form where its field would be refused.
-
-    Args:
-        field: Name of the setting.
-        name: Name of the form.
-        form: Its definition.
-    """
+    """Call a plain form, by its name and definition, where its field would be refused."""
 
     def __init__(self, field: str, name: str, form: Any) -> None:
         super().__init__()

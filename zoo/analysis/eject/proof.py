@@ -40,17 +40,9 @@ NAMES = {
 
 
 def prove(file: Path, model: ZooPreTrainedModel, task: str, *, is_new: bool) -> dict[str, float]:
-    """Compare an ejected file, run in a process without the zoo, with its model.
+    """Compare an ejected file, run in a process without the zoo, with its model: the largest differences, by dtype.
 
-    Args:
-        task: Name of the task.
-        is_new: Whether the weights are no trained ones: then norms and biases are drawn as well.
-
-    Returns:
-        The largest differences of outputs, by dtype.
-
-    Raises:
-        UnsupportedOperationError: If anything differs, with its name.
+    Norms and biases of new weights are drawn. Raises UnsupportedOperationError, with what differs, if anything does.
     """
     model = without_dropout(model)
     if is_new:
@@ -170,11 +162,7 @@ def expected(
 
 
 def compared(found: dict[str, Tensor], wanted: dict[str, Tensor], mask: Tensor) -> dict[str, float]:
-    """The largest differences of outputs, by dtype.
-
-    Args:
-        mask: 1 for real tokens; what is computed for padding does not count.
-    """
+    """The largest differences of outputs, by dtype, where the mask has 1, for real tokens."""
     differences, rounding = {}, 0.0
     for name, value in wanted.items():
         other = found.get(name)

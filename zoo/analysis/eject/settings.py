@@ -38,11 +38,7 @@ DECODER_FIELDS = (
 
 
 def plain_config(config: ZooConfig, task: str) -> Config:
-    """The settings of a model, flat: each a number, a word, a switch or a list.
-
-    Args:
-        task: Name of a task of the zoo.
-    """
+    """The settings of a model for a task, flat: each a number, a word, a switch or a list."""
     values: dict[str, Any] = config.to_dict()
     for field, registry in PART_FIELDS.items():
         values |= getattr(registry.get(getattr(config, field)), "options", {}) | values

@@ -24,13 +24,9 @@ Key = tuple[str, str]
 
 
 class Program:
-    """Definitions, and what is known of parameters and attributes in them.
+    """Definitions, plugins' too, and what is known of parameters and attributes in them.
 
-    Args:
-        config: Settings.
-        entry: The class of the model, and the functions after it.
-        given: Known values of parameters of the model's forward.
-        definitions: The plain code, with that of plugins.
+    `entry` is the class of the model, and the functions after it; `given` are known values for its forward.
     """
 
     def __init__(

@@ -48,14 +48,7 @@ STANDARD = ("import math", "import sys", "from collections", "from dataclasses",
 def file_of(
     config: Config, summary: str, decoder: dict[str, Any], definitions: Mapping[str, cst.CSTNode] | None = None
 ) -> str:
-    """Write the file of a model.
-
-    Args:
-        config: Its settings.
-        summary: The docstring.
-        decoder: Settings that are others in the decoder of an encoder-decoder.
-        definitions: The plain code, by default without that of plugins.
-    """
+    """Write the file of a model, by its settings, its docstring, and its decoder's other settings."""
     model = MODELS.get(config.task, {"decoder": "Decoder", "encoder": "Encoder"}.get(config.stack, "EncoderDecoder"))
     trains = config.task in MODELS and "works-on-features" not in config.quirks
     scripts = ["load", "train", "main"] if trains else ["load"]

@@ -131,12 +131,7 @@ class DisentangledAttention(Attention):
     def places(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
         """Split projected rows of the table into heads.
 
-        Args:
-            queries: *Shape:* (1, num_rows, num_heads * head_dim)
-            keys: *Shape:* as queries.
-
-        Returns:
-            Both. *Shape:* (1, num_heads, num_rows, head_dim)
+        *Shape:* (1, num_rows, num_heads * head_dim) to (1, num_heads, num_rows, head_dim), both.
         """
         return self.split_heads(queries), self.split_heads(keys)
 

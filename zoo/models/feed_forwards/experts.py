@@ -48,10 +48,7 @@ class Experts(nn.Module):
     def forward(self, hidden_states: Tensor, top_k_index: Tensor, top_k_weights: Tensor) -> Tensor:
         """Transform every token by its experts, and sum their weighted outputs.
 
-        Args:
-            hidden_states: *Shape:* (num_tokens, hidden_size)
-            top_k_index, top_k_weights: Chosen experts and factors on their outputs. *Shape:* (num_tokens,
-                num_experts_per_tok)
+        *Shape:* (num_tokens, hidden_size), and of experts and weights (num_tokens, num_experts_per_tok).
         """
         run = experts_function(self, Experts.one_by_one, hidden_states)
         return run(self, hidden_states, top_k_index, top_k_weights)

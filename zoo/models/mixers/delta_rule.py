@@ -96,10 +96,7 @@ class Chunks:
     def solve(self, keys: Tensor, seen: Tensor, state: Tensor | None, seq_len: int) -> tuple[Tensor, Tensor]:
         """Solve every chunk's system, and go from chunk to chunk with the memory.
 
-        Args:
-            keys: Products of keys with earlier keys of the chunk, decayed in between. *Shape:* (batch_size, num_heads,
-                num_chunks, size, size)
-            seen: The same of queries and keys. *Shape:* as keys.
+        Decayed products of keys, and of queries, with earlier keys: (batch_size, num_heads, num_chunks, size, size).
         """
         since, until = self.decayed.exp(), (self.decayed[..., -1:, :] - self.decayed).exp()
         targets = torch.cat([self.strength * self.value, self.strength * since * self.key], dim=-1)

@@ -73,15 +73,7 @@ class DisentangledPosition(Position):
 
     @staticmethod
     def bucket(distance: Tensor, num_buckets: int, max_distance: int) -> Tensor:
-        """Bucket numbers of signed distances.
-
-        Args:
-            distance: Query position minus key position. *Shape:* any
-            num_buckets: Number of buckets of a side.
-
-        Returns:
-            Integers between -num_buckets and num_buckets, both excluded. *Shape:* as distance.
-        """
+        """Bucket numbers of distances, query minus key, with `num_buckets` on a side. *Shape:* any, unchanged."""
         half = num_buckets // 2
         far = distance.abs().clamp(half - 1, max_distance - 1).float()
         steps = torch.ceil(torch.log(far / half) / math.log((max_distance - 1) / half) * (half - 1))
@@ -91,12 +83,8 @@ class DisentangledPosition(Position):
 def look_up(scores: Tensor, rows: Tensor) -> Tensor:
     """Choose for every query and key the score of their distance.
 
-    Args:
-        scores: Of every vector with each row of the table. *Shape:* (batch_size, num_heads, query_len, num_rows)
-        rows: *Shape:* (query_len, key_len)
-
-    Returns:
-        *Shape:* (batch_size, num_heads, query_len, key_len)
+    *Shape:* (batch_size, num_heads, query_len, num_rows) and (query_len, key_len) to (batch_size, num_heads, query_len,
+    key_len).
     """
     return scores.gather(-1, rows.expand(*scores.shape[:2], -1, -1))
 

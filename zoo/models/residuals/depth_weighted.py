@@ -37,8 +37,7 @@ class MixedStates(Stream):
 class DepthMixture(nn.Module):
     """A weighted sum of states, one learned weight each (DenseFormer, Pagliardini et al. 2024, section 3).
 
-    Args:
-        num_states: Number of states: the embedding, and one after every sublayer so far.
+    States are the embedding, and those after every sublayer so far.
     """
 
     parameter_roles: ClassVar[dict[str, str]] = {"weight": "scalar"}

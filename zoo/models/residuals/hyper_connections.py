@@ -31,8 +31,7 @@ INITIAL_SCALE = 0.01
 class ConnectionWeights(nn.Module):
     """Weights of a connection, in part learned as they are and in part computed of the token (section 2.2).
 
-    Args:
-        stream: The stream that the sublayer reads in a new model.
+    The sublayer of a new model reads `stream`.
     """
 
     parameter_roles: ClassVar[dict[str, str]] = {

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 class OfAllStreams(nn.Module):
     """Numbers for every token, computed of all of its streams together: `scale * (weight @ rms_norm(streams)) + base`.
 
-    Args:
-        sizes: Number of values of each kind; each kind has its own scale.
+    `sizes` are numbers of values of each kind; each kind has its own scale.
     """
 
     parameter_roles: ClassVar[dict[str, str]] = {"base": "bias", "scale": "scalar"}
