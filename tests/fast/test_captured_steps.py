@@ -81,6 +81,41 @@ def test_a_changed_configuration_counts():
     assert torch.equal(write(model), write(model, "never"))
 
 
+def test_another_generation_config_leaves_captured_steps():
+    model = new_model()
+    write(model)
+    known = captured_steps_of(model)
+    model.generation_config.eos_token_id = 7
+    model.generation_config.num_beams = 2
+    assert captured_steps_of(model) is known
+    assert captured(model) == [True]
+
+
+@pytest.mark.parametrize("change", ["nothing", "a value through data", "a value in place", "another parameter"])
+def test_a_prepared_model_keeps_prepacked_weights_until_a_value_changes(change, monkeypatch):
+    model = new_model("llama-style")
+    with fast_paths(prepacked_weights="always"):
+        assert model.prepare_for_generation(2, padded=False)
+    kept = captured_steps_of(model).kept
+    weight = model.model.layers[-1].mlp.down_proj.weight  # of 512 values, of which a step looks at some
+    with torch.no_grad():
+        if change == "a value through data":
+            weight.data[0, 1] = 40.0
+            assert kept.weights.sources.are_current()
+        elif change == "a value in place":
+            weight[0, 1] = 40.0
+        elif change == "another parameter":
+            model.model.layers[-1].mlp.down_proj.weight = torch.nn.Parameter(weight + 1)
+    packed = []
+    plain = captured_steps.Prepacking.prepack
+    monkeypatch.setattr(captured_steps.Prepacking, "prepack", lambda *args: packed.append(1) or plain(*args))
+    assert torch.equal(write(model), write(model, "never"))
+    assert len(packed) == (change != "nothing")
+    if change != "another parameter":  # after which nothing is captured, nor prepared
+        write(model)
+        assert len(packed) == (change != "nothing"), "and keeps those of the changed weights"
+
+
 def test_steps_are_captured_when_there_were_many_and_prepacked_later(monkeypatch):
     monkeypatch.setattr(captured_steps, "CAPTURE_AFTER", 10)
     prepackings = []

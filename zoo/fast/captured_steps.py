@@ -25,7 +25,14 @@ from transformers.utils import logging
 from .graph_capture import SHORTEST, CapturedGraph, Program, capture, compile_graph
 from .guards import Guards, can_be_captured
 from .preallocated_cache import GrowingLayer, SourceLayer, self_attention_cache
-from .prepacked_linear import PrepackedLayers, PrepackedWeights, Prepacking, prepacking_of, replacing_methods
+from .prepacked_linear import (
+    KeptWeights,
+    PrepackedLayers,
+    PrepackedWeights,
+    Prepacking,
+    prepacking_of,
+    replacing_methods,
+)
 from .switches import current
 
 DIMENSIONS: dict[str, tuple[int, str] | None] = {
@@ -206,6 +213,9 @@ class CapturedSteps:
     steps: dict[Any, CapturedStep | None] = field(default_factory=dict)
     # How weights are prepacked, by kind and mode; None if that makes steps no faster
     prepackings: dict[Any, Prepacking | None] = field(default_factory=dict)
+    is_preparing: bool = False  # Whether `prepare_for_generation` runs
+    prepared: Any = None  # Kind and mode that were prepared last
+    kept: KeptWeights | None = None  # Its prepacked weights, for the first steps of later generations
 
 
 @dataclass(frozen=True)
@@ -294,7 +304,12 @@ class StepReplayer:
     def prepacked_for(self, captured: CapturedSteps, step: DecodeStep, known: CapturedStep) -> PrepackedWeights | None:
         """Prepacked weights for a kind of step, made once per generation; None until they pay, or after a write."""
         kind, mode = step.kind, self.modes.prepacked_weights
-        if not self.prepacks(kind):
+        if self.counts[kind] == 1 and captured.prepared == (kind, mode) and captured.kept is not None:
+            if captured.kept.are_current():
+                self.prepacked[kind] = captured.kept.weights
+            else:
+                captured.kept = None
+        if kind not in self.prepacked and not self.prepacks(kind):
             return None
         if kind not in self.prepacked:
             prepackings, capture = captured.prepackings, known.capture
@@ -304,6 +319,10 @@ class StepReplayer:
             if is_new and weights and not agree(known.replay(step), known.replay(step, weights)):
                 prepacking = weights = None
             prepackings[kind, mode], self.prepacked[kind] = prepacking, weights
+            if captured.is_preparing:
+                captured.prepared = (kind, mode)
+            if captured.prepared == (kind, mode):
+                captured.kept = None if weights is None else KeptWeights.of(weights)
         weights = self.prepacked[kind]
         if weights is not None and not weights.sources.are_current():
             weights = self.prepacked[kind] = None

@@ -105,7 +105,8 @@ class CachedGenerationMixin(Generation):
         """Capture a decode step now, so that the first text on a CPU is generated as fast as later ones.
 
         Otherwise a step is captured after some hundred steps of its kind, because capturing takes about as long as
-        they save.
+        they save. A copy of the weights, laid out for the batch size that was prepared last, stays in memory as long
+        as the model is unchanged: later texts begin with it, after a look at all weights.
 
         Args:
             batch_size: Number of texts at a time, at least 1: steps of other batch sizes are of another kind.
@@ -127,8 +128,12 @@ class CachedGenerationMixin(Generation):
             mask[0, 0] = 0
         tokens = min(PREPACK_AFTER + 3, self.config.max_position_embeddings - SHORTEST)
         lengths = {"max_new_tokens": tokens, "min_new_tokens": tokens, "max_length": None}
-        with fast_paths(graph_capture="always"):
-            self.generate(input_ids=ids, attention_mask=mask, **{**options, "do_sample": False, **lengths})
+        known.is_preparing = True
+        try:
+            with fast_paths(graph_capture="always"):
+                self.generate(input_ids=ids, attention_mask=mask, **{**options, "do_sample": False, **lengths})
+        finally:
+            known.is_preparing = False
         return known.replays > before
 
     def _get_logits_processor(self, *args: Any, **kwargs: Any) -> LogitsProcessorList:

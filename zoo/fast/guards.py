@@ -32,8 +32,9 @@ KNOWN_MODULES = ("torch.nn.", "transformers.activations", OURS)
 KNOWN_FUNCTIONS = ("torch.", "transformers.", "typing", "dataclasses", OURS)
 """Modules that may define their methods and attention functions."""
 
-OWN_ATTRIBUTES = frozenset(vars(nn.Module())) - {"training"}
-"""Internal attributes of every module; hooks, parameters and submodules are compared one by one."""
+OWN_ATTRIBUTES = (frozenset(vars(nn.Module())) - {"training"}) | {"generation_config"}
+"""Internal attributes of every module; hooks, parameters and submodules are compared one by one. And what `generate`
+reads but no forward: another `generation_config` makes other steps, or the same."""
 
 MEMBERS = attrgetter("_modules", "_parameters", "_buffers")
 HOOKS = attrgetter("_forward_hooks", "_forward_pre_hooks")

@@ -25,6 +25,11 @@ from .graph_capture import CapturedGraph, Program, compile_graph, copy_graph
 from .huge_pages import HugePages
 from .matmul import Trial, deviation, fastest_times
 
+try:
+    import xxhash
+except ModuleNotFoundError:  # as where a model's code is loaded without the zoo
+    xxhash = None  # type: ignore[assignment]
+
 PAYS = 1.25
 """Speedup from which weights are prepacked. Prepacking takes as long as running the layer ten to twenty times; at this
 speedup a hundred steps make up for it."""
@@ -153,6 +158,11 @@ class Sources:
         """Whether version counters, addresses and sampled values, which show writes through `.data`, are unchanged."""
         return self._current_versions() == self._versions and torch.equal(torch.cat(self._samples), self._values)
 
+    def digest(self) -> list[int] | None:
+        """Hashes of all values, to find any write between two generations; None without xxhash."""
+        values = (tensor.detach().contiguous().numpy().data for tensor in self._tensors)
+        return None if xxhash is None else list(map(xxhash.xxh3_64_intdigest, values))
+
 
 @dataclass(frozen=True)
 class PrepackedWeights:
@@ -161,6 +171,24 @@ class PrepackedWeights:
     program: Program  # Takes all inputs and all constants of the graph, then the tensors
     tensors: tuple[Tensor, ...]
     sources: Sources
+
+
+@dataclass(frozen=True)
+class KeptWeights:
+    """Prepacked weights of an earlier generation."""
+
+    weights: PrepackedWeights
+    digest: list[int] | None
+
+    @classmethod
+    def of(cls, weights: PrepackedWeights) -> KeptWeights:
+        """Prepacked weights with the hashes of their sources."""
+        return cls(weights, weights.sources.digest())
+
+    def are_current(self) -> bool:
+        """Whether the sources are unchanged: every value is compared, while a generation looks at samples."""
+        sources = self.weights.sources
+        return self.digest is not None and sources.are_current() and sources.digest() == self.digest
 
 
 def sample(tensor: Tensor) -> Tensor:
