@@ -103,6 +103,8 @@ def work_in(folder: Path, native: Any, ours: Any) -> dict[str, dict[str, Callabl
             "safetensors": lambda: used(load_file(plain_at)),
             "transformers": lambda: used(GPT2LMHeadModel.from_pretrained(theirs_at).state_dict()),
             "zoo": lambda: used(zoo.load(ours_at).state_dict()),
+            "zoo, no hash": lambda: used(zoo.load(ours_at, verify=False).state_dict()),
+            "zoo's class": lambda: used(type(ours).from_pretrained(ours_at, verify=False).state_dict()),
         },
         "save": {
             "safetensors": lambda: save_file(state, plain_at),

@@ -250,6 +250,8 @@ class Work:
         is_exact = not name.endswith(("int8", "q8_0"))
         weights = tokens * bytes_a_token(model) if isinstance(model, nn.Module) and is_exact else 0
         if isinstance(model, ZooPreTrainedModel):
+            mask = inputs["attention_mask"]
+            model.prepare_for_generation(len(mask), padded=not bool(mask.all()), num_beams=num_beams)
             record_steps(run)
         return Peer(name, run, kind, run if is_exact else None, weights=weights)
 
