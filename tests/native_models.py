@@ -1,5 +1,7 @@
 """Small models of transformers' own classes and of the zoo with random weights, and how to run them alike."""
 
+import copy
+
 import torch
 import transformers
 
@@ -106,9 +108,9 @@ def scramble(model, seed=0):
 
 
 def native_model(family, head, settings, dtype=torch.float64):
-    """A model of transformers with random weights."""
+    """A model of transformers with random weights. Its configuration may change what it is given."""
     model_class = getattr(transformers, family + head)
-    return scramble(model_class(model_class.config_class(**settings))).to(dtype)
+    return scramble(model_class(model_class.config_class(**copy.deepcopy(settings)))).to(dtype)
 
 
 def zoo_model(name, task=None, dtype=torch.float64, **settings):
