@@ -175,7 +175,12 @@ EXPERT_CASES = [
         [
             {**MINICPM3, **COARSE},
             {**MINICPM3, **BIASED, "mlp_bias": True, "q_lora_rank": None, "tie_word_embeddings": False},
-            {**MINICPM3, "scale_depth": None, "dim_model_base": None, "rope_parameters": LONG},
+            # Every row is longer: the native class takes the factors of a batch's longest row for all.
+            {
+                **MINICPM3,
+                **{"scale_depth": None, "dim_model_base": None},
+                "rope_parameters": {**LONG, "original_max_position_embeddings": 2},
+            },
         ],
     ),
     ("MiniCPM3", "ForSequenceClassification", [MINICPM3]),
