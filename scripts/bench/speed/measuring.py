@@ -111,6 +111,7 @@ def of_first_texts(model: Any, generate: Callable[[], object]) -> Callable[[], o
         if known is not None:
             for recorded in (known.steps, known.counts, known.prepackings):
                 recorded.clear()
+            known.prepared = known.kept = None
         return generate()
 
     return first

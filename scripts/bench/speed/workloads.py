@@ -57,7 +57,8 @@ class Work:
         yield "seq2seq training step from labels alone, padded pairs", partial(self.seq2seq, 0.0, masked=False)
         for rows in (1, 8):
             yield f"generation, batch {rows}", partial(self.generation, rows)
-            yield f"first texts, batch {rows}", partial(self.first_texts, rows)
+            yield f"first texts, batch {rows}", partial(self.texts, rows, prepared=False)
+            yield f"prepared texts, batch {rows}", partial(self.texts, rows, prepared=True)
         small = Work(SMALL, self.device, self.dtype, self.backend)
         yield f"seq2seq training step of 1.2 M parameters, padded pairs{words}", partial(small.seq2seq, USUAL_DROPOUT)
         yield "translation, greedy, batch 8", partial(self.translation, 1)
@@ -197,17 +198,16 @@ class Work:
         ids = self.ids(rows, max(2, self.scale.lengths[1] // 8))
         return self.generators("GPT2LMHeadModel", theirs, 1, ("ctranslate2", "openvino", "gguf"), input_ids=ids)
 
-    def first_texts(self, rows: int) -> list[Peer]:
-        """Greedy continuation by models without a recorded step."""
+    def texts(self, rows: int, *, prepared: bool) -> list[Peer]:
+        """Greedy continuation by models of PyTorch alone, ours prepared or without a recorded step."""
         theirs = GPT2LMHeadModel(gpt2_config(self.scale)).eval()
-        model, ours, prepared = (self.ready(one) for one in (theirs, zoo.convert(theirs), zoo.convert(theirs)))
+        model, ours = self.ready(theirs), self.ready(zoo.convert(theirs))
         inputs = {"input_ids": self.ids(rows, max(2, self.scale.lengths[1] // 8))}
-        first = self.generating("zoo", ours, 1, **inputs)
+        peer = self.generating("zoo", ours, 1, **inputs)
         return [
             self.generating("GPT2LMHeadModel", model, 1, **inputs),
             self.generating("GPT2LMHeadModel, static cache", model, 1, {"cache_implementation": "static"}, **inputs),
-            replace(first, run=of_first_texts(ours, first.run)),
-            replace(self.generating("zoo", prepared, 1, **inputs), name="zoo, prepared", kind="other"),
+            peer if prepared else replace(peer, run=of_first_texts(ours, peer.run)),
         ]
 
     def translation(self, num_beams: int) -> list[Peer]:
