@@ -107,9 +107,8 @@ def describe(file: Path) -> Written:
     return Written(file.stat().st_size, sha256_of(file), None if xxhash is None else quick_hash(file))
 
 
-MAPPED = 1 << 28
-"""Bytes of a file that are mapped into memory at a time; parts begin at multiples of 2^16, as systems want. Between
-two parts the thread waits for Python, in which loading runs."""
+MAPPED = 1 << 24
+"""Bytes of a file that are mapped into memory at a time; systems want parts to begin at multiples of 2^16 at most."""
 
 HEAD_START = 0.001
 """Seconds until the thread that compares hashes computes one, for which it needs no Python."""
