@@ -327,7 +327,7 @@ def test_what_an_engine_cannot_follow_is_refused(translator, ctranslate2_folder)
     with pytest.raises(UnsupportedOperationError, match="CTranslate2 returns no logits here"):
         model(torch.ones(1, 2, dtype=torch.long))
     asked = {"input_ids": torch.ones(1, 2, dtype=torch.long), "return_dict_in_generate": True}
-    assert model.generate(**asked).sequences_scores is None, "scores that nobody asked for are no zeros"
+    assert model.generate(**asked).sequences_scores is None, "no scores without output_scores"
     assert model.generate(**asked, output_scores=True).sequences_scores < 0
 
 

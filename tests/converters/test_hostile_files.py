@@ -36,7 +36,7 @@ def convert(folder):
 
 
 def refused(folder, says, file=None):
-    """The command fails with one line, and leaves nothing beside what was there; so does a file of weights alone."""
+    """The command fails with one line and writes no file; so does a file of weights alone."""
     before = sorted(folder.parent.iterdir())
     if file is not None:
         with pytest.raises(ConversionError, match=re.escape(says) or None):

@@ -97,7 +97,7 @@ def test_a_prepared_model_keeps_prepacked_weights_until_a_value_changes(change, 
     with fast_paths(prepacked_weights="always"):
         assert model.prepare_for_generation(2, padded=False)
     kept = captured_steps_of(model).kept
-    weight = model.model.layers[-1].mlp.down_proj.weight  # of 512 values, of which a step looks at some
+    weight = model.model.layers[-1].mlp.down_proj.weight  # 512 values; each step compares 16 of them
     with torch.no_grad():
         if change == "a value through data":
             weight.data[0, 1] = 40.0

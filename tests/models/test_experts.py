@@ -1,4 +1,4 @@
-"""Mixtures of experts beside formulas in float64, and their losses beside transformers'."""
+"""Mixtures of experts against formulas in float64, and their losses against transformers'."""
 
 from __future__ import annotations
 

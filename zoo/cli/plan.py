@@ -124,7 +124,7 @@ def plan(
 
 
 class RecipeRun(NamedTuple):
-    """What a recipe says of a run."""
+    """Settings of a training run, from a recipe."""
 
     name: str
     task: str

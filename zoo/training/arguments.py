@@ -92,7 +92,7 @@ WHOLE = (
 """Those that are whole numbers."""
 
 POSITIVE = ("num_train_epochs",)
-"""Those of which the smallest value is not valid itself."""
+"""Numbers that must be above the smallest value of their range."""
 
 NEEDED = {
     "average_last": "average",

@@ -1,4 +1,4 @@
-"""From rows to verdicts: each variant over its seeds beside the baseline, in one benchmark and in all."""
+"""Verdicts from recorded rows: each variant against the baseline over their seeds, in one benchmark and in all."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def standings_of(variant: str) -> list[tuple[Verdicts, Standing]]:
 
 
 def ranking(name: str) -> Verdicts:
-    """Describe how variants stand in a benchmark, under the first of its conditions that was recorded."""
+    """Summarize a benchmark under its first recorded condition: baseline, best, worst, and counts of verdicts."""
     benchmark = find_benchmark(name)
     for verdicts in recorded(benchmark):
         return verdicts
