@@ -14,7 +14,7 @@ import mmap
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -110,9 +110,6 @@ def describe(file: Path) -> Written:
 MAPPED = 1 << 24
 """Bytes of a file that are mapped into memory at a time; systems want parts to begin at multiples of 2^16 at most."""
 
-HEAD_START = 0.001
-"""Seconds until the thread that compares hashes computes one, for which it needs no Python."""
-
 
 def sha256_of(file: Path) -> str:
     """Hash a file by SHA-256."""
@@ -165,7 +162,6 @@ def verified(folder: Path, *, strict: bool = True) -> Iterator[None]:
     }
     with ThreadPoolExecutor(1) as pool:
         comparison = pool.submit(changed_files, folder, weights)
-        wait([comparison], HEAD_START)
         yield
         changed = comparison.result()
     if changed:
