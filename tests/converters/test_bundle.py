@@ -257,13 +257,13 @@ PACKED = """
 import sys; sys.modules["zoo"] = None
 import torch
 from transformers import AutoModelForCausalLM
-model = AutoModelForCausalLM.from_pretrained("bundle", trust_remote_code=True).eval()
+model = AutoModelForCausalLM.from_pretrained("bundle", trust_remote_code=True).eval().double()
 ids = torch.randint(3, 20, (2, 11), generator=torch.Generator().manual_seed(0))
 places = torch.cat([torch.arange(6), torch.arange(5)])
 with torch.no_grad():
     packed = model(ids, position_ids=places[None], use_cache=False).logits
     alone = torch.cat([model(ids[:, :6], use_cache=False).logits, model(ids[:, 6:], use_cache=False).logits], dim=1)
-    print((packed - alone).abs().max().item() < 1e-5, (model(ids).logits - alone).abs().max().item() > 1e-3)
+    print((packed - alone).abs().max().item() < 1e-10, (model(ids).logits - alone).abs().max().item() > 1e-3)
 """
 
 
