@@ -1,20 +1,23 @@
 """Which runs a comparison takes, and which it does not take again."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
 import pytest
-from comparison.in_process import GENERATION, TASK, TINY, quality, run_here
+from comparison.in_process import GENERATION, TASK, TINY, launch, quality, run_here
 
 from zoo.analysis.measuring import FlopsPerToken
 from zoo.base.errors import ConfigError, OutputExistsError, UnknownVariantError
 from zoo.comparison import Comparison, compare, pipeline
 from zoo.comparison.files import JOB, PLAN, RESULTS
-from zoo.comparison.run import worker
+from zoo.comparison.run import launchers, worker
 from zoo.comparison.run.search import Trial, lowest
 from zoo.comparison.setup import shared_inputs
 from zoo.data.tasks.tables import DataWarning
+from zoo.fast import FastPaths, fast_paths
+from zoo.fast.switches import current
 from zoo.training.after_steps import TimeBudget
 from zoo.training.guard import TrainingError
 
@@ -131,6 +134,16 @@ def test_a_diverged_run_is_a_result_and_other_failures_are_tried_again(begun, tm
     second = small(["vanilla", "pre-norm"], budget="steps=3", output_dir=tmp_path)
     assert [run.error for run in second.runs] == ["no number", None]
     assert quality(second.runs[1]) == quality(begun.runs_of("pre-norm")[0])
+
+
+def test_modes_of_fast_paths_reach_the_process_of_a_run(tmp_path, monkeypatch):
+    """Another thread stands for the process: neither has this thread's modes."""
+    seen, work = [], worker.work
+    monkeypatch.setattr(worker, "work", lambda job: seen.append(current()) or work(job))
+    with ThreadPoolExecutor(1) as pool, fast_paths(onednn_matmul="never", quick_dropout="always"):
+        monkeypatch.setitem(launchers.LAUNCHERS, "local", lambda *args: pool.submit(launch, *args).result())
+        small(["pre-norm"], budget="steps=1", output_dir=tmp_path)
+    assert seen == [FastPaths(onednn_matmul="never", quick_dropout="always")]
 
 
 def test_a_sweep_never_sees_held_out_examples(tmp_path, monkeypatch):

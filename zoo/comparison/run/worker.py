@@ -28,6 +28,7 @@ from zoo.base.folders import locked
 from zoo.data.tasks import DataError, DataTask, Splits, load_tokenizers
 from zoo.data.tasks.libraries import loading_bars
 from zoo.data.tasks.tables import DataWarning
+from zoo.fast import fast_paths
 from zoo.training import Recipe, TrainingResult, train
 from zoo.training.after_steps import TimeBudget, TimedCheckpoints
 from zoo.training.arguments import training_arguments
@@ -174,7 +175,8 @@ def main(arguments: Sequence[str]) -> int:
         if finished(job):  # by a process that was left over from another command
             return 0
         try:
-            result = work(job)
+            with fast_paths(**job.fast_paths):
+                result = work(job)
         except Exception as error:
             if not isinstance(error, ZooError):
                 traceback.print_exc()

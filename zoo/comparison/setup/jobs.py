@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from zoo.analysis.measuring import FlopsPerToken
+from zoo.fast.switches import current
 from zoo.registry import parse_name
 
 from ..files import TOKENIZER, plain
@@ -118,6 +119,7 @@ class JobMaker:
             heldout=source.heldout,
             columns=None if source.columns is None else list(source.columns),
             score=self.request.score,
+            fast_paths={name: mode for name, mode in asdict(current()).items() if mode != "auto"},
             modules=modules,
             progress=self.progress,
         )
