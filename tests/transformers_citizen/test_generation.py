@@ -214,3 +214,9 @@ def test_a_length_beyond_the_position_table_is_refused():
     ids = torch.full((1, subject.config.max_position_embeddings + 1), 5)
     with pytest.raises(zoo.base.errors.SequenceTooLongError, match="max_position_embeddings=64"):
         subject.model(input_ids=ids)
+
+
+def test_guidance_of_an_encoder_decoder_is_refused():
+    subject = tiny(("t5-style", "seq2seq-lm"))
+    with pytest.raises(zoo.base.errors.UnsupportedOperationError, match=r"guidance_scale=1.5 is for decoders"):
+        subject.model.generate(**prompt(subject), **LENGTH, guidance_scale=1.5)
