@@ -73,8 +73,8 @@ class Generation(GenerationMixin):
     ) -> Any:
         if self.config.is_encoder_decoder and generation_config.guidance_scale not in (None, 1):
             raise UnsupportedOperationError(
-                f"guidance_scale={generation_config.guidance_scale} is for decoders: transformers would give the target's "
-                "tokens to the encoder; leave it out"
+                f"guidance_scale={generation_config.guidance_scale} is for decoders: transformers would give the "
+                "target's tokens to the encoder; leave it out"
             )
         threshold = self.get_decoder().position.changes_after(self.config)
         if threshold and mode == GenerationMode.ASSISTED_GENERATION and generation_config.max_length > threshold:
