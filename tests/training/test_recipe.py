@@ -113,6 +113,10 @@ def test_numbers_are_written_as_people_write_them(tmp_path):
 def test_bad_training_arguments(tmp_path):
     with pytest.raises(UnknownOverrideError, match="did you mean 'learning_rate'"):
         training_arguments({"learningrate": 1}, output_dir=tmp_path, seed=0)
+    with pytest.raises(ConfigError, match=r"setting of models: give settings={'hidden_size': 16}"):
+        training_arguments({"hidden_size": 16}, output_dir=tmp_path, seed=0)
+    with pytest.raises(ConfigError, match="fp16=True has no effect on a CPU"):
+        training_arguments({"fp16": True, "use_cpu": True}, output_dir=tmp_path, seed=0)
     with pytest.raises(ConfigError, match="--push REPO"):
         training_arguments({"push_to_hub": True}, output_dir=tmp_path, seed=0)
     with pytest.raises(InvalidChoiceError, match="unknown lr_scheduler_type 'straight'; valid: linear"):

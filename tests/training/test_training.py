@@ -169,3 +169,17 @@ def test_a_model_that_cannot_generate_is_scored_by_its_loss_alone(tiny, tmp_path
     evaluation = zoo.evaluate(tmp_path / "m", progress=False)
     assert set(report.scores) == set(evaluation.scores) == ({"exact_match", "symbol_accuracy"} if can else set())
     assert evaluation.loss == pytest.approx(report.heldout_loss, rel=1e-5)
+
+
+def test_an_incomplete_last_batch_is_evaluated_where_training_drops_its_own(few, tiny):
+    """40 examples to train on are five whole batches, 12 held-out ones none of 16."""
+    sizes = {"per_device_eval_batch_size": 16}
+    kept, dropped = (train("pre-norm", data=few, **tiny, **sizes, dataloader_drop_last=drop) for drop in (False, True))
+    assert kept.report.heldout_loss == dropped.report.heldout_loss
+
+
+def test_bfloat16_on_a_cpu_is_evaluated_as_at_the_end_of_training(tiny, tmp_path):
+    options = {option: value for option, value in tiny.items() if option != "tokenizer"}
+    task = "reverse:train_examples=40,heldout_examples=8"
+    report = train("explicando", task, output_dir=tmp_path / "m", **options, bf16=True).report
+    assert zoo.evaluate(tmp_path / "m").loss == report.heldout_loss

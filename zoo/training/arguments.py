@@ -17,6 +17,7 @@ from transformers.training_args import OptimizerNames
 from transformers.utils import ExplicitEnum
 
 from zoo.base.errors import ConfigError, InvalidChoiceError, UnknownOverrideError
+from zoo.models import ZooConfig
 from zoo.models.roles import DECAY
 
 TRACKERS = {"tensorboard": ("tensorboard", "tensorboardX"), "trackio": ("trackio",), "wandb": ("wandb",)}
@@ -153,6 +154,8 @@ def training_arguments(
 ) -> ZooTrainingArguments:
     valid = [field.name for field in fields(ZooTrainingArguments) if field.init]
     for name in given:
+        if name not in valid and name in ZooConfig.__dataclass_fields__:
+            raise ConfigError(f"{name} is a setting of models: give settings={{{name!r}: {given[name]!r}}}")
         if name not in valid:
             raise UnknownOverrideError(name, valid, owner="Seq2SeqTrainingArguments")
     if given.get("push_to_hub"):
@@ -175,9 +178,14 @@ def training_arguments(
         **completed(given),
     }
     try:
-        return ZooTrainingArguments(**settings)
+        args = ZooTrainingArguments(**settings)
     except (ValueError, TypeError) as error:
         raise ConfigError(f"training arguments are not valid: {error}") from error
+    if args.fp16 and args.device.type == "cpu":
+        raise ConfigError(
+            "fp16=True has no effect on a CPU, where accelerate computes in float32; give bf16, or leave it out"
+        )
+    return args
 
 
 def device_settings(*, use_cpu: bool) -> dict[str, Any]:

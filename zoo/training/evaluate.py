@@ -75,7 +75,7 @@ def file_name(place: str | None) -> str:
 
 
 EVALUATED_WITH = ("bf16", "fp16", "tf32", "bf16_full_eval", "fp16_full_eval")
-"""Training arguments that decide in which precision an accelerator computes the held-out loss."""
+"""Training arguments that decide in which precision the held-out loss is computed."""
 
 BATCH_SIZE = 128  # Batch size without a record of a run
 
@@ -191,7 +191,10 @@ def evaluate(
         called = file_name(full_path(heldout if heldout is not None else data))
     encoded: Any = data_task.encode(examples, tokenizers)
     with scratch_folder() as scratch:
-        arguments = evaluation_arguments(run, batch_size, on_cpu=evaluated.device.type == "cpu")
+        reported = report_of(folder)
+        on_cpu = evaluated.device.type == "cpu"
+        precise = on_cpu and reported.get("device") != "cpu"  # which computes slowly in an accelerator's types
+        arguments = evaluation_arguments(run, batch_size, use_cpu=on_cpu, precise=precise)
         trainer = ZooTrainer(
             model=evaluated,
             args=training_arguments(arguments, output_dir=scratch, seed=0, progress=progress),
@@ -206,8 +209,8 @@ def evaluate(
         began = time.perf_counter()
         predictions = predict(trainer, data_task, tokenizers, recipe.generation)
         seconds = time.perf_counter() - began
-    if repeats and folder is not None and batch_size is None and engine is None:
-        compare_with_report(predictions.loss, read_result(folder).get("report"), evaluated.device.type)
+    if repeats and batch_size is None and engine is None:
+        compare_with_report(predictions.loss, reported, evaluated.device.type)
     evaluation = Evaluation(
         task=data_task.name,
         data=called,
@@ -235,20 +238,28 @@ def evaluation_recipe(run: RunRecord | None, loaded: PreTrainedModel, task: str 
     return recipe_for(task, saved if saved is not None and saved.task == split_name(task)[0] else None)
 
 
-def evaluation_arguments(run: RunRecord | None, batch_size: int | None, *, on_cpu: bool) -> dict[str, Any]:
-    """Find out how the loss is to be computed: as at the end of training, where that is known."""
-    arguments: dict[str, Any] = {"use_cpu": on_cpu}
+def evaluation_arguments(
+    run: RunRecord | None, batch_size: int | None, *, use_cpu: bool, precise: bool
+) -> dict[str, Any]:
+    """Find out how the loss is to be computed: as at the end of training if known, or in float32 if `precise`."""
+    arguments: dict[str, Any] = {"use_cpu": use_cpu}
     if run is None:
         arguments["per_device_eval_batch_size"] = BATCH_SIZE
     else:
-        kept = ("per_device_eval_batch_size", *(() if on_cpu else EVALUATED_WITH))
+        kept = ("per_device_eval_batch_size", *(() if precise else EVALUATED_WITH))
         arguments.update({name: run.recipe.arguments[name] for name in kept if name in run.recipe.arguments})
     return arguments if batch_size is None else {**arguments, "per_device_eval_batch_size": batch_size}
 
 
-def compare_with_report(loss: float, report: Any, device: str) -> None:
+def report_of(folder: Path | None) -> Mapping[str, Any]:
+    """The saved report of a run, empty where there is none."""
+    report = None if folder is None else read_result(folder).get("report")
+    return report if isinstance(report, Mapping) else {}
+
+
+def compare_with_report(loss: float, report: Mapping[str, Any], device: str) -> None:
     """Warn if an evaluation does not repeat the numbers of the training's end."""
-    if isinstance(report, Mapping) and report.get("heldout_loss") not in (None, loss):
+    if report.get("heldout_loss") not in (None, loss):
         there = report.get("device")
         on = "" if there == device else f", and was computed on {there}"
         warnings.warn(

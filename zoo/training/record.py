@@ -125,7 +125,9 @@ def peak_memory(device: torch.device) -> int | None:
     return peak if sys.platform == "darwin" else peak * 1024
 
 
-INCIDENTAL_ARGUMENTS = re.compile(r"(logging|save|dataloader)_.*|report_to|run_name|project|disable_tqdm|use_cpu")
+INCIDENTAL_ARGUMENTS = re.compile(
+    r"(logging|save)_.*|dataloader_(?!drop_last).*|report_to|run_name|project|disable_tqdm|use_cpu"
+)
 """Training arguments that may differ between a run and its continuation."""
 
 Record = TypeVar("Record")

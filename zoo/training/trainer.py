@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from accelerate.utils import DistributedType, DynamoBackend
 from torch import Tensor, nn
-from torch.utils.data import Sampler, SequentialSampler
+from torch.utils.data import DataLoader, Sampler, SequentialSampler
 from transformers import PreTrainedModel, SchedulerType, Seq2SeqTrainer
 from transformers.trainer_callback import ExportableState
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
@@ -56,6 +56,15 @@ class EvaluatingTrainer(Seq2SeqTrainer):
     def _get_eval_sampler(self, eval_dataset: Any) -> Sampler[int] | None:
         # In order, so that outputs match their examples.
         return SequentialSampler(eval_dataset)
+
+    def _get_dataloader(self, *args: Any, is_training: bool = False, **kwargs: Any) -> DataLoader[Any]:
+        """Load all examples for evaluation, also those of an incomplete last batch."""
+        dropped = self.args.dataloader_drop_last
+        self.args.dataloader_drop_last = dropped and is_training
+        try:
+            return super()._get_dataloader(*args, is_training=is_training, **kwargs)
+        finally:
+            self.args.dataloader_drop_last = dropped
 
     def _without_logits(self) -> dict[str, Any]:
         # If the projection's weights are sharded, only their own modules can gather them, not the loss.
