@@ -94,6 +94,8 @@ def test_a_mixture_is_trained_on_in_one_order_whatever_the_accumulation(sources,
     tokenizer = load_tokenizers(tmp_path / "whole").source
     texts = Counter("fox" in tokenizer.decode(block) for blocks in whole.values() for block in blocks)
     assert texts[True] > texts[False] > 0
+    with pytest.raises(ConfigError, match="sequential was given with a mixture"):
+        run(tmp_path / "ordered", data, 1, 5, **options, **model, train_sampling_strategy="sequential")
 
 
 def test_held_out_documents_of_one_source_are_left_out_of_the_others(tmp_path, sources):

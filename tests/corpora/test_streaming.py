@@ -7,10 +7,12 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from corpora.recorded import SETTINGS, by_update, run
 
 from zoo import compare
 from zoo.base.errors import ConfigError, DataError
+from zoo.cli.main import cli
 from zoo.data.corpora import planning
 from zoo.data.corpora.planning import find_source
 from zoo.data.tasks import find_task
@@ -78,7 +80,8 @@ def test_a_streamed_run_reads_the_same_in_each_update_and_goes_on_exactly(hub, t
         whole = by_update(run(tmp_path / "whole", hub, 1, 4, resume=True, **OPTIONS))
     assert all(len(blocks) == 8 for blocks in whole.values()) and len(whole) == 4
     assert by_update(run(tmp_path / "accumulated", hub, 1, 4, accumulation=2, **OPTIONS)) == whole
-    assert by_update(run(tmp_path / "other", hub, 1, 4, seed=1, **OPTIONS)) != whole
+    for name in ("seed", "data_seed"):
+        assert by_update(run(tmp_path / name, hub, 1, 4, **{name: 1}, **OPTIONS)) != whole
     shutil.rmtree(tmp_path / "whole-checkpoints/checkpoint-4")
     rest = by_update(run(tmp_path / "whole", hub, 1, 4, resume=True, force=True, **OPTIONS))
     assert rest == {number: whole[number] for number in (2, 3)}
@@ -97,6 +100,15 @@ def test_a_masked_model_is_trained_on_a_stream(hub):
         progress=False,
     )
     assert result.report.train_examples == 8 and result.report.heldout_loss > 0
+
+
+def test_the_command_streams(hub, tmp_path):
+    given = "train gpt2-style@tiny --task language-modeling:block_size=16 --streaming --max-steps 2 --warmup-steps 1"
+    more = ["--data", hub, "--tokenizer", "bpe:vocab_size=300", "-o", str(tmp_path / "m")]
+    done = CliRunner().invoke(cli, [*given.split(), *more])
+    assert done.exit_code == 0, done.output
+    assert "Tokens: streamed, in blocks of 16; " in done.stderr
+    assert "Steps          2\n" in done.stdout and "epochs" not in done.output
 
 
 def test_streams_that_cannot_be_trained_on_are_refused(hub, tmp_path):

@@ -46,7 +46,16 @@ def test_the_order_is_that_of_the_seed_whatever_the_accumulation_and_interruptio
     whole = by_update(run(tmp_path / "whole", prepared, 1, 6))
     assert all(len(blocks) == 8 for blocks in whole.values()) and len(whole) == 6
     assert by_update(run(tmp_path / "accumulated", prepared, 1, 6, accumulation=2)) == whole
-    assert by_update(run(tmp_path / "other", prepared, 1, 6, seed=1)) != whole
+    others = (run(tmp_path / name, prepared, 1, 6, **{name: 1}) for name in ("seed", "data_seed"))
+    assert whole not in [by_update(other) for other in others]
+
+
+@pytest.mark.filterwarnings("ignore:1 example")
+def test_blocks_can_be_read_in_their_own_order(prepared, tmp_path):
+    seen = [block for _, block in run(tmp_path / "m", prepared, 1, 2, train_sampling_strategy="sequential")]
+    task = find_task("language-modeling:block_size=16")
+    blocks = task.encode(task.load(prepared).train, load_tokenizers(prepared))
+    assert seen == [blocks[number]["input_ids"].tolist() for number in range(16)]
 
 
 @pytest.mark.slow

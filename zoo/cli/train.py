@@ -195,6 +195,7 @@ def show(result: TrainingResult) -> None:
     averaged = (
         "{heldout_loss:.4f} held-out loss of {kind} over {updates:,} updates".format(**average) if average else ""
     )
+    epochs = "" if report.epochs is None else f" ({report.epochs:.4g} epochs)"
     rows = [
         ("Data", f"{report.train_examples:,} examples, {report.heldout_examples:,} held out; columns: {columns}"),
         *([("Best by", f"{data.selection.examples:,} other examples of the training data")] if data.selection else []),
@@ -204,7 +205,7 @@ def show(result: TrainingResult) -> None:
         ),
         ("Parameters", f"{report.num_parameters:,}"),
         ("Batch", f"{report.examples_per_update:,} examples an update, on {processes}"),
-        ("Steps", f"{report.steps:,} ({report.epochs:.4g} epochs){kept}"),
+        ("Steps", f"{report.steps:,}{epochs}{kept}"),
         ("Time", f"{report.train_seconds:,.1f} s, {report.train_tokens_per_second:,.0f} tokens/s on {device}"),
         ("Train loss", f"{report.train_loss:.4f}"),
         ("Held-out loss", f"{report.heldout_loss:.4f}"),

@@ -148,6 +148,11 @@ class ZooTrainingArguments(Seq2SeqTrainingArguments):
             self.optim = OptimizerNames.ADAMW_TORCH_FUSED  # for the parameters that are no matrices
         super().__post_init__()
 
+    @property
+    def order_seed(self) -> int:
+        """Seed of the order of examples, and of what is masked in them."""
+        return self.seed if self.data_seed is None else self.data_seed
+
 
 def training_arguments(
     given: Mapping[str, Any], *, output_dir: str | Path, seed: int, progress: bool = True

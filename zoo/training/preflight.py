@@ -17,7 +17,8 @@ from transformers import PreTrainedModel
 from zoo.base.errors import ConfigError, InputError, SequenceTooLongError, TokenIdError
 from zoo.data.tasks import DataTask, Splits
 from zoo.data.tasks.mapped import ROWS_AT_ONCE
-from zoo.data.tasks.streaming import StreamedRow
+from zoo.data.tasks.mixing import MixedBlocks
+from zoo.data.tasks.streaming import is_streamed
 from zoo.data.tasks.tables import place_of
 from zoo.models import ZooPreTrainedModel
 from zoo.models.embedding import Position
@@ -150,8 +151,10 @@ def check_data(
         if not len(dataset):
             raise PreflightError(f"there are no {split} examples")
         check_examples(model, dataset, split)
-    if isinstance(getattr(encoded.train, "ids", None), StreamedRow) and args.max_steps <= 0:
+    if is_streamed(encoded.train) and args.max_steps <= 0:
         raise ConfigError("streamed texts have no end: give max_steps, the number of updates")
+    if isinstance(encoded.train, MixedBlocks) and args.train_sampling_strategy == "sequential":
+        raise ConfigError("train_sampling_strategy=sequential was given with a mixture of texts, which shares order")
     check_sharding(model, args)
     check_kernels(model, args)
     if args.device.type != "cpu":

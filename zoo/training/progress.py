@@ -12,6 +12,7 @@ from tqdm import tqdm  # type: ignore[import-untyped]
 from transformers import ProgressCallback, TrainerControl, TrainerState, TrainingArguments
 
 from zoo.data.tasks import DataTask, Splits
+from zoo.data.tasks.streaming import is_streamed
 from zoo.data.tasks.tables import NUMBERS
 
 from .sampling import lengths_of
@@ -61,6 +62,9 @@ def shown_labels(counts: Mapping[str, int]) -> Iterator[str]:
 def shown_lengths(encoded: Splits) -> Iterator[str]:
     """A histogram of tokens per example."""
     lengths = np.asarray(lengths_of(encoded.train))
+    if is_streamed(encoded.train):
+        yield f"Tokens: streamed, in blocks of {lengths[0]:,}; {len(encoded.heldout):,} examples are held out"
+        return
     examples = f"{len(lengths):,} examples to train on and {len(encoded.heldout):,} held out"
     if not len(lengths):
         return

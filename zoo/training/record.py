@@ -43,7 +43,7 @@ class TrainingReport:
         heldout_examples: Number of examples evaluated on.
         steps: Number of updates.
         best_step: After which of them the model was best and is kept, None where the last one is kept.
-        epochs: How often the data was seen.
+        epochs: How often the data was seen, None for streamed texts.
         train_tokens: Tokens trained on, source and target ones, padding excluded; also those before an interruption.
         train_seconds: Wall-clock time of training alone, likewise; writing checkpoints is left out.
         train_loss: The last logged training loss; smoothed if the labels were.
@@ -68,7 +68,7 @@ class TrainingReport:
     heldout_examples: int
     steps: int
     best_step: int | None
-    epochs: float
+    epochs: float | None
     train_tokens: int
     train_seconds: float
     train_loss: float

@@ -22,7 +22,7 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from zoo.base.errors import ConfigError, UnwritableError, ZooWarning
 from zoo.data.corpora.shards import TokenRow
 from zoo.data.tasks.mixing import MixedBlocks
-from zoo.data.tasks.streaming import StreamedRow
+from zoo.data.tasks.streaming import is_streamed
 from zoo.fast.chunked_loss import IGNORED
 from zoo.fast.matmul import fast_matmul
 from zoo.models.feed_forwards.balance import has_router_loss
@@ -229,10 +229,10 @@ class ZooTrainer(EvaluatingTrainer):
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Sampler[int] | None:
         together = self.args.train_batch_size * self.args.gradient_accumulation_steps * self.args.world_size
-        seed = self.args.data_seed if self.args.data_seed is not None else self.args.seed
+        seed = self.args.order_seed
         if isinstance(self.train_dataset, MixedBlocks):
             return MixedOrder(self.train_dataset, together, seed)
-        if isinstance(getattr(self.train_dataset, "ids", None), StreamedRow):
+        if is_streamed(self.train_dataset) or self.args.train_sampling_strategy == "sequential":
             return SequentialSampler(self.train_dataset)
         if isinstance(getattr(self.train_dataset, "ids", None), TokenRow):
             return ShuffledBlocks(len(self.train_dataset), together, seed)

@@ -22,6 +22,7 @@ from zoo.data.tasks import DataTask, Outputs, Predictions, Score, Splits, Tokeni
 from zoo.data.tasks.leaks import leaks_message, without_leaks
 from zoo.data.tasks.libraries import loading_bars
 from zoo.data.tasks.mixing import MixedBlocks
+from zoo.data.tasks.streaming import is_streamed
 from zoo.data.tasks.tables import Column, DataWarning
 from zoo.fast.switches import current, fast_paths
 
@@ -211,7 +212,7 @@ def prepare(request: TrainingRequest) -> Prepared:
     size = num_parameters(model, task, tokenizers, recipe)
     check_memory(size, args, memory_of(args.device))
     check_disk(size, args, request.output_dir, saves=request.saves)
-    encoded = encode(task, splits, tokenizers, seed=request.seed)
+    encoded = encode(task, splits, tokenizers, seed=args.order_seed)
     if args.process_index == 0 and (request.tell is not None or request.progress):
         kept = recipe.kept_sizes(model) if isinstance(model, str) else {}
         (request.tell or partial(print, file=sys.stderr))(overview(task, splits, encoded, kept))
@@ -330,7 +331,7 @@ def report_of(
         heldout_examples=len(trainer.eval_dataset),
         steps=state.global_step,
         best_step=state.best_global_step if args.load_best_model_at_end else None,
-        epochs=float(state.epoch or 0),
+        epochs=None if is_streamed(trainer.train_dataset) else float(state.epoch or 0),
         train_tokens=trainer.total_tokens(),
         train_loss=history[-1]["loss"] if history else trainer.mean_loss(),
         history=history,

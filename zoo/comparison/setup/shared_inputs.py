@@ -22,7 +22,7 @@ from zoo.base.errors import ConfigError, ZooError
 from zoo.base.formats import installed_version
 from zoo.building.builder import config, skeleton
 from zoo.data.tasks import DataTask, Splits, Tokenizers, load_tokenizers
-from zoo.data.tasks.streaming import StreamedRow
+from zoo.data.tasks.streaming import is_streamed
 from zoo.models import ZooConfig
 from zoo.models.parts import named_parts
 from zoo.registry.plugins import Origin
@@ -50,7 +50,7 @@ class Workload:
 
 
 def workload(encoded: Any, args: ZooTrainingArguments, *, writes: bool) -> Workload:
-    if isinstance(getattr(encoded, "ids", None), StreamedRow):
+    if is_streamed(encoded):
         raise ConfigError("a comparison reads shards, which are encoded once for all of its runs: leave streaming out")
     batches = math.ceil(len(encoded) / (args.train_batch_size * args.world_size))
     steps_per_epoch = max(1, math.ceil(batches / args.gradient_accumulation_steps))

@@ -38,7 +38,10 @@ class MixedTexts(ShardedTexts):
 
     def __init__(self, parts: Mapping[str, Any], shares: Sequence[float]) -> None:
         self.parts, self.shares = dict(parts), list(shares)
-        self.info = DatasetInfo(description=", ".join(self.parts))
+
+    @property
+    def info(self) -> DatasetInfo:
+        return DatasetInfo(description=", ".join(self.parts))
 
     def __len__(self) -> int:
         return sum(len(part) for part in self.parts.values() if isinstance(part, PreparedTexts))

@@ -43,6 +43,11 @@ class ShardedTexts(ABC):
         """Hash of the content."""
 
     @property
+    @abstractmethod
+    def info(self) -> DatasetInfo:
+        """Where they come from, as data sets have it."""
+
+    @property
     def duplicates(self) -> int:
         """Number of documents that were left out because they are held out as well, as far as that is known."""
         return 0
@@ -74,7 +79,10 @@ class PreparedTexts(ShardedTexts):
     def __init__(self, folder: Path, start: int = 0, stop: int | None = None) -> None:
         self.folder, self.start, self.stop = folder, start, stop
         self.manifest: Manifest = read_manifest(folder)
-        self.info = DatasetInfo(description=str(folder))
+
+    @property
+    def info(self) -> DatasetInfo:
+        return DatasetInfo(description=str(self.folder))
 
     def __len__(self) -> int:
         return self.manifest.documents
@@ -128,6 +136,10 @@ class SourceTexts(ShardedTexts):
 
     def __init__(self, source: TextSource) -> None:
         self.source = source
+
+    @property
+    def info(self) -> DatasetInfo:
+        return DatasetInfo(description=self.source.name)
 
     @property
     def sha256(self) -> str:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from datasets import DatasetInfo
 
 from zoo.base.errors import DataError
 from zoo.data.corpora.cutting import cut
@@ -33,6 +34,10 @@ class StreamedTexts(ShardedTexts):
 
     def __len__(self) -> int:
         return 0
+
+    @property
+    def info(self) -> DatasetInfo:
+        return DatasetInfo(description=self.source.name)
 
     @property
     def sha256(self) -> str:
@@ -130,3 +135,8 @@ class StreamedRow:
                 waiting[place] = part
         order.shuffle(waiting)
         yield from waiting
+
+
+def is_streamed(examples: Any) -> bool:
+    """Whether examples are blocks of a streamed row, which has no end."""
+    return isinstance(getattr(examples, "ids", None), StreamedRow)
