@@ -73,7 +73,7 @@ def separate_documents(
     """The unpadding of documents packed into rows, None if every row holds one. Arguments as for `padding_mask`."""
     # Where a cache is given, as generation does, an accelerator would be waited for in vain.
     looks = hidden_states.shape[1] > 1 and (past_key_values is None or hidden_states.device.type == "cpu")
-    documents = find_documents(position_ids) if looks else None
+    documents = find_documents(position_ids) if looks and position_ids is not None else None
     if documents is None:
         return None
     if past_key_values is not None:
