@@ -1,11 +1,12 @@
 """Runs Python's command line in forks of a process that has imported PyTorch already, or of this one.
 
-Of the four seconds for which a fresh process imports, two and a half go to PyTorch and what transformers imports of it.
-A fork begins with that. Transformers, huggingface_hub and the zoo, which read environment variables when they are
-imported, it imports itself. A fork of this process has these imported, too, as this process was told to.
+Of the four seconds for which a fresh process imports, three go to PyTorch and what transformers imports of it and of
+others. A fork begins with that. Transformers, huggingface_hub and the zoo, which read environment variables when they
+are imported, it imports itself. A fork of this process has these imported, too, as this process was told to.
 
-Tests that use `run_python` are of the xdist group "preloaded", so that one such process serves them all. As a script,
-this file is that process: it reads requests, a line of JSON each, and writes an exit code for each.
+One such process serves all processes of a test run, and ends with the last of them. As a script, this file is that
+process: it reads requests, a line of JSON each with the streams of the fork, and answers with the fork's process and
+exit code. Verifications that a fork runs in an isolated Python, `python -I SCRIPT`, are forks, too.
 """
 
 import atexit
@@ -13,94 +14,260 @@ import gc
 import json
 import os
 import runpy
+import select
+import shutil
+import signal
+import socket
+import struct
 import subprocess
 import sys
 import tempfile
 import traceback
 from collections.abc import Mapping, Sequence
-from functools import cache
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 PRELOADED = (
     *("pandas", "safetensors.torch", "torch._dynamo", "torch.distributed.fsdp", "torch.distributed.tensor"),
-    "torch.nn.attention.flex_attention",
+    *("torch.nn.attention.flex_attention", "torch.distributed.checkpoint", "PIL.Image", "click", "filelock", "httpx2"),
+    *("jinja2", "psutil", "regex", "rich.console", "rich.progress", "rich.table", "tokenizers", "xxhash", "yaml"),
 )
 
 
 @cache
-def server() -> subprocess.Popen[str]:
-    """The process, started when it is first needed."""
-    command = [sys.executable, "-u", __file__]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    atexit.register(process.communicate)  # until it ends, as it does with its input
-    return process
+def server() -> socket.socket:
+    """A connection to the process, which is started when it is first needed and ends when all of these are closed."""
+    from fcntl import LOCK_EX, flock
+
+    folder = Path(tempfile.gettempdir(), f"zoo-{os.environ.get('PYTEST_XDIST_TESTRUNUID', str(os.getpid()))[:12]}")
+    while True:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        with (folder / "lock").open("w") as lock:
+            flock(lock, LOCK_EX)
+            if not (folder / "lock").exists():
+                continue  # of a process that has just ended
+            if not (folder / "socket").exists():
+                command = [sys.executable, "-u", __file__, str(folder / "socket")]
+                process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+                assert process.stdout is not None and process.stdout.readline() == b"ready\n"
+                process.returncode = 0  # of which Python warns where it is None, as nobody waits for it
+            return connect(str(folder / "socket"))
+
+
+def connect(address: str) -> socket.socket:
+    connection = socket.socket(socket.AF_UNIX)
+    connection.connect(address)
+    return connection
+
+
+class Fork:
+    """A running `python ARGUMENTS`, with what `subprocess.Popen` has.
+
+    Args:
+        arguments: `-c CODE`, `-m MODULE` or a script, after `-I` too, and its arguments.
+        streams: File descriptors of its standard streams.
+        env: All environment variables.
+        cwd: Where it runs.
+        address: Of the process that forks.
+
+    Attributes:
+        pid: Its process.
+        returncode: Its exit code, None before `poll` or `wait` has seen its end.
+    """
+
+    returncode: int | None = None
+
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        streams: Sequence[int],
+        *,
+        env: Mapping[str, str],
+        cwd: Path | None = None,
+        address: str | None = None,
+    ) -> None:
+        self._connection = connect(address or server().getpeername())
+        request = {"arguments": [*arguments], "env": {**env}, "cwd": str(cwd or Path.cwd())}
+        socket.send_fds(self._connection, [json.dumps(request).encode() + b"\n"], streams)
+        self.pid = self._answer()
+
+    def _answer(self) -> int:
+        (number,) = struct.unpack("q", self._connection.recv(8, socket.MSG_WAITALL))
+        return number
+
+    def poll(self, timeout: float | None = 0) -> int | None:
+        """The exit code, None if it runs on."""
+        if self.returncode is None and select.select([self._connection], [], [], timeout)[0]:
+            self.returncode = self._answer()
+            self._connection.close()
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end."""
+        code = self.poll(timeout)
+        assert code is not None, f"process {self.pid} has run for {timeout} s"
+        return code
+
+    def kill(self) -> None:
+        """End it at once."""
+        self.send_signal(signal.SIGKILL)
+
+    def send_signal(self, how: int) -> None:
+        """Send it a signal."""
+        if self.poll() is None:
+            os.kill(self.pid, how)
+
+
+def start_python(
+    arguments: Sequence[str],
+    streams: Sequence[int],
+    *,
+    env: Mapping[str, str],
+    cwd: Path | None = None,
+    address: str | None = None,
+) -> Fork | subprocess.Popen[bytes]:
+    """Start a `Fork`, or a new process where there are none. Arguments are those of `Fork`."""
+    if sys.platform == "win32":
+        return subprocess.Popen([sys.executable, *arguments], -1, None, *streams, env={**env}, cwd=cwd)
+    return Fork(arguments, streams, env=env, cwd=cwd, address=address)
 
 
 def run_python(
-    arguments: Sequence[str], *, env: Mapping[str, str], cwd: Path | None = None
+    arguments: Sequence[str], *, env: Mapping[str, str], cwd: Path | None = None, address: str | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run `python ARGUMENTS` as `subprocess.run(..., capture_output=True, text=True)` does, two seconds sooner.
+    """Run `python ARGUMENTS` as `subprocess.run(..., capture_output=True, text=True)` does, three seconds sooner.
 
-    Args:
-        arguments: `-c CODE`, `-m MODULE` or a script, and its arguments.
-        env: All environment variables.
-        cwd: Where it runs.
+    Arguments are those of `Fork`.
     """
-    process = server()
-    assert process.stdin is not None and process.stdout is not None
-    with tempfile.TemporaryDirectory() as folder:
-        outputs = [Path(folder, name) for name in ("stdout", "stderr")]
-        request = {"arguments": [*arguments], "env": {**env}, "cwd": str(cwd or Path.cwd())}
-        print(json.dumps({**request, "outputs": [*map(str, outputs)]}), file=process.stdin, flush=True)
-        code = int(process.stdout.readline())
-        return subprocess.CompletedProcess([*arguments], code, *(output.read_text() for output in outputs))
+    with open(os.devnull) as nothing, tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
+        streams = [stream.fileno() for stream in (nothing, stdout, stderr)]
+        code = start_python(arguments, streams, env=env, cwd=cwd, address=address).wait()
+        return completed(arguments, code, stdout, stderr)
 
 
-def run_isolated(command: Sequence[str], *, env: Mapping[str, str] = os.environ, **_: object) -> Any:
+def completed(arguments: Sequence[str], code: int, *outputs: Any) -> subprocess.CompletedProcess[str]:
+    """The end of a fork that wrote to these files."""
+    for output in outputs:
+        output.seek(0)
+    return subprocess.CompletedProcess([*arguments], code, *(output.read().decode() for output in outputs))
+
+
+def run_ranks(processes: int, arguments: Sequence[str]) -> None:
+    """Run `python ARGUMENTS` in several processes, as `torchrun --nproc_per_node PROCESSES` does."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    env = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(processes)}
+    env |= {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    ranks = [{**env, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(processes)]
+    with ThreadPoolExecutor(processes) as together:
+        for done in together.map(lambda env: run_python(arguments, env=env), ranks):
+            assert done.returncode == 0, done.stdout + done.stderr
+
+
+def run_isolated(
+    command: Sequence[str], *, env: Mapping[str, str] | None = None, address: str | None = None, **_: object
+) -> subprocess.CompletedProcess[str]:
     """Run `PYTHON -I SCRIPT ...`, in place of `subprocess.run` in proofs and verifications of the zoo."""
-    alone = "import runpy, sys; del sys.argv[0], sys.path[0]; runpy.run_path(sys.argv[0], run_name='__main__')"
-    return run_python(["-c", alone, *command[2:]], env=env)
+    return run_python(command[1:], env=os.environ if env is None else env, address=address)
 
 
 def run_fork(
     arguments: Sequence[str], *, env: Mapping[str, str], cwd: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
     """Run `python ARGUMENTS` as `run_python` does, in a fork of this process, which has imported the zoo."""
-    with tempfile.TemporaryDirectory() as folder:
-        outputs = [Path(folder, name) for name in ("stdout", "stderr")]
+    with open(os.devnull) as nothing, tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
         if (child := os.fork()) == 0:
             atexit._clear()  # what ends with this process does not end with its fork
-            os._exit(become([*arguments], {**env}, str(cwd or Path.cwd()), [*map(str, outputs)]))
+            streams = [stream.fileno() for stream in (nothing, stdout, stderr)]
+            os._exit(become([*arguments], {**env}, str(cwd or Path.cwd()), streams))
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        return subprocess.CompletedProcess([*arguments], code, *(output.read_text() for output in outputs))
+        return completed(arguments, code, stdout, stderr)
 
 
-def serve() -> None:
-    """Fork for every request."""
+def serve(address: str) -> None:
+    """Fork for every request, until nobody is connected."""
+    from fcntl import LOCK_EX, flock
+
     gc.disable()
     for name in PRELOADED:
         import_module(name)
     gc.freeze()  # no fork looks for garbage among what they share, which would copy all of it
     gc.enable()
     assert not {"transformers", "huggingface_hub", "zoo"} & sys.modules.keys()
-    for line in sys.stdin:
-        if (child := os.fork()) == 0:
-            os._exit(become(**json.loads(line)))
-        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(address)
+    listener.listen()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends with those that it serves
+    print("ready", flush=True)
+    connected: set[socket.socket] = set()
+    while True:
+        for one in select.select([listener, *connected], [], [])[0]:
+            if one is listener:
+                connected.add(listener.accept()[0])
+                continue
+            connected.remove(one)
+            request, streams, *_ = socket.recv_fds(one, 1 << 20, 3)
+            if request and os.fork() == 0:
+                for other in (listener, *connected):
+                    other.close()
+                attend(one, request, streams, address)
+            for descriptor in streams:
+                os.close(descriptor)
+            one.close()
+        while reaped():
+            pass
+        if not connected:
+            with Path(address).with_name("lock").open("w") as lock:
+                flock(lock, LOCK_EX)
+                if not select.select([listener], [], [], 0)[0]:
+                    shutil.rmtree(Path(address).parent)
+                    os._exit(0)
 
 
-def become(arguments: list[str], env: dict[str, str], cwd: str, outputs: list[str]) -> int:
+def reaped() -> bool:
+    """Whether a process that attended to a request had ended."""
+    try:
+        return os.waitpid(-1, os.WNOHANG)[0] != 0
+    except ChildProcessError:
+        return False
+
+
+def attend(connection: socket.socket, request: bytes, streams: list[int], address: str) -> None:
+    """Fork for a request, and answer with the process and its exit code."""
+    while not request.endswith(b"\n"):
+        request += connection.recv(1 << 20)
+    if (child := os.fork()) == 0:
+        connection.close()
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        os._exit(become(**json.loads(request), descriptors=streams, address=address))
+    for descriptor in streams:
+        os.close(descriptor)
+    connection.sendall(struct.pack("q", child))
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    with suppress(BrokenPipeError):  # where nobody waits for it
+        connection.sendall(struct.pack("q", code))
+    os._exit(0)
+
+
+def become(
+    arguments: list[str], env: dict[str, str], cwd: str, descriptors: list[int], address: str | None = None
+) -> int:
     """Do what `python ARGUMENTS` does, and return its exit code."""
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(env)
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    for descriptor, output in enumerate(outputs, start=1):
-        os.dup2(os.open(output, os.O_WRONLY | os.O_CREAT), descriptor)
-    streams = [open(number, mode, encoding="utf-8") for number, mode in enumerate("rww")]  # noqa: SIM115
-    sys.stdin, sys.stdout, sys.stderr = streams
+    for number, descriptor in enumerate(descriptors):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    sys.stdin, sys.stdout = (open(number, mode, encoding="utf-8") for number, mode in enumerate("rw"))  # noqa: SIM115
+    sys.stderr = open(2, "w", buffering=1, encoding="utf-8", errors="backslashreplace")  # noqa: SIM115
+    if address is not None:
+        subprocess.run = partial(run_command, subprocess.run, address)
     added = [path for path in env.get("PYTHONPATH", "").split(os.pathsep) if path]
     code = 0
     try:
@@ -111,6 +278,9 @@ def become(arguments: list[str], env: dict[str, str], cwd: str, outputs: list[st
             case ["-m", module, *rest]:
                 sys.argv, sys.path[:] = [module, *rest], [cwd, *added, *sys.path[1:]]
                 runpy.run_module(module, run_name="__main__", alter_sys=True)
+            case ["-I", script, *_]:
+                sys.argv, sys.path[:] = arguments[1:], sys.path[1:]
+                runpy.run_path(script, run_name="__main__")
             case [script, *_]:
                 sys.argv, sys.path[:] = arguments, [str(Path(script).parent), *added, *sys.path[1:]]
                 runpy.run_path(script, run_name="__main__")
@@ -127,5 +297,12 @@ def become(arguments: list[str], env: dict[str, str], cwd: str, outputs: list[st
     return code
 
 
+def run_command(run: Any, address: str, command: Any, *args: Any, **given: Any) -> Any:
+    """`subprocess.run` of a fork: what runs in an isolated Python runs in another fork."""
+    if [*command[:2]] == [sys.executable, "-I"] and command[2] != "-c":
+        return run_isolated(command, address=address, **given)
+    return run(command, *args, **given)
+
+
 if __name__ == "__main__":
-    serve()
+    serve(sys.argv[1])

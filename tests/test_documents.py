@@ -85,7 +85,6 @@ def test_a_command_of_the_documents_is_one(command: str, tmp_path: Path, monkeyp
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("preloaded")
 def test_the_variant_of_the_contributing_guide_passes_the_suite(tmp_path: Path) -> None:
     (code,) = blocks("CONTRIBUTING.md", "python")
     assert len(code.splitlines()) <= 60
@@ -95,7 +94,6 @@ def test_the_variant_of_the_contributing_guide_passes_the_suite(tmp_path: Path) 
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("preloaded")
 def test_the_plugin_of_the_guide_installs_and_builds(tmp_path: Path) -> None:
     (project,) = blocks("docs/plugins.md", "toml")
     code, *parts, _ = blocks("docs/plugins.md", "python")  # the last one is a plain form
@@ -158,7 +156,6 @@ def answer() -> Iterator[Callable[[str], dict[str, str]]]:
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("preloaded")
 @pytest.mark.parametrize(
     "document", [pytest.param(one, marks=pytest.mark.nightly if one in AT_NIGHT else ()) for one in RUN]
 )

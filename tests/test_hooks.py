@@ -233,7 +233,6 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("preloaded")
 @pytest.mark.parametrize(
     "order",
     [
@@ -247,7 +246,6 @@ def test_auto_classes_load_checkpoints_in_any_order(checkpoint: Path, order: str
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("preloaded")
 def test_without_the_zoo_they_do_not(checkpoint: Path) -> None:
     done = run(CHECK, checkpoint)
     assert done.returncode and "transformer-zoo" in done.stderr

@@ -64,7 +64,6 @@ def test_no_public_name_is_also_a_module() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("preloaded")
 def test_what_the_documents_write_is_there_after_import_zoo() -> None:
     """Names, and submodules that nothing has imported: those alone are shown. `zoo.plugins` names entry points."""
     documents = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]

@@ -141,7 +141,6 @@ def test_edited_code_is_refused(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("preloaded")
 def test_settings_without_their_code_are_refused_by_name(tmp_path):
     """A changed configuration works as far as the code reaches, and is refused beyond."""
     write_bundle(zoo_model("llama-style", "causal-lm", dtype=torch.float32), tmp_path)
@@ -189,7 +188,6 @@ def test_bundles_load_where_the_zoo_cannot_be_imported(name, task, settings, tmp
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("preloaded")
 def test_a_plugins_variant_brings_its_code(tmp_path):
     """A variant of another package, whose layer is its own, runs without that package."""
     (tmp_path / "outsider.py").write_text(
@@ -236,7 +234,6 @@ def test_a_plugins_variant_brings_its_code(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("preloaded")
 @pytest.mark.parametrize(
     ("name", "task"),
     [
@@ -268,7 +265,6 @@ with torch.no_grad():
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("preloaded")
 @pytest.mark.parametrize(
     "name",
     [

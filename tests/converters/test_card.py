@@ -47,7 +47,6 @@ def test_a_model_in_memory_has_its_task_and_no_licence() -> None:
     assert (data.license, data.pipeline_tag, sections) == (None, "text-generation", [])
 
 
-@pytest.mark.xdist_group("preloaded")
 def test_the_tokenizer_of_a_bundle_loads_without_a_question_and_without_code(bundle: Path) -> None:
     blocks = re.findall(r"```python\n(.*?)```", (bundle / "README.md").read_text(encoding="utf-8"), re.DOTALL)
     (code,) = (block for block in blocks if "AutoTokenizer" in block)

@@ -1,9 +1,7 @@
 """Records what every update of a run reads: `torchrun recorded.py FOLDER DATA PROCESSES STEPS OPTIONS`."""
 
 import json
-import os
 import shutil
-import subprocess
 import sys
 from collections import defaultdict
 from pathlib import Path
@@ -12,6 +10,7 @@ from unittest.mock import patch
 
 import torch
 from accelerate import PartialState
+from preloaded import run_ranks
 from torch import Tensor
 from transformers.utils import logging
 
@@ -87,11 +86,7 @@ def forget_after(folder: Path, step: int) -> None:
 
 def run_on(processes: int, folder: Path, data: Path | str, steps: int, **options: Any) -> dict[int, list[Any]]:
     """Train on processes of gloo; what `by_update` returns of all of them."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(processes)]
-    arguments = [__file__, str(folder), str(data), str(processes), str(steps), json.dumps(options)]
-    done = subprocess.run([*command, *arguments], capture_output=True, text=True, env=environment, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    run_ranks(processes, [__file__, str(folder), str(data), str(processes), str(steps), json.dumps(options)])
     files = [Path(f"{folder}-seen-{process}.json") for process in range(processes)]
     return by_update([one for file in files for one in json.loads(file.read_text())])
 

@@ -91,10 +91,7 @@ def in_forks(monkeypatch):
 @pytest.mark.usefixtures("in_forks")
 @pytest.mark.parametrize(
     ("name", "task"),
-    [
-        *(pytest.param(*one, marks=pytest.mark.xdist_group("preloaded")) for one in BY_DAY),
-        *(pytest.param(*one, marks=pytest.mark.nightly) for one in BY_NIGHT),
-    ],
+    [*BY_DAY, *(pytest.param(*one, marks=pytest.mark.nightly) for one in BY_NIGHT)],
 )
 def test_a_file_computes_what_its_model_does(name, task):
     ejected = eject(tiny(name), task=task)

@@ -1,14 +1,13 @@
 import hashlib
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from preloaded import start_python
 
 from .loopback import LoopbackHub, loopback_hub
 from .messages import User
@@ -42,32 +41,32 @@ class Process:
     def __init__(self, hub: LoopbackHub, home: Path, **more: str) -> None:
         home.mkdir(parents=True, exist_ok=True)
         self.log = home / "stderr.log"
-        self._stderr = self.log.open("w")
-        self.popen = subprocess.Popen(
-            [sys.executable, "-u", str(Path(__file__).with_name("worker.py"))],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._stderr,
-            text=True,
-            env=environment(hub, home, **more),
-        )
+        theirs_in, ours_in = os.pipe()
+        ours_out, theirs_out = os.pipe()
+        self._stdin, self._stdout = os.fdopen(ours_in, "w"), os.fdopen(ours_out)
+        with self.log.open("w") as log:
+            worker = str(Path(__file__).with_name("worker.py"))
+            self.python = start_python(
+                [worker], [theirs_in, theirs_out, log.fileno()], env=environment(hub, home, **more)
+            )
+        os.close(theirs_in)
+        os.close(theirs_out)
         assert self.read() == "ready"
 
     def read(self) -> str:
-        assert self.popen.stdout is not None
-        line = self.popen.stdout.readline().strip()
-        assert line or self.popen.poll() is None, self.log.read_text()
+        line = self._stdout.readline().strip()
+        assert line or self.python.poll() is None, self.log.read_text()
         return line
 
     def write(self, line: str) -> None:
-        assert self.popen.stdin is not None
-        self.popen.stdin.write(line + "\n")
-        self.popen.stdin.flush()
+        self._stdin.write(line + "\n")
+        self._stdin.flush()
 
     def close(self) -> None:
-        self.popen.kill()
-        self.popen.communicate()
-        self._stderr.close()
+        self.python.kill()
+        self.python.wait()
+        self._stdin.close()
+        self._stdout.close()
 
 
 @dataclass

@@ -39,7 +39,6 @@ def test_recipes_have_the_words_that_the_rules_ask_for(track, marks):
 
 
 @pytest.mark.thorough
-@pytest.mark.xdist_group("preloaded")
 def test_a_corpus_becomes_revisions_that_the_evaluation_loads(hub: LoopbackHub, tmp_path: Path) -> None:
     for name, times in (("train_10M/childes.train", 80), ("train_10M/wiki.train", 60), ("dev/childes.dev", 20)):
         file = tmp_path / "babylm" / name

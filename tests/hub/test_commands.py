@@ -1,9 +1,9 @@
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from preloaded import run_python
 
 from zoo.base.errors import OutputExistsError
 from zoo.cli.reporting import report
@@ -34,13 +34,8 @@ def zoo(
     hub: LoopbackHub, home: Path, *arguments: object, sockets: bool = True, **variables: str
 ) -> subprocess.CompletedProcess[str]:
     start = f"{'' if sockets else NO_SOCKETS}\nimport sys\nfrom zoo.cli.main import main\nsys.argv[0] = 'zoo'\nmain()"
-    return subprocess.run(
-        [sys.executable, "-c", start, *map(str, arguments)],
-        env=environment(hub, home, **{"HF_TOKEN": WRITE, **variables}),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    surroundings = environment(hub, home, **{"HF_TOKEN": WRITE, **variables})
+    return run_python(["-c", start, *map(str, arguments)], env=surroundings)
 
 
 def test_push_list_and_pull(hub: LoopbackHub, tmp_path: Path) -> None:

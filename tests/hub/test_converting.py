@@ -13,7 +13,7 @@ import zoo
 from .conftest import READ, environment
 from .loopback import LoopbackHub
 
-pytestmark = [pytest.mark.thorough, pytest.mark.xdist_group("preloaded")]
+pytestmark = pytest.mark.thorough
 
 COMMANDS = """
 import sys

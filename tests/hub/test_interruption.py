@@ -1,13 +1,13 @@
 """Ctrl-C and kill: the other side stays as it was, and what is on this one is whole."""
 
+import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from preloaded import run_python, start_python
 
 from .conftest import WRITE, Worker, checkpoint, environment, without_attributes, write
 from .faults import HELD, Fault
@@ -33,22 +33,19 @@ def interrupt(
     """Run the command line against a Hub that stalls somewhere, and send it a signal there."""
     hub.clear()
     fault = hub.add(Fault(kind, where=where, since=since))
-    command = subprocess.Popen(
-        [sys.executable, "-m", "zoo", *map(str, arguments)],
-        env=environment(hub, home, HF_TOKEN=WRITE, **more),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    deadline = time.monotonic() + 60
-    while not fault.happened and command.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert fault.happened, command.communicate()
-    time.sleep(0.1)
-    command.send_signal(how)
-    _, errors = command.communicate(timeout=30)
+    words = ["-m", "zoo", *map(str, arguments)]
+    with open(os.devnull, "r+") as nothing, (home.parent / "stderr").open("w+") as stderr:
+        streams = [nothing.fileno(), nothing.fileno(), stderr.fileno()]
+        command = start_python(words, streams, env=environment(hub, home, HF_TOKEN=WRITE, **more))
+        deadline = time.monotonic() + 60
+        while not fault.happened and command.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert fault.happened, (home.parent / "stderr").read_text()
+        time.sleep(0.1)
+        command.send_signal(how)
+        code = command.wait(30)
     hub.clear()
-    return command.returncode, errors
+    return code, (home.parent / "stderr").read_text()
 
 
 @pytest.mark.parametrize("where", WHERE_A_PUSH_STALLS)
@@ -103,8 +100,6 @@ INTERRUPTED_WHERE_NOTHING_IS_RAISED = """
 import os, signal
 from zoo.hub.interruptions import interrupts_heard
 
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
-
 class Careless:
     def __del__(self):  # Python goes on after exceptions here
         os.kill(os.getpid(), signal.SIGINT)
@@ -120,8 +115,7 @@ except KeyboardInterrupt as interrupt:
 
 
 def test_an_interrupt_that_other_code_swallows_is_not_lost() -> None:
-    command = [sys.executable, "-c", INTERRUPTED_WHERE_NOTHING_IS_RAISED]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run_python(["-c", INTERRUPTED_WHERE_NOTHING_IS_RAISED], env=os.environ)
     assert done.stdout.strip() == "all was pushed", done.stderr
 
 
@@ -134,8 +128,7 @@ def test_an_interrupted_pull_leaves_what_was_there(
     home, out = tmp_path / "home", tmp_path / "out"
 
     def pull(*options: str) -> str:
-        arguments = [sys.executable, "-m", "zoo", "pull", "org/model", str(out), *options]
-        done = subprocess.run(arguments, env=environment(hub, home), capture_output=True, text=True, check=False)
+        done = run_python(["-m", "zoo", "pull", "org/model", str(out), *options], env=environment(hub, home))
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
 

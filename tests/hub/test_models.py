@@ -11,7 +11,7 @@ from zoo.registry import VARIANTS, list_variants
 from .conftest import WRITE, environment
 from .loopback import LoopbackHub
 
-pytestmark = [pytest.mark.thorough, pytest.mark.xdist_group("preloaded")]
+pytestmark = pytest.mark.thorough
 
 FEW = ["vanilla=seq2seq-lm", "llama-style=causal-lm"]
 EVERY = [f"{name}={VARIANTS.get(name).default_task}" for name in list_variants()]

@@ -85,7 +85,6 @@ print(time.monotonic() - begun)
 """
 
 
-@pytest.mark.xdist_group("preloaded")
 def test_a_machine_without_a_network_says_so_soon_and_once(tmp_path: Path) -> None:
     kept = {key: value for key, value in os.environ.items() if not key.startswith("HF_")}
     own = {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_HOME": str(tmp_path)}

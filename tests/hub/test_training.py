@@ -9,7 +9,7 @@ from safetensors.torch import load
 from .conftest import WRITE, environment
 from .loopback import LoopbackHub
 
-pytestmark = [pytest.mark.thorough, pytest.mark.xdist_group("preloaded")]
+pytestmark = pytest.mark.thorough
 
 COMMAND = (
     "train pre-norm@tiny --task copy:train_examples=64,heldout_examples=16 --max_steps 2 --quiet "

@@ -12,8 +12,6 @@ from preloaded import run_python
 from .conftest import READ, environment
 from .loopback import LoopbackHub
 
-pytestmark = pytest.mark.xdist_group("preloaded")
-
 CHECKPOINTS: dict[str, tuple[str, str, str, dict[str, Any]]] = {
     "gpt2-style.openai": ("openai-community/gpt2", "GPT2", "LMHeadModel", GPT2),
     "gpt2-style.opt-125m": ("facebook/opt-125m", "OPT", "ForCausalLM", OPT),

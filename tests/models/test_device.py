@@ -14,7 +14,7 @@ from preloaded import run_python
 
 from zoo.registry import VARIANTS
 
-pytestmark = [pytest.mark.thorough, pytest.mark.xdist_group("preloaded")]
+pytestmark = pytest.mark.thorough
 
 ONE_OF_EACH = ("llama-style", "gpt2-style", "bert-style", "vanilla", "t5-style", "mixtral-style", "qwen3-next-style")
 """Variants that do without each other's parts; of the others, most take a second or two."""

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from preloaded import run_python
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("preloaded")]  # one environment serves all tests
+pytestmark = pytest.mark.slow
 
 PYPROJECT = """
 [build-system]

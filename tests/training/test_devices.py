@@ -1,13 +1,11 @@
 """Several processes come to what one comes to."""
 
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
+from preloaded import run_ranks
 from safetensors.torch import load_file
 from training.on_two import UNTIED, run
 
@@ -29,17 +27,7 @@ def test_two_processes_come_to_what_one_comes_to(tmp_path):
     whole = load_file(tmp_path / "one" / "model.safetensors")
     untied = run(tmp_path / "untied", 1, **UNTIED)
     forget(tmp_path / "one", 6)
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    outcome = subprocess.run(
-        [*command, str(SCRIPT), str(tmp_path)],
-        capture_output=True,
-        text=True,
-        env=environment,
-        timeout=600,
-        check=False,
-    )
-    assert outcome.returncode == 0, outcome.stdout + outcome.stderr
+    run_ranks(2, [str(SCRIPT), str(tmp_path)])
     found = torch.load(tmp_path / "found.pt")
     forget(tmp_path / "two", 6)
     found["resumed on one"] = run(tmp_path / "two", 1, resume=True, force=True)

@@ -347,7 +347,6 @@ SUITES.register("mine", Suite("Pairs of mine.", "a page", "yes.jsonl of mine", r
 
 
 @pytest.mark.thorough
-@pytest.mark.xdist_group("preloaded")
 def test_a_plugin_adds_a_suite(tmp_path: Path):
     site, data = tmp_path / "site", tmp_path / "data"
     (site / "mine-1.dist-info").mkdir(parents=True)
