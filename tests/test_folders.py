@@ -14,6 +14,7 @@ import pytest
 from filelock import FileLock
 
 from zoo.base.errors import OutputExistsError, UnwritableError
+from zoo.base.files import without_folders
 from zoo.base.folders import check_output, finish_earlier, scratch_folder, written_whole
 from zoo.base.manifest import MANIFEST_FILE, recorded
 
@@ -300,3 +301,10 @@ def test_a_folder_that_its_process_removes_meanwhile_is_passed_over(
     monkeypatch.setattr("zoo.base.folders.FileLock", Late)
     finish_earlier(tmp_path / "out")
     assert not list(tmp_path.iterdir())
+
+
+def test_names_of_data_lose_local_folders_alone(tmp_path: Path) -> None:
+    file = tmp_path / "a b=1" / "x.txt"
+    assert without_folders(str(file)) == "x.txt" and without_folders("org/name") == "org/name"
+    assert without_folders(f"hf:{file}") == "hf:x.txt" and without_folders("hf:org/name:en") == "hf:org/name:en"
+    assert without_folders(f"{file}=0.25+books=0.5+hf:{file}=0.25") == "x.txt=0.25+books=0.5+hf:x.txt=0.25"

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from corpora.recorded import by_update, run
 
 from zoo.base.errors import ConfigError, DataError
+from zoo.cli.main import cli
 from zoo.cli.parameters import data_options
 from zoo.data.tasks import find_task, load_tokenizers
 from zoo.data.tasks.blocks import TokenBlocks
@@ -92,6 +93,13 @@ def test_a_mixture_is_trained_on_in_one_order_whatever_the_accumulation(sources,
         "sea": 0.25,
     }
     tokenizer = load_tokenizers(tmp_path / "whole").source
+    both, one = ["--data", f"{sources['fox']}=1"], ["--data", f"{sources['sea']}=2"]
+    examples = []
+    for given in ([], both + one, one):
+        done = CliRunner().invoke(cli, ["evaluate", str(tmp_path / "whole"), *given, "--json"])
+        assert done.exit_code == 0, done.output
+        examples.append(json.loads(done.stdout)["examples"])
+    assert examples[0] == examples[1] > examples[2] > 0
     texts = Counter("fox" in tokenizer.decode(block) for blocks in whole.values() for block in blocks)
     assert texts[True] > texts[False] > 0
     with pytest.raises(ConfigError, match="sequential was given with a mixture"):

@@ -34,6 +34,26 @@ def leaves_its_folder(name: str) -> bool:
     )
 
 
+JOIN = "+"  # Separator of joined corpora, and of the sources of a mixture
+SOURCE = re.compile(r"(.+?)=(\d*\.?\d+)(?:\+|$)")  # A source of a mixture and its share
+
+
+def mixed_sources(data: str) -> list[tuple[str, str]]:
+    """Sources and shares of a mixture "NAME=SHARE+NAME=SHARE"; none of anything else."""
+    found: list[tuple[str, str]] = SOURCE.findall(data)
+    return found if JOIN.join(map("=".join, found)) == data else []
+
+
+def without_folders(data: str) -> str:
+    """Strip local folders from the name of data; names of mixed data keep their shares, those on the Hub stay."""
+    if parts := mixed_sources(data):
+        return JOIN.join(f"{without_folders(name)}={share}" for name, share in parts)
+    if Path(data).is_absolute():
+        return Path(data).name
+    scheme, colon, place = data.partition(":")
+    return f"{scheme}:{Path(place).name}" if colon and Path(place).is_absolute() else data
+
+
 def files_in_index(index: Path) -> list[str]:
     """Read which files a checkpoint's weights are in."""
     try:

@@ -18,6 +18,7 @@ from .parameters import (
     engine_option,
     generation_option,
     json_option,
+    mixture,
     once,
     refuse_with,
 )
@@ -43,8 +44,10 @@ if TYPE_CHECKING:
 @click.option(
     "--data",
     type=PATH,
-    help="Other examples: a file, used as a whole, or a folder with a held-out file; by default those that its "
-    "training held out.",
+    multiple=True,
+    callback=mixture,
+    help="Other examples: a file, used as a whole, or a folder with a held-out file, or several as for zoo train; by "
+    "default those that its training held out.",
 )
 @click.option("--heldout", type=PATH, help="A file of other examples, used as a whole.")
 @columns_option

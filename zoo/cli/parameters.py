@@ -90,7 +90,8 @@ def columns_option(command: Decorated) -> Decorated:
 
 def mixture(ctx: click.Context, param: click.Parameter, given: tuple[Path, ...]) -> Path | None:
     """Join several sources to a mixture."""
-    from zoo.data.tasks.sources import JOIN, shares_of
+    from zoo.base.files import JOIN
+    from zoo.data.tasks.sources import shares_of
 
     if len(given) > 1 and (odd := next((one for one in given if shares_of(str(one)) is None), None)):
         raise click.BadParameter(f"{odd} has no share; several sources are given as NAME=SHARE", ctx, param)

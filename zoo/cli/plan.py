@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 from rich.text import Text
 
 from .output import heading, indented, table, width, write, write_json
-from .parameters import VARIANT_NAME, given_options, json_option, refuse_with, task_option
+from .parameters import VARIANT_NAME, given_options, json_option, mixture, refuse_with, task_option
 
 if TYPE_CHECKING:
     from zoo.analysis.scaling.planning import Plan
@@ -42,6 +43,8 @@ class Numbers(click.ParamType):  # type: ignore[type-arg]
 @click.option("--optim", default="adamw_torch_fused", show_default=True, help="The optimiser, as for zoo train.")
 @click.option(
     "--data",
+    multiple=True,
+    callback=mixture,
     metavar="DIR|NAME",
     help="A prepared folder (zoo data prepare), or a corpus (zoo data): its tokens, updates and hours of an epoch.",
 )
@@ -56,7 +59,7 @@ def plan(
     name: str,
     task: str | None,
     devices: tuple[int, ...],
-    data: str | None,
+    data: Path | None,
     recipe: str | None,
     as_markdown: bool,
     as_json: bool,

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from zoo.base.files import read_json, write_file
+from zoo.base.files import read_json, without_folders, write_file
 from zoo.base.folders import EVALUATIONS_FILE, RECORD_FILE, RESULT_FILE
 from zoo.base.manifest import recorded
 
@@ -213,9 +213,7 @@ def _data(result: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _file_name(place: Any) -> str:
-    """A file's name without its folders; a dataset's name on the Hub as it is."""
-    path = Path(str(place or ""))
-    return path.name if path.is_absolute() else str(place or "")
+    return without_folders(str(place or ""))
 
 
 def _number(value: Any) -> str:

@@ -14,6 +14,7 @@ from datasets import Dataset
 from transformers import PreTrainedModel, PrinterCallback, ProgressCallback
 
 from zoo.base.errors import ConfigError, ZooError, ZooWarning
+from zoo.base.files import without_folders
 from zoo.base.folders import scratch_folder
 from zoo.building.loading import class_of_task
 from zoo.building.weights import locate
@@ -71,7 +72,7 @@ def named_examples(
 
 
 def file_name(place: str | None) -> str:
-    return OWN_DATA if place is None else Path(place).name if Path(place).is_absolute() else place
+    return OWN_DATA if place is None else without_folders(place)
 
 
 EVALUATED_WITH = ("bf16", "fp16", "tf32", "bf16_full_eval", "fp16_full_eval")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zoo.base.errors import ConfigError, DataError, suggest
+from zoo.base.files import JOIN, mixed_sources
 from zoo.data.corpora.sources import HELDOUT_NAMES, TRAIN_NAMES
 from zoo.registry import CORPORA
 
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 SHIPPED = Path(__file__).parent / "data"
 """Corpora that ship with the zoo."""
 
-JOIN = "+"  # Separator of the names of corpora that are joined
-PART = re.compile(r"(.+?)=(\d*\.?\d+)(?:\+|$)")  # A source of a mixture and its share
 
 HELDOUT_SHARE = 0.05
 MOST_HELDOUT = 1000
@@ -96,8 +94,8 @@ def full_path(data: str | Path | None) -> str | None:
 
 def shares_of(data: str) -> dict[str, float] | None:
     """Shares of a mixture "NAME=SHARE+NAME=SHARE", which add up to 1; None of others, and of a path of that name."""
-    found = PART.findall(data)
-    if not found or "".join(f"{name}={share}+" for name, share in found) != f"{data}+" or Path(data).exists():
+    found = mixed_sources(data)
+    if not found or Path(data).exists():
         return None
     shares = {name: float(share) for name, share in found}
     if len(shares) < len(found):
