@@ -100,7 +100,7 @@ def test_a_loss_depends_neither_on_accumulation_nor_on_the_batches_of_an_evaluat
         found[size] = torch.cat([weight.detach().flatten() for weight in result.model.parameters()])
     torch.testing.assert_close(found[1], found[16], rtol=0, atol=2e-5)
     losses = [zoo.evaluate(tmp_path / "16", batch_size=size).loss for size in (1, 64)]
-    assert losses[0] == pytest.approx(losses[1], rel=2e-3)
+    assert losses[0] == pytest.approx(losses[1], rel=1e-6)
 
 
 def test_other_variants_are_refused():

@@ -21,13 +21,14 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from zoo.base.errors import ConfigError, UnwritableError, ZooWarning
 from zoo.data.corpora.shards import TokenRow
+from zoo.data.tasks.blocks import items_of_blocks
 from zoo.data.tasks.mixing import MixedBlocks
 from zoo.data.tasks.streaming import is_streamed
 from zoo.fast.chunked_loss import IGNORED
 from zoo.fast.matmul import fast_matmul
 from zoo.models.feed_forwards.balance import has_router_loss
 from zoo.models.language_modeling import LanguageModel
-from zoo.models.partly_causal import items_of_kinds
+from zoo.models.partly_causal import items_of_kinds, weights_of_kinds
 
 from .after_steps import AfterSteps, RunTotals
 from .arguments import ZooTrainingArguments
@@ -49,6 +50,7 @@ class EvaluatingTrainer(Seq2SeqTrainer):
         self.label_smoother: Any = self.label_smoother
         precise = torch.float32 if self.args.device.type == "mps" else torch.float64
         self._evaluated = torch.zeros(3, dtype=precise, device=self.args.device)  # sums of losses, weights and labels
+        self._items: Tensor | None = None  # Labels of causal rows and of others, over their shares of all rows
         self._predicts = False
         # Which smooths labels itself, and can leave logits out.
         self._is_language_model = isinstance(self.model, LanguageModel)
@@ -58,13 +60,14 @@ class EvaluatingTrainer(Seq2SeqTrainer):
         return SequentialSampler(eval_dataset)
 
     def _get_dataloader(self, *args: Any, is_training: bool = False, **kwargs: Any) -> DataLoader[Any]:
-        """Load all examples for evaluation, also those of an incomplete last batch."""
-        dropped = self.args.dataloader_drop_last
-        self.args.dataloader_drop_last = dropped and is_training
+        """Load all examples for evaluation, also those of an incomplete last batch, and in every epoch alike."""
+        given = self.args.dataloader_drop_last, self.args.dataloader_persistent_workers
+        if not is_training:
+            self.args.dataloader_drop_last = self.args.dataloader_persistent_workers = False
         try:
             return super()._get_dataloader(*args, is_training=is_training, **kwargs)
         finally:
-            self.args.dataloader_drop_last = dropped
+            self.args.dataloader_drop_last, self.args.dataloader_persistent_workers = given
 
     def _without_logits(self) -> dict[str, Any]:
         # If the projection's weights are sharded, only their own modules can gather them, not the loss.
@@ -96,15 +99,18 @@ class EvaluatingTrainer(Seq2SeqTrainer):
             self.label_smoother, self.model.generation_config, self._predicts = smoother, generation, False
         if loss is not None:
             tokens = inputs["labels"].ne(IGNORED).sum().to(self._evaluated)
-            # By what the mean is over: causal and masked rows count alike, though they differ in labels.
+            total = torch.where(tokens > 0, loss.to(self._evaluated) * tokens, 0)  # a mean of nothing is no number
             weight = tokens
-            if "causal_rows" in inputs:
-                weight = items_of_kinds(inputs["shift_labels"], inputs["causal_rows"])[1].sum().to(tokens)
-            total = torch.where(tokens > 0, loss.to(self._evaluated) * weight, 0)  # a mean of nothing is no number
+            if self._items is not None:
+                total = loss.to(self._evaluated)
+                kinds = inputs["shift_labels"].cpu(), inputs["causal_rows"].cpu()
+                weight = weights_of_kinds(*kinds, self._items).sum().to(self._evaluated)
             self._evaluated += torch.stack([total, weight, tokens])
         return loss, outputs, labels
 
     def _get_num_items_in_batch(self, batch_samples: list[Any], device: torch.device) -> Tensor | int | None:
+        if self._predicts and self._items is not None:
+            return self._items.to(device)
         # Evaluation needs the mean over a process's own labels; the base class divides by those of all processes.
         if self._predicts and self.accelerator.num_processes > 1:
             return None
@@ -115,8 +121,7 @@ class EvaluatingTrainer(Seq2SeqTrainer):
         sums = torch.stack(found).sum(dim=0)
         if self.args.average_tokens_across_devices:
             sums = self.accelerator.reduce(sums)
-        labels, rows = sums
-        return items * (labels / labels.sum()) / (rows / rows.sum())
+        return items * sums[0] / sums[0].sum() / (sums[1] / sums[1].sum())
 
     def _without_repetitions(self, inputs: dict[str, Any]) -> dict[str, Any]:
         """Take the labels off the examples with which accelerate fills up the last batch of several processes."""
@@ -130,12 +135,13 @@ class EvaluatingTrainer(Seq2SeqTrainer):
             labels[real:] = IGNORED
         return {**inputs, **kept}
 
-    def evaluation_loop(self, *args: Any, **kwargs: Any) -> Any:
+    def evaluation_loop(self, dataloader: DataLoader[Any], *args: Any, **kwargs: Any) -> Any:
         """Evaluate, with the loss per token instead of the mean over batches."""
         self._evaluated.zero_()
+        self._items = items_of_blocks(dataloader.dataset)
         # Which drops the repetitions that fill up the last batch of several processes; the base class keeps them.
         self.gather_function = self.accelerator.gather_for_metrics
-        output = super().evaluation_loop(*args, **kwargs)
+        output = super().evaluation_loop(dataloader, *args, **kwargs)
         total, weight, labels = self.accelerator.reduce(self._evaluated).tolist()
         prefix = kwargs.get("metric_key_prefix", "eval")
         if labels and f"{prefix}_loss" in output.metrics:

@@ -136,6 +136,22 @@ class PartlyCausalBlocks(Dataset[Any]):
         return self.masked.lengths[: len(self)] - 1
 
 
+def items_of_blocks(blocks: Any) -> Tensor | None:
+    """Labels of causal blocks and of the others, over their shares of all that have labels; None without such kinds.
+
+    *Shape:* (2,)
+    """
+    if not len(blocks) or "causal_rows" not in blocks[0]:
+        return None
+    labels, rows = np.zeros(2), np.zeros(2)
+    for index in range(len(blocks)):
+        block = blocks[index]
+        kind, number = 1 - block["causal_rows"], np.not_equal(block["labels"], IGNORED).sum()
+        labels[kind] += number
+        rows[kind] += number > 0
+    return torch.from_numpy(np.divide(labels * rows.sum(), rows, out=np.ones(2), where=rows > 0))
+
+
 def block_lengths(starts: range, block_size: int, end: int) -> Ids:
     """Number of ids of blocks in a row that ends somewhere: all but the last ones are whole; of a streamed row, one."""
     if end >= ENDLESS - 1:
