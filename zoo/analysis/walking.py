@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import fields
+from functools import cache
 from typing import Any
 
 import libcst as cst
@@ -52,32 +53,54 @@ def attributes(node: cst.CSTNode) -> tuple[str, ...]:
 class Visitor:
     """A visitor with methods `visit_KIND(node)` and `leave_KIND(original, updated)`, as libcst's transformers have."""
 
+    plans: dict[type[cst.CSTNode], tuple[Any, Any, tuple[str, ...]]]
+    """The two methods and the attributes to visit by the class of a node, each class added when it is first met."""
+
+    def __init_subclass__(cls) -> None:
+        cls.plans = {}
+
+    def plan(self, node: cst.CSTNode) -> tuple[Any, Any, tuple[str, ...]]:
+        """The entry of `plans` for a node that has none."""
+        kind = type(node).__name__
+        enter, leave = (getattr(type(self), f"{when}_{kind}", None) for when in ("visit", "leave"))
+        self.plans[type(node)] = enter, leave, attributes(node)
+        return self.plans[type(node)]
+
     def visit(self, node: cst.CSTNode) -> Any:
         """Visit a node; a new one if something in it changed."""
-        kind, updated = type(node).__name__, node
-        enter, leave = getattr(self, f"visit_{kind}", None), getattr(self, f"leave_{kind}", None)
-        if enter is None or enter(node) is not False:
+        enter, leave, names = self.plans.get(type(node)) or self.plan(node)
+        updated = node
+        if enter is None or enter(self, node) is not False:
             changes: dict[str, Any] = {}
-            for name in attributes(node):
+            for name in names:
                 value = getattr(node, name)
-                if isinstance(value, cst.CSTNode):
-                    if (new := self.visit(value)) is not value:
-                        changes[name] = new
-                elif isinstance(value, (tuple, list)):
-                    sequence = list(self.visit_all(value))
-                    if not is_same(sequence, value):
+                kind: Any = type(value)
+                if kind is tuple or kind is list:
+                    if value and not is_same(sequence := self.visit_all(value), value):
                         changes[name] = sequence
+                elif is_node(kind) and (new := self.visit(value)) is not value:
+                    changes[name] = new
             updated = node.with_changes(**changes) if changes else node
-        return updated if leave is None else leave(node, updated)
+        return updated if leave is None else leave(self, node, updated)
 
-    def visit_all(self, nodes: Any) -> Iterator[cst.CSTNode]:
+    def visit_all(self, nodes: Any) -> list[cst.CSTNode]:
         """Visit the nodes of a sequence. A node may be removed, or replaced by several."""
+        found: list[cst.CSTNode] = []
         for node in nodes:
             new = self.visit(node)
-            if isinstance(new, cst.FlattenSentinel):
-                yield from new
+            if new is node:
+                found.append(node)
+            elif isinstance(new, cst.FlattenSentinel):
+                found += new
             elif not isinstance(new, cst.RemovalSentinel):
-                yield new
+                found.append(new)
+        return found
+
+
+@cache
+def is_node(kind: type) -> bool:
+    """Whether a class is one of nodes; asking libcst's abstract class takes long."""
+    return issubclass(kind, cst.CSTNode)
 
 
 def is_same(new: Any, old: Any) -> bool:
