@@ -7,9 +7,8 @@ import { LANGUAGES } from "../src/words";
 const w = LANGUAGES.en!;
 const WRITER = "d2l-style.en-pt-faithful";
 const VIEWS = [
-  { width: 1280, colorScheme: "light" },
-  { width: 1280, colorScheme: "dark" },
-  { width: 390, colorScheme: "light" },
+  { width: 1280, colorSchemes: ["dark", "light"] },
+  { width: 390, colorSchemes: ["light"] },
 ] as const;
 
 /** Opens the explorer and waits until everything is computed. */
@@ -27,6 +26,19 @@ async function write(page: Page, text: string): Promise<void> {
   await page.getByLabel(w.text, { exact: true }).fill(text);
   await page.keyboard.press("Enter");
 }
+
+/** One page for tests that leave the model, its settings and the method as they were: loading the engine takes seconds. */
+const shared = test.extend<object, { opened: Page }>({
+  opened: [
+    async ({ browser }, use, { project }) => {
+      const page = await browser.newPage({ baseURL: project.use.baseURL! });
+      await open(page);
+      await use(page);
+      await page.close();
+    },
+    { scope: "worker" },
+  ],
+});
 
 const button = (page: Page, name: string) => page.getByRole("button", { name, exact: true });
 
@@ -97,14 +109,16 @@ test("keeps 60 frames a second while 64 tokens scroll", async ({ page }) => {
   expect((await seconds()) - before).toBeLessThan(frames / 60);
 });
 
-for (const { width, colorScheme } of VIEWS) {
-  test(`moves nothing and has nothing that axe complains of, ${width} pixels wide, ${colorScheme}`, async ({ page }) => {
+for (const { width, colorSchemes } of VIEWS) {
+  test(`moves nothing and has nothing that axe complains of, ${width} pixels wide`, async ({ page }) => {
     await page.setViewportSize({ width, height: 900 });
-    await page.emulateMedia({ colorScheme });
     for (const query of [`model=${WRITER}`, "model=nlpt-encoder.mlm-en&with=llama-style.char-en&lang=pt"]) {
       await open(page, query);
       expect(await moved(page)).toBeLessThan(0.02);
-      expect(await violations(page)).toEqual([]);
+      for (const colorScheme of colorSchemes) {
+        await page.emulateMedia({ colorScheme });
+        expect(await violations(page), colorScheme).toEqual([]);
+      }
       expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(width);
     }
   });
@@ -131,8 +145,7 @@ async function violations(page: Page): Promise<string[]> {
   });
 }
 
-test("writes token by token, greedily, by beams, and by sampling", async ({ page }) => {
-  await open(page);
+shared("writes token by token, greedily, by beams, and by sampling", async ({ opened: page }) => {
   const answer = page.locator("output").first();
   const whole = await answer.textContent();
   await button(page, w.restart).click();
@@ -151,10 +164,11 @@ test("writes token by token, greedily, by beams, and by sampling", async ({ page
   await computed(page);
   await expect(answer).toHaveText(whole!);
   await expect(page.locator(".probabilities .share")).toHaveText(["100.0 %"]);
+  await page.getByLabel(w.method).selectOption("greedy");
+  await computed(page);
 });
 
-test("shows where numbers begin to differ", async ({ page }) => {
-  await open(page);
+shared("shows where numbers begin to differ", async ({ opened: page }) => {
   const differences = page.locator(".differences .first");
   await expect(page.getByText(w.same)).toBeVisible();
   const changes: [() => Promise<unknown>, () => Promise<unknown>, string][] = [
@@ -187,10 +201,13 @@ test("shows where numbers begin to differ", async ({ page }) => {
   await page.getByLabel(w.padding).fill("2");
   await page.keyboard.press("Tab");
   await expect(page.locator(".tokens").first()).toContainText("∅");
+  await page.getByLabel(w.padding).fill("0");
+  await page.keyboard.press("Tab");
+  await expect(page.getByText(w.same)).toBeVisible();
+  await computed(page);
 });
 
-test("is moved through by keyboard, and shows formula, shape and line of a part", async ({ page }) => {
-  await open(page);
+shared("is moved through by keyboard, and shows formula, shape and line of a part", async ({ opened: page }) => {
   const caption = page.locator(".caption").first();
   const before = await caption.textContent();
   await page.locator(".map").first().focus();
@@ -213,10 +230,11 @@ test("is moved through by keyboard, and shows formula, shape and line of a part"
   await page.getByLabel(w.computes).selectOption("without its quirks");
   await expect(part.locator(".formula")).not.toContainText("p = 0");
   await expect(code).not.toContainText("The original's defect");
+  await page.getByLabel(w.computes).selectOption("as it was trained");
+  await computed(page);
 });
 
-test("loads a model twice at once", async ({ page }) => {
-  await open(page);
+shared("loads a model twice at once", async ({ opened: page }) => {
   const loaded = page.evaluate(async (folder) => {
     const { Model, UNCHANGED } = globalThis.zoo as { Model: typeof import("../src/model").Model; UNCHANGED: import("../src/model").Changes };
     const models = await Promise.all([Model.load(folder), Model.load(folder)]);
@@ -226,12 +244,13 @@ test("loads a model twice at once", async ({ page }) => {
   expect(await loaded).toBe(2);
 });
 
-test("puts a second model next to the first", async ({ page }) => {
-  await open(page);
+shared("puts a second model next to the first", async ({ opened: page }) => {
   await page.getByLabel(w.other).selectOption("llama-style.char-en");
   await expect(page.locator("output")).toHaveCount(2);
   await computed(page);
   await expect(page.locator("output").nth(1)).not.toHaveText("");
+  await page.getByLabel(w.other).selectOption({ index: 0 });
+  await expect(page.locator("output")).toHaveCount(1);
 });
 
 test("names what is wrong in one sentence", async ({ page }) => {
