@@ -29,6 +29,9 @@ settings.register_profile(
 )
 settings.load_profile("zoo")
 
+LONGEST = ("browser-page", "engines", "site")
+"""Groups of tests that take a minute or more."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--device", default="cpu", help="where the suite of every variant runs: cpu, cuda, cuda:1, ...")
@@ -40,12 +43,18 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put modules with slow tests first, and let the tests of a module share a process and what they set up.
+    """Put the longest groups and modules with slow tests first, and let the tests of a module share what they set up.
 
     So processes come to the end together. At night there are too many tests of one module for one process.
     """
     slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in slow)
+
+    def place(item: pytest.Item) -> int:
+        group = item.get_closest_marker("xdist_group")
+        is_long = group is not None and group.args[0] in LONGEST
+        return LONGEST.index(group.args[0]) if is_long else len(LONGEST) + (item.path not in slow)
+
+    items.sort(key=place)
     for item in items:
         if not any(map(item.get_closest_marker, ("xdist_group", "nightly"))):
             item.add_marker(pytest.mark.xdist_group(f"{item.path.parent.name}/{item.path.stem}"))
