@@ -18,6 +18,9 @@ from typing import Any
 from documenting import to_table
 
 from zoo.base.files import replace_part, write_file
+from zoo.comparison.benchmarks import find_benchmark, read_rows
+from zoo.comparison.benchmarks.across import read_across
+from zoo.comparison.benchmarks.page import in_markdown
 from zoo.registry import find_weights
 from zoo.training.suites import evaluate_suite
 
@@ -61,10 +64,18 @@ def phenomena() -> str:
     return to_table(("phenomenon", *found), rows)
 
 
+def decoders() -> str:
+    """Write a row for each variant of the benchmark `english`, and the correlation of its two scores."""
+    benchmark = find_benchmark("english")
+    reading = read_across(benchmark, read_rows(benchmark.results))
+    assert reading is not None
+    return f"{in_markdown(reading.headings, reading.rows)}\n\n{reading.summary}\n"
+
+
 def page() -> str:
     """Write the page with its tables as they are to be."""
     text = PAGE.read_text(encoding="utf-8")
-    for part, table in (("models", models()), ("phenomena", phenomena())):
+    for part, table in (("models", models()), ("phenomena", phenomena()), ("decoders", decoders())):
         text = replace_part(text, f"python scripts/bench/english.py: {part}", table)
     return text
 
