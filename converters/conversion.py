@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator
+from functools import cache
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,9 @@ from zoo.registry import VARIANTS
 from .checkpoint import Checkpoint, Source
 from .converter import CONVERTERS, Plan
 from .errors import ConversionError, NotConvertibleError, UnknownConverterError, UnknownFormatError
+from .key_map import KeyMap
 from .native import NATIVE
+from .native.declared import NativeFormat
 from .native.reading import convert_native, is_native
 
 DEEPEST = 4
@@ -108,6 +111,12 @@ def prefixes(keys: Collection[str]) -> Iterator[str]:
     yield from sorted({"", *found}, key=lambda prefix: (prefix.count("."), prefix))
 
 
+@cache
+def default_key_map(native: NativeFormat, task: str) -> KeyMap:
+    """The keys of a format with default settings, made once: there are hundreds."""
+    return native.key_map(build_config(native.variant, task), task)
+
+
 def native_formats(keys: Collection[str]) -> list[str]:
     """Find the formats of transformers that have all of some keys, those that lack the fewest first."""
     found: dict[str, tuple[float, int]] = {}
@@ -115,7 +124,7 @@ def native_formats(keys: Collection[str]) -> list[str]:
         native = NATIVE.get(name)
         for task in native.classes:
             if task in VARIANTS.get(native.variant).tasks:
-                key_map = native.key_map(build_config(native.variant, task), task)
+                key_map = default_key_map(native, task)
                 for prefix in {"", native.prefix}:
                     rows: set[int] = set()
                     known = 0
