@@ -44,8 +44,8 @@ class CTranslate2Target(EngineTarget):
         "CTranslate2 4.8's own converter takes a Marian model of the zoo and makes another of it: it starts from a "
         "zero embedding and drops the last token. The zoo describes models to CTranslate2 itself.",
         "CTranslate2's beam search ends as transformers' does with `early_stopping=True`, also where the setting is "
-        "`False`, the default: transformers then goes on while a better text may follow, and finds others now and then. "
-        '`early_stopping="never"` is refused.',
+        "`False`, the default: transformers then goes on while a better text may follow, and finds others now and "
+        'then. `early_stopping="never"` is refused.',
         "CTranslate2 cuts what it reads after 1024 tokens unless `max_input_length=0` is given, as the zoo does.",
     )
 
