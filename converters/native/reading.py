@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import os
 from pathlib import Path
 from typing import Any
@@ -109,7 +110,8 @@ def convert_native(
     growth = () if seen is None else observe_growth(native, config, task, output)
     if copies:
         state = {name: value.clone() for name, value in state.items()}
-    del native  # so that weights are freed one by one while they are renamed
+    del native
+    gc.collect()  # the model may be part of a cycle; now weights are freed one by one while they are renamed
     try:
         model = model_with(config, task, found.key_map(config, task).forward(state, consume=True))
     except RuntimeError as error:
