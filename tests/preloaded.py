@@ -54,7 +54,7 @@ def server() -> socket.socket:
                 command = [sys.executable, "-u", __file__, str(folder / "socket")]
                 process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
                 assert process.stdout is not None and process.stdout.readline() == b"ready\n"
-                process.returncode = 0  # of which Python warns where it is None, as nobody waits for it
+                process.returncode = 0  # not waited for; with None Python would warn of it
             return connect(str(folder / "socket"))
 
 
@@ -190,7 +190,7 @@ def run_fork(
 
 
 def serve(address: str) -> None:
-    """Fork for every request, until nobody is connected."""
+    """Fork for every request, until the last connection is closed."""
     from fcntl import LOCK_EX, flock
 
     gc.disable()
@@ -249,7 +249,7 @@ def attend(connection: socket.socket, request: bytes, streams: list[int], addres
         os.close(descriptor)
     connection.sendall(struct.pack("q", child))
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    with suppress(BrokenPipeError):  # where nobody waits for it
+    with suppress(BrokenPipeError):  # if the caller has gone
         connection.sendall(struct.pack("q", code))
     os._exit(0)
 

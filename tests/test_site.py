@@ -118,8 +118,8 @@ def axe() -> str:
 def complaints(page: chromium.Page, address: str, paths: list[str], axe: str = "") -> dict[str, list[str]]:
     """Open pages in the light, in the dark and in the width of a telephone, and list what is wrong with each.
 
-    The first page is opened in the light and turned dark while it is open, the second one the other way round. In the
-    dark, colours alone are other ones, of which the checks of this project know.
+    The first page is opened in the light and turned dark while it is open, the second one the other way round. The dark
+    changes colours only, which this project's own checks cover.
     """
     found: dict[str, list[str]] = {}
     for number, path in enumerate(paths):

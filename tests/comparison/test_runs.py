@@ -137,7 +137,7 @@ def test_a_diverged_run_is_a_result_and_other_failures_are_tried_again(begun, tm
 
 
 def test_modes_of_fast_paths_reach_the_process_of_a_run(tmp_path, monkeypatch):
-    """Another thread stands for the process: neither has this thread's modes."""
+    """Runs happen in another thread, which has this one's modes as little as another process."""
     seen, work = [], worker.work
     monkeypatch.setattr(worker, "work", lambda job: seen.append(current()) or work(job))
     with ThreadPoolExecutor(1) as pool, fast_paths(onednn_matmul="never", quick_dropout="always"):

@@ -154,7 +154,9 @@ def check_data(
     if is_streamed(encoded.train) and args.max_steps <= 0:
         raise ConfigError("streamed texts have no end: give max_steps, the number of updates")
     if isinstance(encoded.train, MixedBlocks) and args.train_sampling_strategy == "sequential":
-        raise ConfigError("train_sampling_strategy=sequential was given with a mixture of texts, which shares order")
+        raise ConfigError(
+            "train_sampling_strategy=sequential was given with a mixture, which is drawn by shares: leave it out"
+        )
     check_sharding(model, args)
     check_kernels(model, args)
     if args.device.type != "cpu":

@@ -99,9 +99,10 @@ class EvaluatingTrainer(Seq2SeqTrainer):
             self.label_smoother, self.model.generation_config, self._predicts = smoother, generation, False
         if loss is not None:
             tokens = inputs["labels"].ne(IGNORED).sum().to(self._evaluated)
-            total = torch.where(tokens > 0, loss.to(self._evaluated) * tokens, 0)  # a mean of nothing is no number
-            weight = tokens
-            if self._items is not None:
+            if self._items is None:
+                weight = tokens
+                total = torch.where(tokens > 0, loss.to(self._evaluated) * tokens, 0)  # a mean of nothing is no number
+            else:  # already a share of the mean over all batches
                 total = loss.to(self._evaluated)
                 kinds = inputs["shift_labels"].cpu(), inputs["causal_rows"].cpu()
                 weight = weights_of_kinds(*kinds, self._items).sum().to(self._evaluated)
@@ -121,7 +122,8 @@ class EvaluatingTrainer(Seq2SeqTrainer):
         sums = torch.stack(found).sum(dim=0)
         if self.args.average_tokens_across_devices:
             sums = self.accelerator.reduce(sums)
-        return items * sums[0] / sums[0].sum() / (sums[1] / sums[1].sum())
+        labels, rows = sums
+        return items * (labels / labels.sum()) / (rows / rows.sum())
 
     def _without_repetitions(self, inputs: dict[str, Any]) -> dict[str, Any]:
         """Take the labels off the examples with which accelerate fills up the last batch of several processes."""
