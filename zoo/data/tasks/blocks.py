@@ -14,6 +14,7 @@ from torch.utils.data import Dataset
 from transformers import DataCollatorForLanguageModeling
 
 from zoo.fast.chunked_loss import IGNORED
+from zoo.models.partly_causal import items_of_kinds
 
 if TYPE_CHECKING:
     from zoo.data.corpora.shards import TokenRow
@@ -143,13 +144,12 @@ def items_of_blocks(blocks: Any) -> Tensor | None:
     """
     if not len(blocks) or "causal_rows" not in blocks[0]:
         return None
-    labels, rows = np.zeros(2), np.zeros(2)
-    for index in range(len(blocks)):
-        block = blocks[index]
-        kind, number = 1 - block["causal_rows"], np.not_equal(block["labels"], IGNORED).sum()
-        labels[kind] += number
-        rows[kind] += number > 0
-    return torch.from_numpy(np.divide(labels * rows.sum(), rows, out=np.ones(2), where=rows > 0))
+    read = (blocks[index] for index in range(len(blocks)))
+    kinds = [
+        items_of_kinds(torch.from_numpy(block["labels"])[None], torch.tensor([block["causal_rows"]])) for block in read
+    ]
+    labels, rows = torch.stack(kinds).sum(dim=0).double()
+    return labels / (rows / rows.sum())
 
 
 def block_lengths(starts: range, block_size: int, end: int) -> Ids:
