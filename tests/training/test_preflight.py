@@ -83,6 +83,16 @@ def test_a_rehearsal_changes_nothing(few, tiny):
     assert all(parameter.grad is None for parameter in model.parameters())
 
 
+def test_a_rehearsal_counts_no_use_of_experts():
+    model = zoo.build("deepseek-v3-style@tiny", seed=0)
+    rows = Dataset.from_dict({"input_ids": [[4, 5, 6, 7]], "labels": [[4, 5, 6, 7]]})
+    rehearse(
+        model, rows, lambda examples: {name: torch.tensor([row[name] for row in examples]) for name in examples[0]}
+    )
+    loads = [buffer for name, buffer in model.named_buffers() if name.endswith("router.load")]
+    assert loads and not torch.cat(loads).any()
+
+
 def test_memory_and_disk(tmp_path, monkeypatch):
     adamw, adafactor, muon = (
         training_arguments({"optim": optim, "use_cpu": True}, output_dir=tmp_path, seed=0)

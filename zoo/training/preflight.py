@@ -108,6 +108,7 @@ def rehearse(model: PreTrainedModel, dataset: Any, collator: Collator) -> list[s
     examples = [{name: value for name, value in dataset[number].items() if name in known} for number in chosen]
     training = model.training
     devices = [model.device] if model.device.type == "cuda" else []
+    buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]  # such as the load of experts, which is counted
     with torch.random.fork_rng(devices=devices):
         model.train()
         try:
@@ -122,6 +123,8 @@ def rehearse(model: PreTrainedModel, dataset: Any, collator: Collator) -> list[s
         finally:
             model.train(training)
             model.zero_grad(set_to_none=True)
+            for buffer, before in buffers:
+                buffer.copy_(before)
 
 
 def check_sharding(model: PreTrainedModel, args: ZooTrainingArguments) -> None:
