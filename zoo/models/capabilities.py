@@ -44,6 +44,10 @@ def refusals(config: ZooConfig) -> dict[str, str]:
     if config.is_encoder_decoder or config.add_cross_attention:
         # It numbers queries and keys from the end, which does not fit cross attention, and takes no mask of the source.
         why |= dict.fromkeys(FLASH, "cross attention")
+    if config.shares_kinds:
+        why |= dict.fromkeys(
+            FLASH, "share_layers=True with layer_types of two kinds, as it reads the layer's own window"
+        )
     if config.attn_logit_softcapping is not None:
         why["sdpa"] = "attn_logit_softcapping"
     return why

@@ -100,6 +100,8 @@ class Transformer:
             return False
         if not ATTENTIONS.get(config.attention).supports_unpadding or config.mixer_layer_type is not None:
             return False
+        if config.shares_kinds:
+            return False  # attention by length reads the layer's own window
         if self.supports_unpadding is not None:
             return self.supports_unpadding
         replaceable = (self.encoder_layer, self.decoder_layer, self.attention_mask)
