@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 from transformers import get_scheduler
 
 import zoo
-from zoo.base.errors import ZooError
+from zoo.base.errors import ConfigError, ZooError
 from zoo.training import train
 from zoo.training.arguments import training_arguments
 from zoo.training.optimizers import build_muon
@@ -96,6 +96,26 @@ def test_the_schedule_of_the_paper():
 def test_runs_with_other_optimisers(few, tiny, optim):
     result = train("pre-norm", data=few, optim=optim, **{**tiny, "max_steps": 20})
     assert result.report.history[-1]["loss"] < result.report.history[0]["loss"]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"optim_args": "eps"}, "optim_args='eps' has 'eps'; valid: KEY=VALUE"),
+        ({"optim_args": "eps=1e-6"}, "eps=1e-6 has no effect with optim=adamw_torch_fused"),
+        ({"optim": "muon", "optim_args": "momentum=0.9"}, "momentum=0.9 has no effect with optim=muon"),
+        ({"optim": "rmsprop", "optim_args": "alpha=0.9,no=1"}, "no=1 has no effect with optim=rmsprop"),
+        ({"optim": "rmsprop", "optim_args": "alpha=much"}, "optim=rmsprop, optim_args=alpha=much cannot be used"),
+        (
+            {"lr_scheduler_type": "linear", "lr_scheduler_kwargs": {"cycles": 2}},
+            "lr_scheduler_type=linear, lr_scheduler_kwargs=.* 'cycles'",
+        ),
+        ({"lr_scheduler_type": "cosine_with_min_lr"}, "lr_scheduler_type=cosine_with_min_lr cannot be used: .*min_lr"),
+    ],
+)
+def test_what_an_optimizer_or_a_schedule_does_not_take_is_refused(few, tiny, given, message):
+    with pytest.raises(ConfigError, match=message):
+        train("pre-norm", data=few, **{**tiny, **given})
 
 
 def test_the_best_checkpoint_is_kept_and_a_run_that_gets_worse_ends(few, tiny, tmp_path, monkeypatch):

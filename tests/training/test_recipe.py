@@ -117,6 +117,8 @@ def test_bad_training_arguments(tmp_path):
         training_arguments({"hidden_size": 16}, output_dir=tmp_path, seed=0)
     with pytest.raises(ConfigError, match="fp16=True has no effect on a CPU"):
         training_arguments({"fp16": True, "use_cpu": True}, output_dir=tmp_path, seed=0)
+    with pytest.raises(ConfigError, match="prediction_loss_only=True leaves out the outputs"):
+        training_arguments({"prediction_loss_only": True}, output_dir=tmp_path, seed=0)
     with pytest.raises(ConfigError, match="--push REPO"):
         training_arguments({"push_to_hub": True}, output_dir=tmp_path, seed=0)
     with pytest.raises(InvalidChoiceError, match="unknown lr_scheduler_type 'straight'; valid: linear"):

@@ -171,6 +171,10 @@ def test_what_cannot_be_resumed(few, tiny, tmp_path):
     assert last_checkpoint(tmp_path / "nowhere") is None
     with pytest.raises(ConfigError, match="without output_dir"):
         train("pre-norm", data=few, resume=True, **tiny)
+    for given in ({"save_only_model": True}, {"save_strategy": "no"}):
+        ((name, value),) = given.items()
+        with pytest.raises(ConfigError, match=f"{name}={value} was given, which leaves no checkpoint to go on from"):
+            train("pre-norm", data=few, resume=True, output_dir=tmp_path / "model", **{**tiny, **given})
     folder = tmp_path / "model"
     train("pre-norm", data=few, output_dir=folder, save_strategy="epoch", **tiny)
     with pytest.raises(ConfigError, match="another model: its position is 'learned', where this one's is 'rotary'"):

@@ -168,6 +168,8 @@ def training_arguments(
             "push_to_hub is transformers' own push, which uploads all files of the folder; name the repository "
             "for the zoo's instead (--push REPO, push='org/name')"
         )
+    if given.get("prediction_loss_only"):
+        raise ConfigError("prediction_loss_only=True leaves out the outputs, which are scored at the end: leave it out")
     for name, needed in NEEDED.items():
         if name in given and needed not in given:
             raise ConfigError(f"{name}={given[name]} was given, which has no effect without {needed}; give both")

@@ -1,17 +1,48 @@
-"""Optimisers that transformers does not have."""
+"""Optimisers that transformers does not have, and what its own are given."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import copy
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import nn
 from transformers import PreTrainedModel, Trainer
 
-from zoo.base.errors import ConfigError
+from zoo.base.errors import ConfigError, ZooError
 from zoo.models import learning_rate_factors
 from zoo.models.roles import DECAY, Role, decayed_names, parameter_roles
+
+from .arguments import MUON, ZooTrainingArguments
+
+
+@contextmanager
+def named_in_errors(**options: object) -> Iterator[None]:
+    """Name the training arguments that an error of transformers or of a package is about."""
+    try:
+        yield
+    except ZooError:
+        raise
+    except (ImportError, ValueError, TypeError) as error:
+        values = {name: getattr(value, "value", value) for name, value in options.items() if value is not None}
+        given = ", ".join(f"{name}={value}" for name, value in values.items())
+        raise ConfigError(f"{given} cannot be used: {error}") from error
+
+
+def check_optim_args(args: ZooTrainingArguments, model: nn.Module) -> None:
+    """Refuse what `optim_args` holds besides KEY=VALUE, and keys that the optimizer does not read."""
+    given = [one.strip() for one in (args.optim_args or "").split(",") if one.strip()]
+    if malformed := [one for one in given if one.count("=") != 1]:
+        raise ConfigError(f"optim_args={args.optim_args!r} has {malformed[0]!r}; valid: KEY=VALUE, several with commas")
+    whole = Trainer.get_optimizer_cls_and_kwargs(args, model)[1]
+    for one in given:
+        rest = copy.copy(args)
+        rest.optim_args = ",".join(other for other in given if other != one)
+        if args.uses_muon or Trainer.get_optimizer_cls_and_kwargs(rest, model)[1] == whole:
+            name = MUON if args.uses_muon else args.optim.value
+            raise ConfigError(f"optim_args={args.optim_args!r} was given: {one} has no effect with optim={name}")
 
 
 class MuonWithAdamW(torch.optim.Optimizer):

@@ -112,6 +112,9 @@ class TrainingRequest:
 def places_taken(request: TrainingRequest) -> Iterator[None]:
     """Hold the folder of a run alone, and give the trainer one for checkpoints: a scratch folder if none are kept."""
     output_dir, args = request.output_dir, request.args
+    if request.resume and (args.save_only_model or not request.saves):
+        given = "save_only_model=True" if request.saves else "save_strategy=no"
+        raise ConfigError(f"{given} was given, which leaves no checkpoint to go on from (resume): give one of the two")
     kept = nullcontext(request.checkpoints) if request.saves and output_dir is not None else scratch_folder()
     keeps_nothing = output_dir is None or args.process_index != 0
     alone = nullcontext() if keeps_nothing else held_alone(Path(output_dir or ""), "training into")

@@ -35,7 +35,7 @@ from .arguments import ZooTrainingArguments
 from .averaging import WeightAverage
 from .checkpoints import rotate, seal
 from .guard import LossGuard, check_weights, memory_explained
-from .optimizers import build_muon, decayed_parameters, scaled_groups
+from .optimizers import build_muon, check_optim_args, decayed_parameters, named_in_errors, scaled_groups
 from .sampling import LengthGroupedSampler, MixedOrder, ShuffledBlocks, have_many_lengths, lengths_of
 from .saving import explained
 
@@ -196,8 +196,10 @@ class ZooTrainer(EvaluatingTrainer):
         return self.totals.tokens + int(self.accelerator.reduce(self.train_tokens).item())
 
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
+        trained = self.model if model is None else model
+        with named_in_errors(optim=self.args.optim, optim_args=self.args.optim_args):
+            check_optim_args(self.args, trained)
         if self.args.uses_muon and self.optimizer is None:
-            trained = self.model if model is None else model
             self.optimizer = build_muon(
                 trained,
                 self.get_decay_parameter_names(trained),
@@ -207,7 +209,6 @@ class ZooTrainer(EvaluatingTrainer):
                 eps=self.args.adam_epsilon,
             )
         elif self.optimizer is None and getattr(self.model.config, "initializer", None) == "mup":
-            trained = self.model if model is None else model
             kind, options = self.get_optimizer_cls_and_kwargs(self.args, trained)
             decayed = self.get_decay_parameter_names(trained)
             self.optimizer = kind(scaled_groups(trained, decayed, options["lr"], self.args.weight_decay), **options)
@@ -230,7 +231,9 @@ class ZooTrainer(EvaluatingTrainer):
                 **given,
                 "num_decay_steps": math.ceil(decay * num_training_steps) if decay < 1 else decay,
             }
-        return super().create_scheduler(num_training_steps, optimizer)
+        given = {name: getattr(self.args, name) for name in ("lr_scheduler_type", "lr_scheduler_kwargs")}
+        with named_in_errors(**given):
+            return super().create_scheduler(num_training_steps, optimizer)
 
     def get_decay_parameter_names(self, model: nn.Module) -> list[str]:
         return decayed_parameters(model, self.args.decay)

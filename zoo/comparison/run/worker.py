@@ -72,7 +72,7 @@ def work(job: Job) -> dict[str, Any]:
         tokenizer=tokenizers,
         output_dir=Path(job.folder) / CHECKPOINT,
         force=True,
-        resume=True,
+        resume=recipe.arguments.get("save_strategy") != "no",
         seed=job.seed,
         scored=not job.trial,
         callbacks=callbacks,
