@@ -113,6 +113,19 @@ def test_a_backend_that_may_drop_a_bias_is_refused_at_the_call(name):
 
 
 @pytest.mark.parametrize(
+    ("name", "task", "inputs"),
+    [
+        ("llama-style", "causal-lm", {"attention_mask": torch.ones(1, 1, 3, 3, dtype=torch.bool).tril()}),
+        ("bert-style:masked_next_token=True", "masked-lm", {"causal_rows": torch.tensor([True])}),
+    ],
+)
+def test_a_mask_of_queries_and_keys_is_refused_at_the_call(name, task, inputs):
+    model = built(name, task)
+    with written_out_flash(model), pytest.raises(UnsupportedBackendError, match="takes padding masks only"):
+        model(input_ids=torch.ones(1, 3, dtype=torch.long), **inputs)
+
+
+@pytest.mark.parametrize(
     ("name", "task", "window"),
     [
         ("pre-norm:sliding_window=2", "masked-lm", lambda module: module.sliding_window),

@@ -77,8 +77,8 @@ def attention(
     if query.shape[0] != key.shape[0]:
         kwargs |= {"attn_implementation": attn_implementation, "dropout": dropout, "position_bias": position_bias}
         return attention_by_source(module, query, key, value, attention_mask, interface=backend, **kwargs)
-    if position_bias is not None or dropout:
-        refuse_what_is_ignored(attn_implementation, dropout, position_bias)
+    if position_bias is not None or dropout or "flash" in attn_implementation:
+        refuse_what_is_ignored(attn_implementation, dropout, position_bias, attention_mask)
     kwargs |= {"dropout": dropout, "position_bias": position_bias, "sliding_window": module.sliding_window}
     if module.sliding_window is not None:
         kwargs["sliding_window"] = flash_window(module)
@@ -95,8 +95,15 @@ def attention(
     return mixed, weights
 
 
-def refuse_what_is_ignored(attn_implementation: str, dropout: float, position_bias: Tensor | None) -> None:
-    """Refuse a position bias or dropout that the backend would ignore."""
+def refuse_what_is_ignored(
+    attn_implementation: str, dropout: float, position_bias: Tensor | None, attention_mask: Any
+) -> None:
+    """Refuse a position bias, dropout or a mask of queries and keys that the backend would ignore."""
+    if "flash" in attn_implementation and getattr(attention_mask, "ndim", 2) == 4:
+        raise UnsupportedBackendError(
+            f"attention backend {attn_implementation!r} takes padding masks only, (batch_size, key_len), and one of "
+            f"queries and keys was given, {tuple(attention_mask.shape)}; valid: {', '.join(ADDS_BIASES)}"
+        )
     if position_bias is not None and attn_implementation not in ADDS_BIASES:
         raise UnsupportedBackendError(
             f"attention backend {attn_implementation!r} adds no position biases, so results would be wrong without a "
