@@ -111,6 +111,15 @@ def test_a_copy_of_a_held_out_document_is_left_out_and_counted(tmp_path):
     assert splits.heldout["text"][0] == DOCUMENTS[0] and splits.duplicates == 2
 
 
+def test_another_column_has_another_tokenizer(tmp_path):
+    rows = [{"text": text, "upper": text.upper()} for text in DOCUMENTS]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    task = find_task("language-modeling")
+    sources = [task.load(tmp_path / "a.jsonl", columns=columns) for columns in (None, ["upper"])]
+    lower, upper = (task.train_tokenizers(one.train, kind="bpe", vocab_size=300).source for one in sources)
+    assert lower.get_vocab() != upper.get_vocab()
+
+
 def test_small_sources_that_are_read_into_memory_stay_so(tmp_path, monkeypatch):
     monkeypatch.undo()
     for name in ("train", "valid"):

@@ -10,6 +10,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +30,8 @@ from zoo.data.corpora import shards
 from zoo.data.corpora.planning import find_source
 from zoo.data.corpora.preparing import Preparation, prepare
 from zoo.data.corpora.shard_worker import count_words
-from zoo.data.corpora.shards import MANIFEST, VERIFIED, TokenRow, is_prepared, read_manifest
+from zoo.data.corpora.shard_worker import run as run_shard
+from zoo.data.corpora.shards import MANIFEST, VERIFIED, Manifest, ShardRecord, TokenRow, is_prepared, read_manifest
 from zoo.data.corpora.sources import Piece, lines_of, parts_of, plan
 from zoo.data.tasks.blocks import TokenBlocks
 from zoo.data.tokenizers import Tokenizers, load_tokenizers, train_tokenizers
@@ -239,6 +241,44 @@ def test_near_duplicates_of_held_out_documents_are_left_out_if_asked(tokenizers,
     for similarity in (0, 1.5):
         with pytest.raises(ConfigError, match="near_duplicates=.* is not valid; it is between 0.1 and 0.98"):
             prepare(tmp_path / "source", tokenizers, tmp_path / "bad", near_duplicates=similarity, progress=False)
+
+
+def test_held_out_texts_may_hold_any_end_of_a_line(tokenizers, tmp_path, monkeypatch):
+    """Some of which JSON does not escape."""
+    found: list[str] = []
+    monkeypatch.setattr(
+        "zoo.data.corpora.near_duplicates.NearDuplicates", lambda texts, similarity: found.extend(texts) or ()
+    )
+    source, held = jsonl(tmp_path / "a.jsonl", DOCUMENTS), "Held\u2028out\x85 alone."
+    folder = tmp_path / "out"
+    prepare(source, tokenizers, folder, heldout=jsonl(tmp_path / "b.jsonl", [held]), progress=False)
+    job = {
+        "place": str(tmp_path / "again"),
+        "pieces": [],
+        "stamps": {},
+        "heldout": str(folder / "shards/heldout.hashes"),
+    }
+    job |= {"tokenizer": str(folder / "shards/tokenizer.json"), "code": shards.UINT16, "end": 2, "column": None}
+    run_shard({**job, "on_error": "stop", "near_duplicates": 0.8, "heldout_texts": str(folder / "heldout.jsonl")})
+    assert found == [held]
+
+
+@pytest.mark.parametrize("name", ["a.txt.gz", "b.txt.gz", "c.txt.zst", "d.parquet"])
+def test_a_damaged_file_is_named(tokenizers, tmp_path, name):
+    content = "".join(f"Line {number} of {number * number}.\n" for number in range(9000)).encode()
+    if name == "a.txt.gz":
+        content = gzip.compress(content)[:9000]
+    elif name.endswith("zst"):
+        content = pyarrow.compress(content, "zstd", asbytes=True)[:9000]
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=f"{name} cannot be read: "):
+        prepare(tmp_path / name, tokenizers, tmp_path / "out", aside=False, progress=False)
+
+
+def test_a_shard_whose_documents_are_all_held_out_has_no_words_to_count():
+    full, none = (ShardRecord("a", tokens, 1, 9, ("", ""), words=tokens) for tokens in (5, 0))
+    assert Manifest("", "", "", {}, [full, none]).words == 5
+    assert Manifest("", "", "", {}, [full, replace(full, words=0)]).words == 0
 
 
 def cut_short(file: Path) -> None:

@@ -72,6 +72,7 @@ class TextSource:
             "heldout": [asdict(piece) for piece in self.heldout],
             "aside": self.aside,
             "against": [other.planned for other in self.against],
+            **({} if self.column is None else {"column": self.column}),
         }
 
     @cached_property

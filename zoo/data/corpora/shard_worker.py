@@ -110,8 +110,8 @@ def run(job: dict[str, Any]) -> ShardRecord:
     if (similarity := job.get("near_duplicates")) is not None and job["heldout_texts"] is not None:
         from .near_duplicates import NearDuplicates
 
-        lines = Path(job["heldout_texts"]).read_text(encoding="utf-8").splitlines()
-        near = NearDuplicates((json.loads(line)["text"] for line in lines), similarity)
+        with Path(job["heldout_texts"]).open(encoding="utf-8") as lines:
+            near = NearDuplicates((json.loads(line)["text"] for line in lines), similarity)
     skipped = left_out = nearly = 0
 
     def skip(error: BadLineError) -> None:

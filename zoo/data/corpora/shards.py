@@ -212,7 +212,8 @@ class Manifest:
     @property
     def words(self) -> int:
         """Words of the text, 0 where a shard's were not counted."""
-        return sum(shard.words for shard in self.shards) if all(shard.words for shard in self.shards) else 0
+        counted = all(shard.words or not shard.tokens for shard in self.shards)
+        return sum(shard.words for shard in self.shards) if counted else 0
 
     @property
     def bytes(self) -> int:

@@ -6,12 +6,12 @@ import gzip
 import io
 import json
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from zoo.base.errors import DataError, enumerate_names
+from zoo.base.errors import DataError, ZooError, enumerate_names
 
 HUB = "hf:"  # Prefix of the name of a data set on the Hub, in a piece
 
@@ -104,7 +104,7 @@ def pieces_of(file: Path, size: int, end: int | None = None) -> Iterator[tuple[P
     if kind_of(file) == ".parquet":
         from pyarrow.parquet import ParquetFile  # type: ignore[import-untyped]
 
-        with ParquetFile(file) as parquet:
+        with readable(file), ParquetFile(file) as parquet:
             groups = parquet.num_row_groups
             for group in range(groups):
                 length = parquet.metadata.row_group(group).total_byte_size
@@ -154,7 +154,7 @@ def text_parts(piece: Piece, skip: Callable[[BadLineError], None]) -> Iterator[P
 
 def lines_of(piece: Piece) -> Iterator[tuple[int, bytes]]:
     """Lines that begin in a piece, numbered from 0."""
-    with opened(piece.file) as stream:
+    with readable(piece.file), opened(piece.file) as stream:
         place = piece.start
         if piece.start:
             stream.seek(piece.start - 1)
@@ -169,16 +169,13 @@ def lines_of(piece: Piece) -> Iterator[tuple[int, bytes]]:
 
 
 def opened(file: str) -> BinaryIO:
-    try:
-        if file.endswith(".gz"):
-            return gzip.open(file, "rb")  # type: ignore[return-value]
-        if file.endswith(".zst"):
-            import pyarrow  # type: ignore[import-untyped]
+    if file.endswith(".gz"):
+        return gzip.open(file, "rb")  # type: ignore[return-value]
+    if file.endswith(".zst"):
+        import pyarrow  # type: ignore[import-untyped]
 
-            return io.BufferedReader(pyarrow.CompressedInputStream(pyarrow.OSFile(file), "zstd"))
-        return Path(file).open("rb")
-    except OSError as error:
-        raise DataError(f"{file} cannot be read: {error.strerror or error}") from error
+        return io.BufferedReader(pyarrow.CompressedInputStream(pyarrow.OSFile(file), "zstd"))
+    return Path(file).open("rb")
 
 
 def line_number(piece: Piece, number: int) -> int:
@@ -218,7 +215,7 @@ def parquet_rows(piece: Piece, column: str | None, skip: Callable[[BadLineError]
     """Read row groups of a parquet file, a thousand rows at a time."""
     from pyarrow.parquet import ParquetFile
 
-    with ParquetFile(piece.file) as parquet:
+    with readable(piece.file), ParquetFile(piece.file) as parquet:
         names = parquet.schema_arrow.names
         name = column or next((name for name in TEXT_COLUMNS if name in names), None)
         if name not in names:
@@ -237,24 +234,25 @@ def parquet_rows(piece: Piece, column: str | None, skip: Callable[[BadLineError]
 
 
 def hub_rows(piece: Piece, column: str | None, skip: Callable[[BadLineError], None]) -> Iterator[Part]:
-    """Stream one shard of a data set's training split."""
-    rows = streamed(piece.file).shard(num_shards=piece.stop or 1, index=piece.start)
-    for number, record in enumerate(rows, start=1):
-        try:
-            yield Part(text_of(record, column))
-        except ValueError as error:
-            skip(BadLineError(f"{piece.file}, shard {piece.start}, row {number}: {reason_of(error)}"))
+    """Stream one shard of a split of a data set."""
+    with streamable(piece.file):
+        rows = streamed(piece.file).shard(num_shards=piece.stop or 1, index=piece.start)
+        for number, record in enumerate(rows, start=1):
+            try:
+                yield Part(text_of(record, column))
+            except ValueError as error:
+                skip(BadLineError(f"{piece.file}, shard {piece.start}, row {number}: {reason_of(error)}"))
 
 
 def streamed(name: str) -> Any:
     """Open a split on the Hub for streaming: "hf:org/name#split", "hf:org/name:configuration@revision#split"."""
     name, _, split = name.partition("#")
-    with explained(name):
+    with streamable(name):
         return load_dataset(**address_of(name), split=split or "train", streaming=True)
 
 
 def hub_splits(name: str) -> list[str]:
-    with explained(name):
+    with streamable(name):
         return list(load_dataset(**address_of(name), streaming=True))
 
 
@@ -272,12 +270,20 @@ def address_of(name: str) -> dict[str, str | None]:
 
 
 @contextmanager
-def explained(name: str) -> Iterator[None]:
-    """Explain in one line why a data set cannot be streamed."""
+def explained(problem: str) -> Iterator[None]:
+    """Raise DataError in one line for an error of any library that reads files."""
     try:
         yield
-    except Exception as error:  # of several libraries
+    except ZooError:
+        raise
+    except Exception as error:
         reason = " ".join(str(error).split())[:200]
-        raise DataError(
-            f"data set {name.removeprefix(HUB)} cannot be streamed: {type(error).__name__}: {reason}"
-        ) from error
+        raise DataError(f"{problem}: {type(error).__name__}: {reason}") from error
+
+
+def readable(file: str | Path) -> AbstractContextManager[None]:
+    return explained(f"{file} cannot be read")
+
+
+def streamable(name: str) -> AbstractContextManager[None]:
+    return explained(f"data set {name.removeprefix(HUB)} cannot be streamed")
