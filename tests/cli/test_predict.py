@@ -12,7 +12,7 @@ from transformers import AutoTokenizer, pipeline
 import zoo
 from zoo.base.errors import ConfigError
 from zoo.cli.main import cli
-from zoo.data.tasks import find_task
+from zoo.data.tasks import TOKENIZERS, find_task
 
 REPORT = ("confusion", "labels", "errors")
 TINY = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
@@ -58,6 +58,15 @@ def test_texts_get_their_labels_whatever_stands_around_them(texts):
     assert [one.label for one in found] == ["yes", "no"] and all(one.score > 0.5 for one in found)
     run = CliRunner().invoke(cli, ["predict", str(texts / "model"), "good thing 3", "bad thing 2"])
     assert [line.split("\t")[0] for line in run.stdout.splitlines()] == ["yes", "no"], run.output
+
+
+def test_blanks_around_a_text_count_as_in_evaluation_and_in_pipelines(tmp_path):
+    tokenizer = TOKENIZERS.get("bpe")(["good thing", "bad thing"])
+    tokenizer.save_pretrained(tmp_path)
+    zoo.build("pre-norm@tiny", "sequence-classification", vocab_size=len(tokenizer), seed=0).save_pretrained(tmp_path)
+    texts = ["  bad thing ", "bad thing"]
+    expected = [one["score"] for one in pipeline("text-classification", str(tmp_path))(texts)]
+    assert [one.score for one in zoo.predict(tmp_path, texts)] == pytest.approx(expected) and expected[0] != expected[1]
 
 
 @pytest.mark.parametrize("problem_type", ["multi_label_classification", "regression"])
@@ -108,8 +117,6 @@ def test_a_model_that_writes_labels_nothing():
 
 
 def _word_tokenizer():
-    from zoo.data.tasks import TOKENIZERS
-
     return TOKENIZERS.get("word")(["a b", "a b"])
 
 

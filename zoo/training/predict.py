@@ -83,7 +83,7 @@ def predict(
 
 
 def label_texts(model: PreTrainedModel, tokenizers: Tokenizers, texts: Sequence[str]) -> list[Label]:
-    rows = to_ids(tokenizers.source, [text.strip() for text in texts])
+    rows = to_ids(tokenizers.source, texts)
     labelled = list(zip(texts, logits_of(model, tokenizers, rows), strict=True))
     if model.config.classifier_positions is None:
         return [label_of(model, text, row) for text, row in labelled]
