@@ -1,13 +1,17 @@
 """Weights made again, and verified."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from zoo.base.errors import ConfigError
-from zoo.building.weights import locate, locate_weights, read_record
-from zoo.registry import RecordedScore, find_weights
+from zoo.base.files import write_file
+from zoo.base.folders import RESULT_FILE
+from zoo.building.weights import locate, locate_weights, read_record, write_record
+from zoo.registry import RecordedScore, Weights, find_weights, register_weights
+from zoo.training.record import read_result
 from zoo.training.reproduce import ScoreComparison, make_weights, verify_weights
 
 
@@ -21,6 +25,16 @@ def test_without_its_corpus_all_but_the_scores_is_verified(tmp_path: Path, monke
     monkeypatch.setenv("ZOO_DATA", str(tmp_path))
     (found,) = verify_weights(["llama-style.books"])
     assert found.holds and not found.scores and "zoo data get books" in str(found.unchecked)
+
+
+def test_without_the_place_of_its_data_the_reason_is_named(registered: Weights) -> None:
+    """As of a model that was trained on examples in memory."""
+    folder = Path(registered.source)
+    result = read_result(folder)
+    write_file(folder / RESULT_FILE, json.dumps({**result, "data": {**result["data"], "source": None}}))
+    register_weights(write_record(folder, registered), override=True)
+    (found,) = verify_weights([registered.name])
+    assert "given as objects" in str(found.problem)
 
 
 def test_made_again_from_what_is_trained(tmp_path: Path) -> None:

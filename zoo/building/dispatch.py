@@ -107,7 +107,8 @@ def build(
     if weights is None and not named and not on_hub:
         options = BuildOptions(**overrides)  # type: ignore[typeddict-item]
         return builder.build(name, task, faithful=faithful, quirks=quirks, seed=seed, **options)
-    given = [key for key, value in {"faithful": faithful, "quirks": quirks, "seed": seed}.items() if value]
+    new = {"faithful": faithful, "quirks": quirks, "seed": seed is not None}
+    given = [key for key, is_given in new.items() if is_given]
     if given or (on_hub and weights is not None):
         what = f"{name} is" if weights is None else f"{name} with weights={weights!r} is"
         raise ConfigError(f"{what} built as it was trained, so it takes no {(given or ['weights'])[0]}")

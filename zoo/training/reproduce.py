@@ -27,7 +27,7 @@ from zoo.data.corpora import is_here
 from zoo.hub.records import keep_evaluation
 from zoo.registry import CORPORA, RecordedScore, Weights, find_weights, list_weights
 from zoo.training.evaluate import evaluate
-from zoo.training.record import read_result
+from zoo.training.record import read_result, saved_run
 
 STORED = ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "target")
 """Files of a trained folder that are copied unchanged, with the weights and the record of the run."""
@@ -167,8 +167,9 @@ def verify_weights(names: Iterable[str] | None = None, *, scores: bool = True) -
 
 def missing_corpus(folder: Path) -> str | None:
     """The corpus that a model was scored on, if it is not here."""
-    data = read_result(folder).get("data", {}).get("source", {}).get("data")
-    return data if isinstance(data, str) and data in CORPORA and not is_here(CORPORA.get(data)) else None
+    run = saved_run(folder)
+    data = run.data.source.data if run is not None and run.data.source is not None else None
+    return data if data is not None and data in CORPORA and not is_here(CORPORA.get(data)) else None
 
 
 def verify_one(weights: Weights, *, scores: bool) -> Verification:
