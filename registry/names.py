@@ -17,7 +17,7 @@ from enum import Enum
 from fnmatch import fnmatchcase
 from typing import Any
 
-from zoo.base.errors import NameSyntaxError, UnknownTaskError
+from zoo.base.errors import ConfigError, NameSyntaxError, UnknownTaskError
 
 FAITHFUL = "faithful"
 GRAMMAR = "NAME[@PRESET][+QUIRK ...][:KEY=VALUE[,KEY=VALUE ...]]"
@@ -144,6 +144,13 @@ def parse_value(text: str) -> Any:
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return text
     return value if _is_plain(value) else text
+
+
+def check_kind(option: str, value: object, default: object) -> None:
+    """Raise ConfigError for a value of another kind than a default that is a boolean or a whole number."""
+    kind, valid = (bool, "true or false") if isinstance(default, bool) else (int, "a whole number")
+    if isinstance(default, int) and not isinstance(value, kind):
+        raise ConfigError(f"{option}={value!r} is not valid; it is {valid}")
 
 
 def _is_plain(value: object) -> bool:

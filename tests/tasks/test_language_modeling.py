@@ -93,6 +93,17 @@ def test_a_folder_of_texts(write):
     assert find_task("language-modeling").load(folder).heldout["text"][:] == ["Not to be.\n"]
 
 
+@pytest.mark.parametrize("name", ["test.jsonl", "test.csv"])
+def test_held_out_texts_of_a_table_are_its_rows(write, name):
+    rows = "text\nNot to be.\n" if name.endswith("csv") else '{"text": "Not to be."}\n'
+    heldout, train = write(name, rows), write("train.txt", TEXT)
+    for splits in (
+        find_task("language-modeling").load(train, heldout=heldout),
+        find_task("language-modeling").load(train.parent),
+    ):
+        assert splits.heldout["text"][:] == ["Not to be."]
+
+
 def test_options_are_checked():
     with pytest.raises(UnknownNameError, match="did you mean 'block_size'"):
         find_task("language-modeling:blocksize=3")
@@ -100,6 +111,10 @@ def test_options_are_checked():
         find_task("language-modeling:block_size=0")
     with pytest.raises(ConfigError, match="train_fraction=2"):
         find_task("language-modeling", {"train_fraction": 2})
+    with pytest.raises(ConfigError, match="streaming='no' is not valid; it is true or false"):
+        find_task("language-modeling:streaming=no")
+    with pytest.raises(ConfigError, match=r"num_copied=2.5 is not valid; it is a whole number"):
+        find_task("selective-copying:num_copied=2.5")
 
 
 @pytest.mark.parametrize(

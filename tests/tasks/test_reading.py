@@ -90,6 +90,7 @@ def test_a_csv_field_may_hold_line_breaks(write):
         ("a.tsv", "en\nHello.\n", "line 1: 1 column where 2 are expected"),
         ("a.tsv", "en\tpt\nHello.\tOlá.\nHello\n", "line 3: 1 field where 2 are expected"),
         ("a.tsv", "en\tpt\nHello.\t \n", "line 2: column 'pt' is empty"),
+        ("a.csv", "en,pt\nHello.,Olá.,\nHello, Ana,Olá\n", "line 3: 3 fields where 2 are expected"),
         ("a.tsv", b"en\tpt\nHello.\tOl\xe1.\n", "line 2: not valid UTF-8 at byte 9"),
         ("a.tsv", "en\tpt\nHello.\t" + "a" * 10_000_000 + "\n", "line 2: .* bytes long"),
         ("a.csv", 'en,pt\na,"' + "b" * 200_000 + '"\n', "line 2: not valid CSV"),

@@ -161,6 +161,8 @@ def test_trackers_that_are_not_installed(tmp_path):
         ({"learning_rate": float("inf")}, "learning_rate=inf is not valid; valid: 0 and more"),
         ({"per_device_train_batch_size": 0}, "valid: 1 and more"),
         ({"seed": 2**32}, "valid: 0 to 4294967295"),
+        ({"data_seed": -1}, "data_seed=-1 is not valid; valid: 0 to 4294967295"),
+        ({"early_stopping_patience": 0}, "valid: 1 and more, whole numbers"),
         ({"num_train_epochs": 0}, "num_train_epochs=0 is not valid; valid: above 0"),
         ({"max_steps": -3}, "max_steps=-3 is not valid; valid: 1 and more"),
         ({"num_train_epochs": -1}, "num_train_epochs=-1 is not valid"),

@@ -75,6 +75,8 @@ RANGES: dict[str, tuple[float, float]] = {
     "per_device_eval_batch_size": (1, math.inf),
     "gradient_accumulation_steps": (1, math.inf),
     "seed": (0, 2**32 - 1),
+    "data_seed": (0, 2**32 - 1),
+    "early_stopping_patience": (1, math.inf),
     "z_loss": (0, math.inf),
     "average_last": (0, 1),
     "average_steps": (1, math.inf),
@@ -88,6 +90,8 @@ WHOLE = (
     "per_device_eval_batch_size",
     "gradient_accumulation_steps",
     "seed",
+    "data_seed",
+    "early_stopping_patience",
     "average_steps",
 )
 """Those that are whole numbers."""

@@ -65,7 +65,8 @@ def read_lines(file: Path) -> Iterator[tuple[int, str]]:
 
 def read_separated(file: Path, rows: Iterator[Row], columns: Sequence[Column] | None, kinds: Sequence[Kind]) -> Table:
     """Choose columns of rows of fields; the first row has names unless columns are given by number."""
-    if columns is not None and all(isinstance(column, int) for column in columns):
+    is_named = columns is None or not all(isinstance(column, int) for column in columns)
+    if columns is not None and not is_named:
         check_number(kinds, columns, file)
         places = [column for column in columns if isinstance(column, int)]
         names, expected = [str(place) for place in places], max(places) + 1
@@ -85,7 +86,7 @@ def read_separated(file: Path, rows: Iterator[Row], columns: Sequence[Column] | 
 
     def chosen() -> Iterator[Row]:
         for line, fields in rows:
-            if len(fields) < expected:
+            if len(fields) < expected or (is_named and any(field.strip() for field in fields[expected:])):
                 plural = "" if len(fields) == 1 else "s"
                 raise DataError(f"{file}, line {line}: {len(fields)} field{plural} where {expected} are expected")
             yield line, [fields[place] for place in places]

@@ -14,6 +14,7 @@ from zoo.base.errors import ConfigError, DataError, UnknownNameError, UnknownTas
 from zoo.data.corpora import located
 from zoo.data.tokenizers import Tokenizers
 from zoo.registry import CORPORA, VARIANTS, Registry, parse_name, split_options
+from zoo.registry.names import check_kind
 
 from .leaks import without_leaks
 from .scores import Outputs, Predictions, Score
@@ -90,10 +91,11 @@ class DataTask(ABC):
 
     def configured(self, options: Mapping[str, Any]) -> Self:
         """Another task with these options; an unknown name or an invalid value is an error."""
-        valid = [field.name for field in fields(self)]
-        for option in options:
+        valid = {field.name: field.default for field in fields(self)}
+        for option, value in options.items():
             if option not in valid:
                 raise UnknownNameError(option, valid, kind="option", owner=f"task {self.name!r}")
+            check_kind(option, value, valid[option])
         try:
             return replace(self, **options)
         except TypeError as error:

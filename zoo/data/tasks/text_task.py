@@ -15,7 +15,7 @@ from zoo.data.corpora.sources import HELDOUT_NAMES
 from zoo.data.tokenizers import Tokenizers, train_tokenizers
 from zoo.data.tokenizers.encoding import to_ids
 
-from .reading import documents, read_lines
+from .reading import READERS, documents, read_lines, read_table
 from .sources import Splits, find_file, shares_of
 from .tables import Column, Kind
 from .task import DataTask
@@ -108,8 +108,14 @@ class RawTextTask(DataTask):
             return Splits(*(documents(part[part.column_names[0]][:]) for part in splits))
         text = read_text(train_file)
         if heldout is not None:
-            return Splits(in_parts(text), in_parts(read_text(heldout)))
+            return Splits(in_parts(text), self.texts_of(heldout, columns))
         return self.divided(text, str(train_file))
+
+    def texts_of(self, file: str | Path, columns: Sequence[Column] | None) -> Dataset:
+        """Texts to evaluate on: the rows of a table, or a file of another kind as a whole."""
+        if (suffix := Path(file).suffix.lower()) not in READERS or suffix == TEXT_SUFFIX:
+            return in_parts(read_text(file))
+        return documents(read_table(file, columns, kinds=self.kinds).column(0))
 
     def streamed(self, data: str | Path | None, heldout: str | Path | None, column: str | None) -> Splits:
         from zoo.data.corpora.planning import resolved

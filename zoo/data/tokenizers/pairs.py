@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from zoo.base.errors import CheckpointError, ConfigError, UnknownNameError
 from zoo.base.files import read_json
 from zoo.registry import split_options
+from zoo.registry.names import check_kind
 
 from .kinds import TOKENIZERS
 
@@ -130,10 +131,13 @@ def train_tokenizers(
     kind, in_name = split_options(kind, "tokenizer")
     joint, options = in_name.pop("joint", joint), {**options, **in_name}
     train = TOKENIZERS.get(kind)
-    valid = [name for name, known in inspect.signature(train).parameters.items() if known.kind is known.KEYWORD_ONLY]
-    for option in options:
+    known = inspect.signature(train).parameters
+    valid = {name: one.default for name, one in known.items() if one.kind is one.KEYWORD_ONLY}
+    for option, value in options.items():
         if option not in valid:
             raise UnknownNameError(option, valid, kind="option", owner=f"tokenizer {kind!r}")
+        check_kind(option, value, valid[option])
+    check_kind("joint", joint, True)
     made_by = {"kind": kind, "joint": joint, **options}
     if target is None:
         only = train(source, **options)
