@@ -119,6 +119,9 @@ def test_bad_training_arguments(tmp_path):
         training_arguments({"fp16": True, "use_cpu": True}, output_dir=tmp_path, seed=0)
     with pytest.raises(ConfigError, match="prediction_loss_only=True leaves out the outputs"):
         training_arguments({"prediction_loss_only": True}, output_dir=tmp_path, seed=0)
+    with pytest.raises(ConfigError, match="remove_unused_columns=False gives models what only the zoo reads"):
+        training_arguments({"remove_unused_columns": False}, output_dir=tmp_path, seed=0)
+    training_arguments({"remove_unused_columns": True, "push_to_hub": False}, output_dir=tmp_path, seed=0)
     with pytest.raises(ConfigError, match="--push REPO"):
         training_arguments({"push_to_hub": True}, output_dir=tmp_path, seed=0)
     with pytest.raises(InvalidChoiceError, match="unknown lr_scheduler_type 'straight'; valid: linear"):

@@ -99,6 +99,17 @@ WHOLE = (
 POSITIVE = ("num_train_epochs",)
 """Numbers that must be above the smallest value of their range."""
 
+REFUSED = {
+    "push_to_hub": (
+        True,
+        "is transformers' own push, which uploads all files of the folder; name the repository for the zoo's instead "
+        "(--push REPO, push='org/name')",
+    ),
+    "prediction_loss_only": (True, "leaves out the outputs, which are scored at the end: leave it out"),
+    "remove_unused_columns": (False, "gives models what only the zoo reads, such as lengths of examples: leave it out"),
+}
+"""Values with which a run would do something else, or fail at its end, and why."""
+
 NEEDED = {
     "average_last": "average",
     "average_steps": "average",
@@ -167,13 +178,9 @@ def training_arguments(
             raise ConfigError(f"{name} is a setting of models: give settings={{{name!r}: {given[name]!r}}}")
         if name not in valid:
             raise UnknownOverrideError(name, valid, owner="Seq2SeqTrainingArguments")
-    if given.get("push_to_hub"):
-        raise ConfigError(
-            "push_to_hub is transformers' own push, which uploads all files of the folder; name the repository "
-            "for the zoo's instead (--push REPO, push='org/name')"
-        )
-    if given.get("prediction_loss_only"):
-        raise ConfigError("prediction_loss_only=True leaves out the outputs, which are scored at the end: leave it out")
+    for name, (value, reason) in REFUSED.items():
+        if given.get(name, not value) == value:
+            raise ConfigError(f"{name}={value} {reason}")
     for name, needed in NEEDED.items():
         if name in given and needed not in given:
             raise ConfigError(f"{name}={given[name]} was given, which has no effect without {needed}; give both")
