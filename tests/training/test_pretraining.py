@@ -85,6 +85,16 @@ def test_an_average_goes_on_where_a_run_was_interrupted(few, tiny, tmp_path):
         torch.testing.assert_close(load_file(tmp_path / "cut-average/model.safetensors")[name], weight, rtol=0, atol=0)
 
 
+def test_a_run_that_ends_before_it_averages_warns(few, tiny):
+    class End(TrainerCallback):
+        def on_step_end(self, args, state, control, **kwargs):
+            control.should_training_stop = True
+
+    with pytest.warns(ZooWarning, match=r"ended after 1 updates, before the last 20% of its 4 updates"):
+        result = train("pre-norm", data=few, average="ema", callbacks=[End()], **tiny)
+    assert result.report.average is None
+
+
 def test_weights_of_length_one_keep_it_in_an_average(text, tiny, tmp_path):
     options = {"data": text, "average": "lawa", "average_last": 0.5, "scored": False}
     train("ngpt", "language-modeling:block_size=16", output_dir=tmp_path / "model", **{**tiny, **options})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn, get_swa_multi_avg_fn
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from zoo.base.errors import ConfigError, InvalidChoiceError
+from zoo.base.errors import ConfigError, InvalidChoiceError, ZooWarning
 from zoo.data.tasks import DataTask, Outputs, Splits, Tokenizers
 from zoo.models import normalize_weights
 
@@ -104,7 +105,12 @@ def keep_average(
 ) -> dict[str, Any] | None:
     """Evaluate averaged weights, and save them in `folder` if it is given; None if nothing was averaged."""
     average = trainer.average
-    if average is None or not average.updates:
+    if average is None:
+        return None
+    if not average.updates:
+        part, ended = f"the last {average.last:.0%} of its {trainer.state.max_steps} updates", trainer.state.global_step
+        message = f"average={average.kind} has averaged nothing: the run ended after {ended} updates, before {part}"
+        warnings.warn(message, ZooWarning, stacklevel=2)
         return None
     with average.in_place():
         if folder is not None and trainer.is_world_process_zero():
