@@ -1,6 +1,7 @@
 """What is compared, as it is read from flags and from folders."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from datasets import Dataset
@@ -46,11 +47,15 @@ def test_a_budget_becomes_steps(tmp_path):
     assert spend(Budget("steps", 7), work, 1) == {"max_steps": 7}
     assert spend(Budget("tokens", 280), work, 1) == {"max_steps": 30}
     assert spend(Budget("flops", 2800), work, 5) == {"max_steps": 60}
-    assert share_of_warmup(args, work) == {"warmup_steps": 0.25}
+    assert share_of_warmup(3, work.steps) == {"warmup_steps": 0.25} and share_of_warmup(0.1, 12) == {
+        "warmup_steps": 0.1
+    }
     with pytest.raises(ConfigError, match="less than one update"):
         spend(Budget("tokens", 3), work, 1)
     text = workload(Blocks([8, 8, 4]), args, writes=False)
     assert (text.tokens_per_step, text.target_len) == (10, None)
+    whole = workload(Blocks([8, 8, 8]), replace(args, dataloader_drop_last=True), writes=False)
+    assert (whole.steps, whole.tokens_per_step) == (4, 16), "the third block is never in a batch"
 
 
 class Blocks(list):

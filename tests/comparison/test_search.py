@@ -3,19 +3,23 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from comparison.in_process import TASK, TINY
 from hypothesis import given
 from hypothesis import strategies as st
 from synthetic_comparison import made_up
 
 from zoo.base.errors import ConfigError
 from zoo.comparison import Run
+from zoo.comparison.pipeline import set_up
 from zoo.comparison.request.request import Request
 from zoo.comparison.request.seeds import at_the_edge, beyond
 from zoo.comparison.results.fairness import as_built, fairness_sheet
 from zoo.comparison.run.search import Choice, chosen_values, lowest_point, recorded, search
+from zoo.comparison.setup.jobs import JobMaker
 
 Loss = Callable[[Mapping[str, Any]], float]
 
@@ -85,6 +89,42 @@ def test_the_lowest_point_is_that_of_the_parabola() -> None:
     losses = [3 + 0.7 * (math.log(rate) - math.log(2.9e-3)) ** 2 for rate in rates]
     assert lowest_point(rates, losses) == pytest.approx(2.9e-3, rel=0.02)
     assert lowest_point(rates, [1.0, 1.0, 1.0]) == 2e-3
+
+
+def jobs_of(folder: Path, **options: Any) -> JobMaker:
+    """Makes the runs of a comparison that nothing is trained for."""
+    asked = Request(names=["pre-norm"], task=TASK, settings=TINY, output_dir=folder, **options)
+    asked.check()
+    request, _, inputs = set_up(asked, progress=False, tell=lambda sentence: None)
+    return JobMaker(inputs, request, "pre-norm", progress=False, tell=lambda sentence: None)
+
+
+def test_a_budget_of_tokens_is_spent_with_every_batch_size(tmp_path: Path) -> None:
+    maker = jobs_of(tmp_path, budget="tokens=4e4", sweep="per_device_train_batch_size=4,16")
+    for size, updates in ((4, 20), (16, 5)):  # of an epoch of 80 examples
+        swept = {"per_device_train_batch_size": size}
+        steps = [maker.job("pre-norm", 0, swept, share=share).recipe["arguments"]["max_steps"] for share in (1, 0.5)]
+        tokens = sum(len(row[part]) for row in maker.inputs.encoded.train for part in ("input_ids", "labels"))
+        assert steps[0] == round(4e4 / (tokens / updates)) and steps[1] == round(steps[0] / 2)
+
+
+def test_a_budget_of_operations_is_that_of_the_swept_size(tmp_path: Path) -> None:
+    maker = jobs_of(tmp_path, budget="flops=1e10", sweep="hidden_size=16,64")
+    steps = [maker.job("pre-norm", 0, {"hidden_size": size}).settings["max_steps"] for size in (16, 64)]
+    flops = [maker.training_flops(f"pre-norm:hidden_size={size}") for size in (16, 64)]
+    assert steps[0] / steps[1] == pytest.approx(flops[1] / flops[0], rel=0.01)
+    matched = jobs_of(tmp_path / "matched", match="params", sweep="hidden_size=16,64")
+    assert matched.job("pre-norm", 0, {"hidden_size": 16}).variant == "pre-norm:hidden_size=16"
+    with pytest.raises(ConfigError, match="the sweep of hidden_size changes what match=params makes equal"):
+        matched.job("pre-norm", 0, {"hidden_size": 64})
+
+
+def test_a_trial_has_its_share_of_the_warm_up(tmp_path: Path) -> None:
+    maker = jobs_of(tmp_path, budget="steps=40", arguments={"warmup_steps": 10})
+    for swept, share in (({}, 0.25), ({"warmup_steps": 20}, 0.5), ({"warmup_steps": 0.1}, 0.1)):
+        whole, trial = (maker.job("pre-norm", 0, swept, share=part).recipe["arguments"] for part in (1, 0.2))
+        assert whole["warmup_steps"] == swept.get("warmup_steps", 10)
+        assert (trial["max_steps"], trial["warmup_steps"]) == (8, share)
 
 
 def test_fields_of_the_configuration_can_be_swept() -> None:

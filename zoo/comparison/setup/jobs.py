@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from zoo.analysis.measuring import FlopsPerToken
+from zoo.base.errors import ConfigError
 from zoo.fast.switches import current
 from zoo.registry import parse_name
 
@@ -16,11 +17,14 @@ from ..files import TOKENIZER, plain
 from ..request.request import Request
 from ..request.seeds import LENGTHS, model_fields
 from .job import Job
-from .matching import Match, Sizes, match, with_settings
-from .shared_inputs import SharedInputs, modules_of, share_of_warmup, spend
+from .matching import TOLERANCE, Match, Measure, Sizes, match, with_settings
+from .shared_inputs import SharedInputs, Workload, modules_of, share_of_warmup, spend
 
 LONGEST_FOLDER_NAME = 100
 CURVE_POINTS = 50  # Default number of logs per run
+
+SIZES_OF_UPDATES = ("per_device_train_batch_size", "gradient_accumulation_steps", "dataloader_drop_last")
+"""Training arguments that set the number of tokens in an update."""
 
 
 @dataclass
@@ -33,7 +37,7 @@ class JobMaker:
     progress: bool
     tell: Callable[[str], None]  # Takes sentences about what was chosen
     matches: dict[str, Match] = field(default_factory=dict)
-    lengths: dict[str, dict[str, Any]] = field(default_factory=dict)
+    lengths: dict[tuple[str, Workload], dict[str, Any]] = field(default_factory=dict)
     counted: dict[str, FlopsPerToken] = field(default_factory=dict)
     checked: set[str] = field(default_factory=set)
 
@@ -55,64 +59,87 @@ class JobMaker:
     def find_match(self, name: str) -> Match:
         if self.request.match == "none" or name == self.match_to:
             return Match(name, 1.0, 1.0)
-        inputs, params = self.inputs, self.request.match == "params"
-        measure = inputs.count_parameters if params else self.training_flops
+        inputs, (measure, what) = self.inputs, self.measure
         sizes = Sizes(name, inputs.task.model_task, inputs.settings(name))
         found = match(sizes, measure(self.match_to), measure, self.request.match_by)
         chosen = ", ".join(f"{key}={value}" for key, value in found.settings.items()) or "as it is"
-        what = "parameters" if params else "training FLOPs per token"
         self.tell(f"{name}: {chosen}: {found.value:,.0f} {what}, {found.difference:+.2%} from {self.match_to}")
         return found
 
-    def length(self, name: str) -> dict[str, Any]:
-        """Turn the budget into training arguments of a variant; none for the recipe's budget."""
-        budget, work = self.request.spent, self.inputs.work
+    @property
+    def measure(self) -> tuple[Measure, str]:
+        """What is made equal, as a function of a variant's name and in words."""
+        if self.request.match == "params":
+            return self.inputs.count_parameters, "parameters"
+        return self.training_flops, "training FLOPs per token"
+
+    def with_swept(self, name: str, fields: Mapping[str, Any]) -> str:
+        """Give a matched variant swept fields, and refuse those that undo the match."""
+        variant = with_settings(self.matched(name).name, dict(fields))
+        if fields and self.request.match != "none":
+            measure, what = self.measure
+            value, wanted = measure(variant), measure(self.match_to)
+            if abs(value / wanted - 1) > TOLERANCE:
+                raise ConfigError(
+                    f"{variant!r} has {value:,.0f} {what} and {self.match_to!r} {wanted:,.0f}: the sweep of "
+                    f"{', '.join(fields)} changes what match={self.request.match} makes equal; give one of both"
+                )
+        return variant
+
+    def work(self, swept: Mapping[str, Any]) -> Workload:
+        """The workload of an update, which swept arguments may change."""
+        sizes = {name: swept[name] for name in SIZES_OF_UPDATES if name in swept}
+        return self.inputs.work_with(sizes) if sizes else self.inputs.work
+
+    def length(self, variant: str, work: Workload) -> dict[str, Any]:
+        """Turn the budget into training arguments of a variant with its sizes; none for the recipe's budget."""
+        budget = self.request.spent
         if budget is None:
             return {}
-        if name not in self.lengths:
-            flops = self.training_flops(self.matched(name).name) if budget.kind == "flops" else 1.0
-            self.lengths[name] = spend(budget, work, flops)
+        if (variant, work) not in self.lengths:
+            flops = self.training_flops(variant) if budget.kind == "flops" else 1.0
+            self.lengths[variant, work] = spend(budget, work, flops)
             if budget.kind in ("tokens", "flops"):
-                steps = self.lengths[name]["max_steps"]
-                self.tell(f"{name}: {budget} is {steps:,} steps of {work.tokens_per_step:,.0f} tokens on average")
-        is_given = "warmup_steps" in self.request.arguments
-        return {**self.lengths[name], **({} if is_given else share_of_warmup(self.inputs.arguments, work))}
+                steps = self.lengths[variant, work]["max_steps"]
+                self.tell(f"{variant}: {budget} is {steps:,} steps of {work.tokens_per_step:,.0f} tokens on average")
+        warmup = share_of_warmup(self.inputs.arguments.warmup_steps, self.inputs.work.steps)
+        return {**self.lengths[variant, work], **({} if "warmup_steps" in self.request.arguments else warmup)}
 
     def job(self, name: str, seed: int, values: Mapping[str, Any], *, trial: bool = False, share: float = 1.0) -> Job:
         """Make a run with the values that a sweep has chosen or tries, trained for a `share` of a whole one."""
         inputs, source, budget = self.inputs, self.request.source, self.request.spent
-        matched, length = self.matched(name), self.length(name)
-        found = replace(matched, name=with_settings(matched.name, model_fields(values)))
+        variant, swept = self.with_swept(name, model_fields(values)), without(values, model_fields(values))
+        work = self.work(swept)
+        length = self.length(variant, work)
         seconds = share * budget.amount if budget is not None and budget.kind == "seconds" else None
         if share < 1 and seconds is None:
-            length = self.shortened(length, share)
-        kept = {
-            key: value
-            for key, value in inputs.recipe.arguments.items()
-            if key != "seed" and not (length and key in LENGTHS)
-        }
-        settings = inputs.recipe.model_settings(found.name)  # sizes of matching are in the name
-        steps = length.get("max_steps", inputs.work.steps) if seconds is None else None
+            whole = length.get("max_steps", work.steps)
+            warmup = {"warmup_steps": inputs.arguments.warmup_steps, **length, **swept}["warmup_steps"]
+            swept |= share_of_warmup(warmup, whole)
+            length |= {"max_steps": max(1, round(share * whole))}
+        kept = without(inputs.recipe.arguments, ("seed", *(LENGTHS if length else ())))
+        settings = inputs.recipe.model_settings(variant)  # sizes of matching are in the name
+        steps = length.get("max_steps", work.steps) if seconds is None else None
         recipe = plain(asdict(inputs.recipe)) | {
-            "arguments": {**logging(kept, steps), **kept, **length, **without(values, model_fields(values))},
-            "model": {key: value for key, value in settings.items() if key not in parse_name(found.name).overrides},
+            "arguments": {**logging(kept, steps), **kept, **length, **swept},
+            "model": without(settings, parse_name(variant).overrides),
         }
-        modules = modules_of(inputs.config(found.name))
+        modules = modules_of(inputs.config(variant))
         suite = None if self.request.suite is None or trial else self.request.suite.to_dict()
         hashed = inputs.hash_of(
-            found.name, recipe, seed=seed, seconds=seconds, trial=trial, **({} if suite is None else {"score": suite})
+            variant, recipe, seed=seed, seconds=seconds, trial=trial, **({} if suite is None else {"score": suite})
         )
         place = f"{'trial' if trial else 'seed'}-{seed}-{hashed[:8]}"
         limit = {key: value for key, value in length.items() if key == "max_steps" and seconds is None}
         return Job(
             name=name,
-            variant=found.name,
+            variant=variant,
             folder=str(inputs.folder / folder_name(name) / place),
             tokenizer=str(inputs.folder / TOKENIZER),
             recipe=recipe,
             seed=seed,
             hash=hashed,
-            settings=dict(values) if trial else {**found.settings, **limit, **values},
+            settings=dict(values) if trial else {**self.matched(name).settings, **limit, **values},
             seconds=seconds,
             trial=trial,
             data=source.data,
@@ -124,22 +151,12 @@ class JobMaker:
             progress=self.progress,
         )
 
-    def shortened(self, length: Mapping[str, Any], share: float) -> dict[str, Any]:
-        """Training arguments of a share of a run, warm-up included."""
-        work = self.inputs.work
-        steps = max(1, round(share * length.get("max_steps", work.steps)))
-        return {**share_of_warmup(self.inputs.arguments, work), **length, "max_steps": steps}
-
     def ready(self, jobs: Sequence[Job]) -> list[Job]:
         """Refuse variants that cannot be trained on the examples, and count operations once for all runs."""
         for variant in {job.variant: None for job in jobs if job.variant not in self.checked}:
             self.inputs.check(variant)
             self.checked.add(variant)
-        return [job if job.trial else self.with_flops(job) for job in jobs]
-
-    def with_flops(self, job: Job) -> Job:
-        forward, training = self.flops(job.variant)
-        return replace(job, flops=(forward, training))
+        return [job if job.trial else replace(job, flops=self.flops(job.variant)) for job in jobs]
 
 
 def logging(arguments: Mapping[str, Any], steps: int | None) -> dict[str, Any]:
@@ -149,8 +166,8 @@ def logging(arguments: Mapping[str, Any], steps: int | None) -> dict[str, Any]:
     return {"logging_steps": max(1, steps // CURVE_POINTS)}
 
 
-def without(values: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out of values those of other names."""
+def without(values: Mapping[str, Any], others: Collection[str]) -> dict[str, Any]:
+    """Leave some names out of values."""
     return {name: value for name, value in values.items() if name not in others}
 
 

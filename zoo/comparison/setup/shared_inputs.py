@@ -52,14 +52,15 @@ class Workload:
 def workload(encoded: Any, args: ZooTrainingArguments, *, writes: bool) -> Workload:
     if is_streamed(encoded):
         raise ConfigError("a comparison reads shards, which are encoded once for all of its runs: leave streaming out")
-    batches = math.ceil(len(encoded) / (args.train_batch_size * args.world_size))
+    size = args.train_batch_size * args.world_size
+    batches = len(encoded) // size if args.dataloader_drop_last else math.ceil(len(encoded) / size)
     steps_per_epoch = max(1, math.ceil(batches / args.gradient_accumulation_steps))
     source = measure(encoded, "input_ids")[0] if isinstance(encoded, Dataset) else np.array(encoded.lengths)
     target = measure(encoded, "labels")[0] if writes else None
     tokens = int(source.sum()) + (0 if target is None else int(target.sum()))
     return Workload(
         steps=args.max_steps if args.max_steps > 0 else math.ceil(args.num_train_epochs * steps_per_epoch),
-        tokens_per_step=tokens / steps_per_epoch,
+        tokens_per_step=tokens * min(1.0, batches * size / len(encoded)) / steps_per_epoch,
         source_len=max(1, round(float(source.mean()))),
         target_len=None if target is None else max(1, round(float(target.mean()))),
     )
@@ -77,11 +78,9 @@ def spend(budget: Budget | None, work: Workload, flops_per_token: float) -> dict
     return {"max_steps": steps}
 
 
-def share_of_warmup(args: ZooTrainingArguments, work: Workload) -> dict[str, Any]:
-    """Give a warm-up that was meant for a run of another length its share of this one, if it is not one already."""
-    if args.warmup_steps < 1:
-        return {}
-    return {"warmup_steps": min(round(args.warmup_steps / work.steps, 6), 0.99)}
+def share_of_warmup(warmup_steps: float, steps: int) -> dict[str, Any]:
+    """Turn a warm-up that was meant for a run of `steps` into its share of any run, if it is not one already."""
+    return {"warmup_steps": min(round(warmup_steps / steps, 6), 0.99) if warmup_steps >= 1 else warmup_steps}
 
 
 OWN = ("building", "data", "fast", "models", "training", "variants")
@@ -191,8 +190,12 @@ class SharedInputs:
 
     @cached_property
     def work(self) -> Workload:
-        writes = self.task.model_task == "seq2seq-lm"
-        return workload(self.encoded.train, self.arguments, writes=writes)
+        return self.work_with({})
+
+    def work_with(self, sizes: Mapping[str, Any]) -> Workload:
+        """The workload with other training arguments that set the size of an update."""
+        args = training_arguments({**self.recipe.arguments, **sizes}, output_dir=self.folder, seed=0)
+        return workload(self.encoded.train, args, writes=self.task.model_task == "seq2seq-lm")
 
     @cached_property
     def tokenizer_digest(self) -> str:
