@@ -188,6 +188,20 @@ def test_rows_come_out_again_and_changed_ones_do_not(
     assert judged(replace(row, machine="another"), same.value, here, verdicts).holds
 
 
+def test_scores_of_a_changed_test_are_not_kept(
+    benchmark_: Benchmark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Run("a", "run", hash="0123", report={"scores": {}})
+    scored: list[str] = []
+    monkeypatch.setattr(BenchmarkRun, "score", lambda self, condition, test, model: scored.append(test) or {})
+    (tmp_path / "run").mkdir()
+    longer = replace(benchmark_, tests={**benchmark_.tests, "8x": "{task}:length=41"})
+    for one, asked in ((benchmark_, ["2x", "8x"]), (benchmark_, []), (longer, ["2x", "8x"])):
+        scored.clear()
+        BenchmarkRun(one, tmp_path, None, None, {"jobs": 1}, False, print).values("short", run, tmp_path)
+        assert scored == asked
+
+
 @pytest.mark.parametrize("mistaken", [True, False])
 def test_a_score_of_which_the_worse_would_win_is_refused(benchmark_: Benchmark, tmp_path: Path, mistaken: bool) -> None:
     taken = replace(benchmark_, less_is_better=["symbol_accuracy"] if mistaken else [])

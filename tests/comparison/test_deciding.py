@@ -117,6 +117,15 @@ def test_seeds_are_added_to_undecided_variants_and_the_baseline_alone():
     assert "up to 6 seeds (Lan and DeMets)" in to_latex(summary)
 
 
+def test_signs_are_told_of_only_where_they_are_tested():
+    made = made_up({"a": (30.0, 1.0), "b": (36.0, 1.0)}, seeds=5)
+    for changes, told in (({"error": "loaded with other logits"}, False), ({"error": "lost", "report": None}, True)):
+        runs = [*made.runs[:-1], replace(made.runs[-1], **changes)]
+        summary = summarize(replace(made, runs=runs))
+        assert ("signs are tested, not sizes" in " ".join(sentences(summary))) == told
+        assert summary.rows[1].difference.is_by_size != told
+
+
 def test_a_margin_ends_it_where_nothing_differs():
     comparison, asked = decided_by({"a": (30.0, 1.0), "b": (30.0, 1.0)}, noise=0.1, margin=1.0, limit=12)
     assert summarize(comparison).rows[1].verdict == SAME and len(asked) < 5

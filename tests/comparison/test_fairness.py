@@ -76,6 +76,20 @@ def test_equal_decay_qualifies_nothing() -> None:
     assert not any("weight decay" in one for own in sheet.qualifications.values() for one in own)
 
 
+def test_what_is_swept_is_not_shared_and_qualifies_as_it_was_chosen() -> None:
+    made = comparison()
+    assert made.sweep is not None
+    swept = {**made.sweep, "values": {"weight_decay": [0.0, 0.1], "learning_rate": [1e-3]}}
+    recipe = {**made.recipe, "arguments": {"decay": "transformers", "learning_rate": 0.5}}
+    for chosen in (0.0, 0.1):
+        runs = [replace(run, settings={"weight_decay": chosen}) for run in made.runs]
+        sheet = fairness_sheet(replace(made, recipe=recipe, runs=runs, sweep=swept))
+        assert sheet.shared["Weight decay"] == "(swept) on transformers"
+        assert sheet.shared["Optimiser"] == "learning_rate (swept)"
+        qualified = "; ".join(sheet.qualifications["pre-norm:norm=rmsnorm"])
+        assert ("weight decay is not equal: its gains decay" in qualified) == (chosen > 0)
+
+
 FORMATS = {
     "html": lambda made: html.unescape(to_html(summarize(made))),
     "md": lambda made: to_markdown(summarize(made)),

@@ -32,7 +32,7 @@ def coordinates(
     if not all(part.strip().isdecimal() for part in widths.split(",")):
         raise ConfigError(f"--widths {widths} was given; it must be numbers with commas between them")
     settings: dict[str, Any] = {} if parametrization is None else {"parametrization": parametrization}
-    sizes = tuple(int(part) for part in widths.split(","))
+    sizes = tuple(sorted({int(part) for part in widths.split(",")}))
     found = check_coordinates(name, task, widths=sizes, steps=steps, mup_base_width=min(sizes), **settings)
     if as_json:
         write_json({"growth": growth(found), "widths": [dataclasses.asdict(one) for one in found]})

@@ -80,7 +80,7 @@ class Columns(click.ParamType):  # type: ignore[type-arg]
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[str | int]:
         names = [name.strip() for name in str(value).split(",")]
-        return [int(name) for name in names] if all(name.isdigit() for name in names) else list(names)
+        return [int(name) for name in names] if all(map(str.isdecimal, names)) else list(names)
 
 
 def columns_option(command: Decorated) -> Decorated:

@@ -251,10 +251,10 @@ class BenchmarkRun:
             return values
         file, tests = folder / run.folder / TESTS, self.benchmark.tests
         kept = read_json_or_none(file)
-        if not isinstance(kept, dict) or kept.get("digest") != run.hash or set(kept["scores"]) != set(tests):
+        digest = content_hash([run.hash, dict(tests), self.benchmark.task_score])
+        if not isinstance(kept, dict) or kept.get("digest") != digest:
             model = folder / run.folder / CHECKPOINT
-            scores = {test: self.score(condition, test, model) for test in tests}
-            kept = {"digest": run.hash, "scores": scores}
+            kept = {"digest": digest, "scores": {test: self.score(condition, test, model) for test in tests}}
             write_json(file, kept)
         tested = {f"{name}@{test}": value for test, found in kept["scores"].items() for name, value in found.items()}
         return values | tested

@@ -150,7 +150,7 @@ def findings_on_tests(summary: ComparisonSummary, main: Metric) -> Iterator[str]
             f"after {counted(seeds - 2, 'round')} {percent(ERROR * design.spent(seeds))} of the error of "
             f"{percent(ERROR)} is spent, and each round's tests and intervals have the level that the others leave."
         )
-    if any(row.failed for row in summary.rows):
+    if any(difference.lost for difference in tested):
         yield "A run that failed is worse than any that finished: with one, signs are tested, not sizes."
     if most_coverage(pairs) < LEVEL:
         yield (

@@ -95,20 +95,20 @@ def fairness_sheet(comparison: Comparison) -> FairnessSheet:
 
 
 def shared(comparison: Comparison) -> Iterator[tuple[str, str]]:
-    arguments = comparison.recipe.get("arguments", {})
+    swept = {} if comparison.sweep is None else comparison.sweep["values"]
+    arguments = {**comparison.recipe.get("arguments", {}), **dict.fromkeys(swept, "(swept)")}
     yield "Shared", "data, tokenizer, held-out examples, recipe; the order of data, by seed"
     optimizer = {name: arguments[name] for name in ("optim", "learning_rate", "lr_scheduler_type") if name in arguments}
     yield "Optimiser", in_words(optimizer) or "AdamW with transformers' defaults"
-    yield "Weight decay", f"{arguments.get('weight_decay', 0)} on {decay_of(comparison)}"
+    yield "Weight decay", f"{arguments.get('weight_decay', 0)} on {arguments.get('decay', DECAYS[0])}"
     budget = in_words(comparison.budget or {}) or in_words(
         {name: arguments[name] for name in ("max_steps", "num_train_epochs") if name in arguments}
     )
     yield "Budget", budget or "transformers' default"
     matched = {"none": "nothing", "params": "parameters", "flops": "FLOPs a token"}[comparison.match]
     yield "Matched", matched if comparison.match_to is None else f"{matched} of {comparison.match_to}"
-    sweep = comparison.sweep
-    values = {} if sweep is None else {name: " ".join(map(str, tried)) for name, tried in sweep["values"].items()}
-    yield "Swept", "nothing" if sweep is None else f"{in_words(values)}; chosen with seed {sweep['seed']}"
+    values = in_words({name: " ".join(map(str, tried)) for name, tried in swept.items()})
+    yield "Swept", "nothing" if comparison.sweep is None else f"{values}; chosen with seed {comparison.sweep['seed']}"
 
 
 def facts(comparison: Comparison, name: str) -> Iterator[tuple[str, str]]:
@@ -123,8 +123,7 @@ def facts(comparison: Comparison, name: str) -> Iterator[tuple[str, str]]:
         yield "Tried by the sweep", valley(comparison, name) or "nothing"
     yield "Sizes changed by matching", "; ".join(changed_sizes(comparison, name)) or "none"
     try:
-        built = built_name(comparison, name)
-        groups, made = decay_groups(built, model_task(comparison), decay_of(comparison)), config(built)
+        groups, made = decays(comparison, name), config(built_name(comparison, name))
     except ZooError as error:  # a variant of the user's own that is not there any more
         yield "Not known here", str(error)
         return
@@ -145,15 +144,12 @@ def qualifications(comparison: Comparison, name: str) -> Iterator[str]:
     if name == comparison.baseline:
         return
     try:
-        rest = [
-            set(decay_groups(built_name(comparison, one), model_task(comparison), decay_of(comparison)))
-            for one in (name, comparison.baseline)
-        ]
+        unequal = set(decays(comparison, name)) ^ set(decays(comparison, comparison.baseline))
         deviations = deviations_of(name)
     except ZooError:
         return
-    if comparison.recipe.get("arguments", {}).get("weight_decay") and rest[0] != rest[1]:
-        yield f"weight decay is not equal: its {enumerated(rest[0] ^ rest[1])} decay in one of the two alone"
+    if unequal and any(arguments_of(comparison, one).get("weight_decay") for one in (name, comparison.baseline)):
+        yield f"weight decay is not equal: its {enumerated(unequal)} decay in one of the two alone"
     yield from (f"deviation from its paper: {one.rstrip('.')}" for one in deviations)
 
 
@@ -197,13 +193,18 @@ def built_name(comparison: Comparison, name: str) -> str:
     return as_built(comparison, name, recipe_of(comparison))
 
 
-def model_task(comparison: Comparison) -> str | None:
-    recipe = recipe_of(comparison)
-    return None if recipe is None else str(recipe.data_task().model_task)
+def arguments_of(comparison: Comparison, name: str) -> dict[str, Any]:
+    """Training arguments of a variant, with those that a sweep has chosen for it."""
+    swept = () if comparison.sweep is None else comparison.sweep["values"]
+    chosen = {key: value for key, value in settings_of(comparison, name).items() if key in swept}
+    return {**comparison.recipe.get("arguments", {}), **chosen}
 
 
-def decay_of(comparison: Comparison) -> str:
-    return str(comparison.recipe.get("arguments", {}).get("decay", DECAYS[0]))
+def decays(comparison: Comparison, name: str) -> Mapping[str, int]:
+    """Numbers of a variant's parameters that weight decay applies to, by role."""
+    recipe, rule = recipe_of(comparison), arguments_of(comparison, name).get("decay", DECAYS[0])
+    task = None if recipe is None else str(recipe.data_task().model_task)
+    return decay_groups(built_name(comparison, name), task, str(rule))
 
 
 @cache
