@@ -57,7 +57,7 @@ class Probe:
             wanted = target(list(self.references), **reading).to(model.device)
             labels = wanted["input_ids"].masked_fill(wanted["attention_mask"] == 0, -100)
             logits = model(**read, labels=labels).logits
-            options = {"do_sample": False, "num_beams": 1, "max_length": LONGEST_TEXT}
+            options = {"do_sample": False, "num_beams": 1, "max_length": limit}
             outputs = model.generate(**read, **options) if can_generate(model) else logits.argmax(dim=-1)
         return {"logits": logits.float().cpu().contiguous(), "outputs": outputs.cpu().contiguous()}
 

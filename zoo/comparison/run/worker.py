@@ -107,11 +107,13 @@ def saving(arguments: Mapping[str, Any]) -> tuple[dict[str, Any], list[TrainerCa
 
 
 def ask(job: Job, task: DataTask, splits: Splits, result: TrainingResult) -> None:
-    """Write down what a model answers, for the process that loads it."""
+    """Write down what a model answers on the CPU, where the process that loads it asks: a GPU rounds otherwise."""
     few = splits.heldout.select(range(min(MOST_EXAMPLES, len(splits.heldout))))
     sources = task.samples(few, MOST_EXAMPLES)
     probe = Probe(job.modules, tuple(sources), tuple(task.references(few)), task.model_task)
-    answers = probe.ask(result.model, result.tokenizers.source, result.tokenizers.target)
+    trained_on = result.model.device
+    answers = probe.ask(result.model.to("cpu"), result.tokenizers.source, result.tokenizers.target)
+    result.model.to(trained_on)
     probe.write(Path(job.folder), answers)
 
 
