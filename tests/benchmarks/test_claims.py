@@ -1,7 +1,7 @@
 """Claims are about what benchmarks record, and files that say otherwise are refused."""
 
-import importlib.util
 import json
+import runpy
 from pathlib import Path
 from statistics import fmean
 
@@ -83,6 +83,7 @@ def test_a_comparison_that_says_nothing_is_refused(
         ("[]", "must hold names"),
         ("a: 3", "a must hold names and values; entries: claim, source"),
         ("a: {claim: c, source: s, about: [], tests: []}", "neither may be empty"),
+        ("a: {claim: c, source: s, tests: []}", "neither may be empty"),
         ("a: {claim: c, source: s, about: [x]}", "missing 1 required"),
     ],
 )
@@ -90,6 +91,14 @@ def test_a_file_that_holds_no_claims_is_refused(tmp_path: Path, text: str, messa
     (tmp_path / "mine.yaml").write_text(text)
     with pytest.raises(ConfigError, match=message):
         read_claims(tmp_path, KNOWN)
+
+
+def test_a_claim_is_about_the_variants_of_its_tests_unless_it_names_others(tmp_path: Path) -> None:
+    claim = {"claim": "c", "source": "s", "tests": [{**GOOD, "expect": "lower"}]}
+    for about in ({}, {"about": ["norm_placement=pre"]}):
+        (tmp_path / "mine.yaml").write_text(json.dumps({"a": claim | about}))
+        (found,) = read_claims(tmp_path, KNOWN)
+        assert found.about == about.get("about", ["pre-norm", "post-norm"])
 
 
 def test_a_name_stands_once(tmp_path: Path) -> None:
@@ -130,11 +139,8 @@ def test_speeds_of_a_busy_machine_do_not_count() -> None:
 
 @pytest.mark.parametrize("name", ["claims", "reasons"])
 def test_a_page_is_what_its_command_writes(name: str) -> None:
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).parents[2] / f"scripts/bench/{name}.py")
-    assert spec is not None and spec.loader is not None
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    assert script.PAGE.read_text(encoding="utf-8") == script.page()
+    script = runpy.run_path(str(Path(__file__).parents[2] / f"scripts/bench/{name}.py"))
+    assert script["PAGE"].read_text(encoding="utf-8") == script["page"]()
 
 
 def test_the_command_shows_them() -> None:

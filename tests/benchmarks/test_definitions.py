@@ -14,6 +14,7 @@ from zoo.registry import VARIANTS
 from zoo.training.suites import SUITES
 
 ALL = benchmarks()
+START = "{version: 1, summary: s, minutes: 1, score: a, seeds: 1, variants: [a], compare: {task: copy},"
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -89,34 +90,28 @@ def test_a_condition_changes_single_entries(tmp_path: Path) -> None:
         ("{vesion: 1}", "did you mean 'version'"),
         ("{version: 1, summary: s, minutes: 1, score: a, seeds: 1, variants: [a], compare: {}}", "names no task"),
         (
-            "{version: 1, summary: s, minutes: 1, score: a, seeds: 1, variants: [a], compare: {task: copy},"
-            " quick: {conditions: [x]}}",
+            START + " quick: {conditions: [x]}}",
             "unknown condition 'x'",
         ),
         (
-            "{version: 1, summary: s, minutes: 1, score: a, seeds: 1, variants: [a], compare: {task: copy},"
-            " conditions: {wide: {}, narrow: {}}, across: {reading: average},"
+            START + " conditions: {wide: {}, narrow: {}}, across: {reading: average},"
             " anchors: [{variant: a, value: 1, tolerance: 1, source: s, condition: wid}]}",
             "unknown condition 'wid'.*did you mean 'wide'",
         ),
         (
-            "{version: 1, summary: s, minutes: 1, score: a, seeds: 1, variants: [a], compare: {task: copy},"
-            " conditions: {wide: {}, narrow: {}}, anchors: [{variant: a, value: 1, tolerance: 1, source: s}]}",
+            START + " conditions: {wide: {}, narrow: {}}, anchors: [{variant: a, value: 1, tolerance: 1, source: s}]}",
             "unknown condition ''",
         ),
         (
-            "{version: 1, summary: s, minutes: 1, score: a, seeds: 1, variants: [a], compare: {task: copy},"
-            " anchors: [{variant: a, value: 7, source: s}]}",
+            START + " anchors: [{variant: a, value: 7, source: s}]}",
             "tolerance=None and averaged_over=1 of 7; valid: either",
         ),
         (
-            "{version: 1, summary: s, minutes: 1, score: a, seeds: 1, variants: [a], compare: {task: copy},"
-            " anchors: [{variant: a, value: 7, source: s, tolerance: 1, averaged_over: 3}]}",
+            START + " anchors: [{variant: a, value: 7, source: s, tolerance: 1, averaged_over: 3}]}",
             "tolerance=1 and averaged_over=3 of 7; valid: either",
         ),
         (
-            "{version: 1, summary: s, minutes: 1, score: a, seeds: 1, variants: [a], compare: {task: copy},"
-            " anchors: [{variant: a, value: 7, source: s, tolerance: 1, averaged_over: 0}]}",
+            START + " anchors: [{variant: a, value: 7, source: s, tolerance: 1, averaged_over: 0}]}",
             "tolerance=1 and averaged_over=0 of 7; valid: either",
         ),
         (

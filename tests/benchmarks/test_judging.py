@@ -1,9 +1,11 @@
 """Verdicts from rows agree with the standard library, count lost runs, and never mix what differs."""
 
-import importlib.util
+import math
+import runpy
 import statistics
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -71,6 +73,10 @@ def test_a_lost_run_is_worse_than_any_number() -> None:
     standing = verdicts.of("rezero")
     assert standing is not None and standing.lost == 3 and standing.verdict != "better"
     lost = [replace(row, error="no such quirk") for row in rows("rezero", [None] * 5)]
+    unequal = [replace(row, error="it answers differently after loading") for row in rows("rezero", [90.0] * 5)]
+    assert judge(BENCHMARK, [*BASE, *unequal]).of("rezero").verdict == "failed"  # type: ignore[union-attr]
+    infinite = judge(BENCHMARK, [*BASE, *rows("rezero", [90.0, 91.0, math.inf, math.inf, 92.0])]).of("rezero")
+    assert infinite is not None and infinite.lost == 2
     verdicts = judge(BENCHMARK, [*BASE, *lost])
     failed = verdicts.of("rezero")
     assert failed is not None and failed.verdict == "failed"
@@ -185,10 +191,7 @@ def test_one_of_the_averaged_scores_may_exclude_the_average(scores: list[float],
 
 
 def test_the_pages_are_what_their_command_writes() -> None:
-    spec = importlib.util.spec_from_file_location("results", Path(__file__).parents[2] / "scripts/bench/results.py")
-    assert spec is not None and spec.loader is not None
-    results = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(results)
+    results = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[2] / "scripts/bench/results.py")))
     pages = results.pages()
     assert {path: path.read_text(encoding="utf-8") for path in pages} == pages
     assert {*results.PAGES.iterdir(), *results.PICTURES.iterdir()} <= {*pages}

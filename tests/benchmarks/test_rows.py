@@ -1,6 +1,5 @@
 """What is recorded is read back as it was, and a file is never half a row."""
 
-import math
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -63,11 +62,6 @@ def test_an_order_of_writing_does_not_show(tmp_path: Path) -> None:
     write_rows(tmp_path / "one.csv", rows)
     write_rows(tmp_path / "other.csv", rows[::-1])
     assert (tmp_path / "one.csv").read_bytes() == (tmp_path / "other.csv").read_bytes()
-
-
-def test_diverged_numbers_are_numbers(tmp_path: Path) -> None:
-    write_rows(tmp_path / "rows.csv", [Row(1, "", "a", 0, values={"heldout_loss": math.inf})])
-    assert read_rows(tmp_path / "rows.csv")[0].values == {"heldout_loss": math.inf}
 
 
 def test_an_interrupted_recording_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from zoo.comparison.results.statistics import UNKNOWN, Measurements, student_int
 from zoo.comparison.results.units import counted, large, p_value
 from zoo.data.tasks.metrics import mean_ranks
 
-from ..results.design import Scores, finite, judged, mean_of
+from ..results.design import Scores, judged, mean_of
 from .definition import ACROSS, Benchmark
 from .page import spread, title
 from .rows import Row
@@ -131,7 +131,7 @@ def rank_correlation(benchmark: Benchmark, rows: Iterable[Row]) -> Reading:
     columns = benchmark.score, str(benchmark.across["column"])
     scores: dict[str, list[list[float]]] = {}
     for row in rows:
-        found = [finite(row.values.get(column)) for column in columns]
+        found = [row.number(column) for column in columns]
         if row.condition == benchmark.first and None not in found:
             scores.setdefault(row.variant, []).append([value for value in found if value is not None])
     if len(scores) < FEWEST_RANKED:
@@ -200,7 +200,7 @@ def runs_over(
     found: dict[str, dict[int, list[Point]]] = {}
     for row in rows:
         if row.condition in benchmark.conditions:
-            point = place(row), finite(row.values.get(benchmark.score))
+            point = place(row), row.number(benchmark.score)
             found.setdefault(row.variant, {}).setdefault(row.seed, []).append(point)
     whole = len(benchmark.conditions)
     kept = {
@@ -262,7 +262,7 @@ def fitted(points: Sequence[Point]) -> tuple[float, float]:
 def crossing(
     lines: Mapping[int, tuple[float, float]], others: Mapping[int, tuple[float, float]], measured: tuple[float, float]
 ) -> str:
-    """Say at how many operations two mean lines cross; empty where that is far from what was measured."""
+    """Write at how many operations two mean lines cross; empty where that is far from what was measured."""
     if not others:
         return ""
     (slope, offset), (other_slope, other_offset) = (np.mean(list(each.values()), axis=0) for each in (lines, others))

@@ -14,7 +14,7 @@ from zoo.comparison.results.statistics import DECIDED, EDGE, Measurements, Paire
 from zoo.models.parts import deviations_of
 
 from ..request.seeds import at_the_edge, read_sweep
-from ..results.design import BASELINE, FAILED, finite, judged
+from ..results.design import BASELINE, FAILED, judged, measured
 from ..results.units import enumerated
 from .definition import Benchmark, benchmarks, find_benchmark
 from .rows import DECAYED, Row, read_rows
@@ -32,15 +32,12 @@ class Standing:
     # "baseline", "failed", or a word of `zoo.comparison.results.statistics`; `EDGE` in place of a verdict that decides
     # where the variant's or the baseline's best swept value is at the edge of what was tried
     verdict: str
+    lost: int  # Number of rows without a number in the column that decides: their runs failed or diverged
 
     @property
     def deviations(self) -> tuple[str, ...]:
         """How the variant, and its parts, differ from their papers."""
         return deviations_of(self.variant)
-
-    @property
-    def lost(self) -> int:
-        return sum(bool(row.error) for row in self.rows)
 
     @property
     def pairs(self) -> int | None:
@@ -142,7 +139,7 @@ def judge(
     if found and baseline not in found and baseline not in benchmark.names(condition):
         raise UnknownNameError(baseline, list(found), kind="baseline")
     better = benchmark.better(score)
-    scores = {name: {row.seed: finite(row.values.get(score)) for row in own} for name, own in found.items()}
+    scores = {name: {row.seed: row.number(score) for row in own} for name, own in found.items()}
     at_edge = {name: edges(benchmark, own[0]) for name, own in found.items()}
     standings = []
     design = benchmark.design if score == benchmark.score else replace(benchmark.design, margin=None)
@@ -150,7 +147,9 @@ def judge(
         finished = any(value is not None for value in scores[name].values())
         if word in DECIDED and (at_edge[name] or at_edge.get(baseline)):
             word = EDGE
-        standings.append(Standing(name, found[name], samples_of(found[name]), difference, word if finished else FAILED))
+        lost = sum(value is None for value in scores[name].values())
+        word = word if finished else FAILED
+        standings.append(Standing(name, found[name], samples_of(found[name]), difference, word, lost))
 
     def badness(one: Standing) -> tuple[bool, int, float]:
         sample = one.samples.get(score)
@@ -163,8 +162,8 @@ def judge(
 def samples_of(rows: Sequence[Row]) -> dict[str, Measurements]:
     """Summarise each column over the seeds."""
     columns = dict.fromkeys(name for row in rows for name in row.values)
-    values = {name: [value for row in rows if (value := finite(row.values.get(name))) is not None] for name in columns}
-    return {name: Measurements.of(found) for name, found in values.items() if found}
+    samples = {name: measured(row.number(name) for row in rows) for name in columns}
+    return {name: sample for name, sample in samples.items() if sample is not None}
 
 
 def columns_of_run(run: Run) -> dict[str, float]:

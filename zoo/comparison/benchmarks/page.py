@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from zoo.comparison.results.metrics import COSTS, LOSSES
 from zoo.comparison.results.statistics import EDGE, EQUAL, Measurements
@@ -97,21 +97,20 @@ def in_markdown(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def description(verdicts: Verdicts) -> str:
     """Describe a table: which variants are better, worse, undecided, or failed and why, and the Pareto front."""
-    words: Mapping[str, list[str]] = {
-        word: [f"`{one.variant}`" for one in verdicts.standings if one.verdict == word]
-        for word in ("better", "worse", "the same", EQUAL, "within noise", "undecided", EDGE, "untested")
-    }
     labels = {
-        "the same": f"The same within {verdicts.benchmark.margin or 0.0:g}",
-        "undecided": f"Undecided, of at most {verdicts.benchmark.most_seeds} seeds",
-        EDGE: "Undecided, as a swept value is best at the edge of what was tried",
         "better": "Better than the baseline beyond noise",
         "worse": "Worse than the baseline beyond noise",
+        "the same": f"The same within {verdicts.benchmark.margin or 0.0:g}",
         EQUAL: "Equal to the baseline with every seed",
         "within noise": "No different from the baseline beyond noise",
+        "undecided": f"Undecided, of at most {verdicts.benchmark.most_seeds} seeds",
+        EDGE: "Undecided, as a swept value is best at the edge of what was tried",
         "untested": "With too few seeds to test",
     }
-    lines = [f"- {labels[word]}: {', '.join(names)}." for word, names in words.items() if names]
+    lines = []
+    for word, label in labels.items():
+        if names := [f"`{one.variant}`" for one in verdicts.standings if one.verdict == word]:
+            lines.append(f"- {label}: {', '.join(names)}.")
     failed = [one for one in verdicts.standings if one.verdict == FAILED]
     lines += [f"- `{one.variant}` failed: {one.rows[0].error or 'its score is no number'}." for one in failed]
     if len(verdicts.standings) > 1 and (cheapest := front(verdicts, "training_flops")):

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from zoo.comparison.results.statistics import Measurements, student_interval
 
+from ..results.design import measured
 from .across import averages
 from .definition import Anchor, Benchmark
 from .judging import Verdicts
@@ -27,8 +28,7 @@ def anchored(anchor: Anchor, benchmark: Benchmark, judged: Mapping[str, Verdicts
         standing = judged[anchor.condition].of(anchor.variant)
         return None if standing is None else standing.samples.get(benchmark.score)
     rows = [row for verdicts in judged.values() for standing in verdicts.standings for row in standing.rows]
-    means = [mean for mean in averages(benchmark, rows).get(anchor.variant, {}).values() if mean is not None]
-    return Measurements.of(means) if means else None
+    return measured(averages(benchmark, rows).get(anchor.variant, {}).values())
 
 
 def compared(anchor: Anchor, sample: Measurements) -> str:

@@ -17,6 +17,7 @@ from zoo.base.folders import locked
 from zoo.base.formats import ROWS
 from zoo.base.manifest import sha256_of
 from zoo.comparison.files import LOCK
+from zoo.comparison.results.design import finite
 
 SHIPPED = "shipped"
 """Name of data that ship, or that the task makes."""
@@ -73,6 +74,10 @@ class Row:
     @property
     def key(self) -> tuple[int, str, str, int, str]:
         return self.version, self.condition, self.variant, self.seed, self.data
+
+    def number(self, column: str) -> float | None:
+        """The value of a column; None where the run failed or diverged, or has none."""
+        return None if self.error else finite(self.values.get(column))
 
     @property
     def was_busy(self) -> bool:

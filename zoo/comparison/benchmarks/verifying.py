@@ -90,6 +90,8 @@ def repeat(benchmark: Benchmark, row: Row, verdicts: Verdicts, data: Path | None
             (timed,) = session.timed(row.condition, [row.variant], [row.seed], baseline)
             return judged(row, timed.values[benchmark.score], asdict(timed), verdicts)
         run = run_again(benchmark, row, data, scratch, tell)
+        if run.error is not None:
+            session.tell(f"{run.label} failed: {run.error}")
         value = session.values(row.condition, run, scratch).get(benchmark.score, math.nan)
     return judged(row, value, run.circumstances, verdicts)
 

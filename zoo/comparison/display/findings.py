@@ -96,9 +96,10 @@ def headline(summary: ComparisonSummary) -> str:
 def findings(summary: ComparisonSummary) -> Iterator[tuple[VariantSummary, str]]:
     if summary.main is None:
         return
+    tests = sum(difference.p is not None for difference in summary.differences)
     for row in summary.rows:
         if row.verdict != BASELINE:
-            finding = sentence(row, summary.main, summary.comparison.baseline, len(summary.differences), summary.design)
+            finding = sentence(row, summary.main, summary.comparison.baseline, tests, summary.design)
             qualified = "; ".join(summary.fairness.qualifications[row.name])
             yield row, f"{finding} To be read with: {qualified}." if qualified else finding
 

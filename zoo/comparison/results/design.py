@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from statistics import fmean
@@ -12,7 +12,18 @@ import numpy as np
 
 from ..request.seeds import FEWEST_SEEDS
 from .distributions import Array, students_within
-from .statistics import DECIDED, ERROR, NOISE, UNDECIDED, UNKNOWN, PairedDifference, Pairs, compare_all, verdict
+from .statistics import (
+    DECIDED,
+    ERROR,
+    NOISE,
+    UNDECIDED,
+    UNKNOWN,
+    Measurements,
+    PairedDifference,
+    Pairs,
+    compare_all,
+    verdict,
+)
 
 EDGES = np.sinh(np.linspace(-11, 11, 451))  # Edges of the grid of t: p-values of 1e-9 lie on it
 
@@ -195,6 +206,12 @@ def history_of(own: Scores, baseline: Scores, better: int) -> Sequence[Pairs]:
 def finite(value: float | None) -> float | None:
     """A number, None if it is missing or not finite: a diverged run has no score."""
     return value if value is not None and math.isfinite(value) else None
+
+
+def measured(values: Iterable[float | None]) -> Measurements | None:
+    """The numbers among values; None without any."""
+    there = [number for value in values if (number := finite(value)) is not None]
+    return Measurements.of(there) if there else None
 
 
 def mean_of(scores: Sequence[float | None]) -> float | None:

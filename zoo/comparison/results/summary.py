@@ -8,7 +8,7 @@ from functools import cached_property
 
 from ..run.record import Run
 from .comparison import Comparison
-from .design import FAILED, Design, finite, judged
+from .design import FAILED, Design, finite, judged, measured
 from .fairness import FairnessSheet, fairness_sheet
 from .metrics import Metric, metrics_of
 from .statistics import Measurements, PairedDifference
@@ -98,12 +98,8 @@ def summarize(comparison: Comparison) -> ComparisonSummary:
 
 def samples_of(metrics: Sequence[Metric], runs: Sequence[Run]) -> dict[str, Measurements]:
     """Summarise each metric over one variant's seeds, by key."""
-    samples = {}
-    for metric in metrics:
-        values = [value for run in runs if (value := number_of(metric, run)) is not None]
-        if values:
-            samples[metric.key] = Measurements.of(values)
-    return samples
+    samples = {metric.key: measured(map(metric.read, runs)) for metric in metrics}
+    return {key: sample for key, sample in samples.items() if sample is not None}
 
 
 def number_of(metric: Metric | None, run: Run) -> float | None:

@@ -13,7 +13,7 @@ from zoo.comparison.results.metrics import COSTS, LOSSES
 from zoo.registry import VARIANTS, parse_name
 from zoo.training.recipe import read_yaml
 
-from ...results.design import Scores, finite, mean_of
+from ...results.design import Scores, mean_of
 from ..definition import RELATIVE_SPEED, Benchmark, benchmarks
 from ..judging import edges
 from ..rows import Row
@@ -28,7 +28,7 @@ class Claim:
     Attributes:
         claim: The claim, as a sentence.
         source: Who claims it, and where.
-        about: Names of variants, and settings such as "norm=dyt".
+        about: Names of variants, and settings such as "norm=dyt"; in a file by default the variants of its tests.
         tests: Results that must all come out if it holds here; each could refute it.
         name: Its name.
         theme: Its theme: the name of its file.
@@ -64,6 +64,9 @@ def read_claims(folder: Path = FOLDER, known: Mapping[str, Benchmark] | None = N
 
 def read_claim(file: Path, name: str, content: object, known: Mapping[str, Benchmark]) -> Claim:
     where = f"{file}, {name}"
+    if isinstance(content, dict) and isinstance(listed := content.get("tests"), list):
+        named = (test.get(side) for test in listed if isinstance(test, dict) for side in ("variant", "baseline"))
+        content = {"about": list(dict.fromkeys(filter(None, named))), **content}
     claim = made(Claim, content, where)
     if not (isinstance(claim.tests, list) and claim.tests and isinstance(claim.about, list) and claim.about):
         raise ConfigError(f"{where}: about and tests are lists, and neither may be empty")
@@ -167,7 +170,7 @@ def scores_of(
     """
     found: list[dict[int, float | None]] = [
         {
-            row.seed: None if row.error else finite(row.values.get(score))
+            row.seed: row.number(score)
             for row in rows
             if (row.variant, row.condition) == (variant, condition) and not (score in SPEEDS and row.was_busy)
         }

@@ -21,7 +21,7 @@ from zoo.comparison.results.statistics import (
 from zoo.models.parts import deviations_of
 
 from ...request.seeds import FEWEST_SEEDS
-from ...results.design import FIXED, Design, Scores, at_look, history_of, levels, pairs_of
+from ...results.design import FIXED, Design, Scores, at_look, history_of, levels, measured, pairs_of
 from ...results.statistics import detectable, seeds_needed
 from ..definition import Benchmark, benchmarks
 from ..rows import Row, read_rows
@@ -202,8 +202,8 @@ def judge_contrasts(
             Outcome(
                 contrast,
                 decision.verdict,
-                measurements(own),
-                measurements(base),
+                measured(own.values()),
+                measured(base.values()),
                 decision.plain,
                 decision.p,
                 (sum(value is None for value in own.values()), sum(value is None for value in base.values())),
@@ -294,8 +294,3 @@ def cost_of(
         seeds = max(seeds, moved.pairs + 1)
     more = None if seeds is None or seconds is None else max(0, seeds - moved.pairs) * seconds / 3600
     return Cost(least, seeds, more)
-
-
-def measurements(scores: Scores) -> Measurements | None:
-    values = [value for value in scores.values() if value is not None]
-    return Measurements.of(values) if values else None
