@@ -25,12 +25,7 @@ scores = st.lists(
 
 designs = st.one_of(
     st.none(),
-    st.builds(lambda margin, limit: {"margin": margin, "limit": limit}, st.sampled_from([None, 0.5, 8.0]), st.none()),
-    st.builds(
-        lambda margin, limit: {"margin": margin, "limit": limit},
-        st.sampled_from([None, 0.5, 8.0]),
-        st.sampled_from([3, 6, 9]),
-    ),
+    st.fixed_dictionaries({"margin": st.sampled_from([None, 0.5, 8.0]), "limit": st.sampled_from([None, 3, 6, 9])}),
 )
 
 

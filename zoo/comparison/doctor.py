@@ -40,18 +40,8 @@ class Finding:
 def examine() -> list[Finding]:
     """Examine this machine; products of matrices are timed, which takes about a second."""
     accelerators = [accelerator(index) for index in range(torch.cuda.device_count())]
-    return [
-        processor(),
-        threads(),
-        float32(),
-        bfloat16(),
-        int8(),
-        *accelerators,
-        dropout(),
-        padding(),
-        steps(),
-        *engines(),
-    ]
+    tried = [trial() for trial in (processor, threads, float32, bfloat16, int8)]
+    return [*tried, *accelerators, dropout(), padding(), steps(), *engines()]
 
 
 def processor() -> Finding:
@@ -150,8 +140,7 @@ def steps() -> Finding:
 def engines() -> list[Finding]:
     """Which other engines can run exports."""
     findings = []
-    known = {name: ENGINES.get(name) for name in ENGINES}
-    for name, engine in known.items():
+    for name, engine in ((name, ENGINES.get(name)) for name in ENGINES):
         if not (isinstance(engine, ExportEngine) and engine.exact):  # with rounded weights it is the same library
             continue
         package = engine.target.module

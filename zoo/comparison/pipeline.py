@@ -351,11 +351,7 @@ def with_more_seeds(
         seed = next_seed(comparison.seeds)
         tell(f"{len(undecided)} of {len(summary.rows) - 1} variants are undecided: {', '.join(undecided)}; seed {seed}")
         added = run([comparison.baseline, *undecided], seed)
-        runs = [
-            one
-            for name in comparison.names
-            for one in (*comparison.runs_of(name), *(each for each in added if each.name == name))
-        ]
+        runs = sorted([*comparison.runs, *added], key=lambda one: comparison.names.index(one.name))
         comparison = replace(comparison, runs=runs, seeds=[*comparison.seeds, seed])
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from ..results.metrics import Metric
@@ -44,16 +44,20 @@ def to_csv(summary: ComparisonSummary) -> str:
     return text.getvalue()
 
 
-def table(summary: ComparisonSummary, columns: Sequence[Metric]) -> list[list[str]]:
-    """Write a table: the header, then a row a variant, with the verdict after the main score."""
-    found = [["Variant", *(row.name for row in summary.rows)]]
-    for column in columns:
-        found.append([column.title, *(number(column, row) for row in summary.rows)])
-        if column is summary.main:
-            found.append(["vs baseline", *(difference(summary, row) for row in summary.rows)])
-            found.append(["p", *map(corrected, summary.rows)])
-            found.append(["Verdict", *(row.verdict for row in summary.rows)])
-    return [list(row) for row in zip(*found, strict=True)]
+def columns_of(summary: ComparisonSummary, metrics: Iterable[Metric]) -> Iterator[tuple[str, list[str]]]:
+    """Write columns: headings with a cell a variant, and the verdict after the main score."""
+    for metric in metrics:
+        yield metric.title, [number(metric, row) for row in summary.rows]
+        if metric is summary.main:
+            yield "vs baseline", [difference(summary, row) for row in summary.rows]
+            yield "p", list(map(corrected, summary.rows))
+            yield "Verdict", [row.verdict for row in summary.rows]
+
+
+def table(summary: ComparisonSummary, metrics: Iterable[Metric]) -> list[list[str]]:
+    """Write a table: the header, then a row a variant."""
+    columns = [("Variant", [row.name for row in summary.rows]), *columns_of(summary, metrics)]
+    return [list(row) for row in zip(*([heading, *cells] for heading, cells in columns), strict=True)]
 
 
 def number(column: Metric, row: VariantSummary) -> str:

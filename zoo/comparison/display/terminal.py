@@ -12,11 +12,10 @@ from zoo.base.printed import printable
 
 from ..results.comparison import Comparison
 from ..results.design import FAILED
-from ..results.metrics import Metric
 from ..results.statistics import BETTER, WORSE
 from ..results.summary import ComparisonSummary, VariantSummary, summarize
 from .findings import sentences
-from .formatting import corrected, difference, number
+from .formatting import columns_of
 from .layout import GAP, NARROWEST_NAME, WideTable, chosen_examples, folded, shortened, shown_runs
 
 STYLES = {BETTER: "green", WORSE: "red", FAILED: "red"}
@@ -50,19 +49,14 @@ def render(comparison: Comparison) -> RenderableType:
 
 def cells(summary: ComparisonSummary) -> Iterator[list[Text]]:
     """Write every column with its heading: what decides, the verdict, and everything else."""
-    for column in (column for column in summary.metrics if column.in_brief):
-        yield [Text(column.title.replace(" ", "\n", 1)), *(cell(summary, column, row) for row in summary.rows)]
-        if column is summary.main:
-            yield [Text("vs\nbaseline"), *(Text(difference(summary, row)) for row in summary.rows)]
-            yield [Text("p"), *(Text(corrected(row)) for row in summary.rows)]
-            yield [Text("Verdict"), *(Text(row.verdict, style=STYLES.get(row.verdict, "")) for row in summary.rows)]
+    best = {row.name: "bold green" for row in summary.rows if row is summary.best}
+    styles = {"Verdict": {row.name: STYLES.get(row.verdict, "") for row in summary.rows}}
+    styles |= {} if summary.main is None else {summary.main.title: best}
+    for heading, texts in columns_of(summary, (metric for metric in summary.metrics if metric.in_brief)):
+        styled = styles.get(heading, {})
+        cells = [Text(text, styled.get(row.name, "")) for text, row in zip(texts, summary.rows, strict=True)]
+        yield [Text(heading.replace(" ", "\n", 1)), *cells]
     yield [Text("Reloaded"), *(reloaded(row) for row in summary.rows)]
-
-
-def cell(summary: ComparisonSummary, column: Metric, row: VariantSummary) -> Text:
-    """Write one number; the best main score is highlighted."""
-    stands_out = column is summary.main and row is summary.best
-    return Text(number(column, row), style="bold green" if stands_out else "")
 
 
 def reloaded(row: VariantSummary) -> Text:

@@ -42,10 +42,16 @@ def settings_of(comparison: Comparison, name: str) -> dict[str, Any]:
     return next((run.settings for run in comparison.runs_of(name)), {})
 
 
+def swept_values(comparison: Comparison, name: str) -> dict[str, Any]:
+    """Find the values that a sweep has chosen for a variant."""
+    swept = () if comparison.sweep is None else comparison.sweep["values"]
+    chosen = settings_of(comparison, name)
+    return {key: chosen[key] for key in swept if key in chosen}
+
+
 def matched_sizes(comparison: Comparison, name: str) -> dict[str, Any]:
     """Find the fields of the configuration that matching has chosen for a variant."""
-    swept = () if comparison.sweep is None else comparison.sweep["values"]
-    chosen = flat(settings_of(comparison, name)).items()
+    swept, chosen = swept_values(comparison, name), settings_of(comparison, name).items()
     return {key: value for key, value in chosen if key in ZooConfig.__dataclass_fields__ and key not in swept}
 
 
@@ -55,21 +61,9 @@ def as_built(comparison: Comparison, name: str, recipe: Recipe | None, *, matche
     usual = {} if recipe is None else recipe.model_settings(name)
     if recipe is not None and "vocab_size" in recipe.tokenizer:
         usual = {**usual, "vocab_size": recipe.tokenizer["vocab_size"]}
-    chosen = matched_sizes(comparison, name) if matched else {}
-    if comparison.sweep is not None:
-        swept = {
-            key: value for key, value in settings_of(comparison, name).items() if key in comparison.sweep["values"]
-        }
-        chosen = {**chosen, **model_fields(swept)}
+    sizes = matched_sizes(comparison, name) if matched else {}
+    chosen = {**sizes, **model_fields(swept_values(comparison, name))}
     return str(replace(spec, overrides={**usual, **spec.overrides, **chosen}))
-
-
-def flat(settings: dict[str, Any]) -> dict[str, Any]:
-    """Take settings out of what they are grouped in."""
-    found: dict[str, Any] = {}
-    for name, value in settings.items():
-        found |= flat(value) if isinstance(value, dict) else {name: value}
-    return found
 
 
 DROPOUTS = ("dropout", "attention_dropout", "activation_dropout")
@@ -118,8 +112,7 @@ def facts(comparison: Comparison, name: str) -> Iterator[tuple[str, str]]:
         means = {key: fmean(report[key] for report in reports) for key in ("train_tokens", "epochs")}
         yield "Trained on", f"{large(means['train_tokens'])} tokens, {means['epochs']:.3g} epochs"
     if comparison.sweep is not None:
-        chosen = flat(settings_of(comparison, name))
-        yield "Chosen by the sweep", in_words({key: chosen[key] for key in comparison.sweep["values"] if key in chosen})
+        yield "Chosen by the sweep", in_words(swept_values(comparison, name))
         yield "Tried by the sweep", valley(comparison, name) or "nothing"
     yield "Sizes changed by matching", "; ".join(changed_sizes(comparison, name)) or "none"
     try:
@@ -136,10 +129,10 @@ def facts(comparison: Comparison, name: str) -> Iterator[tuple[str, str]]:
 
 def qualifications(comparison: Comparison, name: str) -> Iterator[str]:
     """Phrases that belong to the verdict of one variant."""
-    chosen = flat(settings_of(comparison, name))
-    for argument, tried in values_tried(comparison, name).items():
-        if len(tried) > 2 and at_the_edge(chosen.get(argument), tried):
-            yield f"its best {argument}, {chosen[argument]:g}, is at the edge of what was tried"
+    tried = values_tried(comparison, name)
+    for argument, value in swept_values(comparison, name).items():
+        if len(tried[argument]) > 2 and at_the_edge(value, tried[argument]):
+            yield f"its best {argument}, {value:g}, is at the edge of what was tried"
     yield from changed_sizes(comparison, name)
     if name == comparison.baseline:
         return
@@ -195,9 +188,7 @@ def built_name(comparison: Comparison, name: str) -> str:
 
 def arguments_of(comparison: Comparison, name: str) -> dict[str, Any]:
     """Training arguments of a variant, with those that a sweep has chosen for it."""
-    swept = () if comparison.sweep is None else comparison.sweep["values"]
-    chosen = {key: value for key, value in settings_of(comparison, name).items() if key in swept}
-    return {**comparison.recipe.get("arguments", {}), **chosen}
+    return {**comparison.recipe.get("arguments", {}), **swept_values(comparison, name)}
 
 
 def decays(comparison: Comparison, name: str) -> Mapping[str, int]:

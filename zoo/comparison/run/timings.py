@@ -19,7 +19,7 @@ PHASES = {
 
 
 def since_start() -> float:
-    """Describe how long this process has been there, in seconds."""
+    """Seconds since this process was started."""
     return time.time() - psutil.Process().create_time()
 
 

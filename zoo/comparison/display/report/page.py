@@ -22,7 +22,7 @@ from zoo.base.errors import ZooError
 from zoo.data.tasks import TASKS, split_name
 
 from ...results.comparison import Comparison
-from ...results.fairness import as_built, flat, recipe_of, settings_of
+from ...results.fairness import as_built, recipe_of, settings_of
 from ...results.metrics import Metric
 from ...results.statistics import BETTER, WORSE, Measurements, most_coverage
 from ...results.summary import ComparisonSummary, VariantSummary
@@ -144,7 +144,7 @@ class Architecture:
 def architectures_of(comparison: Comparison) -> list[Architecture]:
     recipe = recipe_of(comparison)
     task = None if recipe is None else str(recipe.data_task().model_task)
-    settings = [flat(settings_of(comparison, name)) for name in comparison.names]
+    settings = [settings_of(comparison, name) for name in comparison.names]
     differing = {key for one in settings for key in one if any(other.get(key) != one[key] for other in settings)}
     found = []
     for place, name in enumerate(comparison.names):
@@ -165,9 +165,7 @@ def architectures_of(comparison: Comparison) -> list[Architecture]:
                 drawing = Markup(to_svg_beside(*sides))
         except ZooError as error:  # a variant of the user's own that is not there any more
             unknown = str(error)
-        chosen = {
-            key: in_words(value) for key, value in flat(settings_of(comparison, name)).items() if key in differing
-        }
+        chosen = {key: in_words(value) for key, value in settings[place].items() if key in differing}
         found.append(Architecture(place, name, axes, chosen, unknown, drawing))
     return found
 

@@ -45,7 +45,7 @@ class Axis:
     is_log: bool = False  # Whether equal ratios are equally far apart, instead of equal differences
 
     def __call__(self, value: float) -> float:
-        """Describe where a value is drawn."""
+        """The coordinate of a value."""
         if self.is_log:
             share = math.log(max(value, self.low / 2) / self.low) / math.log(self.high / self.low)
         else:
@@ -100,12 +100,11 @@ def frame(x: Axis, y: Axis) -> list[Markup]:
     return drawn
 
 
-def marker(place: int, x: float, y: float, title: str = "", *, hollow: bool = False, small: bool = False) -> Markup:
-    children = [element("title", title)] if title else []
+def marker(place: int, x: float, y: float, *, hollow: bool = False, small: bool = False) -> Markup:
     kind = "mark hollow" if hollow else "mark"
     size = " scale(0.7)" if small else " scale(1.25)"
     position = f"translate({rounded(float(x))} {rounded(float(y))}){size}"
-    return element("path", *children, class_=f"{kind} c{place % SERIES}", d=MARKERS[place % SERIES], transform=position)
+    return element("path", class_=f"{kind} c{place % SERIES}", d=MARKERS[place % SERIES], transform=position)
 
 
 def picture(width: int, height: int, title: str, about: str, *children: Markup) -> Markup:
