@@ -6,20 +6,12 @@ import string
 import click
 import pytest
 
-from zoo.cli.hints import NEXT, next_command
+from zoo.cli.hints import EXAMPLES, NEXT, next_command
 from zoo.cli.main import VERBS, cli
 
 CONTEXT = click.Context(cli)
-ON_THEIR_OWN = {
-    "train",
-    "compare",
-    "plan",
-    "explore",
-    "env",
-    "completion",
-    "new plugin",
-    "weights verify",
-    "bench verify",
+ON_THEIR_OWN = {"train", "compare", "plan", "explore", "env", "completion"} | {
+    *("new plugin", "weights verify", "bench verify")
 }
 """What says itself what fits, does not end, or is printed for machines and reports."""
 
@@ -33,6 +25,15 @@ def commands() -> dict[str, click.Command]:
         inner = command.commands if isinstance(command, click.Group) else {}
         found |= {f"{verb} {name}": one for name, one in inner.items()} or {verb: command}
     return found
+
+
+def test_every_command_has_two_examples() -> None:
+    """That they are read without an error is tested with the commands of the documents."""
+    assert EXAMPLES.keys() == commands().keys()
+    for verb, found in commands().items():
+        shown = found.get_help(click.Context(found)).partition("Examples:\n")[2].splitlines()
+        assert shown == [f"    {example}" for example in EXAMPLES[verb]] and len(set(shown)) == 2
+        assert all(f"{line} ".startswith(f"    zoo {verb} ") for line in shown)
 
 
 def test_every_command_has_a_next_one() -> None:

@@ -92,10 +92,3 @@ def test_the_help_of_an_option_names_what_the_verb_lists():
     command = data_options(lambda: None)
     (tokenizer,) = (option for option in command.__click_params__ if option.name == "tokenizer")
     assert all(kind in tokenizer.help for kind in TOKENIZERS) and "zoo tokenizers" in tokenizer.help
-
-
-@pytest.mark.parametrize("words", [["settings", "position"], ["settings"], ["tasks"], ["recipes"], ["tokenizers"]])
-def test_they_read_well_on_a_terminal(words, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
-    run = CliRunner().invoke(cli, words)
-    assert run.exit_code == 0 and max(map(len, run.output.splitlines())) <= 80

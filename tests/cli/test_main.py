@@ -7,13 +7,11 @@ import sys
 import warnings
 from pathlib import Path
 
-import click
 import pytest
 
 import zoo as library
 from zoo.base.errors import PluginWarning
-from zoo.cli.hints import EXAMPLES
-from zoo.cli.main import VERBS, cli, home_of
+from zoo.cli.main import VERBS, home_of
 
 INTERRUPTED = """
 import os, signal
@@ -54,20 +52,6 @@ cli(["--help"], standalone_mode=False)
 print([module for module in sys.modules if module in {[home_of(verb)[0] for verb in VERBS]!r}])
 """
     assert command(code=code).stdout.splitlines()[-1] == "[]"
-
-
-def test_every_command_has_two_examples():
-    """That they are read without an error is tested with the commands of the documents."""
-    context = click.Context(cli)
-    commands = {verb: cli.get_command(context, verb) for verb in VERBS}
-    for verb, found in list(commands.items()):
-        if isinstance(found, click.Group):
-            commands |= {f"{verb} {name}": inner for name, inner in commands.pop(verb).commands.items()}
-    assert set(EXAMPLES) == set(commands)
-    for verb, found in commands.items():
-        shown = found.get_help(click.Context(found)).partition("Examples:\n")[2].splitlines()
-        assert shown == [f"    {example}" for example in EXAMPLES[verb]] and len(set(shown)) == 2
-        assert all(f"{line} ".startswith(f"    zoo {verb} ") for line in shown)
 
 
 @pytest.mark.parametrize("verb", VERBS)

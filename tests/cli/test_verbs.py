@@ -8,11 +8,22 @@ from zoo.cli.output import writable
 from zoo.comparison.doctor import PAYS
 from zoo.registry import describe
 
+LISTS = [["settings", "position"], ["settings"], ["tasks"], ["recipes"], ["tokenizers"]]
+
 
 @pytest.mark.parametrize("columns", [80, 120])
-def test_show_fits_the_terminal(zoo, columns):
-    lines = zoo("show", "vanilla+faithful", columns=columns).stdout.splitlines()
-    assert max(map(len, lines)) <= columns
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["show", "vanilla+faithful"],
+        ["params", "marian-style"],
+        *LISTS,
+        pytest.param(["doctor"], marks=pytest.mark.thorough),
+    ],
+)
+def test_what_is_printed_fits_the_terminal(zoo, words, columns):
+    run = zoo(*words, columns=columns)
+    assert run.exit_code == 0 and max(map(len, run.stdout.splitlines())) <= columns
 
 
 def test_show_tells_what_a_card_tells(zoo):
@@ -96,15 +107,9 @@ def test_pictures_are_written_to_files(zoo, tmp_path):
     assert zoo("show", "pre-norm@tiny", "--svg", str(tmp_path)).exit_code == 2
 
 
-@pytest.mark.parametrize("columns", [80, 120])
-def test_params_fit_the_terminal(zoo, columns):
-    lines = zoo("params", "marian-style", columns=columns).stdout.splitlines()
-    assert max(map(len, lines)) <= columns
-    assert lines[0].split()[0] == "Module"
-
-
 def test_params(zoo):
     text = zoo("params", "marian-style@tiny").stdout
+    assert text.split()[0] == "Module"
     assert f"{describe('marian-style@tiny').num_parameters:,} parameters" in text
     assert "lm_head uses what model.encoder.embed_tokens has." in text
     assert "model.decoder.layers.*.cross_attn.q_proj" in text
@@ -138,16 +143,10 @@ def test_doctor_says_what_pays(zoo):
         "Padding taken out",
         "Decode steps",
     } <= set(found)
+    assert "ZOO_UNPADDING" in found["Padding taken out"]["advice"]
     half = found["bfloat16 matmul"]
     faster = float(half["found"].split(", ")[1].split()[0])
     assert ("pays" in half["advice"]) is (faster > PAYS)
-
-
-@pytest.mark.thorough
-def test_doctor_fits_the_terminal(zoo):
-    lines = zoo("doctor", columns=80).stdout.splitlines()
-    assert max(map(len, lines)) <= 80
-    assert any("ZOO_UNPADDING" in line for line in lines)
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])

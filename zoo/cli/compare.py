@@ -92,7 +92,7 @@ def comparison_options(*names: str) -> Callable[[Decorated], Decorated]:
 @click.option(
     "--tex-columns", metavar="A,B,...", help="The metrics of the table in results.tex, by their names in results.csv."
 )
-@click.option("--timings", is_flag=True, help="Say how long each phase of a run took, too.")
+@click.option("--timings", is_flag=True, help="Print how long each phase of a run took, too.")
 @click.option("--quiet", is_flag=True, help="No progress bars.")
 @json_option
 def compare(

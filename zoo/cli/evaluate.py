@@ -92,12 +92,7 @@ def evaluate(
     model: str,
     task: str | None,
     data: Path | None,
-    heldout: Path | None,
-    columns: list[str | int] | None,
-    batch_size: int | None,
     generation: tuple[tuple[str, Any], ...],
-    n_bootstrap: int,
-    engine: str | None,
     outputs: Path | None,
     report: Path | None,
     suite: str | None,
@@ -106,6 +101,7 @@ def evaluate(
     save: bool,
     quiet: bool,
     as_json: bool,
+    **options: Any,
 ) -> None:
     """Score a trained model on held-out examples.
 
@@ -128,25 +124,18 @@ def evaluate(
         raise click.UsageError("--method and --limit belong to --suite")
     if save and not Path(model).is_dir():
         raise click.BadOptionUsage("save", f"--save needs a folder to write to, and {model!r} is none")
-    for place in [
-        *([Path(model)] if save else []),
-        *([outputs.parent] if outputs else []),
-        *([report] if report else []),
-    ]:
-        check_writable(place)
+    for place in (Path(model) if save else None, outputs and outputs.parent, report):
+        if place is not None:
+            check_writable(place)
     logging.disable_progress_bar()
     evaluation = run_evaluation(
         model,
         task,
         data=data,
-        heldout=heldout,
-        columns=columns,
-        batch_size=batch_size,
         generation=once(generation),
-        n_bootstrap=n_bootstrap,
         progress=not quiet and sys.stderr.isatty(),
-        engine=engine,
         report=report,
+        **options,
     )
     if outputs is not None:
         write_answers(outputs, evaluation.answers, evaluation.outputs)

@@ -102,12 +102,9 @@ def list_verb(
         rows = [(v.name, " ".join(v.tasks), v.summary, v.paper or "", provenance(v)) for v in variants]
         write(table(HEADINGS, rows))
         return
-    if columns < WIDE and not wide:
-        narrow = [(v.name, letters(v.tasks), v.summary) for v in variants]
-        write(table(HEADINGS[:3], narrow))
-    else:
-        rows = [(v.name, letters(v.tasks), v.summary, citation(v), provenance(v)) for v in variants]
-        write(table(HEADINGS, rows))
+    shown = HEADINGS if wide or columns >= WIDE else HEADINGS[:3]
+    rows = [(v.name, letters(v.tasks), v.summary, citation(v), provenance(v)) for v in variants]
+    write(table(shown, [row[: len(shown)] for row in rows]))
     legend = [f"{letter} {task}" for task, letter in TASK_LETTERS.items()]
     write(Text("\nTasks, the default as a capital letter:", style="dim"))
     write(*(Text(f"  {'   '.join(legend[half : half + 3])}", style="dim") for half in (0, 3)))

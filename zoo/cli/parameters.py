@@ -100,18 +100,17 @@ def mixture(ctx: click.Context, param: click.Parameter, given: tuple[Path, ...])
 
 def data_options(command: Decorated) -> Decorated:
     """Decorator: add the options of examples and training, `--data` to `--recipe`."""
-    path = PATH
     options = (
         click.option(
             "--data",
-            type=path,
+            type=PATH,
             multiple=True,
             callback=mixture,
             metavar="PATH|NAME[=SHARE]",
             help="A file or folder of examples, or a corpus (zoo data); by default what ships with the zoo. Texts can "
             "be mixed by shares of their tokens: --data books=0.7 --data letters=0.3.",
         ),
-        click.option("--heldout", type=path, help="The file to evaluate on; by default that of --data."),
+        click.option("--heldout", type=PATH, help="The file to evaluate on; by default that of --data."),
         columns_option,
         click.option(
             "--tokenizer",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.text import Text
@@ -85,9 +85,8 @@ def plan(
     if recipe is not None:
         if both := given_options().keys() & {"task", "seq_len", "tokens_per_update"}:
             raise click.UsageError(f"--recipe has its own --{min(both).replace('_', '-')}; leave that out")
-        planned = recipe_run(name, recipe)
-        name, task, epochs, tokens, steps = planned.name, planned.task, planned.epochs, planned.tokens, planned.steps
-        asked |= planned.arguments
+        name, task, arguments, epochs, tokens, steps = recipe_run(name, recipe)
+        asked |= arguments
     plans = [make_plan(name, task, devices=number, **asked) for number in devices]
     whole = tokens if found is None or epochs is None else round(found.tokens * epochs)
     runs = [whole if steps is None else steps * plan.tokens_per_update for plan in plans]
@@ -126,18 +125,11 @@ def plan(
             write(f"\nThe whole run: about {run:,} tokens, {cost['run_updates']:,.0f} updates, at least {time}")
 
 
-class RecipeRun(NamedTuple):
-    """Settings of a training run, from a recipe."""
+def recipe_run(name: str, recipe: str) -> tuple[str, str, dict[str, Any], float | None, int | None, int | None]:
+    """Read a recipe: the variant with its sizes, its task, arguments of `zoo.analysis.scaling.plan`, and the length.
 
-    name: str
-    task: str
-    arguments: dict[str, Any]  # Of `zoo.analysis.scaling.plan`
-    epochs: float | None
-    tokens: int | None  # Words that end the run, in tokens
-    steps: int | None
-
-
-def recipe_run(name: str, recipe: str) -> RecipeRun:
+    The length is in epochs, in tokens (from the words that end the run), and in steps, None where it is not set so.
+    """
     from zoo.data.corpora.estimating import TOKENS_PER_WORD
     from zoo.registry import VARIANTS, parse_name
     from zoo.training.recipe import load_recipe
@@ -166,7 +158,7 @@ def recipe_run(name: str, recipe: str) -> RecipeRun:
     marks = read_marks(given["checkpoint_at"]) if given.get("checkpoint_in") == "words" else {}
     tokens = round(max(marks.values()) * TOKENS_PER_WORD) if marks else None
     length = (given.get("num_train_epochs"), tokens, given.get("max_steps"))  # the last one wins
-    return RecipeRun(f"{more}{sizes}", tasks[0], arguments, *length)
+    return f"{more}{sizes}", tasks[0], arguments, *length
 
 
 def run_of(plan: Plan, tokens: int) -> dict[str, Any]:
