@@ -20,7 +20,7 @@ from zoo.registry import Task
 
 from .checkpoint import Checkpoint
 from .converter import Converter, Plan, converter
-from .errors import CheckpointKeysError, NotConvertibleError
+from .errors import CheckpointKeysError, ConversionError, NotConvertibleError
 from .key_map import KeyMap
 from .originals.original import Shapes, count, require_hints
 from .symmetries.route import Needs, admissible, plain_needs
@@ -124,21 +124,29 @@ def read_sizes(tensors: Mapping[str, Tensor]) -> tuple[type[ZooPreTrainedModel],
 
 
 def ask(module: nn.Module | None) -> dict[str, Any]:
+    """Settings that all layers of a module have, and norms after them; ConversionError where some have others."""
     try:
-        stack: Any = getattr(module, "encoder", module)
-        layer = stack.layers[0]
-        activation = layer.activation
-        settings = {
-            "num_attention_heads": layer.self_attn.num_heads,
-            "norm_placement": "pre" if layer.norm_first else "post",
-            "layer_norm_eps": layer.norm1.eps,
-            "dropout": layer.dropout1.p,
-            "attention_dropout": layer.self_attn.dropout,
-            "activation_dropout": layer.dropout.p,
-        }
-    except (AttributeError, IndexError, TypeError):
+        stacks: list[Any] = [getattr(module, name, module) for name in ("encoder", "decoder")]
+        first, *others = [settings_of(layer) for stack in stacks for layer in stack.layers]
+        others += [{**first, "layer_norm_eps": stack.norm.eps} for stack in stacks if stack.norm is not None]
+    except (AttributeError, ValueError, TypeError):
         return {}
-    if isinstance(activation, nn.GELU):
+    for name in first:
+        if len(values := {other.get(name) for other in (first, *others)}) > 1:
+            raise ConversionError(f"{name} is not the same in all layers: {', '.join(sorted(map(str, values)))}")
+    return first
+
+
+def settings_of(layer: Any) -> dict[str, Any]:
+    settings = {
+        "num_attention_heads": layer.self_attn.num_heads,
+        "norm_placement": "pre" if layer.norm_first else "post",
+        "layer_norm_eps": layer.norm1.eps,
+        "dropout": layer.dropout1.p,
+        "attention_dropout": layer.self_attn.dropout,
+        "activation_dropout": layer.dropout.p,
+    }
+    if isinstance(activation := layer.activation, nn.GELU):
         return {**settings, "hidden_act": "gelu" if activation.approximate == "none" else "gelu_pytorch_tanh"}
     named = {nn.ReLU: "relu", nn.SiLU: "silu", nn.Tanh: "tanh"}.get(type(activation), ACTIVATIONS.get(activation))
     return settings if named is None else {**settings, "hidden_act": named}

@@ -6,7 +6,7 @@ from torch import nn
 
 import zoo
 from zoo.converters import convert_back, sniff
-from zoo.converters.errors import CheckpointKeysError, MissingHintError, NotConvertibleError
+from zoo.converters.errors import CheckpointKeysError, ConversionError, MissingHintError, NotConvertibleError
 
 HINTS = dict(num_attention_heads=3, hidden_act="gelu")
 
@@ -69,6 +69,16 @@ def test_what_the_file_does_not_say_is_asked_for():
     with pytest.raises(MissingHintError, match="does not have hidden_act"):
         zoo.convert(odd)
     assert zoo.convert(odd, hidden_act="tanh").config.hidden_act == "tanh"
+
+
+def test_layers_that_differ_are_refused():
+    other = nn.TransformerDecoder(nn.TransformerDecoderLayer(12, 2, 20, layer_norm_eps=1e-2), 1, norm=nn.LayerNorm(12))
+    with pytest.raises(ConversionError, match="layer_norm_eps is not the same in all layers: 0.01, 1e-05"):
+        zoo.convert(other)
+    other.norm = None
+    module = nn.Transformer(12, 3, 1, 1, 20, custom_decoder=other)
+    with pytest.raises(ConversionError, match="num_attention_heads is not the same in all layers: 2, 3"):
+        zoo.convert(module)
 
 
 def test_keys_that_do_not_fit_are_listed():
