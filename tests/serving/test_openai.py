@@ -126,8 +126,10 @@ def test_a_completion_has_the_tokens_and_probabilities_of_a_plain_loop(decoder: 
 
 
 def test_a_translation_ends_by_itself(translator: Asked) -> None:
-    answer = translator.complete("The water is cold.", max_tokens=60)
+    prompt = "The water is cold."
+    answer = translator.complete(prompt, max_tokens=60, logprobs=0)
     assert answer.choices[0].text == "A água está fria." and answer.choices[0].finish_reason == "stop"
+    assert answer.choices[0].logprobs.text_offset[0] == len(prompt)
 
 
 def test_prompts_and_choices_come_in_order_and_as_if_alone(decoder: Asked) -> None:

@@ -24,10 +24,10 @@ from starlette.routing import Route
 from zoo.base.errors import ZooError
 
 from .requests import (
-    CHAT,
-    COMPLETION,
     MAX_ROWS,
+    Chat,
     ChatRequest,
+    Completion,
     CompletionRequest,
     EmbeddingRequest,
     Form,
@@ -66,7 +66,7 @@ def build_app(served: ServedModel) -> Starlette:
         prompts = await asyncio.to_thread(served.encode, asked.prompt, "prompt")
         room = served.room(prompts, asked.max_tokens, USUAL_TOKENS, "max_tokens")
         job = Job(prompts, max_tokens=room, top=asked.logprobs, **drawn(asked))
-        return await answer(request, served, asked, job, COMPLETION)
+        return await answer(request, served, asked, job, Completion)
 
     async def chats(request: Request) -> Response:
         asked = await read(ChatRequest, request, served)
@@ -78,7 +78,7 @@ def build_app(served: ServedModel) -> Starlette:
         room = served.room([prompt], longest, None, "max_completion_tokens")
         top = (asked.top_logprobs or 0) if asked.logprobs else None
         job = Job([prompt], max_tokens=room, top=top, **drawn(asked))
-        return await answer(request, served, asked, job, CHAT)
+        return await answer(request, served, asked, job, Chat)
 
     async def embeddings(request: Request) -> Response:
         asked = await read(EmbeddingRequest, request, served)
@@ -158,15 +158,15 @@ def drawn(asked: SamplingRequest) -> dict[str, Any]:
     }
 
 
-async def answer(request: Request, served: ServedModel, asked: SamplingRequest, job: Job, form: Form) -> Response:
+async def answer(request: Request, served: ServedModel, asked: SamplingRequest, job: Job, kind: type[Form]) -> Response:
     """Write, and answer with all at once or with a stream."""
     rows = len(job.prompts) * job.each
     if rows > MAX_ROWS:
         raise RefusedRequestError(f"{rows} outputs are asked for; at most {MAX_ROWS}", "n")
-    work = Work(served, job)
+    work, form = Work(served, job), kind(served.tokenizers.target, job.top)
     head = {"id": f"{form.prefix}-{uuid.uuid4().hex}", "created": int(time.time()), "model": asked.model}
-    tokenizer = served.tokenizers.target
-    starts = [len(tokenizer.decode(ids, skip_special_tokens=True)) for ids in job.prompts for _ in range(job.each)]
+    lengths = [len(served.tokenizers.source.decode(ids, skip_special_tokens=True)) for ids in job.prompts]
+    starts = [length for length in lengths for _ in range(job.each)]
     if asked.stream:
         pieces = work.pieces()
         first = await anext(pieces, None)  # earlier failures are answered by a status
@@ -179,7 +179,7 @@ async def answer(request: Request, served: ServedModel, asked: SamplingRequest, 
                     while piece is not None:
                         new = piece.row not in begun
                         begun.add(piece.row)
-                        for choice in form.chunks(tokenizer, piece, job.top, starts[piece.row], new=new):
+                        for choice in form.chunks(piece, starts[piece.row], new=new):
                             empty = {"usage": None} if usage else {}
                             yield event({**head, "object": form.chunk, "choices": [choice], **empty})
                         piece = await anext(pieces, None)
@@ -199,7 +199,7 @@ async def answer(request: Request, served: ServedModel, asked: SamplingRequest, 
             outputs[piece.row].append(piece)
             if await request.is_disconnected():
                 return Response(status_code=499)
-    choices = [form.choice(tokenizer, whole(output), job.top, starts[row]) for row, output in enumerate(outputs)]
+    choices = [form.choice(whole(output), starts[row]) for row, output in enumerate(outputs)]
     return JSONResponse({**head, "object": form.name, "choices": choices, "usage": work.usage()})
 
 

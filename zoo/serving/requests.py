@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal, TypeVar
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from transformers import PreTrainedTokenizerFast
@@ -13,21 +13,23 @@ from transformers import PreTrainedTokenizerFast
 from .text import Piece, Token, token_text
 
 
+@dataclass(frozen=True)
 class Form(ABC):
     """A form of answers."""
 
-    name: str  # Value of `object`
-    chunk: str  # Value of `object` in a stream
-    prefix: str  # How ids begin
+    name: ClassVar[str]  # Value of `object`
+    chunk: ClassVar[str]  # Value of `object` in a stream
+    prefix: ClassVar[str]  # How ids begin
+
+    tokenizer: PreTrainedTokenizerFast
+    top: int | None  # How many log-probabilities a step; None for none, not even the written token's
 
     @abstractmethod
-    def choice(self, tokenizer: PreTrainedTokenizerFast, piece: Piece, top: int | None, start: int) -> dict[str, Any]:
+    def choice(self, piece: Piece, start: int) -> dict[str, Any]:
         """Write an output."""
 
     @abstractmethod
-    def chunks(
-        self, tokenizer: PreTrainedTokenizerFast, piece: Piece, top: int | None, start: int, *, new: bool
-    ) -> Iterator[dict[str, Any]]:
+    def chunks(self, piece: Piece, start: int, *, new: bool) -> Iterator[dict[str, Any]]:
         """Write a piece of a stream."""
 
 
@@ -37,29 +39,27 @@ class Completion(Form):
     name = chunk = "text_completion"
     prefix = "cmpl"
 
-    def choice(self, tokenizer: PreTrainedTokenizerFast, piece: Piece, top: int | None, start: int) -> dict[str, Any]:
-        logprobs = None if top is None else self._logprobs(tokenizer, piece, start)
+    def choice(self, piece: Piece, start: int) -> dict[str, Any]:
+        logprobs = None if self.top is None else self._logprobs(piece, start)
         return {"index": piece.row, "text": piece.text, "logprobs": logprobs, "finish_reason": piece.finish}
 
-    def chunks(
-        self, tokenizer: PreTrainedTokenizerFast, piece: Piece, top: int | None, start: int, *, new: bool
-    ) -> Iterator[dict[str, Any]]:
-        yield self.choice(tokenizer, piece, top, start)
+    def chunks(self, piece: Piece, start: int, *, new: bool) -> Iterator[dict[str, Any]]:
+        yield self.choice(piece, start)
 
-    def _logprobs(self, tokenizer: PreTrainedTokenizerFast, piece: Piece, start: int) -> dict[str, Any]:
+    def _logprobs(self, piece: Piece, start: int) -> dict[str, Any]:
         return {
-            "tokens": [token_text(tokenizer, token.id) for token in piece.tokens],
+            "tokens": [token_text(self.tokenizer, token.id) for token in piece.tokens],
             "token_logprobs": [token.log_probability for token in piece.tokens],
-            "top_logprobs": [self._named(tokenizer, token) for token in piece.tokens],
+            "top_logprobs": [self._named(token) for token in piece.tokens],
             "text_offset": [start + token.start for token in piece.tokens],
         }
 
-    def _named(self, tokenizer: PreTrainedTokenizerFast, token: Token) -> dict[str, float]:
+    def _named(self, token: Token) -> dict[str, float]:
         """The highest log-probabilities by token; ids that decode alike, as parts of letters do, as stored."""
         named: dict[str, float] = {}
         for id, value in token.top:
-            name = token_text(tokenizer, id)
-            named[tokenizer.convert_ids_to_tokens(id) if name in named else name] = value
+            name = token_text(self.tokenizer, id)
+            named[self.tokenizer.convert_ids_to_tokens(id) if name in named else name] = value
         return named
 
 
@@ -69,44 +69,31 @@ class Chat(Form):
     name, chunk = "chat.completion", "chat.completion.chunk"
     prefix = "chatcmpl"
 
-    def choice(self, tokenizer: PreTrainedTokenizerFast, piece: Piece, top: int | None, start: int) -> dict[str, Any]:
-        message = {"role": "assistant", "content": piece.text, "refusal": None}
-        return self._choice(tokenizer, piece, top, message=message)
+    def choice(self, piece: Piece, start: int) -> dict[str, Any]:
+        return self._choice(piece, message={"role": "assistant", "content": piece.text, "refusal": None})
 
-    def chunks(
-        self, tokenizer: PreTrainedTokenizerFast, piece: Piece, top: int | None, start: int, *, new: bool
-    ) -> Iterator[dict[str, Any]]:
+    def chunks(self, piece: Piece, start: int, *, new: bool) -> Iterator[dict[str, Any]]:
         """Write a piece, after the role and before the end, which come by themselves."""
         if new:
             role = {"role": "assistant", "content": "", "refusal": None}
             yield {"index": piece.row, "delta": role, "logprobs": None, "finish_reason": None}
         if piece.text or piece.tokens:
-            unfinished = Piece(piece.row, piece.text, piece.tokens)
-            yield self._choice(tokenizer, unfinished, top, delta={"content": piece.text})
+            yield self._choice(replace(piece, finish=None), delta={"content": piece.text})
         if piece.finish is not None:
             yield {"index": piece.row, "delta": {}, "logprobs": None, "finish_reason": piece.finish}
 
-    def _choice(
-        self, tokenizer: PreTrainedTokenizerFast, piece: Piece, top: int | None, **content: dict[str, Any]
-    ) -> dict[str, Any]:
+    def _choice(self, piece: Piece, **content: dict[str, Any]) -> dict[str, Any]:
         listed = [
-            {
-                **named(tokenizer, token.id, token.log_probability),
-                "top_logprobs": [named(tokenizer, *one) for one in token.top],
-            }
+            {**self._named(token.id, token.log_probability), "top_logprobs": [self._named(*one) for one in token.top]}
             for token in piece.tokens
         ]
-        logprobs = None if top is None else {"content": listed, "refusal": None}
+        logprobs = None if self.top is None else {"content": listed, "refusal": None}
         return {"index": piece.row, **content, "logprobs": logprobs, "finish_reason": piece.finish}
 
-
-def named(tokenizer: PreTrainedTokenizerFast, id: int, log_probability: float) -> dict[str, Any]:
-    """A token with its log-probability and its bytes, None for a part of a letter."""
-    name = token_text(tokenizer, id)
-    return {"token": name, "logprob": log_probability, "bytes": None if "\ufffd" in name else list(name.encode())}
-
-
-COMPLETION, CHAT = Completion(), Chat()
+    def _named(self, id: int, log_probability: float) -> dict[str, Any]:
+        """A token with its log-probability and its bytes, None for a part of a letter."""
+        name = token_text(self.tokenizer, id)
+        return {"token": name, "logprob": log_probability, "bytes": None if "\ufffd" in name else list(name.encode())}
 
 
 MAX_ROWS = 128  # How many texts one request may ask for: prompts times `n`
