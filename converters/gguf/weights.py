@@ -13,12 +13,13 @@ from zoo.models.parts import option
 
 from ..native.decoders import heads_by_group
 from ..native.families.hybrids import mixed_and_gates
+from ..symmetries.base import change
 from ..transforms import pairs_to_halves
 
 Weights: TypeAlias = dict[str, Tensor]
 Change: TypeAlias = Callable[[Weights, ZooConfig], Weights]
 
-TRANSPOSED = (".c_attn.weight", ".c_proj.weight", ".c_fc.weight")
+TRANSPOSED = r"\.(c_attn|c_proj|c_fc)\.weight$"
 """Weights that GPT-2's class stores with inputs before outputs."""
 
 
@@ -37,29 +38,23 @@ def interleaved(state: Weights, config: ZooConfig) -> Weights:
 
 def centred(state: Weights, config: ZooConfig) -> Weights:
     """Store weights of norms as they are, which Gemma's classes store as differences from one."""
-    kept = ".linear_attn.norm.weight"  # the only one that is stored as it is
-    return {
-        name: value + 1 if name.endswith("norm.weight") and not name.endswith(kept) else value
-        for name, value in state.items()
-    }
+    norms = r"(?<!\.linear_attn\.)norm\.weight$"  # that of the delta rule is stored as it is
+    return change(state, norms, lambda weight: weight + 1)
 
 
 def transposed(state: Weights, config: ZooConfig) -> Weights:
     """Store linear layers with outputs before inputs."""
-    return {name: value.T if name.endswith(TRANSPOSED) else value for name, value in state.items()}
+    return change(state, TRANSPOSED, lambda weight: weight.T)
 
 
 def grouped(module: str) -> Change:
     """Store all queries, then all keys, then all values, which the class stores by groups of heads."""
 
-    def change(state: Weights, config: ZooConfig) -> Weights:
+    def in_order(state: Weights, config: ZooConfig) -> Weights:
         groups = heads_by_group(config)
-        return {
-            name: torch.cat(groups.forward((value,))) if f".{module}." in name else value
-            for name, value in state.items()
-        }
+        return change(state, rf"\.{module}\.", lambda value: torch.cat(groups.forward((value,))))
 
-    return change
+    return in_order
 
 
 def stacked_experts(state: Weights, config: ZooConfig) -> Weights:
@@ -76,10 +71,8 @@ def stacked_experts(state: Weights, config: ZooConfig) -> Weights:
 
 def squeezed(state: Weights, config: ZooConfig) -> Weights:
     """Store convolutions of single channels as matrices, and a gate of one row as a vector."""
-    kernels = (".conv.conv.weight", ".conv1d.weight")
-    rows = ".shared_expert_gate.weight"
-    found = {name: value.squeeze(1) if name.endswith(kernels) else value for name, value in state.items()}
-    return {name: value.squeeze(0) if name.endswith(rows) else value for name, value in found.items()}
+    state = change(state, [r"\.conv\.conv\.weight$", r"\.conv1d\.weight$"], lambda kernel: kernel.squeeze(1))
+    return change(state, r"\.shared_expert_gate\.weight$", lambda row: row.squeeze(0))
 
 
 def delta_projections(state: Weights, config: ZooConfig) -> Weights:

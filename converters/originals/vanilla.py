@@ -23,15 +23,9 @@ class Vanilla(Original):
     signatures = ("encoder.tok_emb.weight",)
     unsaid: ClassVar[Mapping[str, str]] = {"num_attention_heads": "n_heads", "pad_token_id": "src_pad_idx or pad_idx"}
     free = (
-        *(
-            "vocab_size",
-            "decoder_vocab_size",
-            "hidden_size",
-            "num_hidden_layers",
-            "intermediate_size",
-            "decoder_layers",
-        ),
-        *("max_position_embeddings", "num_labels", "decoder_pad_token_id", "bos_token_id", "eos_token_id"),
+        *("vocab_size", "decoder_vocab_size", "hidden_size", "num_hidden_layers", "decoder_layers"),
+        *("intermediate_size", "max_position_embeddings", "num_labels", "decoder_pad_token_id"),
+        *("bos_token_id", "eos_token_id"),
         *("decoder_start_token_id", "dropout", "attention_dropout", "activation_dropout", "classifier_dropout"),
     )
 
