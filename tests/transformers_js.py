@@ -1,4 +1,4 @@
-"""What the tests of exports for transformers.js share: where it is, small models, the command line."""
+"""What the tests of exports for transformers.js share: where it is, and small models."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ from pathlib import Path
 
 import pytest
 from chromium import find
-from click.testing import CliRunner
 from native_models import scramble
 
 import zoo
-from zoo.cli.main import cli
 from zoo.converters.errors import ExportError
 from zoo.converters.transformers_js import page
 
@@ -42,7 +40,3 @@ BROWSER = pytest.mark.skipif(NPM is None or find() is None, reason="no Chromium,
 def build(name: str, task: str, **settings: object) -> zoo.ZooPreTrainedModel:
     settings = {"vocab_size": VOCABULARY, "max_position_embeddings": LENGTH, **SIZES, **settings}
     return scramble(zoo.build(name, task, seed=0, **settings)).eval()
-
-
-def run(*arguments: object):
-    return CliRunner(env={"COLUMNS": None}).invoke(cli, [str(argument) for argument in arguments])

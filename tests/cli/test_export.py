@@ -5,15 +5,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from click.testing import CliRunner
+from command_line import run
 from native_models import GPT2, native_model, outputs, zoo_model
 
 import zoo
-from zoo.cli.main import cli
-
-
-def run(*arguments):
-    return CliRunner(env={"COLUMNS": None}).invoke(cli, [str(argument) for argument in arguments])
 
 
 @pytest.fixture

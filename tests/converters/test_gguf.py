@@ -10,13 +10,12 @@ from urllib.request import ProxyHandler, Request, build_opener
 
 import pytest
 import torch
-from click.testing import CliRunner
+from command_line import run
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
 import zoo
 from zoo.base.errors import ConfigError, UnsupportedOperationError, UnwritableError
-from zoo.cli.main import cli
 from zoo.converters.errors import ExportError, MissingExtraError, VerificationError
 from zoo.converters.gguf import comparing, writing
 from zoo.converters.gguf.architectures import ARCHITECTURES, SMALL_NORMS, TABLED
@@ -86,10 +85,6 @@ CASES = {
     "deepseek2-dense": ("llama-style", LATENT),
 }
 TEXTS = ["the cat sleeps on the mat", "a dog runs", "The dog isn't here: it's gone.", "O cão não está aqui, não é?"] * 5
-
-
-def run(*arguments):
-    return CliRunner(env={"COLUMNS": None}).invoke(cli, [str(argument) for argument in arguments])
 
 
 def tiny(name, **settings):

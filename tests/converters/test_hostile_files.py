@@ -10,13 +10,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from click.testing import CliRunner
+from command_line import run
 from exploit import Exploit
 from native_models import GPT2, native_model
 from safetensors.torch import load_file, save_file
 
 import zoo
-from zoo.cli.main import cli
 from zoo.converters.errors import ConversionError, UnsafeFileError
 from zoo.converters.native.files import read_weights
 
@@ -31,8 +30,7 @@ def folder(tmp_path):
 
 def convert(folder):
     out = folder.parent / "out"
-    result = CliRunner(env={"COLUMNS": None}).invoke(cli, ["convert", str(folder), "-o", str(out)])
-    return result, out
+    return run("convert", folder, "-o", out), out
 
 
 def refused(folder, says, file=None):
@@ -92,25 +90,29 @@ def test_damaged_indexes(folder, index):
     refused(folder, INDEX)
 
 
-@pytest.mark.parametrize(
-    "offsets", [[0, 9999999], [4, 12], [12, 4], [-8, 0]], ids=["out of range", "overlapping", "reversed", "negative"]
-)
-def test_offsets_that_cannot_be(folder, offsets):
-    first = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
-    second = {"dtype": "F32", "shape": [2], "data_offsets": offsets}
-    header = json.dumps({"transformer.wte.weight": first, "transformer.wpe.weight": second}).encode()
-    content = struct.pack("<Q", len(header)) + header + bytes(12)
+def header(offsets):
+    """A file of safetensors with two tensors of eight bytes, the second of them at some offsets."""
+    tensors = {"transformer.wte.weight": [0, 8], "transformer.wpe.weight": offsets}
+    entries = {name: {"dtype": "F32", "shape": [2], "data_offsets": place} for name, place in tensors.items()}
+    text = json.dumps(entries).encode()
+    return struct.pack("<Q", len(text)) + text + bytes(12)
+
+
+DAMAGED = {
+    "out of range": header([0, 9999999]),
+    "overlapping": header([4, 12]),
+    "reversed": header([12, 4]),
+    "negative": header([-8, 0]),
+    "huge": b"\xff" * 8,
+    "short": struct.pack("<Q", 10) + b"{}",
+    "empty": b"",
+    "no JSON": struct.pack("<Q", 8) + b"not json" + bytes(12),
+}
+
+
+@pytest.mark.parametrize("content", DAMAGED.values(), ids=DAMAGED)
+def test_headers_that_cannot_be(folder, content):
     (folder / "model.safetensors").write_bytes(content)
-    refused(folder, "no valid safetensors file", folder / "model.safetensors")
-
-
-HEADERS = {"huge": b"\xff" * 8, "short": struct.pack("<Q", 10) + b"{}", "empty": b""}
-HEADERS["no JSON"] = struct.pack("<Q", 8) + b"not json" + bytes(12)
-
-
-@pytest.mark.parametrize("header", HEADERS)
-def test_headers_that_cannot_be(folder, header):
-    (folder / "model.safetensors").write_bytes(HEADERS[header])
     refused(folder, "no valid safetensors file", folder / "model.safetensors")
 
 

@@ -224,7 +224,6 @@ def test_a_tokenizer_that_cannot_be_loaded_is_copied_with_a_warning(tmp_path):
         ("Bert", "Model", {**ENCODER, "is_decoder": True}, "is_decoder=True"),
         ("Roberta", "ForMaskedLM", {**ROBERTA, "hidden_act": "relu"}, "hidden_act='relu'"),
         ("T5", "EncoderModel", T5, "T5EncoderModel is one stack of an encoder-decoder; converted are T5For"),
-        ("UMT5", "ForConditionalGeneration", T5, "every layer has its own relative positions"),
         ("Bert", "ForQuestionAnswering", ENCODER, r"ForQuestionAnswering has a head .*BertForMaskedLM \(masked-lm\)"),
         ("Bert", "ForPreTraining", ENCODER, "BertForPreTraining has a head .*--set task="),
         ("Bart", "ForSequenceClassification", BART, "BartForSequenceClassification has a head"),

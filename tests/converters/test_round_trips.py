@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 import torch
-import transformers
 from every_variant import enough
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -16,7 +15,6 @@ from zoo.converters import ExportOptions, plan_export
 from zoo.converters.ctranslate2.planning import plan_ctranslate2
 from zoo.converters.errors import ExportError
 from zoo.converters.exporting import choose, export_as
-from zoo.converters.native import NATIVE
 from zoo.converters.native.reading import format_of, with_prefix
 from zoo.converters.planning import plan_target
 from zoo.converters.weights import task_of, weights_of
@@ -164,10 +162,6 @@ def exact_models(draw):
     return "llama-style", "causal-lm", chosen, target
 
 
-def random_model(name, task, fields):
-    return scramble(zoo.build(name, task, **fields))
-
-
 @given(exact_models(), st.integers(0, 1000))
 @settings(max_examples=8, **QUICK)
 def test_everything_that_is_called_exact_verifies(drawn, seed):
@@ -214,18 +208,10 @@ def test_everything_outside_is_refused_with_a_reason_or_verifies(drawn, change):
     name, task, fields, _ = drawn
     field, value = change
     fields = {key: setting for key, setting in fields.items() if key not in ("final_norm", "residual_scaling", field)}
-    model = random_model(name, task, {**fields, field: value})
+    model = scramble(zoo.build(name, task, **{**fields, field: value}))
     plans = plan_export(model)
     if plans[0].exact:  # as GLM-4 has the sandwich norms of a Llama
         with tempfile.TemporaryDirectory() as folder:
             export_as(plans[0], model, Path(folder), HERE)
     else:
         assert any(field in obstacle or "norm" in obstacle for plan in plans for obstacle in plan.obstacles)
-
-
-def test_every_native_format_has_its_classes():
-    for name in NATIVE:
-        found = NATIVE.get(name)
-        assert found.name == name
-        for class_name in found.classes.values():
-            assert hasattr(transformers, class_name)

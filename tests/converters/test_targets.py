@@ -4,12 +4,11 @@ import json
 
 import pytest
 import torch
-from click.testing import CliRunner
+from command_line import run
 from native_models import scramble
 from safetensors.torch import load_file, save_file
 
 import zoo
-from zoo.cli.main import cli
 from zoo.converters import TARGETS, EngineTarget, TargetPlan
 from zoo.converters.errors import ExportError
 from zoo.converters.native.declared import UnknownNativeError
@@ -57,10 +56,6 @@ def plain(monkeypatch):
         monkeypatch.setattr(registry, "_items", dict(registry._items))
     TARGETS.register(Plain.name, Plain())
     ENGINES.register("plain-runner", ExportEngine(Plain.name))
-
-
-def run(*arguments):
-    return CliRunner(env={"COLUMNS": None}).invoke(cli, [str(argument) for argument in arguments])
 
 
 def test_a_plugin_adds_a_target_and_an_engine(plain, tmp_path):

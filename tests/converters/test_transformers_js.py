@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from command_line import run
 from transformers import AutoTokenizer
-from transformers_js import LENGTH, NODE, NPM, SIZES, TEXTS, VOCABULARY, build, run
+from transformers_js import LENGTH, NODE, NPM, SIZES, TEXTS, VOCABULARY, build
 
 import zoo
 from zoo.converters import TARGETS

@@ -7,7 +7,8 @@ import pytest
 import torch
 from browser_page import served
 from chromium import Page
-from transformers_js import BROWSER, TEXTS, build, run
+from command_line import run
+from transformers_js import BROWSER, TEXTS, build
 
 from zoo.data.tokenizers import train_bpe
 from zoo.training.generation import generate
