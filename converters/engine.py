@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 
@@ -27,8 +28,16 @@ if TYPE_CHECKING:
 Written = tuple[list[int], float]
 """New ids, an end included, and the mean of their log-probabilities where [`is_scored`][], else 0."""
 
-DEFAULT_LENGTH = 20
-"""transformers' `max_length` where none was set."""
+DEFAULTS: dict[str, Any] = GenerationConfig._get_default_generation_params()
+"""transformers' settings of generation where none are set."""
+
+FOLLOWED = {
+    *("do_sample", "max_length", "max_new_tokens", "num_return_sequences", "temperature", "top_k", "top_p"),
+    *("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id", "early_stopping", "use_cache"),
+    *("return_dict_in_generate", "output_scores", "output_logits", "transformers_version"),
+    *(name for name in DEFAULTS if "assistant" in name or "lookbehind" in name),
+}
+"""Settings of generation that every engine follows, or that change nothing without another model."""
 
 
 class NoPosition(Position):
@@ -50,6 +59,17 @@ class NoPosition(Position):
 def is_scored(settings: GenerationConfig) -> bool:
     """Whether settings of generation ask for scores."""
     return bool(settings.output_scores or settings.output_logits)
+
+
+def unfollowed(settings: GenerationConfig, followed: Collection[str] = ()) -> list[str]:
+    """Names of settings that change the output, and are neither common to all engines nor otherwise `followed`."""
+    # Zero is off, but for ids of tokens.
+    given = {
+        name
+        for name, value in settings.to_diff_dict().items()
+        if (value or (value == 0 and value is not False and name.endswith("_id"))) and value != DEFAULTS.get(name)
+    }
+    return sorted(name for name in given - FOLLOWED - {*followed} if not name.startswith("_"))
 
 
 def task_saved(config: ZooConfig) -> str:
@@ -98,13 +118,24 @@ class ScoredText(NamedTuple):
     labels: list[int]  # The same, -100 for ids that do not count
 
 
+FOLLOWING = "labels of a model that an engine runs have to be the tokens that follow"
+
+
 def continued(ids: list[int], following: list[int]) -> ScoredText:
     """Make a text of the tokens that a decoder is given, its first token the prompt."""
     text = [*ids[1:], *(label for label in following[-1:] if label != IGNORED)]
     labels = following[: len(text)]
     if any(label not in (IGNORED, number) for label, number in zip(labels, text, strict=True)):
-        raise UnsupportedOperationError("labels of a model that an engine runs have to be the tokens that follow")
+        raise UnsupportedOperationError(FOLLOWING)
     return ScoredText(ids[:1], text, labels)
+
+
+def translated(ids: list[int], labels: list[int]) -> ScoredText:
+    """Make a text of an encoder-decoder's labels, after which -100 may fill the row."""
+    text = [label for label in labels if label != IGNORED]
+    if text != labels[: len(text)]:
+        raise UnsupportedOperationError(FOLLOWING)
+    return ScoredText(ids, text, text)
 
 
 class WritingModel(EngineModel, GenerationMixin):
@@ -144,10 +175,7 @@ class WritingModel(EngineModel, GenerationMixin):
             )
         prompts = [ids[kept].tolist() for ids, kept in zip(input_ids, mask.bool(), strict=True)]
         if self.config.is_encoder_decoder:
-            texts = [
-                ScoredText(ids, text := row[row != IGNORED].tolist(), text)
-                for ids, row in zip(prompts, labels, strict=True)
-            ]
+            texts = [translated(ids, row) for ids, row in zip(prompts, labels.tolist(), strict=True)]
             kind: type[CausalLMOutput | Seq2SeqLMOutput] = Seq2SeqLMOutput
         else:
             following = F.pad(labels[:, 1:], (0, 1), value=IGNORED) if shift_labels is None else shift_labels
@@ -174,7 +202,7 @@ class WritingModel(EngineModel, GenerationMixin):
         raise NotImplementedError
 
     def write(self, input_ids: Tensor, mask: Tensor, settings: GenerationConfig) -> list[list[Written]]:
-        """The engine's output for every prompt, (batch_size, seq_len), by the settings of generation."""
+        """The engine's output for every prompt, (batch_size, seq_len), by settings with `max_new_tokens`."""
         raise NotImplementedError
 
     @torch.no_grad()
@@ -199,12 +227,19 @@ class WritingModel(EngineModel, GenerationMixin):
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         causal = not self.config.is_encoder_decoder
         self.check_lengths(mask)
-        given, most = input_ids.shape[1], settings.max_length or DEFAULT_LENGTH
-        if causal and settings.max_new_tokens is None and given >= most:
-            raise InputError(
-                f"{given} tokens were given, and max_length={most} leaves no room for another; shorten the text or "
-                "give max_new_tokens"
-            )
+        begin = input_ids.shape[1] if causal else 1
+        if settings.max_new_tokens is None:
+            longest = min(begin + DEFAULTS["max_length"], self.config.max_position_embeddings)
+            most = longest if settings.max_length is None else settings.max_length
+            settings.max_new_tokens = most - begin
+            if most <= begin:
+                raise InputError(
+                    f"{begin} tokens were given, and max_length={most} leaves no room for another; shorten the text or "
+                    "give max_new_tokens"
+                )
+        if settings.do_sample:
+            size = self.config.vocab_size if causal else self.config.decoder_vocab_size
+            settings.top_k = min(DEFAULTS["top_k"] if settings.top_k is None else settings.top_k, size)
         sequences, scores = [], []
         for prompt, written in zip(input_ids.tolist(), self.write(input_ids, mask.bool(), settings), strict=True):
             before = prompt if causal else [self.config.decoder_start_token_id]
@@ -214,7 +249,7 @@ class WritingModel(EngineModel, GenerationMixin):
         padded = pad_sequence(sequences, batch_first=True, padding_value=pad)
         if streamer is not None:
             streamer.put(input_ids)
-            streamer.put(padded[0, input_ids.shape[1] if causal else 1 :])
+            streamer.put(padded[0, begin:])
             streamer.end()
         if not settings.return_dict_in_generate:
             return padded

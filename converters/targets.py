@@ -47,6 +47,8 @@ class CTranslate2Target(EngineTarget):
         "`False`, the default: transformers then goes on while a better text may follow, and finds others now and "
         'then. `early_stopping="never"` is refused.',
         "CTranslate2 cuts what it reads after 1024 tokens unless `max_input_length=0` is given, as the zoo does.",
+        "CTranslate2 reads a seed of sampling once. The zoo loads an export again where it samples again; a model that "
+        "`--engine` has exported in memory goes on with its first seed.",
     )
 
     def plan(self, model: ZooPreTrainedModel) -> TargetPlan:

@@ -12,6 +12,7 @@ from zoo.models import ZooConfig, ZooPreTrainedModel
 from zoo.models.fields import ANY
 from zoo.registry import Task
 
+from ..engine import unfollowed
 from ..native.common import TABLE_POSITIONS
 from ..planning import arithmetic_of
 from ..symmetries import Route, find_route
@@ -32,44 +33,12 @@ OPTIONS = {
 
 SAMPLING = {"temperature": "sampling_temperature", "top_k": "sampling_topk", "top_p": "sampling_topp"}
 
-SETTLED = {
-    *OPTIONS,
-    *SAMPLING,
-    "do_sample",
-    "early_stopping",
-    "max_length",
-    "max_new_tokens",
-    "min_new_tokens",
-    "use_cache",
-    "return_dict_in_generate",
-    "output_scores",
-    "output_logits",
-    "transformers_version",
-    "pad_token_id",
-    "bos_token_id",
-    "eos_token_id",
-    "decoder_start_token_id",
-    "num_assistant_tokens",
-    "num_assistant_tokens_schedule",
-    "assistant_confidence_threshold",
-    "assistant_lookbehind",
-    "target_lookbehind",
-}
-"""Fields of a generation configuration that are followed, or that change nothing here."""
-
-NEUTRAL = {"typical_p": 1.0, "encoder_repetition_penalty": 1.0, "num_beam_groups": 1}
-"""Values that change nothing, and are written by transformers' trainer."""
-
 REPETITION = {"repetition_penalty": 1.0, "no_repeat_ngram_size": 0}
 """Settings that look back: at what the engine wrote, where transformers looks at the prompt or start token too."""
 
 
 def foreign_settings(settings: GenerationConfig, config: ZooConfig) -> list[str]:
-    changed = settings.to_diff_dict().items()
-    # Zero is off, but for ids of tokens.
-    given = {name for name, value in changed if value or (value == 0 and value is not False and name.endswith("_id"))}
-    given = {name for name in given if getattr(settings, name, None) != NEUTRAL.get(name, ...)}
-    foreign = sorted(name for name in given if name not in SETTLED and not name.startswith("_"))
+    foreign = unfollowed(settings, {*OPTIONS, "min_new_tokens"})
     if (settings.num_beams or 1) > 1 and settings.early_stopping == "never":
         foreign.append("early_stopping='never' (its beam search stops early)")
     if (settings.num_beams or 1) > 1 and settings.do_sample:

@@ -15,10 +15,10 @@ from torch import Tensor
 from torch.nn import functional as F
 from transformers import GenerationConfig
 
-from zoo.base.errors import CheckpointError, first_line
+from zoo.base.errors import CheckpointError, InputError, first_line
 from zoo.models import ZooConfig, ZooPreTrainedModel
 
-from ..engine import DEFAULT_LENGTH, ScoredText, WritingModel, Written, is_scored
+from ..engine import ScoredText, WritingModel, Written, is_scored
 from ..errors import require
 from ..native.files import TARGET_FOLDER, TOKENIZER_FILE
 from ..verification import (
@@ -28,6 +28,7 @@ from ..verification import (
     draw_tokens,
     ends_of,
     judge,
+    lengths,
     log_probabilities,
     neutral_generation,
     padded,
@@ -94,6 +95,12 @@ class CTranslate2Model(WritingModel):
 
     def __init__(self, config: ZooConfig, folder: Path) -> None:
         super().__init__(config, folder)
+        self.folder, self.samples = folder, False
+        self.engine = self.load()
+        self.vocabularies = saved_vocabularies(folder)
+        self.numbers = {token: number for number, token in enumerate(self.vocabularies.target)}
+
+    def load(self) -> Any:
         import ctranslate2
 
         kinds = {
@@ -102,11 +109,24 @@ class CTranslate2Model(WritingModel):
             "encoder": ctranslate2.Encoder,
         }
         try:
-            self.engine = kinds[config.stack](str(folder), device="cpu", intra_threads=torch.get_num_threads())
+            return kinds[self.config.stack](str(self.folder), device="cpu", intra_threads=torch.get_num_threads())
         except (RuntimeError, ValueError) as error:
-            raise CheckpointError(f"CTranslate2 cannot load {folder}: {first_line(error)}") from error
-        self.vocabularies = saved_vocabularies(folder)
-        self.numbers = {token: number for number, token in enumerate(self.vocabularies.target)}
+            raise CheckpointError(f"CTranslate2 cannot load {self.folder}: {first_line(error)}") from error
+
+    def run(self, task: str, *inputs: Any, **options: Any) -> Any:
+        try:
+            return getattr(self.engine, task)(*inputs, **options)
+        except RuntimeError as error:
+            raise InputError(f"CTranslate2 refuses these inputs: {first_line(error)}") from error
+
+    def seed(self) -> None:
+        """Seed sampling by torch's generator. An engine reads one seed, so another is loaded if the folder is there."""
+        import ctranslate2
+
+        ctranslate2.set_random_seed(int(torch.randint(2**31, ())))
+        if self.samples and self.folder.is_dir():
+            self.engine = self.load()
+        self.samples = True
 
     def tokens(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> list[list[str]]:
         """Tokens of each sequence of ids, without padding."""
@@ -116,7 +136,7 @@ class CTranslate2Model(WritingModel):
         return [[names[number] for number in ids[kept].tolist()] for ids, kept in rows]
 
     def write(self, input_ids: Tensor, mask: Tensor, settings: GenerationConfig) -> list[list[Written]]:
-        found = self.decode(self.tokens(input_ids, mask), settings, input_ids.shape[1])
+        found = self.decode(self.tokens(input_ids, mask), settings)
         if not is_scored(settings):
             return [[(ids, 0.0) for ids in outputs] for outputs in found]
         prompts = [ids[kept].tolist() for ids, kept in zip(input_ids, mask, strict=True)]
@@ -126,7 +146,7 @@ class CTranslate2Model(WritingModel):
         return [[(ids, fmean(next(scores))) for ids in outputs] for outputs in found]
 
     def encode(self, input_ids: Tensor, mask: Tensor) -> Tensor:
-        found = np.array(self.engine.forward_batch(self.tokens(input_ids, mask)).last_hidden_state)
+        found = np.array(self.run("forward_batch", self.tokens(input_ids, mask)).last_hidden_state)
         hidden_states = torch.zeros(*mask.shape, found.shape[-1])
         for row, (kept, states) in enumerate(zip(mask, torch.as_tensor(found), strict=True)):
             hidden_states[row, kept] = states[: int(kept.sum())].float()
@@ -139,33 +159,30 @@ class CTranslate2Model(WritingModel):
             wholes = [
                 [*prompt, *(target[number] for number in text.ids)] for prompt, text in zip(prompts, texts, strict=True)
             ]
-            results = self.engine.score_batch(wholes, **WHOLE)
+            results = self.run("score_batch", wholes, **WHOLE)
             return [result.log_probs[-len(text.ids) :] for result, text in zip(results, texts, strict=True)]
         # It reads an end token after every text, with or without one there.
         end = ends_of(self.config)[0] or 0
         targets = [text.ids[:-1] if text.ids[-1] == end else text.ids for text in texts]
-        results = self.engine.score_batch(prompts, [[target[number] for number in ids] for ids in targets], **WHOLE)
+        results = self.run("score_batch", prompts, [[target[number] for number in ids] for ids in targets], **WHOLE)
         return [result.log_probs[: len(text.ids)] for result, text in zip(results, texts, strict=True)]
 
-    def decode(self, prompts: list[list[str]], settings: GenerationConfig, width: int) -> list[list[list[int]]]:
+    def decode(self, prompts: list[list[str]], settings: GenerationConfig) -> list[list[list[int]]]:
         """Let the engine decode: for every prompt its outputs as ids, ends included."""
-        causal = not self.config.is_encoder_decoder
         asked = options_of(settings, self.config)
-        most = settings.max_new_tokens
-        if most is None:
-            most = (settings.max_length or DEFAULT_LENGTH) - (width if causal else 1)
+        if settings.do_sample:
+            self.seed()
         ends = ends_of(settings if settings.eos_token_id is not None else self.config)
         asked |= {
             "end_token": [self.vocabularies.target[end] for end in ends],
             "return_end_token": True,
             "max_batch_size": 0,
         }
-        fewest = settings.min_new_tokens or 0
-        if causal:
+        most, fewest = settings.max_new_tokens, settings.min_new_tokens or 0
+        if not self.config.is_encoder_decoder:
             return self.continued(prompts, {**asked, "max_length": most, "min_length": fewest})
-        found = self.engine.translate_batch(
-            prompts, max_decoding_length=most, min_decoding_length=fewest, **WHOLE, **asked
-        )
+        asked |= {"max_decoding_length": most, "min_decoding_length": fewest, **WHOLE}
+        found = self.run("translate_batch", prompts, **asked)
         return [[[self.numbers[token] for token in tokens] for tokens in result.hypotheses] for result in found]
 
     def continued(self, prompts: list[list[str]], asked: dict[str, Any]) -> list[list[list[int]]]:
@@ -176,7 +193,7 @@ class CTranslate2Model(WritingModel):
         results: dict[int, list[list[int]]] = {}
         for alike in places.values():
             batch = [prompts[place] for place in alike]
-            found = self.engine.generate_batch(batch, include_prompt_in_result=False, **asked)
+            found = self.run("generate_batch", batch, include_prompt_in_result=False, **asked)
             results |= {place: result.sequences_ids for place, result in zip(alike, found, strict=True)}
         return [results[place] for place in range(len(prompts))]
 
@@ -197,7 +214,7 @@ class Sample:
 
 def draw(config: ZooConfig) -> Sample:
     generator = torch.Generator().manual_seed(0)
-    longest = min(9, config.max_position_embeddings - NEW_TOKENS - 1)
+    longest, _ = lengths(config, new_tokens=NEW_TOKENS)
     special = {config.pad_token_id, config.bos_token_id, config.decoder_start_token_id, *ends_of(config)}
 
     def ids(size: int) -> list[int]:
@@ -261,7 +278,7 @@ def outputs_there(engine: CTranslate2Model, sample: Sample) -> list[Tensor]:
         rows = engine.encode(ids, mask.bool())
     else:
         prompts = [[engine.vocabularies.source[number] for number in row] for row in sample.prompts]
-        rows = torch.as_tensor(np.array(engine.engine.forward_batch(prompts, return_log_probs=True))).float()
+        rows = torch.as_tensor(np.array(engine.run("forward_batch", prompts, return_log_probs=True))).float()
     return [row[: len(prompt)] for row, prompt in zip(rows, sample.prompts, strict=True)]
 
 
@@ -270,13 +287,13 @@ def decoded(model: ZooPreTrainedModel | CTranslate2Model, sample: Sample) -> Ans
     config = model.config
     ids, mask = padded(sample.prompts, config.pad_token_id or 0, "left" if config.stack == "decoder" else "right")
     begin = ids.shape[1] if config.stack == "decoder" else 1
-    found = {}
+    found, (_, most) = {}, lengths(config, new_tokens=NEW_TOKENS)
     for batch, options in neutral_generation(config).items():
-        changes = {"pad_token_id": config.pad_token_id or 0, "max_new_tokens": NEW_TOKENS}
+        changes = {"pad_token_id": config.pad_token_id or 0, "max_new_tokens": most}
         model.generation_config = GenerationConfig(**{**options, **changes})
         model.generation_config.early_stopping = True if options["num_beams"] > 1 else None
         tokens = model.generate(input_ids=ids, attention_mask=mask)[:, begin:]
         ended = torch.isin(tokens, torch.tensor([end for end in ends_of(config) if end is not None]))
         tokens = tokens.masked_fill(ended.cumsum(1) > ended.long(), 0)
-        found[f"{batch}.tokens"] = F.pad(tokens, (0, NEW_TOKENS - tokens.shape[1]))
+        found[f"{batch}.tokens"] = F.pad(tokens, (0, most - tokens.shape[1]))
     return found

@@ -24,8 +24,10 @@ from zoo.registry import Task
 
 from ..native.declared import NATIVE
 from ..native.decoders import rope_tables, rotated_columns
-from ..symmetries.base import State
-from ..verification import ROUNDING
+from ..symmetries.base import State, change
+from ..transforms import scale
+from ..verification import ROUNDING, ends_of
+from .tokenizer import ENDS
 from .weights import (
     Change,
     centred,
@@ -101,6 +103,8 @@ class Architecture:
             found.append(f"nope_layers={config.nope_layers}, it has one layer in {self.positionless} without positions")
         if depth in self.other_depths:
             found.append(f"num_hidden_layers={depth}, by which it takes it for another model")
+        if len(ends := ends_of(config)) > len(ENDS):
+            found.append(f"eos_token_id={ends}, it has {len(ENDS)} ends at most")
         return found + self.differs(config) + scaled_rotation(config)
 
     def numbers(self, config: ZooConfig) -> dict[str, Any]:
@@ -133,8 +137,8 @@ class Architecture:
         found = dict(state)
         if not self.output and config.tie_word_embeddings:
             found.pop("lm_head.weight", None)
-        for change in self.changes:
-            found = change(found, config)
+        for rewrite in self.changes:
+            found = rewrite(found, config)
         return found
 
 
@@ -298,11 +302,10 @@ TANH_GELU = ("gelu_new", "gelu_pytorch_tanh")
 def fold_scale(projection: str) -> Change:
     """Fold what scores are divided by into the queries, for llama.cpp divides by the root of a head's width."""
 
-    def change(state: dict[str, Tensor], config: ZooConfig) -> dict[str, Tensor]:
-        factor = attention_scaling(config) * config.head_dim**0.5
-        return {name: value * factor if f".{projection}." in name else value for name, value in state.items()}
+    def fold(state: dict[str, Tensor], config: ZooConfig) -> dict[str, Tensor]:
+        return change(state, rf"\.{projection}\.", scale(attention_scaling(config) * config.head_dim**0.5))
 
-    return change
+    return fold
 
 
 GEMMA: dict[str, Any] = {"activations": TANH_GELU, "tolerance": TABLED}

@@ -95,8 +95,8 @@ class Job:
 def draw(model: ZooPreTrainedModel, source: Path | None, *, writes: bool, seed: int = 0) -> Job:
     config = model.config
     generator = torch.Generator().manual_seed(seed)
-    longest = config.max_position_embeddings - NEW_TOKENS - 1
-    usual = max(1, min(24, longest))
+    longest = max(1, config.max_position_embeddings - NEW_TOKENS - 1)
+    usual = min(24, longest)
     beyond = min(longest, (config.sliding_window or 0) + usual)
     lengths = [*torch.randint(1, usual + 1, (PROMPTS - 4,), generator=generator).tolist(), *([max(beyond, usual)] * 4)]
     special = {config.pad_token_id, *ends_of(config)}

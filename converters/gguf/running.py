@@ -9,20 +9,13 @@ import torch
 from torch import Tensor
 from transformers import GenerationConfig
 
-from zoo.base.errors import CheckpointError, ConfigError
+from zoo.base.errors import CheckpointError, ConfigError, InputError
 from zoo.models import ZooConfig
 
-from ..engine import DEFAULT_LENGTH, ScoredText, WritingModel, Written, is_scored
+from ..engine import ScoredText, WritingModel, Written, is_scored, unfollowed
 from ..verification import ends_of
 from .architectures import FILE
 from .serving import Server
-
-FOLLOWED = {
-    *("do_sample", "temperature", "top_k", "top_p", "max_length", "max_new_tokens", "num_return_sequences"),
-    *("pad_token_id", "bos_token_id", "eos_token_id", "return_dict_in_generate", "output_scores", "output_logits"),
-    *("use_cache", "early_stopping", "transformers_version"),
-}
-"""Fields of a generation configuration that are followed, or that change nothing here."""
 
 
 class GgufModel(WritingModel):
@@ -32,14 +25,24 @@ class GgufModel(WritingModel):
 
     def __init__(self, config: ZooConfig, folder: Path) -> None:
         super().__init__(config, folder)
+        self.context = config.max_position_embeddings
         try:
-            self.server = Server(str(folder / FILE), config.max_position_embeddings, torch.get_num_threads())
+            self.server = Server(str(folder / FILE), self.context, torch.get_num_threads())
         except RuntimeError as error:
             raise CheckpointError(f"llama.cpp cannot load {folder / FILE}") from error
 
+    def check_lengths(self, mask: Tensor) -> None:
+        super().check_lengths(mask)
+        self.refuse(int(mask.sum(1).max()))
+
+    def refuse(self, length: int) -> None:
+        """Raise InputError for more tokens than the server has room for, where positions may have no limit."""
+        if length > self.context:
+            raise InputError(f"llama.cpp holds a text and its continuation up to {self.context} tokens, not {length}")
+
     def write(self, input_ids: Tensor, mask: Tensor, settings: GenerationConfig) -> list[list[Written]]:
         """Let the server continue, greedily or by sampling."""
-        request = self.request(settings, input_ids.shape[1])
+        request = self.request(settings)
         prompts = (ids[kept].tolist() for ids, kept in zip(input_ids, mask, strict=True))
         many = settings.num_return_sequences or 1
         return [[self.continued(prompt, request) for _ in range(many)] for prompt in prompts]
@@ -52,17 +55,14 @@ class GgufModel(WritingModel):
             for ids, start in wholes
         ]
 
-    def request(self, settings: GenerationConfig, width: int) -> dict[str, Any]:
-        given = {name for name, value in settings.to_diff_dict().items() if value and not name.startswith("_")}
-        neutral = {name for name in given if getattr(settings, name) == getattr(GenerationConfig(), name, None)}
-        foreign = sorted(given - neutral - FOLLOWED - ({"num_beams"} if settings.num_beams == 1 else set()))
+    def request(self, settings: GenerationConfig) -> dict[str, Any]:
+        foreign = unfollowed(settings)
         if settings.eos_token_id not in (None, self.config.eos_token_id, [self.config.eos_token_id]):
             foreign.append(f"eos_token_id={settings.eos_token_id}")
         if foreign:
             raise ConfigError(f"llama.cpp does not follow {', '.join(foreign)}; leave it out, or use another engine")
-        most = settings.max_new_tokens
         found = {
-            "n_predict": most if most is not None else (settings.max_length or DEFAULT_LENGTH) - width,
+            "n_predict": settings.max_new_tokens,
             "n_probs": int(is_scored(settings)),
             "temperature": 0.0,
         }
@@ -75,10 +75,13 @@ class GgufModel(WritingModel):
 
     def continued(self, prompt: list[int], request: dict[str, Any]) -> tuple[list[int], float]:
         seed = int(torch.randint(2**31, ())) if "samplers" in request else 0
+        self.refuse(len(prompt) + 1)
         answer = self.server.complete(prompt, seed=seed, cache_prompt=False, **request)
         written = list(answer["tokens"])
         ends = ends_of(self.config)
-        if answer["stop_type"] == "eos" and written[-1:] != ends[:1]:
+        if answer["stop_type"] != "eos" and len(written) < request["n_predict"]:
+            self.refuse(len(prompt) + request["n_predict"])
+        if answer["stop_type"] == "eos" and not {*written[-1:]} & {*ends}:
             written += ends[:1]
         if not (request["n_probs"] and written):
             return written, 0.0

@@ -13,6 +13,7 @@ from zoo.models import ZooConfig
 
 from ..errors import ExportError
 from ..native.files import TOKENIZER_FILE
+from ..verification import ends_of
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED = 1, 2, 3, 4, 5
 """llama.cpp's types of tokens."""
@@ -27,6 +28,9 @@ LLAMA3_PIECES = (
 
 UNHEARD_OF = ("dropout", "byte_fallback", "continuing_subword_prefix", "end_of_word_suffix")
 """Settings of a BPE that llama.cpp's has not."""
+
+ENDS = ("eos_token_id", "eot_token_id", "eom_token_id")
+"""The file's names for ids that end a text: llama.cpp stops at any of them."""
 
 KINDS = "byte-level BPE as GPT-2's or Llama 3's, and Unigram with Metaspace"
 
@@ -170,8 +174,8 @@ def begins_with(processor: Mapping[str, Any] | None, start: int | None) -> bool:
 
 def special_ids(config: ZooConfig) -> dict[str, int]:
     """The special ids of a model, by what follows `add_` in the names of GGUFWriter's methods."""
-    ends = config.eos_token_id if isinstance(config.eos_token_id, list) else [config.eos_token_id]
-    given = {"bos_token_id": config.bos_token_id, "eos_token_id": ends[0], "pad_token_id": config.pad_token_id}
+    given = {"bos_token_id": config.bos_token_id, "pad_token_id": config.pad_token_id}
+    given |= dict(zip(ENDS, ends_of(config), strict=False))
     return {name: number for name, number in given.items() if number is not None}
 
 

@@ -6,13 +6,12 @@ import shutil
 import onnx
 import pytest
 import torch
-from click.testing import CliRunner
+from command_line import run
 from native_models import zoo_model
 from transformers import GenerationConfig
 
 import zoo
 from zoo.base.errors import CheckpointError, ConfigError, UnsupportedOperationError
-from zoo.cli.main import cli
 from zoo.converters import TARGETS, plan_engines
 from zoo.converters.ctranslate2.planning import options_of, plan_ctranslate2
 from zoo.converters.ctranslate2.running import check_ctranslate2
@@ -26,10 +25,6 @@ pytestmark = [pytest.mark.thorough, pytest.mark.xdist_group("engines")]
 
 ENCODER = dict(is_decoder=False, is_encoder_decoder=False)
 TEXTS = ["the cat sleeps", "dog", "a dog runs the cat", "sleeps the"]
-
-
-def run(*arguments):
-    return CliRunner(env={"COLUMNS": None}).invoke(cli, [str(argument) for argument in arguments])
 
 
 @pytest.fixture(scope="module")
@@ -326,6 +321,8 @@ def test_what_an_engine_cannot_follow_is_refused(translator, ctranslate2_folder)
     model, _ = load_checkpoint(ctranslate2_folder)
     with pytest.raises(UnsupportedOperationError, match="CTranslate2 returns no logits here"):
         model(torch.ones(1, 2, dtype=torch.long))
+    with pytest.raises(UnsupportedOperationError, match="have to be the tokens that follow"):
+        model(torch.ones(1, 2, dtype=torch.long), labels=torch.tensor([[5, -100, 6]]))
     asked = {"input_ids": torch.ones(1, 2, dtype=torch.long), "return_dict_in_generate": True}
     assert model.generate(**asked).sequences_scores is None, "no scores without output_scores"
     assert model.generate(**asked, output_scores=True).sequences_scores < 0
@@ -347,6 +344,31 @@ def test_the_loss_of_a_decoder_is_that_of_the_labels_that_count(tmp_path):
     labels[0, 1] += 1
     with pytest.raises(UnsupportedOperationError, match="have to be the tokens that follow"):
         engine(input_ids=ids, labels=labels)
+
+
+@pytest.mark.parametrize("target", ["ctranslate2", "gguf"])
+def test_unset_settings_of_generation_are_those_of_transformers(target, tmp_path):
+    """The length, how many tokens are drawn from, the seed; and any of several ends ends a text."""
+    pytest.importorskip(TARGETS.get(target).module)
+    sizes = dict(vocab_size=90, hidden_size=32, num_hidden_layers=1, max_position_embeddings=64)
+    model = zoo_model("llama-style", dtype=torch.float32, **sizes, pad_token_id=0)
+    ids = torch.tensor([[5, 6, 7]])
+    written = model.generate(ids, do_sample=False, eos_token_id=None)[0].tolist()
+    ends = [min({*range(90)} - {*written}), written[-1]]
+    model.config.eos_token_id = model.generation_config.eos_token_id = ends
+    zoo.export(model, tmp_path / "out", target, fresh_process=False)
+    engine = TARGETS.get(target).load(tmp_path / "out")
+    for prompt in (ids, torch.full((1, 25), 7)):
+        assert torch.equal(engine.generate(prompt, do_sample=False), model.generate(prompt, do_sample=False))
+    likely = model(ids).logits[0, -1].topk(50).indices.tolist()
+
+    def drawn(seed):
+        torch.manual_seed(seed)
+        options = dict(do_sample=True, temperature=9.0, num_return_sequences=100, max_new_tokens=1)
+        return engine.generate(ids, **options)[:, -1].tolist()
+
+    first, again, other = map(drawn, (1, 1, 2))
+    assert first == again != other and {*first} <= {*likely} and len({*first}) > 25
 
 
 @pytest.mark.parametrize("target", ["onnx", "ctranslate2"])

@@ -9,7 +9,7 @@ import transformers
 from native_models import scramble
 
 import zoo
-from zoo.base.errors import ZooError
+from zoo.base.errors import InputError, ZooError
 from zoo.converters import TARGETS
 from zoo.converters.engine import WritingModel
 from zoo.converters.target import EngineTarget
@@ -50,23 +50,33 @@ def endless(variant: str):
     return model
 
 
-def max_length_in(folder):
-    return json.loads((folder / "generation_config.json").read_text())["max_length"]
+@pytest.mark.parametrize(
+    ("variant", "target", "load"),
+    [
+        ("gpt2-style", None, transformers.AutoModelForCausalLM.from_pretrained),
+        ("marian-style", None, transformers.AutoModelForSeq2SeqLM.from_pretrained),
+        ("gpt2-style", "bundle", zoo.load),
+    ],
+)
+def test_exports_end_at_their_last_position(variant, target, load, tmp_path):
+    zoo.export(endless(variant), tmp_path / "out", target, fresh_process=False)
+    assert json.loads((tmp_path / "out" / "generation_config.json").read_text())["max_length"] == POSITIONS
+    assert load(tmp_path / "out").generate(TEXT).shape == (1, POSITIONS)
 
 
-@pytest.mark.parametrize("variant", ["gpt2-style", "marian-style"])
-def test_native_classes_end_at_their_last_position(variant, tmp_path):
-    zoo.export(endless(variant), tmp_path / "out", fresh_process=False)
-    assert max_length_in(tmp_path / "out") == POSITIONS
-    auto = transformers.AutoModelForCausalLM if variant == "gpt2-style" else transformers.AutoModelForSeq2SeqLM
-    native = auto.from_pretrained(tmp_path / "out")
-    assert native.generate(TEXT).shape == (1, POSITIONS)
-
-
-def test_a_bundle_ends_at_its_last_position(tmp_path):
-    zoo.export(endless("gpt2-style"), tmp_path / "out", "bundle", fresh_process=False)
-    assert max_length_in(tmp_path / "out") == POSITIONS
-    assert zoo.load(tmp_path / "out").generate(TEXT).shape == (1, POSITIONS)
+@pytest.mark.parametrize(
+    ("variant", "task", "target", "positions"),
+    [
+        ("bert-style", "sequence-classification", "bert", 1),
+        ("gpt2-style", "causal-lm", "gpt2", 2),
+        ("gpt2-style", "causal-lm", "ctranslate2", 2),
+        ("marian-style", "seq2seq-lm", "marian", 4),
+    ],
+)
+def test_models_with_few_positions_are_compared_as_well(variant, task, target, positions, tmp_path):
+    model = zoo.build(variant, task, **SIZES, max_position_embeddings=positions, seed=0)
+    report = zoo.export(model, tmp_path / "out", target, fresh_process=False)
+    assert report.difference.float32 < 1e-5 and report.difference.greedy in (None, True)
 
 
 @pytest.mark.parametrize("target", ["gpt2", "bundle"])
@@ -121,6 +131,8 @@ def test_engines_end_at_their_last_position_and_refuse_more(target, variant, tmp
     run = running.generate if model.can_generate() else running
     if model.can_generate():
         assert run(TEXT).shape == (1, POSITIONS)
+        with pytest.raises(ZooError):
+            run(TEXT, max_new_tokens=POSITIONS)
     else:
         assert run(TEXT).last_hidden_state.shape == (*TEXT.shape, SIZES["hidden_size"])
     for ids in (torch.full((1, POSITIONS + 1), 3), torch.zeros(1, 0, dtype=torch.long)):
@@ -162,6 +174,26 @@ def test_engines_compute_beyond_the_limit_as_the_model_does(target, name, tmp_pa
         expected, found = (outcome(each, source, said, with_logits=with_logits) for each in (model, running))
         assert torch.equal(found[0], expected[0])
         torch.testing.assert_close(found[1], expected[1], atol=2e-4, rtol=2e-4)
+
+
+def test_llama_cpp_refuses_what_its_context_does_not_hold(tmp_path):
+    """It would end such a text without a word, although the model has no last position."""
+    pytest.importorskip("xllamacpp")
+    model = scramble(zoo.build("llama-style", **SIZES, max_position_embeddings=POSITIONS, eos_token_id=19), seed=1)
+    zoo.export(model, tmp_path / "out", "gguf", fresh_process=False)
+    running = ENGINES["gguf"].open(tmp_path / "out")
+    room = POSITIONS - TEXT.shape[1]
+    expected = model.generate(TEXT, max_new_tokens=room, do_sample=False)
+    assert expected.shape[1] == POSITIONS, "this model does not end by itself"
+    assert torch.equal(running.generate(TEXT, max_new_tokens=room, do_sample=False), expected)
+    with pytest.raises(InputError, match=f"up to {POSITIONS} tokens, not {POSITIONS + 1}"):
+        running.generate(TEXT, max_new_tokens=room + 1, do_sample=False)
+    long = torch.full((1, POSITIONS + 1), 3)
+    for given in (long, long[:, 1:]):
+        with pytest.raises(InputError, match=f"not {POSITIONS + 1}"):
+            running.generate(given, max_new_tokens=1)
+    with pytest.raises(InputError, match=f"not {POSITIONS + 1}"):
+        running(long, labels=long)
 
 
 @pytest.mark.parametrize("variant", ["marian-style", "gpt2-style"])
