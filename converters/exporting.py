@@ -99,22 +99,25 @@ def export(
     named = find_target(target) if target is not None else None
     check_dtype(named, dtype)
     check_page(named, page)
-    source, loaded = (None, model) if isinstance(model, ZooPreTrainedModel) else opened(model)
-    if isinstance(loaded, Int8Model):
+    source: Path | None = None
+    if not isinstance(model, ZooPreTrainedModel):
+        source = folder_of(model)
+        model = open_folder(source)
+    if isinstance(model, Int8Model):
         refuse("be exported")
     left_out: tuple[str, ...] = ()
     if target != "bundle":
-        loaded, left_out = without_further_tokens(loaded)
+        model, left_out = without_further_tokens(model)
     with written_whole(folder, force=force) as workshop:
         options = ExportOptions(dtype, source, fresh_process, page)
-        report = export_as(choose(loaded, target), loaded, workshop, options)
+        report = export_as(choose(model, target), model, workshop, options)
         report = replace(report, notes=(*report.notes, *left_out))
         if source is not None:
-            carry_tokenizer(source, workshop, longest(loaded))
-        write_card(workshop, report, loaded, find_target(report.target), options)
+            carry_tokenizer(source, workshop, longest(model))
+        write_card(workshop, report, model, find_target(report.target), options)
         written = sorted(path.relative_to(workshop).as_posix() for path in workshop.rglob("*") if path.is_file())
         files = tuple(name for name in written if name != MANIFEST_FILE)
-    return ExportReport(**{**report.__dict__, "folder": folder, "files": files})
+    return replace(report, folder=folder, files=files)
 
 
 def find_target(name: str) -> Target:
@@ -123,11 +126,6 @@ def find_target(name: str) -> Target:
     if name not in NATIVE:
         raise UnknownNativeError(name, [*TARGETS, *NATIVE], kind="target")
     return NativeTarget(NATIVE.get(name))
-
-
-def opened(model: str | os.PathLike[str]) -> tuple[Path, ZooPreTrainedModel]:
-    folder = folder_of(model)
-    return folder, open_folder(folder)
 
 
 def choose(model: ZooPreTrainedModel, target: str | None) -> TargetPlan:
