@@ -77,36 +77,24 @@ class D2L(Original):
 
     def key_map(self, model_class: type[ZooPreTrainedModel], config: ZooConfig) -> KeyMap:
         if config.stack == "encoder-decoder":
-            rows = encoder(r"^encoder\.", "model.encoder.") + decoder(r"^decoder\.", "model.decoder.")
+            rows = stack(r"^encoder\.", "model.encoder.", ENCODER) + stack(r"^decoder\.", "model.decoder.", DECODER)
         else:
-            rows = decoder("^", "model.") if config.is_decoder else encoder("^", "")
+            rows = stack("^", "model.", DECODER) if config.is_decoder else stack("^", "", ENCODER)
         return KeyMap.of(*rows, owner=self.name)
 
 
-def encoder(theirs: str, ours: str) -> list[tuple[str, str]]:
+ENCODER = {"attention": "self_attn"}
+DECODER = {"attention1": "self_attn", "attention2": "cross_attn"}
+
+
+def stack(theirs: str, ours: str, attentions: Mapping[str, str]) -> list[tuple[str, str]]:
+    """The rows of a stack; each sublayer has a norm, in their order."""
     block, layer = rf"{theirs}blks\.block(\d+)", rf"{ours}layers.\1"
-    return [
-        *common(theirs, ours, {"attention": "self_attn"}),
-        (rf"{block}\.addnorm2\.ln\.(weight|bias)$", rf"{layer}.mlp_residual.norm_out.\2"),
-    ]
-
-
-def decoder(theirs: str, ours: str) -> list[tuple[str, str]]:
-    block, layer = rf"{theirs}blks\.block(\d+)", rf"{ours}layers.\1"
-    return [
-        *common(theirs, ours, {"attention1": "self_attn", "attention2": "cross_attn"}),
-        (rf"{block}\.addnorm2\.ln\.(weight|bias)$", rf"{layer}.cross_attn_residual.norm_out.\2"),
-        (rf"{block}\.addnorm3\.ln\.(weight|bias)$", rf"{layer}.mlp_residual.norm_out.\2"),
-        (rf"{theirs}dense\.(weight|bias)$", r"lm_head.\1"),
-    ]
-
-
-def common(theirs: str, ours: str, attentions: Mapping[str, str]) -> list[tuple[str, str]]:
-    """The rows that encoder and decoder have in common."""
-    block, layer = rf"{theirs}blks\.block(\d+)", rf"{ours}layers.\1"
+    norms = enumerate((*attentions.values(), "mlp"), start=1)
+    head = [(rf"{theirs}dense\.(weight|bias)$", r"lm_head.\1")] if attentions is DECODER else []
     return [
         (rf"{theirs}embedding\.weight$", f"{ours}embed_tokens.weight"),
-        (rf"{block}\.addnorm1\.ln\.(weight|bias)$", rf"{layer}.self_attn_residual.norm_out.\2"),
+        *((rf"{block}\.addnorm{n}\.ln\.(weight|bias)$", rf"{layer}.{name}_residual.norm_out.\2") for n, name in norms),
         (rf"{block}\.ffn\.dense1\.(weight|bias)$", rf"{layer}.mlp.up_proj.\2"),
         (rf"{block}\.ffn\.dense2\.(weight|bias)$", rf"{layer}.mlp.down_proj.\2"),
         *(
@@ -114,4 +102,5 @@ def common(theirs: str, ours: str, attentions: Mapping[str, str]) -> list[tuple[
             for attention, name in attentions.items()
             for kind in "qkvo"
         ),
+        *head,
     ]

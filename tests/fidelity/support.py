@@ -17,9 +17,6 @@ LIMITS = {torch.float64: 1e-12, torch.float32: 1e-5}
 GRADIENT_LIMIT = 1e-10
 NO_DROPOUT = dict(dropout=0.0, attention_dropout=0.0, activation_dropout=0.0)
 
-MEASURED: dict[tuple[str, torch.dtype], float] = {}
-"""The largest difference seen of every module, for whoever wants to print it."""
-
 
 def difference(actual: Tensor, expected: Tensor) -> float:
     """The largest absolute difference; shapes, dtypes and places of NaN must agree."""
@@ -32,8 +29,6 @@ def difference(actual: Tensor, expected: Tensor) -> float:
 def assert_equal(module: str, actual: Tensor, expected: Tensor) -> None:
     """Two tensors agree to the tolerance of their dtype."""
     found = difference(actual, expected)
-    key = (module, actual.dtype)
-    MEASURED[key] = max(MEASURED.get(key, 0.0), found)
     assert found <= LIMITS[actual.dtype], f"{module}: {found}"
 
 

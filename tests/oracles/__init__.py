@@ -9,7 +9,7 @@ the code under test, keep the dtype of the weights they are given, are different
 | vanilla | Transformer, EncoderClassifier |
 | odom | Transformer |
 | nlpt | TransformerEncoder, TransformerForSequenceClassification, scaled_dot_product_attention |
-| d2l, d2l_text | TransformerEncoder, TransformerDecoder, EncoderDecoder; the data rules and BLEU |
+| d2l, d2l_text | TransformerEncoder, TransformerDecoder, EncoderDecoder; the data rules |
 | explicando | Transformer, from text to text |
 
 `ops` holds the shared arithmetic, `weights` the shared handling of state_dicts.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-import torch
 from torch import Tensor
 
 from zoo.models import ClampedMixtureOfExperts, MixtureOfExperts, SharedMixtureOfExperts, ZooConfig
@@ -191,13 +190,8 @@ class FlexOlmo(Olmoe):
 
 def gates_side_by_side(config: ZooConfig) -> Transform:
     """Gates and inputs of experts that the class has in turns, and transposed, one after the other."""
-    order = evens_then_odds(2 * inner_size(config))
-    turned = TRANSPOSED_EXPERTS
-    return each(
-        "rearrange",
-        lambda tensor: turned.forward((tensor.index_select(-1, order),))[0],
-        lambda tensor: turned.backward((tensor,))[0].index_select(-1, torch.argsort(order)),
-    )
+    order = permute(evens_then_odds(2 * inner_size(config)))
+    return each("rearrange", lambda tensor: transposed(order(tensor)), lambda tensor: order.inverse(transposed(tensor)))
 
 
 def transposed(tensor: Tensor) -> Tensor:
