@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from http.client import HTTPConnection
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -21,6 +22,8 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 import zoo
+from zoo.base.errors import ConfigError
+from zoo.converters.engine import WritingModel
 from zoo.data.tokenizers import Tokenizers, train_bpe, train_character, train_unigram, train_word
 
 openai = pytest.importorskip("openai", reason="needs OpenAI's client")
@@ -130,6 +133,15 @@ def test_a_translation_ends_by_itself(translator: Asked) -> None:
     answer = translator.complete(prompt, max_tokens=60, logprobs=0)
     assert answer.choices[0].text == "A água está fria." and answer.choices[0].finish_reason == "stop"
     assert answer.choices[0].logprobs.text_offset[0] == len(prompt)
+
+
+def test_an_engine_that_writes_whole_texts_is_not_served(tmp_path: Path) -> None:
+    class Slow(WritingModel):
+        engine_name = "Slow"
+
+    model = Slow(zoo.config("gpt2-style@tiny"), tmp_path)
+    with pytest.raises(ConfigError, match="Slow hands on no token before a text is complete"):
+        Asked(model, train_word(["a b"]))
 
 
 def test_prompts_and_choices_come_in_order_and_as_if_alone(decoder: Asked) -> None:

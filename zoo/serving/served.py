@@ -15,7 +15,8 @@ from torch.nn.functional import normalize
 from transformers import PreTrainedModel
 from transformers.generation import LogitsProcessor, StoppingCriteria
 
-from zoo.base.errors import SequenceTooLongError, ZooError
+from zoo.base.errors import ConfigError, SequenceTooLongError, ZooError
+from zoo.converters.engine import WritingModel
 from zoo.data.tokenizers import Tokenizers
 from zoo.models import ZooForMaskedLM, ZooModel
 from zoo.models.pooling import pool_mean
@@ -105,6 +106,8 @@ class ServedModel:
         device: str | None = None,
     ) -> None:
         model, tokenizers = load_checkpoint(source, tokenizer=tokenizer, device=device)
+        if isinstance(model, WritingModel):
+            raise ConfigError(f"{model.engine_name} hands on no token before a text is complete: serve the checkpoint")
         self.model: PreTrainedModel = model
         self.tokenizers: Tokenizers = tokenizers
         usual = (source, Path(source).resolve().name) if isinstance(source, str) else (model.config.variant,)
