@@ -287,7 +287,8 @@ def decoded(model: ZooPreTrainedModel | CTranslate2Model, sample: Sample) -> Ans
     config = model.config
     ids, mask = padded(sample.prompts, config.pad_token_id or 0, "left" if config.stack == "decoder" else "right")
     begin = ids.shape[1] if config.stack == "decoder" else 1
-    found, (_, most) = {}, lengths(config, new_tokens=NEW_TOKENS)
+    _, most = lengths(config, new_tokens=NEW_TOKENS)
+    found = {}
     for batch, options in neutral_generation(config).items():
         changes = {"pad_token_id": config.pad_token_id or 0, "max_new_tokens": most}
         model.generation_config = GenerationConfig(**{**options, **changes})
