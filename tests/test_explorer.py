@@ -40,7 +40,7 @@ def test_models_of_every_task_say_something() -> None:
     assert "Onde está a casa?" in said and "English (" in said
     mask = explored(GUESSER).tokenizers.source.mask_token
     assert f"predicts the token at {mask}" in said
-    assert len(views.guesses(explored(GUESSER), f"Where is {mask} house?").split(", ")) == views.GUESSES
+    assert len(views.guessed(explored(GUESSER), f"Where is {mask} house?").split(", ")) == views.GUESSES
 
 
 def test_early_predictions_are_of_models_that_predict() -> None:

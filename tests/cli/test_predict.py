@@ -6,11 +6,13 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+import torch
 from click.testing import CliRunner
 from transformers import AutoTokenizer, pipeline
 
 import zoo
 from zoo.base.errors import ConfigError
+from zoo.building.weights import locate
 from zoo.cli.main import cli
 from zoo.data.tasks import TOKENIZERS, find_task
 
@@ -106,6 +108,33 @@ def test_positions_get_theirs(tmp_path):
     run = CliRunner().invoke(cli, ["predict", str(tmp_path / "model"), asked[0]])
     assert run.stdout == "{}\n".format(" ".join(f"{word.text}/{word.label}" for word in found[0].words)), run.output
     assert [word.text for word in found[0].words] == ["1", "2", "3"]
+
+
+def test_masks_get_their_words():
+    """Those of transformers' pipeline."""
+    model, tokenizer = zoo.load("nlpt-encoder.mlm-en"), AutoTokenizer.from_pretrained(locate("nlpt-encoder.mlm-en"))
+    text = "Where is <mask> house?"
+    best = pipeline("fill-mask", model, tokenizer=tokenizer)(text)[0]
+    several = f"{text} <mask> is here."
+    found = zoo.predict("nlpt-encoder.mlm-en", [text, several])
+    assert found[0].label == best["token_str"].strip() and found[0].score == pytest.approx(best["score"], rel=1e-5)
+    assert found[0].words == () and [word.text for word in found[1].words] == ["<mask>", "<mask>"]
+    run = CliRunner().invoke(cli, ["predict", "nlpt-encoder.mlm-en", text])
+    assert run.stdout.split("\t") == [found[0].label, f"{found[0].score:.4f}", f"{text}\n"], run.output
+    with pytest.raises(ConfigError, match="'no mask' has no <mask>, where a masked language model guesses a word"):
+        zoo.predict("nlpt-encoder.mlm-en", ["no mask"])
+
+
+@pytest.mark.parametrize("text", ["bad <mask>", "<mask> thing"])
+def test_a_mask_that_is_predicted_one_position_earlier_is_read_there(text):
+    tokenizer = TOKENIZERS.get("bpe")(["good thing", "bad thing"])
+    tokenizer.add_special_tokens({"mask_token": "<mask>"})
+    model = zoo.build("gpt-bert-style@tiny", "masked-lm", vocab_size=len(tokenizer), seed=0)
+    ids = [tokenizer.bos_token_id, *tokenizer(text)["input_ids"]][text.startswith("bad") :]
+    with torch.no_grad():
+        logits = model(input_ids=torch.tensor([ids])).logits[0, ids.index(tokenizer.mask_token_id) - 1]
+    (found,) = zoo.predict(model, [text], tokenizer=tokenizer)
+    assert found.score == pytest.approx(logits.softmax(-1).max().item())
 
 
 def test_a_model_that_writes_labels_nothing():

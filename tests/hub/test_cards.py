@@ -68,14 +68,26 @@ def test_a_card_makes_nothing_up(folder: Path) -> None:
     assert "None was pushed." in text
 
 
-def test_a_classifier_of_positions_is_offered_to_no_pipeline(tmp_path: Path) -> None:
-    for task, pipeline in (("sequence-classification", None), ("causal-lm", "text-generation")):
-        model = zoo.build("llama-style@tiny", task, classifier_positions=4, classifier_pooling="last")
-        model.save_pretrained(tmp_path / task)
-        text = write_card(tmp_path / task, parse_address("org/model"), CardFacts())
-        assert ModelCard(text).data.pipeline_tag == pipeline
-        assert ("Labels 4 positions of a text" in text) == (pipeline is None)
-        assert f"{model.config.architectures[0].replace('Zoo', 'AutoModel')}.from_pretrained" in text
+POSITIONS = "llama-style@tiny:classifier_positions=4,classifier_pooling=last"
+
+
+@pytest.mark.parametrize(
+    ("name", "task", "pipeline", "limit"),
+    [
+        (POSITIONS, "sequence-classification", None, "Labels 4 positions of a text"),
+        (POSITIONS, "causal-lm", "text-generation", ""),
+        ("gpt-bert-style@tiny", "masked-lm", None, "Predicts a masked token one position earlier"),
+    ],
+)
+def test_a_model_is_offered_to_pipelines_that_read_its_output(
+    name: str, task: str, pipeline: str | None, limit: str, tmp_path: Path
+) -> None:
+    model = zoo.build(name, task)
+    model.save_pretrained(tmp_path)
+    text = write_card(tmp_path, parse_address("org/model"), CardFacts())
+    assert ModelCard(text).data.pipeline_tag == pipeline and limit in text
+    assert limit or "pipeline for" not in text
+    assert f"{model.config.architectures[0].replace('Zoo', 'AutoModel')}.from_pretrained" in text
 
 
 def test_a_variant_that_is_not_there_still_has_a_card(folder: Path, tmp_path: Path) -> None:

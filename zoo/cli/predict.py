@@ -33,12 +33,13 @@ def predict(
     as_json: bool,
     columns: list[str | int] | None,
 ) -> None:
-    """Let a trained model label texts, or every word of them.
+    """Let a trained model label texts or every word of them, or guess masked words.
 
     MODEL is a checkpoint's folder with its tokenizer, the name of weights (zoo weights), or a repository on the Hub.
     Texts come from the command line, from --file, or from standard input, one a line. A text's line has its label, the
     probability, and the text; with token classification a line has every word with its label after it,
-    and with labels of positions (classifier_positions) every position's number.
+    and with labels of positions (classifier_positions) every position's number. A masked language model guesses the
+    words at the tokenizer's mask, such as <mask>: the best one, its probability, and the text.
 
     A .csv or .tsv file is read as a table with a header: --columns names the column of the texts, by default one named
     like a text, else the first that does not number rows. The output is such a table too: text, prediction,

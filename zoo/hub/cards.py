@@ -107,6 +107,12 @@ SEVERAL_LABELS = (
 )
 """Text for a classifier of positions, which no pipeline supports."""
 
+EARLIER = (
+    "Predicts a masked token one position earlier: transformers' pipeline for masked words reads the prediction at the "
+    "mask, and would give other words; `zoo predict` gives its own."
+)
+"""Text for a model of masked next-token prediction, which no pipeline supports."""
+
 MARKUP = str.maketrans({character: f"&#{ord(character)};" for character in "&<>`*[]|\\~@"})
 """How a page shows characters that would be markup."""
 
@@ -144,6 +150,9 @@ def write_card(folder: Path, address: Address, facts: CardFacts) -> str:
     if pipeline == "text-classification" and "classifier_positions" in shown:
         pipeline = None
         known["limits"] = (*known["limits"], SEVERAL_LABELS.format(shown["classifier_positions"]))
+    if pipeline == "fill-mask" and shown.get("masked_next_token"):
+        pipeline = None
+        known["limits"] = (*known["limits"], EARLIER)
     results = [eval_result(result, pipeline) for result in facts.eval_results]
     name = address.repo_id.rpartition("/")[2]
     variant = config.get("variant")

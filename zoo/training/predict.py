@@ -1,4 +1,4 @@
-"""Labels by a trained model: one a text, or one a word."""
+"""Labels by a trained model: one a text, one a word, or the word at a mask."""
 
 from __future__ import annotations
 
@@ -19,9 +19,7 @@ from zoo.data.tokenizers.encoding import pieces_of, to_ids
 from zoo.registry import Task
 from zoo.training.generation import load_checkpoint
 from zoo.training.generation.checkpoint import TokenizerSource
-
-LABELLED = (Task.SEQUENCE_CLASSIFICATION.value, Task.TOKEN_CLASSIFICATION.value)
-"""Tasks of models that label."""
+from zoo.training.suites.scoring import begin, mask_of
 
 
 @dataclass(frozen=True)
@@ -32,8 +30,8 @@ class Label:
     # The most probable label; of a model for regression, its values; None for a text with labelled words
     label: str | None = None
     score: float | None = None  # The label's probability; None without one
-    # The labels of a text's words, of a model for token classification; or of numbered positions, of one for sequence
-    # classification with `classifier_positions`
+    # The labels of a text's words, of a model for token classification; of numbered positions, of one for sequence
+    # classification with `classifier_positions`; or of several masks, of a masked language model
     words: tuple[Label, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
@@ -49,35 +47,35 @@ def predict(
     device: str | torch.device | None = None,
     engine: str | None = None,
 ) -> list[Label]:
-    """Label texts, or their words, as the model was trained to.
+    """Label texts or their words, or guess the words at their masks, as the model was trained to.
 
     Args:
         model: A checkpoint's folder, the name of weights ("vanilla.en-pt"), a repository on the Hub ("org/name"), or a
-            model: for sequence or token classification.
-        texts: The texts. For token classification, words are separated by blanks.
+            model: for sequence or token classification, or masked language modelling.
+        texts: The texts. For token classification, words are separated by blanks; a masked language model guesses the
+            tokens at the tokenizer's `mask_token`.
         tokenizer: The tokenizer or the folder it is in, by default the one next to the checkpoint.
         batch_size: Number of texts at a time.
         device: Where the model runs; by default the GPU if available.
         engine: The engine, as for [`zoo.generate`][].
 
     Returns:
-        A label for each text; with token classification, one that holds a label for each word, and with
-        `classifier_positions` for each position.
+        A label for each text; with token classification, one that holds a label for each word, with
+        `classifier_positions` for each position, and of a text with several masks for each mask.
 
     Raises:
-        ConfigError: When the model labels nothing.
+        ConfigError: When the model labels nothing, or a text for a masked language model has no mask.
         CheckpointError: When the checkpoint does not exist, or has no tokenizer next to it.
     """
     if isinstance(texts, str):
         raise ConfigError("a single text was given; give a list of texts")
     loaded, tokenizers = load_checkpoint(model, tokenizer=tokenizer, device=device, engine=engine)
     task = task_of(loaded)
-    if task not in LABELLED:
+    if (label := LABELLING.get(task)) is None:
         raise ConfigError(
-            f"a {type(loaded).__name__} for {task} labels nothing; models for {' and '.join(LABELLED)} do"
+            f"a {type(loaded).__name__} for {task} labels nothing; models for {', '.join(LABELLING)} do"
             + ("; zoo.generate lets this one write" if loaded.can_generate() else "")
         )
-    label = label_texts if task == Task.SEQUENCE_CLASSIFICATION else label_words
     batches = (list(texts[start : start + batch_size]) for start in range(0, len(texts), batch_size))
     return [found for batch in batches for found in label(loaded, tokenizers, batch)]
 
@@ -107,6 +105,38 @@ def label_words(model: PreTrainedModel, tokenizers: Tokenizers, texts: Sequence[
     return labels
 
 
+def label_masks(model: PreTrainedModel, tokenizers: Tokenizers, texts: Sequence[str]) -> list[Label]:
+    mask = tokenizers.source.mask_token
+    labels = []
+    for text, masks in zip(texts, guesses(model, tokenizers, texts), strict=True):
+        if not masks:
+            raise ConfigError(f"{text!r} has no {mask}, where a masked language model guesses a word; write one")
+        words = tuple(Label(str(mask), *best) for best, *_ in masks)
+        labels.append(Label(text, words[0].label, words[0].score) if len(words) == 1 else Label(text, words=words))
+    return labels
+
+
+def guesses(
+    model: PreTrainedModel, tokenizers: Tokenizers, texts: Sequence[str], number: int = 1
+) -> list[list[list[tuple[str, float]]]]:
+    """The most probable tokens of a masked language model, with their probabilities, for every mask of every text."""
+    tokenizer = tokenizers.source
+    mask, rows = mask_of(tokenizer), to_ids(tokenizer, texts)
+    earlier = int(getattr(model.config, "masked_next_token", False))  # predicts a token one position earlier
+    rows = [[begin(tokenizer), *row] if earlier and row[:1] == [mask] else row for row in rows]
+    found = []
+    for row, logits in zip(rows, logits_of(model, tokenizers, rows), strict=True):
+        places = [place - earlier for place, id_ in enumerate(row) if id_ == mask]
+        best = logits[places].softmax(dim=-1).topk(number, dim=-1)
+        found.append(
+            [
+                [(tokenizer.decode([id_]).strip(), share) for id_, share in zip(ids, shares, strict=True)]
+                for ids, shares in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+            ]
+        )
+    return found
+
+
 @torch.inference_mode()
 def logits_of(model: PreTrainedModel, tokenizers: Tokenizers, rows: Sequence[Sequence[int]]) -> Tensor:
     """Logits of a batch, (batch_size, num_labels) or (batch_size, seq_len or classifier_positions, num_labels)."""
@@ -126,3 +156,11 @@ def label_of(model: PreTrainedModel, text: str, logits: Tensor) -> Label:
     probabilities = logits.sigmoid() if problem == "multi_label_classification" else logits.softmax(-1)
     probability, best = probabilities.max(-1)
     return Label(text, str(model.config.id2label[int(best)]), float(probability))
+
+
+LABELLING = {
+    Task.SEQUENCE_CLASSIFICATION.value: label_texts,
+    Task.TOKEN_CLASSIFICATION.value: label_words,
+    Task.MASKED_LM.value: label_masks,
+}
+"""What labels a batch of texts, by the task of the model."""

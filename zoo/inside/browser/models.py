@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from zoo.base.errors import ZooError
+from zoo.base.errors import ConfigError, ZooError
 from zoo.base.files import read_json
 from zoo.base.folders import scratch_folder
 from zoo.converters.native.files import TOKENIZER_CONFIG, TOKENIZER_FILE
@@ -93,6 +93,8 @@ def form(quirks: tuple[str, ...], label: str, description: str = "", *, one_leng
 
 def write_model(one: Explored, folder: Path) -> dict[str, Any]:
     """Write a model into a new folder, its tokenizers next to that; its entry in the list of models."""
+    if getattr(one.model.config, "masked_next_token", False):
+        raise ConfigError(f"{one.name} predicts a masked token one position earlier, which the page does not show")
     folder.mkdir(parents=True)
     weights = Weights()
     written: list[dict[str, Any]] = []

@@ -15,10 +15,10 @@ from zoo.base.printed import Note, Part, Picture, Table, Title
 from zoo.inside import attention, logit_lens
 from zoo.inside.layers import shape_text
 from zoo.inside.show import show, task_of
-from zoo.inside.texts import inputs_of, readable
+from zoo.inside.texts import inputs_of
 from zoo.registry import VARIANTS, Task
 from zoo.training.generation import generate
-from zoo.training.predict import Label, predict
+from zoo.training.predict import Label, guesses, predict
 
 from .models import Explored, explored, with_quirks
 
@@ -39,7 +39,7 @@ def answer(one: Explored, text: str) -> str:
     if task in (Task.SEQUENCE_CLASSIFICATION, Task.TOKEN_CLASSIFICATION):
         (label,) = predict(one.model, [text], tokenizer=one.tokenizers)
         return "\n".join(label_text(word, named=True) for word in label.words) or label_text(label)
-    return guesses(one, text) if task == Task.MASKED_LM else "makes vectors of it, and no words"
+    return guessed(one, text) if task == Task.MASKED_LM else "makes vectors of it, and no words"
 
 
 def label_text(label: Label, *, named: bool = False) -> str:
@@ -48,19 +48,11 @@ def label_text(label: Label, *, named: bool = False) -> str:
     return f"{label.text}: {label.label}{share}" if named else f"{label.label}{share}"
 
 
-@torch.no_grad()
-def guesses(one: Explored, text: str) -> str:
+def guessed(one: Explored, text: str) -> str:
     """Predictions of a masked language model at the masks."""
-    tokenizer = one.tokenizers.source
-    arguments = inputs_of(one.model, one.tokenizers, [text]).arguments
-    masks = (arguments["input_ids"][0] == tokenizer.mask_token_id).nonzero()[:, 0]
-    if not len(masks):
-        return f"predicts the token at {tokenizer.mask_token}: write one"
-    best = one.model(**arguments).logits[0, masks].softmax(dim=-1).topk(GUESSES, dim=-1)
-    return "\n".join(
-        ", ".join(f"{word} ({share:.0%})" for word, share in zip(readable(tokenizer, ids), shares, strict=True))
-        for ids, shares in zip(best.indices.tolist(), best.values.tolist(), strict=True)
-    )
+    (masks,) = guesses(one.model, one.tokenizers, [text], GUESSES)
+    lines = [", ".join(f"{word} ({share:.0%})" for word, share in best) for best in masks]
+    return "\n".join(lines) or f"predicts the token at {one.tokenizers.source.mask_token}: write one"
 
 
 def heads(name: str, text: str) -> Iterator[Part]:
