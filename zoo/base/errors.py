@@ -6,6 +6,7 @@ Catch `ZooError` to catch them all. Each message is one line: what was given, wh
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 from zoo.base.synonyms import translate
 
@@ -67,7 +68,7 @@ class UnknownNameError(ZooError, LookupError):
         owner: The thing that `valid` names belong to, e.g. "variant 'vanilla'".
 
     Attributes:
-        nearest: The valid name that was probably meant, or None.
+        nearest: The valid name that was probably meant, that of another library translated; or None.
     """
 
     kind = "name"
@@ -77,24 +78,13 @@ class UnknownNameError(ZooError, LookupError):
         self.valid = tuple(valid)
         self.kind = kind or type(self).kind
         self.owner = owner
-        self.nearest = self.find_nearest(given, self.valid)
+        self.nearest = translate(given, self.valid) or nearest(given, self.valid)
         owned = f" of {owner}" if owner else ""
         meant = f"; did you mean {self.nearest!r}?" if self.nearest else ""
         super().__init__(f"unknown {self.kind} {given!r}{owned}; valid: {enumerate_names(self.valid)}{meant}")
 
-    @staticmethod
-    def find_nearest(given: str, valid: Iterable[str]) -> str | None:
-        """Find the valid name that was probably meant."""
-        return nearest(given, valid)
-
     def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild_unknown_name, (type(self), self.given, self.valid, self.kind, self.owner)
-
-
-def _rebuild_unknown_name(
-    error: type[UnknownNameError], given: str, valid: tuple[str, ...], kind: str, owner: str | None
-) -> UnknownNameError:
-    return error(given, valid, kind=kind, owner=owner)
+        return partial(type(self), kind=self.kind, owner=self.owner), (self.given, self.valid)
 
 
 class UnknownVariantError(UnknownNameError):
@@ -120,11 +110,6 @@ class UnknownTaskError(UnknownNameError):
 
     kind = "task"
 
-    @staticmethod
-    def find_nearest(given: str, valid: Iterable[str]) -> str | None:
-        """Translate a name of another library, or else find the most similar one."""
-        return translate(given, valid) or nearest(given, valid)
-
 
 class UnknownTagError(UnknownNameError):
     """No variant carries this tag."""
@@ -148,11 +133,6 @@ class UnknownOverrideError(UnknownNameError):
     """The configuration has no such setting. Names of other libraries are known, and lead to the field's own."""
 
     kind = "setting"
-
-    @staticmethod
-    def find_nearest(given: str, valid: Iterable[str]) -> str | None:
-        """Translate a name of another library, or else find the most similar one."""
-        return translate(given, valid) or nearest(given, valid)
 
 
 class UnsupportedTaskError(ZooError, ValueError):
