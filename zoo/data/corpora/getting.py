@@ -193,17 +193,11 @@ def fetch(corpus: Corpus, file: CorpusFile, partial_file: Path, place: Path) -> 
                 expected_size=file.size,
                 tqdm_class=cast(Any, partial(tqdm, disable=True)),
             )
-    except OSError as error:
-        if error.errno is not None and error.strerror and not isinstance(error, ConnectionError):
+    except Exception as error:  # of several libraries
+        if isinstance(error, OSError) and error.errno and error.strerror and not isinstance(error, ConnectionError):
             raise  # of the disk
-        raise unreachable(corpus, url, copy, error) from error
-    except Exception as error:  # the client's own, which has several libraries below it
-        raise unreachable(corpus, url, copy, error) from error
-
-
-def unreachable(corpus: Corpus, url: str, copy: str, error: Exception) -> UnreachableDataError:
-    reason = " ".join(str(error).split())[:200] or type(error).__name__
-    return UnreachableDataError(f"corpus {corpus.name!r}: {url} cannot be downloaded ({reason}); {copy}")
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise UnreachableDataError(f"corpus {corpus.name!r}: {url} cannot be downloaded ({reason}); {copy}") from error
 
 
 def check(corpus: Corpus, file: CorpusFile, place: Path, problem: str) -> None:

@@ -26,7 +26,23 @@ Ids = npt.NDArray[Any]
 ENDLESS = 1 << 50  # Number of ids of a row that is streamed, which has no end
 
 
-class TokenBlocks(Dataset[Any]):
+class Blocks(Dataset[Any]):
+    """Places of blocks in a row: those that overlap are all whole, and of others the last may be shorter."""
+
+    def __init__(self, ids: Ids | TokenRow | StreamedRow, end: int, block_size: int, stride: int) -> None:
+        self.ids, self.end, self.block_size = ids, end, block_size
+        shortest = 1 if stride >= block_size else block_size
+        self.starts = range(0, max(end - shortest + 1, 0), stride)
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    @property
+    def lengths(self) -> Ids:
+        return block_lengths(self.starts, self.block_size, self.end)
+
+
+class TokenBlocks(Blocks):
     """Blocks of a row of ids, each with the ids that follow.
 
     Blocks that begin a block apart, the default, meet every id but the first once as a label, in the last block too,
@@ -35,27 +51,15 @@ class TokenBlocks(Dataset[Any]):
     """
 
     def __init__(self, ids: Ids | TokenRow | StreamedRow, block_size: int, stride: int | None = None) -> None:
-        self.ids = ids
-        self.block_size = block_size
-        self.stride = stride if stride is not None else block_size
-        labels = max(len(ids) - 1, 0)
-        shortest = 1 if self.stride >= block_size else block_size
-        self.starts = range(0, max(labels - shortest + 1, 0), self.stride)
-
-    def __len__(self) -> int:
-        return len(self.starts)
+        super().__init__(ids, max(len(ids) - 1, 0), block_size, stride if stride is not None else block_size)
 
     def __getitem__(self, index: int) -> dict[str, Ids]:
         start = self.starts[index]
         block = self.ids[start : start + self.block_size + 1].astype(np.int64)
         return {"input_ids": block[:-1], "labels": block[1:]}
 
-    @property
-    def lengths(self) -> Ids:
-        return block_lengths(self.starts, self.block_size, len(self.ids) - 1)
 
-
-class MaskedBlocks(Dataset[Any]):
+class MaskedBlocks(Blocks):
     """Blocks of a row of ids, some masked for a model to predict (BERT, Devlin et al. 2019, section 3.1).
 
     The masks depend on the seed, the epoch and the block only: every variant sees the same masks, and a resumed run
@@ -70,19 +74,14 @@ class MaskedBlocks(Dataset[Any]):
         collator: DataCollatorForLanguageModeling,
         seed: int,
     ) -> None:
-        self.ids = ids
-        self.block_size = block_size
+        super().__init__(ids, len(ids), block_size, stride)
         self.collator = collator
         self.seed = seed
         self.epoch = 0
-        self.starts = range(0, max(len(ids) - (block_size if stride < block_size else 1) + 1, 0), stride)
 
     def set_epoch(self, epoch: int) -> None:
         """Describe which epoch comes next; accelerate calls this."""
         self.epoch = epoch
-
-    def __len__(self) -> int:
-        return len(self.starts)
 
     def __getitem__(self, index: int) -> dict[str, Ids]:
         start = self.starts[index]
@@ -92,10 +91,6 @@ class MaskedBlocks(Dataset[Any]):
         special = torch.isin(block, torch.tensor(self.collator.tokenizer.all_special_ids))
         inputs, labels = self.collator.torch_mask_tokens(block[None], special[None])
         return {"input_ids": inputs[0].numpy(), "labels": labels[0].numpy()}
-
-    @property
-    def lengths(self) -> Ids:
-        return block_lengths(self.starts, self.block_size, len(self.ids))
 
 
 class PartlyCausalBlocks(Dataset[Any]):

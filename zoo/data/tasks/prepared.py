@@ -143,9 +143,10 @@ class SourceTexts(ShardedTexts):
 
     @property
     def sha256(self) -> str:
+        """Hash of the files; of a data set on the Hub, of its name."""
         return self.source.sha256
 
-    def prepared(self, tokenizers: Tokenizers, *, progress: bool) -> PreparedTexts:
+    def prepared(self, tokenizers: Tokenizers, *, progress: bool) -> ShardedTexts:
         return PreparedTexts(Preparation(self.source, tokenizers).kept(progress=progress))
 
     def tokenizers(self, train: Callable[[Any], Tokenizers], options: Mapping[str, Any]) -> Tokenizers:

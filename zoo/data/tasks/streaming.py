@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from datasets import DatasetInfo
 
 from zoo.base.errors import DataError
 from zoo.data.corpora.cutting import cut
@@ -19,30 +18,18 @@ from zoo.data.tokenizers import Tokenizers
 from zoo.data.tokenizers.encoding import backend_json
 
 from .blocks import ENDLESS, Ids
-from .prepared import ShardedTexts, stop, trained_once
+from .prepared import ShardedTexts, SourceTexts, stop
 from .sources import Splits
 
 SAMPLED_SHARDS, SAMPLED_SHARE = 16, 1 / 32
 """Shards by which tokens of a word are estimated, and the part of a tokenizer's sample, 2 Mi characters."""
 
 
-class StreamedTexts(ShardedTexts):
+class StreamedTexts(SourceTexts):
     """Documents of a source that are never written."""
-
-    def __init__(self, source: TextSource) -> None:
-        self.source = source
 
     def __len__(self) -> int:
         return 0
-
-    @property
-    def info(self) -> DatasetInfo:
-        return DatasetInfo(description=self.source.name)
-
-    @property
-    def sha256(self) -> str:
-        """Hash of the files; of a data set on the Hub, of its name."""
-        return self.source.sha256
 
     def tokens_per_word(self, tokenizers: Tokenizers) -> float | None:
         """Average of a sample of the first shards."""
@@ -55,14 +42,11 @@ class StreamedTexts(ShardedTexts):
         tokens = sum(len(one.ids) for one in tokenizer.encode_batch_fast(texts, add_special_tokens=False))
         return tokens / words if words else None
 
-    def prepared(self, tokenizers: Tokenizers, *, progress: bool) -> StreamedTexts:
+    def prepared(self, tokenizers: Tokenizers, *, progress: bool) -> ShardedTexts:
         return self
 
     def set_aside(self) -> Splits:
         raise DataError(f"{self.source.name} is streamed, so nothing can be set aside of it to choose a checkpoint by")
-
-    def tokenizers(self, train: Callable[[Any], Tokenizers], options: Mapping[str, Any]) -> Tokenizers:
-        return trained_once(train, self.source.sample(), [self.source.planned], options)
 
 
 class StreamedRow:
