@@ -7,7 +7,7 @@ import json
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from types import UnionType
 from typing import TYPE_CHECKING, Any, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -175,20 +175,8 @@ class RunRecord:
 
     @classmethod
     def from_dict(cls, written: Mapping[str, Any]) -> RunRecord:
-        data = written["data"]
-        return cls(
-            variant=str(written["variant"]),
-            seed=int(written["seed"]),
-            recipe=from_plain(Recipe, written["recipe"]),
-            tokenizers=str(written["tokenizers"]),
-            data=DataRecord(
-                source=None if data["source"] is None else from_plain(DataSource, data["source"]),
-                train=from_plain(ExamplesRecord, data["train"]),
-                heldout=from_plain(ExamplesRecord, data["heldout"]),
-                selection=from_plain(ExamplesRecord, data["selection"]) if data.get("selection") else None,
-                duplicates=int(data.get("duplicates", 0)),
-            ),
-        )
+        """Read the record in a result, next to which the result has reports."""
+        return from_plain(cls, {field.name: written[field.name] for field in fields(cls)})
 
     def identity(self, *, examples_a_batch: int) -> dict[str, Any]:
         """Facts that decide the final weights of the run."""
@@ -210,14 +198,17 @@ class RunRecord:
 
 
 def from_plain(kind: type[Record], written: Mapping[str, Any]) -> Record:
-    """Make a record of what JSON holds of it."""
-    hints = get_type_hints(kind)
-    for name, value in dict(written).items():
+    """Make a record, and those in it, of what JSON holds of it."""
+    hints, made = get_type_hints(kind), dict(written)
+    for name, value in made.items():
         kinds = get_args(hints[name]) if get_origin(hints[name]) in (Union, UnionType) else (hints[name],)
         plain = tuple(get_origin(each) or each for each in kinds)
-        if not isinstance(value, plain) and not (isinstance(value, list) and tuple in plain):
+        inner: Any = next((each for each in plain if is_dataclass(each)), None)
+        if isinstance(value, dict) and inner is not None:
+            made[name] = from_plain(inner, value)
+        elif not isinstance(value, plain) and not (isinstance(value, list) and tuple in plain):
             raise TypeError(f"{kind.__name__}.{name} is {value!r}")
-    return kind(**written)
+    return kind(**made)
 
 
 def record_run(
@@ -282,7 +273,7 @@ def read_result(folder: str | Path) -> dict[str, Any]:
 def saved_run(folder: str | Path) -> RunRecord | None:
     try:
         return RunRecord.from_dict(read_result(folder))
-    except (LookupError, TypeError, ValueError, OverflowError):  # the last of infinite numbers
+    except (LookupError, TypeError, ValueError):
         return None
 
 
