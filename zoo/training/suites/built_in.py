@@ -45,9 +45,9 @@ def inflected_forms(file: Path, row: Mapping[str, Any]) -> Choice:
 
 
 PAIRS = "sentence_good and sentence_bad"
-SUITES.register(
-    "blimp",
-    Suite(
+WORDS = "sentences between tabs and ratio"
+BUILT_IN = {
+    "blimp": Suite(
         "67 paradigms of 1,000 minimal pairs of English grammar",
         "BLiMP (Warstadt et al. 2020, doi:10.1162/tacl_a_00321)",
         "data/*.jsonl of github.com/alexwarstadt/blimp, or blimp_filtered/*.jsonl of BabyLM's evaluation_data",
@@ -55,10 +55,7 @@ SUITES.register(
         PAIRS,
         folders=("blimp_filtered", "blimp_fast"),
     ),
-)
-SUITES.register(
-    "blimp-supplement",
-    Suite(
+    "blimp-supplement": Suite(
         "five paradigms of dialogue and questions, made for BabyLM",
         "BabyLM challenge (Warstadt et al. 2023, doi:10.18653/v1/2023.conll-babylm.1)",
         BABYLM.format("supplement_filtered/*.jsonl"),
@@ -66,10 +63,7 @@ SUITES.register(
         PAIRS,
         folders=("supplement_filtered", "supplement_fast"),
     ),
-)
-SUITES.register(
-    "ewok",
-    Suite(
+    "ewok": Suite(
         "basic knowledge of the world: which of two sentences fits a context, in 11 domains",
         "EWoK (Ivanova et al. 2024, arXiv:2405.09605)",
         "ewok_filtered/*.jsonl, which babylm-eval's evaluation_pipeline.ewok.dl_and_filter writes from "
@@ -78,10 +72,7 @@ SUITES.register(
         "Context1, Target1, Target2, Domain and ContextType",
         folders=("ewok_filtered", "ewok_fast"),
     ),
-)
-SUITES.register(
-    "comps",
-    Suite(
+    "comps": Suite(
         "properties of concepts, and their inheritance by words that do not exist",
         "COMPS (Misra et al. 2023, doi:10.18653/v1/2023.eacl-main.213)",
         BABYLM.format("comps/*.jsonl"),
@@ -89,10 +80,7 @@ SUITES.register(
         "prefix_acceptable, prefix_unacceptable and property_phrase",
         folders=("comps",),
     ),
-)
-SUITES.register(
-    "entity-tracking",
-    Suite(
+    "entity-tracking": Suite(
         "what boxes contain after up to five operations, one of five answers",
         "Entity tracking (Kim and Schuster 2023, doi:10.18653/v1/2023.acl-long.213)",
         BABYLM.format("entity_tracking/*.jsonl"),
@@ -101,31 +89,24 @@ SUITES.register(
         folders=("entity_tracking", "entity_tracking_fast"),
         average="phenomenon",
     ),
-)
-for name, folder, summary, citation in (
-    (
-        "wug-adjective",
-        "wug_adj_nominalization",
+    "wug-adjective": Suite(
         "nouns of adjectives that do not exist, in -ity or -ness: correlation with people's choices",
         "Hofmann et al. 2024 (arXiv:2411.07990)",
+        BABYLM.format("wug_adj_nominalization/*.jsonl"),
+        inflected_forms,
+        WORDS,
+        folders=("wug_adj_nominalization",),
+        measure="correlation",
     ),
-    (
-        "wug-past",
-        "wug_past_tense",
+    "wug-past": Suite(
         "past tenses of verbs that do not exist: correlation with people's choices",
         "Weissweiler et al. 2023 (doi:10.18653/v1/2023.emnlp-main.401)",
+        BABYLM.format("wug_past_tense/*.jsonl"),
+        inflected_forms,
+        WORDS,
+        folders=("wug_past_tense",),
+        measure="correlation",
     ),
-):
-    files = BABYLM.format(f"{folder}/*.jsonl")
-    SUITES.register(
-        name,
-        Suite(
-            summary,
-            citation,
-            files,
-            inflected_forms,
-            "sentences between tabs and ratio",
-            folders=(folder,),
-            measure="correlation",
-        ),
-    )
+}
+for _name, _suite in BUILT_IN.items():
+    SUITES.register(_name, _suite)
