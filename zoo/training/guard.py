@@ -64,9 +64,8 @@ class LossGuard:
 
 def check_weights(model: nn.Module, step: int, kept: str | None) -> None:
     for name, parameter in model.named_parameters():
-        if not math.isfinite(parameter.detach().sum(dtype=torch.float32).item()):
-            if bool(parameter.detach().isfinite().all()):
-                continue
+        weight = parameter.detach()
+        if not math.isfinite(weight.sum(dtype=torch.float32).item()) and not weight.isfinite().all():
             raise TrainingError(f"{name} holds values that are no numbers after step {step}; {HINT}{kept_text(kept)}")
 
 

@@ -18,6 +18,7 @@ from zoo.registry.variants import active_quirks
 from zoo.training.generation.generating import generation_config
 
 from .sampling import lengths_of
+from .temporary import temporarily
 
 if TYPE_CHECKING:
     from .trainer import ZooTrainer
@@ -62,11 +63,8 @@ def predict(
         return generated(trainer, tokenizers, generation)
     if wanted == Outputs.PREDICTED:
         return predicted(trainer, task, tokenizers)
-    only_loss, trainer.args.prediction_loss_only = trainer.args.prediction_loss_only, True
-    try:
+    with temporarily(trainer.args, prediction_loss_only=True):
         metrics = trainer.predict(trainer.eval_dataset, metric_key_prefix=PREFIX).metrics
-    finally:
-        trainer.args.prediction_loss_only = only_loss
     return Predictions(**measured(metrics))
 
 
@@ -80,11 +78,8 @@ def generated(trainer: ZooTrainer, tokenizers: Tokenizers, generation: Mapping[s
     """Let a model write, in batches of similar lengths."""
     dataset = trainer.eval_dataset
     order = by_length(lengths_of(dataset))
-    generates, trainer.args.predict_with_generate = trainer.args.predict_with_generate, True
-    try:
+    with temporarily(trainer.args, predict_with_generate=True):
         found = trainer.predict(chosen(dataset, order), metric_key_prefix=PREFIX, **generation)
-    finally:
-        trainer.args.predict_with_generate = generates
     tokenizer = tokenizers.target
     ids = np.where(found.predictions < 0, tokenizer.pad_token_id, found.predictions)
     texts = [text.strip() for text in tokenizer.batch_decode(ids, skip_special_tokens=True)]
@@ -95,11 +90,8 @@ def predicted(trainer: ZooTrainer, task: DataTask, tokenizers: Tokenizers) -> Pr
     """Take the best id at every label, in batches of similar lengths."""
     dataset = trainer.eval_dataset
     order = by_length(lengths_of(dataset))
-    before, trainer.preprocess_logits_for_metrics = trainer.preprocess_logits_for_metrics, best_ids
-    try:
+    with temporarily(trainer, preprocess_logits_for_metrics=best_ids):
         found = trainer.predict(chosen(dataset, order), metric_key_prefix=PREFIX)
-    finally:
-        trainer.preprocess_logits_for_metrics = before
     rows = zip(*(np.atleast_2d(column.T).T for column in (found.label_ids, *found.predictions)), strict=True)
     counted = [[column[row[0] != IGNORED] for column in row] for row in rows]
     labels, ids, probabilities = (in_place([row[side] for row in counted], order) for side in range(3))

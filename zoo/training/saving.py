@@ -167,21 +167,20 @@ class Revisions(TrainerCallback):
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Save at the first update that reaches a mark."""
-        if not self.marks or self.trainer.total_tokens() < next(iter(self.marks.values())):
-            return
-        began = time.perf_counter()
-        seen = self.trainer.total_tokens()
-        for name in [name for name, number in self.marks.items() if number <= seen]:
-            self.save(name)
-            del self.marks[name]
-        self.trainer.totals.pause(began)
+        if self.marks and (seen := self.trainer.total_tokens()) >= next(iter(self.marks.values())):
+            began = time.perf_counter()
+            self.save_up_to(seen)
+            self.trainer.totals.pause(began)
 
     def on_train_end(self, *_: Any, **kwargs: Any) -> None:
         """Save a mark that the run ends just before, and report what was not reached."""
         seen = self.trainer.total_tokens()
-        for name in [name for name, number in self.marks.items() if number * (1 - SHORT) <= seen]:
-            self.save(name)
-            del self.marks[name]
+        self.save_up_to(seen / (1 - SHORT))
         if self.marks:
             missed = ", ".join(self.marks)
             warnings.warn(f"checkpoint_at={missed} was not reached: the run has {seen:,} tokens", ZooWarning, 2)
+
+    def save_up_to(self, tokens: float) -> None:
+        for name in [name for name, number in self.marks.items() if number <= tokens]:
+            self.save(name)
+            del self.marks[name]

@@ -38,6 +38,7 @@ from .guard import LossGuard, check_weights, memory_explained
 from .optimizers import build_muon, check_optim_args, decayed_parameters, named_in_errors, scaled_groups
 from .sampling import LengthGroupedSampler, MixedOrder, ShuffledBlocks, have_many_lengths, lengths_of
 from .saving import explained
+from .temporary import temporarily
 
 
 class EvaluatingTrainer(Seq2SeqTrainer):
@@ -61,13 +62,9 @@ class EvaluatingTrainer(Seq2SeqTrainer):
 
     def _get_dataloader(self, *args: Any, is_training: bool = False, **kwargs: Any) -> DataLoader[Any]:
         """Load all examples for evaluation, also those of an incomplete last batch, and in every epoch alike."""
-        given = self.args.dataloader_drop_last, self.args.dataloader_persistent_workers
-        if not is_training:
-            self.args.dataloader_drop_last = self.args.dataloader_persistent_workers = False
-        try:
+        options = {} if is_training else {"dataloader_drop_last": False, "dataloader_persistent_workers": False}
+        with temporarily(self.args, **options):
             return super()._get_dataloader(*args, is_training=is_training, **kwargs)
-        finally:
-            self.args.dataloader_drop_last, self.args.dataloader_persistent_workers = given
 
     def _without_logits(self) -> dict[str, Any]:
         # If the projection's weights are sharded, only their own modules can gather them, not the loss.
@@ -86,17 +83,15 @@ class EvaluatingTrainer(Seq2SeqTrainer):
         inputs = self._without_repetitions(inputs)
         if prediction_loss_only:
             inputs = {**inputs, **self._without_logits()}
-        smoother, self.label_smoother = self.label_smoother, None
         # The base class writes every default of transformers into the model's own settings, as if they were wanted.
-        generation = getattr(self.model, "generation_config", None)
-        self.model.generation_config = copy.deepcopy(generation)
-        self._predicts = True
-        try:
+        generation = copy.deepcopy(getattr(self.model, "generation_config", None))
+        with (
+            temporarily(self, label_smoother=None, _predicts=True),
+            temporarily(self.model, generation_config=generation),
+        ):
             loss, outputs, labels = super().prediction_step(
                 model, inputs, prediction_loss_only, ignore_keys=ignore_keys, **gen_kwargs
             )
-        finally:
-            self.label_smoother, self.model.generation_config, self._predicts = smoother, generation, False
         if loss is not None:
             tokens = inputs["labels"].ne(IGNORED).sum().to(self._evaluated)
             if self._items is None:
@@ -293,18 +288,15 @@ class ZooTrainer(EvaluatingTrainer):
         num_items_in_batch: Tensor | int | None = None,
     ) -> Any:
         if self._is_language_model:
-            smoother, self.label_smoother = self.label_smoother, None
-            options = {} if smoother is None else {"loss_smoothing": smoother.epsilon}
+            options = {} if self.label_smoother is None else {"loss_smoothing": self.label_smoother.epsilon}
             if not return_outputs:
                 options |= self._without_logits()
             if self._balances:  # even if the configuration asks for it, an evaluation is of the plain loss
                 options["output_router_logits"] = model.training
             if self.args.z_loss and model.training:
                 options["z_loss"] = self.args.z_loss
-            try:
+            with temporarily(self, label_smoother=None):
                 return super().compute_loss(model, {**inputs, **options}, return_outputs, num_items_in_batch)
-            finally:
-                self.label_smoother = smoother
         if self.label_smoother is not None and "decoder_input_ids" not in inputs:
             # With smoothing the model does not see the labels, and cannot make its decoder's inputs from them.
             inputs = {**inputs, **self._decoder_inputs(model, inputs)}
@@ -371,10 +363,10 @@ class ZooTrainer(EvaluatingTrainer):
             if isinstance(callback, ExportableState):  # one that the run was not begun with
                 self.state.stateful_callbacks.setdefault(type(callback).__name__, {})
         folder = Path(self.args.output_dir, f"{PREFIX_CHECKPOINT_DIR}-{self.state.global_step}")
-        # The base class would remove an earlier checkpoint before this one is sealed.
-        limit, self.args.save_total_limit = self.args.save_total_limit, None
+        limit = self.args.save_total_limit
         try:
-            with explained(folder, self.kept):
+            # The base class would remove an earlier checkpoint before this one is sealed.
+            with temporarily(self.args, save_total_limit=None), explained(folder, self.kept):
                 super()._save_checkpoint(model, trial)
                 self.accelerator.wait_for_everyone()
                 if self.args.should_save:
@@ -385,8 +377,6 @@ class ZooTrainer(EvaluatingTrainer):
         except UnwritableError:
             shutil.rmtree(folder, ignore_errors=True)
             raise
-        finally:
-            self.args.save_total_limit = limit
         self.kept = str(folder)
         self.totals.pause(began)
 
