@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 from transformers import get_scheduler
 
 import zoo
-from zoo.base.errors import ConfigError, ZooError
+from zoo.base.errors import ConfigError, InvalidChoiceError, UnknownOverrideError
 from zoo.training import train
 from zoo.training.arguments import training_arguments
 from zoo.training.optimizers import build_muon
@@ -159,17 +159,34 @@ def test_keeping_the_best_needs_evaluations(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("given", "useful"),
+    ("given", "error", "useful"),
     [
-        ({"per_device_train_batch_size": 3.5}, "valid: 1 and more, whole numbers"),
-        ({"max_steps": 2.5}, "valid: 1 and more, whole numbers"),
-        ({"average_last": 0.5}, "has no effect without average"),
-        ({"checkpoint_in": "words"}, "has no effect without checkpoint_at"),
-        ({"lr_scheduler_type": "cosin"}, "did you mean 'cosine'?"),
-        ({"eval_strategy": "epochs"}, "did you mean 'epoch'?"),
+        ({"per_device_train_batch_size": 3.5}, ConfigError, "valid: 1 and more, whole numbers"),
+        ({"max_steps": 2.5}, ConfigError, "valid: 1 and more, whole numbers"),
+        ({"average_last": 0.5}, ConfigError, "has no effect without average"),
+        ({"checkpoint_in": "words"}, ConfigError, "has no effect without checkpoint_at"),
+        ({"fp16": True}, ConfigError, "fp16=True has no effect on a CPU"),
+        ({"prediction_loss_only": True}, ConfigError, "prediction_loss_only=True leaves out the outputs"),
+        (
+            {"remove_unused_columns": False},
+            ConfigError,
+            "remove_unused_columns=False gives models what only the zoo reads",
+        ),
+        ({"push_to_hub": True}, ConfigError, "--push REPO"),
+        ({"hidden_size": 16}, ConfigError, "setting of models: give settings={'hidden_size': 16}"),
+        ({"learningrate": 1}, UnknownOverrideError, "did you mean 'learning_rate'"),
+        ({"lr_scheduler_type": "cosin"}, InvalidChoiceError, "did you mean 'cosine'?"),
+        ({"lr_scheduler_type": "straight"}, InvalidChoiceError, "unknown lr_scheduler_type 'straight'; valid: linear"),
+        ({"eval_strategy": "epochs"}, InvalidChoiceError, "did you mean 'epoch'?"),
+        ({"optim": "moun"}, InvalidChoiceError, "did you mean 'muon'"),
+        ({"report_to": "wandbb"}, InvalidChoiceError, "did you mean 'wandb'"),
+        ({"decay": "matrix"}, InvalidChoiceError, "did you mean 'matrices'"),
     ],
 )
-def test_arguments_that_would_fail_or_do_nothing_are_refused(tmp_path, given, useful):
-    with pytest.raises(ZooError) as refused:
+def test_arguments_that_would_fail_or_do_nothing_are_refused(tmp_path, given, error, useful):
+    with pytest.raises(error) as refused:
         training_arguments({"use_cpu": True, **given}, output_dir=tmp_path, seed=0)
     assert useful in str(refused.value)
+    training_arguments(
+        {"use_cpu": True, "remove_unused_columns": True, "push_to_hub": False}, output_dir=tmp_path, seed=0
+    )

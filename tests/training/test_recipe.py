@@ -3,7 +3,7 @@
 import pytest
 
 import zoo
-from zoo.base.errors import ConfigError, InvalidChoiceError, UnknownNameError, UnknownOverrideError
+from zoo.base.errors import ConfigError, UnknownNameError
 from zoo.data.tasks import TASKS, TOKENIZERS
 from zoo.training import load_recipe, shipped_recipes
 from zoo.training.arguments import training_arguments
@@ -108,21 +108,3 @@ def test_numbers_are_written_as_people_write_them(tmp_path):
     for text in ("e-4", "5e", "5e-4x", "1e2e3"):
         file.write_text(f"task: translation\nmodel: {{hidden_act: {text}}}")
         assert load_recipe(file).model == {"hidden_act": text}
-
-
-def test_bad_training_arguments(tmp_path):
-    with pytest.raises(UnknownOverrideError, match="did you mean 'learning_rate'"):
-        training_arguments({"learningrate": 1}, output_dir=tmp_path, seed=0)
-    with pytest.raises(ConfigError, match=r"setting of models: give settings={'hidden_size': 16}"):
-        training_arguments({"hidden_size": 16}, output_dir=tmp_path, seed=0)
-    with pytest.raises(ConfigError, match="fp16=True has no effect on a CPU"):
-        training_arguments({"fp16": True, "use_cpu": True}, output_dir=tmp_path, seed=0)
-    with pytest.raises(ConfigError, match="prediction_loss_only=True leaves out the outputs"):
-        training_arguments({"prediction_loss_only": True}, output_dir=tmp_path, seed=0)
-    with pytest.raises(ConfigError, match="remove_unused_columns=False gives models what only the zoo reads"):
-        training_arguments({"remove_unused_columns": False}, output_dir=tmp_path, seed=0)
-    training_arguments({"remove_unused_columns": True, "push_to_hub": False}, output_dir=tmp_path, seed=0)
-    with pytest.raises(ConfigError, match="--push REPO"):
-        training_arguments({"push_to_hub": True}, output_dir=tmp_path, seed=0)
-    with pytest.raises(InvalidChoiceError, match="unknown lr_scheduler_type 'straight'; valid: linear"):
-        training_arguments({"lr_scheduler_type": "straight"}, output_dir=tmp_path, seed=0)
