@@ -258,3 +258,10 @@ def test_the_command_lists_and_shows(benchmark_: Benchmark, tmp_path: Path) -> N
     assert "Not recorded: pre-norm:position=alibi,num_hidden_layers=2" in shown.output
     plain = CliRunner().invoke(cli, ["bench", "show", str(file), "--json"])
     assert len(json.loads(plain.output)) == 6
+
+
+def test_verdicts_against_another_baseline_are_shown_under_the_conditions_that_have_it() -> None:
+    shown = CliRunner().invoke(cli, ["bench", "show", "char-lm", "--baseline", "llama-style"])
+    assert shown.exit_code == 0 and "llama-style is not recorded under: 500 steps, equal operations\n" in shown.stdout
+    unknown = CliRunner().invoke(cli, ["bench", "show", "char-lm", "--baseline", "llama"])
+    assert unknown.exit_code == 2 and "did you mean 'llama-style'" in unknown.stderr

@@ -178,8 +178,13 @@ def show_rows(
     from zoo.comparison.benchmarks.page import cells, headings
 
     data = rows[0].data if rows and all(row.data == rows[0].data for row in rows) else None
-    absent = []
+    own = (row for row in rows if (row.version, row.data) == (benchmark.version, data or benchmark.data))
+    having_baseline = {row.condition for row in own if row.variant == baseline}
+    absent, without_baseline = [], []
     for condition in benchmark.conditions:
+        if having_baseline and condition not in having_baseline:
+            without_baseline.append(condition)
+            continue
         verdicts = judge(benchmark, rows, condition, score=score, baseline=baseline, data=data)
         if not verdicts.standings:
             absent.append(condition or "any condition")
@@ -192,6 +197,8 @@ def show_rows(
             click.echo(f"Best with a {argument} at the edge of what was tried: {values}")
         if recorded and verdicts.missing:
             click.echo(f"Not recorded: {', '.join(verdicts.missing)}")
+    if without_baseline:
+        click.echo(f"{baseline} is not recorded under: {', '.join(without_baseline)}")
     if absent and recorded:
         click.echo(f"Nothing is recorded under: {', '.join(absent)}")
     if reading := read_across(benchmark, rows, data=data):
