@@ -109,8 +109,8 @@ def description(verdicts: Verdicts) -> str:
     }
     lines = []
     for word, label in labels.items():
-        if names := [f"`{one.variant}`" for one in verdicts.standings if one.verdict == word]:
-            lines.append(f"- {label}: {', '.join(names)}.")
+        if found := [f"`{one.variant}`" for one in verdicts.standings if one.verdict == word]:
+            lines.append(f"- {label}: {', '.join(found)}.")
     failed = [one for one in verdicts.standings if one.verdict == FAILED]
     lines += [f"- `{one.variant}` failed: {one.rows[0].error or 'its score is no number'}." for one in failed]
     if len(verdicts.standings) > 1 and (cheapest := front(verdicts, "training_flops")):

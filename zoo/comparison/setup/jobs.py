@@ -6,6 +6,7 @@ import re
 import zlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache, cached_property
 from typing import Any
 
 from zoo.analysis.measuring import FlopsPerToken
@@ -66,11 +67,11 @@ class JobMaker:
         self.tell(f"{name}: {chosen}: {found.value:,.0f} {what}, {found.difference:+.2%} from {self.match_to}")
         return found
 
-    @property
+    @cached_property
     def measure(self) -> tuple[Measure, str]:
         """What is made equal, as a function of a variant's name and in words."""
         if self.request.match == "params":
-            return self.inputs.count_parameters, "parameters"
+            return cache(self.inputs.count_parameters), "parameters"
         return self.training_flops, "training FLOPs per token"
 
     def with_swept(self, name: str, fields: Mapping[str, Any]) -> str:
