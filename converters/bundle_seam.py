@@ -159,7 +159,7 @@ def attention(
 ) -> tuple[Tensor, Tensor | None]:
     """Mix values by the backend of a call, a function of transformers' attention interface."""
     backend = interface or ALL_ATTENTION_FUNCTIONS.get_interface(attn_implementation, eager_attention)
-    refuse_what_is_ignored(attn_implementation, dropout, position_bias)
+    refuse_what_is_ignored(attn_implementation, dropout, position_bias, attention_mask)
     window = module.sliding_window if module.sliding_window is None else flash_window(module)
     kwargs |= {"dropout": dropout, "position_bias": position_bias, "sliding_window": window}
     mixed, weights = backend(module, query, key, value, attention_mask, **kwargs)

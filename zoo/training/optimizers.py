@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 from transformers import PreTrainedModel, Trainer
+from transformers.training_args import OptimizerNames
 
 from zoo.base.errors import ConfigError, ZooError
 from zoo.models import learning_rate_factors
@@ -41,7 +42,7 @@ def check_optim_args(args: ZooTrainingArguments, model: nn.Module) -> None:
         rest = copy.copy(args)
         rest.optim_args = ",".join(other for other in given if other != one)
         if args.uses_muon or Trainer.get_optimizer_cls_and_kwargs(rest, model)[1] == whole:
-            name = MUON if args.uses_muon else args.optim.value
+            name = MUON if args.uses_muon else OptimizerNames(args.optim).value
             raise ConfigError(f"optim_args={args.optim_args!r} was given: {one} has no effect with optim={name}")
 
 
