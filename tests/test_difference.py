@@ -31,30 +31,32 @@ def test_settings_of_another_tasks_head_are_no_axes():
     assert "classifier_pooling" in axes("pre-norm", "pre-norm:classifier_pooling=max", "sequence-classification")
 
 
-def test_norm_placements():
-    assert axes("pre-norm", "post-norm")["norm_placement"] == ("pre", "post")
+def test_settings_of_parts_are_axes():
+    experts = "pre-norm@tiny:feed_forward=moe"
+    assert axes(experts, f"{experts},num_experts=5")["num_experts"] == (8, 5)
+    assert axes("pre-norm@tiny", experts)["num_experts"] == (None, 8)
 
 
-def test_quirks_are_axes():
-    found = {difference.axis: difference for difference in diff("vanilla", "vanilla+dropout-on-the-skip")}
-    assert set(found) == {"dropout-on-the-skip"}
-    assert (found["dropout-on-the-skip"].kind, found["dropout-on-the-skip"].b) == ("quirk", True)
-
-
-def test_quirks_show_what_they_set():
+def test_quirks_are_axes_and_show_what_they_set():
+    (found,) = diff("vanilla", "vanilla+dropout-on-the-skip")
+    assert (found.axis, found.kind, found.a, found.b) == ("dropout-on-the-skip", "quirk", False, True)
     assert axes("vanilla", "vanilla+scores-scaled-by-model-width") == {
         "attention_scale": ("head-dim", "hidden-size"),
         "scores-scaled-by-model-width": (False, True),
     }
 
 
-def test_code_is_an_axis():
-    assert axes("nlpt-encoder", "nlpt-encoder+padding-is-attended")["attention_mask"] == ("usual", "no_mask")
-
-
-def test_without_a_common_task_the_tasks_differ():
-    assert axes("marian-style", "llama-style")["stack"] == ("encoder-decoder", "decoder")  # both extract features
-    assert axes("bert-style", "marian-style", None)["stack"] == ("encoder", "encoder-decoder")
+@pytest.mark.parametrize(
+    ("a", "b", "axis", "values"),
+    [
+        ("pre-norm", "post-norm", "norm_placement", ("pre", "post")),
+        ("nlpt-encoder", "nlpt-encoder+padding-is-attended", "attention_mask", ("usual", "no_mask")),
+        ("marian-style", "llama-style", "stack", ("encoder-decoder", "decoder")),  # both extract features
+        ("bert-style", "marian-style", "stack", ("encoder", "encoder-decoder")),
+    ],
+)
+def test_settings_code_and_stacks_are_axes(a, b, axis, values):
+    assert axes(a, b)[axis] == values
 
 
 def test_a_task_that_one_cannot_do_is_refused():

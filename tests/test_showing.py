@@ -8,6 +8,7 @@ import torch
 from synthetic_comparison import made_up
 
 import zoo
+from zoo.analysis.drawing import draw
 from zoo.analysis.parameters import count_by_parameter
 from zoo.base.errors import InputError, UnknownVariantError
 from zoo.inside import attention, logit_lens, summary
@@ -24,6 +25,27 @@ def test_a_model_is_shown_with_its_own_settings() -> None:
     page = portrait._repr_html_()
     assert "<svg" in page and "hidden_size=64" in page
     assert "rotary positions" in str(portrait) and "<svg" not in str(portrait)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "mixtral-style@tiny:num_experts=5,num_experts_per_tok=1",
+        "hyper-connections@tiny:num_streams=2",
+        "llama-style@tiny:num_attention_heads=8,num_key_value_heads=8",
+        "gemma3-style@tiny:num_hidden_layers=4",
+        "odom-style@tiny+faithful",
+    ],
+)
+def test_a_model_is_drawn_as_its_name_is(name: str) -> None:
+    """With the settings of its parts, and with sizes that follow from no other."""
+    portrait, model = zoo.show(built := zoo.build(name)), zoo.config(name)
+    drawn = draw(name)
+    assert (portrait.drawing.blocks, portrait.drawing.head) == (drawn.blocks, drawn.head)
+    assert (
+        built.config.to_dict().items()
+        >= {key: value for key, value in portrait.card.settings.items() if hasattr(model, key)}.items()
+    )
 
 
 def test_a_quirk_of_a_model_is_marked() -> None:

@@ -1,12 +1,15 @@
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 from huggingface_hub import ModelCard
 
 import zoo
+from zoo.analysis.drawing import draw, to_text
+from zoo.analysis.measuring import flops_per_token
 from zoo.hub.addresses import parse_address
-from zoo.hub.cards import CardFacts, write_card
+from zoo.hub.cards import LENGTH, CardFacts, write_card
 from zoo.hub.records import (
     find_evaluations,
     find_result,
@@ -68,6 +71,19 @@ def test_a_card_makes_nothing_up(folder: Path) -> None:
     assert "None was pushed." in text
 
 
+@pytest.mark.parametrize(
+    "name", ["mixtral-style@tiny:num_experts=5,num_experts_per_tok=1", "vanilla@tiny", "albert-style@tiny"]
+)
+def test_a_card_has_the_operations_and_the_drawing_of_its_model(name: str, tmp_path: Path) -> None:
+    """Of experts those that a token sees, and of stacks a token passes one."""
+    model = zoo.build(name)
+    model.save_pretrained(tmp_path)
+    text = write_card(tmp_path, parse_address("org/model"), CardFacts())
+    flops = round(flops_per_token(model.config, LENGTH).forward)
+    assert f"| FLOPs per token, forward | {flops:,}, in texts of {LENGTH} tokens |" in text
+    assert f"```text\n{to_text(draw(name))}\n```" in text
+
+
 POSITIONS = "llama-style@tiny:classifier_positions=4,classifier_pooling=last"
 
 
@@ -103,8 +119,7 @@ HOSTILE = "<script>x</script>`|*[a](http://evil)\n# b"
 
 
 def test_a_card_shows_what_files_say_and_does_nothing_with_it(folder: Path, tmp_path: Path) -> None:
-    for file in folder.iterdir():
-        (tmp_path / file.name).write_bytes(file.read_bytes())
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     config = json.loads((folder / "config.json").read_text())
     for key, value in config.items():
         if isinstance(value, str) and key != "model_type":
@@ -127,8 +142,7 @@ WRONG = [None, 5, "x", [1], {"value": "x"}, {"a": 1}, {"a": {"value": float("nan
 
 
 def test_numbers_of_wrong_types_are_left_out(folder: Path, tmp_path: Path) -> None:
-    for file in folder.iterdir():
-        (tmp_path / file.name).write_bytes(file.read_bytes())
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     for wrong in WRONG:
         numbers = {"scores": wrong, "heldout_loss": wrong, "steps": wrong, "task": wrong}
         entry = {"task": wrong, "data": wrong, "scores": wrong, "loss": wrong}
@@ -148,8 +162,7 @@ def test_numbers_of_wrong_types_are_left_out(folder: Path, tmp_path: Path) -> No
 
 
 def test_a_readme_is_kept_unless_it_is_to_be_overwritten(folder: Path, tmp_path: Path) -> None:
-    for file in folder.iterdir():
-        (tmp_path / file.name).write_bytes(file.read_bytes())
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     (tmp_path / "README.md").write_text("# Mine")
     kept = zoo.push(tmp_path, "org/model", dry_run=True)
     assert kept.files["README.md"] == len("# Mine")

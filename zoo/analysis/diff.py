@@ -8,18 +8,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from zoo.base.printed import Note, Part, Printed, Table
-from zoo.building.builder import KEPT_BESIDE, skeleton
 from zoo.building.builder import config as configure
+from zoo.building.builder import skeleton
 from zoo.models import Transformer, ZooConfig
 from zoo.models.fields import SETTINGS
 from zoo.models.transformer import transformer_of
 from zoo.registry import VARIANTS, Task, parse_name
 
+from .own_settings import settings_of
+
 if TYPE_CHECKING:
     from zoo.building.literals import TaskName, VariantName
-
-IDENTITY = frozenset({"variant", "quirks", "provider", "providers", "is_decoder", "is_encoder_decoder"})
-"""Fields that identify a model and do not describe its architecture."""
 
 NOT_IMPLIED = frozenset({"final_norm"})  # Fields that are axes even while they follow from others
 
@@ -93,26 +92,16 @@ def tasks_of(a: str, b: str, task: str | None = None) -> tuple[str, str]:
 
 def settings(configs: tuple[ZooConfig, ZooConfig], tasks: tuple[str, str]) -> Iterator[tuple[str, Any, Any]]:
     """Pair the settings of two configurations: each field that plays a part in either, with both values."""
-    values = [{**plain(config), **extras(config)} for config in configs]
+    values = [settings_of(config) for config in configs]
     for axis in dict.fromkeys((*values[0], *values[1])):
         one = SETTINGS.get(axis)
-        if axis in IDENTITY or (one is not None and not any(map(one.is_read, tasks))):
+        if one is None and not any(value.get(axis) for value in values):
+            continue
+        if one is not None and not any(map(one.is_read, tasks)):
             continue
         if one is not None and axis not in NOT_IMPLIED and all(one.follows(getattr(c, axis), c) for c in configs):
             continue
         yield axis, values[0].get(axis), values[1].get(axis)
-
-
-def plain(config: ZooConfig) -> dict[str, Any]:
-    """The fields that every configuration has."""
-    return {name: getattr(config, name) for name in SETTINGS if hasattr(config, name)}
-
-
-def extras(config: ZooConfig) -> dict[str, Any]:
-    names = {field.name for field in dataclasses.fields(ZooConfig)}
-    own = {*VARIANTS.get(config.variant).defaults, *KEPT_BESIDE}
-    values = ((name, getattr(config, name, None)) for name in sorted(own - names))
-    return {name: value for name, value in values if value is not None and value is not False}
 
 
 def code(configs: tuple[ZooConfig, ZooConfig], tasks: tuple[str, str]) -> Iterator[Difference]:

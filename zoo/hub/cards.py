@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
@@ -14,34 +15,15 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from zoo.base.errors import ZooError
 from zoo.base.formats import installed_version
 from zoo.base.manifest import CODE_FILE
-from zoo.models.fields import Fields, stated
+from zoo.models.fields import stated
 
 from .addresses import MAIN, Address
 from .client import LIBRARY
 from .folders import CONFIG, read_object, tensor_shapes
 from .pulling import is_distribution
 
-Shapes = Mapping[str, tuple[int, ...]]
-
-TABLES = ("embed_tokens.weight", "position.weight", "wte.weight", "wpe.weight", "embeddings.weight")
-"""How the names of lookup tables end: they cost memory and no arithmetic."""
-
-LAYER = "layers.0."
-
-
-def forward_flops(config: Mapping[str, Any], shapes: Shapes) -> int | None:
-    """Estimate the arithmetic of a forward pass: two operations for every weight of every matrix that a token meets."""
-    if "variant" not in config:
-        return None
-    repeats = int(config.get("num_hidden_layers", 1)) if config.get("share_layers") else 1
-    weights = 0
-    for name, shape in shapes.items():
-        if len(shape) > 1 and not name.endswith(TABLES):
-            weights += prod(shape) * (repeats if LAYER in name else 1)
-    if config.get("tie_word_embeddings") and not any(name.startswith("lm_head.") for name in shapes):
-        width = config.get("embedding_size") or config["hidden_size"]
-        weights += int(config.get("decoder_vocab_size") or config["vocab_size"]) * int(width)
-    return 2 * weights
+LENGTH = 128
+"""Tokens of the text, or of source and target each, on which operations are counted."""
 
 
 def describe_axes(config: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -116,9 +98,6 @@ EARLIER = (
 MARKUP = str.maketrans({character: f"&#{ord(character)};" for character in "&<>`*[]|\\~@"})
 """How a page shows characters that would be markup."""
 
-STACK_FIELDS = ("is_decoder", "is_encoder_decoder", "add_cross_attention")
-"""Parts of a card by task."""
-
 VERSIONS = (LIBRARY, "torch", "transformers", "huggingface_hub")
 """Distributions with versions in a card."""
 
@@ -174,10 +153,8 @@ def write_card(folder: Path, address: Address, facts: CardFacts) -> str:
         text=as_text,
         opening=_opening(shown),
         auto_class=auto_class,
-        drawing=drawing_of(config),
         axes=describe_axes(shown),
         parameters=sum(map(prod, shapes.values())),
-        flops=forward_flops(config, shapes),
         has_code="auto_map" in config,
         code=code_of(folder),
         native=facts.native,
@@ -187,6 +164,7 @@ def write_card(folder: Path, address: Address, facts: CardFacts) -> str:
         exports=facts.exports,
         provenance=provenance(shown, known.pop("origin", None)),
         new_plugin=f" {config['provider']}" if is_distribution(config.get("provider")) else "",
+        **facts_of_model(config),
         **{**known, "limits": (*map(as_text, facts.limits), *known["limits"])},
     )
     return str(card)
@@ -243,21 +221,34 @@ def variant_facts(config: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def drawing_of(config: Mapping[str, Any]) -> str | None:
-    """Draw a checkpoint's blocks as text; None where its variant is not there."""
+def facts_of_model(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Draw a checkpoint's blocks as text, and count its operations; nothing of what a variant's own code prevents."""
+    facts: dict[str, Any] = {"drawing": None, "flops": None, "length": 0}
     if "variant" not in config:
-        return None
+        return facts
+    import torch
+
     from zoo.analysis.drawing import draw, to_text
-    from zoo.models import TASK_CLASSES
+    from zoo.analysis.measuring import flops_per_token
+    from zoo.analysis.own_settings import own_settings
+    from zoo.models import TASK_CLASSES, ZooConfig
+    from zoo.registry import VARIANTS
 
     auto_class, _ = auto_class_of(config)
-    task = next((task for task, (name, _) in TASK_CLASSES.items() if name == auto_class), None)
-    own = set(Fields.__annotations__) - {"variant", "quirks", "provider", *STACK_FIELDS}
-    fields = {key: value for key, value in config.items() if key in own and value is not None}
+    found = next((task for task, (name, _) in TASK_CLASSES.items() if name == auto_class), None)
     try:
-        return to_text(draw("+".join((str(config["variant"]), *(config.get("quirks") or ()))), task, **fields))
+        settings = ZooConfig.from_dict(dict(config))
+        task = VARIANTS.get(settings.variant).check_task(found)
+        name, own = own_settings(settings, task)
+        facts["drawing"] = to_text(draw(name, task, sizes="fixed", **own))
     except ZooError:
-        return None
+        return facts
+    length = min(LENGTH, settings.max_position_embeddings or LENGTH)
+    with suppress(Exception):  # a plugin's model may need numbers
+        with torch.device("meta"):
+            model = TASK_CLASSES[task][1](settings)
+        facts |= {"flops": round(flops_per_token(model, length).forward), "length": length}
+    return facts
 
 
 def provenance(config: Mapping[str, Any], origin: Any = None) -> dict[str, str]:

@@ -6,23 +6,21 @@ import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from zoo.analysis.drawing import Drawing, draw
+from zoo.analysis.own_settings import own_settings
 from zoo.base.errors import InputError
 from zoo.base.printed import Part, Printed, Title
-from zoo.building.builder import KEPT_BESIDE
-from zoo.building.builder import config as configure
 from zoo.building.dispatch import load
 from zoo.hub import is_address
-from zoo.models import TASK_CLASSES, ZooConfig, ZooPreTrainedModel
-from zoo.models.fields import Fields
-from zoo.registry import Card, VariantSpec, describe, is_weights_name
+from zoo.models import TASK_CLASSES, ZooPreTrainedModel
+from zoo.models.capabilities import limits_of
+from zoo.models.parts import deviations_of_parts
+from zoo.registry import Card, Facts, describe, is_weights_name
 
 if TYPE_CHECKING:
     from zoo.building.literals import TaskName, VariantName
-
-IDENTITY = ("variant", "quirks", "providers")
 
 
 @dataclass(frozen=True)
@@ -55,13 +53,11 @@ def show(model: VariantName | str | ZooPreTrainedModel, task: TaskName | str | N
     if isinstance(model, str):
         return Portrait(describe(model), draw(model, task))
     own_task = task_of(model)
-    config = model.config
-    name = str(VariantSpec(config.variant, quirks=tuple(config.quirks)))
-    own = own_settings(config, configure(name, own_task))
+    name, own = own_settings(model.config, own_task)
     card = describe(name)
-    facts = dataclasses.replace(card.facts, num_parameters=model.num_parameters())
+    facts = Facts(model.num_parameters(), limits_of(model.config), deviations_of_parts(vars(model.config)))
     card = dataclasses.replace(card, settings={**card.settings, **own}, known=facts)
-    return Portrait(card, draw(name, own_task, **own))
+    return Portrait(card, draw(name, own_task, sizes="fixed", **own))
 
 
 def task_of(model: ZooPreTrainedModel) -> str:
@@ -69,9 +65,3 @@ def task_of(model: ZooPreTrainedModel) -> str:
         if type(model) is kind:
             return task
     raise InputError(f"a {type(model).__name__} was given; give a model of the zoo, or a variant's name")
-
-
-def own_settings(config: ZooConfig, usual: ZooConfig) -> dict[str, Any]:
-    fields = [field for field in (*Fields.__annotations__, *KEPT_BESIDE) if field not in IDENTITY]
-    values = {field: getattr(config, field, None) for field in fields}
-    return {field: value for field, value in values.items() if value != getattr(usual, field, None)}
