@@ -43,6 +43,11 @@ def test_every_branch_with_every_part_counts(name: str) -> None:
     assert shares and LEAST < min(shares) <= max(shares) < MOST
 
 
+@pytest.mark.parametrize("name", ["pre-norm@tiny:decoder_vocab_size=20", "odom-style@tiny+works-on-features"])
+def test_signals_of_fewer_target_tokens_and_of_features(name: str) -> None:
+    assert all(one.share > 0 for one in measure_signals(name, "seq2seq-lm", vocab_size=100))
+
+
 def test_signals_are_what_a_forward_adds() -> None:
     """Of a model without norms after branches, the stream grows by just the branch."""
     model = zoo.build("gpt2-style", "causal-lm", seed=0, **SIZES).eval()

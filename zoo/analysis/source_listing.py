@@ -15,13 +15,14 @@ from types import CodeType, FrameType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
 
 from zoo.base.errors import ConfigError, InputError
 from zoo.base.printed import Part, Printed, Source
 from zoo.building.builder import build
 from zoo.models import ZooPreTrainedModel
 from zoo.registry import VARIANTS, parse_name
+
+from .inputs import inputs_of
 
 if TYPE_CHECKING:
     from zoo.building.literals import TaskName, VariantName
@@ -126,7 +127,7 @@ def called(model: ZooPreTrainedModel) -> list[CodeType]:
         if event == "call" and (module.startswith(READABLE) or module in plugins) and is_function(frame.f_code):
             found.setdefault(frame.f_code)
 
-    inputs = small_inputs(model)
+    inputs = inputs_of(model, torch.arange(LENGTH)[None] + 3)
     before = sys.getprofile()
     sys.setprofile(note)
     try:
@@ -135,14 +136,6 @@ def called(model: ZooPreTrainedModel) -> list[CodeType]:
     finally:
         sys.setprofile(before)
     return list(found)
-
-
-def small_inputs(model: ZooPreTrainedModel) -> dict[str, Tensor]:
-    """One sequence for every stack of a model: token ids, or embeddings where it has no vocabulary."""
-    sides = ("", "decoder_") if model.config.stack == "encoder-decoder" else ("",)
-    if isinstance(model.get_input_embeddings(), nn.Embedding):
-        return {f"{side}input_ids": torch.arange(LENGTH)[None] + 3 for side in sides}
-    return {f"{side}inputs_embeds": torch.randn(1, LENGTH, model.config.hidden_size) for side in sides}
 
 
 def is_function(code: CodeType) -> bool:

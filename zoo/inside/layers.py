@@ -14,6 +14,7 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from transformers import PreTrainedModel
 
+from zoo.analysis.inputs import inputs_of
 from zoo.analysis.measuring.flops import without_values
 from zoo.base.printed import Note, Part, Printed, Table, Title
 from zoo.building.builder import skeleton
@@ -176,13 +177,7 @@ def shapes_of(model: PreTrainedModel, batch_size: int, seq_len: int) -> dict[str
     torchinfo = require("inside", "torchinfo")
     with FakeTensorMode(), fast_paths(unpadding="never"):
         hollow = without_values(model)
-        if isinstance(model.get_input_embeddings(), nn.Embedding):
-            read, tensor = "input_ids", torch.zeros(batch_size, seq_len, dtype=torch.long)
-        else:  # a model that works on features
-            read, tensor = "inputs_embeds", torch.zeros(batch_size, seq_len, model.config.hidden_size)
-        inputs: dict[str, Any] = {read: tensor}
-        if model.config.is_encoder_decoder:
-            inputs[f"decoder_{read}"] = tensor
+        inputs: dict[str, Any] = inputs_of(model, torch.zeros(batch_size, seq_len, dtype=torch.long))
         if model.config.is_encoder_decoder or model.config.is_decoder:
             inputs["use_cache"] = False  # it would be a part of the output, without a shape
         run = torchinfo.summary(hollow, input_data=inputs, depth=99, verbose=0, cache_forward_pass=False)

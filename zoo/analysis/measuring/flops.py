@@ -14,6 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import PreTrainedModel
 
+from zoo.analysis.inputs import inputs_of
 from zoo.fast.switches import fast_paths
 from zoo.models import TASK_CLASSES, ZooConfig
 from zoo.registry import Task
@@ -127,10 +128,8 @@ def flops_per_token(model: PreTrainedModel | ZooConfig, seq_len: int, decoder_le
     if isinstance(model, ZooConfig):
         with torch.device("meta"):
             model = TASK_CLASSES[LANGUAGE_MODELS[model.stack]][1](copy.deepcopy(model))
-    ids = {"input_ids": torch.empty(1, seq_len, dtype=torch.long, device="meta")}
-    if model.config.is_encoder_decoder:
-        ids["decoder_input_ids"] = torch.empty(1, decoder_len or seq_len, dtype=torch.long, device="meta")
-    return count_flops(model, ids).per_token
+    ids, target = (torch.empty(1, size, dtype=torch.long, device="meta") for size in (seq_len, decoder_len or seq_len))
+    return count_flops(model, inputs_of(model, ids, target)).per_token
 
 
 def without_values(model: PreTrainedModel, dtype: torch.dtype | None = None) -> PreTrainedModel:

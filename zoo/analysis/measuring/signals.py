@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from zoo.analysis.inputs import inputs_of
 from zoo.building.builder import build
 from zoo.models.residual import Residual
 
@@ -35,11 +36,12 @@ def measure_signals(name: str, task: str | None = None, **settings: Any) -> list
     """Signals of residual connections of a new model on random tokens, the first of one that is applied repeatedly."""
     model = build(name, task, seed=0, **settings).eval()
     config = model.config
-    ids = torch.randint(3, config.vocab_size, (BATCH_SIZE, LENGTH), generator=torch.Generator().manual_seed(0))
+    limit = min(config.vocab_size, config.decoder_vocab_size or config.vocab_size)
+    ids = torch.randint(min(3, limit - 1), limit, (BATCH_SIZE, LENGTH), generator=torch.Generator().manual_seed(0))
     if config.max_position_embeddings:
         ids = ids[:, : config.max_position_embeddings]
     with recorded(model) as signals, torch.no_grad():
-        model(input_ids=ids, **({"decoder_input_ids": ids} if config.is_encoder_decoder else {}))
+        model(**inputs_of(model, ids))
     return list({signal.path: signal for signal in reversed(signals)}.values())[::-1]
 
 

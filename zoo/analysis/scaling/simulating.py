@@ -13,6 +13,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from zoo.analysis.inputs import inputs_of
 from zoo.analysis.measuring.flops import without_values
 from zoo.fast.chunked_loss import ChunkedCrossEntropy, chunk_size_for
 from zoo.fast.switches import fast_paths
@@ -162,22 +163,22 @@ def body_sum(model: ZooPreTrainedModel, ids: Tensor) -> Tensor:
     return body_of(model, ids).sum()
 
 
-def inputs_of(model: ZooPreTrainedModel, ids: Tensor) -> dict[str, Any]:
-    """Token ids, (batch_size, seq_len), as arguments of a model's forward."""
-    both = {"input_ids": ids, "decoder_input_ids": ids} if model.config.is_encoder_decoder else {"input_ids": ids}
-    return {**both, "use_cache": False} if model.config.is_encoder_decoder or model.config.is_decoder else both
+def without_cache(model: ZooPreTrainedModel, ids: Tensor) -> dict[str, Any]:
+    """Arguments of a forward that keeps no keys and values."""
+    has_cache = model.config.is_encoder_decoder or model.config.is_decoder
+    return {**inputs_of(model, ids), **({"use_cache": False} if has_cache else {})}
 
 
 def body_of(model: ZooPreTrainedModel, ids: Tensor) -> Tensor:
     """The last hidden states; of a model that predicts no tokens, its outputs."""
     body = model.model if isinstance(model, LanguageModel) else model
-    states: Tensor = body(**inputs_of(model, ids))[0]
+    states: Tensor = body(**without_cache(model, ids))[0]
     return states
 
 
 def model_loss(model: LanguageModel, ids: Tensor) -> Tensor:
     """The loss by all logits at one time."""
-    loss: Tensor = model(**inputs_of(model, ids), labels=ids).loss
+    loss: Tensor = model(**without_cache(model, ids), labels=ids).loss
     return loss
 
 

@@ -1,0 +1,22 @@
+"""Arguments of a forward for any model."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+
+def inputs_of(model: PreTrainedModel, ids: Tensor, decoder_ids: Tensor | None = None) -> dict[str, Tensor]:
+    """Token ids, (batch_size, seq_len), as what a model reads; features in their place if it has no vocabulary.
+
+    The target of an encoder-decoder is by default the source.
+    """
+    sides = {"": ids}
+    if model.config.is_encoder_decoder:
+        sides["decoder_"] = ids if decoder_ids is None else decoder_ids
+    if isinstance(model.get_input_embeddings(), nn.Embedding):
+        return {f"{side}input_ids": one for side, one in sides.items()}
+    width = model.config.hidden_size
+    features = {side: torch.arange(one.numel() * width, device=one.device) for side, one in sides.items()}
+    return {f"{side}inputs_embeds": one.sin().view(*sides[side].shape, width) for side, one in features.items()}
