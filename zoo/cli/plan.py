@@ -72,7 +72,6 @@ def plan(
     """
     from zoo.analysis.scaling import plan as make_plan
     from zoo.analysis.scaling import tables
-    from zoo.training.arguments import check_choices
 
     refuse_with("as_markdown", *(one for one in given_options() if one not in ("data", "as_json")))
     found = None
@@ -81,7 +80,6 @@ def plan(
 
         found = estimate(data)
     epochs, tokens, steps = None, None, None
-    check_choices({"optim": asked["optim"]})
     if recipe is not None:
         if both := given_options().keys() & {"task", "seq_len", "tokens_per_update"}:
             raise click.UsageError(f"--recipe has its own --{min(both).replace('_', '-')}; leave that out")

@@ -5,17 +5,18 @@ from __future__ import annotations
 import dataclasses
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from zoo.base.errors import ConfigError
+from zoo.base.errors import ConfigError, InvalidChoiceError
 from zoo.registry import VARIANTS, Task, parse_name
 
 from .strategies import (
     BFLOAT16,
     FLOAT32,
     NODE,
+    OPTIMIZERS,
     Device,
     Memory,
     Share,
@@ -141,6 +142,7 @@ ORDER = (
     (Strategy.FSDP2, True),
     (Strategy.TENSOR_PARALLEL, True),
 )
+ORDER_OF_ONE = ((Strategy.ONE, False), (Strategy.ONE, True))
 """Strategies and whether layers are computed again, from the fastest to the one that fits the largest models."""
 
 
@@ -207,6 +209,8 @@ def plan(
     if task not in DATA:
         raise ConfigError(f"{name!r} is not trained for {task}; valid: {', '.join(set(DATA) & set(variant.tasks))}")
     name = str(parse_name(name))
+    if optim not in OPTIMIZERS:
+        raise InvalidChoiceError(optim, OPTIMIZERS, kind="optim")
     if devices < 1 or (devices > NODE and devices % NODE):
         raise ConfigError(f"devices={devices} is not valid; valid: 1 to {NODE}, and multiples of {NODE}")
     chosen = find_device(device)
@@ -257,7 +261,7 @@ def fitting(name: str, task: str, seq_len: int, devices: int, available: int, op
     """Find the fastest strategy with which a sequence fits on a device."""
     least: list[int] = []
     reasons: list[str] = []
-    for strategy, checkpointing in candidates(devices):
+    for strategy, checkpointing in ORDER if devices > 1 else ORDER_OF_ONE:
         try:
             share = share_of(name, task, seq_len, devices, strategy, checkpointing=checkpointing, optim=optim)
         except ConfigError as error:
@@ -273,14 +277,6 @@ def fitting(name: str, task: str, seq_len: int, devices: int, available: int, op
         f"{devices} devices, which have {available / 2**30:,.1f} GiB (a plan uses {USABLE:.0%}){why}; take "
         "more devices, shorter sequences, or a smaller model"
     )
-
-
-def candidates(devices: int) -> Iterator[tuple[Strategy, bool]]:
-    for strategy, checkpointing in ORDER:
-        if devices > 1:
-            yield strategy, checkpointing
-        elif strategy == Strategy.DDP:
-            yield Strategy.ONE, checkpointing
 
 
 def largest(share: Share, available: int, most: int) -> int:

@@ -11,13 +11,17 @@ from typing import Any
 
 import torch
 from torch import nn
+from transformers.training_args import OptimizerNames
 
+from zoo.analysis.drawing.reading import signature
+from zoo.analysis.inputs import inputs_of
 from zoo.analysis.measuring import Flops, count_flops
 from zoo.base.errors import ConfigError, UnknownNameError
-from zoo.building.builder import skeleton
+from zoo.building.builder import PATTERNS, skeleton
 from zoo.models import ZooPreTrainedModel
 from zoo.models.parallel import tensor_parallel_plan
-from zoo.registry import parse_name
+from zoo.models.residual import SingleStream
+from zoo.models.stack import ZooStack
 
 from .simulating import Peak, Precision, StepMemory, step_memory
 
@@ -88,6 +92,8 @@ FLOAT32, BFLOAT16 = 4, 2  # Bytes of a number
 OPTIMIZER_STATES = {"adafactor": 0, "sgd": 0, "lomo": 0, "muon": 1, "lion_32bit": 1, "rmsprop": 1, "adagrad": 1}
 """Numbers that an optimiser keeps for each weight, where it is not two; of Muon's, most are one."""
 
+OPTIMIZERS = ("muon", *(one.value for one in OptimizerNames))
+"""Valid values of `optim`: transformers' and Muon."""
 
 Settings = tuple[tuple[str, Any], ...]  # Fields of a configuration and their values
 
@@ -205,21 +211,20 @@ def flops_of(name: str, task: str, seq_len: int) -> Flops:
 
     def count(depths: Settings) -> tuple[int, ...]:
         model = hollow(name, task, depths)
-        ids = torch.empty(1, seq_len, dtype=torch.long, device="meta")
-        target = {"decoder_input_ids": ids} if model.config.is_encoder_decoder else {}
-        found = count_flops(model, {"input_ids": ids, **target})
+        found = count_flops(model, inputs_of(model, torch.empty(1, seq_len, dtype=torch.long, device="meta")))
         return found.forward, found.training, found.tokens
 
     return Flops(*counted_on(name, task, count))
 
 
 def counted_on(name: str, task: str, measure: Callable[[Settings], tuple[int, ...]]) -> tuple[int, ...]:
-    """Measure a model of a few layers, and count on from there to all that it has, which are alike."""
-    config = hollow(name, task).config
+    """Measure a model of a few layers, and count on from there to all that it has, if these are alike."""
+    model = hollow(name, task)
+    config = model.config
     depths = {"num_hidden_layers": config.num_hidden_layers}
     if config.is_encoder_decoder:
         depths["decoder_layers"] = config.decoder_layers
-    if "layer_types" in parse_name(name).overrides or max(depths.values()) <= FEW:
+    if max(depths.values()) <= FEW or not all(are_alike(one) for one in model.modules() if isinstance(one, ZooStack)):
         return measure(())
     few = {stack: min(depth, FEW) for stack, depth in depths.items()}
     start = measure(tuple(few.items()))
@@ -231,6 +236,13 @@ def counted_on(name: str, task: str, measure: Callable[[Settings], tuple[int, ..
                 so_far + (more - less) * (depth - FEW) for so_far, more, less in zip(found, deeper, start, strict=True)
             )
     return found
+
+
+def are_alike(stack: ZooStack) -> bool:
+    """Whether further layers of a stack take as much each. Fewer layers are the end of a pattern."""
+    has_pattern = any(getattr(stack.config, name, None) for name in PATTERNS)
+    layers = stack.layers if has_pattern else stack.layers[FEW:]
+    return isinstance(stack.stream, SingleStream) and len({signature(layer) for layer in layers}) <= 1
 
 
 def sliced(name: str, task: str, slices: int) -> Settings:
