@@ -1,6 +1,5 @@
 import hashlib
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,12 +12,10 @@ from zoo.base.folders import EVALUATIONS_FILE
 from zoo.cli.push import static_page
 from zoo.hub.records import keep_evaluation
 
-from .conftest import READ, STRANGER, WRITE, Worker, checkpoint, safetensors, without_attributes, write
+from .conftest import READ, STRANGER, WRITE, Start, checkpoint, safetensors, without_attributes, write
 from .faults import Fault
 from .loopback import LoopbackHub
 from .messages import User
-
-Start = Callable[..., Worker]
 
 
 def test_a_folder_becomes_one_commit(hub: LoopbackHub, worker: Start, tmp_path: Path) -> None:
@@ -55,6 +52,17 @@ def test_a_bundle_goes_up_with_its_code_and_comes_back_without(hub: LoopbackHub,
     assert pulled["files"]["model.safetensors"] == hashlib.sha256(files["model.safetensors"]).hexdigest()
     assert not any(name.endswith(".py") for name in pulled["files"])
     assert zoo.load(pulled["folder"]).config.variant == "gpt2-style"
+
+
+@pytest.mark.slow
+def test_code_goes_with_everything_else_of_a_model(tmp_path: Path) -> None:
+    zoo.build("gpt2-style@tiny:vocab_size=50", seed=0).save_pretrained(tmp_path, max_shard_size="50KB")
+    write(tmp_path, {"LICENSE": b"mine", "notes.txt": b"", **dict.fromkeys(("result.json", EVALUATIONS_FILE), b"{}")})
+    plain, coded = (zoo.push(tmp_path, "org/model", with_code=code, dry_run=True) for code in (False, True))
+    parts = {path for path in plain.files if path.startswith("model")}
+    assert len(parts) > 2 and coded.left_out == plain.left_out == ("notes.txt",)
+    code = {"bundle.json", "configuration_zoo.py", "modeling_zoo.py", "model.safetensors"}
+    assert coded.files.keys() - code == plain.files.keys() - parts and code <= coded.files.keys()
 
 
 def test_pushing_the_same_again_changes_nothing(hub: LoopbackHub, worker: Start, tmp_path: Path) -> None:
@@ -329,8 +337,9 @@ def test_a_damaged_folder_is_not_pushed(
 
 
 def test_a_dry_run_lists_and_asks_nothing(hub: LoopbackHub, worker: Start, tmp_path: Path) -> None:
-    answer = worker()("push", write(tmp_path / "model", checkpoint()), "org/model", dry_run=True)
+    answer = worker()("push", write(tmp_path / "model", checkpoint()), "org/model", space=True, dry_run=True)
     assert answer["ok"]["files"] == {path: len(content) for path, content in checkpoint().items()}
+    assert sorted(answer["ok"]["space_files"]) == ["README.md", "app.py", "requirements.txt"]
     assert answer["ok"]["commit"] is None
     assert hub.log == []
 
@@ -442,9 +451,3 @@ def test_a_static_space_runs_its_model(hub: LoopbackHub, worker: Start, tmp_path
             assert not shown.problems
         finally:
             shown.close()
-
-
-def test_a_dry_run_lists_the_files_of_the_space(hub: LoopbackHub, worker: Start, tmp_path: Path) -> None:
-    answer = worker()("push", write(tmp_path / "model", checkpoint()), "org/model", space=True, dry_run=True)
-    assert sorted(answer["ok"]["space_files"]) == ["README.md", "app.py", "requirements.txt"]
-    assert hub.storage.repo("spaces/org/model") is None

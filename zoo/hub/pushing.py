@@ -203,11 +203,14 @@ def push(
     from zoo.converters import export
 
     with interrupts_heard() as done, as_folder(model, tokenizer, max_shard_size) as (folder, workshop):
-        files_to_push(folder)  # refuses what is no checkpoint before anything is exported
+        of_model, left_out = files_to_push(folder)  # refuses what is no checkpoint before anything is exported
         code = export(folder, workshop / "bundle", BUNDLE) if with_code else None
         foreign = export(folder, workshop / "native", native if isinstance(native, str) else None) if native else None
-        of_model, left_out = files_to_push(code.folder if code else folder)
         files = {file.path: file for file in of_model}
+        if code:
+            bundled = {file.path: file for file in files_to_push(code.folder)[0]}
+            stale = stale_weights(bundled, files)
+            files = {path: file for path, file in files.items() if path not in stale} | bundled
         own_card = (folder / CARD).is_file() and not overwrite_card
         if RESULT_FILE in files:
             content = json.dumps(without_places(find_result(folder)), indent=2, ensure_ascii=False).encode()
