@@ -1,5 +1,7 @@
 """Heads, positions, early predictions, and what is recorded while training."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas
 import pytest
@@ -105,6 +107,8 @@ def test_tables_of_positions():
     learned = only("pre-norm:position=learned,max_position_embeddings=7")
     assert learned.values.shape == (1, 7, 16)
     assert len(learned.to_records()) == 7 * 16 and learned.figure().axes[0].get_xlabel() == "Feature"
+    (narrow,) = position_tables(zoo.build("pre-norm:embedding_size=8", "causal-lm", vocab_size=20, **TINY), 5)
+    assert narrow.values.shape == (1, 5, 8)
     assert position_tables(zoo.build("pre-norm:position=none", "causal-lm", vocab_size=20, **TINY)) == []
 
 
@@ -133,6 +137,13 @@ def test_norms_while_training(name):
     assert not any(layer._forward_hooks for layer in trained.model.model.decoder.layers)
     assert not any(parameter._post_accumulate_grad_hooks for parameter in trained.model.parameters())
     assert len(norms_figure(first.norms).axes) == 2
+
+
+@pytest.mark.parametrize("wrong", [{"fp16": True}, {"world_size": 2}])
+def test_gradients_that_are_scaled_or_not_averaged_are_not_recorded(wrong):
+    arguments = SimpleNamespace(**{"fp16": False, "world_size": 1, **wrong})
+    with pytest.raises(ConfigError, match="in one process"):
+        NormRecorder().on_train_begin(arguments, None, None, model=None)
 
 
 def few():

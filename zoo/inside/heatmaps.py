@@ -212,7 +212,7 @@ def position_tables(model: PreTrainedModel, length: int = 64) -> list[PositionTa
         encoding: Position = stack.position
         rows = length if encoding.max_length is None else min(length, encoding.max_length)
         ids = torch.arange(rows, device=model.device)
-        zeros = torch.zeros(1, rows, stack.config.hidden_size, device=model.device, dtype=model.dtype)
+        zeros = torch.zeros(1, rows, stack.config.embedding_width, device=model.device, dtype=model.dtype)
         tables: dict[str, tuple[tuple[str, ...], Tensor]] = {}
         if type(encoding).embed is not Position.embed:
             tables["added"] = (("added to the embeddings",), encoding.embed(zeros, ids[None]))

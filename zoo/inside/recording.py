@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from zoo.base.errors import ConfigError
 from zoo.models.stack import ZooStack
 
 if TYPE_CHECKING:
@@ -65,7 +66,12 @@ class NormRecorder(TrainerCallback):
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Start to watch the layers of the model."""
+        """Start to watch the layers of the model; a ConfigError where their gradients are not the optimiser's."""
+        if args.fp16 or args.world_size > 1:
+            raise ConfigError(
+                "gradients are recorded as the backward pass leaves them, which fp16=True scales and several processes "
+                "have not averaged yet; train in one process, and with bf16=True instead"
+            )
         self._watch(kwargs["model"])
 
     def on_step_begin(
