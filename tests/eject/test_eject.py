@@ -102,17 +102,10 @@ def test_a_file_computes_what_its_model_does(name, task):
 
 @pytest.mark.usefixtures("in_forks")
 @pytest.mark.nightly
-@pytest.mark.parametrize("name", list_variants())
-def test_variants_of_usual_sizes_can_be_ejected(name):
+@pytest.mark.parametrize("name", [*list_variants(), *map(tiny, QUIRKS)])
+def test_each_quirk_and_each_variant_of_usual_size_has_a_plain_form(name):
     """Fast paths run at such sizes that do not at small ones."""
     assert eject(name).differences["float64"] < 1e-12
-
-
-@pytest.mark.usefixtures("in_forks")
-@pytest.mark.nightly
-@pytest.mark.parametrize("name", QUIRKS)
-def test_each_quirk_has_a_plain_form(name):
-    assert eject(tiny(name)).differences["float64"] < 1e-12
 
 
 @pytest.mark.usefixtures("in_forks")
@@ -209,11 +202,6 @@ def test_nothing_that_the_configuration_does_not_use_is_in_a_file():
     assert "def chosen" not in source("mixtral-style"), "a function of which only a variable has the name"
 
 
-def test_a_model_that_keeps_nothing_has_no_cache():
-    text = source("vanilla+faithful", "seq2seq-lm")
-    assert not [word for word in ("cache", "start: int", "memory: Tensor | None = None) -> tuple") if word in text]
-
-
 def test_a_mask_that_an_original_does_not_read_may_be_given():
     text = source("explicando+padding-is-attended")
     assert "attention_mask: Tensor | None = None" in text.partition("class Seq2SeqLM")[2].partition("def generate")[0]
@@ -223,12 +211,20 @@ def test_trees_of_earlier_files_are_not_kept():
     assert names.cache_info().maxsize is not None
 
 
-def test_quirks_are_commented_at_their_lines():
+def test_quirks_are_commented_at_their_lines_and_a_model_that_keeps_nothing_has_no_cache():
     text = source("vanilla+faithful", "seq2seq-lm")
+    assert not [word for word in ("cache", "start: int", "memory: Tensor | None = None) -> tuple") if word in text]
     assert text.count("# The original's defect") >= 7
     assert "cross attention uses the weights of self-attention" in text
     assert text.count("attention_mask is None") == 2, "the encoder, and the decoder's view of it"
     assert "real is None" not in text and "real is not None" not in text and "(real)" not in text
+
+
+@pytest.mark.usefixtures("in_forks")
+def test_a_model_stays_as_it_is():
+    model = zoo.build("gpt2-style@tiny", seed=0, dtype=torch.bfloat16).train()
+    eject(model)
+    assert model.dtype == torch.bfloat16 and model.training
 
 
 def test_a_wrong_file_is_refused_by_what_differs(tmp_path):

@@ -1,4 +1,4 @@
-"""Functions and their calls: parameters, arguments, and methods in the place of their only call."""
+"""Functions and their calls: variables, and methods in the place of their only call."""
 
 from __future__ import annotations
 
@@ -9,19 +9,7 @@ from libcst import matchers as m
 
 from ..partial_evaluation import code, names
 from ..walking import Visitor
-from .program import methods
-
-
-def parameters(node: cst.FunctionDef) -> dict[str, cst.BaseExpression | None]:
-    """Parameters and their defaults, without `self`."""
-    return {one.name.value: one.default for one in node.params.params if one.name.value != "self"}
-
-
-def bound(function: cst.FunctionDef, call: cst.Call) -> dict[str, cst.Arg]:
-    """Arguments of a call by the names of parameters."""
-    order = list(parameters(function))
-    given = dict(zip(order, (arg for arg in call.args if arg.keyword is None), strict=False))
-    return given | {arg.keyword.value: arg for arg in call.args if arg.keyword is not None}
+from .program import methods, parameters
 
 
 def variables_of(function: cst.FunctionDef) -> list[str]:

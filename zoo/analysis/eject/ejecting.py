@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import difflib
 import os
 import tempfile
@@ -39,8 +40,6 @@ SIZES = (
     "layer_norm_eps",
 )
 """Settings that are not what two variants differ in."""
-
-__all__ = ["CodeDifference", "Ejected", "code_difference", "eject"]
 
 
 @dataclass(frozen=True)
@@ -197,5 +196,5 @@ def ending(model: ZooPreTrainedModel, differences: dict[str, float]) -> str:
     proved = f"# Proved when written: outputs differ from the zoo's by at most {exact}.\n"
     if model.config.has_quirk("works-on-features"):  # fingerprints are of token ids
         return proved
-    logits = ", ".join(f"{value:.4f}" for value in fingerprint(model.float().eval())[:4])
+    logits = ", ".join(f"{value:.4f}" for value in fingerprint(copy.deepcopy(model).float().eval())[:4])
     return f"{proved}# Fingerprint: {logits}, ...\n"

@@ -16,7 +16,6 @@ those of these arguments that it has parameters for:
 
 from __future__ import annotations
 
-import ast
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +26,6 @@ from libcst import matchers as m
 from zoo.base.errors import RegistrationError, UnsupportedOperationError
 from zoo.models.parts import PART_FIELDS
 
-from ..partial_evaluation import code
 from .program import definitions_of, methods, read_plain
 
 if TYPE_CHECKING:
@@ -72,15 +70,11 @@ def with_forms(
     """The plain code with the forms of plugins, each in the place of the refusal of its field."""
     done = dict(definitions)
     for field, (name, others) in forms.items():
-        done |= others
-        for place, node in definitions.items():
-            done[place] = (
-                done[place].visit(Replacement(field, name, others[name]))
-                if isinstance(  # type: ignore[assignment]
-                    node, cst.FunctionDef
-                )
-                else done[place]
-            )
+        replacement = Replacement(field, name, others[name])
+        functions = (place for place, node in definitions.items() if isinstance(node, cst.FunctionDef))
+        done |= others | {
+            place: cst.ensure_type(done[place].visit(replacement), cst.FunctionDef) for place in functions
+        }
     return done
 
 
@@ -106,10 +100,8 @@ class Replacement(cst.CSTTransformer):
     def leave_SimpleStatementLine(
         self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
     ) -> cst.SimpleStatementLine:
-        refusal = m.SimpleStatementLine(body=[m.Raise(exc=m.Call(m.Name("NoPlainForm")))])
-        if not m.matches(updated_node, refusal) or ast.literal_eval(
-            code(updated_node)[len("raise NoPlainForm(") : -1]
-        ) != (self.field):
+        refused = m.Call(m.Name("NoPlainForm"), [m.Arg(m.SimpleString(f'"{self.field}"'))])
+        if not m.matches(updated_node, m.SimpleStatementLine(body=[m.Raise(exc=refused)])):
             return updated_node
         arguments = ", ".join(name for name in self.given if name in self.takes)
         statement = cst.parse_statement(f"return {self.name}({arguments})")

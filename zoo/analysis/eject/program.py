@@ -63,6 +63,18 @@ def methods(node: cst.CSTNode) -> dict[str, cst.FunctionDef]:
     return {one.name.value: one for one in node.body.body if isinstance(one, cst.FunctionDef)}
 
 
+def parameters(node: cst.FunctionDef) -> dict[str, cst.BaseExpression | None]:
+    """Parameters and their defaults, without `self`."""
+    return {one.name.value: one.default for one in node.params.params if one.name.value != "self"}
+
+
+def bound(function: cst.FunctionDef, call: cst.Call) -> dict[str, cst.Arg]:
+    """Arguments of a call by the names of parameters."""
+    order = list(parameters(function))
+    given = dict(zip(order, (arg for arg in call.args if arg.keyword is None), strict=False))
+    return given | {arg.keyword.value: arg for arg in call.args if arg.keyword is not None}
+
+
 def merged(node: cst.ClassDef, base: cst.ClassDef) -> cst.ClassDef:
     """A class with the members of its base, and the base's constructor in the place of its call."""
     own, inherited = methods(node), methods(base)
@@ -91,11 +103,8 @@ def with_base_constructor(own: cst.FunctionDef, base: cst.FunctionDef) -> cst.Fu
         if found is None:
             body.append(statement)
             continue
-        params = [param.name.value for param in base.params.params[1:]]
-        given = dict(zip(params, (arg for arg in found.args if arg.keyword is None), strict=False))
-        given |= {arg.keyword.value: arg for arg in found.args if arg.keyword is not None}
-        values = {param.name.value: param.default for param in base.params.params[1:] if param.default is not None}
-        values |= {name: arg.value for name, arg in given.items()}
+        values: dict[str, Any] = {name: value for name, value in parameters(base).items() if value is not None}
+        values |= {name: arg.value for name, arg in bound(base, found).items()}
         body += Substitution(values).visit(base.body).body
     return own.with_changes(body=own.body.with_changes(body=body))
 

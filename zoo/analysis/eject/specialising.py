@@ -13,11 +13,11 @@ from zoo.base.errors import UnsupportedOperationError
 
 from ..partial_evaluation import UNKNOWN, code, names
 from ..walking import Visitor, changed, nodes_of
-from .calls import bound, is_docstring, parameters, sources, variables_of, with_methods_inlined
+from .calls import is_docstring, sources, variables_of, with_methods_inlined
 from .cleaning import Joiner, cleaned, read_attributes
 from .folding import PRESENT, Folder, evaluate, is_literal, joined, simple
 from .plugins import no_plain_form
-from .program import Substitution, functions, methods
+from .program import Substitution, bound, functions, methods, parameters
 
 Key = tuple[str, str]
 """A function: the name of its class, or its own; and its own."""
