@@ -106,15 +106,20 @@ def fastest(shape: tuple[int, int, int], device: str, dtype: torch.dtype, second
     left = torch.rand(rows, inner, generator=generator).to(device, dtype)
     right = torch.rand(inner, columns, generator=generator).to(device, dtype)
     product = left @ right
-    synchronize(device)
+    return 2 * rows * inner * columns / min(durations(lambda: torch.mm(left, right, out=product), device, seconds))
+
+
+def durations(run: Callable[[], object], device: torch.device | str, seconds: float) -> list[float]:
+    """Seconds that a run takes, for as long as is given and at least three times."""
     times: list[float] = []
     began = time.perf_counter()
     while len(times) < 3 or time.perf_counter() - began < seconds:
+        synchronize(device)
         start = time.perf_counter()
-        torch.mm(left, right, out=product)
+        run()
         synchronize(device)
         times.append(time.perf_counter() - start)
-    return 2 * rows * inner * columns / min(times)
+    return times
 
 
 def int8_gain(rows: int) -> float:
@@ -132,5 +137,5 @@ def dropout_gain() -> float:
 
 
 def synchronize(device: torch.device | str) -> None:
-    if torch.device(device).type == "cuda":
-        torch.cuda.synchronize(device)
+    if torch.device(device).type != "cpu":
+        torch.accelerator.synchronize(device)

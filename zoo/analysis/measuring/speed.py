@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from statistics import median, quantiles
 from typing import Any
 
 import torch
@@ -15,7 +15,7 @@ from transformers.generation.streamers import BaseStreamer
 
 from zoo.registry.variants import active_quirks
 
-from .machine import synchronize
+from .machine import durations
 
 MOST_STEPS = 32  # Tokens that one generation writes
 FEWEST_STEPS = 4  # Minimum length of a generation for a measurement
@@ -54,7 +54,7 @@ def prefill_speed(model: PreTrainedModel, batch: Mapping[str, Any], seconds: flo
     generates = model.can_generate() and not model.config.is_encoder_decoder
     options = {"use_cache": True, "logits_to_keep": 1} if generates else {}
     reader(**prompts, **options)
-    return num_tokens(prompts) / median_seconds(lambda: reader(**prompts, **options), model.device, seconds)
+    return num_tokens(prompts) / median(durations(lambda: reader(**prompts, **options), model.device, seconds))
 
 
 def training_speed(model: PreTrainedModel, batch: Mapping[str, Any], seconds: float) -> float:
@@ -79,22 +79,9 @@ def training_speed(model: PreTrainedModel, batch: Mapping[str, Any], seconds: fl
     was_training = model.training
     model.train()
     step()  # which allocates the optimiser's state
-    speed = num_tokens(batch) / median_seconds(step, model.device, seconds)
+    speed = num_tokens(batch) / median(durations(step, model.device, seconds))
     model.train(was_training)
     return speed
-
-
-def median_seconds(run: Callable[[], object], device: torch.device, seconds: float) -> float:
-    """The median duration of a run, of at least three."""
-    times: list[float] = []
-    began = time.perf_counter()
-    while len(times) < 3 or time.perf_counter() - began < seconds:
-        synchronize(device)
-        start = time.perf_counter()
-        run()
-        synchronize(device)
-        times.append(time.perf_counter() - start)
-    return statistics.median(times)
 
 
 def decode_speed(
@@ -128,8 +115,8 @@ def decode_speed(
     write(model, prompt, FEWEST_STEPS, Clock())
     while not clock.gaps or time.perf_counter() - began < seconds:
         write(model, prompt, steps, clock)
-    cuts = statistics.quantiles(clock.gaps, n=20)
-    return DecodeSpeed(len(prompt) * len(clock.gaps) / sum(clock.gaps), statistics.median(clock.gaps), cuts[-1])
+    cuts = quantiles(clock.gaps, n=20)
+    return DecodeSpeed(len(prompt) * len(clock.gaps) / sum(clock.gaps), median(clock.gaps), cuts[-1])
 
 
 def write(model: PreTrainedModel, prompt: Tensor, steps: int, clock: Clock) -> None:
