@@ -118,6 +118,13 @@ class Block:
         """Steps of its layers, one layer of every kind."""
         return tuple(item for layer in self.layers for item in layer.items)
 
+    def steps(self) -> Iterator[Step]:
+        """All steps, in the order of the drawing."""
+        yield from self.before
+        for item in self.items:
+            yield from steps_of(item)
+        yield from self.after
+
 
 @dataclass(frozen=True)
 class Drawing(Printed):
@@ -146,10 +153,7 @@ class Drawing(Printed):
     def steps(self) -> Iterator[Step]:
         """All steps, in the order of the drawing."""
         for block in self.blocks:
-            yield from block.before
-            for item in block.items:
-                yield from steps_of(item)
-            yield from block.after
+            yield from block.steps()
         yield from self.head
         yield from self.rules
 

@@ -215,9 +215,9 @@ def fitting(one: Explored, kind: Form) -> Inspected | None:
         return inspected(one.model)
     try:
         other = with_quirks(one, kind.graph_quirks).model
-    except (ZooError, RuntimeError):  # the form has no such part, or tensors of other shapes
+    except ZooError:  # or the form has no such part
         return None
-    return inspected(other) if set(other.state_dict()) <= set(one.model.state_dict()) else None
+    return inspected(other)
 
 
 def run(inside: Inspected) -> tuple[Tensor, ...] | None:

@@ -52,7 +52,7 @@ Shapes = dict[str, tuple[int | str, ...]]
 def parts_of(model: ZooPreTrainedModel, code: str, shapes: Shapes) -> list[dict[str, Any]]:
     """List the parts of a model in the order of its drawing; `code` is the ejected file, empty without one."""
     drawing = show(model).drawing
-    places = [(block.name, step, block.quirks) for block in drawing.blocks for step in steps_of_block(block)]
+    places = [(block.name, step, block.quirks) for block in drawing.blocks for step in block.steps()]
     places += [("head", step, ()) for step in drawing.head]
     lines = Lines(code)
     borrowers = {step.lender: step.path for _, step, _ in places if step.lender}
@@ -84,15 +84,6 @@ def quirks_of(step: Step, model: ZooPreTrainedModel, stack: str) -> tuple[str, .
     reads_no_mask = "attention" in step.kind and "causal" not in step.label and model.config.has_quirk(UNMASKED)
     own = tuple(quirk for quirk in step.quirks if quirk != STEP_ZERO or stack == "decoder")
     return (*own, *((UNMASKED,) if reads_no_mask else ()))
-
-
-def steps_of_block(block: Any) -> Iterator[Step]:
-    from zoo.analysis.drawing.parts import steps_of
-
-    yield from block.before
-    for item in block.items:
-        yield from steps_of(item)
-    yield from block.after
 
 
 def named_shapes(one: Explored) -> Shapes:

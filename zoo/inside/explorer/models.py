@@ -7,6 +7,7 @@ import dataclasses
 from dataclasses import dataclass
 from functools import lru_cache
 
+from zoo.base.errors import InputError
 from zoo.data.tokenizers import Tokenizers
 from zoo.inside.show import task_of
 from zoo.models import ZooConfig, ZooPreTrainedModel
@@ -46,7 +47,10 @@ def with_quirks(one: Explored, quirks: tuple[str, ...]) -> Explored:
     plain = {field.name: field.default for field in dataclasses.fields(ZooConfig)}
     changes = {key: after.get(key, plain.get(key)) for key in {*before, *after} if before.get(key) != after.get(key)}
     changed = type(one.model)(ZooConfig.from_dict({**config.to_dict(), **changes, "quirks": list(quirks)}))
-    changed.load_state_dict(one.model.state_dict(), strict=False)
+    state = one.model.state_dict()
+    if any(name not in state or state[name].shape != value.shape for name, value in changed.state_dict().items()):
+        raise InputError(f"the weights of {one.name!r} do not fit {'+'.join((config.variant, *quirks))!r}")
+    changed.load_state_dict(state, strict=False)
     if changed.can_generate():  # a quirk of stepwise decoding shows with a cache alone
         changed.generation_config = copy.deepcopy(one.model.generation_config)
         if "use_cache" in changes:
