@@ -72,16 +72,14 @@ class Hub:
         if isinstance(error, HubError):
             return error
         where = str(address) if address is not None else self.api.endpoint
+        repo_id = address.repo_id if address is not None else ""
         answer, cause = status(error), origin(error)
         if isinstance(error, OfflineModeIsEnabled):
             return HubUnreachableError(f"HF_HUB_OFFLINE is set, so nothing can be done at {where} while {purpose}")
         if isinstance(cause, GatedRepoError):
-            return HubAccessError(
-                f"{where} is gated: ask for access at {self.api.endpoint}/{_id(address)}, then log in"
-            )
+            return HubAccessError(f"{where} is gated: ask for access at {self.api.endpoint}/{repo_id}, then log in")
         if isinstance(cause, RevisionNotFoundError):
-            missing = f"{_id(address)} has no revision {_revision(address)!r}"
-            return RevisionMissingError(missing + self._revisions(address))
+            return RevisionMissingError(f"{repo_id} has no revision {self._revisions(address)}")
         if isinstance(cause, HfHubHTTPError) and answer in (UNAUTHORIZED, FORBIDDEN):
             return self._refused(cause, answer, where, purpose)
         if isinstance(cause, RepositoryNotFoundError):
@@ -111,19 +109,20 @@ class Hub:
         return HubAccessError(f"the Hub does not accept the token in use, or needs one, while {purpose}{detail}")
 
     def _revisions(self, address: Address | None) -> str:
-        """Branches and tags for a message; nothing where they cannot be had either."""
+        """The revision that is missing, with branches and tags in its place where the Hub lists them."""
         if address is None:
-            return ""
+            return repr("")
+        missing = repr(address.revision)
         try:
             refs = self.api.list_repo_refs(address.repo_id)
         except Exception as error:
             if passes(error) or isinstance(origin(error), HfHubHTTPError):
-                return ""
+                return missing
             raise
         names = [ref.name for ref in (*refs.branches, *refs.tags)]
         if address.revision in names:
-            return " by the Hub's answer, although the Hub lists it; try again"
-        return f"; valid: {', '.join(names)}{suggest(address.revision, names)}"
+            return f"{missing} by the Hub's answer, although the Hub lists it; try again"
+        return f"{missing}; valid: {', '.join(names)}{suggest(address.revision, names)}"
 
     def reach(self) -> None:
         """Make sure that the Hub is there, before something is asked that the client itself would repeat for long."""
@@ -159,11 +158,3 @@ class Hub:
             return files
 
         return self.ask("listing the files", address, tree, client_retries=True)
-
-
-def _id(address: Address | None) -> str:
-    return address.repo_id if address is not None else ""
-
-
-def _revision(address: Address | None) -> str:
-    return address.revision if address is not None else ""
