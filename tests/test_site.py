@@ -126,8 +126,7 @@ def complaints(page: chromium.Page, address: str, paths: list[str], axe: str = "
         schemes = ("light", "dark") if number % 2 == 0 else ("dark", "light")
         page.emulate(color_scheme=schemes[0])
         page.resize(1280)
-        page.send("Page.navigate", url=f"{address}/{path}")
-        page.wait(f"location.pathname === '/{path}' && document.readyState === 'complete'")
+        visit(page, address, path)
         asked = axe and path not in LONG
         if asked:
             page.evaluate(f"{axe}; null")
@@ -148,14 +147,20 @@ def complaints(page: chromium.Page, address: str, paths: list[str], axe: str = "
     return found
 
 
+def visit(page: chromium.Page, address: str, path: str) -> None:
+    page.send("Page.navigate", url=f"{address}/{path}")
+    page.wait(f"location.pathname.endsWith('/{path}') && document.readyState === 'complete'")
+
+
 @pytest.fixture
 def page(site: Path) -> Iterator[chromium.Page]:
+    if chromium.find() is None:
+        pytest.skip("there is no Chromium")
     opened = chromium.Page(site / "gallery/vanilla.svg")
     yield opened
     opened.close()
 
 
-@pytest.mark.skipif(chromium.find() is None, reason="there is no Chromium")
 @pytest.mark.parametrize("which", ["one of each kind", pytest.param("every one", marks=pytest.mark.nightly)])
 def test_pages_can_be_read_in_the_light_in_the_dark_and_on_a_telephone(
     which: str, site: Path, address: str, page: chromium.Page, axe: str
@@ -171,10 +176,8 @@ def test_pages_can_be_read_in_the_light_in_the_dark_and_on_a_telephone(
     assert [one for one in page.requests if one.startswith("http") and not one.startswith(address)] == []
 
 
-@pytest.mark.skipif(chromium.find() is None, reason="there is no Chromium")
 def test_what_cannot_be_read_is_found(address: str, page: chromium.Page) -> None:
-    page.send("Page.navigate", url=f"{address}/start.html")
-    page.wait("location.pathname === '/start.html' && document.readyState === 'complete'")
+    visit(page, address, "start.html")
     worse = {
         "hard to read, p. ": "document.querySelector('.md-content p').style.color = '#aaa'",
         "pixels wider than the window": "document.querySelector('.md-content p').style.minWidth = '2000px'",
@@ -186,12 +189,10 @@ def test_what_cannot_be_read_is_found(address: str, page: chromium.Page) -> None
         assert any(complaint in one for one in page.evaluate(f"({CHECKS})({CONTRAST})"))
 
 
-@pytest.mark.skipif(chromium.find() is None, reason="there is no Chromium")
 def test_pages_opened_as_files_are_searched(site: Path, page: chromium.Page) -> None:
     """From a page in a folder, too; nothing comes from elsewhere."""
     for path in ("index.html", "gallery/index.html"):
-        page.send("Page.navigate", url=(site / path).as_uri())
-        page.wait(f"location.pathname.endsWith('/{path}') && document.readyState === 'complete'")
+        visit(page, site.as_uri(), path)
         page.evaluate("document.querySelector('.md-search__input').focus()")
         page.send("Input.insertText", text="deepnorm")
         # What is typed before the index is there is looked for at the next key.
@@ -202,22 +203,19 @@ def test_pages_opened_as_files_are_searched(site: Path, page: chromium.Page) -> 
     assert [one for one in page.requests if not one.startswith(("file:", "data:", "about:"))] == []
 
 
-@pytest.mark.skipif(chromium.find() is None, reason="there is no Chromium")
 def test_the_code_of_the_front_pages_is_not_cut(address: str, page: chromium.Page) -> None:
     page.resize(1280)
     for path in ("index.html", "pt/index.html"):
-        page.send("Page.navigate", url=f"{address}/{path}")
-        page.wait(f"location.pathname === '/{path}' && document.readyState === 'complete'")
+        visit(page, address, path)
         blocks = "[...document.querySelectorAll('pre > code')]"
         assert page.evaluate(f"{blocks}.length") > 3
         assert page.evaluate(f"{blocks}.filter(one => one.scrollWidth > one.clientWidth).length") == 0
 
 
-@pytest.mark.skipif(chromium.find() is None, reason="there is no Chromium")
 def test_the_gallery_is_filtered(address: str, page: chromium.Page) -> None:
     page.resize(1280)
-    page.send("Page.navigate", url=f"{address}/gallery/index.html")
-    page.wait("document.readyState === 'complete' && document.querySelector('.gallery-filter button')")
+    visit(page, address, "gallery/index.html")
+    page.wait("document.querySelector('.gallery-filter button')")
     shown = "[...document.querySelectorAll('.gallery-card')].filter(one => !one.hidden).length"
     assert page.evaluate(shown) == len(zoo.list_variants())
     page.click('[data-word="task:masked-lm"]')

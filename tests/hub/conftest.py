@@ -92,6 +92,10 @@ class Worker:
         return self.finish()
 
 
+Start = Callable[..., Worker]
+"""What the fixture `worker` gives: it starts a process, by token and variables."""
+
+
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let one process of tests run those that share processes, or each would start its own."""
@@ -133,7 +137,7 @@ def processes(running_hub: LoopbackHub, tmp_path_factory: pytest.TempPathFactory
 
 
 @pytest.fixture
-def worker(hub: LoopbackHub, processes: Callable[[int], Process], tmp_path: Path) -> Iterator[Callable[..., Worker]]:
+def worker(hub: LoopbackHub, processes: Callable[[int], Process], tmp_path: Path) -> Iterator[Start]:
     """Gives out processes with a cache that is fresh for the test; those with variables of their own are new."""
     own: list[Process] = []
     given: list[Worker] = []

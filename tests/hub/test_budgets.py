@@ -1,18 +1,16 @@
 """Answers without an end, and those that unpack to gigabytes, are not read to their end; files not past their size."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from .conftest import Worker, checkpoint, digests, write
+from .conftest import Start, Worker, checkpoint, digests, write
 from .faults import BOMB, ENDLESS, SAME_PAGE, SIZE, Fault
 from .loopback import LoopbackHub
 from .matrix import pattern
 
 pytestmark = pytest.mark.thorough
 
-Start = Callable[..., Worker]
 
 MOST_READ = 80 << 20
 """Bytes of an answer that may leave the Hub: what the zoo reads, and what fits into the buffers of sockets."""

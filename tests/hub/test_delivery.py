@@ -11,10 +11,9 @@ import pytest
 
 from zoo.hub.delivery import deliver
 
-from .conftest import Worker, checkpoint, digests, write
+from .conftest import Start, checkpoint, digests, write
 from .loopback import LoopbackHub
 
-Start = Callable[..., Worker]
 KILLED = 9
 
 

@@ -1,21 +1,20 @@
 """Every fault at every request, as `matrix` tries them: a cross-section by default, all others every night."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from zoo.hub import RetryPolicy
 
-from .conftest import Worker, checkpoint, without_attributes, write
+from .conftest import Start, checkpoint, without_attributes, write
 from .faults import Fault
 from .loopback import LoopbackHub
 from .matrix import ACTIONS, Lane, open_lanes, try_all
 
 pytestmark = pytest.mark.thorough
 
-Start = Callable[..., Worker]
 
 STEP = 31
 """How far apart the faults of the cross-section are: without a factor in common with the number of faults at a request,

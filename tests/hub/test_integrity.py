@@ -1,17 +1,14 @@
 """What is pulled is what the Hub has listed, and nothing else on the machine changes."""
 
 import hashlib
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from .conftest import Worker, checkpoint, digests, write
+from .conftest import Start, checkpoint, digests, write
 from .faults import ETAG, Fault
 from .loopback import LoopbackHub
 from .storage import git_id
-
-Start = Callable[..., Worker]
 
 
 def damage(file: Path) -> None:
@@ -21,19 +18,13 @@ def damage(file: Path) -> None:
     blob.write_bytes(blob.read_bytes()[:-1] + b"x")
 
 
-def test_offline_notices_damage(hub: LoopbackHub, worker: Start) -> None:
-    hub.storage.put("org/model", checkpoint())
-    folder = Path(worker()("pull", "org/model")["ok"]["folder"])
-    damage(folder / "model.safetensors")
-    answer = worker()("pull", "org/model", offline=True)
-    assert answer["error"] == "IntegrityError" and "model.safetensors" in answer["message"]
-
-
-def test_damage_in_the_cache_is_repaired(hub: LoopbackHub, worker: Start) -> None:
+def test_damage_in_the_cache_is_noticed_offline_and_repaired(hub: LoopbackHub, worker: Start) -> None:
     hub.storage.put("org/model", checkpoint())
     process = worker()
     folder = Path(process("pull", "org/model")["ok"]["folder"])
     damage(folder / "model.safetensors")
+    answer = process("pull", "org/model", offline=True)
+    assert answer["error"] == "IntegrityError" and "model.safetensors" in answer["message"]
     assert process("pull", "org/model")["ok"]["files"] == digests(checkpoint())
 
 

@@ -3,13 +3,12 @@
 import os
 import signal
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from preloaded import run_python, start_python
 
-from .conftest import WRITE, Worker, checkpoint, environment, without_attributes, write
+from .conftest import WRITE, Start, checkpoint, environment, without_attributes, write
 from .faults import HELD, Fault
 from .loopback import LoopbackHub
 from .matrix import pattern
@@ -79,9 +78,7 @@ def test_an_interrupted_push_says_whether_its_commit_landed(
 @pytest.mark.slow
 @pytest.mark.nightly
 @pytest.mark.parametrize("xet", ["0", "1"], ids=["with-xet", "without"])
-def test_a_push_is_interrupted_at_every_request(
-    hub: LoopbackHub, worker: Callable[..., Worker], tmp_path: Path, xet: str
-) -> None:
+def test_a_push_is_interrupted_at_every_request(hub: LoopbackHub, worker: Start, tmp_path: Path, xet: str) -> None:
     hub.storage.put("org/model", checkpoint(b"old"))
     folder = write(tmp_path / "model", checkpoint(b"new"))
     assert worker(HF_HUB_DISABLE_XET=xet)("push", folder, "org/model")["error"] is None

@@ -1,14 +1,11 @@
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from .conftest import READ, STRANGER, Worker, checkpoint, digests, safetensors
+from .conftest import READ, STRANGER, Start, checkpoint, digests, safetensors
 from .faults import Fault
 from .loopback import LoopbackHub
-
-Start = Callable[..., Worker]
 
 
 def test_a_pull_brings_the_model_and_no_other_format_of_it(hub: LoopbackHub, worker: Start) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ import zoo
 from zoo.base.errors import CheckpointError
 from zoo.hub.errors import RepoIdError
 
-from .conftest import Worker
+from .conftest import Start
 from .loopback import LoopbackHub
 
 SETTINGS = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
@@ -42,7 +41,7 @@ def files(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.suffix in (".json", ".safetensors")}
 
 
-def test_each_model_of_a_run_is_a_branch(hub: LoopbackHub, worker: Callable[..., Worker], model: Path) -> None:
+def test_each_model_of_a_run_is_a_branch(hub: LoopbackHub, worker: Start, model: Path) -> None:
     process = worker()
     answer = process("push", model, "org/model", revisions=True)
     assert answer["error"] is None, answer
