@@ -66,6 +66,9 @@ def test_what_is_no_model_of_the_zoo_is_refused() -> None:
         zoo.show(torch.nn.Linear(1, 1))  # type: ignore[arg-type]
     with pytest.raises(UnknownVariantError, match="did you mean 'vanilla'"):
         zoo.show("vanila")
+    for show in (zoo.show, summary):
+        with pytest.raises(UnknownVariantError, match="xxx"):
+            show("x" * 300)
 
 
 def test_whatever_the_zoo_answers_with_is_html_in_a_notebook() -> None:

@@ -107,6 +107,10 @@ def test_tables_of_positions():
     learned = only("pre-norm:position=learned,max_position_embeddings=7")
     assert learned.values.shape == (1, 7, 16)
     assert len(learned.to_records()) == 7 * 16 and learned.figure().axes[0].get_xlabel() == "Feature"
+    sizes = {**TINY, "num_hidden_layers": 6}
+    near, far = position_tables(zoo.build("gemma3-style", "causal-lm", vocab_size=20, **sizes), 5)
+    assert near.encoding == "rotary-by-layer (sliding_attention)" and far.encoding.endswith("(full_attention)")
+    assert not np.allclose(near.values, far.values)
     (narrow,) = position_tables(zoo.build("pre-norm:embedding_size=8", "causal-lm", vocab_size=20, **TINY), 5)
     assert narrow.values.shape == (1, 5, 8)
     assert position_tables(zoo.build("pre-norm:position=none", "causal-lm", vocab_size=20, **TINY)) == []

@@ -19,7 +19,7 @@ from zoo.models.stack import ZooStack
 from zoo.training.generation import load_checkpoint
 from zoo.training.generation.checkpoint import TokenizerSource
 
-from .texts import Inputs, inputs_of
+from .texts import Inputs, inputs_of, shown_name
 
 TITLES = {"encoder": "Encoder self-attention", "decoder": "Decoder self-attention", "cross": "Cross-attention"}
 """Kinds of attention, in the order in which a model runs them, and what pictures call them."""
@@ -140,9 +140,7 @@ def attention(
         ConfigError: When a target is given to a model that only reads.
         SequenceTooLongError: When a text has more tokens than the model has positions.
     """
-    name = type(model).__name__ if isinstance(model, PreTrainedModel) else str(model)
-    if Path(name).is_dir():
-        name = Path(name).resolve().name
+    name = type(model).__name__ if isinstance(model, PreTrainedModel) else shown_name(str(model))
     loaded, tokenizers = load_checkpoint(model, tokenizer=tokenizer, device=device, engine="torch")
     if target is not None and not (loaded.config.is_encoder_decoder or loaded.config.is_decoder):
         raise ConfigError(f"a target was given, but a {type(loaded).__name__} only reads; leave it out")

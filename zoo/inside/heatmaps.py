@@ -160,7 +160,7 @@ class PositionTable:
 
     Attributes:
         stack: "encoder" or "decoder".
-        encoding: The encoding's name, e.g. "rotary".
+        encoding: The encoding's name, e.g. "rotary", with the type of its layers where several types differ.
         kind: "added" for what is added to the embeddings (Vaswani et al. 2017, section 3.5; Gehring et al. 2017),
             "rotation" for cosines and sines on queries and keys (Su et al. 2021, section 3.2), "bias" for what is added
             to the scores of each head (Press et al. 2021; Raffel et al. 2020, section 2.1).
@@ -213,16 +213,21 @@ def position_tables(model: PreTrainedModel, length: int = 64) -> list[PositionTa
         rows = length if encoding.max_length is None else min(length, encoding.max_length)
         ids = torch.arange(rows, device=model.device)
         zeros = torch.zeros(1, rows, stack.config.embedding_width, device=model.device, dtype=model.dtype)
-        tables: dict[str, tuple[tuple[str, ...], Tensor]] = {}
+        name = stack.config.position
+        tables: list[tuple[str, str, tuple[str, ...], Tensor]] = []
         if type(encoding).embed is not Position.embed:
-            tables["added"] = (("added to the embeddings",), encoding.embed(zeros, ids[None]))
-        if (rotation := encoding.rotation(zeros, ids[None])) is not None:
-            tables["rotation"] = (("cosines", "sines"), torch.cat(rotation))
+            tables.append((name, "added", ("added to the embeddings",), encoding.embed(zeros, ids[None])))
+        placed = dict.fromkeys(filter(None, stack.config.placed_types_of_layers()))
+        rotations = encoding.rotations(zeros, ids[None], placed)
+        by_type = {id(one): (type_, one) for type_, one in rotations.items() if one is not None}.values()
+        for type_, one in by_type:
+            label = f"{name} ({type_})" if len(by_type) > 1 else name
+            tables.append((label, "rotation", ("cosines", "sines"), torch.cat(one)))
         if (bias := encoding.bias(ids, ids)) is not None:
-            tables["bias"] = (tuple(f"Head {head + 1}" for head in range(bias.shape[1])), bias[0])
-        name = "decoder" if stack.config.is_decoder else "encoder"
+            tables.append((name, "bias", tuple(f"Head {head + 1}" for head in range(bias.shape[1])), bias[0]))
+        side = "decoder" if stack.config.is_decoder else "encoder"
         found += [
-            PositionTable(name, stack.config.position, kind, names, values.float().cpu().numpy())
-            for kind, (names, values) in tables.items()
+            PositionTable(side, label, kind, names, values.float().cpu().numpy())
+            for label, kind, names, values in tables
         ]
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
@@ -164,9 +165,9 @@ def summary(
 
 def unallocated(name: str, task: str | None) -> PreTrainedModel:
     """Build a model without weights."""
-    folder = Path(name)
-    if not folder.is_dir():
+    if not os.path.isdir(name):
         return skeleton(name, task)
+    folder = Path(name)
     config = saved_config(folder)
     with torch.device("meta"):
         return saved_class(folder, config)(config).eval()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zoo.analysis.drawing import Drawing, draw
@@ -48,7 +48,7 @@ def show(model: VariantName | str | ZooPreTrainedModel, task: TaskName | str | N
         InputError: When a model is not one of the zoo.
         ZooError: When a name, task, quirk or field is unknown, or the checkpoint does not exist.
     """
-    if isinstance(model, str) and (is_weights_name(model) or is_address(model) or Path(model).is_dir()):
+    if isinstance(model, str) and (is_weights_name(model) or is_address(model) or os.path.isdir(model)):
         model = load(model, task)
     if isinstance(model, str):
         return Portrait(describe(model), draw(model, task))

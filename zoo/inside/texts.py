@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -30,6 +32,11 @@ class Inputs:
     # (batch_size, seq_len)
     labels: Tensor
     outputs: tuple[str, ...]  # Target of the decoder of an encoder-decoder, as text; otherwise empty
+
+
+def shown_name(model: str) -> str:
+    """A model's name on a page: of a folder its own name, without where it is."""
+    return Path(model).resolve().name if os.path.isdir(model) else model
 
 
 def inputs_of(

@@ -16,6 +16,7 @@ from pathlib import Path
 from zoo.base.errors import UnsupportedOperationError
 from zoo.base.folders import relative_files, written_whole
 from zoo.inside.explorer.models import explored, shipped_models
+from zoo.inside.texts import shown_name
 
 from .models import stored, write_model
 
@@ -55,12 +56,6 @@ def write_site(
 def lesson_models(page: Path) -> set[str]:
     lessons = (file.read_text(encoding="utf-8") for file in (page / LESSONS).rglob("*.html"))
     return {name for text in lessons for name in re.findall(r'data-(?:model|with)="([^"]+)"', text)}
-
-
-def shown_name(model: str) -> str:
-    """A model's name on the page: of a folder its own name, without where it is."""
-    path = Path(model)
-    return path.resolve().name if path.is_dir() else model
 
 
 def hashes(folder: Path) -> Iterator[tuple[str, str]]:
