@@ -119,6 +119,9 @@ def test_remote_code_is_refused_by_name_and_can_be_allowed(hub: LoopbackHub, wor
     allowed = process("pull", "org/model", trust_remote_code=True)["ok"]["files"]
     assert "modeling_x.py" in allowed
     assert process("pull", "org/model", offline=True)["error"] == "RemoteCodeError"
+    wrong = json.dumps({"model_type": "x", "auto_map": ["modeling_x.XModel"]}).encode()
+    hub.storage.put("org/wrong", {**files, "config.json": wrong})
+    assert process("pull", "org/wrong")["error"] == "RemoteCodeError"
 
 
 def test_a_missing_plugin_is_named(hub: LoopbackHub, worker: Start) -> None:

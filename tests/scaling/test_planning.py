@@ -148,6 +148,7 @@ def test_sizes_are_read(memory):
         ({"memory": "80 GiBs"}, ConfigError, "80GiB, 24GB"),
         ({"memory": "80"}, ConfigError, "80GiB, 24GB"),
         ({"devices": 12}, ConfigError, "multiples of 8"),
+        ({"seq_len": 0}, ConfigError, "seq_len=0"),
         ({"device": "h1000"}, UnknownNameError, "h100"),
         ({"task": "feature-extraction"}, ConfigError, "causal-lm"),
         ({"optim": "adamw"}, InvalidChoiceError, "adamw_torch"),

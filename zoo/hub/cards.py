@@ -186,7 +186,8 @@ def as_text(value: Any) -> str:
 
 def auto_class_of(config: Mapping[str, Any]) -> tuple[str | None, str | None]:
     """Which of transformers' Auto classes loads a checkpoint."""
-    saved = str((config.get("architectures") or [""])[0])
+    named = config.get("architectures")
+    saved = str(named[0]) if isinstance(named, list) and named else ""
     return next((pair for ending, pair in PIPELINES.items() if saved.endswith(ending)), (None, None))
 
 

@@ -91,7 +91,8 @@ def refuse_code(address: Address, config: dict[str, Any], *, trust_remote_code: 
     if config.get("model_type") == LIBRARY or not classes:
         return False
     if not trust_remote_code:
-        named = sorted({str(name[0] if isinstance(name, list) else name) for name in classes.values()})
+        listed = classes.values() if isinstance(classes, dict) else [classes]
+        named = sorted({str(name[0] if isinstance(name, list) and name else name) for name in listed})
         raise RemoteCodeError(
             f"{address} needs code from the Hub, which would run on this machine: {enumerate_names(named)}; read it, "
             "and allow it with trust_remote_code=True (--trust_remote_code) if you trust it"

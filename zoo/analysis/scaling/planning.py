@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from zoo.base.errors import ConfigError, InvalidChoiceError
+from zoo.models.validation import require_at_least
 from zoo.registry import VARIANTS, Task, parse_name
 
 from .strategies import (
@@ -213,6 +214,7 @@ def plan(
         raise InvalidChoiceError(optim, OPTIMIZERS, kind="optim")
     if devices < 1 or (devices > NODE and devices % NODE):
         raise ConfigError(f"devices={devices} is not valid; valid: 1 to {NODE}, and multiples of {NODE}")
+    require_at_least(1, tokens_per_update=tokens_per_update, seq_len=1 if seq_len is None else seq_len)
     chosen = find_device(device)
     available = chosen.memory if memory is None else parse_bytes(memory)
     model = hollow(name, task)
