@@ -31,87 +31,52 @@ Kind = Literal[
 
 @dataclass(frozen=True)
 class Step:
-    """One module at work.
+    """One module at work."""
 
-    Attributes:
-        label: Kind of step, e.g. "LayerNorm" or "cross attention".
-        detail: Further facts, e.g. "8 heads of 64".
-        path: Its place in the model, e.g. "model.decoder.layers.0.mlp".
-        note: Description, where it is not one of the library's own parts.
-        quirks: Names of the quirks that change it, or bring it.
-        kind: Kind of module.
-        lender: The place of the step that it shares weights with, if any.
-    """
-
-    label: str
-    detail: str
-    path: str
-    note: str = ""
-    quirks: tuple[str, ...] = ()
-    kind: Kind = "other"
-    lender: str = ""
+    label: str  # Kind of step, e.g. "LayerNorm" or "cross attention"
+    detail: str  # Further facts, e.g. "8 heads of 64"
+    path: str  # Its place in the model, e.g. "model.decoder.layers.0.mlp"
+    note: str = ""  # Description, where it is not one of the library's own parts
+    quirks: tuple[str, ...] = ()  # Names of the quirks that change it, or bring it
+    kind: Kind = "other"  # Kind of module
+    lender: str = ""  # The place of the step that it shares weights with, if any
 
 
 @dataclass(frozen=True)
 class Together:
-    """Sublayers that read the same input and add their outputs.
+    """Sublayers that read the same input and add their outputs."""
 
-    Attributes:
-        steps: The sublayers.
-    """
-
-    steps: tuple[Step, ...]
+    steps: tuple[Step, ...]  # The sublayers
 
 
 @dataclass(frozen=True)
 class Residual:
-    """A residual connection: `after(skip(x) + branch(x))`.
+    """A residual connection: `after(skip(x) + branch(x))`."""
 
-    Attributes:
-        skip: Steps on the skip connection.
-        branch: Steps on the branch.
-        after: Steps after the sum.
-    """
-
-    skip: tuple[Step, ...]
-    branch: tuple[Step | Together, ...]
-    after: tuple[Step, ...]
+    skip: tuple[Step, ...]  # Steps on the skip connection
+    branch: tuple[Step | Together, ...]  # Steps on the branch
+    after: tuple[Step, ...]  # Steps after the sum
 
 
 @dataclass(frozen=True)
 class Layer:
-    """Layers of a stack that do the same.
+    """Layers of a stack that do the same."""
 
-    Attributes:
-        items: Steps of one of them, from its input to its output.
-        repeats: How often it is applied.
-        where: Which layers of the stack they are, where others do something else.
-    """
-
-    items: tuple[Step | Residual, ...]
-    repeats: int
-    where: str = ""
+    items: tuple[Step | Residual, ...]  # Steps of one of them, from its input to its output
+    repeats: int  # How often it is applied
+    where: str = ""  # Which layers of the stack they are, where others do something else
 
 
 @dataclass(frozen=True)
 class Block:
-    """A stack: what comes before its layers, its layers, what comes after.
+    """A stack: what comes before its layers, its layers, what comes after."""
 
-    Attributes:
-        name: "encoder" or "decoder".
-        before: From token ids to the residual stream.
-        layers: A layer of every kind, in the order in which they first occur.
-        after: From the residual stream to the stack's output.
-        remark: In which order layers of several types follow each other, or that they are one.
-        quirks: Names of the quirks that change how the layers are repeated.
-    """
-
-    name: str
-    before: tuple[Step, ...]
-    layers: tuple[Layer, ...]
-    after: tuple[Step, ...]
-    remark: str = ""
-    quirks: tuple[str, ...] = ()
+    name: str  # "encoder" or "decoder"
+    before: tuple[Step, ...]  # From token ids to the residual stream
+    layers: tuple[Layer, ...]  # A layer of every kind, in the order in which they first occur
+    after: tuple[Step, ...]  # From the residual stream to the stack's output
+    remark: str = ""  # In which order layers of several types follow each other, or that they are one
+    quirks: tuple[str, ...] = ()  # Names of the quirks that change how the layers are repeated
 
     @property
     def items(self) -> tuple[Step | Residual, ...]:
@@ -128,21 +93,13 @@ class Block:
 
 @dataclass(frozen=True)
 class Drawing(Printed):
-    """A model.
+    """A model."""
 
-    Attributes:
-        name: The variant's name with its settings.
-        task: Task of the model.
-        blocks: Its stacks, the encoder first.
-        head: From the last stack's output to the model's.
-        rules: Behaviour of the variant that is no module, e.g. how it makes its masks.
-    """
-
-    name: str
-    task: str
-    blocks: tuple[Block, ...]
-    head: tuple[Step, ...]
-    rules: tuple[Step, ...] = ()
+    name: str  # The variant's name with its settings
+    task: str  # Task of the model
+    blocks: tuple[Block, ...]  # Its stacks, the encoder first
+    head: tuple[Step, ...]  # From the last stack's output to the model's
+    rules: tuple[Step, ...] = ()  # Behaviour of the variant that is no module, e.g. how it makes its masks
 
     def shown(self) -> Iterator[Part]:
         from .svg import to_svg  # which imports this

@@ -25,17 +25,13 @@ FAST_LAYER = aten._transformer_encoder_layer_fwd
 
 
 class Executed(NamedTuple):
-    """Counts of a run.
+    """Counts of a run."""
 
-    Attributes:
-        flops: Operations of its matrix products, a multiplication and an addition being two. Attention counts every
-            pair of positions, and its backward pass twice as much as the forward one, as in the literature, although
-            it computes the scores again.
-        operators: PyTorch operators called, views among them.
-    """
-
+    # Operations of its matrix products, a multiplication and an addition being two. Attention counts every pair of
+    # positions, and its backward pass twice as much as the forward one, as in the literature, although it computes the
+    # scores again.
     flops: int
-    operators: int
+    operators: int  # PyTorch operators called, views among them
 
 
 class OperatorCounter(TorchDispatchMode):
