@@ -16,8 +16,7 @@ from zoo.models import Position
 from zoo.models.feed_forwards import Experts
 from zoo.registry import VARIANTS, parse_name
 
-MODULE_HEADINGS = ("Module", "Shapes", "Parameters", "Times", "Total")
-"""Of a table of modules, numbers last."""
+MODULE_HEADINGS = ("Module", "Shapes", "Parameters", "Times", "Total")  # Of a table of modules, numbers last
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,7 @@ from .inputs import inputs_of
 if TYPE_CHECKING:
     from zoo.building.literals import TaskName, VariantName
 
-READABLE = ("zoo.models.", "zoo.variants.")
-"""Packages with the code of models; `zoo.fast` computes the same, faster."""
+READABLE = ("zoo.models.", "zoo.variants.")  # Packages with the code of models; `zoo.fast` computes the same, faster
 
 LENGTH = 4  # Tokens of the sequence that is run
 

@@ -8,11 +8,9 @@ from pathlib import Path
 
 from .errors import RepoIdError
 
-PREFIX = "hf-hub:"
-"""Prefix of a repository's name that could be a variant's."""
+PREFIX = "hf-hub:"  # Prefix of a repository's name that could be a variant's
 
-MAIN = "main"
-"""The revision that is meant when none is given."""
+MAIN = "main"  # The revision that is meant when none is given
 
 REVISION = re.compile(r"(?!.*(\.\.|//|@\{))[A-Za-z0-9_][A-Za-z0-9_./+-]*(?<![/.])")
 """A branch, tag or commit: what git allows, less what could leave a folder."""
@@ -20,8 +18,7 @@ REVISION = re.compile(r"(?!.*(\.\.|//|@\{))[A-Za-z0-9_][A-Za-z0-9_./+-]*(?<![/.]
 REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(@[^@]+)?")
 """Form of a repository's name in place of a folder."""
 
-COMMIT = re.compile(r"[0-9a-f]{40}")
-"""A commit's full hash."""
+COMMIT = re.compile(r"[0-9a-f]{40}")  # A commit's full hash
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,7 @@ from .client import LIBRARY
 from .folders import CONFIG, read_object, tensor_shapes
 from .pulling import is_distribution
 
-LENGTH = 128
-"""Tokens of the text, or of source and target each, on which operations are counted."""
+LENGTH = 128  # Tokens of the text, or of source and target each, on which operations are counted
 
 
 def describe_axes(config: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -98,8 +97,7 @@ EARLIER = (
 MARKUP = str.maketrans({character: f"&#{ord(character)};" for character in "&<>`*[]|\\~@"})
 """How a page shows characters that would be markup."""
 
-VERSIONS = (LIBRARY, "torch", "transformers", "huggingface_hub")
-"""Distributions with versions in a card."""
+VERSIONS = (LIBRARY, "torch", "transformers", "huggingface_hub")  # Distributions with versions in a card
 
 
 @dataclass(frozen=True)

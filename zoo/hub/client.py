@@ -27,8 +27,7 @@ from .session import SESSION, budget
 
 T = TypeVar("T")
 
-LIBRARY = "transformer-zoo"
-"""The name under which the Hub lists the zoo's models."""
+LIBRARY = "transformer-zoo"  # The name under which the Hub lists the zoo's models
 
 UNAUTHORIZED, FORBIDDEN = 401, 403
 

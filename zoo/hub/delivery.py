@@ -19,15 +19,12 @@ from zoo.base.files import leaves_its_folder, read_json
 
 from .errors import HubError
 
-RECORD = ".zoo-pull.json"
-"""Record of a pull in a folder: commit and files."""
+RECORD = ".zoo-pull.json"  # Record of a pull in a folder: commit and files
 
-STAGE = ".zoo-pull"
-"""The folder in which a delivery is prepared: the files, and the journal."""
+STAGE = ".zoo-pull"  # The folder in which a delivery is prepared: the files, and the journal
 
 FILES, JOURNAL = "files", "journal.json"
-LAST = "config.json"
-"""The file by which a model is known: it goes first, and comes last."""
+LAST = "config.json"  # The file by which a model is known: it goes first, and comes last
 
 
 def deliver(snapshot: Path, files: Iterable[str], folder: Path, source: str) -> Path:

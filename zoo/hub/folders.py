@@ -123,13 +123,11 @@ PUSHED = {
 }
 """Names of pushed files, by folder, in addition to the code that the configuration names."""
 
-WITH_CODE = (CONFIG, "tokenizer_config.json")
-"""Configurations that may name code."""
+WITH_CODE = (CONFIG, "tokenizer_config.json")  # Configurations that may name code
 
 CTRANSLATE2_WEIGHTS = "model.bin"
 
-PICKLED = (b"PK", b"\x80")
-"""How files begin that torch.save wrote."""
+PICKLED = (b"PK", b"\x80")  # How files begin that torch.save wrote
 
 
 @dataclass(frozen=True)

@@ -36,8 +36,7 @@ from .session import LONGEST_ANSWER, expecting
 
 CODE = "*.py"
 
-DISTRIBUTION = re.compile(r"[A-Za-z0-9]([\w.-]*[A-Za-z0-9])?")
-"""The name of a distribution on PyPI."""
+DISTRIBUTION = re.compile(r"[A-Za-z0-9]([\w.-]*[A-Za-z0-9])?")  # The name of a distribution on PyPI
 
 NOT_PULLED = (
     *PICKLES,
@@ -117,11 +116,9 @@ def warn_of_missing_plugin(config: dict[str, Any]) -> None:
         )
 
 
-FRESH = ".zoo-fresh"
-"""The cache, next to snapshots/, for repeated downloads of existing files."""
+FRESH = ".zoo-fresh"  # The cache, next to snapshots/, for repeated downloads of existing files
 
-UNFINISHED = ".zoo-unfinished-"
-"""Prefix of files next to snapshots/ that mark commits with an unfinished pull."""
+UNFINISHED = ".zoo-unfinished-"  # Prefix of files next to snapshots/ that mark commits with an unfinished pull
 
 
 def snapshot_folder(address: Address, commit: str, cache_dir: str | Path | None) -> Path:

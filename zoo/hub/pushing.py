@@ -77,8 +77,7 @@ def stale_weights(files: Iterable[str], there: Iterable[str]) -> list[str]:
 
 
 BUNDLE = "bundle"
-NATIVE_REVISION = "native"
-"""The branch that holds the native export."""
+NATIVE_REVISION = "native"  # The branch that holds the native export
 
 
 def what_was_verified(export: ExportReport) -> Mapping[str, Any]:
@@ -89,8 +88,7 @@ def what_was_verified(export: ExportReport) -> Mapping[str, Any]:
     return {"target": export.target, "verified": verified, "difference": f"{export.difference.float32:.1e} in float32"}
 
 
-ATTRIBUTES = ".gitattributes"
-"""Files that every repository keeps."""
+ATTRIBUTES = ".gitattributes"  # Files that every repository keeps
 
 
 @dataclass(frozen=True)

@@ -37,8 +37,7 @@ SECTIONS = {
 NUMBERS = ("report", "checkpoint")
 """Entries of a record with the numbers of a run: at its end, and where a model was saved before."""
 
-NOT_KEPT = ("outputs", "seconds")
-"""Fields of an evaluation that are no properties of the checkpoint."""
+NOT_KEPT = ("outputs", "seconds")  # Fields of an evaluation that are no properties of the checkpoint
 
 SCALAR = (str, int, float)
 LARGE = 1000

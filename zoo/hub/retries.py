@@ -17,20 +17,16 @@ from .errors import HubError
 
 T = TypeVar("T")
 
-TRANSPORT_ERROR: type[Exception] = HfHubHTTPError.__bases__[0]
-"""Base of the errors of the client's HTTP library."""
+TRANSPORT_ERROR: type[Exception] = HfHubHTTPError.__bases__[0]  # Base of the errors of the client's HTTP library
 
 CONNECT_ERROR: type[Exception] = importlib.import_module(TRANSPORT_ERROR.__module__.partition(".")[0]).ConnectError
 """Its errors for a failed connection."""
 
-FIRST_CONTACTS = 2
-"""Attempts before a first answer: a machine without a network should fail soon."""
+FIRST_CONTACTS = 2  # Attempts before a first answer: a machine without a network should fail soon
 
-PASSING_STATUS = frozenset({408, 425, 429})
-"""Refusals that pass by themselves; so do all from 500 on."""
+PASSING_STATUS = frozenset({408, 425, 429})  # Refusals that pass by themselves; so do all from 500 on
 
-BAD_REQUEST = 400
-"""The first status that is a refusal."""
+BAD_REQUEST = 400  # The first status that is a refusal
 
 UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, NameError, AssertionError)
 """The client's errors for unexpected answers."""

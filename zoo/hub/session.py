@@ -28,8 +28,7 @@ from .retries import TRANSPORT_ERROR, RetryPolicy, asked_wait
 
 SWITCH, HUB = "HF_HUB_DISABLE_XET", "https://huggingface.co"
 
-STEP = 0.1
-"""Seconds between two looks at an upload."""
+STEP = 0.1  # Seconds between two looks at an upload
 
 
 def limit_xet(retry_policy: RetryPolicy) -> None:
@@ -127,8 +126,7 @@ def progress(upload: Any) -> str:
 LONGEST_ANSWER = 64 << 20
 """Bytes of one answer, and of all answers to one question, such as the pages of a list: 200,000 files."""
 
-LEAST = 16 << 10
-"""Bytes that an answer counts for however short it is, which limits the number of pages."""
+LEAST = 16 << 10  # Bytes that an answer counts for however short it is, which limits the number of pages
 
 OK = (200, 206)
 

@@ -13,8 +13,7 @@ from zoo.base.manifest import MANIFEST_FILE
 from .addresses import Address
 from .client import LIBRARY, Hub
 
-SDK = "6.31.0"
-"""The version of Gradio that a Space runs."""
+SDK = "6.31.0"  # The version of Gradio that a Space runs
 
 APP = """\"\"\"The explorer for {model}, as `zoo push --space` writes it.\"\"\"
 

@@ -16,8 +16,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 from zoo.data.tokenizers import Tokenizers
 from zoo.training.generation.generating import MAX_NEW_TOKENS, generation_config, position_limit
 
-REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
-"""Replacement character: decoded from bytes that are no complete character."""
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"  # Replacement character: decoded from bytes that are no complete character
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,7 @@ from .parts import Block, Drawing, Layer, Residual, Step, Together, steps_of, wi
 
 Items = tuple[Step | Residual, ...]  # Steps of a layer
 
-IN_A_LAYER = re.compile(r"(?:.*\.)?layers\.\d+\.")
-"""Common prefix of the places of all modules of a layer."""
+IN_A_LAYER = re.compile(r"(?:.*\.)?layers\.\d+\.")  # Common prefix of the places of all modules of a layer
 
 
 def merged(drawn: Mapping[int, Items], numbers: Mapping[int, Sequence[int]], total: int) -> tuple[Layer, ...]:

@@ -39,8 +39,7 @@ KINDS: dict[Kind, tuple[type, ...]] = {
 }
 """Classes with names that describe the kind of module."""
 
-EVERY_LAYER = "in every layer"
-"""Place of positions that act inside of attention, if all layers have them."""
+EVERY_LAYER = "in every layer"  # Place of positions that act inside of attention, if all layers have them
 
 
 def label_and_detail(module: nn.Module, config: ZooConfig) -> tuple[str, str]:

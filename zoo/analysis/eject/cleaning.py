@@ -11,8 +11,7 @@ from ..partial_evaluation import Names, Unread, assigned, code, names
 from ..walking import Visitor, changed, nodes_of
 from .program import Substitution
 
-LONGEST = 104
-"""Columns of a statement into which a variable is put."""
+LONGEST = 104  # Columns of a statement into which a variable is put
 
 
 def read_attributes(definitions: dict[str, cst.CSTNode], model: str) -> dict[str, set[str]]:

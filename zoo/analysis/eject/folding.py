@@ -11,8 +11,7 @@ import libcst as cst
 
 from ..partial_evaluation import UNKNOWN, BranchFolder, code
 
-PRESENT = object()
-"""Of a value that is known only when a forward runs, but is not None."""
+PRESENT = object()  # Of a value that is known only when a forward runs, but is not None
 
 BUILTINS = {
     "len": len,

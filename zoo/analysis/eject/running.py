@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 FORBIDDEN = ("zoo", "transformers")
-TOKENS = 8
-"""Tokens that are generated."""
+TOKENS = 8  # Tokens that are generated
 
 
 def main(file: str, folder: str) -> None:

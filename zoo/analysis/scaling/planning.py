@@ -126,11 +126,9 @@ def sent(share: Share, device: Device, devices: int, *, batches: int, hidden_byt
     return max(shards, slices)
 
 
-USABLE = 0.9
-"""The share of a device's memory that a plan fills: CUDA's context, workspaces and gaps take the rest."""
+USABLE = 0.9  # The share of a device's memory that a plan fills: CUDA's context, workspaces and gaps take the rest
 
-UPDATE = 2**19
-"""Default tokens of an update: half a million, as GPT-3's smaller models had (Brown et al. 2020)."""
+UPDATE = 2**19  # Default tokens of an update: half a million, as GPT-3's smaller models had (Brown et al. 2020).
 
 LONGEST = 1024  # Default tokens of a sequence, without a table of positions that limits them
 

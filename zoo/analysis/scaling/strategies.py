@@ -92,8 +92,7 @@ FLOAT32, BFLOAT16 = 4, 2  # Bytes of a number
 OPTIMIZER_STATES = {"adafactor": 0, "sgd": 0, "lomo": 0, "muon": 1, "lion_32bit": 1, "rmsprop": 1, "adagrad": 1}
 """Numbers that an optimiser keeps for each weight, where it is not two; of Muon's, most are one."""
 
-OPTIMIZERS = ("muon", *(one.value for one in OptimizerNames))
-"""Valid values of `optim`: transformers' and Muon."""
+OPTIMIZERS = ("muon", *(one.value for one in OptimizerNames))  # Valid values of `optim`: transformers' and Muon
 
 Settings = tuple[tuple[str, Any], ...]  # Fields of a configuration and their values
 

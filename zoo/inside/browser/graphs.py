@@ -36,8 +36,7 @@ TRACED, TRIED = (5, 3), (8, 6)
 
 SMALL = 64  # Numbers below which a tensor stays in the graph
 
-EXACT = "x"
-"""Start of the names of operators that the page does not compute by WebGPU: the first 300, see engine.ts."""
+EXACT = "x"  # Start of the names of operators that the page does not compute by WebGPU: the first 300, see engine.ts
 
 ROUGH = (
     *("Sin", "Cos"),  # need be exact to 2**-11 only
@@ -45,8 +44,7 @@ ROUGH = (
 )
 """Operators that WebGPU computes otherwise. Masks of 4 tokens were wrong after shorter ones (ONNX Runtime 1.27)."""
 
-NUMBERS = {"lc": 0, "pb": 0}
-"""Options of xz for numbers, which do not predict each other."""
+NUMBERS = {"lc": 0, "pb": 0}  # Options of xz for numbers, which do not predict each other
 
 
 def packed(content: bytes, **options: int) -> bytes:

@@ -22,8 +22,7 @@ PROBE, TARGET_PROBE = "a b c d e f g h i j k l m n o", "a b c d e f g h i j k l 
 
 SOURCE, TARGET = "source", "target"  # Sizes of a shape that are the number of tokens of a text
 
-SILENT = frozenset({"dropout", "scale", "rule"})
-"""Kinds of steps that do nothing outside of training, or are no module."""
+SILENT = frozenset({"dropout", "scale", "rule"})  # Kinds of steps that do nothing outside of training, or are no module
 
 UNMASKED, STEP_ZERO = "padding-is-attended", "every-step-is-position-zero"  # Quirks of several parts
 

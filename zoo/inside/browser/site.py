@@ -68,8 +68,7 @@ def write_json(path: Path, content: object) -> None:
     path.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
 
 
-BUILT = Path(__file__).with_name("page")
-"""Where a release has the page; scripts/browser writes it there."""
+BUILT = Path(__file__).with_name("page")  # Where a release has the page; scripts/browser writes it there
 
 SOURCES = Path(__file__).parents[3] / "browser"  # Sources in a checkout
 

@@ -22,8 +22,7 @@ from zoo.registry import Task
 
 RESIDUAL = "residual"  # Ending of the names of a layer's residual connections
 
-TOKENS = ("input_ids", "attention_mask", "position_ids")
-"""Inputs of a stack. *Shape:* (batch_size, seq_len) each"""
+TOKENS = ("input_ids", "attention_mask", "position_ids")  # Inputs of a stack. *Shape:* (batch_size, seq_len) each
 
 
 def kinds_of(model: ZooPreTrainedModel) -> tuple[str, ...]:
