@@ -15,8 +15,7 @@ from zoo.base.errors import InputError
 from zoo.models.transformer import Transformer
 from zoo.registry import VARIANTS
 
-FILES, LINES = 7, 250
-"""What a reader of GPT-2 opens and reads at most."""
+FILES, LINES = 7, 250  # What a reader of GPT-2 opens and reads at most
 
 
 def test_gpt2_is_read_in_few_files_and_lines():

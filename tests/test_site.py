@@ -25,11 +25,9 @@ AXE = """axe.run(document, {resultTypes: ["violations"]}).then((found) => found.
     .map((one) => `${one.id}: ${one.nodes.slice(0, 3).map((node) => node.target.join(" ")).join(", ")}`))"""
 """Asks axe-core for what it calls serious."""
 
-LONG = ("reference/cli.html", "reference/zoo.data.tasks.html")
-"""Pages on which axe-core takes minutes."""
+LONG = ("reference/cli.html", "reference/zoo.data.tasks.html")  # Pages on which axe-core takes minutes
 
-CONTRAST = 4.5
-"""Of letters on what is behind them, at least (WCAG 2.2, success criterion 1.4.3)."""
+CONTRAST = 4.5  # Of letters on what is behind them, at least (WCAG 2.2, success criterion 1.4.3)
 
 SCHEMES = {"light": "default", "dark": "slate"}
 """What the theme calls its colours, by what the reader's machine is told to be."""

@@ -9,11 +9,9 @@ KINDS = ("lost", "500", "429", "hour", "403", "disconnect", "reset", "truncated"
 after an hour. disconnect: closed unread. reset: TCP reset in the middle of the body. truncated: closed in the middle of
 the body. flipped: one byte differs. stall: nothing happens for a long time."""
 
-ETAG = "etag"
-"""A file is called by another name than its own: by the fault's `value`."""
+ETAG = "etag"  # A file is called by another name than its own: by the fault's `value`
 
-ECHO, MISSING = "echo", "missing"
-"""Refusals: one that says the fault's `value`, and one of a revision that is there."""
+ECHO, MISSING = "echo", "missing"  # Refusals: one that says the fault's `value`, and one of a revision that is there
 
 ENDLESS, BOMB = "endless", "bomb"
 """Answers without an end, and answers of a few kilobytes that are gigabytes once they are unpacked."""
@@ -21,8 +19,7 @@ ENDLESS, BOMB = "endless", "bomb"
 SAME_PAGE, SIZE = "same page", "size"
 """A list that goes on with the same page; a file of another size than its own: the fault's `value`."""
 
-HELD = "held"
-"""Done, and the answer is held back for a long time."""
+HELD = "held"  # Done, and the answer is held back for a long time
 
 AFTERWARDS = frozenset({"lost", "reset", "truncated", "flipped", ETAG, ENDLESS, BOMB, SAME_PAGE, SIZE, HELD})
 """Faults of the answer: the request itself has been carried out."""
@@ -30,29 +27,19 @@ AFTERWARDS = frozenset({"lost", "reset", "truncated", "flipped", ETAG, ENDLESS, 
 REFUSALS = {"500": 500, "429": 429, "hour": 429, "403": 403, ECHO: 403, MISSING: 404}
 """With which status a request is refused."""
 
-WAITS = {"429": "1", "hour": "3600"}
-"""Seconds after which a refused client is asked to come back."""
+WAITS = {"429": "1", "hour": "3600"}  # Seconds after which a refused client is asked to come back
 
 
 @dataclass
 class Fault:
-    """A fault at certain requests.
+    """A fault at certain requests."""
 
-    Args:
-        kind: One of `KINDS`, or `ETAG`, `ECHO`, `MISSING`, `ENDLESS`, `BOMB`, `SAME_PAGE`, `SIZE`, `HELD`.
-        at: The number of the request at which it happens, counted from 1 since the fault was set; 0 for every one.
-        since: From which request on everything is met, counted likewise; 0 for nothing.
-        where: What "METHOD /path" must match to be counted.
-        times: How often it happens.
-        value: The wrong name of a file, or what is said.
-    """
-
-    kind: str
-    at: int = 0
-    since: int = 0
-    where: str = ""
-    times: int = 1_000_000
-    value: str = ""
+    kind: str  # One of `KINDS`, or `ETAG`, `ECHO`, `MISSING`, `ENDLESS`, `BOMB`, `SAME_PAGE`, `SIZE`, `HELD`
+    at: int = 0  # The number of the request at which it happens, counted from 1 since it was set; 0 for every one
+    since: int = 0  # From which request on everything is met, counted likewise; 0 for nothing
+    where: str = ""  # What "METHOD /path" must match to be counted
+    times: int = 1_000_000  # How often it happens
+    value: str = ""  # The wrong name of a file, or the message
     seen: int = 0
     happened: int = 0
     sent: int = 0

@@ -20,8 +20,7 @@ from .messages import Answer, Request, User, json_answer
 from .routes import CONTENT_ROUTES, ROUTES
 from .storage import Refusal, Storage
 
-MEBIBYTE, MOST_SENT = 1 << 20, 1 << 30
-"""How much an answer without an end is, in all."""
+MEBIBYTE, MOST_SENT = 1 << 20, 1 << 30  # How much an answer without an end is, in all
 
 
 class Server(ThreadingHTTPServer):

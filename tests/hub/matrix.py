@@ -24,8 +24,7 @@ from .faults import ETAG, KINDS, Fault
 from .loopback import LoopbackHub, loopback_hub
 from .storage import git_id
 
-LANES = 3
-"""How many processes there are with Xet, and how many without."""
+LANES = 3  # How many processes there are with Xet, and how many without
 
 FOR_EVER = (1, 1_000_000)
 COMPLETED, UNCHANGED, UNCONFIRMED = "completed", "failed, old state intact", "reported as unconfirmed"

@@ -13,8 +13,7 @@ from .storage import Refusal, Storage
 if TYPE_CHECKING:
     from .loopback import Handler, LoopbackHub
 
-PAGE = 4
-"""Entries per page of a listing; small, so that listings have pages."""
+PAGE = 4  # Entries per page of a listing; small, so that listings have pages
 
 
 @dataclass

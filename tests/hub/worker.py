@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 SPEED = 100
-LONGEST_WAIT = 61
-"""Seconds on the fast clock that nothing may wait for."""
+LONGEST_WAIT = 61  # Seconds on the fast clock that nothing may wait for
 _sleep = time.sleep
 _waits: list[float] = []
 

@@ -16,8 +16,7 @@ from .messages import Answer, Request, json_answer
 from .storage import Refusal, Storage
 
 CHUNK_SIZE = 1 << 16
-CHUNK = struct.Struct("<I4s")
-"""Version and compressed size; scheme and size."""
+CHUNK = struct.Struct("<I4s")  # Version and compressed size; scheme and size
 PLAIN, LZ4, GROUPED_LZ4 = range(3)
 
 SHARD_HEADER = 48

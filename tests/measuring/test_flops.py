@@ -44,12 +44,10 @@ ROTATED = {
     "deepseek-v3-style": 32,
     **dict.fromkeys(("gemma3-style", "modernbert-style"), 32),  # two kinds of layers, each with its own wavelengths
 }
-EMBEDDING = {"albert-style": 128}
-"""Widths of embeddings that are projected."""
+EMBEDDING = {"albert-style": 128}  # Widths of embeddings that are projected
 TRANSFORMS = {"albert-style", "bert-style", "modernbert-style", "roberta-prelayernorm-style", "roformer-style"}
 TRANSFORMS |= {"ltg-bert-style", "gpt-bert-style"}
-DISTANCES = 63
-"""Buckets of relative distances whose vectors disentangled attention projects."""
+DISTANCES = 63  # Buckets of relative distances whose vectors disentangled attention projects
 EXPERTS = {
     "mixtral-style": (2, 8),
     "gpt-oss-style": (4, 16),
@@ -59,8 +57,7 @@ EXPERTS = {
 """How many experts a token sees, a shared one included, and of how many a router chooses."""
 MOE_INNER = dict.fromkeys(("qwen3-moe-style", "deepseek-moe", "deepseek-v3-style", "qwen3-next-style"), 512)
 MOE_INNER["kimi-linear-style"] = 512
-HYBRIDS = ("kimi-linear-style", "qwen3-next-style", "lfm2-style")
-"""Whose first layer has no attention."""
+HYBRIDS = ("kimi-linear-style", "qwen3-next-style", "lfm2-style")  # Whose first layer has no attention
 ONE_EMBEDDING = {"explicando", "t5-style", "marian-style", "pegasus-style", "attention-is-all-you-need"}
 
 
