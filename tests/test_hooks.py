@@ -86,13 +86,8 @@ COMPLETE = (["Config"], ["Model"])
 @pytest.mark.parametrize(
     "first",
     [
-        "fakeformers.auto",
-        "fakeformers.layers",
-        "fakeformers.trainer",
-        "fakezoo.models",
-        "fakezoo.models.config",
-        "fakezoo.models.modeling",
-        "fakezoo.models.auto",
+        *("fakeformers.auto", "fakeformers.layers", "fakeformers.trainer"),
+        *("fakezoo.models", "fakezoo.models.config", "fakezoo.models.modeling", "fakezoo.models.auto"),
     ],
 )
 class TestOrders:

@@ -54,11 +54,8 @@ def traced(name: str) -> set[tuple[str, int]]:
 @pytest.mark.parametrize(
     "name",
     [
-        "gpt2-style@tiny",
-        "llama-style@tiny",
-        "vanilla@tiny+cross-attention-reuses-self",
-        "t5-style@tiny",
-        "hyper-connections@tiny",
+        *("gpt2-style@tiny", "llama-style@tiny", "vanilla@tiny+cross-attention-reuses-self"),
+        *("t5-style@tiny", "hyper-connections@tiny"),
     ],
 )
 def test_what_is_listed_is_what_runs(name):

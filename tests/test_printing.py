@@ -117,15 +117,8 @@ class Foreign(HTMLParser):
 
 
 FOREIGN = (
-    "<foreign>",
-    "</script><foreign>",
-    "</title><foreign>",
-    '"foreign=1 ',
-    "'foreign=1 ",
-    "<!--",
-    "&lt;",
-    "a",
-    " ",
+    *("<foreign>", "</script><foreign>", "</title><foreign>", '"foreign=1 ', "'foreign=1 "),
+    *("<!--", "&lt;", "a", " "),
 )
 foreign_texts = st.lists(st.sampled_from(FOREIGN), min_size=1, max_size=4).map("".join)
 

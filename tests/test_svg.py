@@ -13,16 +13,9 @@ from zoo.analysis.drawing.svg import FILLS
 
 SVG = "{http://www.w3.org/2000/svg}"
 PICTURES = (
-    "attention-is-all-you-need@tiny",
-    "bert-style@tiny",
-    "deepnorm@tiny",
-    "explicando@tiny+self-attention-stands-bare",
-    "gemma2-style@tiny",
-    "gptj-style@tiny",
-    "normformer@tiny",
-    "odom-style@tiny+layers-share-weights+heads-share-weights+works-on-features",
-    "t5-style@tiny",
-    "universal@tiny",
+    *("attention-is-all-you-need@tiny", "bert-style@tiny", "deepnorm@tiny"),
+    *("explicando@tiny+self-attention-stands-bare", "gemma2-style@tiny", "gptj-style@tiny", "normformer@tiny"),
+    *("odom-style@tiny+layers-share-weights+heads-share-weights+works-on-features", "t5-style@tiny", "universal@tiny"),
     "vanilla@tiny+dropout-on-the-skip+masks-from-token-ids+torch-initialization",
 )
 

@@ -18,16 +18,8 @@ if TYPE_CHECKING:
     import torch
 
 PACKAGES = (
-    "transformer-zoo",
-    "torch",
-    "transformers",
-    "huggingface-hub",
-    "tokenizers",
-    "safetensors",
-    "accelerate",
-    "datasets",
-    "sacrebleu",
-    "numpy",
+    *("transformer-zoo", "torch", "transformers", "huggingface-hub", "tokenizers", "safetensors", "accelerate"),
+    *("datasets", "sacrebleu", "numpy"),
 )
 """Reported distributions."""
 

@@ -83,15 +83,7 @@ EXPORTED_WEIGHTS = ("*.safetensors", "*.onnx", "*.gguf", "openvino_*.bin", "mode
 """One of these a folder must have: weights of the zoo and transformers, ONNX, llama.cpp, OpenVINO, CTranslate2."""
 
 PICKLES = (
-    "pytorch_model*.bin",
-    "*.pt",
-    "*.pth",
-    "*.pkl",
-    "*.pickle",
-    "*.ckpt",
-    "*.h5",
-    "*.msgpack",
-    "training_args.bin",
+    *("pytorch_model*.bin", "*.pt", "*.pth", "*.pkl", "*.pickle", "*.ckpt", "*.h5", "*.msgpack", "training_args.bin"),
 )
 """Weights and more in formats that can run code when they are read."""
 

@@ -40,15 +40,7 @@ DISTRIBUTION = re.compile(r"[A-Za-z0-9]([\w.-]*[A-Za-z0-9])?")  # The name of a 
 
 NOT_PULLED = (
     *PICKLES,
-    "*.bin",
-    "*.onnx*",
-    "*.gguf",
-    "*.ot",
-    "*.npz",
-    "*.tflite",
-    "*.mlmodel",
-    "*.mlpackage/**",
-    ".git*",
+    *("*.bin", "*.onnx*", "*.gguf", "*.ot", "*.npz", "*.tflite", "*.mlmodel", "*.mlpackage/**", ".git*"),
 )
 """Formats that the zoo does not read; a repository may hold one copy of the weights in each."""
 

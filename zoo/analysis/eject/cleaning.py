@@ -91,17 +91,13 @@ class Joiner(Visitor):
             return None
         value: Any = assign.value
         of_reader = code(reader.value)
-        whole = of_reader == name or of_reader.startswith(f"{name}, ") or any(p in text for p in whole_places(name))
+        as_arguments = (f"({name})", f"({name},", f", {name})", f", {name},")
+        whole = of_reader == name or of_reader.startswith(f"{name}, ") or any(one in text for one in as_arguments)
         if not whole and not isinstance(value, (cst.Call, cst.Name, cst.Attribute, cst.Subscript)):
             value = value.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
         together = reader.with_changes(value=Substitution({name: value}).visit(reader.value))
         statement = last.with_changes(body=[together], leading_lines=first.leading_lines)
         return None if len(code(together)) > LONGEST else statement
-
-
-def whole_places(name: str) -> tuple[str, ...]:
-    """How code reads where a name is a whole argument."""
-    return f"({name})", f"({name},", f", {name})", f", {name},"
 
 
 def is_alias(value: cst.BaseExpression, function: cst.FunctionDef, written: list[str]) -> bool:

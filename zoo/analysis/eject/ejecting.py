@@ -31,13 +31,8 @@ if TYPE_CHECKING:
     from zoo.building.literals import TaskName, VariantName, WeightsName
 
 SIZES = (
-    "vocab_size",
-    "hidden_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "intermediate_size",
-    "max_position_embeddings",
-    "layer_norm_eps",
+    *("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size"),
+    *("max_position_embeddings", "layer_norm_eps"),
 )
 """Settings that are not what two variants differ in."""
 

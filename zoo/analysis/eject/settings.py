@@ -27,12 +27,7 @@ if TYPE_CHECKING:
     from zoo.models import ZooConfig
 
 DECODER_FIELDS = (
-    "vocab_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "num_key_value_heads",
-    "head_dim",
-    "intermediate_size",
+    *("vocab_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim", "intermediate_size"),
 )
 """Sizes that a decoder may have for itself."""
 

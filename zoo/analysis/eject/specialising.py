@@ -9,8 +9,6 @@ from typing import Any
 import libcst as cst
 from libcst import matchers as m
 
-from zoo.base.errors import UnsupportedOperationError
-
 from ..partial_evaluation import UNKNOWN, code, names
 from ..walking import Visitor, changed, nodes_of
 from .calls import is_docstring, sources, variables_of, with_methods_inlined
@@ -388,10 +386,6 @@ class Program:
         for node in self.definitions.values():
             for one in nodes_of(node, cst.Raise):
                 if m.matches(one.exc, m.Call(m.Name("NoPlainForm"))):
-                    raise self.refusal(one)
-
-    def refusal(self, node: cst.CSTNode) -> UnsupportedOperationError:
-        """The error of a setting without a plain form."""
-        (text,) = nodes_of(node, cst.SimpleString)
-        name = str(text.evaluated_value)
-        return no_plain_form(name, getattr(self.config, name, None))
+                    (text,) = nodes_of(one, cst.SimpleString)
+                    name = str(text.evaluated_value)
+                    raise no_plain_form(name, getattr(self.config, name, None))
