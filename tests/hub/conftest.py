@@ -91,6 +91,12 @@ class Worker:
         self.start(verb, *arguments, **options)
         return self.finish()
 
+    def ok(self, verb: str, *arguments: Any, **options: Any) -> Any:
+        """What a verb that succeeds returns."""
+        answer = self(verb, *arguments, **options)
+        assert answer["error"] is None, answer
+        return answer["ok"]
+
 
 Start = Callable[..., Worker]
 """What the fixture `worker` gives: it starts a process, by token and variables."""

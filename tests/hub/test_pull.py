@@ -11,9 +11,8 @@ from .loopback import LoopbackHub
 def test_a_pull_brings_the_model_and_no_other_format_of_it(hub: LoopbackHub, worker: Start) -> None:
     other = {"pytorch_model.bin": b"pickle", "tf_model.h5": b"1", "onnx/model.onnx": b"1", "modeling_x.py": b"print()"}
     hub.storage.put("org/model", {**checkpoint(), **other})
-    answer = worker()("pull", "org/model")
-    assert answer["error"] is None, answer
-    assert answer["ok"]["files"] == digests(checkpoint())
+    answer = worker().ok("pull", "org/model")
+    assert answer["files"] == digests(checkpoint())
     assert not any(path in request for request in hub.log for path in other)
     assert not hub.authorized_content, "the token left the Hub for the content network"
 

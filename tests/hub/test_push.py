@@ -20,22 +20,20 @@ from .messages import User
 
 def test_a_folder_becomes_one_commit(hub: LoopbackHub, worker: Start, tmp_path: Path) -> None:
     files = checkpoint()
-    answer = worker()("push", write(tmp_path / "model", files), "org/model", commit_message="Here it is")
-    assert answer["error"] is None, answer
+    answer = worker().ok("push", write(tmp_path / "model", files), "org/model", commit_message="Here it is")
     assert without_attributes(hub.storage.contents("org/model")) == files
     repo = hub.storage.repo("org/model")
     history = hub.storage.history(repo, "main")
     assert [repo["commits"][oid]["title"] for oid in history] == ["Here it is", "initial commit"]
-    assert answer["ok"]["commit"] == history[0]
-    assert answer["ok"]["files"] == {path: len(content) for path, content in files.items()}
+    assert answer["commit"] == history[0]
+    assert answer["files"] == {path: len(content) for path, content in files.items()}
 
 
 def test_folders_are_uploaded_without_the_zoo_after_a_push(hub: LoopbackHub, worker: Start, tmp_path: Path) -> None:
     """The client's own ways of uploading stay what they are in a process that has pushed."""
     process, own = worker(), checkpoint(b"uploaded by the client")
     assert process("push", write(tmp_path / "model", checkpoint()), "org/model")["error"] is None
-    answer = process("upload", write(tmp_path / "own", own), "org/model")
-    assert answer["error"] is None, answer
+    process.ok("upload", write(tmp_path / "own", own), "org/model")
     assert own.items() <= hub.storage.contents("org/model").items()
 
 
@@ -86,10 +84,9 @@ def test_what_belongs_to_no_model_stays_behind(hub: LoopbackHub, worker: Start, 
     pickle = {"model.bin": b"PK and a pickle"}
     folder = write(tmp_path / "model", {**checkpoint(), **more, **pickle, **dict.fromkeys(LITTER, b"1")})
     (folder / "notes.txt").symlink_to("secret-token")
-    answer = worker()("push", folder, "org/model")
-    assert answer["error"] is None, answer
+    answer = worker().ok("push", folder, "org/model")
     assert without_attributes(hub.storage.contents("org/model")) == {**checkpoint(), **more}
-    assert sorted(answer["ok"]["left_out"]) == sorted((*LITTER, *pickle, "notes.txt"))
+    assert sorted(answer["left_out"]) == sorted((*LITTER, *pickle, "notes.txt"))
 
 
 def test_code_is_pushed_where_the_configuration_names_it(hub: LoopbackHub, worker: Start, tmp_path: Path) -> None:
@@ -99,10 +96,9 @@ def test_code_is_pushed_where_the_configuration_names_it(hub: LoopbackHub, worke
     code |= {"tokenizer_config.json": of_tokenizer, "tokens.py": b""}
     litter = {"elsewhere.py": b"", "evil.py": b"", "src/modeling.py": b""}
     folder = write(tmp_path / "model", {**checkpoint(auto_map=named), **code, **litter})
-    answer = worker()("push", folder, "org/model")
-    assert answer["error"] is None, answer
+    answer = worker().ok("push", folder, "org/model")
     assert without_attributes(hub.storage.contents("org/model")) == {**checkpoint(auto_map=named), **code}
-    assert answer["ok"]["left_out"] == sorted(litter)
+    assert answer["left_out"] == sorted(litter)
 
 
 SECRETS = {
@@ -173,8 +169,7 @@ def test_weights_of_an_earlier_push_do_not_outlive_it(hub: LoopbackHub, worker: 
 
 def test_a_missing_branch_is_created(hub: LoopbackHub, worker: Start, tmp_path: Path) -> None:
     before = hub.storage.put("org/model", {"notes.txt": b"main"})
-    answer = worker()("push", write(tmp_path / "model", checkpoint()), "org/model@v2")
-    assert answer["error"] is None, answer
+    worker().ok("push", write(tmp_path / "model", checkpoint()), "org/model@v2")
     repo = hub.storage.repo("org/model")
     assert repo["refs"]["main"] == before
     assert set(checkpoint()) <= set(hub.storage.contents("org/model", "v2"))
@@ -183,9 +178,8 @@ def test_a_missing_branch_is_created(hub: LoopbackHub, worker: Start, tmp_path: 
 def test_a_pull_request_leaves_the_branch_alone(hub: LoopbackHub, worker: Start, tmp_path: Path) -> None:
     before = hub.storage.put("org/model", {"notes.txt": b"main"})
     folder = write(tmp_path / "model", checkpoint())
-    answer = worker(STRANGER)("push", folder, "org/model", create_pr=True)
-    assert answer["error"] is None, answer
-    assert answer["ok"]["pull_request"] == f"{hub.endpoint}/org/model/discussions/1"
+    answer = worker(STRANGER).ok("push", folder, "org/model", create_pr=True)
+    assert answer["pull_request"] == f"{hub.endpoint}/org/model/discussions/1"
     assert hub.storage.repo("org/model")["refs"]["main"] == before
     assert set(checkpoint()) <= set(hub.storage.contents("org/model", "refs/pr/1"))
 
@@ -380,11 +374,10 @@ def test_the_native_branch_stays_where_the_model_is_refused(hub: LoopbackHub, wo
 def test_a_space_is_written_beside_the_model(hub: LoopbackHub, worker: Start, tmp_path: Path) -> None:
     files, process = checkpoint(), worker()
     for _ in range(2):  # the second time it is there
-        answer = process("push", write(tmp_path / "model", files), "org/model", space=True)
-        assert answer["error"] is None, answer
-    assert answer["ok"]["space"] == f"{hub.endpoint}/spaces/org/model"
+        answer = process.ok("push", write(tmp_path / "model", files), "org/model", space=True)
+    assert answer["space"] == f"{hub.endpoint}/spaces/org/model"
     written = without_attributes(hub.storage.contents("spaces/org/model"))
-    assert {path: len(content) for path, content in written.items()} == answer["ok"]["space_files"]
+    assert {path: len(content) for path, content in written.items()} == answer["space_files"]
     card = ModelCard(written["README.md"].decode(), ignore_metadata_errors=False).data.to_dict()
     assert (card["sdk"], card["app_file"], card["models"]) == ("gradio", "app.py", ["org/model"])
     pins = (Path(__file__).parents[2] / "constraints.txt").read_text()
@@ -399,8 +392,7 @@ def test_a_static_page_becomes_a_static_space(hub: LoopbackHub, worker: Start, t
     page = {"index.html": b"<!doctype html>", "engine/wasm/library.bin": bytes(range(256))}
     write(tmp_path / "page", {**page, ".zoo-manifest.json": b"{}"})
     arguments = (write(tmp_path / "model", checkpoint()), "org/model")
-    answer = worker()("push", *arguments, space=tmp_path / "page", overwrite_card=True)
-    assert answer["error"] is None, answer
+    worker().ok("push", *arguments, space=tmp_path / "page", overwrite_card=True)
     written = without_attributes(hub.storage.contents("spaces/org/model"))
     assert {path: written[path] for path in page} == page and set(written) == {*page, "README.md"}
     card = ModelCard(written["README.md"].decode(), ignore_metadata_errors=False).data.to_dict()
