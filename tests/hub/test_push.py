@@ -58,7 +58,7 @@ def test_code_goes_with_everything_else_of_a_model(tmp_path: Path) -> None:
     write(tmp_path, {"LICENSE": b"mine", "notes.txt": b"", **dict.fromkeys(("result.json", EVALUATIONS_FILE), b"{}")})
     plain, coded = (zoo.push(tmp_path, "org/model", with_code=code, dry_run=True) for code in (False, True))
     parts = {path for path in plain.files if path.startswith("model")}
-    assert len(parts) > 2 and coded.left_out == plain.left_out == ("notes.txt",)
+    assert len(parts) > 2 and coded.left_out == plain.left_out == (".zoo-manifest.json", "notes.txt")
     code = {"bundle.json", "configuration_zoo.py", "modeling_zoo.py", "model.safetensors"}
     assert coded.files.keys() - code == plain.files.keys() - parts and code <= coded.files.keys()
 
