@@ -107,7 +107,7 @@ class Change:
             raise KeyboardInterrupt(self._what_landed(landed, known_requests)) from None
 
     def _what_landed(self, landed: Landed | None, known_requests: dict[str, str]) -> str:
-        """Say after Ctrl-C what became of the commit, with one short look where its answer is missing."""
+        """Describe after Ctrl-C what became of the commit, with one short look where its answer is missing."""
         with suppress(HubError, TimeoutError, KeyboardInterrupt):
             landed = landed or interruptible(lambda: self._find(known_requests), LONGEST_LOOK)
         if landed is not None:

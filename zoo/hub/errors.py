@@ -43,7 +43,7 @@ class HubUnreachableError(HubError):
 
 
 class HubConflictError(HubError):
-    """Somebody else changed the repository meanwhile."""
+    """The repository was changed by another push meanwhile."""
 
 
 class IntegrityError(HubError):

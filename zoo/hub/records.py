@@ -82,7 +82,7 @@ def without_places(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def results_of(report: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Tell how well a checkpoint did at the end of its training."""
+    """Scores of a checkpoint at the end of its training."""
     examples = f"{report.get('heldout_examples', '')} {DATASET}".strip()
     return _results(report.get("task"), examples, report.get("scores"), report.get("heldout_loss"))
 
@@ -144,7 +144,7 @@ def find_evaluations(folder: Path) -> list[Mapping[str, Any]]:
 
 
 def find_results(folder: Path) -> list[dict[str, Any]]:
-    """Tell how well a checkpoint does: by `zoo evaluate --save`, or else by the end of its training."""
+    """Scores of a checkpoint: by `zoo evaluate --save`, or else by the end of its training."""
     evaluated = [
         result
         for entry in find_evaluations(folder)

@@ -85,7 +85,7 @@ class AttentionMaps(Printed):
         return [record for one in self.maps for record in one.to_records()]
 
     def bertviz(self) -> dict[str, Any]:
-        """Say it in the words of BertViz (Vig 2019): `head_view(**maps.bertviz())`, `model_view(**maps.bertviz())`.
+        """Arguments for BertViz (Vig 2019): `head_view(**maps.bertviz())`, `model_view(**maps.bertviz())`.
 
         Returns:
             The arguments of both: a tensor a layer, *Shape:* (1, num_heads, num_queries, num_keys), and the tokens.

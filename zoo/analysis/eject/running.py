@@ -52,7 +52,7 @@ def main(file: str, folder: str) -> None:
 
 
 def copied(inputs: dict[str, Any], dtype: Any) -> dict[str, Any]:
-    """Copies of inputs, of which floating ones are of this dtype."""
+    """Copies of inputs, floating ones in this dtype."""
     return {name: one.to(dtype, copy=True) if one.is_floating_point() else one for name, one in inputs.items()}
 
 

@@ -174,7 +174,7 @@ class Program:
         return []
 
     def owned(self, owner: str, attribute: str) -> list[str]:
-        """Plain classes of which an attribute of a class may be an instance."""
+        """Plain classes that an attribute of a class may be an instance of."""
         found: list[str] = []
         for method in methods(self.definitions[owner]).values():
             for assign in names(method).assigns:
@@ -382,7 +382,7 @@ class Program:
         return list(bound(methods(self.definitions[key[0]])[key[1]], call).items())
 
     def refuse_missing(self) -> None:
-        """Refuse settings of which the code that is left has no plain form."""
+        """Refuse settings without a plain form in the code that is left."""
         for node in self.definitions.values():
             for one in nodes_of(node, cst.Raise):
                 if m.matches(one.exc, m.Call(m.Name("NoPlainForm"))):

@@ -55,7 +55,7 @@ def training_speed(model: PreTrainedModel, batch: Mapping[str, Any], seconds: fl
     """Measure how fast a model trains: a forward and a backward pass, clipping and a step of AdamW.
 
     Args:
-        model: The model, whose weights stay as they are.
+        model: The model; its weights stay as they are.
         batch: Inputs and labels.
         seconds: How long to measure, at least three times.
 
