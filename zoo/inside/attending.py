@@ -30,13 +30,21 @@ PAGE_HEIGHT = 720  # Pixels that the page of all heads has in a notebook
 
 @dataclass(frozen=True)
 class AttentionMap:
-    """One kind of attention in a model, for one example."""
+    """One kind of attention in a model, for one example.
 
-    kind: str  # "encoder", "decoder" or "cross"
-    weights: NDArray[np.float32]  # *Shape:* (num_layers, num_heads, num_queries, num_keys)
-    queries: tuple[str, ...]  # The tokens that attend
-    keys: tuple[str, ...]  # The tokens that are attended to
-    layers: tuple[int, ...]  # Numbers of the layers in the model, counted from 1: those of a mixer have no attention
+    Attributes:
+        kind: "encoder", "decoder" or "cross".
+        weights: *Shape:* (num_layers, num_heads, num_queries, num_keys)
+        queries: The tokens that attend.
+        keys: The tokens that are attended to.
+        layers: Numbers of the layers in the model, counted from 1: those of a mixer have no attention.
+    """
+
+    kind: str
+    weights: NDArray[np.float32]
+    queries: tuple[str, ...]
+    keys: tuple[str, ...]
+    layers: tuple[int, ...]
 
     @property
     def title(self) -> str:
@@ -60,12 +68,19 @@ class AttentionMap:
 
 @dataclass(frozen=True)
 class AttentionMaps(Printed):
-    """Everything that a model attends to in one example."""
+    """Everything that a model attends to in one example.
 
-    name: str  # The model
-    source: str  # The text that it reads
-    output: str  # The text that it is made to write, or writes by itself; nothing for a model that only reads
-    maps: tuple[AttentionMap, ...]  # Each kind of attention that the model has
+    Attributes:
+        name: The model.
+        source: The text that it reads.
+        output: The text that it is made to write, or writes by itself; nothing for a model that only reads.
+        maps: Each kind of attention that the model has.
+    """
+
+    name: str
+    source: str
+    output: str
+    maps: tuple[AttentionMap, ...]
 
     def shown(self) -> Iterator[Part]:
         """The page on which every head can be looked at."""

@@ -25,18 +25,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class HeadStatistics:
-    """Statistics of the heads of one kind of attention over texts. Padding neither attends nor is attended to."""
+    """Statistics of the heads of one kind of attention over texts. Padding neither attends nor is attended to.
 
-    kind: str  # "encoder", "decoder" or "cross"
-    # Of the weights of a query, in nats, on average: 0 where a head looks at one token only, the logarithm of the
-    # number of tokens where it looks at all alike (Clark et al. 2019, What Does BERT Look At?, section 3.3). *Shape:*
-    # (num_layers, num_heads)
+    Attributes:
+        kind: "encoder", "decoder" or "cross".
+        entropy: Of the weights of a query, in nats, on average: 0 where a head looks at one token only, the logarithm
+            of the number of tokens where it looks at all alike (Clark et al. 2019, What Does BERT Look At?, section
+            3.3). *Shape:* (num_layers, num_heads)
+        distance: From a query to what it attends to, in tokens, on average, weighted by attention (Vig and Belinkov
+            2019, Analyzing the Structure of Attention in a Transformer Language Model, section 4.3). None for
+            cross-attention: its queries and keys have positions in different texts.
+            *Shape:* (num_layers, num_heads)
+        layers: Numbers of the layers in the model, counted from 1: those of a mixer have no attention.
+    """
+
+    kind: str
     entropy: NDArray[np.float32]
-    # From a query to what it attends to, in tokens, on average, weighted by attention (Vig and Belinkov 2019, Analyzing
-    # the Structure of Attention in a Transformer Language Model, section 4.3). None for cross-attention: its queries
-    # and keys have positions in different texts. *Shape:* (num_layers, num_heads)
     distance: NDArray[np.float32] | None
-    layers: tuple[int, ...]  # Numbers of the layers in the model, counted from 1: those of a mixer have no attention
+    layers: tuple[int, ...]
 
     def to_records(self) -> list[dict[str, Any]]:
         """Write it as plain data, a record a head, counted from 1 as layers are, e.g. for `pandas.DataFrame`."""

@@ -156,16 +156,23 @@ LABELS = {
 
 @dataclass(frozen=True)
 class PositionTable:
-    """Tables that a position encoding uses."""
+    """Tables that a position encoding uses.
 
-    stack: str  # "encoder" or "decoder"
-    encoding: str  # The encoding's name, e.g. "rotary", with the type of its layers where several types differ
-    # "added" for what is added to the embeddings (Vaswani et al. 2017, section 3.5; Gehring et al. 2017), "rotation"
-    # for cosines and sines on queries and keys (Su et al. 2021, section 3.2), "bias" for what is added to the scores of
-    # each head (Press et al. 2021; Raffel et al. 2020, section 2.1).
+    Attributes:
+        stack: "encoder" or "decoder".
+        encoding: The encoding's name, e.g. "rotary", with the type of its layers where several types differ.
+        kind: "added" for what is added to the embeddings (Vaswani et al. 2017, section 3.5; Gehring et al. 2017),
+            "rotation" for cosines and sines on queries and keys (Su et al. 2021, section 3.2), "bias" for what is added
+            to the scores of each head (Press et al. 2021; Raffel et al. 2020, section 2.1).
+        names: A name a table: a head's for biases.
+        values: *Shape:* (num_tables, num_rows, num_columns)
+    """
+
+    stack: str
+    encoding: str
     kind: str
-    names: tuple[str, ...]  # A name a table: a head's for biases
-    values: NDArray[np.float32]  # *Shape:* (num_tables, num_rows, num_columns)
+    names: tuple[str, ...]
+    values: NDArray[np.float32]
 
     def to_records(self) -> list[dict[str, Any]]:
         """Write it as plain data, a record a number, e.g. for `pandas.DataFrame`."""

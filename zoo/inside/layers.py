@@ -33,17 +33,27 @@ NUMBERED = re.compile(r"(.*\.layers\.)(\d+)(.*)")  # The path of a layer, or of 
 
 @dataclass(frozen=True)
 class SummaryRow:
-    """One module."""
+    """One module.
 
-    # Its place in the model, e.g. "model.layers.0.mlp"; "model.layers.0-5.mlp" for the same in several layers.
+    Attributes:
+        path: Its place in the model, e.g. "model.layers.0.mlp"; "model.layers.0-5.mlp" for the same in several layers.
+        depth: Nesting depth.
+        kind: Its class.
+        input_shape: Of the first tensor that it is given; None where it is given none, or never called.
+        output_shape: Of the first tensor that it returns.
+        parameters: Its number of parameters and of what it holds, each counted where it comes first.
+        shared_with: The module that has its parameters, where all of them have been counted there.
+        times: Number of equal layers that the row represents.
+    """
+
     path: str
-    depth: int  # Nesting depth
-    kind: str  # Its class
-    input_shape: Shape | None  # Of the first tensor that it is given; None where it is given none, or never called
-    output_shape: Shape | None  # Of the first tensor that it returns
-    parameters: int  # Its number of parameters and of what it holds, each counted where it comes first
-    shared_with: str | None = None  # The module that has its parameters, where all of them have been counted there
-    times: int = 1  # Number of equal layers that the row represents
+    depth: int
+    kind: str
+    input_shape: Shape | None
+    output_shape: Shape | None
+    parameters: int
+    shared_with: str | None = None
+    times: int = 1
 
     @property
     def label(self) -> str:
@@ -67,12 +77,19 @@ class SummaryRow:
 
 @dataclass(frozen=True)
 class Summary(Printed):
-    """A model as a table."""
+    """A model as a table.
 
-    name: str  # The given name
-    rows: tuple[SummaryRow, ...]  # Its modules, in their order
-    total: int  # The number of parameters, each counted once
-    trainable: int  # The number of those that training changes
+    Attributes:
+        name: The given name.
+        rows: Its modules, in their order.
+        total: The number of parameters, each counted once.
+        trainable: The number of those that training changes.
+    """
+
+    name: str
+    rows: tuple[SummaryRow, ...]
+    total: int
+    trainable: int
 
     def shown(self) -> Iterator[Part]:
         yield Title(self.name, self.totals)

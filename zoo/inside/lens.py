@@ -29,13 +29,19 @@ class LogitLens(Printed):
     """The model's own output projection, read after every layer (nostalgebraist 2020, "The Logit Lens").
 
     The first row is the embedding, the last one the model's own prediction.
+
+    Attributes:
+        tokens: Input of the decoder.
+        right: The token that follows each of them; None where nothing does.
+        top: The most probable tokens, the best one first, by row and position.
+        probabilities: Theirs. *Shape:* (num_layers + 1, seq_len, num_top)
+        right_probability: Of the token that follows, NaN where nothing does. *Shape:* (num_layers + 1, seq_len)
     """
 
-    tokens: tuple[str, ...]  # Input of the decoder
-    right: tuple[str | None, ...]  # The token that follows each of them; None where nothing does
-    top: tuple[tuple[tuple[str, ...], ...], ...]  # The most probable tokens, the best one first, by row and position
-    probabilities: NDArray[np.float32]  # Theirs. *Shape:* (num_layers + 1, seq_len, num_top)
-    # Of the token that follows, NaN where nothing does. *Shape:* (num_layers + 1, seq_len)
+    tokens: tuple[str, ...]
+    right: tuple[str | None, ...]
+    top: tuple[tuple[tuple[str, ...], ...], ...]
+    probabilities: NDArray[np.float32]
     right_probability: NDArray[np.float32]
 
     def shown(self) -> Iterator[Part]:

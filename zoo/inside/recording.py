@@ -19,15 +19,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LayerNorms:
-    """How large one layer's gradient and output were at one step."""
+    """How large one layer's gradient and output were at one step.
 
-    step: int  # The step, counted from 1
-    stack: str  # "encoder" or "decoder"
-    layer: int  # The layer's place, counted from 1
-    # The Euclidean norm of the gradient of all of its weights, before clipping; None for further applications of a
-    # shared layer
+    Attributes:
+        step: The step, counted from 1.
+        stack: "encoder" or "decoder".
+        layer: The layer's place, counted from 1.
+        gradient: The Euclidean norm of the gradient of all of its weights, before clipping; None for further
+            applications of a shared layer.
+        activation: The root mean square of the residual stream after it, padding included if a batch keeps it.
+    """
+
+    step: int
+    stack: str
+    layer: int
     gradient: float | None
-    activation: float  # The root mean square of the residual stream after it, padding included if a batch keeps it
+    activation: float
 
 
 class NormRecorder(TrainerCallback):

@@ -31,52 +31,87 @@ Kind = Literal[
 
 @dataclass(frozen=True)
 class Step:
-    """One module at work."""
+    """One module at work.
 
-    label: str  # Kind of step, e.g. "LayerNorm" or "cross attention"
-    detail: str  # Further facts, e.g. "8 heads of 64"
-    path: str  # Its place in the model, e.g. "model.decoder.layers.0.mlp"
-    note: str = ""  # Description, where it is not one of the library's own parts
-    quirks: tuple[str, ...] = ()  # Names of the quirks that change it, or bring it
-    kind: Kind = "other"  # Kind of module
-    lender: str = ""  # The place of the step that it shares weights with, if any
+    Attributes:
+        label: Kind of step, e.g. "LayerNorm" or "cross attention".
+        detail: Further facts, e.g. "8 heads of 64".
+        path: Its place in the model, e.g. "model.decoder.layers.0.mlp".
+        note: Description, where it is not one of the library's own parts.
+        quirks: Names of the quirks that change it, or bring it.
+        kind: Kind of module.
+        lender: The place of the step that it shares weights with, if any.
+    """
+
+    label: str
+    detail: str
+    path: str
+    note: str = ""
+    quirks: tuple[str, ...] = ()
+    kind: Kind = "other"
+    lender: str = ""
 
 
 @dataclass(frozen=True)
 class Together:
-    """Sublayers that read the same input and add their outputs."""
+    """Sublayers that read the same input and add their outputs.
 
-    steps: tuple[Step, ...]  # The sublayers
+    Attributes:
+        steps: The sublayers.
+    """
+
+    steps: tuple[Step, ...]
 
 
 @dataclass(frozen=True)
 class Residual:
-    """A residual connection: `after(skip(x) + branch(x))`."""
+    """A residual connection: `after(skip(x) + branch(x))`.
 
-    skip: tuple[Step, ...]  # Steps on the skip connection
-    branch: tuple[Step | Together, ...]  # Steps on the branch
-    after: tuple[Step, ...]  # Steps after the sum
+    Attributes:
+        skip: Steps on the skip connection.
+        branch: Steps on the branch.
+        after: Steps after the sum.
+    """
+
+    skip: tuple[Step, ...]
+    branch: tuple[Step | Together, ...]
+    after: tuple[Step, ...]
 
 
 @dataclass(frozen=True)
 class Layer:
-    """Layers of a stack that do the same."""
+    """Layers of a stack that do the same.
 
-    items: tuple[Step | Residual, ...]  # Steps of one of them, from its input to its output
-    repeats: int  # How often it is applied
-    where: str = ""  # Which layers of the stack they are, where others do something else
+    Attributes:
+        items: Steps of one of them, from its input to its output.
+        repeats: How often it is applied.
+        where: Which layers of the stack they are, where others do something else.
+    """
+
+    items: tuple[Step | Residual, ...]
+    repeats: int
+    where: str = ""
 
 
 @dataclass(frozen=True)
 class Block:
-    """A stack: what comes before its layers, its layers, what comes after."""
+    """A stack: what comes before its layers, its layers, what comes after.
 
-    name: str  # "encoder" or "decoder"
-    before: tuple[Step, ...]  # From token ids to the residual stream
-    layers: tuple[Layer, ...]  # A layer of every kind, in the order in which they first occur
-    after: tuple[Step, ...]  # From the residual stream to the stack's output
-    remark: str = ""  # In which order layers of several types follow each other, or that they are one
-    quirks: tuple[str, ...] = ()  # Names of the quirks that change how the layers are repeated
+    Attributes:
+        name: "encoder" or "decoder".
+        before: From token ids to the residual stream.
+        layers: A layer of every kind, in the order in which they first occur.
+        after: From the residual stream to the stack's output.
+        remark: In which order layers of several types follow each other, or that they are one.
+        quirks: Names of the quirks that change how the layers are repeated.
+    """
+
+    name: str
+    before: tuple[Step, ...]
+    layers: tuple[Layer, ...]
+    after: tuple[Step, ...]
+    remark: str = ""
+    quirks: tuple[str, ...] = ()
 
     @property
     def items(self) -> tuple[Step | Residual, ...]:
@@ -93,13 +128,21 @@ class Block:
 
 @dataclass(frozen=True)
 class Drawing(Printed):
-    """A model."""
+    """A model.
 
-    name: str  # The variant's name with its settings
-    task: str  # Task of the model
-    blocks: tuple[Block, ...]  # Its stacks, the encoder first
-    head: tuple[Step, ...]  # From the last stack's output to the model's
-    rules: tuple[Step, ...] = ()  # Behaviour of the variant that is no module, e.g. how it makes its masks
+    Attributes:
+        name: The variant's name with its settings.
+        task: Task of the model.
+        blocks: Its stacks, the encoder first.
+        head: From the last stack's output to the model's.
+        rules: Behaviour of the variant that is no module, e.g. how it makes its masks.
+    """
+
+    name: str
+    task: str
+    blocks: tuple[Block, ...]
+    head: tuple[Step, ...]
+    rules: tuple[Step, ...] = ()
 
     def shown(self) -> Iterator[Part]:
         from .svg import to_svg  # which imports this

@@ -25,13 +25,17 @@ FAST_LAYER = aten._transformer_encoder_layer_fwd
 
 
 class Executed(NamedTuple):
-    """Counts of a run."""
+    """Counts of a run.
 
-    # Operations of its matrix products, a multiplication and an addition being two. Attention counts every pair of
-    # positions, and its backward pass twice as much as the forward one, as in the literature, although it computes the
-    # scores again.
+    Attributes:
+        flops: Operations of its matrix products, a multiplication and an addition being two. Attention counts every
+            pair of positions, and its backward pass twice as much as the forward one, as in the literature, although
+            it computes the scores again.
+        operators: PyTorch operators called, views among them.
+    """
+
     flops: int
-    operators: int  # PyTorch operators called, views among them
+    operators: int
 
 
 class OperatorCounter(TorchDispatchMode):

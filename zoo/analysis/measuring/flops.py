@@ -50,10 +50,15 @@ OWN_FORMULAS: dict[Any, Callable[..., int]] = {
 
 
 class FlopsPerToken(NamedTuple):
-    """Operations a token."""
+    """Operations a token.
 
-    forward: float  # Of one forward pass
-    training: float  # Of one forward and backward pass
+    Attributes:
+        forward: Of one forward pass.
+        training: Of one forward and backward pass.
+    """
+
+    forward: float
+    training: float
 
 
 @dataclass(frozen=True)
@@ -62,11 +67,16 @@ class Flops:
 
     Matrix products alone are counted, as everywhere in the literature: what remains is less than one in a hundred.
     Attention counts every pair of positions, also those that a mask hides (PaLM, Chowdhery et al. 2022, appendix B).
+
+    Attributes:
+        forward: Of one forward pass.
+        training: Of one forward and backward pass.
+        tokens: Positions that the stacks read, source and target ones.
     """
 
-    forward: int  # Of one forward pass
-    training: int  # Of one forward and backward pass
-    tokens: int  # Positions that the stacks read, source and target ones
+    forward: int
+    training: int
+    tokens: int
 
     @property
     def per_token(self) -> FlopsPerToken:

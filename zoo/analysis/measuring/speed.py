@@ -24,11 +24,17 @@ PASSED = ("input_ids", "attention_mask")  # Keys of a batch that are given to a 
 
 @dataclass(frozen=True)
 class DecodeSpeed:
-    """How fast tokens are written."""
+    """How fast tokens are written.
 
-    tokens_per_second: float  # Of all sequences together
-    p50: float  # Median seconds from one token to the next
-    p95: float  # The same of the slowest twentieth
+    Attributes:
+        tokens_per_second: Of all sequences together.
+        p50: Median seconds from one token to the next.
+        p95: The same of the slowest twentieth.
+    """
+
+    tokens_per_second: float
+    p50: float
+    p95: float
 
 
 @torch.inference_mode()
