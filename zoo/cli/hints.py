@@ -46,11 +46,7 @@ EXAMPLES = {
         'zoo generate vanilla.en-pt "The water is cold."',
         'zoo generate gpt2-style.char-en "The " --do-sample --max-new-tokens 40',
     ),
-    "predict": (
-        'zoo predict vanilla.language "A água está fria."',
-        'zoo predict nlpt-encoder.mlm-en "Where is <mask> house?"',
-        "zoo predict model -f texts.csv --columns text",
-    ),
+    "predict": ('zoo predict vanilla.language "A água está fria."', "zoo predict model -f texts.csv --columns text"),
     "evaluate": ("zoo evaluate vanilla.language", "zoo evaluate model --heldout test.tsv --report errors"),
     "compare": (
         "zoo compare pre-norm post-norm --task copy:length=5 --budget steps=100",

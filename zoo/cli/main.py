@@ -47,7 +47,7 @@ GROUPS = {
     "Train": {
         "train": "Train a variant, save it with its tokenizer, and score it on held-out examples.",
         "generate": "Let a trained model write: translations by an encoder-decoder, continuations by a language model.",
-        "predict": "Let a trained model label texts, or every word of them.",
+        "predict": "Let a trained model label texts or every word of them, or guess masked words.",
         "evaluate": "Score a trained model on held-out examples.",
     },
     "Compare": {

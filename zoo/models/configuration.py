@@ -217,11 +217,6 @@ class ZooConfig(Fields, PreTrainedConfig):
             return types[: self.num_hidden_layers]  # generation lowers the number for an early exit
         return ["full_attention" if self.sliding_window is None else "sliding_attention"] * self.num_hidden_layers
 
-    @property
-    def shares_kinds(self) -> bool:
-        """Whether one module is the layers with a sliding window and those without; it has the window of the first."""
-        return self.share_layers and len(set(self.types_of_layers())) > 1
-
     def validate_layer_type(self) -> None:
         """Leave names as they are, which are checked with all settings: transformers 5.17 gives some other ones."""
 

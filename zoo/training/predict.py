@@ -19,7 +19,6 @@ from zoo.data.tokenizers.encoding import pieces_of, to_ids
 from zoo.registry import Task
 from zoo.training.generation import load_checkpoint
 from zoo.training.generation.checkpoint import TokenizerSource
-from zoo.training.suites.scoring import begin, mask_of
 
 
 @dataclass(frozen=True)
@@ -120,6 +119,8 @@ def guesses(
     model: PreTrainedModel, tokenizers: Tokenizers, texts: Sequence[str], number: int = 1
 ) -> list[list[list[tuple[str, float]]]]:
     """The most probable tokens of a masked language model, with their probabilities, for every mask of every text."""
+    from zoo.training.suites.scoring import begin, mask_of
+
     tokenizer = tokenizers.source
     mask, rows = mask_of(tokenizer), to_ids(tokenizer, texts)
     earlier = int(getattr(model.config, "masked_next_token", False))  # predicts a token one position earlier
