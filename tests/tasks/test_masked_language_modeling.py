@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from datasets import Dataset
 
 from zoo.base.errors import ConfigError
 from zoo.data.tasks import find_task, train_tokenizers
@@ -54,6 +55,15 @@ def test_a_shorter_last_block_is_padded(encoded):
     batch = task.collator(tokenizers)([blocks[0], short])
     assert batch["attention_mask"].sum() == 50 + len(short["labels"]) < 100
     assert "shift_labels" not in batch
+
+
+@pytest.mark.parametrize("kind", ["bpe", "word", "character"])
+def test_a_mask_takes_the_place_of_a_word_with_its_blank(kind):
+    task = find_task("masked-language-modeling")
+    tokenizer = task.train_tokenizers(Dataset.from_dict({"text": ["a b c a b c"] * 9}), kind=kind).source
+    whole, masked = (tokenizer(text, add_special_tokens=False)["input_ids"] for text in ("a b c", "a <mask> c"))
+    (place,) = [place for place, id_ in enumerate(masked) if id_ == tokenizer.mask_token_id]
+    assert len(masked) == len(whole) and masked[:place] + masked[place + 1 :] == whole[:place] + whole[place + 1 :]
 
 
 def test_a_tokenizer_must_have_a_mask(encoded):

@@ -15,11 +15,18 @@ from .text_task import RawTextTask, padding_of
 
 if TYPE_CHECKING:
     from datasets import Dataset
+    from transformers import PreTrainedTokenizerFast
 
     from .blocks import BlockCollator, PartlyCausalCollator
 
 
 MASK = "<mask>"
+
+
+def has_blanks_in_words(tokenizer: PreTrainedTokenizerFast) -> bool:
+    """Whether a word has the blank before it, so that a mask in its place takes the blank, too."""
+    cutting = tokenizer.backend_tokenizer.pre_tokenizer
+    return cutting is not None and [span for _, span in cutting.pre_tokenize_str("a b")] == [(0, 1), (1, 3)]
 
 
 @dataclass(frozen=True)
@@ -43,8 +50,11 @@ class MaskedLanguageModeling(RawTextTask):
             raise ConfigError(f"mlm_probability={self.mlm_probability!r} is not valid; it lies between 0 and 1")
 
     def train_tokenizers(self, examples: Dataset, **options: Any) -> Tokenizers:
+        from tokenizers import AddedToken
+
         tokenizers = super().train_tokenizers(examples, **options)
-        tokenizers.source.add_special_tokens({"mask_token": MASK})
+        mask = AddedToken(MASK, lstrip=has_blanks_in_words(tokenizers.source), normalized=False, special=True)
+        tokenizers.source.add_special_tokens({"mask_token": mask})
         return tokenizers
 
     def blocks(self, examples: Dataset, tokenizers: Tokenizers, *, training: bool, seed: int) -> Any:
