@@ -47,7 +47,7 @@ def models() -> str:
     rows = []
     for name, found in kept().items():
         weights, (low, high) = find_weights(name), found["overall"]["interval"]
-        scores = [str(weights.scores[key]) for key in ("loss", "bits_per_byte")]
+        scores = [str(weights.scores.get(key, "")) for key in ("loss", "bits_per_byte")]
         right = f"{found['overall']['value']:.1f} ({low:.1f} to {high:.1f})"
         rows.append([name, f"{weights.num_parameters:,}", *scores, right, f"{found['seconds']} s"])
     return to_table(("model", "parameters", "loss", "bits per byte", "BLiMP", "scored in"), rows)
