@@ -19,10 +19,12 @@ from zoo.building.weights.tables import facts
 from zoo.comparison.benchmarks import read_rows
 from zoo.comparison.benchmarks.weights import RESULTS, rows_of_weights
 from zoo.data.tasks import find_task
+from zoo.data.tokenizers import load_tokenizers
 from zoo.hub import parse_address
 from zoo.hub.cards import CardFacts, write_card
 from zoo.hub.records import recorded_limits
 from zoo.registry import VARIANTS, find_weights
+from zoo.training.record import digest_of_tokenizers, saved_run
 
 MIB = 2**20
 ROOT = Path(__file__).parents[2]
@@ -55,6 +57,12 @@ def test_what_ships_is_small_and_whole() -> None:
         assert weights.scores and weights.fingerprint and weights.versions and weights.data_license
         assert weights.command[:3] == ("zoo", "train", weights.command[2])
         assert weights.command[2].partition("+")[0] == weights.variant
+
+
+@pytest.mark.parametrize("name", SHIPPED_NAMES)
+def test_tokenizers_are_those_of_the_record(name: str) -> None:
+    run = saved_run(locate(name))
+    assert run is not None and digest_of_tokenizers(load_tokenizers(locate(name))) == run.tokenizers
 
 
 def test_equal_files_ship_once() -> None:
