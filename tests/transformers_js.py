@@ -1,4 +1,4 @@
-"""What the tests of exports for transformers.js share: where it is, and small models."""
+"""Shared by the tests of exports for transformers.js: its place, and small models."""
 
 from __future__ import annotations
 

@@ -69,7 +69,8 @@ for words in json.loads(sys.stdin.read()):
     except Exception:
         traceback.print_exc()
 """
-"""Runs babylm-eval on several suites. Its batches of encoder-decoders want images, which its items of them lack."""
+"""Runs babylm-eval on several suites. Its batches of encoder-decoders want images, which their items lack. Any error of
+a suite is printed, and that suite counts as failed there; the others go on."""
 
 SIZES = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128}
 PEOPLE, PLACES, THINGS = ("Anna", "The old man", "My friend"), ("the garden", "the house"), ("a cat", "a book", "a hat")

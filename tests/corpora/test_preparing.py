@@ -244,7 +244,7 @@ def test_near_duplicates_of_held_out_documents_are_left_out_if_asked(tokenizers,
 
 
 def test_held_out_texts_may_hold_any_end_of_a_line(tokenizers, tmp_path, monkeypatch):
-    """Some of which JSON does not escape."""
+    """JSON leaves some of them as they are, U+2028 for instance."""
     found: list[str] = []
     monkeypatch.setattr(
         "zoo.data.corpora.near_duplicates.NearDuplicates", lambda texts, similarity: found.extend(texts) or ()

@@ -92,14 +92,14 @@ class Worker:
         return self.finish()
 
     def ok(self, verb: str, *arguments: Any, **options: Any) -> Any:
-        """What a verb that succeeds returns."""
+        """Run a verb that has to succeed, and return its result."""
         answer = self(verb, *arguments, **options)
         assert answer["error"] is None, answer
         return answer["ok"]
 
 
 Start = Callable[..., Worker]
-"""What the fixture `worker` gives: it starts a process, by token and variables."""
+"""Type of the fixture `worker`: starts a process, by token and environment variables."""
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads groups

@@ -164,4 +164,4 @@ LABELLING = {
     Task.TOKEN_CLASSIFICATION.value: label_words,
     Task.MASKED_LM.value: label_masks,
 }
-"""What labels a batch of texts, by the task of the model."""
+"""Functions that label a batch of texts, by the task of the model."""

@@ -118,7 +118,7 @@ class Options:
         metavar="KIND=NUMBER",
     )
     match: str = option(
-        "What is made equal to the baseline's within 1 %, by other sizes: parameters, or FLOPs per token.",
+        "Match to the baseline's within 1 %, by other sizes: parameters, or FLOPs per token.",
         flag="--match",
         choices=MATCHES,
         default="none",

@@ -69,7 +69,7 @@ class JobMaker:
 
     @cached_property
     def measure(self) -> tuple[Measure, str]:
-        """What is made equal, as a function of a variant's name and in words."""
+        """The size to match: a function of a variant's name, and its name."""
         if self.request.match == "params":
             return cache(self.inputs.count_parameters), "parameters"
         return self.training_flops, "training FLOPs per token"
