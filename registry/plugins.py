@@ -34,7 +34,7 @@ from typing import Any
 from zoo.base.errors import PluginWarning, enumerate_names, suggest
 from zoo.base.formats import PLUGINS as INTERFACE
 from zoo.base.formats import installed_version, this_zoo, upgrade
-from zoo.base.waiting import interrupts_counted
+from zoo.base.interrupts import interrupts_counted
 
 GROUP = INTERFACE.place
 SWITCH = "ZOO_PLUGINS"

@@ -4,7 +4,7 @@
     python scripts/bench/waiting.py --document    # and put the table into docs/performance.md
 
 One thread is the first row; the other rows have one for every core, and wait as OpenMP does by default, asleep, or as
-`zoo` makes them (zoo/base/waiting.py). All take turns. Give it an idle machine: with other work the default
+`zoo` makes them (zoo/base/processes.py). All take turns. Give it an idle machine: with other work the default
 can be ten times as slow.
 """
 
@@ -20,13 +20,13 @@ from contextlib import contextmanager
 
 from documenting import described, document, to_table
 
-from zoo.base.waiting import SHORTLY
+from zoo.base.processes import SHORT_WAITS
 
 POLICIES = {
     "one thread": {"OMP_NUM_THREADS": "1"},
     "OpenMP's default": {},
     "asleep": {"OMP_WAIT_POLICY": "passive"},
-    "as zoo": SHORTLY,
+    "as zoo": SHORT_WAITS,
 }
 RUN = """
 import sys

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 import click
 
 from zoo.base.errors import UnknownNameError
-from zoo.base.waiting import short_waits
+from zoo.base.processes import prepare_process
 from zoo.cli.reporting import FAILURE, report, show_warning
 
 GROUPS = {
@@ -197,7 +197,7 @@ cli.params.append(TRACEBACK_OPTION)
 
 def main() -> None:
     """Run the command line and exit."""
-    os.environ.update(short_waits())  # OpenMP reads this when torch is imported
+    prepare_process()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             # Names of files may hold what the terminal's encoding, or any, lacks.

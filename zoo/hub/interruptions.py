@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import TypeVar
 
-from zoo.base.waiting import interrupts_counted
+from zoo.base.interrupts import interrupts_counted
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from queue import SimpleQueue
 
-from zoo.base.waiting import short_waits
+from zoo.base.processes import process_variables
 
 Call = Callable[[str, Path], int]
 """Runs a module of the zoo with an argument in its own process, and returns its exit code."""
@@ -88,7 +88,7 @@ def child_environment(threads: int | None = None) -> dict[str, str]:
     # The child finds the zoo and the user's modules even where they are not installed.
     found = os.pathsep.join(path for path in sys.path if path)
     chosen = {} if threads is None else {"OMP_NUM_THREADS": str(threads)}
-    return {**short_waits(), **chosen, **os.environ, "PYTHONPATH": found}
+    return {**process_variables(), **chosen, **os.environ, "PYTHONPATH": found}
 
 
 @contextmanager

@@ -1,0 +1,76 @@
+"""Threads wait shortly and memory is kept in what the zoo starts, unless the user has chosen otherwise."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from zoo.base.processes import KEPT_MEMORY, LARGE_PAGES, SHORT_WAITS, process_variables
+from zoo.comparison.run.processes import child_environment
+
+ALL = SHORT_WAITS | KEPT_MEMORY | LARGE_PAGES
+SHOW = """
+import os, runpy, sys
+names = sys.argv[1:]
+sys.argv = ["zoo", "--version"]
+try:
+    runpy.run_module("zoo", run_name="__main__")
+finally:
+    print({name: os.environ.get(name) for name in names})
+"""
+STEPS = """
+import resource, sys
+if len(sys.argv) > 1:
+    from zoo.base.processes import prepare_process
+    prepare_process()
+import torch
+for _ in range(10):
+    torch.empty(10_000_000).fill_(1.0)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
+"""
+
+
+@pytest.fixture(autouse=True)
+def unchosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name in ALL or name.startswith(("MALLOC_", "GLIBC_")):
+            monkeypatch.delenv(name)
+
+
+def output(code: str, *arguments: str) -> str:
+    command = [sys.executable, "-c", code, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "group"),
+    [
+        ({"OMP_WAIT_POLICY": "active"}, SHORT_WAITS),
+        ({"GOMP_SPINCOUNT": "infinite"}, SHORT_WAITS),
+        ({"MALLOC_ARENA_MAX": "1"}, KEPT_MEMORY),
+        ({"GLIBC_TUNABLES": "glibc.malloc.arena_max=1"}, KEPT_MEMORY),
+        ({"THP_MEM_ALLOC_ENABLE": "0"}, LARGE_PAGES),
+    ],
+)
+def test_a_choice_of_the_user_stays(
+    monkeypatch: pytest.MonkeyPatch, chosen: dict[str, str], group: dict[str, str]
+) -> None:
+    rest = {name: value for name, value in ALL.items() if name not in group}
+    assert process_variables(chosen) == rest
+    for name, value in chosen.items():
+        monkeypatch.setenv(name, value)
+    found = child_environment()
+    assert {name: value for name, value in found.items() if name in ALL or name in chosen} == rest | chosen
+
+
+def test_the_command_and_its_processes_are_prepared() -> None:
+    assert ALL.items() <= child_environment().items()
+    assert output(SHOW, *ALL) == str(ALL)
+
+
+@pytest.mark.skipif("CS_GNU_LIBC_VERSION" not in getattr(os, "confstr_names", ()), reason="glibc alone keeps memory")
+def test_a_step_takes_no_pages_that_the_one_before_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("THP_MEM_ALLOC_ENABLE", "0")  # large pages hide most of the difference
+    of_a_tensor = 40_000_000 / os.sysconf("SC_PAGE_SIZE")
+    assert int(output(STEPS)) - int(output(STEPS, "prepared")) > 8 * of_a_tensor

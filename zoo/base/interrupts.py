@@ -1,0 +1,29 @@
+"""Telling Ctrl-C from a KeyboardInterrupt that code raises."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+
+@contextmanager
+def interrupts_counted() -> Iterator[list[int]]:
+    """Note every Ctrl-C of a block, which still raises KeyboardInterrupt, unless the user's program handles them."""
+    heard: list[int] = []
+
+    def hear(number: int, frame: FrameType | None) -> None:
+        heard.append(number)
+        signal.default_int_handler(number, frame)
+
+    ours = threading.current_thread() is threading.main_thread()
+    if not (ours and signal.getsignal(signal.SIGINT) is signal.default_int_handler):
+        yield heard
+        return
+    signal.signal(signal.SIGINT, hear)
+    try:
+        yield heard
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
