@@ -1,6 +1,6 @@
 """Speed and memory of a training on the CPU by what the allocator does with freed memory.
 
-    python scripts/bench/allocation.py [--steps 20] [--rounds 3]
+    python scripts/bench/allocation.py [--steps 12] [--rounds 1]
     python scripts/bench/allocation.py --document    # and put the table into docs/performance.md
 
 The sizes are those of the recipe `books`. Every row is a fresh process, and all take turns. Give it an idle machine.
@@ -17,30 +17,31 @@ from collections.abc import Mapping
 
 from documenting import described, document, to_table
 
-from zoo.base.processes import KEPT_MEMORY, LARGE_PAGES, SHORT_WAITS
+from zoo.base.processes import KEPT_MEMORY, SHORT_WAITS
 
 VARIANTS = {"llama-style": "language-modeling", "gpt-bert-style": "masked-next-token"}
 ALLOCATORS = {
     "glibc's default": {},
-    "large pages": LARGE_PAGES,
-    "memory kept": KEPT_MEMORY,
-    "as zoo: both": {**LARGE_PAGES, **KEPT_MEMORY},
+    "large pages": {"THP_MEM_ALLOC_ENABLE": "1"},
+    "as zoo: memory kept": KEPT_MEMORY,
 }
 RUN = """
 import sys
 from zoo.training import load_recipe, train
 
+variant, task, steps = sys.argv[1:]
+texts = {"data": "en_pt+phrases", "columns": ["en"]}
+options = {"per_device_train_batch_size": 32, "bf16": True, "scored": False, "max_steps": int(steps)}
 sizes = load_recipe("books").model
-options = {"per_device_train_batch_size": 32, "bf16": True, "scored": False, "progress": False}
-report = train(sys.argv[1], f"{sys.argv[2]}:block_size=256", max_steps=int(sys.argv[3]), settings=sizes, **options).report
+report = train(variant, f"{task}:block_size=256", settings=sizes, progress=False, **texts, **options).report
 print(report.train_tokens_per_second, report.peak_memory)
 """
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=20)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--document", action="store_true", help="put the table into docs/performance.md")
     given = parser.parse_args()
     found: dict[tuple[str, str], list[tuple[float, float]]] = {}

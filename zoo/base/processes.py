@@ -17,11 +17,9 @@ speed where nothing else runs. GNU's OpenMP, PyTorch's on Linux, counts turns; o
 KEPT_MEMORY = {"MALLOC_MMAP_THRESHOLD_": "2147483647", "MALLOC_TRIM_THRESHOLD_": "2147483647"}
 """Variables with which glibc keeps memory that is freed.
 
-By default it returns blocks of more than 32 MiB, and every step of a training takes them again, page by page.
+By default it returns blocks of more than 32 MiB, and every step of a training takes them again, page by page. Pages of
+2 MiB, for which PyTorch asks with `THP_MEM_ALLOC_ENABLE`, help less and take more memory.
 """
-
-LARGE_PAGES = {"THP_MEM_ALLOC_ENABLE": "1"}
-"""Variable with which PyTorch asks Linux for pages of 2 MiB where a tensor is larger than that."""
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of malloc.h
 
@@ -29,7 +27,7 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of malloc.h
 def process_variables(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Choose variables for a process to come; a group of which the user has set one stays as it is."""
     memory = {} if any(name.startswith(("MALLOC_", "GLIBC_")) for name in environment) else KEPT_MEMORY
-    groups = (group for group in (SHORT_WAITS, memory, LARGE_PAGES) if not group.keys() & environment.keys())
+    groups = (group for group in (SHORT_WAITS, memory) if not group.keys() & environment.keys())
     return {name: value for group in groups for name, value in group.items()}
 
 
