@@ -18,6 +18,10 @@ SHIPPED = HERE / "shipped"
 """The folders of the weights that ship, each called like its weights."""
 
 
+MADE = ("versions", "num_parameters", "dtype", "scores", "fingerprint", "limits", "parent", "files")
+"""Facts that records have of what was made; all others come from definitions."""
+
+
 def read_definitions(kind: str) -> dict[str, dict[str, Any]]:
     return yaml.safe_load((HERE / f"{kind}.yaml").read_text(encoding="utf-8"))
 
@@ -26,9 +30,10 @@ def shipped_weights(name: str, definition: dict[str, Any]) -> Weights:
     """Find weights that ship, complete or not; errors are reported when they are used."""
     defined = definition_of(name, definition)
     try:
-        return replace(read_record(SHIPPED / name), summary=defined.summary, generation=defined.generation)
+        record = read_record(SHIPPED / name)
     except CheckpointError:
         return defined
+    return replace(defined, **{fact: getattr(record, fact) for fact in MADE})
 
 
 def definition_of(name: str, definition: dict[str, Any]) -> Weights:
