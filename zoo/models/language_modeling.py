@@ -286,6 +286,7 @@ class ZooForMaskedLM(LanguageModel):
         position_ids: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
+        logits_to_keep: int | Tensor = 0,
         skip_logits: bool = False,
         loss_smoothing: float = 0.0,
         z_loss: float = 0.0,
@@ -301,6 +302,7 @@ class ZooForMaskedLM(LanguageModel):
             position_ids: Positions, by default 0, 1, ... *Shape:* (batch_size, seq_len)
             inputs_embeds: Instead of input_ids. *Shape:* (batch_size, seq_len, hidden_size)
             labels: Token ids, -100 to ignore. *Shape:* (batch_size, seq_len)
+            logits_to_keep: Positions to predict at, 0 for all, see `keep_positions`.
             skip_logits: Whether to compute the loss without the logits, which are then None: they are the largest
                 tensor of a training step.
             loss_smoothing: Label smoothing: the share of the target that the loss spreads over the whole vocabulary.
@@ -325,7 +327,8 @@ class ZooForMaskedLM(LanguageModel):
             **kwargs,
         )
         options = {"skip_logits": skip_logits, "label_smoothing": loss_smoothing, "z_loss": z_loss, **kwargs}
-        logits, loss = self.logits_and_loss(outputs.last_hidden_state, labels, causal_rows=causal_rows, **options)
+        options |= {"logits_to_keep": logits_to_keep, "causal_rows": causal_rows}
+        logits, loss = self.logits_and_loss(outputs.last_hidden_state, labels, **options)
         output = MaskedLMOutput(loss, logits, outputs.hidden_states, outputs.attentions)
         kwargs["causal_rows"] = causal_rows
         return self.balanced(output, outputs, attention_mask, labels, kwargs) if "router_logits" in outputs else output

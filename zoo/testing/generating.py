@@ -140,7 +140,7 @@ def check_a_text_can_be_read_in_pieces(subject: Subject) -> None:
         )
 
 
-@check(tasks=("causal-lm",))
+@check(tasks=("causal-lm", "masked-lm"))
 def check_logits_to_keep_selects_positions(subject: Subject) -> None:
     """logits_to_keep leaves out positions without changing the others."""
     whole, inputs = subject.run(), subject.inputs()
