@@ -15,8 +15,9 @@ import torch
 from every_variant import EACH, ONE_TASK
 
 import zoo
-from zoo.base.errors import UnsupportedOperationError
+from zoo.base.errors import ConfigError, UnsupportedOperationError
 from zoo.converters.errors import ExportError
+from zoo.data.tokenizers import TOKENIZERS
 from zoo.inside.browser import models, parts, site
 from zoo.inside.browser.graphs import HALVES, SINGLES, Weights, example, graph_of, inspected, own_logits, rounded
 from zoo.inside.browser.models import fitting, forms_of, stored, write_first, write_model
@@ -160,6 +161,29 @@ def test_only_quirks_that_show_have_a_graph(tmp_path: Path) -> None:
         logits = explored("nlpt-encoder.language").model(**inputs.arguments).logits[0]
     shares = dict(zip(first["logits"]["ids"][-2:], np.exp(first["logits"]["values"][-2:]), strict=True))
     np.testing.assert_allclose([shares[0], shares[1]], logits.softmax(dim=-1), atol=1e-4)
+
+
+def test_a_model_that_the_page_cannot_show_is_left_out_unless_it_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tokenizer = TOKENIZERS.get("word")(["where is the house"])
+    size = len(tokenizer)
+    model = zoo.build("bert-style@tiny", "masked-lm", masked_next_token=True, vocab_size=size, seed=0)
+    model.save_pretrained(tmp_path / "next")
+    tokenizer.save_pretrained(tmp_path / "next")
+    (tmp_path / "page").mkdir()
+    (tmp_path / "page" / site.INDEX).touch()
+    name = str(tmp_path / "next")
+    monkeypatch.setattr(site, "find_page", lambda: tmp_path / "page")
+    monkeypatch.setattr(site, "shipped_models", lambda: [name, "gpt2-style.char-en"])
+    monkeypatch.setattr(site, "write_model", lambda one, folder: folder.mkdir(parents=True) or {"name": one.name})
+    site.write_site(tmp_path / "site")
+    assert zoo.base.files.read_json(tmp_path / "site" / site.MODELS / site.LIST) == [{"name": "gpt2-style.char-en"}]
+    why = "predicts a masked token one position earlier, which the page does not show"
+    assert capsys.readouterr().err.splitlines()[-1] == f"Left out: {name} {why}"
+    monkeypatch.setattr(site, "write_model", write_model)
+    with pytest.raises(ConfigError, match=f"next {why}"):
+        site.write_site(tmp_path / "named", [name])
 
 
 @pytest.mark.parametrize("name", ["d2l-style.en-pt-faithful", "gpt2-style.char-en"])

@@ -91,10 +91,17 @@ def form(quirks: tuple[str, ...], label: str, description: str = "", *, one_leng
     return Form(quirks, label, description, target="source" if one_length else "written", stepwise=stepwise)
 
 
+def obstacle(one: Explored) -> str | None:
+    """Why the page cannot show a model, None if it can."""
+    if getattr(one.model.config, "masked_next_token", False):
+        return f"{one.name} predicts a masked token one position earlier, which the page does not show"
+    return None
+
+
 def write_model(one: Explored, folder: Path) -> dict[str, Any]:
     """Write a model into a new folder, its tokenizers next to that; its entry in the list of models."""
-    if getattr(one.model.config, "masked_next_token", False):
-        raise ConfigError(f"{one.name} predicts a masked token one position earlier, which the page does not show")
+    if (why := obstacle(one)) is not None:
+        raise ConfigError(why)
     folder.mkdir(parents=True)
     weights = Weights()
     written: list[dict[str, Any]] = []

@@ -18,7 +18,7 @@ from zoo.base.folders import relative_files, written_whole
 from zoo.inside.explorer.models import explored, shipped_models
 from zoo.inside.texts import shown_name
 
-from .models import stored, write_model
+from .models import obstacle, stored, write_model
 
 MODELS, LIST, FILES, INDEX, LESSONS = "models", "index.json", "files.json", "index.html", "lessons"
 
@@ -31,12 +31,12 @@ def write_site(
     """Write the explorer as static files, which any file server serves and which ask no other host for anything.
 
     `models` are names of weights, folders or repositories on the Hub, or these by the names that the page shows; by
-    default what ships with the zoo. Matrices of large models are rounded; the page states it. Returns sizes in bytes by
-    path.
+    default what ships with the zoo and the page can show: the others are named on standard error. Matrices of large
+    models are rounded; the page states it. Returns sizes in bytes by path.
     """
     page = find_page()
     named = dict(models) if isinstance(models, Mapping) else {shown_name(name): name for name in models}
-    named = named or {name: name for name in shipped_models()}
+    named = named or dict(shown_of(shipped_models()))
     with written_whole(Path(output), force=force) as folder:
         has_lessons = lesson_models(page) <= set(named)
         left_out = shutil.ignore_patterns(*([] if has_lessons else [LESSONS]))
@@ -51,6 +51,14 @@ def write_site(
         write_json(folder / MODELS / LIST, entries)
         write_json(folder / FILES, dict(hashes(folder)))
         return {path: (folder / path).stat().st_size for path in relative_files(folder)}
+
+
+def shown_of(names: Iterable[str]) -> Iterator[tuple[str, str]]:
+    for name in names:
+        if (why := obstacle(explored(name))) is None:
+            yield name, name
+        else:
+            print(f"Left out: {why}", file=sys.stderr)
 
 
 def lesson_models(page: Path) -> set[str]:
