@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import os
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -110,8 +111,10 @@ def convert_native(
     growth = () if seen is None else observe_growth(native, config, task, output)
     if copies:
         state = {name: value.clone() for name, value in state.items()}
+    left = weakref.ref(native)
     del native
-    gc.collect()  # the model may be part of a cycle; now weights are freed one by one while they are renamed
+    if not copies and left() is not None:  # part of a cycle; weights are to be freed one by one while they are renamed
+        gc.collect()
     try:
         model = model_with(config, task, found.key_map(config, task).forward(state, consume=True))
     except RuntimeError as error:
