@@ -18,10 +18,12 @@ from typing import Any
 from documenting import to_table
 
 from zoo.base.files import replace_part, write_file
+from zoo.building.weights import locate_weights
 from zoo.comparison.benchmarks import find_benchmark, read_rows
 from zoo.comparison.benchmarks.across import read_across
 from zoo.comparison.benchmarks.page import in_markdown
 from zoo.registry import find_weights
+from zoo.training.record import read_result
 from zoo.training.suites import evaluate_suite
 
 KEPT = Path(__file__).with_suffix(".json")
@@ -43,14 +45,18 @@ def score(name: str) -> None:
 
 
 def models() -> str:
-    """Write a row for each model: its size, held-out scores and accuracy."""
+    """Write a row for each model: its size, what training it took, held-out scores and accuracy."""
     rows = []
     for name, found in kept().items():
         weights, (low, high) = find_weights(name), found["overall"]["interval"]
         scores = [str(weights.scores.get(key, "")) for key in ("loss", "bits_per_byte")]
         right = f"{found['overall']['value']:.1f} ({low:.1f} to {high:.1f})"
-        rows.append([name, f"{weights.num_parameters:,}", *scores, right, f"{found['seconds']} s"])
-    return to_table(("model", "parameters", "loss", "bits per byte", "BLiMP", "scored in"), rows)
+        report = read_result(locate_weights(weights))["report"]
+        hours, speed = f"{report['train_seconds'] / 3600:.1f}", f"{report['train_tokens_per_second']:,.0f}"
+        size = f"{weights.num_parameters:,}"
+        rows.append([name, size, f"{report['train_tokens']:,}", hours, speed, *scores, right, f"{found['seconds']} s"])
+    headings = ("parameters", "tokens", "hours", "tokens a second", "loss", "bits per byte", "BLiMP", "scored in")
+    return to_table(("model", *headings), rows)
 
 
 def phenomena() -> str:
