@@ -11,6 +11,7 @@ from transformers import AutoTokenizer
 
 from zoo.base.errors import CheckpointError, ConfigError, NameSyntaxError, UnknownNameError
 from zoo.data.tasks import TASKS, TOKENIZERS, DataError, load_tokenizers, train_tokenizers
+from zoo.training.record import digest_of_tokenizers
 
 TEXTS = ["Where is the dog?", "The dog is here, Ana.", "I don't know where the dog is.", "Ana, the dog!"] * 3
 ENGLISH, PORTUGUESE = TEXTS, ["Onde está o cachorro?", "O cachorro está aqui, Ana."] * 3
@@ -116,6 +117,13 @@ def test_a_joint_vocabulary_replaces_separate_ones(tmp_path):
 def test_training_is_deterministic():
     first, second = (train_tokenizers(ENGLISH, PORTUGUESE).source for _ in range(2))
     assert first.get_vocab() == second.get_vocab()
+
+
+def test_a_digest_depends_on_no_earlier_call():
+    tokenizers = train_tokenizers(TEXTS, kind="word")
+    before = digest_of_tokenizers(tokenizers)
+    tokenizers.source(TEXTS, padding=True, truncation=True, max_length=3)
+    assert digest_of_tokenizers(tokenizers) == before
 
 
 def test_bad_names():

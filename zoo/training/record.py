@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import re
@@ -258,7 +259,10 @@ def digest_of_examples(examples: Dataset) -> str:
 def digest_of_tokenizers(tokenizers: Tokenizers) -> str:
     digest = hashlib.sha256()
     for tokenizer in (tokenizers.source, tokenizers.target)[: 1 if tokenizers.joint else 2]:
-        digest.update(f"{tokenizer.backend_tokenizer.to_str()}\n{tokenizer.special_tokens_map}\n".encode())
+        backend = copy.deepcopy(tokenizer.backend_tokenizer)
+        backend.no_truncation()  # as set by its last call
+        backend.no_padding()
+        digest.update(f"{backend.to_str()}\n{tokenizer.special_tokens_map}\n".encode())
     return digest.hexdigest()
 
 
