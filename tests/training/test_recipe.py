@@ -90,6 +90,8 @@ def test_bad_recipes(tmp_path):
     file = tmp_path / "recipe.yaml"
     for text, error, message in [
         ("task: [", ConfigError, "not valid YAML"),
+        ("task: copy\nmodel:\n  dropout: 0.1\n  dropout: 0.2\n", ConfigError, r"key 'dropout' is there twice .*line 4"),
+        ('{"task": "copy", "task": "words"}', ConfigError, "key 'task' is there twice"),
         ("- a", ConfigError, "must name its task"),
         ("task: translation\nmodle: {}", UnknownNameError, "did you mean 'model'"),
         ("task: translation\nmodel: 3", ConfigError, "must hold names and values"),

@@ -30,7 +30,27 @@ SUFFIXES = (".yaml", ".yml", ".json")
 
 
 class RecipeLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """PyYAML's safe loader, in C where it was built with that, to which 5e-4 is a number as to YAML 1.2."""
+    """PyYAML's safe loader, in C where it was built with that, to which 5e-4 is a number as to YAML 1.2.
+
+    It refuses a key that is there twice.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        super().__init__(stream)
+        self.checked: set[Any] = set()
+
+    def flatten_mapping(self, node: Any) -> None:
+        """Put merged keys (`<<`) into a mapping, after a check of its own ones. PyYAML may call it again."""
+        if node not in self.checked:
+            self.checked.add(node)
+            found: set[tuple[str, str]] = set()
+            for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+                if (key.tag, key.value) in found:
+                    raise yaml.constructor.ConstructorError(
+                        None, None, f"key {key.value!r} is there twice", key.start_mark
+                    )
+                found.add((key.tag, key.value))
+        super().flatten_mapping(node)
 
 
 RecipeLoader.add_implicit_resolver(
