@@ -88,6 +88,7 @@ def test_a_csv_field_may_hold_line_breaks(write):
         ("a.tsv", "", "is empty"),
         ("a.tsv", "en\tpt\n", "has no data"),
         ("a.tsv", "en\nHello.\n", "line 1: 1 column where 2 are expected"),
+        ("a.csv", "en,pt,en\nHello.,Olá.,Hi.\n", "line 1: 2 columns are called 'en'"),
         ("a.tsv", "en\tpt\nHello.\tOlá.\nHello\n", "line 3: 1 field where 2 are expected"),
         ("a.tsv", "en\tpt\nHello.\t \n", "line 2: column 'pt' is empty"),
         ("a.csv", "en,pt\nHello.,Olá.,\nHello, Ana,Olá\n", "line 3: 3 fields where 2 are expected"),

@@ -82,6 +82,12 @@ def read_separated(file: Path, rows: Iterator[Row], columns: Sequence[Column] | 
                 DataWarning,
                 stacklevel=2,
             )
+        for name in names:
+            if header.count(name) > 1:
+                raise DataError(
+                    f"{file}, line {first}: {header.count(name)} columns are called {name!r}; rename them, or give the "
+                    "columns' numbers"
+                )
         places, expected = [header.index(name) for name in names], len(header)
 
     def chosen() -> Iterator[Row]:
