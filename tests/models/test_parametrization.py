@@ -73,9 +73,15 @@ def test_bad_settings_are_told(given: dict[str, Any], message: str) -> None:
         zoo.config("gpt2-style", **given)
 
 
-def test_widths_that_heads_do_not_divide_are_told() -> None:
-    with pytest.raises(ZooError, match="multiples of head_dim=16"):
-        check_coordinates("gpt2-style", widths=(64, 100))
+@pytest.mark.parametrize("widths", [(64, 100), (64, 64)])
+def test_widths_that_show_no_growth_are_refused(widths: tuple[int, ...]) -> None:
+    with pytest.raises(ZooError, match="two different multiples of head_dim=16"):
+        check_coordinates("gpt2-style", widths=widths)
+
+
+def test_a_coordinate_check_needs_an_update() -> None:
+    with pytest.raises(ZooError, match="steps=0"):
+        check_coordinates("gpt2-style", steps=0)
 
 
 def test_a_network_is_a_mup_model_when_loaded(tmp_path: Any) -> None:

@@ -37,8 +37,10 @@ def check_coordinates(
 ) -> list[Coordinates]:
     """Learn one batch at several widths, and see what grows (Yang et al. 2022, appendix D.1)."""
     head_dim = settings.pop("head_dim", 16)
-    if len(widths) < 2 or any(width % head_dim or width < 1 for width in widths):
-        raise ConfigError(f"widths={tuple(widths)} were given; give at least two multiples of head_dim={head_dim}")
+    if len({*widths}) < 2 or any(width % head_dim or width < 1 for width in widths):
+        raise ConfigError(f"widths={tuple(widths)} were given; give at least two different multiples of {head_dim=}")
+    if steps < 1:
+        raise ConfigError(f"{steps=} was given; give at least 1")
     return [check_width(name, task, width, head_dim, steps, learning_rate, settings) for width in widths]
 
 
