@@ -127,6 +127,14 @@ def test_a_trial_has_its_share_of_the_warm_up(tmp_path: Path) -> None:
         assert (trial["max_steps"], trial["warmup_steps"]) == (8, share)
 
 
+@pytest.mark.parametrize("given", [{"arguments": {"warmup_steps": 10}}, {"sweep": "warmup_steps=0.1,10"}])
+def test_a_warm_up_of_updates_is_none_by_the_clock(given: Any) -> None:
+    request = Request(names=["pre-norm"], task=TASK, budget="seconds=2", **given)
+    with pytest.raises(ConfigError, match="warmup_steps=10 and the budget seconds=2 were given.*as a share"):
+        request.check()
+    replace(request, budget="steps=40").check()
+
+
 def test_fields_of_the_configuration_can_be_swept() -> None:
     names = ["pre-norm", "post-norm"]
     request = Request(names=names, task="copy", sweep="initializer_range=0.02,0.08")
