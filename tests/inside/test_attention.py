@@ -12,11 +12,13 @@ import pandas
 import pytest
 import torch
 from click.testing import CliRunner
+from matplotlib.figure import Figure
 
 import zoo
 from zoo.base.errors import ConfigError, UnknownNameError
 from zoo.cli.main import cli
 from zoo.inside import attention, attention_figure, attention_page, head_statistics
+from zoo.inside.heatmaps import save_attention
 
 SOURCE = "My son doesn't like hot milk."
 TARGET = "Meu filho não gosta de leite quente."
@@ -159,6 +161,19 @@ def test_the_command_writes_pictures_and_a_page(writer, tmp_path):
     assert (out / "decoder.png").read_bytes().startswith(b"\x89PNG")
     again = CliRunner().invoke(cli, arguments)
     assert again.exit_code == 2 and "--force" in again.output
+
+
+def test_an_interrupted_picture_leaves_no_file(maps, tmp_path, monkeypatch):
+    write = Figure.savefig
+
+    def interrupted(figure, *args, **options):
+        write(figure, *args, **options)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Figure, "savefig", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        save_attention(maps, tmp_path)
+    assert not list(tmp_path.iterdir())
 
 
 def test_nothing_in_a_text_can_leave_its_place_on_the_page(maps):

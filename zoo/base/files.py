@@ -73,7 +73,7 @@ def files_in_index(index: Path) -> list[str]:
     return names
 
 
-def write_file(file: Path, text: str) -> None:
+def write_file(file: Path, content: str | bytes) -> None:
     """Write a file under a temporary name next to it, and rename it on success."""
     if file.is_dir():
         raise OutputExistsError(f"{str(file)!r} is a folder; name a file")
@@ -81,8 +81,8 @@ def write_file(file: Path, text: str) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         descriptor, temporary = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
         try:
-            with open(descriptor, "w", encoding="utf-8", newline="\n") as stream:
-                stream.write(text)
+            with open(descriptor, "wb") as stream:
+                stream.write(content if isinstance(content, bytes) else content.encode())
             os.chmod(temporary, 0o644)
             os.replace(temporary, file)
         except BaseException:

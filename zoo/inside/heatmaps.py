@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -42,9 +43,10 @@ def save_attention(maps: AttentionMaps, folder: str | Path, *, force: bool = Fal
         raise OutputExistsError(
             f"{taken[0]} is there already; choose another folder, or force its replacement (--force)"
         )
-    place.mkdir(parents=True, exist_ok=True)
     for file, one in pictures.items():
-        attention_figure(one).savefig(file)
+        picture = io.BytesIO()
+        attention_figure(one).savefig(picture, format="png")
+        write_file(file, picture.getvalue())
     write_file(page, attention_page(maps))
     return [*pictures, page]
 
