@@ -8,6 +8,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 import zoo
 from zoo.analysis.measuring import executed, peak_bytes
+from zoo.base.errors import UnsupportedOperationError
 from zoo.fast import chunked_loss
 from zoo.fast.switches import fast_paths
 
@@ -74,6 +75,8 @@ def test_the_peak_is_what_is_held_at_once():
     assert 4 * 4000 <= peak_bytes(run) < 4 * 4500
     kept = torch.zeros(10_000)
     assert peak_bytes(kept.zero_) < 1000
+    with pytest.raises(UnsupportedOperationError, match="not on mps"):
+        peak_bytes(run, "mps")
 
 
 def test_twice_the_context_fits_into_the_same_memory(monkeypatch):

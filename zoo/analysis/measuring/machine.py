@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from zoo.base.errors import UnsupportedOperationError
 from zoo.fast.int8 import Int8Linear
 from zoo.fast.matmul import gain
 from zoo.fast.modules import noise_like
@@ -57,8 +58,15 @@ class Allocations(TorchDispatchMode):
 
 
 def peak_bytes(run: Callable[[], object], device: torch.device | str = "cpu") -> int:
-    """Bytes of tensors that a run takes at its peak, beyond what was allocated before."""
-    if torch.device(device).type == "cuda":
+    """Bytes of tensors that a run takes at its peak, beyond what was allocated before; on CPUs and CUDA devices.
+
+    Raises:
+        UnsupportedOperationError: For another kind of device.
+    """
+    kind = torch.device(device).type
+    if kind not in ("cpu", "cuda"):
+        raise UnsupportedOperationError(f"peak memory is measured on cpu and cuda, not on {kind}")
+    if kind == "cuda":
         torch.cuda.synchronize(device)
         torch.cuda.reset_peak_memory_stats(device)
         before = torch.cuda.memory_allocated(device)
