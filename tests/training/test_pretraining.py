@@ -102,6 +102,23 @@ def test_weights_of_length_one_keep_it_in_an_average(text, tiny, tmp_path):
     torch.testing.assert_close(weight.norm(dim=1), torch.ones(len(weight)))
 
 
+def test_balancing_biases_are_averaged_with_the_weights(text, tiny, tmp_path):
+    biases = []
+
+    class Biases(TrainerCallback):
+        def on_step_end(self, args, state, control, model=None, **kwargs):
+            biases.append(model.get_buffer(NAME).clone())
+
+    NAME = "model.layers.1.mlp.router.balance_bias"
+    settings = {**tiny["settings"], "num_hidden_layers": 2}
+    options = {"data": text, "average": "lawa", "average_last": 0.75, "scored": False, "callbacks": [Biases()]}
+    task, out = "language-modeling:block_size=16", tmp_path / "model"
+    result = train("deepseek-v3-style", task, output_dir=out, **{**tiny, "settings": settings, **options})
+    saved = load_file(tmp_path / "model-average/model.safetensors")[NAME]
+    torch.testing.assert_close(saved, torch.stack(biases[1:]).mean(dim=0))
+    assert torch.equal(result.model.get_buffer(NAME), biases[-1]) and not torch.equal(saved, biases[-1])
+
+
 def test_a_z_loss_is_trained_on_and_not_reported_of_heldout_data(tmp_path):
     ids = torch.arange(3, 15).view(2, 6)
     inputs = {"input_ids": ids, "labels": ids}

@@ -38,7 +38,10 @@ UPDATES = "updates"
 
 
 class WeightAverage(TrainerCallback):
-    """Averages the weights of a model in the last part of a run."""
+    """Averages the weights of a model in the last part of a run, and the buffers that are saved with them.
+
+    The balancing bias of a router belongs to its weights, and so do the statistics of batch normalization.
+    """
 
     def __init__(self, model: nn.Module, args: ZooTrainingArguments) -> None:
         if args.average not in AVERAGES:
@@ -49,6 +52,13 @@ class WeightAverage(TrainerCallback):
         self.average = get_ema_multi_avg_fn(args.average_decay) if args.average == "ema" else get_swa_multi_avg_fn()
         self.weights: dict[str, Tensor] = {}
         self.updates = 0
+        saved = model.state_dict()
+        self.buffers = [name for name, one in model.named_buffers() if one.is_floating_point() and name in saved]
+
+    def current(self) -> dict[str, Tensor]:
+        """The model's own tensors that are averaged, by name."""
+        buffers = {name: self.model.get_buffer(name) for name in self.buffers}
+        return {name: one.detach() for name, one in (*self.model.named_parameters(), *buffers.items())}
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         left = state.max_steps - state.global_step
@@ -57,7 +67,7 @@ class WeightAverage(TrainerCallback):
 
     @torch.no_grad()
     def update(self) -> None:
-        current = {name: weight.detach() for name, weight in self.model.named_parameters()}
+        current = self.current()
         if not self.weights:
             self.weights = {name: weight.clone() for name, weight in current.items()}
         else:
@@ -67,7 +77,7 @@ class WeightAverage(TrainerCallback):
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
-        own = {name: weight.detach().clone() for name, weight in self.model.named_parameters()}
+        own = {name: weight.clone() for name, weight in self.current().items()}
         try:
             self._put(self.weights)
             normalize_weights(self.model)  # a mean of vectors of length one is shorter
@@ -77,7 +87,7 @@ class WeightAverage(TrainerCallback):
 
     @torch.no_grad()
     def _put(self, weights: dict[str, Tensor]) -> None:
-        for name, weight in self.model.named_parameters():
+        for name, weight in self.current().items():
             weight.copy_(weights[name])
 
     def save(self, checkpoint: Path) -> None:
@@ -88,8 +98,7 @@ class WeightAverage(TrainerCallback):
         if (checkpoint / FILE).is_file():
             read = load_file(checkpoint / FILE)
             self.updates = int(read.pop(UPDATES))
-            places = {name: weight.device for name, weight in self.model.named_parameters()}
-            self.weights = {name: weight.to(places[name]) for name, weight in read.items()}
+            self.weights = {name: read[name].to(weight.device) for name, weight in self.current().items()}
 
 
 def keep_average(
