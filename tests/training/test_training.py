@@ -148,6 +148,13 @@ def test_a_loss_that_is_no_number_stops(few, tiny):
         )
 
 
+def test_overflows_are_looked_for_in_padded_batches_and_while_scoring(few, tiny):
+    report = train("pre-norm", data=few, **tiny, debug="underflow_overflow").report
+    assert report.scores and report.heldout_loss == train("pre-norm", data=few, **tiny).report.heldout_loss
+    with pytest.raises(ValueError, match="DebugUnderflowOverflow: inf/nan detected"):
+        train("pre-norm", data=few, **{**tiny, "learning_rate": 1e30, "max_grad_norm": 0.0}, debug="underflow_overflow")
+
+
 def test_bad_names_stop_before_anything_is_trained(few, tiny, tmp_path):
     with pytest.raises(UnknownVariantError, match="did you mean 'vanilla'"):
         train("vanila", data=few, **tiny)

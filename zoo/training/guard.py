@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from transformers import TrainingArguments
+from transformers.debug_utils import DebugUnderflowOverflow
 
 from zoo.base.errors import ZooError
 
@@ -60,6 +62,16 @@ class LossGuard:
         step = int(self.step.item())
         if step >= 0:
             raise TrainingError(f"the loss is {self.loss.item()} at step {step}; {HINT}{kept_text(self.find_kept())}")
+
+
+class OverflowFinder(DebugUnderflowOverflow):
+    """The search of `debug="underflow_overflow"`, which of transformers fails at masks and at empty tensors."""
+
+    def analyse_variable(self, var: Any, ctx: str) -> None:
+        """Note the range of a value."""
+        if torch.is_tensor(var) and (var.dtype == torch.bool or not var.numel()):
+            var = f"{var.dtype} {tuple(var.shape)}"
+        super().analyse_variable(var, ctx)
 
 
 def check_weights(model: nn.Module, step: int, kept: str | None) -> None:

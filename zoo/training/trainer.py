@@ -15,7 +15,7 @@ import torch
 from accelerate.utils import DistributedType, DynamoBackend
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Sampler, SequentialSampler
-from transformers import PreTrainedModel, SchedulerType, Seq2SeqTrainer
+from transformers import PreTrainedModel, SchedulerType, Seq2SeqTrainer, trainer
 from transformers.trainer_callback import ExportableState
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
@@ -34,7 +34,7 @@ from .after_steps import AfterSteps, RunTotals
 from .arguments import ZooTrainingArguments
 from .averaging import WeightAverage
 from .checkpoints import rotate, seal
-from .guard import LossGuard, check_weights, memory_explained
+from .guard import LossGuard, OverflowFinder, check_weights, memory_explained
 from .optimizers import build_muon, check_optim_args, decayed_parameters, named_in_errors, scaled_groups
 from .sampling import LengthGroupedSampler, MixedOrder, ShuffledBlocks, have_many_lengths, lengths_of
 from .saving import explained
@@ -315,7 +315,7 @@ class ZooTrainer(EvaluatingTrainer):
         self._goes_on = resume_from_checkpoint is not None
         if self._goes_on and self.average is not None:
             self.average.load(Path(resume_from_checkpoint))
-        with memory_explained(self.args):
+        with memory_explained(self.args), temporarily(trainer, DebugUnderflowOverflow=OverflowFinder):
             return super().train(resume_from_checkpoint=resume_from_checkpoint, **kwargs)
 
     def _run_epoch(self, **kwargs: Any) -> None:
