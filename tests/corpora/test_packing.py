@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -77,6 +78,10 @@ def test_packed_shards_are_those_of_the_texts_and_packed_once(tmp_path, monkeypa
     prepare(tmp_path / "a.jsonl", tokenizers, tmp_path / "out", shard_bytes=900, progress=False)
     task = find_task("language-modeling:block_size=64,packing=documents")
     texts = task.load(tmp_path / "out").train
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "access", lambda *_: False)
+        read_only = task.encode(texts, tokenizers, training=True)
+    assert not (tmp_path / "out" / "packed").exists()
     rows = task.encode(texts, tokenizers, training=True)
     monkeypatch.setattr(packing, "pack", None)
     again = task.encode(texts, tokenizers, training=True)
@@ -84,7 +89,7 @@ def test_packed_shards_are_those_of_the_texts_and_packed_once(tmp_path, monkeypa
     whole = texts.row(tokenizers)
     ids = whole[0 : len(whole)]
     expected = PackedDocuments(ids, 64, pack(whole.document_ends(), 64), 0)
-    for made in (rows, again):
+    for made in (read_only, rows, again):
         assert [row["input_ids"].tolist() for row in made] == [row["input_ids"].tolist() for row in expected]
     parts = [part.row(tokenizers) for part in task.set_aside(texts)]
     ends = [np.concatenate(list(part.document_ends())).tolist() for part in parts]

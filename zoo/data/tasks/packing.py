@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from zoo.base.files import written
+from zoo.base.errors import UnwritableError
+from zoo.base.files import check_writable, written
 from zoo.data.corpora.shards import TokenRow
 from zoo.fast.chunked_loss import IGNORED
 
@@ -129,9 +130,16 @@ def ends_in(ids: Ids, end: int | None) -> Ids:
 
 
 def packed_once(row: TokenRow, row_size: int, folder: Path) -> Numbers:
-    """Pack the documents of a prepared folder, or find what was packed before, which is read by memory map."""
+    """Pack the documents of a prepared folder, or find what was packed before, which is read by memory map.
+
+    What cannot be kept, as the folder is read-only, stays in memory.
+    """
     place = folder / "packed" / f"{row_size}-{row.start}-{row.stop}.npy"
     if not place.is_file():
+        try:
+            check_writable(place.parent)
+        except UnwritableError:
+            return pack(row.document_ends(), row_size)
         with written(place):
             place.parent.mkdir(exist_ok=True)
             partial = place.with_suffix(f".{os.getpid()}.partial")
