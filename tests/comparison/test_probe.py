@@ -39,6 +39,6 @@ def test_a_model_on_a_gpu_is_asked_on_the_cpu(tmp_path: Path, monkeypatch: pytes
     splits: Any = SimpleNamespace(heldout=None)
     splits.heldout = type("Few", (list,), {"select": lambda self, places: self})(["a"])
     result: Any = SimpleNamespace(model=Model(), tokenizers=SimpleNamespace(source=None, target=None))
-    job: Any = SimpleNamespace(modules=(), folder=str(tmp_path))
+    job: Any = SimpleNamespace(modules=(), fast_paths={}, folder=str(tmp_path))
     worker.ask(job, task, splits, result)  # type: ignore[arg-type]
     assert asked == ["cpu"] and places[-1] == "cuda:0"

@@ -13,6 +13,7 @@ from zoo.base.errors import ConfigError, OutputExistsError, UnknownVariantError
 from zoo.comparison import Comparison, compare, pipeline
 from zoo.comparison.files import JOB, PLAN, RESULTS
 from zoo.comparison.run import launchers, worker
+from zoo.comparison.run.probe import Probe
 from zoo.comparison.run.search import Trial, lowest
 from zoo.comparison.setup import shared_inputs
 from zoo.data.tasks.tables import DataWarning
@@ -137,13 +138,17 @@ def test_a_diverged_run_is_a_result_and_other_failures_are_tried_again(begun, tm
 
 
 def test_modes_of_fast_paths_reach_the_process_of_a_run(tmp_path, monkeypatch):
-    """Runs happen in another thread, which has this one's modes as little as another process."""
-    seen, work = [], worker.work
+    """Runs happen in another thread, which has this one's modes as little as another process.
+
+    The modes are those in which it works, answers, and is asked again after it was loaded.
+    """
+    seen, work, ask = [], worker.work, Probe.ask
     monkeypatch.setattr(worker, "work", lambda job: seen.append(current()) or work(job))
+    monkeypatch.setattr(Probe, "ask", lambda *given: seen.append(current()) or ask(*given))
     with ThreadPoolExecutor(1) as pool, fast_paths(onednn_matmul="never", quick_dropout="always"):
         monkeypatch.setitem(launchers.LAUNCHERS, "local", lambda *args: pool.submit(launch, *args).result())
         small(["pre-norm"], budget="steps=1", output_dir=tmp_path)
-    assert seen == [FastPaths(onednn_matmul="never", quick_dropout="always")]
+    assert seen == [FastPaths(onednn_matmul="never", quick_dropout="always")] * 3
 
 
 def test_a_sweep_never_sees_held_out_examples(tmp_path, monkeypatch):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ class Probe:
     sources: tuple[str, ...]
     references: tuple[str, ...] = ()  # Targets for the logits of an encoder-decoder
     task: str = "seq2seq-lm"
+    fast_paths: Mapping[str, str] = field(default_factory=dict)  # Modes that it is asked with
 
     @torch.no_grad()
     def ask(

@@ -16,6 +16,7 @@ from transformers import AutoTokenizer
 from transformers.utils import logging
 
 import zoo  # noqa: F401
+from zoo.fast import fast_paths
 
 from ..files import CHECKPOINT, RELOADED, write_json
 from .probe import read_probe
@@ -45,11 +46,11 @@ def check(folder: Path) -> dict[str, object]:
         importlib.import_module(module)
     checkpoint = folder / CHECKPOINT
     auto_class = getattr(transformers, AUTO_CLASSES[probe.task])
-    model = auto_class.from_pretrained(checkpoint)
     source = AutoTokenizer.from_pretrained(checkpoint)
     separate = (checkpoint / TARGET_FOLDER).is_dir()
     target = AutoTokenizer.from_pretrained(checkpoint / TARGET_FOLDER) if separate else source
-    after = probe.ask(model, source, target)
+    with fast_paths(**probe.fast_paths):
+        after = probe.ask(auto_class.from_pretrained(checkpoint), source, target)
     same_shape = before["logits"].shape == after["logits"].shape
     difference = (before["logits"] - after["logits"]).abs().max().item() if same_shape else float("inf")
     same = torch.equal(before["outputs"], after["outputs"])

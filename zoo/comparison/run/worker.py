@@ -110,7 +110,7 @@ def ask(job: Job, task: DataTask, splits: Splits, result: TrainingResult) -> Non
     """Write down what a model answers on the CPU, where the process that loads it asks: a GPU rounds otherwise."""
     few = splits.heldout.select(range(min(MOST_EXAMPLES, len(splits.heldout))))
     sources = task.samples(few, MOST_EXAMPLES)
-    probe = Probe(job.modules, tuple(sources), tuple(task.references(few)), task.model_task)
+    probe = Probe(job.modules, tuple(sources), tuple(task.references(few)), task.model_task, job.fast_paths)
     trained_on = result.model.device
     answers = probe.ask(result.model.to("cpu"), result.tokenizers.source, result.tokenizers.target)
     result.model.to(trained_on)
