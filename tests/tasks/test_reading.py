@@ -96,6 +96,11 @@ def test_a_csv_field_may_hold_line_breaks(write):
         ("a.tsv", "en\tpt\nHello.\t" + "a" * 10_000_000 + "\n", "line 2: .* bytes long"),
         ("a.csv", 'en,pt\na,"' + "b" * 200_000 + '"\n', "line 2: not valid CSV"),
         ("a.jsonl", '{"en": "Hello.", "pt": "Olá."}\n{"en": \n', "line 2: not valid JSON"),
+        (
+            "a.jsonl",
+            '{"en": "Hello.", "pt": "Olá.", "en": "Hi."}\n',
+            "line 1: not valid JSON: an object has a name twice",
+        ),
         ("a.jsonl", '["en"]\n', "line 1: a JSON object is expected"),
         ("a.jsonl", '{"en": "Hello.", "pt": 3}\n', "line 1: column 'pt' is not text"),
         ("a.jsonl", '{"en": "a", "pt": "b"}\n{"en": "Hello."}\n', "unknown column 'pt' of .*line 2"),

@@ -128,7 +128,7 @@ def read_jsonl(file: Path, columns: Sequence[Column] | None, kinds: Sequence[Kin
             if not text.strip():
                 continue
             try:
-                record = json.loads(text)
+                record = json.loads(text, object_pairs_hook=unique_names)
             except (ValueError, RecursionError) as error:
                 raise DataError(f"{file}, line {number}: not valid JSON: {error}") from error
             if not isinstance(record, dict):
@@ -148,6 +148,14 @@ def read_jsonl(file: Path, columns: Sequence[Column] | None, kinds: Sequence[Kin
         name for number, one in first for name in chosen_columns(list(one), kinds, columns, f"{file}, line {number}")
     ]
     return make_table(file, names, kinds, rows())
+
+
+def unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make a JSON object, of which Python's reader would keep the last of two values with one name."""
+    record = dict(pairs)
+    if len(record) < len(pairs):
+        raise ValueError("an object has a name twice")
+    return record
 
 
 def read_parquet(file: Path, columns: Sequence[Column] | None, kinds: Sequence[Kind]) -> Table:
