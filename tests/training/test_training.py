@@ -13,6 +13,7 @@ import zoo
 from zoo.base.errors import OutputExistsError, UnknownNameError, UnknownOverrideError, UnknownVariantError
 from zoo.data.tasks import TASKS
 from zoo.training import TrainingError, train
+from zoo.training.record import peak_memory
 
 TASK = TASKS.get("translation")
 
@@ -66,6 +67,10 @@ def test_the_report_is_complete(trained):
     assert report["peak_memory"] is None or report["peak_memory"] > 50 * 2**20
     assert [entry["step"] for entry in report["history"]] == [2, 4]
     assert math.isfinite(report["train_loss"])
+
+
+def test_the_memory_of_a_device_is_not_that_of_the_process():
+    assert peak_memory(torch.device("mps")) is None
 
 
 def test_what_is_saved_is_loaded_by_the_auto_classes(trained):

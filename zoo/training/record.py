@@ -51,7 +51,7 @@ class TrainingReport:
         heldout_loss: Cross-entropy per target token, in nats, without label smoothing.
         scores: Scores of the generated outputs.
         evaluation_seconds: Wall-clock time of loss and generation on the held-out examples.
-        peak_memory: Bytes at most in use while training: of the GPU, or of the whole process on a CPU.
+        peak_memory: Bytes at most in use while training: of the GPU, or of the whole process on a CPU; else None.
         history: Logged training losses, a dictionary a step, with the `tokens` and `seconds` so far.
         evaluations: Logged held-out losses during training, likewise.
         average: Averaged weights: `kind`, number of `updates`, `heldout_loss` and `scores`; None for none.
@@ -115,9 +115,11 @@ class TrainingResult:
 
 
 def peak_memory(device: torch.device) -> int | None:
-    """Measure how much memory has been in use at most."""
+    """Measure how much memory has been in use at most; None for devices other than CPUs and CUDA."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
+    if device.type != "cpu":
+        return None
     try:
         import resource
     except ImportError:  # Windows
