@@ -176,3 +176,9 @@ def test_subjects_confuse_whoever_mixes_the_stacks_up() -> None:
     assert subject.config.decoder_layers != subject.config.num_hidden_layers
     assert subject.config.decoder_vocab_size != subject.config.vocab_size
     assert new_subject("gemma2-style", CAUSAL).config.sliding_window < TARGET_LENGTH
+
+
+@pytest.mark.parametrize("task", [CAUSAL, MASKED, SEQ2SEQ])
+def test_a_padded_query_whose_window_has_no_token_is_no_defect(task: str) -> None:
+    subject = new_subject("pre-norm:sliding_window=2", task)
+    CHECKS.get("attention_weights_have_their_documented_shapes").function(subject)

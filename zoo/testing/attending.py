@@ -184,9 +184,10 @@ def check_attention_weights_have_their_documented_shapes(subject: Subject) -> No
     if subject.stack != "encoder-decoder":
         causal = subject.stack == "decoder"
         attending = sum(kind != config.mixer_layer_type for kind in config.types_of_layers())
-        _assert_weights(outputs.attentions, attending, _visible(keys, ids.shape[1], causal), model)
+        _assert_weights(outputs.attentions, attending, _visible(keys, ids.shape[1], causal), model, PADDING)
         return
-    _assert_weights(outputs.encoder_attentions, config.num_hidden_layers, _visible(keys, ids.shape[1], False), model)
+    seen = _visible(keys, ids.shape[1], False)
+    _assert_weights(outputs.encoder_attentions, config.num_hidden_layers, seen, model, PADDING)
     own = torch.ones(BATCH_SIZE, 1, 1, TARGET_LENGTH, dtype=torch.bool)
     _assert_weights(outputs.decoder_attentions, config.decoder_layers, _visible(own, TARGET_LENGTH, True), model)
     _assert_weights(outputs.cross_attentions, config.decoder_layers, _visible(keys, TARGET_LENGTH, False), model)
@@ -198,7 +199,8 @@ def _visible(keys: Tensor, num_queries: int, causal: bool) -> Tensor:
     return visible.tril() if causal else visible
 
 
-def _assert_weights(weights: Any, depth: int, visible: Tensor, model: ZooPreTrainedModel) -> None:
+def _assert_weights(weights: Any, depth: int, visible: Tensor, model: ZooPreTrainedModel, padding: int = 0) -> None:
+    """Check the weights of all queries but the last `padding` ones, which may see no token within a window."""
     assert weights is not None, "the output has no attention weights"
     assert len(weights) == depth, f"the output has attention weights of {len(weights)} layers, the stack has {depth}"
     heads = model.config.num_attention_heads
@@ -208,5 +210,6 @@ def _assert_weights(weights: Any, depth: int, visible: Tensor, model: ZooPreTrai
         if ATTENTIONS.get(model.config.attention).weights_sum_to_one:
             ones = torch.ones(shape[:-1], dtype=weight.dtype)
             assert_equal(weight.sum(-1), ones, "weights of a query sum to one", 1e-6)
-        hidden = weight.masked_select(~visible.expand_as(weight))
+        real = slice(shape[2] - padding)
+        hidden = weight[:, :, real].masked_select(~visible[:, :, real])
         assert_equal(hidden, torch.zeros_like(hidden), "what is masked has no weight", 0.0) if hidden.numel() else None
