@@ -91,6 +91,8 @@ def length_of(past: Cache | None) -> int:
 class GraphModel(EngineModel):
     """Graphs as a model of transformers."""
 
+    _is_stateful = True  # transformers refuses assisted generation, for which a cache has to forget positions
+
     def __init__(self, config: ZooConfig, folder: Path, sessions: Mapping[str, Session]) -> None:
         super().__init__(config, folder)
         self.sessions = dict(sessions)

@@ -82,6 +82,14 @@ def test_graphs_write_what_the_model_does(translator, exported, options, request
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("exported", ["onnx_folder", "openvino_folder"])
+def test_graphs_refuse_assisted_generation(exported, request):
+    folder = request.getfixturevalue(exported)
+    with pytest.raises(ConfigError, match="assisted generation is not supported"):
+        generate(folder, TEXTS[:1], prompt_lookup_num_tokens=2)
+
+
+@pytest.mark.slow
 def test_onnx_takes_any_batch_and_length(translator, onnx_folder):
     model, exported = zoo.load(translator), TARGETS.get("onnx").open(onnx_folder)
     for rows, source, target in ((1, 1, 1), (1, 7, 2), (5, 2, 19), (2, 20, 6)):
