@@ -172,6 +172,7 @@ def test_several_outputs_come_with_scores(zoo, trained):
         (("evaluate", "MODEL", "--data", "a.tsv", "--heldout", "b.tsv"), "data and heldout are both given"),
         (("generate", "MODEL", "Hi.", "--generation", "num_beams=0"), "num_beams=0 is not valid; valid: 1 and more"),
         (("generate", "MODEL", "Hi.", "--do_sample", "--temperature", "-1"), "`temperature` (=-1.0) has to be"),
+        (("generate", "MODEL", "Hi.", "--seed", "1"), "--seed 1 changes nothing without sampling"),
         (("generate", "MODEL", "Hi.", "--device", "cpuu"), "did you mean 'cpu'?"),
         (("generate", "nowhere", "Hi."), "nowhere is not a folder"),
         (("evaluate", "MODEL", "--task", "translatoin"), "did you mean 'translation'?"),

@@ -67,7 +67,10 @@ def generate(
     streams = sys.stdout.isatty() and len(lines) == 1 and not as_json and not several and not searches
     streamer = streamer_to_stdout(tokenizers.target) if streams else None
     asked = [line for line in lines if texts or line.strip()]
-    if seed is None and "do_sample" not in options and own is not None and own.do_sample:
+    samples = options.get("do_sample", own is not None and own.do_sample)
+    if seed is not None and own is not None and not samples:
+        raise click.UsageError(f"--seed {seed} changes nothing without sampling: add --do-sample, or leave it out")
+    if seed is None and "do_sample" not in options and samples:
         seed = 0  # a model that samples by default writes the same every time
     written = generate_texts(
         loaded,
