@@ -160,7 +160,8 @@ def attention(
     """Mix values by the backend of a call, a function of transformers' attention interface."""
     backend = interface or ALL_ATTENTION_FUNCTIONS.get_interface(attn_implementation, eager_attention)
     refuse_what_is_ignored(attn_implementation, dropout, position_bias, attention_mask)
-    window = module.sliding_window if module.sliding_window is None else flash_window(module)
+    if (window := kwargs.get("sliding_window", module.sliding_window)) is not None:
+        window = flash_window(module, window)
     kwargs |= {"dropout": dropout, "position_bias": position_bias, "sliding_window": window}
     mixed, weights = backend(module, query, key, value, attention_mask, **kwargs)
     if mixed.ndim != 4:  # backends of serving engines merge the heads

@@ -20,6 +20,7 @@ RUNS = [
     ("llama-style:num_key_value_heads=2", "causal-lm"),
     ("pre-norm:position=rotary,sliding_window=3", "masked-lm"),
     ("pre-norm:position=rotary,sliding_window=3", "causal-lm"),
+    ("modernbert-style:share_layers=true,sliding_window=3", "masked-lm"),
     ("vanilla", "seq2seq-lm"),
 ]
 
@@ -90,7 +91,7 @@ def test_padding_stays_in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_window_that_is_off_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zoo.fast.attention.flash_window", lambda module: module.sliding_window)
+    monkeypatch.setattr("zoo.fast.attention.flash_window", lambda module, window: window)
     model, inputs = padded("pre-norm:position=rotary,sliding_window=3", "masked-lm")
     off = losses(model, inputs, "auto")[0][0] - losses(model, inputs, "never")[0][0]
     assert off.abs() > 1e-4

@@ -191,7 +191,7 @@ def overflow_in_low_precision(model: Any, patch: pytest.MonkeyPatch) -> None:
 
 
 def forget_the_window_on_flash(model: Any, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("zoo.fast.attention.flash_window", lambda module: None)
+    patch.setattr("zoo.fast.attention.flash_window", lambda module, window: None)
 
 
 def keep_positions_from_attention(model: Any, patch: pytest.MonkeyPatch) -> None:

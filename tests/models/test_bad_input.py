@@ -243,7 +243,6 @@ def test_nothing_to_decode() -> None:
         ("pre-norm", "sdpa", {"attn_logit_softcapping": 5.0}),
         ("alibi-decoder", "flash_attention_2", {}),
         ("t5-style", "flash_attention_2", {}),
-        ("gemma2-style", "flash_attention_2", {"share_layers": True}),  # of two kinds
         ("vanilla+masked-rows-are-uniform", "sdpa", {}),
     ],
 )

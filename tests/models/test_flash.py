@@ -20,6 +20,8 @@ from zoo.testing.subjects import randomize
 SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48, "vocab_size": 60}
 DECODERS = ["llama-style", "gpt2-style", "pre-norm", "gemma2-style", "gptj-style", "pre-norm:sliding_window=3"]
 ENCODERS = ["bert-style", "pre-norm:sliding_window=2", "post-norm:position=rotary,sliding_window=3"]
+DECODERS += ["gemma2-style:share_layers=true,sliding_window=3"]  # one module with and without a window
+ENCODERS += ["modernbert-style:share_layers=true,sliding_window=2"]
 
 
 def built(name: str, task: str, **settings) -> ZooPreTrainedModel:
@@ -128,8 +130,8 @@ def test_a_mask_of_queries_and_keys_is_refused_at_the_call(name, task, inputs):
 @pytest.mark.parametrize(
     ("name", "task", "window"),
     [
-        ("pre-norm:sliding_window=2", "masked-lm", lambda module: module.sliding_window),
-        ("pre-norm:sliding_window=3", "causal-lm", lambda module: None),
+        ("pre-norm:sliding_window=2", "masked-lm", lambda module, window: window),
+        ("pre-norm:sliding_window=3", "causal-lm", lambda module, window: None),
     ],
 )
 def test_these_checks_can_fail(name, task, window, monkeypatch):

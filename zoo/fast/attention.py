@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -68,6 +68,7 @@ def attention(
         attention_mask: In the form that the backend wants, None for no mask beyond causality.
         interface: The backend's function, by default the one registered under its name.
         position_bias: Added to the scores. *Shape:* (batch_size, num_attention_heads, query_len, key_len)
+        kwargs: `sliding_window` of this layer, by default the module's, and other arguments of the backend.
 
     Returns:
         The mixed values, *Shape:* (batch_size, query_len, num_attention_heads, head_dim), and the weights if the
@@ -79,9 +80,9 @@ def attention(
         return attention_by_source(module, query, key, value, attention_mask, interface=backend, **kwargs)
     if position_bias is not None or dropout or "flash" in attn_implementation:
         refuse_what_is_ignored(attn_implementation, dropout, position_bias, attention_mask)
-    kwargs |= {"dropout": dropout, "position_bias": position_bias, "sliding_window": module.sliding_window}
-    if module.sliding_window is not None:
-        kwargs["sliding_window"] = flash_window(module)
+    if (window := kwargs.get("sliding_window", module.sliding_window)) is not None:
+        window = flash_window(module, window)
+    kwargs |= {"dropout": dropout, "position_bias": position_bias, "sliding_window": window}
     if isinstance(attention_mask, UnpaddedMask):
         backend, attention_mask, kwargs = backend_without_padding(backend, query, value, attention_mask, kwargs)
     elif backend is sdpa_attention_forward:  # a user-registered sdpa backend is not replaced
@@ -147,6 +148,6 @@ def attention_by_source(
     return mixed.flatten(0, 1).unsqueeze(1), weights
 
 
-def flash_window(module: nn.Module) -> int:
-    """The sliding window as FlashAttention counts it: with the query's own position, also in both directions."""
-    return cast(int, module.sliding_window) + (not module.is_causal)
+def flash_window(module: nn.Module, window: int) -> int:
+    """A sliding window as FlashAttention counts it: with the query's own position, also in both directions."""
+    return window + (not module.is_causal)

@@ -44,8 +44,6 @@ def refusals(config: ZooConfig) -> dict[str, str]:
     if config.is_encoder_decoder or config.add_cross_attention:
         # It numbers queries and keys from the end, which does not fit cross attention, and takes no mask of the source.
         why |= dict.fromkeys(FLASH, "cross attention")
-    if config.share_layers and len(set(config.types_of_layers())) > 1:
-        why |= dict.fromkeys(FLASH, "share_layers=True with layer_types of two kinds, as it reads the module's window")
     return why if config.attn_logit_softcapping is None else {**why, "sdpa": "attn_logit_softcapping"}
 
 

@@ -53,6 +53,7 @@ class ZooStack(ZooModel):
         self.embedding_projection = Identity() if width is None else nn.Linear(width, config.hidden_size)
         self.layer_types = config.types_of_layers()
         self.placed_types = config.placed_types_of_layers()
+        self.windows = {**dict.fromkeys(self.layer_types), "sliding_attention": config.sliding_window}
         distinct_layers = 1 if config.share_layers else config.num_hidden_layers
         self.layers = nn.ModuleList([build_layer(config, layer_idx) for layer_idx in range(distinct_layers)])
         if config.mixer_layer_type is not None:
@@ -110,7 +111,7 @@ class ZooStack(ZooModel):
         hidden_states = self.stream.open(self.embedding_projection(hidden_states))
         layer_types = self.layer_types[: self.config.num_hidden_layers]  # generation lowers it for an early exit
         for step, (layer, kind, placed) in enumerate(zip(cycle(self.layers), layer_types, self.placed_types)):
-            kwargs |= {"step": step, "position_embeddings": rotations.get(placed)}
+            kwargs |= {"step": step, "position_embeddings": rotations.get(placed), "sliding_window": self.windows[kind]}
             hidden_states = layer(hidden_states, masks[kind], context.biases.get(placed), *source, **kwargs)
         return self.norm(self.stream(hidden_states))
 

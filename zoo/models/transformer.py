@@ -100,8 +100,6 @@ class Transformer:
             return False
         if not ATTENTIONS.get(config.attention).supports_unpadding or config.mixer_layer_type is not None:
             return False
-        if config.share_layers and len(set(config.types_of_layers())) > 1:
-            return False  # attention by length reads the module's own window
         usual = (self.encoder_layer, self.decoder_layer, self.attention_mask) == (encoder_layer, decoder_layer, None)
         return usual if self.supports_unpadding is None else self.supports_unpadding
 
