@@ -160,9 +160,8 @@ def attention(
     """Mix values by the backend of a call, a function of transformers' attention interface."""
     backend = interface or ALL_ATTENTION_FUNCTIONS.get_interface(attn_implementation, eager_attention)
     refuse_what_is_ignored(attn_implementation, dropout, position_bias, attention_mask)
-    if (window := kwargs.get("sliding_window", module.sliding_window)) is not None:
-        window = flash_window(module, window)
-    kwargs |= {"dropout": dropout, "position_bias": position_bias, "sliding_window": window}
+    window = kwargs.get("sliding_window", module.sliding_window)
+    kwargs |= {"dropout": dropout, "position_bias": position_bias, "sliding_window": flash_window(module, window)}
     mixed, weights = backend(module, query, key, value, attention_mask, **kwargs)
     if mixed.ndim != 4:  # backends of serving engines merge the heads
         mixed = mixed.reshape(query.shape[0], query.shape[2], query.shape[1], -1)

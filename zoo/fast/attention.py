@@ -148,6 +148,6 @@ def attention_by_source(
     return mixed.flatten(0, 1).unsqueeze(1), weights
 
 
-def flash_window(module: nn.Module, window: int) -> int:
+def flash_window(module: nn.Module, window: int | None) -> int | None:
     """A sliding window as FlashAttention counts it: with the query's own position, also in both directions."""
-    return window + (not module.is_causal)
+    return None if window is None else window + (not module.is_causal)

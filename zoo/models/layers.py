@@ -22,10 +22,6 @@ if TYPE_CHECKING:
     from .residual import Residual
 
 
-WHOLE: dict[str, Any] = {"sliding_window": None}
-"""Arguments of cross attention, which has no window."""
-
-
 class FeedForward(nn.Module):
     """`down_proj(act(up_proj(x)))`, the position-wise network (Vaswani et al. 2017, section 3.3)."""
 
@@ -74,8 +70,9 @@ class TransformerLayer(GradientCheckpointingLayer):
     mlp: nn.Module
 
     def read_source(self, hidden_states: Tensor, states: Tensor, mask: Any, **kwargs: Any) -> Tensor:
-        """Cross attention. Arguments as for the forward, in which the source is second."""
-        return self.cross_attn_residual(hidden_states, self.cross_attn, mask, None, states, **kwargs | WHOLE)
+        """Cross attention, without a window. Arguments as for the forward, in which the source is second."""
+        kwargs["sliding_window"] = None
+        return self.cross_attn_residual(hidden_states, self.cross_attn, mask, None, states, **kwargs)
 
     def counted(self, **kwargs: Any) -> dict[str, Tensor | None]:
         """Further arguments of a feed-forward network in training: `is_token` if it counts tokens."""
