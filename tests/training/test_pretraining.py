@@ -10,9 +10,10 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
 
 import zoo
-from zoo.base.errors import ConfigError, InvalidChoiceError, OutputExistsError, ZooWarning
+from zoo.base.errors import CheckpointError, ConfigError, InvalidChoiceError, OutputExistsError, ZooWarning
 from zoo.training import train
-from zoo.training.arguments import training_arguments
+from zoo.training.arguments import ZooTrainingArguments, training_arguments
+from zoo.training.averaging import WeightAverage
 from zoo.training.record import read_result
 from zoo.training.saving import read_marks
 from zoo.training.trainer import ZooTrainer
@@ -83,6 +84,15 @@ def test_an_average_goes_on_where_a_run_was_interrupted(few, tiny, tmp_path):
     assert resumed.report.average == whole.report.average
     for name, weight in load_file(tmp_path / "whole-average/model.safetensors").items():
         torch.testing.assert_close(load_file(tmp_path / "cut-average/model.safetensors")[name], weight, rtol=0, atol=0)
+
+
+def test_an_average_that_lacks_a_tensor_is_refused(tmp_path):
+    average = WeightAverage(zoo.build("pre-norm@tiny", vocab_size=9), ZooTrainingArguments(tmp_path, average="ema"))
+    average.update()
+    del average.weights["lm_head.weight"]
+    average.save(tmp_path)
+    with pytest.raises(CheckpointError, match=r"has no average of lm_head\.weight"):
+        average.load(tmp_path)
 
 
 def test_a_run_that_ends_before_it_averages_warns(few, tiny):

@@ -25,7 +25,7 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of malloc.h
 
 
 def process_variables(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Choose variables for a process to come; a group of which the user has set one stays as it is."""
+    """Choose variables for a new process, and leave out groups in which the user has set a variable."""
     memory = {} if any(name.startswith(("MALLOC_", "GLIBC_")) for name in environment) else KEPT_MEMORY
     groups = (group for group in (SHORT_WAITS, memory) if not group.keys() & environment.keys())
     return {name: value for group in groups for name, value in group.items()}

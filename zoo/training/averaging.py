@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn, get_swa_multi_avg_fn
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from zoo.base.errors import ConfigError, InvalidChoiceError, ZooWarning
+from zoo.base.errors import CheckpointError, ConfigError, InvalidChoiceError, ZooWarning
 from zoo.data.tasks import DataTask, Outputs, Splits, Tokenizers
 from zoo.models import normalize_weights
 
@@ -98,7 +98,13 @@ class WeightAverage(TrainerCallback):
         if (checkpoint / FILE).is_file():
             read = load_file(checkpoint / FILE)
             self.updates = int(read.pop(UPDATES))
-            self.weights = {name: read[name].to(weight.device) for name, weight in self.current().items()}
+            current = self.current()
+            if missing := sorted(current.keys() - read.keys()):
+                raise CheckpointError(
+                    f"{checkpoint / FILE} has no average of {missing[0]}: an earlier version wrote it; train the model "
+                    "anew"
+                )
+            self.weights = {name: read[name].to(weight.device) for name, weight in current.items()}
 
 
 def keep_average(

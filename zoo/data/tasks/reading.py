@@ -151,7 +151,7 @@ def read_jsonl(file: Path, columns: Sequence[Column] | None, kinds: Sequence[Kin
 
 
 def unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Make a JSON object, of which Python's reader would keep the last of two values with one name."""
+    """Make a JSON object, and refuse a repeated name, for which Python's reader keeps the last value."""
     record = dict(pairs)
     if len(record) < len(pairs):
         raise ValueError("an object has a name twice")

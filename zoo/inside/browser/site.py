@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from zoo.base.errors import UnsupportedOperationError
 from zoo.base.folders import relative_files, written_whole
@@ -36,29 +37,27 @@ def write_site(
     """
     page = find_page()
     named = dict(models) if isinstance(models, Mapping) else {shown_name(name): name for name in models}
-    named = named or dict(shown_of(shipped_models()))
     with written_whole(Path(output), force=force) as folder:
-        has_lessons = lesson_models(page) <= set(named)
+        entries = list(write_models(named, folder / MODELS))
+        has_lessons = lesson_models(page) <= {entry["name"] for entry in entries}
         left_out = shutil.ignore_patterns(*([] if has_lessons else [LESSONS]))
         shutil.copytree(page, folder, dirs_exist_ok=True, ignore=left_out)
         if not has_lessons:
             index = folder / INDEX
             index.write_text(index.read_text(encoding="utf-8").replace(MARK, ""), encoding="utf-8")
-        entries = [
-            write_model(stored(replace(explored(model), name=name)), folder / MODELS / re.sub(r"[^\w.-]", "--", name))
-            for name, model in named.items()
-        ]
         write_json(folder / MODELS / LIST, entries)
         write_json(folder / FILES, dict(hashes(folder)))
         return {path: (folder / path).stat().st_size for path in relative_files(folder)}
 
 
-def shown_of(names: Iterable[str]) -> Iterator[tuple[str, str]]:
-    for name in names:
-        if (why := obstacle(explored(name))) is None:
-            yield name, name
-        else:
+def write_models(named: Mapping[str, str], folder: Path) -> Iterator[dict[str, Any]]:
+    """Write models, by default those that ship but for what the page cannot show; their entries in the list."""
+    for name, model in (named or {name: name for name in shipped_models()}).items():
+        one = replace(explored(model), name=name)
+        if not named and (why := obstacle(one)) is not None:
             print(f"Left out: {why}", file=sys.stderr)
+        else:
+            yield write_model(stored(one), folder / re.sub(r"[^\w.-]", "--", name))
 
 
 def lesson_models(page: Path) -> set[str]:
