@@ -1,6 +1,7 @@
 """Score weights by name on minimal pairs of English, and write the tables of docs/english.md.
 
     python scripts/bench/english.py llama-style.books    # scores them, and keeps the numbers next to this script
+    python scripts/bench/english.py gpt-bert-style.books:log-probability    # by a method that is not the model's first
     python scripts/bench/english.py                      # writes the tables of what is kept
 
 BLiMP is the corpus of that name: `zoo data get blimp`.
@@ -32,30 +33,33 @@ SUITE = "blimp"
 
 
 def kept() -> dict[str, Any]:
-    """Numbers of all weights, by their names."""
+    """Numbers of all weights, by `NAME` or `NAME:METHOD`."""
     return dict(json.loads(KEPT.read_text(encoding="utf-8"))) if KEPT.is_file() else {}
 
 
-def score(name: str) -> None:
-    """Score weights, and keep the numbers."""
+def score(given: str) -> None:
+    """Score weights by `NAME` or `NAME:METHOD`, and keep the numbers."""
+    name, _, method = given.partition(":")
     began = time.process_time()
-    found = evaluate_suite(name, SUITE).to_dict()
+    found = evaluate_suite(name, SUITE, method=method or None).to_dict()
     made = {"seconds": round(time.process_time() - began), "date": str(date.today()), **found}
-    write_file(KEPT, json.dumps({**kept(), name: made}, indent=1) + "\n")
+    write_file(KEPT, json.dumps({**kept(), given: made}, indent=1) + "\n")
 
 
 def models() -> str:
     """Write a row for each model: its size, what training it took, held-out scores and accuracy."""
     rows = []
-    for name, found in kept().items():
+    for given, found in kept().items():
+        name = given.partition(":")[0]
         weights, (low, high) = find_weights(name), found["overall"]["interval"]
         scores = [str(weights.scores.get(key, "")) for key in ("loss", "bits_per_byte")]
         right = f"{found['overall']['value']:.1f} ({low:.1f} to {high:.1f})"
         report = read_result(locate_weights(weights))["report"]
         hours, speed = f"{report['train_seconds'] / 3600:.1f}", f"{report['train_tokens_per_second']:,.0f}"
         size = f"{weights.num_parameters:,}"
-        rows.append([name, size, f"{report['train_tokens']:,}", hours, speed, *scores, right, f"{found['seconds']} s"])
-    headings = ("parameters", "tokens", "hours", "tokens a second", "loss", "bits per byte", "BLiMP", "scored in")
+        made = (size, f"{report['train_tokens']:,}", hours, speed, *scores)
+        rows.append([name, *made, right, found["method"].replace("-", " "), f"{found['seconds']} s"])
+    headings = ("parameters", "tokens", "hours", "tokens a second", "loss", "bits per byte", "BLiMP", "by", "scored in")
     return to_table(("model", *headings), rows)
 
 
@@ -87,7 +91,7 @@ def page() -> str:
 
 
 if __name__ == "__main__":
-    for name in sys.argv[1:]:
-        score(name)
+    for given in sys.argv[1:]:
+        score(given)
     write_file(PAGE, page())
     print(f"Wrote {PAGE}")
