@@ -24,6 +24,7 @@ VARIANTS = {
     "language-modeling": "gpt2-style",
     "masked-language-modeling": "pre-norm",
     "masked-next-token": "gpt-bert-style",
+    "span-corruption": "t5-style",
     "text-classification": "llama-style",
     "token-classification": "pre-norm",
     "compression": "llama-style",
@@ -35,13 +36,14 @@ IN_PLACE = {
     "selective-copying": "length=8,num_copied=3",
     "memorization": "length=8",
 }
-RAW_TEXT = ("language-modeling", "masked-language-modeling", "masked-next-token")
+RAW_TEXT = ("language-modeling", "masked-language-modeling", "masked-next-token", "span-corruption")
 OPTIONS = dict.fromkeys(RAW_TEXT, "block_size=20") | {task: f"{FEW},{options}" for task, options in IN_PLACE.items()}
 SCORES = {
     "translation": {"bleu", "chrf"},
     "language-modeling": {"perplexity", "bits_per_byte"},
     "masked-language-modeling": {"perplexity", "accuracy"},
     "masked-next-token": {"perplexity", "accuracy"},
+    "span-corruption": {"perplexity"},
     "text-classification": {"accuracy", "f1"},
     "token-classification": {"f1", "accuracy"},
 }

@@ -63,6 +63,7 @@ LENGTHS = ("max_new_tokens", "max_length")
 TASKS = {
     "language-modeling": ("causal-lm", "clm", "lm", "text-generation", "causal-language-modeling"),
     "masked-language-modeling": ("masked-lm", "mlm", "fill-mask"),
+    "span-corruption": ("denoising", "span-masking", "span-denoising"),
     "translation": ("seq2seq-lm", "seq2seq", "text2text-generation", "machine-translation"),
     "text-classification": ("sequence-classification", "classification", "sentiment-analysis"),
     "token-classification": ("ner", "named-entity-recognition", "pos"),

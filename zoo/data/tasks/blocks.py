@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,11 +27,13 @@ ENDLESS = 1 << 50  # Number of ids of a row that is streamed, which has no end
 
 
 class Blocks(Dataset[Any]):
-    """Places of blocks in a row: those that overlap are all whole, and of others the last may be shorter."""
+    """Places of blocks in a row: those that overlap are all whole, and of others the last may be `shortest` long."""
 
-    def __init__(self, ids: Ids | TokenRow | StreamedRow, end: int, block_size: int, stride: int) -> None:
+    def __init__(
+        self, ids: Ids | TokenRow | StreamedRow, end: int, block_size: int, stride: int, shortest: int = 1
+    ) -> None:
         self.ids, self.end, self.block_size = ids, end, block_size
-        shortest = 1 if stride >= block_size else block_size
+        shortest = shortest if stride >= block_size else block_size
         self.starts = range(0, max(end - shortest + 1, 0), stride)
 
     def __len__(self) -> int:
@@ -59,12 +61,35 @@ class TokenBlocks(Blocks):
         return {"input_ids": block[:-1], "labels": block[1:]}
 
 
-class MaskedBlocks(Blocks):
-    """Blocks of a row of ids, some masked for a model to predict (BERT, Devlin et al. 2019, section 3.1).
+class DrawnBlocks(Blocks):
+    """Blocks of a row of ids in which something is drawn.
 
-    The masks depend on the seed, the epoch and the block only: every variant sees the same masks, and a resumed run
-    those of an uninterrupted one. The last block may be shorter.
+    It depends on the seed, the epoch and the block only: every variant sees the same, and a resumed run that of an
+    uninterrupted one. The last block may be shorter.
     """
+
+    def __init__(
+        self, ids: Ids | TokenRow | StreamedRow, block_size: int, stride: int, seed: int, shortest: int = 1
+    ) -> None:
+        super().__init__(ids, len(ids), block_size, stride, shortest)
+        self.seed = seed
+        self.epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Describe which epoch comes next; accelerate calls this."""
+        self.epoch = epoch
+
+    def block(self, index: int) -> Ids:
+        """The ids of a block. *Shape:* (block_size,)."""
+        start = self.starts[index]
+        return self.ids[start : start + self.block_size].astype(np.int64)
+
+    def drawn_from(self, index: int) -> np.random.SeedSequence:
+        return np.random.SeedSequence([self.seed, self.epoch, index])
+
+
+class MaskedBlocks(DrawnBlocks):
+    """Blocks of a row of ids, some masked for a model to predict (BERT, Devlin et al. 2019, section 3.1)."""
 
     def __init__(
         self,
@@ -74,23 +99,54 @@ class MaskedBlocks(Blocks):
         collator: DataCollatorForLanguageModeling,
         seed: int,
     ) -> None:
-        super().__init__(ids, len(ids), block_size, stride)
+        super().__init__(ids, block_size, stride, seed)
         self.collator = collator
-        self.seed = seed
-        self.epoch = 0
-
-    def set_epoch(self, epoch: int) -> None:
-        """Describe which epoch comes next; accelerate calls this."""
-        self.epoch = epoch
 
     def __getitem__(self, index: int) -> dict[str, Ids]:
-        start = self.starts[index]
-        block = torch.from_numpy(self.ids[start : start + self.block_size].astype(np.int64))
-        drawn = np.random.SeedSequence([self.seed, self.epoch, index]).generate_state(1, np.uint64)[0]
+        block = torch.from_numpy(self.block(index))
+        drawn = self.drawn_from(index).generate_state(1, np.uint64)[0]
         self.collator.generator = torch.Generator().manual_seed(int(drawn >> 1))
         special = torch.isin(block, torch.tensor(self.collator.tokenizer.all_special_ids))
         inputs, labels = self.collator.torch_mask_tokens(block[None], special[None])
         return {"input_ids": inputs[0].numpy(), "labels": labels[0].numpy()}
+
+
+class SpanBlocks(DrawnBlocks):
+    """Blocks of a row of ids without some spans, which are the labels (T5, Raffel et al. 2020, section 3.1.4).
+
+    A sentinel, of which there is one for each span, is in the place of a span and in front of it among the labels;
+    `end` follows both sides. A block begins with what stays and ends with a span.
+    """
+
+    def __init__(
+        self,
+        ids: Ids | TokenRow | StreamedRow,
+        block_size: int,
+        stride: int,
+        seed: int,
+        *,
+        counts: Callable[[int], tuple[int, int]],
+        sentinels: Ids,
+        end: int,
+    ) -> None:
+        super().__init__(ids, block_size, stride, seed, shortest=2)
+        self.counts, self.sentinels, self.end_id = counts, sentinels, np.array([end])
+
+    def __getitem__(self, index: int) -> dict[str, Ids]:
+        block, generator = self.block(index), np.random.default_rng(self.drawn_from(index))
+        missing, spans = self.counts(len(block))
+        lengths = (composition(total, spans, generator) for total in (len(block) - missing, missing))
+        pieces = np.split(block, np.cumsum(np.stack(list(lengths), axis=1).ravel())[:-1])
+        marks = self.sentinels[:spans, None]
+        inputs = [ids for pair in zip(pieces[::2], marks, strict=True) for ids in pair]
+        labels = [ids for pair in zip(marks, pieces[1::2], strict=True) for ids in pair]
+        return {"input_ids": np.concatenate([*inputs, self.end_id]), "labels": np.concatenate([*labels, self.end_id])}
+
+
+def composition(total: int, parts: int, generator: np.random.Generator) -> Ids:
+    """Divide a number at random into parts of at least 1, each way as likely as another. *Shape:* (parts,)."""
+    cuts = np.sort(generator.choice(total - 1, parts - 1, replace=False)) + 1
+    return np.diff(np.concatenate([[0], cuts, [total]]))
 
 
 class PartlyCausalBlocks(Dataset[Any]):

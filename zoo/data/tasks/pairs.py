@@ -57,23 +57,27 @@ class PairsTask(DataTask):
         return DataCollatorForSeq2Seq(tokenizers.source)
 
     def model_settings(self, tokenizers: Tokenizers) -> dict[str, Any]:
-        source, target = tokenizers.source, tokenizers.target
-        bos_token_id = target.bos_token_id if target.bos_token_id is not None else target.pad_token_id
-        return {
-            "vocab_size": len(source),
-            "decoder_vocab_size": len(target),
-            "share_encoder_decoder_embeddings": tokenizers.joint,
-            "pad_token_id": target.pad_token_id,
-            "bos_token_id": bos_token_id,
-            "eos_token_id": target.eos_token_id,
-            "decoder_start_token_id": bos_token_id,
-        }
+        return encoder_decoder_settings(tokenizers)
 
     def sources(self, examples: Dataset) -> list[str]:
         return examples[examples.column_names[0]][:]
 
     def references(self, examples: Dataset) -> list[str]:
         return examples[examples.column_names[1]][:]
+
+
+def encoder_decoder_settings(tokenizers: Tokenizers) -> dict[str, Any]:
+    source, target = tokenizers.source, tokenizers.target
+    bos_token_id = target.bos_token_id if target.bos_token_id is not None else target.pad_token_id
+    return {
+        "vocab_size": len(source),
+        "decoder_vocab_size": len(target),
+        "share_encoder_decoder_embeddings": tokenizers.joint,
+        "pad_token_id": target.pad_token_id,
+        "bos_token_id": bos_token_id,
+        "eos_token_id": target.eos_token_id,
+        "decoder_start_token_id": bos_token_id,
+    }
 
 
 @dataclass(frozen=True)

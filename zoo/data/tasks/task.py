@@ -141,7 +141,7 @@ class DataTask(ABC):
         if isinstance(source, str) and source in CORPORA and not Path(source).exists():
             raise DataError(
                 f"corpus {str(source)!r} is raw text, which task {self.name!r} does not read; "
-                "language-modeling and masked-language-modeling do"
+                "language-modeling, masked-language-modeling and span-corruption do"
             )
         if source is None:
             raise DataError(f"task {self.name!r} has no data; give some (--data)")

@@ -1,0 +1,117 @@
+"""Span corruption: an encoder-decoder writes the spans of raw text that its input lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import count, takewhile
+from typing import TYPE_CHECKING, Any
+
+from zoo.base.errors import ConfigError
+from zoo.data.tokenizers import Tokenizers
+
+from .masked_language_modeling import has_blanks_in_words
+from .pairs import encoder_decoder_settings
+from .scores import Outputs, Predictions, Score, perplexity
+from .task import TASKS
+from .text_task import RawTextTask, padding_of
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+    from transformers import PreTrainedTokenizerFast
+
+    from .blocks import BlockCollator, SpanBlocks
+
+SENTINEL = "<extra_id_{}>"
+"""Tokens in the place of spans, by number, as T5's tokenizers have them."""
+
+LEAST_SENTINELS = 100
+"""Sentinels of a tokenizer, more where a block has more spans."""
+
+
+@dataclass(frozen=True)
+class SpanCorruption(RawTextTask):
+    """Raw text; a model reads blocks that lack some spans, and writes the spans, scored by perplexity.
+
+    T5 (Raffel et al. 2020, section 3.1.4). Spans are drawn again in every epoch; held-out texts always lack the same.
+    """
+
+    name = "span-corruption"
+    model_tasks = ("seq2seq-lm",)
+    main_score = "perplexity"
+    scored_by = Outputs.NONE
+
+    noise_density: float = 0.15  # Which part of the tokens is in the spans
+    mean_span_length: float = 3.0  # Mean number of tokens of a span
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.noise_density < 1:
+            raise ConfigError(f"noise_density={self.noise_density!r} is not valid; it lies between 0 and 1")
+        if not self.mean_span_length >= 1:
+            raise ConfigError(f"mean_span_length={self.mean_span_length!r} is not valid; it is at least 1 token")
+        if self.block_size < 2:
+            raise ConfigError(f"block_size={self.block_size} is not valid; a token stays and one is in a span")
+
+    def counts(self, length: int) -> tuple[int, int]:
+        """Number of tokens in the spans of a block, and number of spans."""
+        missing = min(max(round(length * self.noise_density), 1), length - 1)
+        return missing, min(max(round(missing / self.mean_span_length), 1), missing, length - missing)
+
+    def train_tokenizers(self, examples: Dataset, **options: Any) -> Tokenizers:
+        from tokenizers import AddedToken
+
+        tokenizers = super().train_tokenizers(examples, **options)
+        needed = max(LEAST_SENTINELS, self.counts(self.block_size)[1])
+        blank = has_blanks_in_words(tokenizers.source)
+        texts = map(SENTINEL.format, range(needed))
+        mask, *others = (AddedToken(text, lstrip=blank, normalized=False, special=True) for text in texts)
+        # The first sentinel is the mask by which encoder-decoders are scored.
+        tokenizers.source.add_special_tokens({"mask_token": mask, "extra_special_tokens": others})
+        return tokenizers
+
+    def blocks(self, examples: Dataset, tokenizers: Tokenizers, *, training: bool, seed: int) -> SpanBlocks:
+        import numpy as np
+
+        from .blocks import SpanBlocks
+
+        tokenizer, needed = tokenizers.source, self.counts(self.block_size)[1]
+        sentinels = sentinels_of(tokenizer)
+        if len(sentinels) < needed:
+            raise ConfigError(
+                f"the tokenizer has {len(sentinels)} sentinels ({SENTINEL.format(0)}, {SENTINEL.format(1)}, ...), and "
+                f"block_size={self.block_size} needs {needed}"
+            )
+        overlap = training and self.stride is not None and self.stride < self.block_size
+        ids = self.row(examples, tokenizers, least=self.block_size if overlap else 2, training=training, seed=seed)
+        return SpanBlocks(
+            ids,
+            self.block_size,
+            self.stride if training and self.stride is not None else self.block_size,
+            seed,
+            counts=self.counts,
+            sentinels=np.array(sentinels[:needed]),
+            end=tokenizer.eos_token_id,
+        )
+
+    def collator(self, tokenizers: Tokenizers) -> BlockCollator:
+        from .blocks import BlockCollator
+
+        return BlockCollator(padding_of(tokenizers), shifted=False)
+
+    def model_settings(self, tokenizers: Tokenizers) -> dict[str, Any]:
+        return encoder_decoder_settings(tokenizers)
+
+    def score(self, predictions: Predictions, examples: Dataset, *, n_bootstrap: int = 1) -> Mapping[str, Score]:
+        """Perplexity of the spans, with their sentinels and ends."""
+        read = f"block:{self.block_size}|noise:{self.noise_density}|span:{self.mean_span_length}"
+        return {"perplexity": perplexity(predictions.loss, f"spans:{predictions.num_labels}|{read}")}
+
+
+def sentinels_of(tokenizer: PreTrainedTokenizerFast) -> list[int]:
+    """Ids of a tokenizer's sentinels, in their order."""
+    vocabulary = tokenizer.get_vocab()
+    return [vocabulary[text] for text in takewhile(vocabulary.__contains__, map(SENTINEL.format, count()))]
+
+
+TASKS.register(SpanCorruption.name, SpanCorruption())
