@@ -123,6 +123,17 @@ def test_a_planted_difference_is_found_and_its_direction_told():
     assert found > 290
 
 
+def test_a_verdict_has_the_direction_of_the_mean_that_was_tested():
+    # On most seeds slightly worse, on the others far better: the t-test is of the mean.
+    differences = [-0.01] * 5 + [1.0, 1.1, 0.9, 1.0, 1.0]
+    (found,) = compare_all([Pairs(differences)])
+    assert found.interval is not None and found.interval[0] > 0 and found.wins == found.losses
+    assert verdict(found) == BETTER
+    (fewer,) = compare_all([Pairs([*differences, -0.01], better=-1)])
+    assert fewer.interval is not None and fewer.interval[0] > 0 and fewer.wins > fewer.losses
+    assert verdict(fewer) == WORSE
+
+
 def test_what_cannot_be_told_is_not_told():
     *few, tested = compare_all([Pairs([0.7]), Pairs([0.7, 0.70001]), Pairs([0.1, 0.2, 0.3])])
     assert all(verdict(one) == UNKNOWN and one.interval is one.p is None for one in few)

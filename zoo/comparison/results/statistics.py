@@ -147,6 +147,7 @@ class PairedDifference:
     # where sizes are not tested
     sameness: float | None = None
     lost: int = 0  # Seeds without a pair, as a run of either failed
+    better: int = 1  # 1 where more is better, -1 where less is
 
     @classmethod
     def of(cls, paired: Pairs) -> PairedDifference:
@@ -158,16 +159,22 @@ class PairedDifference:
         deviation = spread(differences) if pairs > 1 else None
         effect = mean / deviation if deviation else None
         lost = paired.lost + paired.baseline_lost
+        counts = {"wins": wins, "losses": losses, "lost": lost, "better": paired.better}
         if pairs == 1 or pairs + lost < FEWEST_SEEDS:
-            return cls(mean, deviation, None, effect, pairs, None, wins=wins, losses=losses, lost=lost)
+            return cls(mean, deviation, None, effect, pairs, None, **counts)
         p = sign_p(wins, losses) if lost else paired_p(differences)
         interval = student_interval(differences) if deviation and not lost else None
-        return cls(mean, deviation, interval, effect, pairs, p, wins=wins, losses=losses, lost=lost)
+        return cls(mean, deviation, interval, effect, pairs, p, **counts)
 
     @property
     def is_by_size(self) -> bool:
         """Whether sizes are tested, and not signs alone."""
         return self.interval is not None
+
+    @property
+    def is_better(self) -> bool:
+        """Whether the variant is better: by its mean, or where signs are tested, with more seeds than not."""
+        return self.mean * self.better > 0 if self.is_by_size else self.wins > self.losses
 
     @property
     def is_equal(self) -> bool:
@@ -237,7 +244,7 @@ def verdict(difference: PairedDifference, otherwise: str = NOISE) -> str:
         return SAME
     if difference.adjusted >= ERROR:
         return EQUAL if difference.is_equal and otherwise == NOISE else otherwise
-    return BETTER if difference.wins > difference.losses else WORSE
+    return BETTER if difference.is_better else WORSE
 
 
 def compare_all(paired: Sequence[Pairs], margin: float | None = None) -> list[PairedDifference]:
