@@ -55,6 +55,18 @@ def words(tmp_path_factory) -> Path:
     return folder
 
 
+def test_words_get_their_labels_whichever_side_the_tokenizer_pads(words):
+    tokenizer = AutoTokenizer.from_pretrained(words / "model")
+    tokenizer.padding_side = "left"
+    model = zoo.load(words / "model")
+    texts = ["the cat runs 1", "cat"]
+    alone = [zoo.predict(model, [text], tokenizer=tokenizer)[0] for text in texts]
+    assert [[word.label for word in one.words] for one in alone] == [["O", "ANIMAL", "O", "O"], ["ANIMAL"]]
+    together = zoo.predict(model, texts, tokenizer=tokenizer)
+    assert [[word.label for word in one.words] for one in together] == [["O", "ANIMAL", "O", "O"], ["ANIMAL"]]
+    assert together[1].words[0].score == pytest.approx(alone[1].words[0].score, rel=1e-4)
+
+
 def test_texts_get_their_labels_whatever_stands_around_them(texts):
     found = zoo.predict(texts / "model", ["good thing 3", "  bad thing 2 \n"], batch_size=1)
     assert [one.label for one in found] == ["yes", "no"] and all(one.score > 0.5 for one in found)

@@ -4,13 +4,15 @@ import inspect
 import string
 
 import pytest
+import torch
+from datasets import Dataset
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import d2l_text
 from transformers import AutoTokenizer
 
 from zoo.base.errors import CheckpointError, ConfigError, NameSyntaxError, UnknownNameError
-from zoo.data.tasks import TASKS, TOKENIZERS, DataError, load_tokenizers, train_tokenizers
+from zoo.data.tasks import TASKS, TOKENIZERS, DataError, Splits, load_tokenizers, train_tokenizers
 from zoo.training.record import digest_of_tokenizers
 
 TEXTS = ["Where is the dog?", "The dog is here, Ana.", "I don't know where the dog is.", "Ana, the dog!"] * 3
@@ -169,6 +171,26 @@ def test_translation_pads_labels_so_that_they_do_not_count():
     assert real == sum(encoded["length"])
     assert batch["labels"].max() < task.model_settings(tokenizers)["decoder_vocab_size"]
     assert (batch["labels"] != tokenizers.target.pad_token_id).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "rows"),
+    [
+        ("translation", {"a": ["one", "one two three"], "b": ["um dois", "um"]}),
+        ("text-classification", {"text": ["one", "one two three"], "label": ["x", "y"]}),
+        ("token-classification", {"tokens": [["one"], ["one", "two"]], "tags": [["x"], ["y", "x"]]}),
+    ],
+)
+def test_batches_are_the_same_whichever_side_a_tokenizer_pads(name, rows):
+    task, examples = TASKS.get(name), Dataset.from_dict(rows)
+    task = task.fitted(Splits(examples, examples)) if name != "translation" else task
+    tokenizers = task.train_tokenizers(examples, kind="word", min_frequency=1)
+    encoded = [{k: v for k, v in row.items() if k != "length"} for row in task.encode(examples, tokenizers)]
+    right = task.collator(tokenizers)([dict(row) for row in encoded])
+    tokenizers.source.padding_side = "left"
+    left = task.collator(tokenizers)([dict(row) for row in encoded])
+    assert tokenizers.source.padding_side == "left"  # as its file has it
+    assert all(torch.equal(left[key], right[key]) for key in right)
 
 
 def test_unknown_task():

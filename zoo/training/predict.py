@@ -143,7 +143,8 @@ def logits_of(model: PreTrainedModel, tokenizers: Tokenizers, rows: Sequence[Seq
     """Logits of a batch, (batch_size, num_labels) or (batch_size, seq_len or classifier_positions, num_labels)."""
     if not rows:
         return torch.empty(0)
-    batch = tokenizers.source.pad({"input_ids": [list(row) for row in rows]}, return_tensors="pt").to(model.device)
+    given = {"input_ids": [list(row) for row in rows]}
+    batch = tokenizers.source.pad(given, padding_side="right", return_tensors="pt").to(model.device)
     logits: Tensor = model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).logits
     return logits.float().cpu()
 

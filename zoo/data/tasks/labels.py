@@ -12,7 +12,7 @@ from typing_extensions import Self
 
 from zoo.base.errors import ConfigError, DataError, enumerate_names, suggest
 from zoo.data.tokenizers import Tokenizers, train_tokenizers
-from zoo.data.tokenizers.encoding import pieces_of, to_ids
+from zoo.data.tokenizers.encoding import padding_right, pieces_of, to_ids
 
 from .encoding import check_length, encoded
 from .mapped import texts_of, values_of
@@ -132,7 +132,7 @@ class TextClassification(LabelsTask):
     def collator(self, tokenizers: Tokenizers) -> Callable[[Any], dict[str, Any]]:
         from transformers import DataCollatorWithPadding
 
-        return DataCollatorWithPadding(tokenizers.source)
+        return DataCollatorWithPadding(padding_right(tokenizers.source))
 
     def sources(self, examples: Dataset) -> list[str]:
         return examples[examples.column_names[0]][:]
@@ -192,7 +192,7 @@ class TokenClassification(LabelsTask):
     def collator(self, tokenizers: Tokenizers) -> Callable[[Any], dict[str, Any]]:
         from transformers import DataCollatorForTokenClassification
 
-        return DataCollatorForTokenClassification(tokenizers.source)
+        return DataCollatorForTokenClassification(padding_right(tokenizers.source))
 
     def sources(self, examples: Dataset) -> list[str]:
         return [" ".join(tokens) for tokens in examples[examples.column_names[0]][:]]

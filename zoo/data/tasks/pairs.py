@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from zoo.data.tokenizers import Tokenizers, train_tokenizers
-from zoo.data.tokenizers.encoding import to_ids
+from zoo.data.tokenizers.encoding import padding_right, to_ids
 
 from .encoding import check_length, encoded, short_enough
 from .mapped import texts_of
@@ -54,7 +54,7 @@ class PairsTask(DataTask):
     def collator(self, tokenizers: Tokenizers) -> Callable[[Any], dict[str, Any]]:
         from transformers import DataCollatorForSeq2Seq
 
-        return DataCollatorForSeq2Seq(tokenizers.source)
+        return DataCollatorForSeq2Seq(padding_right(tokenizers.source))
 
     def model_settings(self, tokenizers: Tokenizers) -> dict[str, Any]:
         return encoder_decoder_settings(tokenizers)

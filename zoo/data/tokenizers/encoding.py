@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,13 @@ def encode(tokenizer: PreTrainedTokenizerFast, texts: Sequence[Any], **options: 
         known = tokenizer.get_vocab()
         unknown = sorted({character for text in texts for character in text if character not in known})
         raise DataError(f"the tokenizer has no id for {', '.join(map(repr, unknown)) or error}") from error
+
+
+def padding_right(tokenizer: PreTrainedTokenizerFast) -> PreTrainedTokenizerFast:
+    """The tokenizer with padding on the right: on the left it would move tokens in tables of positions, and labels."""
+    right = copy.copy(tokenizer)
+    right.padding_side = "right"
+    return right
 
 
 def backend_json(tokenizer: PreTrainedTokenizerFast) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from zoo.base.errors import ConfigError, DataError
 from zoo.data.tokenizers import Tokenizers, train_tokenizers
-from zoo.data.tokenizers.encoding import to_ids
+from zoo.data.tokenizers.encoding import padding_right, to_ids
 
 from ..encoding import short_rows
 from ..scores import Outputs
@@ -65,7 +65,7 @@ class Compression(Synthetic):
     def collator(self, tokenizers: Tokenizers) -> Callable[[Any], dict[str, Any]]:
         from transformers import DataCollatorWithPadding
 
-        return DataCollatorWithPadding(tokenizers.source)
+        return DataCollatorWithPadding(padding_right(tokenizers.source))
 
     def model_settings(self, tokenizers: Tokenizers) -> dict[str, Any]:
         """Vocabulary, special tokens, and the labels that are read from the last token's vector."""
