@@ -104,6 +104,28 @@ def test_held_out_texts_of_a_table_are_its_rows(write, name):
         assert splits.heldout["text"][:] == ["Not to be."]
 
 
+@pytest.mark.parametrize(
+    ("name", "variant"), [("language-modeling", "gpt2-style"), ("masked-next-token", "gpt-bert-style")]
+)
+def test_tokens_that_the_tokenizer_does_not_know_are_counted_in_signatures(write, name, variant):
+    """A model that guesses one token for all of them has a low loss, and has read nothing."""
+    task = find_task(f"{name}:block_size=16")
+    splits = task.load(
+        write("train.txt", "to be or not to be " * 20), heldout=write("held.txt", "to ask or not to dare " * 20)
+    )
+    tokenizers = task.train_tokenizers(splits.train, kind="word")
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+    model = zoo.build(variant, task.model_task, **sizes, **task.model_settings(tokenizers))
+    found = zoo.evaluate(model, f"{name}:block_size=16", data=splits.heldout, tokenizer=tokenizers, n_bootstrap=1)
+    labels = [np.asarray(block["labels"]) for block in task.encode(splits.heldout, tokenizers)]
+    unknown = int((np.concatenate(labels) == tokenizers.source.unk_token_id).sum())
+    assert unknown > 5 and all(
+        f"|unknown:{unknown}" in score.signature for score in found.scores.values() if score.name != "Accuracy"
+    )
+    known = zoo.evaluate(model, f"{name}:block_size=16", data=splits.train, tokenizer=tokenizers, n_bootstrap=1)
+    assert not any("unknown" in score.signature for score in known.scores.values())
+
+
 def test_options_are_checked():
     with pytest.raises(UnknownNameError, match="did you mean 'block_size'"):
         find_task("language-modeling:blocksize=3")

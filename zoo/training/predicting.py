@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -65,7 +65,8 @@ def predict(
         return predicted(trainer, task, tokenizers)
     with temporarily(trainer.args, prediction_loss_only=True):
         metrics = trainer.predict(trainer.eval_dataset, metric_key_prefix=PREFIX).metrics
-    return Predictions(**measured(metrics))
+    read = getattr(trainer.eval_dataset, "ids", ())[1:]  # of raw text, whose first id is no label
+    return Predictions(**measured(metrics), unknown=count_unknown([read], tokenizers))
 
 
 def score(task: DataTask, predictions: Predictions, examples: Dataset, **options: Any) -> dict[str, Score]:
@@ -97,11 +98,20 @@ def predicted(trainer: ZooTrainer, task: DataTask, tokenizers: Tokenizers) -> Pr
     labels, ids, probabilities = (in_place([row[side] for row in counted], order) for side in range(3))
     return Predictions(
         **measured(found.metrics),
+        unknown=count_unknown(labels, tokenizers),
         outputs=task.texts(ids, tokenizers),
         ids=ids,
         labels=labels,
         probabilities=probabilities,
     )
+
+
+def count_unknown(rows: Iterable[Any], tokenizers: Tokenizers) -> int:
+    """Count ids that stand for what the vocabulary lacks; of a tokenizer that knows all, they are another token's."""
+    tokenizer = tokenizers.target
+    if tokenizer.unk_token_id in (None, tokenizer.eos_token_id):
+        return 0
+    return sum(int(np.equal(row, tokenizer.unk_token_id).sum()) for row in rows)
 
 
 def best_ids(logits: Any, labels: Tensor) -> tuple[Tensor, Tensor]:

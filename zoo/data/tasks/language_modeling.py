@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from zoo.base.errors import ConfigError, InvalidChoiceError
 from zoo.data.tokenizers import Tokenizers, leave_open
 
-from .scores import Outputs, Predictions, Score, perplexity
+from .scores import Outputs, Predictions, Score, perplexity, unknown_in
 from .task import TASKS
 from .text_task import RawTextTask, padding_of
 
@@ -84,10 +84,12 @@ class LanguageModeling(RawTextTask):
         return BlockCollator(padding_of(tokenizers))
 
     def score(self, predictions: Predictions, examples: Dataset, *, n_bootstrap: int = 1) -> Mapping[str, Score]:
-        """Perplexity, and bits per byte, in which tokenizers can be compared."""
+        """Perplexity, and bits per byte, in which tokenizers can be compared that know all tokens."""
         num_bytes = sum(len(text.encode()) for text in examples["text"][:])
         bits = predictions.loss * predictions.num_labels / math.log(2) / num_bytes
-        read = f"block:{self.block_size}" + ("" if self.packing == "blocks" else f"|packing:{self.packing}")
+        read = f"block:{self.block_size}{unknown_in(predictions)}" + (
+            "" if self.packing == "blocks" else f"|packing:{self.packing}"
+        )
         return {
             "perplexity": perplexity(predictions.loss, f"tokens:{predictions.num_labels}|{read}"),
             "bits_per_byte": Score("Bits/byte", round(bits, 4), f"bytes:{num_bytes}|{read}", higher_is_better=False),

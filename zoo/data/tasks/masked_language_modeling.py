@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from zoo.base.errors import ConfigError
 from zoo.data.tokenizers import Tokenizers, open_texts
 
-from .scores import Outputs, Predictions, Score, perplexity
+from .scores import Outputs, Predictions, Score, perplexity, unknown_in
 from .task import TASKS
 from .text_task import RawTextTask, padding_of
 
@@ -82,6 +82,7 @@ class MaskedLanguageModeling(RawTextTask):
         from .metrics import accuracy_score
 
         signature = f"masked:{predictions.num_labels}|block:{self.block_size}|mlm_probability:{self.mlm_probability}"
+        signature += unknown_in(predictions)
         return {
             "perplexity": perplexity(predictions.loss, signature),
             "accuracy": accuracy_score(predictions.ids, predictions.labels, n_bootstrap=n_bootstrap),

@@ -30,6 +30,7 @@ class Predictions:
     Attributes:
         loss: Cross-entropy per label, in nats.
         num_labels: Number of labels that the loss is the mean over, padding excluded.
+        unknown: How many of them are the tokenizer's id for what it does not know; of outputs that are generated, 0.
         outputs: A text an example; empty where a task has no outputs.
         ids: Of predicted outputs, the ids at each example's labels. *Shape:* (num_labels_of_example,)
         labels: The ids that would have been right, likewise.
@@ -38,6 +39,7 @@ class Predictions:
 
     loss: float
     num_labels: int
+    unknown: int = 0
     outputs: Sequence[str] = ()
     ids: Sequence[Any] = field(default=(), repr=False)
     labels: Sequence[Any] = field(default=(), repr=False)
@@ -97,6 +99,11 @@ def translation_scores(
             interval = (round(mean - margin, 4), round(mean + margin, 4))
         scores[name] = Score(result.name.replace("chrF2", "chrF"), round(result.score, 4), signature, interval)
     return scores
+
+
+def unknown_in(predictions: Predictions) -> str:
+    """The part of a signature that counts unknown tokens: each is predicted as one, whatever it stands for."""
+    return f"|unknown:{predictions.unknown}" if predictions.unknown else ""
 
 
 def perplexity(loss: float, signature: str) -> Score:
