@@ -135,6 +135,13 @@ def test_a_warm_up_of_updates_is_none_by_the_clock(given: Any) -> None:
     replace(request, budget="steps=40").check()
 
 
+def test_no_weights_are_averaged_by_the_clock() -> None:
+    request = Request(names=["pre-norm"], task=TASK, budget="seconds=2", arguments={"average": "ema"})
+    with pytest.raises(ConfigError, match="average=ema and the budget seconds=2 were given.*a budget of steps"):
+        request.check()
+    replace(request, budget="steps=40").check()
+
+
 def test_fields_of_the_configuration_can_be_swept() -> None:
     names = ["pre-norm", "post-norm"]
     request = Request(names=names, task="copy", sweep="initializer_range=0.02,0.08")

@@ -95,6 +95,7 @@ def test_bad_recipes(tmp_path):
         ("- a", ConfigError, "must name its task"),
         ("task: translation\nmodle: {}", UnknownNameError, "did you mean 'model'"),
         ("task: translation\nmodel: 3", ConfigError, "must hold names and values"),
+        ("task: translation\nexplicit: hidden_size", ConfigError, "must be a list of names, not 'hidden_size'"),
     ]:
         file.write_text(text)
         with pytest.raises(error, match=message):

@@ -186,6 +186,8 @@ def load_recipe(recipe: str | Path) -> Recipe:
             raise UnknownNameError(str(section), sections, kind="section", owner=str(file))
         if section not in ("task", "explicit", "init") and not isinstance(value, dict):
             raise ConfigError(f"{file}: section {section!r} must hold names and values, not {type(value).__name__}")
+        if section == "explicit" and not isinstance(value, list):
+            raise ConfigError(f"{file}: section 'explicit' must be a list of names, not {value!r}")
     return Recipe(**read)
 
 

@@ -130,12 +130,22 @@ class Request(Options):
         for values in zip_longest(*arguments.values()) if arguments else [()]:
             one = {name: value for name, value in zip(arguments, values, strict=True) if value is not None}
             training_arguments({**self.chosen.arguments, **one}, output_dir=self.folder, seed=0)
+        if self.spent is not None and self.spent.kind == "seconds":
+            self.check_by_clock()
+
+    def check_by_clock(self) -> None:
+        """Refuse counts of updates in runs that a clock ends."""
         for warmup in (self.arguments.get("warmup_steps"), *self.tried.get("warmup_steps", ())):
-            if self.spent is not None and self.spent.kind == "seconds" and warmup is not None and warmup >= 1:
+            if warmup is not None and warmup >= 1:
                 raise ConfigError(
                     f"warmup_steps={warmup:g} and the budget {self.spent} were given, by which the learning rate "
                     "follows the clock; give the warm-up as a share of the run, such as warmup_steps=0.1"
                 )
+        if (average := self.chosen.arguments.get("average")) is not None:
+            raise ConfigError(
+                f"average={average} and the budget {self.spent} were given: weights are averaged over the last part of "
+                "a known number of updates; give a budget of steps, tokens or flops"
+            )
 
     def check_design(self) -> None:
         """Refuse a margin or a limit that means nothing."""
