@@ -87,6 +87,14 @@ def check_device(name: str) -> torch.device:
 
 
 @pytest.fixture(scope="module", autouse=True)
+def what_a_module_imports_stays() -> Iterator[None]:
+    """Later searches for garbage, of which accelerate makes one a training, leave it alone."""
+    yield
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(scope="module", autouse=True)
 def variants_leave_with_their_module() -> Iterator[None]:
     """What a test registers is not there for the tests of another file, which list or draw every variant."""
     yield
