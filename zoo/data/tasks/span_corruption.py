@@ -12,7 +12,7 @@ from zoo.data.tokenizers import Tokenizers
 
 from .masked_language_modeling import has_blanks_in_words
 from .pairs import encoder_decoder_settings
-from .scores import Outputs, Predictions, Score, perplexity
+from .scores import Outputs, Predictions, Score, perplexity, unknown_in
 from .task import TASKS
 from .text_task import RawTextTask, padding_of
 
@@ -39,7 +39,7 @@ class SpanCorruption(RawTextTask):
     name = "span-corruption"
     model_tasks = ("seq2seq-lm",)
     main_score = "perplexity"
-    scored_by = Outputs.NONE
+    scored_by = Outputs.PREDICTED
 
     noise_density: float = 0.15  # Which part of the tokens is in the spans
     mean_span_length: float = 3.0  # Mean number of tokens of a span
@@ -103,9 +103,15 @@ class SpanCorruption(RawTextTask):
         return encoder_decoder_settings(tokenizers)
 
     def score(self, predictions: Predictions, examples: Dataset, *, n_bootstrap: int = 1) -> Mapping[str, Score]:
-        """Perplexity of the spans, with their sentinels and ends."""
+        """Perplexity of the spans, their sentinels and ends included, and the share of these tokens that is guessed."""
+        from .metrics import accuracy_score
+
         read = f"block:{self.block_size}|noise:{self.noise_density}|span:{self.mean_span_length}"
-        return {"perplexity": perplexity(predictions.loss, f"spans:{predictions.num_labels}|{read}")}
+        signature = f"spans:{predictions.num_labels}|{read}{unknown_in(predictions)}"
+        return {
+            "perplexity": perplexity(predictions.loss, signature),
+            "accuracy": accuracy_score(predictions.ids, predictions.labels, n_bootstrap=n_bootstrap),
+        }
 
 
 def sentinels_of(tokenizer: PreTrainedTokenizerFast) -> list[int]:
