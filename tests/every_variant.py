@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import pytest
 
 import zoo
+from zoo.building.builder import stack_of
 from zoo.building.settings import setting_cards
 from zoo.registry import VARIANTS
 
@@ -60,3 +61,38 @@ EVERY_PART = {name for name, _ in enough(ONE_TASK.items(), kinds_of)}
 
 EACH: list[Any] = [pytest.param(name, marks=() if name in EVERY_PART else pytest.mark.nightly) for name in ONE_TASK]
 """To parametrize by: those variants each time, the others at night."""
+
+READ_BY_HEADS = {
+    *("stack", "norm_placement", "final_norm", "embedding_norm", "num_nextn_predict_layers"),
+    *("tie_word_embeddings", "share_encoder_decoder_embeddings", "lm_head_bias", "lm_head_transform"),
+    *("logit_scale", "final_logit_softcapping", "classifier_pooling", "classifier_pooler_act"),
+    *("classifier_positions", "classifier_bias"),
+}
+"""Settings that heads read, and those that say what comes to them."""
+
+
+def kinds_of_head(pair: tuple[str, str]) -> set[tuple[str, str, str]]:
+    """What a head is for, with each of the settings that it reads."""
+    task = pair[1]
+    return {(task, name, str(kind)) for name, kind in kinds_of(pair) if name in READ_BY_HEADS}
+
+
+def first_heads(name: str) -> set[tuple[str, str]]:
+    """A variant's first task of every stack."""
+    variant = VARIANTS.get(name)
+    firsts = {stack_of(variant, task): (name, str(task)) for task in reversed(variant.tasks)}
+    return {*firsts.values()}
+
+
+EVERY_HEAD = enough([(name, str(task)) for name in ONE_TASK for task in VARIANTS.get(name).tasks], kinds_of_head)
+"""As few models as have every head with every stack, and with every value of a setting that it reads."""
+
+EVERY_BODY: set[tuple[str, str]] = set().union(*map(first_heads, EVERY_PART))
+"""Bodies, with one head a stack."""
+
+EVERY_TIME = EVERY_HEAD | EVERY_BODY
+"""What everything is tried of, each time, but for what is about heads or bodies alone."""
+
+OF_HEADS = {"body_and_head_load_from_each_other", "loss_is_cross_entropy", "skipping_logits_changes_no_gradient",
+            "logits_to_keep_selects_positions", "vocabulary_can_grow"}  # fmt: skip
+"""Checks of `zoo.testing` that are about heads alone."""

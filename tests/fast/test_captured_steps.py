@@ -236,11 +236,6 @@ def test_a_cache_that_is_returned_can_be_continued():
         assert torch.equal(text, write(model, "never", input_ids=ids, tokens=18))
 
 
-def test_int8_weights_are_replayed_too():
-    model = zoo.to_int8(new_model("llama-style"))
-    assert torch.equal(write(model), write(model, "never")) and captured(model) == [True]
-
-
 def test_models_can_be_copied_and_are_forgotten():
     model = new_model()
     text = write(model)

@@ -11,9 +11,7 @@ from native_models import LLAMA, batch, largest_difference, native_model, output
 import zoo
 from zoo.base.errors import ConfigError, UnsupportedBackendError
 from zoo.converters.errors import ExportError
-from zoo.testing import Case, cases
 
-PARTS = ("differential", "exclusive", "gated", "latent", "sinks")
 LATENT: dict[str, Any] = {"kv_lora_rank": 12, "qk_nope_head_dim": 6, "v_head_dim": 10}
 
 
@@ -61,25 +59,6 @@ def test_differential_attention_refuses_what_has_no_pairs(settings: dict[str, An
 def test_sinks_refuse_backends_by_name() -> None:
     with pytest.raises(UnsupportedBackendError, match="valid: sdpa, eager"):
         zoo.build("pre-norm@tiny:attention=sinks", "causal-lm", attn_implementation="flex_attention")
-
-
-HAD = {(str(zoo.config(name).attention), "causal-lm") for name in zoo.list_variants(task="causal-lm")}
-"""Parts that a variant has which is put through all of this each time."""
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize(
-    "case",
-    [
-        pytest.param(case, id=str(case), marks=pytest.mark.nightly if (part, case.task) in HAD else ())
-        for part in PARTS
-        for case in cases([f"llama-style:attention={part}", f"post-norm:attention={part}"])
-        if (case.variant[:5], case.task) in (("llama", "causal-lm"), ("post-", "seq2seq-lm"))
-        and (part, case.task) != ("latent", "seq2seq-lm")
-    ],
-)
-def test_every_attention(case: Case) -> None:
-    case()
 
 
 def test_deepnorm_scales_the_rows_that_make_values() -> None:

@@ -11,7 +11,6 @@ import zoo
 from zoo.base.errors import ConfigError, InputError, UnsupportedOperationError
 from zoo.converters.errors import ExportError
 from zoo.models.attention import build_attention
-from zoo.testing import Case, cases
 
 DEPTH = 3
 SHARED = "llama-style@tiny:attention=kv-sharing,num_hidden_layers=4,num_kv_shared_layers=2"
@@ -65,21 +64,6 @@ def test_reentrant_checkpointing_and_graphs_are_refused_by_name(tmp_path: Path) 
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": True})
     with pytest.raises(ExportError, match="caches no keys and values of every layer"):
         zoo.export(zoo.build("llama-style@tiny:attention=kv-sharing,vocab_size=20"), tmp_path / "onnx", target="onnx")
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize(
-    "case",
-    [
-        case
-        for name in (SHARED, WINDOWS, "post-norm:attention=value-residual")
-        for case in cases(name)
-        if case.task in ("causal-lm", "seq2seq-lm")
-    ],
-    ids=str,
-)
-def test_every_variant_whose_layers_read_earlier_ones(case: Case) -> None:
-    case()
 
 
 HYBRID = "llama-style@tiny:mixer=short-conv,num_hidden_layers=5"

@@ -18,7 +18,7 @@ from zoo.analysis.parameters import count_by_parameter
 from zoo.base.errors import ConfigError, ZooError
 from zoo.fast.captured_steps import captured_steps_of
 from zoo.fast.switches import fast_paths
-from zoo.models import FEED_FORWARDS, balance_experts
+from zoo.models import balance_experts
 from zoo.models.feed_forwards.balance import load_balancing_loss
 from zoo.models.feed_forwards.routing import SigmoidRouter
 from zoo.models.layers import build_feed_forward
@@ -299,7 +299,3 @@ def test_active_parameters_are_those_of_the_experts_that_a_token_sees() -> None:
 def test_bad_settings_are_told(given: dict[str, Any], message: str) -> None:
     with pytest.raises(ZooError, match=message):
         zoo.config("pre-norm", **{"feed_forward": "moe", **given})
-
-
-def test_parts_are_listed() -> None:
-    assert {"moe", "moe-shared", "moe-sigmoid"} <= set(FEED_FORWARDS.names())

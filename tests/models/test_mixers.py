@@ -18,7 +18,6 @@ from zoo.converters.errors import ExportError
 from zoo.models import MIXERS, ShortConvolution
 from zoo.models.mixers.base import build_mixer
 from zoo.models.mixers.delta_rule import channel_gated_delta_rule, gated_delta_rule
-from zoo.testing import Case, cases
 
 NAMES = ("gated-delta-net", "kimi-delta-attention", "short-conv")
 DECODER: dict[str, Any] = {"is_decoder": True, "num_hidden_layers": 2, "norm": "rmsnorm"}
@@ -232,12 +231,3 @@ def test_packed_documents_stay_apart_where_the_model_is_compiled() -> None:
     with pytest.raises(torch._dynamo.exc.Unsupported, match="a state restarts where position_ids do"):
         whole(IDS, **given)
     close(whole(IDS, use_cache=False).logits, model(IDS).logits)
-
-
-CASES = [case for name in NAMES for case in cases(f"llama-style:mixer={name}") if case.task == "causal-lm"]
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_every_mixer(case: Case) -> None:
-    case()

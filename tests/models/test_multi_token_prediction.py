@@ -15,7 +15,7 @@ from zoo.fast.switches import fast_paths
 from zoo.models import ZooPreTrainedModel
 from zoo.models.context import EarlierLayers
 from zoo.registry import list_variants
-from zoo.testing import Case, cases, randomize
+from zoo.testing import randomize
 
 SIZES = "vocab_size=23,num_hidden_layers=2,dropout=0.0"
 DEPTH = 2
@@ -196,13 +196,3 @@ def test_every_decoder_learns_of_further_tokens(name: str) -> None:
     padded, labels = (torch.nn.functional.pad(ids, (0, 3), value=value) for value in (0, -100))
     mask = (labels != -100).long()
     torch.testing.assert_close(model(padded, attention_mask=mask, labels=labels).mtp_loss, alone.mtp_loss)
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize(
-    "case",
-    [case for case in cases("deepseek-v3-style:num_nextn_predict_layers=2") if case.task == "causal-lm"],
-    ids=str,
-)
-def test_every_check_with_two_further_tokens(case: Case) -> None:
-    case()

@@ -10,7 +10,6 @@ import zoo
 from zoo.base.errors import ConfigError, InputError
 from zoo.models.capabilities import what_engines_lack
 from zoo.models.embedding import ValueEmbedding
-from zoo.testing import Case, cases
 
 DECODER = "gpt2-style@tiny:attention=value-embeddings"
 ENCODER = "bert-style@tiny:attention=value-embeddings,value_embedding_interval=1"
@@ -112,17 +111,3 @@ def test_adapters_of_tables_train_and_virtual_tokens_are_refused() -> None:
     virtual = peft.PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=3)
     with pytest.raises(InputError, match="not with embeddings"):
         peft.get_peft_model(zoo.build(DECODER), virtual)(input_ids=ids)
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize(
-    "case",
-    [
-        *(case for case in cases(DECODER) if case.task == "causal-lm"),
-        *(case for case in cases(ENCODER) if case.task == "masked-lm"),
-        *(case for case in cases(PAIR) if case.task == "seq2seq-lm"),
-    ],
-    ids=str,
-)
-def test_every_check_of_a_variant_with_value_embeddings(case: Case) -> None:
-    case()

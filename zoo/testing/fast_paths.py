@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields
@@ -22,7 +21,7 @@ from zoo.models.transformer import transformer_of
 from zoo.training.after_steps import after_step
 
 from .cases import TOLERANCE, assert_equal, check
-from .subjects import Subject, main_output
+from .subjects import Subject, copied, main_output
 
 LOSS_TOLERANCE = 1e-6  # Losses are computed in float32
 
@@ -110,7 +109,7 @@ def check_training_is_the_same_on_every_fast_path(subject: Subject) -> None:
 
 def trained(subject: Subject, model: ZooPreTrainedModel, spare: int = 0) -> dict[str, Tensor]:
     """Train a copy of a model for a few steps on padded batches, with what follows every update."""
-    model = copy.deepcopy(model)
+    model = copied(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     for step in range(STEPS):
         inputs, real = padded_inputs(subject, step, spare)
