@@ -9,11 +9,13 @@ import gc
 import os
 from collections.abc import Iterator
 from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 import torch
 import transformers.utils.logging
 from hypothesis import HealthCheck, settings
+from preloaded import run_isolated
 
 from zoo.registry import VARIANTS
 
@@ -102,6 +104,16 @@ def variants_leave_with_their_module() -> Iterator[None]:
     for name in left:
         del VARIANTS._items[name]
     assert not left, f"still registered: {', '.join(left)}"
+
+
+@pytest.fixture
+def in_forks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exports are verified, and ejected files proved, in forks, which start three seconds sooner than processes."""
+    from zoo.analysis.eject import proof
+    from zoo.converters import verification
+
+    for module in (proof, verification):
+        monkeypatch.setattr(module, "subprocess", SimpleNamespace(run=run_isolated))
 
 
 @pytest.fixture

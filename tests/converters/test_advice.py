@@ -5,6 +5,7 @@ import re
 import shlex
 from pathlib import Path
 
+import onnx
 import pytest
 import torch
 from click.testing import CliRunner
@@ -83,6 +84,7 @@ def saved(request, tmp_path) -> tuple[Path, Path]:
 @pytest.mark.parametrize(
     ("target", "task"), [*BY_DAY, *(pytest.param(*case, marks=pytest.mark.nightly) for case in BY_NIGHT)]
 )
+@pytest.mark.usefixtures("traced_once")
 def test_every_advised_command_runs(target, task, saved, tmp_path):
     pytest.importorskip(TARGETS.get(target).module)
     model, data = saved
@@ -90,6 +92,9 @@ def test_every_advised_command_runs(target, task, saved, tmp_path):
     if not TARGETS.get(target).plan(loaded).exact:
         pytest.skip(f"{target} has no {task}")
     zoo.export(model, tmp_path / "out", target, fresh_process=False)
+    if [(target, task)] == BY_DAY:
+        (logits,) = onnx.load(tmp_path / "out" / "model.onnx").graph.output
+        assert [size.dim_param for size in logits.type.tensor_type.shape.dim] == ["batch_size", ""]
     card = (tmp_path / "out" / "README.md").read_text()
     lines = [line for block in re.findall(r"```bash\n(.*?)```", card, re.S) for line in block.splitlines()]
     commands = [shlex.split(line)[1:] for line in lines if line.startswith("zoo ")]

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 import torch
 from every_variant import EVERY_PART
-from native_models import zoo_model
+from native_models import ZOO, zoo_model
 from preloaded import run_python
+from ruff import find_ruff_bin
 
 import zoo
 from zoo.base.errors import CheckpointError
@@ -23,7 +24,7 @@ from zoo.converters.tree_shaking import Shaker
 from zoo.models import ZooConfig
 from zoo.registry import VARIANTS, list_variants
 
-pytestmark = pytest.mark.thorough
+pytestmark = [pytest.mark.thorough, pytest.mark.usefixtures("in_forks")]
 
 CASES = [
     pytest.param(name, VARIANTS.get(name).tasks[0], marks=() if name in EVERY_PART else pytest.mark.nightly)
@@ -37,7 +38,7 @@ MOST_LINES = 2500
 
 @cache
 def files_of(name, task=None):
-    return bundle_files(zoo_model(name, task or VARIANTS.get(name).tasks[0]).config)
+    return bundle_files(zoo.config(name, task or VARIANTS.get(name).tasks[0], **ZOO))
 
 
 @pytest.mark.parametrize(("name", "task"), CASES)
@@ -47,12 +48,11 @@ def test_code_is_complete_and_short(name, task, tmp_path):
     for file, text in files.items():
         (tmp_path / file).write_text(text)
     rules = ["--isolated", "--no-cache", "--select", "F4,F8", "--ignore", "F841"]
-    command = [sys.executable, "-m", "ruff", "check", *rules, "."]
-    found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    found = subprocess.run([find_ruff_bin(), "check", *rules, tmp_path], capture_output=True, text=True, check=False)
     assert found.returncode == 0, found.stdout
     assert all("zoo" not in packages(text) for text in files.values())
     assert sum(len(text.splitlines()) for text in files.values()) <= MOST_LINES
-    for target in auto_map(zoo_model(name, task).config).values():
+    for target in auto_map(zoo.config(name, task, **ZOO)).values():
         module, _, head = target.partition(".")
         assert f"class {head}(" in files[f"{module}.py"]
 

@@ -9,11 +9,12 @@ import transformers
 from native_models import scramble
 
 import zoo
-from zoo.base.errors import InputError, ZooError
+from zoo.base.errors import InputError, SequenceTooLongError, ZooError
 from zoo.converters import TARGETS
 from zoo.converters.engine import WritingModel
 from zoo.converters.target import EngineTarget
 from zoo.data.tokenizers import train_word
+from zoo.training.generation.engines import load_for
 
 pytestmark = [pytest.mark.xdist_group("engines")]
 
@@ -28,7 +29,7 @@ COMPUTED = (
 """Encoder-decoders with positions that are computed, in every way."""
 
 TRACED = ("onnx", "openvino")
-BY_DAY = {("onnx", "gpt2-style"), ("openvino", "bert-style"), ("openvino", "marian-style")}
+BY_DAY = {("onnx", "gpt2-style"), ("onnx", "bert-style"), ("openvino", "bert-style")}
 """Engines with graphs, which take ten seconds to trace, and what is tried in them each time."""
 
 TEXT = torch.tensor([[3, 4, 5]])
@@ -119,11 +120,8 @@ def test_a_length_that_was_set_is_kept(tmp_path):
 @pytest.mark.slow
 @pytest.mark.thorough
 @pytest.mark.parametrize(("target", "variant"), by_day_and_night(["gpt2-style", "vanilla", "bert-style"]))
-def test_engines_end_at_their_last_position_and_refuse_more(target, variant, tmp_path):
-    if variant == "bert-style":
-        model = zoo.build(variant, "feature-extraction", **SIZES, max_position_embeddings=POSITIONS, seed=0)
-    else:
-        model = endless(variant)
+def test_engines_end_at_their_last_position_and_refuse_more(target, variant, encoder, tmp_path):
+    model = encoder if variant == "bert-style" else endless(variant)
     if not (plan := ENGINES[target].plan(model)).exact:
         pytest.skip(plan.why_not)
     zoo.export(model, tmp_path / "out", target, fresh_process=False)
@@ -167,9 +165,19 @@ def test_engines_compute_beyond_the_limit_as_the_model_does(target, name, tmp_pa
     if not (plan := ENGINES[target].plan(model)).exact:
         pytest.skip(plan.why_not)
     zoo.export(model, tmp_path / "out", target, fresh_process=False)
-    running = ENGINES[target].open(tmp_path / "out")
-    for lengths in ((POSITIONS + 1, 4), (4, POSITIONS + 1), (3 * POSITIONS, 3 * POSITIONS)):
-        source, said = (torch.randint(2, 18, (2, length)) for length in lengths)
+    require_equal_beyond_the_limit(model, ENGINES[target].open(tmp_path / "out"))
+
+
+@pytest.mark.slow
+@pytest.mark.thorough
+def test_a_graph_computes_beyond_the_limit_as_the_model_does(unlimited, openvino_folder):
+    require_equal_beyond_the_limit(zoo.load(unlimited), ENGINES["openvino"].open(openvino_folder))
+
+
+def require_equal_beyond_the_limit(model, running):
+    limit, tokens = model.config.max_position_embeddings, min(model.config.vocab_size, model.config.decoder_vocab_size)
+    for lengths in ((limit + 1, 4), (4, limit + 1), (3 * limit, 3 * limit)):
+        source, said = (torch.randint(4, tokens, (2, length)) for length in lengths)
         with_logits = not isinstance(running, WritingModel)
         expected, found = (outcome(each, source, said, with_logits=with_logits) for each in (model, running))
         assert torch.equal(found[0], expected[0])
@@ -208,3 +216,36 @@ def test_ctranslate2_reads_long_texts_whole(variant, tmp_path):
     expected, found = (outcome(each, source, labels, with_logits=False) for each in (model, running))
     assert torch.equal(found[0], expected[0])
     torch.testing.assert_close(found[1], expected[1], atol=2e-4, rtol=2e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.thorough
+def test_a_graph_checks_its_tables_and_stores_its_options(tmp_path):
+    """In any program, with the options that the graph stores."""
+    openvino, model = pytest.importorskip("openvino"), endless("gpt2-style")
+    zoo.export(model, tmp_path / "out", "openvino", fresh_process=False)
+    core = openvino.Core()
+    graph = core.read_model(str(tmp_path / "out" / "openvino_model.xml"))
+    stored = graph.get_rt_info(["runtime_options"]).value
+    plain, told = core.compile_model(graph, "CPU"), core.compile_model(graph, "CPU", stored)
+    assert plain.get_property("KV_CACHE_PRECISION").get_type_name() == "f32"
+    assert told.get_property("EXECUTION_MODE_HINT").name == "ACCURACY"
+
+    def run_alone(ids, last):
+        positions = torch.arange(last + 1 - len(ids), last + 1)[None].numpy()
+        given = {"input_ids": torch.tensor([ids]).numpy(), "position_ids": positions}
+        given["attention_mask"] = torch.ones(1, len(ids), dtype=torch.long).numpy()
+        return told({**given, "beam_idx": torch.zeros(1, dtype=torch.int32).numpy()})["logits"]
+
+    ids, last = list(range(3, 3 + POSITIONS)), POSITIONS - 1
+    with torch.no_grad():
+        expected = model(torch.tensor([ids])).logits
+    assert float((torch.from_numpy(run_alone(ids, last)) - expected).abs().max()) < 1e-5
+    for wrong in 2 * [(ids, last + 1), ([*ids[1:], 20], last), ([*ids[1:], -1], last), ([3], last + 1)]:
+        with pytest.raises(RuntimeError, match="ids or positions outside of 0 to"):
+            run_alone(*wrong)
+    loaded = load_for(tmp_path / "out")
+    with pytest.raises(SequenceTooLongError, match="17 positions was given.*max_position_embeddings=16"):
+        loaded(torch.tensor([[*ids, 3]]))
+    with pytest.raises(InputError, match="OpenVINO refuses these inputs: ids or positions outside of 0 to"):
+        loaded(torch.tensor([[20]]))

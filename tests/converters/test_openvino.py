@@ -12,8 +12,6 @@ from transformers.cache_utils import DynamicCache
 import zoo
 from zoo.base.errors import (
     CheckpointError,
-    InputError,
-    SequenceTooLongError,
     UnsupportedOperationError,
     UnwritableError,
 )
@@ -42,15 +40,14 @@ print(*seen[0])
 
 
 @pytest.fixture(scope="module")
-def decoder(tmp_path_factory):
-    """A decoder whose window is shorter than its cache, its folder, and the report."""
-    model = zoo_model("llama-style", dtype=torch.float32, sliding_window=3, num_hidden_layers=1)
+def exported(decoder, tmp_path_factory):
+    """The decoder, its folder, and the report."""
     folder = tmp_path_factory.mktemp("decoder") / "out"
-    return model, folder, zoo.export(model, folder, "openvino")
+    return decoder, folder, zoo.export(decoder, folder, "openvino")
 
 
-def test_the_cache_is_inside(decoder):
-    model, folder, report = decoder
+def test_the_cache_is_inside(exported):
+    model, folder, report = exported
     assert report.difference.float32 < 1e-5
     assert report.difference.greedy and report.difference.beams
     graph = openvino.Core().read_model(str(folder / "openvino_model.xml"))
@@ -73,9 +70,9 @@ def test_the_cache_is_inside(decoder):
         second.past_key_values.crop(1)
 
 
-def test_openvino_alone_runs_it(decoder):
+def test_openvino_alone_runs_it(exported):
     """In a process that imports neither torch nor the zoo."""
-    model, folder, _ = decoder
+    model, folder, _ = exported
     command = [sys.executable, "-I", "-c", ALONE, str(folder / "openvino_model.xml")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     settings = dict(do_sample=False, max_new_tokens=6, eos_token_id=None)
@@ -83,17 +80,17 @@ def test_openvino_alone_runs_it(decoder):
     assert [int(number) for number in done.stdout.split()] == ours[0].tolist()
 
 
-def test_a_damaged_export_is_refused(decoder, tmp_path):
-    damaged = shutil.copytree(decoder[1], tmp_path / "damaged")
+def test_a_damaged_export_is_refused(exported, tmp_path):
+    damaged = shutil.copytree(exported[1], tmp_path / "damaged")
     (damaged / "openvino_model.xml").write_text("<net")
     with pytest.raises(CheckpointError, match="OpenVINO cannot load"):
         load_for(damaged)
 
 
-def test_a_full_disk_is_one_line(decoder, tmp_path):
+def test_a_full_disk_is_one_line(exported, tmp_path):
     from zoo.converters.openvino.stateful import save
 
-    graph = openvino.Core().read_model(str(decoder[1] / "openvino_model.xml"))
+    graph = openvino.Core().read_model(str(exported[1] / "openvino_model.xml"))
     (tmp_path / "graph.xml").symlink_to("/dev/full")
     with pytest.raises(UnwritableError, match="graph.xml cannot be written; is the disk full"):
         save(graph, tmp_path / "graph.xml")
@@ -142,34 +139,3 @@ def test_every_kind_of_graph(name, task, dtype, tmp_path):
     else:
         assert 1e-5 < report.difference.float32 < 0.2
         assert f"stored as {dtype}" in (tmp_path / "out" / "README.md").read_text()
-
-
-def test_a_graph_checks_its_tables_and_stores_its_options(tmp_path):
-    """In any program, with the options that the graph stores."""
-    model = zoo_model("gpt2-style", dtype=torch.float32, num_hidden_layers=1, max_position_embeddings=8, vocab_size=17)
-    zoo.export(model, tmp_path / "out", "openvino", fresh_process=False)
-    core = openvino.Core()
-    graph = core.read_model(str(tmp_path / "out" / "openvino_model.xml"))
-    stored = graph.get_rt_info(["runtime_options"]).value
-    plain, told = core.compile_model(graph, "CPU"), core.compile_model(graph, "CPU", stored)
-    assert plain.get_property("KV_CACHE_PRECISION").get_type_name() == "f32"
-    assert told.get_property("EXECUTION_MODE_HINT").name == "ACCURACY"
-
-    def run_alone(ids, last):
-        positions = torch.arange(last + 1 - len(ids), last + 1)[None].numpy()
-        given = {"input_ids": torch.tensor([ids]).numpy(), "position_ids": positions}
-        given["attention_mask"] = torch.ones(1, len(ids), dtype=torch.long).numpy()
-        return told({**given, "beam_idx": torch.zeros(1, dtype=torch.int32).numpy()})["logits"]
-
-    ids = list(range(3, 11))
-    with torch.no_grad():
-        expected = model(torch.tensor([ids])).logits
-    assert float((torch.from_numpy(run_alone(ids, 7)) - expected).abs().max()) < 1e-5
-    for wrong in 2 * [(ids, 8), ([*ids[1:], 17], 7), ([*ids[1:], -1], 7), ([3], 8)]:
-        with pytest.raises(RuntimeError, match="ids or positions outside of 0 to"):
-            run_alone(*wrong)
-    loaded = load_for(tmp_path / "out")
-    with pytest.raises(SequenceTooLongError, match="9 positions was given.*max_position_embeddings=8"):
-        loaded(torch.tensor([[*ids, 3]]))
-    with pytest.raises(InputError, match="OpenVINO refuses these inputs: ids or positions outside of 0 to"):
-        loaded(torch.tensor([[17]]))

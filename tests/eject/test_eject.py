@@ -1,20 +1,18 @@
 """Ejected files: they compute what their models do, they are short, and what has no plain form is refused by name."""
 
+import os
 import random
 import runpy
-import subprocess
-import sys
 from functools import cache
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
-from preloaded import run_isolated
+from preloaded import run_python
 from safetensors.torch import load_file
 
 import zoo
-from zoo.analysis.eject import code_difference, eject, proof
+from zoo.analysis.eject import code_difference, eject
 from zoo.analysis.eject.ejecting import text_of
 from zoo.analysis.eject.proof import prove, randomise
 from zoo.analysis.eject.writing import MODELS
@@ -28,6 +26,7 @@ from zoo.registry import describe, list_variants
 from zoo.testing import new_subject
 from zoo.testing.basics import check_plain_forms_of_plugins_compute_the_same
 
+pytestmark = pytest.mark.usefixtures("in_forks")
 ROOT = Path(__file__).parents[2]
 ORIGINALS = {f"{name}+faithful": describe(name).tasks for name in list_variants() if describe(name).quirks}
 BY_DAY = [("gpt2-style", "causal-lm"), *((name, tasks[0]) for name, tasks in ORIGINALS.items())]
@@ -82,13 +81,6 @@ def source(name: str, task: str | None = None) -> str:
     return text_of(configure(name, task), task, name)
 
 
-@pytest.fixture
-def in_forks(monkeypatch):
-    """Proofs run in forks, which start sooner; other tests prove in new processes."""
-    monkeypatch.setattr(proof, "subprocess", SimpleNamespace(run=run_isolated))
-
-
-@pytest.mark.usefixtures("in_forks")
 @pytest.mark.parametrize(
     ("name", "task"),
     [*BY_DAY, *(pytest.param(*one, marks=pytest.mark.nightly) for one in BY_NIGHT)],
@@ -100,7 +92,6 @@ def test_a_file_computes_what_its_model_does(name, task):
     assert "# Proved when written" in ejected.text
 
 
-@pytest.mark.usefixtures("in_forks")
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", [*list_variants(), *map(tiny, QUIRKS)])
 def test_each_quirk_and_each_variant_of_usual_size_has_a_plain_form(name):
@@ -108,7 +99,6 @@ def test_each_quirk_and_each_variant_of_usual_size_has_a_plain_form(name):
     assert eject(name).differences["float64"] < 1e-12
 
 
-@pytest.mark.usefixtures("in_forks")
 @pytest.mark.nightly
 @pytest.mark.parametrize("task", ["causal-lm", "masked-lm", "seq2seq-lm"])
 @pytest.mark.parametrize("name", PARTS)
@@ -122,7 +112,8 @@ def test_each_part_has_a_plain_form(name, task):
 
 
 @pytest.mark.parametrize("kind", ["llama3", *(pytest.param(one, marks=pytest.mark.nightly) for one in ROTATIONS)])
-def test_each_scaled_rotation_has_a_plain_form(kind):
+def test_each_scaled_rotation_has_a_plain_form(kind, monkeypatch):
+    monkeypatch.undo()  # so that one proof is run in a new process
     rope = {"rope_type": kind, "rope_theta": 10000.0, **ROTATIONS[kind]}
     settings = {"max_position_embeddings": 8} if kind == "dynamic" else {}
     model = zoo.build("llama-style@tiny", "causal-lm", seed=0, rope_parameters=rope, **settings)
@@ -146,7 +137,6 @@ def test_new_weights_are_drawn_as_in_the_zoo(name, tmp_path):
             assert (drawn[key].std() < 1e-6) == (weight.std() < 1e-6), key
 
 
-@pytest.mark.usefixtures("in_forks")
 @pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(200))
 def test_random_mixes_of_parts_compute_the_same(seed):
@@ -220,7 +210,6 @@ def test_quirks_are_commented_at_their_lines_and_a_model_that_keeps_nothing_has_
     assert "real is None" not in text and "real is not None" not in text and "(real)" not in text
 
 
-@pytest.mark.usefixtures("in_forks")
 def test_a_model_stays_as_it_is():
     model = zoo.build("gpt2-style@tiny", seed=0, dtype=torch.bfloat16).train()
     eject(model)
@@ -330,10 +319,10 @@ def test_a_changed_file_trains_and_its_weights_go_back(tmp_path):
         'F.gelu(self.up_proj(x), approximate="tanh")', "F.relu(self.up_proj(x))"
     )
     file.write_text(changed, encoding="utf-8")
-    asked = subprocess.run([sys.executable, str(file), "--help"], capture_output=True, text=True, check=False)
+    asked = run_python([str(file), "--help"], env=os.environ)
     assert "python model.py --train TEXT" in " ".join(asked.stderr.split()) and "Traceback" not in asked.stderr
-    command = [sys.executable, str(file), "--train", str(text), "--save", str(weights)]
-    losses = [float(line.split()[-1]) for line in subprocess.check_output(command, text=True).splitlines()]
+    done = run_python([str(file), "--train", str(text), "--save", str(weights)], env=os.environ)
+    losses = [float(line.split()[-1]) for line in done.stdout.splitlines()]
     assert len(losses) == 100 and losses[-1] < losses[0] / 2
     model = zoo.build("gpt2-style@tiny:vocab_size=256,hidden_act=relu", "causal-lm")
     missing, unexpected = model.load_state_dict(load_file(weights), strict=False)

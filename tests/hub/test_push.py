@@ -52,7 +52,7 @@ def test_a_bundle_goes_up_with_its_code_and_comes_back_without(hub: LoopbackHub,
     assert zoo.load(pulled["folder"]).config.variant == "gpt2-style"
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("in_forks")
 def test_code_goes_with_everything_else_of_a_model(tmp_path: Path) -> None:
     zoo.build("gpt2-style@tiny:vocab_size=50", seed=0).save_pretrained(tmp_path, max_shard_size="50KB")
     write(tmp_path, {"LICENSE": b"mine", "notes.txt": b"", **dict.fromkeys(("result.json", EVALUATIONS_FILE), b"{}")})
