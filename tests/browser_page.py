@@ -16,12 +16,9 @@ from zoo.inside.browser.site import BUILT, MODULES, SOURCES, find_page
 BUILDS = shutil.which("npm") is not None and (SOURCES / MODULES).is_dir()
 NODE = pytest.mark.skipif(not BUILDS, reason="no npm, or scripts/browser has not installed its packages")
 RUNS_PLAYWRIGHT = find() is not None and (SOURCES / MODULES / "@playwright/test").is_dir()
-PLAYWRIGHT = pytest.mark.skipif(
-    not RUNS_PLAYWRIGHT, reason="no Chromium, or scripts/browser has not installed Playwright"
-)
-PAGE = pytest.mark.skipif(
-    find() is None or not (BUILDS or (BUILT / "index.html").is_file()), reason="no Chromium, or no built page"
-)
+PLAYWRIGHT = pytest.mark.skipif(not RUNS_PLAYWRIGHT, reason="no Chromium, or scripts/browser installed no Playwright")
+HAS_PAGE = BUILDS or (BUILT / "index.html").is_file()
+PAGE = pytest.mark.skipif(find() is None or not HAS_PAGE, reason="no Chromium, or no built page")
 
 __all__ = ["NODE", "PAGE", "PLAYWRIGHT", "RUNS_PLAYWRIGHT", "find_page", "served"]
 

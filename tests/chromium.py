@@ -129,9 +129,8 @@ class Page:
 
     def wait(self, condition: str) -> None:
         """Wait until an expression is true."""
-        self.evaluate(
-            f"new Promise(done => {{ const look = () => ({condition}) ? done() : setTimeout(look, 20); look(); }})"
-        )
+        look = f"const look = () => ({condition}) ? done() : setTimeout(look, 20)"
+        self.evaluate(f"new Promise(done => {{ {look}; look(); }})")
 
     def resize(self, width: int, height: int = 900) -> None:
         """Make the window another size."""
@@ -158,11 +157,6 @@ class Page:
         named = {"key": key, "code": "Space" if key == " " else key, "windowsVirtualKeyCode": code}
         self.send("Input.dispatchKeyEvent", type="keyDown", text=text, **named)
         self.send("Input.dispatchKeyEvent", type="keyUp", **named)
-
-    def screenshot(self, file: Path, *, whole: bool = True) -> None:
-        """Write a picture of the page."""
-        shot = self.send("Page.captureScreenshot", captureBeyondViewport=whole)
-        file.write_bytes(base64.b64decode(shot["data"]))
 
     def pdf(self) -> bytes:
         """Print the page."""

@@ -26,13 +26,15 @@ torch.set_num_threads(1)
 gc.set_threshold(20_000, 20, 20)
 transformers.utils.logging.disable_progress_bar()
 # Where a commit is judged, the same examples every time; everywhere else new ones.
-settings.register_profile(
-    "zoo", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize="CI" in os.environ
-)
+IN_CI = "CI" in os.environ
+settings.register_profile("zoo", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=IN_CI)
 settings.load_profile("zoo")
 
 LONGEST = ("browser-page", "engines", "site")
 """Groups of tests that take a minute or more."""
+
+SLOW_TO_SET_UP = {"compared", "plans", "recorded"}
+"""Fixtures that take seconds. What needs them is slow."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -49,6 +51,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     So processes come to the end together. At night there are too many tests of one module for one process.
     """
+    for item in items:
+        if SLOW_TO_SET_UP & {*getattr(item, "fixturenames", ())}:
+            item.add_marker(pytest.mark.slow)
     slow = {item.path for item in items if item.get_closest_marker("slow")}
 
     def place(item: pytest.Item) -> int:

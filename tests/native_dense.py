@@ -35,6 +35,7 @@ BASES = {
 }
 ALIKE = {kind: {"rope_type": "default", "rope_theta": 1e4} for kind in ("full_attention", "sliding_attention")}
 SLIDES = {"sliding_window": 3, "layer_types": MIXED}
+FULL = ["full_attention"] * 2
 GPTJ = {**GPT2, "rotary_dim": 2}
 BIASED = {"attention_bias": True}
 MODERN_BERT = {
@@ -52,7 +53,7 @@ DENSE_CASES = [
     ("Bloom", "ForSequenceClassification", [BLOOM]),
     ("CodeGen", "ForCausalLM", [GPTJ]),
     ("Cohere", "ForCausalLM", [{**WIDE, **BIASED, "logit_scale": 0.3}]),
-    ("Cohere2", "ForCausalLM", [{**WIDE, **SLIDES}, {**WIDE, "layer_types": ["full_attention"] * 2}]),
+    ("Cohere2", "ForCausalLM", [{**WIDE, **SLIDES}, {**WIDE, "layer_types": FULL}]),
     ("Cwm", "ForCausalLM", [{**WIDE, **SLIDES, "rope_parameters": LLAMA3}]),
     ("Data2VecText", "ForMaskedLM", [ROBERTA]),
     ("DiffLlama", "ForCausalLM", [{**WIDE, **BIASED}]),
@@ -64,11 +65,7 @@ DENSE_CASES = [
     ("GraniteSWA", "ForCausalLM", [{**MULTIPLIED, **SLIDES, "layer_rope_theta": bases} for bases in (None, [5e3, 0])]),
     ("EuroBert", "ForMaskedLM", [WIDE]),
     ("EuroBert", "ForTokenClassification", [WIDE]),
-    (
-        "Exaone4",
-        "ForCausalLM",
-        [{**LLAMA, **SLIDES}, {**LLAMA, "sliding_window": None, "layer_types": ["full_attention"] * 2}],
-    ),
+    ("Exaone4", "ForCausalLM", [{**LLAMA, **SLIDES}, {**LLAMA, "sliding_window": None, "layer_types": FULL}]),
     (
         "Falcon",
         "ForCausalLM",

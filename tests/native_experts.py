@@ -1,6 +1,6 @@
 """Small models of classes with experts, latent attention or layers without attention: family, head, settings."""
 
-from native_dense import ALIKE, BASES, BIASED, LONG, MULTIPLIED, NEOX, PART, SLIDES, WIDE, YARN
+from native_dense import ALIKE, BASES, BIASED, FULL, LONG, MULTIPLIED, NEOX, PART, SLIDES, WIDE, YARN
 from native_models import LLAMA
 
 COARSE = {"rms_norm_eps": 1e-3}
@@ -10,17 +10,8 @@ EXPERTS = {**LLAMA, "num_local_experts": 4, "num_experts_per_tok": 2}
 GPT_OSS = {**EXPERTS, "intermediate_size": 12}
 DEEPSEEK = {
     **NEOX,
-    "num_key_value_heads": 4,
-    "q_lora_rank": 12,
-    "kv_lora_rank": 8,
-    "qk_nope_head_dim": 6,
-    "qk_rope_head_dim": 4,
-    "v_head_dim": 6,
-    "n_routed_experts": 8,
-    "num_experts_per_tok": 3,
-    "moe_intermediate_size": 12,
-    "n_group": 2,
-    "topk_group": 2,
+    **dict(num_key_value_heads=4, q_lora_rank=12, kv_lora_rank=8, qk_nope_head_dim=6, qk_rope_head_dim=4),
+    **dict(v_head_dim=6, n_routed_experts=8, num_experts_per_tok=3, moe_intermediate_size=12, n_group=2, topk_group=2),
     "first_k_dense_replace": 1,
 }
 HYBRID = {**WIDE, "layer_types": ["linear_attention", "full_attention"]}
@@ -34,10 +25,7 @@ PICTURES = {"depth": 1, "hidden_size": 16, "intermediate_size": 16, "num_heads":
 QWEN3_NEXT = {
     **HYBRID,
     **DELTA,
-    "num_experts": 4,
-    "num_experts_per_tok": 2,
-    "moe_intermediate_size": 12,
-    "shared_expert_intermediate_size": 20,
+    **dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=12, shared_expert_intermediate_size=20),
 }
 LFM2 = {
     **{name: value for name, value in NEOX.items() if name != "hidden_act"},
@@ -63,22 +51,11 @@ GLM4_LITE = {name: value for name, value in DEEPSEEK.items() if name != "first_k
 GRANITE_MOE = {**MULTIPLIED, "num_local_experts": 4, "num_experts_per_tok": 2}
 SIGMOIDS = {
     **WIDE,
-    "n_routed_experts": 8,
-    "num_experts_per_tok": 3,
-    "n_shared_experts": 2,
-    "moe_intermediate_size": 12,
-    "n_group": 2,
-    "topk_group": 1,
-    "first_k_dense_replace": 1,
-    "routed_scaling_factor": 2.5,
-    "norm_topk_prob": True,
+    **dict(n_routed_experts=8, num_experts_per_tok=3, n_shared_experts=2, moe_intermediate_size=12, n_group=2),
+    **dict(topk_group=1, first_k_dense_replace=1, routed_scaling_factor=2.5, norm_topk_prob=True),
 }
-EXAONE_MOE = {
-    **{name: value for name, value in SIGMOIDS.items() if not name.startswith("n_")},
-    "num_experts": 8,
-    "n_group": 2,
-    **SLIDES,
-}
+EXAONE_MOE = {name: value for name, value in SIGMOIDS.items() if not name.startswith("n_")}
+EXAONE_MOE |= {"num_experts": 8, "n_group": 2, **SLIDES}
 OLMOE = {**LLAMA, "num_experts": 4, "num_experts_per_tok": 2}
 
 EXPERT_CASES = [
@@ -88,20 +65,11 @@ EXPERT_CASES = [
         [
             DEEPSEEK,
             {**DEEPSEEK, "q_lora_rank": None, "rope_interleave": False, "n_shared_experts": 2, **BIASED},
-            {
-                **DEEPSEEK,
-                "rms_norm_eps": 1e-3,
-                "topk_group": 1,
-                "rope_parameters": {**YARN, "mscale": 1.0, "mscale_all_dim": 1.0},
-            },
+            {**DEEPSEEK, **COARSE, "topk_group": 1, "rope_parameters": {**YARN, "mscale": 1.0, "mscale_all_dim": 1.0}},
         ],
     ),
     ("DeepseekV3", "ForSequenceClassification", [DEEPSEEK]),
-    (
-        "ExaoneMoe",
-        "ForCausalLM",
-        [EXAONE_MOE, {**EXAONE_MOE, "num_shared_experts": 2, "layer_types": ["full_attention"] * 2}],
-    ),
+    ("ExaoneMoe", "ForCausalLM", [EXAONE_MOE, {**EXAONE_MOE, "num_shared_experts": 2, "layer_types": FULL}]),
     ("FlexOlmo", "ForCausalLM", [OLMOE, {**OLMOE, "norm_topk_prob": True, **BIASED}]),
     ("Dots1", "ForCausalLM", [{**SIGMOIDS, **SLIDES}, {**SIGMOIDS, **BIASED, "norm_topk_prob": False}]),
     (

@@ -8,10 +8,7 @@ import transformers
 import zoo
 
 SIZES = dict(
-    vocab_size=23,
-    hidden_size=16,
-    num_hidden_layers=2,
-    num_attention_heads=4,
+    **dict(vocab_size=23, hidden_size=16, num_hidden_layers=2, num_attention_heads=4),
     max_position_embeddings=20,
     pad_token_id=0,
 )
@@ -20,9 +17,8 @@ ROBERTA = {**ENCODER, "pad_token_id": 1, "bos_token_id": 0, "hidden_act": "gelu"
 LLAMA = dict(**SIZES, num_key_value_heads=2, intermediate_size=24)
 PARTIAL = {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5}
 MIXED = ["full_attention", "sliding_attention"]
-GPT2 = dict(
-    vocab_size=23, n_embd=16, n_layer=2, n_head=4, n_positions=20, pad_token_id=0, eos_token_id=2, bos_token_id=1
-)
+GPT2 = dict(vocab_size=23, n_embd=16, n_layer=2, n_head=4, n_positions=20)
+GPT2 |= dict(pad_token_id=0, eos_token_id=2, bos_token_id=1)
 OPT = {**{name: SIZES[name] for name in SIZES if name != "pad_token_id"}, "word_embed_proj_dim": 16, "ffn_dim": 24}
 T5 = dict(
     **dict(vocab_size=23, d_model=16, d_kv=6, num_layers=2, num_decoder_layers=1, num_heads=4, d_ff=24, pad_token_id=0),

@@ -37,6 +37,8 @@ PRELOADED = (
     *("jinja2", "psutil", "regex", "rich.console", "rich.progress", "rich.table", "tokenizers", "xxhash", "yaml"),
 )
 
+Done = subprocess.CompletedProcess[str]
+
 
 @cache
 def server() -> socket.socket:
@@ -138,7 +140,7 @@ def start_python(
 
 def run_python(
     arguments: Sequence[str], *, env: Mapping[str, str], cwd: Path | None = None, address: str | None = None
-) -> subprocess.CompletedProcess[str]:
+) -> Done:
     """Run `python ARGUMENTS` as `subprocess.run(..., capture_output=True, text=True)` does, three seconds sooner.
 
     Arguments are those of `Fork`.
@@ -149,7 +151,7 @@ def run_python(
         return completed(arguments, code, stdout, stderr)
 
 
-def completed(arguments: Sequence[str], code: int, *outputs: Any) -> subprocess.CompletedProcess[str]:
+def completed(arguments: Sequence[str], code: int, *outputs: Any) -> Done:
     """The end of a fork that wrote to these files."""
     for output in outputs:
         output.seek(0)
@@ -171,14 +173,12 @@ def run_ranks(processes: int, arguments: Sequence[str]) -> None:
 
 def run_isolated(
     command: Sequence[str], *, env: Mapping[str, str] | None = None, address: str | None = None, **_: object
-) -> subprocess.CompletedProcess[str]:
+) -> Done:
     """Run `PYTHON -I SCRIPT ...`, in place of `subprocess.run` in proofs and verifications of the zoo."""
     return run_python(command[1:], env=os.environ if env is None else env, address=address)
 
 
-def run_fork(
-    arguments: Sequence[str], *, env: Mapping[str, str], cwd: Path | None = None
-) -> subprocess.CompletedProcess[str]:
+def run_fork(arguments: Sequence[str], *, env: Mapping[str, str], cwd: Path | None = None) -> Done:
     """Run `python ARGUMENTS` as `run_python` does, in a fork of this process, which has imported the zoo."""
     with open(os.devnull) as nothing, tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
         if (child := os.fork()) == 0:
@@ -254,9 +254,7 @@ def attend(connection: socket.socket, request: bytes, streams: list[int], addres
     os._exit(0)
 
 
-def become(
-    arguments: list[str], env: dict[str, str], cwd: str, descriptors: list[int], address: str | None = None
-) -> int:
+def become(arguments: list[str], env: Any, cwd: str, descriptors: list[int], address: str | None = None) -> int:
     """Do what `python ARGUMENTS` does, and return its exit code."""
     os.chdir(cwd)
     os.environ.clear()

@@ -26,11 +26,8 @@ def pairs(names: Names) -> None:
 
 def reviews_and_a_model(names: Names) -> None:
     """Texts with labels, and a checkpoint with its tokenizer."""
-    texts = [
-        f"{word} film number {number}\t{label}\n"
-        for number in range(20)
-        for word, label in (("A good", "pos"), ("No", "neg"))
-    ]
+    words = (("A good", "pos"), ("No", "neg"))
+    texts = [f"{word} film number {number}\t{label}\n" for number in range(20) for word, label in words]
     Path("reviews.tsv").write_text("text\tlabel\n" + "".join(texts), encoding="utf-8")
     zoo.build("pre-norm@tiny", "seq2seq-lm", vocab_size=2000).save_pretrained("models/mine")
     tokenizer().save_pretrained("models/mine")

@@ -52,43 +52,26 @@ def made_up_run(name: str, seed: int, bleu: float, *, width: float = 1.0, positi
     }
     gap = 0.0046 * width * (1 + position)
     costs = {
-        "parameters": report["num_parameters"],
-        "non_embedding_parameters": round(1_517_544 * width),
-        "flops_per_token": 1.56e6 * width,
-        "training_flops_per_token": 4.67e6 * width,
-        "activation_bytes": round(59_617_604 * (0.7 + 0.3 * width)),
-        "activation_tokens": 1280,
-        "prefill_tokens_per_second": 32_700 / width + luck.gauss(0, 300),
-        "decode_tokens_per_second": 1 / gap,
-        "decode_latency_p50": gap,
-        "decode_latency_p95": gap * 1.7,
-        "model_flops_utilization": speed * 4.67e6 * width / 1.32e11,
-        "gemm_flops_per_second": 1.32e11,
+        **{"parameters": report["num_parameters"], "non_embedding_parameters": round(1_517_544 * width)},
+        **{"flops_per_token": 1.56e6 * width, "training_flops_per_token": 4.67e6 * width},
+        **{"activation_bytes": round(59_617_604 * (0.7 + 0.3 * width)), "activation_tokens": 1280},
+        **{"prefill_tokens_per_second": 32_700 / width + luck.gauss(0, 300), "decode_tokens_per_second": 1 / gap},
+        **{"decode_latency_p50": gap, "decode_latency_p95": gap * 1.7},
+        **{"model_flops_utilization": speed * 4.67e6 * width / 1.32e11, "gemm_flops_per_second": 1.32e11},
         "seconds": 1.4,
     }
     made = {
-        "name": name,
-        "folder": f"runs/{name}/{seed}",
-        "seed": seed,
-        "hash": f"{luck.getrandbits(64):016x}",
-        "report": report,
-        "costs": costs,
-        "curve": curve,
-        "outputs": outputs,
+        **{"name": name, "folder": f"runs/{name}/{seed}", "seed": seed, "hash": f"{luck.getrandbits(64):016x}"},
+        **{"report": report, "costs": costs, "curve": curve, "outputs": outputs},
         "reload": ReloadCheck("AutoModelForSeq2SeqLM", 0.0, True, True),
     }
     return Run(**{**made, **changes})
 
 
 VARIANTS = {
-    "vanilla": (31.0, 1.0),
-    "pre-norm": (34.6, 1.01),
-    "sandwich-norm": (34.1, 1.04),
-    "t5-style": (33.2, 1.26),
-    "universal": (27.4, 0.55),
-    "deepnorm": (31.2, 1.0),
-    "pre-norm:position=rotary,num_key_value_heads=2": (35.0, 0.93),
-    "vanilla+faithful": (22.0, 0.9),
+    **{"vanilla": (31.0, 1.0), "pre-norm": (34.6, 1.01), "sandwich-norm": (34.1, 1.04), "t5-style": (33.2, 1.26)},
+    **{"universal": (27.4, 0.55), "deepnorm": (31.2, 1.0)},
+    **{"pre-norm:position=rotary,num_key_value_heads=2": (35.0, 0.93), "vanilla+faithful": (22.0, 0.9)},
 }
 """Mean score and width of each."""
 

@@ -34,8 +34,7 @@ def test_a_recording_goes_on_and_is_of_one_machine(tmp_path):
     assert (again.returncode, again.stdout, file.read_bytes()) == (0, "", kept)
     file.write_text(file.read_text().replace('"torch": "', '"torch": "0'))
     other = run_fork(words, env=os.environ)
-    assert other.returncode == 1
-    assert f"{file} is of another torch; choose another --output" in other.stderr
+    assert other.returncode == 1 and f"{file} is of another torch; choose another --output" in other.stderr
 
 
 @pytest.mark.parametrize("script", ["tables", "variants"])
@@ -48,8 +47,7 @@ def test_the_tables_of_speed_are_what_was_recorded(monkeypatch, script):
 @pytest.mark.slow
 def test_what_is_for_a_gpu_runs_without_one(tmp_path):
     rows = rows_of(tmp_path, "--preset", "cuda", "--only", "*static cache*batch 1")
-    assert len(rows) == 4
-    assert all(row["megabytes"] > 0 for row in rows)
+    assert len(rows) == 4 and all(row["megabytes"] > 0 for row in rows)
 
 
 @pytest.mark.slow
@@ -64,8 +62,7 @@ def test_a_variant_and_its_class_take_the_same_step(tmp_path):
         "kimi-linear-style": "KimiLinearForCausalLM",
         "t5gemma-style": "T5GemmaForConditionalGeneration",
     }
-    assert first.stdout.count("| ±") == 3
-    assert max(ours["deviation"] for _, ours in rows.values()) < 1e-4
+    assert first.stdout.count("| ±") == 3 and max(ours["deviation"] for _, ours in rows.values()) < 1e-4
 
 
 @pytest.mark.slow
@@ -87,8 +84,7 @@ def test_all_of_a_gpu_is_measured_in_pieces_that_go_on(tmp_path):
     def run(*more: str) -> int:
         return subprocess.run([sys.executable, *words, *more], capture_output=True, check=False).returncode
 
-    assert run("--minutes", "0") == 75
-    assert run() == 0
+    assert run("--minutes", "0") == 75 and run() == 0
     found = json.loads((tmp_path / "found.json").read_text())
     assert [piece["kind"] for piece in found["pieces"].values()] == ["suite", "fidelity", *["speed"] * 3]
     assert found["pieces"]["suite, pre-norm"]["rows"][0]["failed"] == {}

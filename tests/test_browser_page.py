@@ -16,6 +16,7 @@ import torch
 from browser_page import NODE, PAGE, PLAYWRIGHT, RUNS_PLAYWRIGHT, served
 from chromium import WEBGPU, Page, find
 from click.testing import CliRunner
+from torch.nn.functional import pad
 
 from zoo.cli.push import push
 from zoo.inside.attending import attention_weights
@@ -112,9 +113,8 @@ def webgpu(site: Path) -> Iterator[Page]:
 
 def npm(*arguments: str, **variables: str) -> None:
     """Run npm in the room of the sources."""
-    done = subprocess.run(
-        ["npm", *arguments], cwd=SOURCES, env={**os.environ, **variables}, capture_output=True, text=True, check=False
-    )
+    env = {**os.environ, **variables}
+    done = subprocess.run(["npm", *arguments], cwd=SOURCES, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -176,15 +176,8 @@ def expected(one: Explored, text: str, steps: int) -> dict[str, Any]:
 def rows_of(steps: Any) -> torch.Tensor:
     """Attention of single steps as one triangle. *Shape:* (num_layers, num_heads, num_steps, num_keys)"""
     length = steps[-1][0].shape[-1]
-    layers = range(len(steps[0]))
-    return torch.stack(
-        [
-            torch.cat(
-                [torch.nn.functional.pad(step[layer][0], (0, length - step[layer].shape[-1])) for step in steps], 1
-            )
-            for layer in layers
-        ]
-    )
+    rows = [[pad(layer[0], (0, length - layer.shape[-1])) for layer in step] for step in steps]
+    return torch.stack([torch.cat(of_layer, 1) for of_layer in zip(*rows, strict=True)])
 
 
 @torch.no_grad()

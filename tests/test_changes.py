@@ -81,8 +81,7 @@ assert "arcee" in [plan.target for plan in plan_export(converted) if plan.exact]
 
 def test_changes_touch_as_few_files_as_the_page_says():
     activation, setting, model_type = FILES
-    assert (len(activation), len(model_type)) == (1, 1)
-    assert len(setting | {"zoo/building/keywords.py"}) == 3
+    assert (len(activation), len(model_type)) == (1, 1) and len(setting | {"zoo/building/keywords.py"}) == 3
 
 
 def test_changes_work_in_a_copy_of_the_library(tmp_path):

@@ -20,8 +20,7 @@ def score(data: str, heldout: str | None = None) -> tuple[str, str | None]:
 def test_an_argument_is_accepted_by_its_old_name() -> None:
     with pytest.warns(DeprecatedNameWarning, match=r"argument 'dev' of score\(\) is deprecated: use 'heldout'") as seen:
         assert score("a", dev="b") == ("a", "b")  # type: ignore[call-arg]
-    assert seen[0].filename == __file__
-    assert list(inspect.signature(score).parameters) == ["data", "heldout"]
+    assert seen[0].filename == __file__ and list(inspect.signature(score).parameters) == ["data", "heldout"]
 
 
 def test_its_new_name_gives_no_warning_and_both_are_refused() -> None:

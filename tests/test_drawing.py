@@ -62,8 +62,7 @@ def test_every_build_can_be_drawn_from_what_its_layers_do(name, task):
     assert [block.name for block in drawing.blocks] in (["encoder"], ["decoder"], ["encoder", "decoder"])
     for block in drawing.blocks:
         text = json.dumps(drawing.to_dict())
-        assert ("cross-attention" in text) == (len(drawing.blocks) == 2)
-        assert all(layer.items for layer in block.layers)
+        assert ("cross-attention" in text) == (len(drawing.blocks) == 2) and all(layer.items for layer in block.layers)
     assert max(map(len, to_text(drawing, 80).splitlines())) <= 80
 
 
@@ -105,8 +104,7 @@ def test_norm_placements_can_be_told_apart(placement, branch, after, skip):
 def test_parallel_sublayers_stand_together():
     (only,) = residuals(draw("gptj-style@tiny"))
     together = only.branch[1]
-    assert isinstance(together, Together)
-    assert labels(together.steps) == ["causal self-attention", "feed-forward"]
+    assert isinstance(together, Together) and labels(together.steps) == ["causal self-attention", "feed-forward"]
     assert "their outputs are summed" in to_text(draw("gptj-style@tiny"), None)
 
 
@@ -136,8 +134,7 @@ def test_a_heads_modules_stand_in_the_order_in_which_they_run(name: str, task: s
 
 def test_what_a_variants_own_layer_adds_is_drawn_where_it_acts():
     drawing = draw("universal@tiny")
-    assert labels(drawing.blocks[0].items[:1]) == ["step embedding"]
-    assert "one layer" in drawing.blocks[0].remark
+    assert labels(drawing.blocks[0].items[:1]) == ["step embedding"] and "one layer" in drawing.blocks[0].remark
     assert "A learned vector for every application" in to_text(drawing)
 
 
@@ -157,9 +154,8 @@ def test_types_of_layers_are_told_as_a_pattern():
 def test_layers_that_differ_in_their_parts_are_drawn_apart():
     first, others = draw("deepseek-v3-style@tiny:num_hidden_layers=5,first_k_dense_replace=2").blocks[0].layers
     assert (first.repeats, first.where, others.repeats, others.where) == (2, "layers 1, 2", 3, "layers 3 to 5")
-    assert "mixture of experts" in labels(others.items[1].branch) and "gated feed-forward" in labels(
-        first.items[1].branch
-    )
+    assert "mixture of experts" in labels(others.items[1].branch)
+    assert "gated feed-forward" in labels(first.items[1].branch)
     bare, normed = draw("modernbert-style@tiny:num_hidden_layers=4").blocks[0].layers
     assert labels(bare.items[0].branch) == ["self-attention"]
     assert labels(normed.items[0].branch) == ["LayerNorm", "self-attention"]
@@ -248,5 +244,4 @@ def test_a_layer_that_cannot_be_run_is_drawn_as_it_is_defined(monkeypatch):
 
     monkeypatch.setattr("zoo.analysis.drawing.reading.trace", fail)
     block = draw("pre-norm@tiny").blocks[0]
-    assert "this layer wants more" in block.remark
-    assert "causal self-attention" in labels(block.items[:1])
+    assert "this layer wants more" in block.remark and "causal self-attention" in labels(block.items[:1])

@@ -20,50 +20,32 @@ from zoo.base.errors import (
 VARIANTS = ["vanilla", "pre-norm", "post-norm", "llama-style", "roberta-prelayernorm-style", "bert-style"]
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        ("vanila", "vanilla"),
-        ("Vanilla", "vanilla"),
-        ("pre_norm", "pre-norm"),
-        ("PreNorm", "pre-norm"),
-        ("post norm", "post-norm"),
-        ("llama", "llama-style"),
-        ("bert", "bert-style"),
-        ("roberta", "roberta-prelayernorm-style"),
-        ("xyzzy", None),
-        ("", None),
-        ("-", None),
-    ],
-)
+NEAREST = {
+    **{"vanila": "vanilla", "Vanilla": "vanilla", "pre_norm": "pre-norm", "PreNorm": "pre-norm"},
+    **{"post norm": "post-norm", "llama": "llama-style", "bert": "bert-style"},
+    **{"roberta": "roberta-prelayernorm-style", "xyzzy": None, "": None, "-": None},
+}
+
+
+@pytest.mark.parametrize(("given", "expected"), NEAREST.items())
 def test_the_nearest_name_is_found(given: str, expected: str | None) -> None:
-    assert nearest(given, VARIANTS) == expected
-
-
-def test_nothing_is_nearest_to_nothing() -> None:
-    assert nearest("vanilla", []) is None
+    assert nearest(given, VARIANTS) == expected and nearest(given, []) is None
 
 
 def test_a_suggestion_ends_a_message() -> None:
-    assert suggest("vanila", VARIANTS) == "; did you mean 'vanilla'?"
-    assert suggest("xyzzy", VARIANTS) == ""
+    assert suggest("vanila", VARIANTS) == "; did you mean 'vanilla'?" and suggest("xyzzy", VARIANTS) == ""
 
 
 def test_long_lists_are_cut() -> None:
-    assert enumerate_names([]) == "none"
-    assert enumerate_names("ab") == "a, b"
+    assert enumerate_names([]) == "none" and enumerate_names("ab") == "a, b"
     assert enumerate_names(map(str, range(17))).endswith("15, 16")
     assert enumerate_names(map(str, range(20))).endswith("14, 15 and 4 more")
 
 
 def test_every_error_and_warning_has_the_projects_base() -> None:
-    own = [
-        error
-        for _, error in inspect.getmembers(zoo.base.errors, inspect.isclass)
-        if error.__module__ == "zoo.base.errors"
-    ]
-    assert len(own) > 20
-    assert all(issubclass(error, (ZooError, ZooWarning)) for error in own)
+    classes = inspect.getmembers(zoo.base.errors, inspect.isclass)
+    own = [error for _, error in classes if error.__module__ == "zoo.base.errors"]
+    assert len(own) > 20 and all(issubclass(error, (ZooError, ZooWarning)) for error in own)
 
 
 def test_an_invalid_choice_names_the_field() -> None:
@@ -82,6 +64,4 @@ def test_an_invalid_choice_names_the_field() -> None:
 )
 def test_errors_survive_pickling(error: ZooError) -> None:
     again = pickle.loads(pickle.dumps(error))
-    assert type(again) is type(error)
-    assert str(again) == str(error)
-    assert vars(again) == vars(error)
+    assert type(again) is type(error) and str(again) == str(error) and vars(again) == vars(error)

@@ -6,7 +6,6 @@ import json
 import shutil
 import sys
 import zipfile
-from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -114,85 +113,36 @@ def edit(file: Path, **changed: Any) -> None:
     file.write_text(json.dumps({**json.loads(file.read_text(encoding="utf-8")), **changed}), encoding="utf-8")
 
 
-def newer_configuration(folder: Path) -> None:
-    edit(folder / "trained/config.json", zoo_format=2, zoo_version="7.1")
-    zoo.load(folder / "trained")
-
-
-def newer_configuration_without_a_version(folder: Path) -> None:
-    edit(folder / "trained/config.json", zoo_format=2)
-    zoo.load(folder / "trained")
-
-
-def newer_setting(folder: Path) -> None:
-    edit(folder / "trained/config.json", zoo_version="7.1", head_gain=True)
-    zoo.load(folder / "trained")
-
-
-def newer_part(folder: Path) -> None:
-    edit(folder / "trained/config.json", zoo_version="7.1", norm="norm-of-the-future")
-    zoo.load(folder / "trained")
-
-
-def newer_manifest(folder: Path) -> None:
-    edit(folder / "trained/.zoo-manifest.json", format=2)
-    zoo.load(folder / "trained")
-
-
-def newer_bundle(folder: Path) -> None:
-    zipfile.ZipFile(folder / "bundle.zip").extractall(folder / "bundle")
-    edit(folder / "bundle/bundle.json", **{"format": 2, "transformer-zoo": "7.1"})
-    zoo.load(folder / "bundle")
-
-
-def newer_results(folder: Path) -> None:
-    edit(folder / "compared/results.json", format=3, environment={"versions": {"transformer-zoo": "7.1"}})
-    Comparison.read(folder / "compared")
-
-
-def newer_plan(folder: Path) -> None:
-    edit(folder / "compared/comparison.json", format=2)
-    find_plan(folder / "compared")
-
-
-def newer_shards(folder: Path) -> None:
-    edit(folder / "shards/zoo-shards.json", format=2)
-    shards.read_manifest(folder / "shards")
-
-
-def newer_rows(folder: Path) -> None:
-    header, *lines = (folder / "rows.csv").read_text(encoding="utf-8").splitlines()
-    lines = [line.replace(",0.1.0,", ",7.1,") for line in lines]
-    (folder / "rows.csv").write_text(
-        "\n".join([f"format,{header}", *(f"2,{line}" for line in lines)]), encoding="utf-8"
-    )
-    read_rows(folder / "rows.csv")
+RESULTS = {"format": 3, "environment": {"versions": {"transformer-zoo": "7.1"}}}
 
 
 @pytest.mark.parametrize(
-    ("write_and_read", "version"),
+    ("file", "changed", "read", "version"),
     [
-        (newer_configuration, "7.1"),
-        (newer_configuration_without_a_version, None),
-        (newer_setting, "7.1"),
-        (newer_part, "7.1"),
-        (newer_manifest, None),
-        (newer_bundle, "7.1"),
-        (newer_results, "7.1"),
-        (newer_plan, None),
-        (newer_shards, None),
-        (newer_rows, "7.1"),
+        ("trained/config.json", {"zoo_format": 2, "zoo_version": "7.1"}, zoo.load, "7.1"),
+        ("trained/config.json", {"zoo_format": 2}, zoo.load, None),
+        ("trained/config.json", {"zoo_version": "7.1", "head_gain": True}, zoo.load, "7.1"),
+        ("trained/config.json", {"zoo_version": "7.1", "norm": "norm-of-the-future"}, zoo.load, "7.1"),
+        ("trained/.zoo-manifest.json", {"format": 2}, zoo.load, None),
+        ("bundle/bundle.json", {"format": 2, "transformer-zoo": "7.1"}, zoo.load, "7.1"),
+        ("compared/results.json", RESULTS, Comparison.read, "7.1"),
+        ("compared/comparison.json", {"format": 2}, find_plan, None),
+        ("shards/zoo-shards.json", {"format": 2}, shards.read_manifest, None),
+        ("rows.csv", {}, lambda folder: read_rows(folder / "rows.csv"), "7.1"),
     ],
 )
-def test_what_a_newer_version_wrote_is_refused_with_what_to_install(
-    write_and_read: Callable[[Path], None], version: str | None, tmp_path: Path
-) -> None:
+def test_what_a_newer_version_wrote_is_refused_with_what_to_install(file, changed, read, version, tmp_path) -> None:
     shutil.copytree(OLD, tmp_path / "new")
-    wanted = (
-        f"pip install --upgrade 'transformer-zoo>={version}'" if version else "pip install --upgrade transformer-zoo"
-    )
+    wanted = "pip install --upgrade " + (f"'transformer-zoo>={version}'" if version else "transformer-zoo")
+    zipfile.ZipFile(OLD / "bundle.zip").extractall(tmp_path / "new/bundle")
+    place = tmp_path / "new" / file
+    if place.suffix == ".csv":
+        header, *lines = place.read_text(encoding="utf-8").replace(",0.1.0,", ",7.1,").splitlines()
+        place.write_text("\n".join([f"format,{header}", *(f"2,{line}" for line in lines)]), "utf-8")
+    else:
+        edit(place, **changed)
     with pytest.raises(FormatVersionError) as error:
-        write_and_read(tmp_path / "new")
+        read(place.parent)
     assert str(error.value).endswith(wanted) and "\n" not in str(error.value)
 
 

@@ -27,6 +27,7 @@ from zoo.hub.folders import check_shards, tensor_shapes
 from zoo.models import ZooConfig
 
 EXAMPLES = os.environ.get("ZOO_FUZZ_EXAMPLES")
+FIXTURE = HealthCheck.function_scoped_fixture
 CORPUS = Path(__file__).with_name("fuzz_corpus")
 WORDS = (b'"', b"[", b"]", b"{", b"}", b",", b":", b"null", b"true", b"NaN", b"-1", b"0", b"1e999", b"\\ud800", b"\xff")
 
@@ -127,12 +128,7 @@ def changed(draw: st.DrawFn, content: bytes, *, prefixed: bool) -> bytes:
 @pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TARGETS)
-@settings(
-    max_examples=int(EXAMPLES or 300),
-    deadline=None,
-    derandomize=EXAMPLES is None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+@settings(max_examples=int(EXAMPLES or 300), derandomize=EXAMPLES is None, suppress_health_check=[FIXTURE])
 @given(data=st.data())
 def test_changed_files_are_refused_or_load(valid: Path, tmp_path: Path, name: str, data: st.DataObject) -> None:
     target = TARGETS[name]

@@ -54,11 +54,8 @@ def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         path.write_text(textwrap.dedent(code))
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(zoo.base.auto_registration, "WATCHED", ("fakeformers", "fakezoo.models"))
-    monkeypatch.setattr(
-        zoo.base.auto_registration,
-        "REGISTRATIONS",
-        {"fakeformers.config_auto": "register_config", "fakeformers.auto": "register_models"},
-    )
+    registrations = {"fakeformers.config_auto": "register_config", "fakeformers.auto": "register_models"}
+    monkeypatch.setattr(zoo.base.auto_registration, "REGISTRATIONS", registrations)
     monkeypatch.setattr(zoo.base.auto_registration, "HOME", "fakezoo.models.auto")
     finders = list(sys.meta_path)
     yield
@@ -74,10 +71,8 @@ def watcher(library: None) -> AutoRegistration:
 
 def registered() -> tuple[list[str], list[str]]:
     """What is registered, once each, as configuration and as model."""
-    return (
-        list(dict.fromkeys(sys.modules["fakeformers.config_auto"].REGISTERED)),
-        sys.modules["fakeformers.auto"].REGISTERED,
-    )
+    configurations = dict.fromkeys(sys.modules["fakeformers.config_auto"].REGISTERED)
+    return list(configurations), sys.modules["fakeformers.auto"].REGISTERED
 
 
 COMPLETE = (["Config"], ["Model"])
@@ -150,9 +145,7 @@ def test_it_may_be_installed_while_another_thread_imports_the_library(watcher: A
     thread.join(timeout=10)
 
 
-def test_a_registration_that_fails_leaves_the_library_usable(
-    watcher: AutoRegistration, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_registration_that_fails_leaves_the_library_usable(watcher: AutoRegistration, monkeypatch) -> None:
     monkeypatch.setattr(zoo.base.auto_registration, "HOME", "fakezoo.missing")
     watcher.install()
     with pytest.warns(ZooWarning, match="fakeformers will not know the zoo's checkpoints: ModuleNotFoundError"):
@@ -165,27 +158,15 @@ def test_modules_look_as_if_nobody_had_watched(watcher: AutoRegistration) -> Non
     untouched = type(sys.modules["fakeformers"].__loader__)
     watcher.install()
     module = importlib.import_module("fakeformers.layers")
-    assert type(module.__loader__) is untouched
-    assert module.__spec__ is not None
+    assert type(module.__loader__) is untouched and module.__spec__ is not None
     assert module.__spec__.loader is module.__loader__
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("transformers", True),
-        ("transformers.models.auto", True),
-        ("transformers_extra", False),
-        ("peft.tuners.lora", True),
-        ("zoo.models.layers", True),
-        ("zoo.models", True),
-        ("zoo.models2", False),
-        ("zoo", False),
-        ("torch", False),
-    ],
-)
-def test_what_is_watched(name: str, expected: bool) -> None:
-    assert is_watched(name) is expected
+def test_what_is_watched() -> None:
+    for name in ("transformers", "transformers.models.auto", "peft.tuners.lora", "zoo.models.layers", "zoo.models"):
+        assert is_watched(name) is True, name
+    for name in ("transformers_extra", "zoo.models2", "zoo", "torch"):
+        assert is_watched(name) is False, name
 
 
 CHECK = """

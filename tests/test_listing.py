@@ -21,12 +21,9 @@ FILES, LINES = 7, 250  # What a reader of GPT-2 opens and reads at most
 def test_gpt2_is_read_in_few_files_and_lines():
     listing = show_code("gpt2-style")
     assert len(listing.files) <= FILES, listing.files
-    assert listing.lines_of_code <= LINES
-    assert listing.files[0] == "zoo/models/language_modeling.py"
-    assert listing.declaration.text.startswith('decoder(\n    "gpt2-style",') and listing.declaration.file.endswith(
-        "decoders.py"
-    )
-    assert listing.builder.name == "build_by_settings"
+    assert listing.lines_of_code <= LINES and listing.files[0] == "zoo/models/language_modeling.py"
+    assert listing.declaration.text.startswith('decoder(\n    "gpt2-style",')
+    assert listing.declaration.file.endswith("decoders.py") and listing.builder.name == "build_by_settings"
 
 
 def traced(name: str) -> set[tuple[str, int]]:

@@ -38,9 +38,7 @@ def test_every_flipped_byte_of_the_weights_is_found(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["a manifest without XXH3", "no xxhash installed"])
-def test_older_manifests_and_machines_without_xxhash_compare_by_sha256(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, how: str
-) -> None:
+def test_older_manifests_and_machines_without_xxhash_compare_by_sha256(folder: Path, monkeypatch, how: str) -> None:
     if "installed" in how:
         monkeypatch.setattr(zoo.base.manifest, "xxhash", None)
     else:
@@ -59,8 +57,7 @@ def test_the_hashes_are_those_of_any_other_tool(tmp_path: Path) -> None:
         (tmp_path / "file").write_bytes(content)
         found = describe(tmp_path / "file")
         assert (found.size, found.sha256) == (len(content), hashlib.sha256(content).hexdigest())
-        assert found.xxh3_128 == xxhash.xxh3_128_hexdigest(content)
-        assert found.is_content_of(tmp_path / "file")
+        assert found.xxh3_128 == xxhash.xxh3_128_hexdigest(content) and found.is_content_of(tmp_path / "file")
 
 
 def test_the_message_says_two_ways_out_for_who_meant_it(folder: Path) -> None:
@@ -118,5 +115,4 @@ def test_pushing_by_transformers_leaves_the_manifest_behind(folder: Path, monkey
 
     monkeypatch.setattr(hub, "hf_api", Client)
     zoo.load(folder)._upload_modified_files(folder, "me/model", {})
-    assert {"config.json", "model.safetensors"} <= set(pushed)
-    assert MANIFEST_FILE not in pushed
+    assert {"config.json", "model.safetensors"} <= set(pushed) and MANIFEST_FILE not in pushed

@@ -47,8 +47,7 @@ def test_the_registry_imports_the_standard_library_only() -> None:
 
 @pytest.mark.parametrize("name", zoo.__all__)
 def test_every_public_name_is_there(name: str) -> None:
-    assert getattr(zoo, name) is not None
-    assert name in dir(zoo)
+    assert getattr(zoo, name) is not None and name in dir(zoo)
 
 
 def test_public_names_are_what_their_homes_define() -> None:
@@ -123,9 +122,8 @@ def dependencies(distribution: str, *extras: str) -> set[str]:
     while queue:
         name, wanted = queue.pop()
         for requirement in map(Requirement, importlib.metadata.requires(name) or ()):
-            applies = requirement.marker is None or any(
-                requirement.marker.evaluate({"extra": extra}) for extra in ("", *wanted)
-            )
+            marker = requirement.marker
+            applies = marker is None or any(marker.evaluate({"extra": extra}) for extra in ("", *wanted))
             needed = canonicalize_name(requirement.name)
             if applies and needed not in found:
                 found.add(needed)
@@ -242,15 +240,12 @@ def test_an_audit_without_the_index_fails_in_one_line(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("status", [0, 3])
 def test_an_installation_shows_progress(status: int, tmp_path: Path) -> None:
-    """Of what pip prints, large downloads and how many packages are installed; its failure ends the script."""
     for name in ("scripts/environment", "pyproject.toml", "setup.py", "constraints.txt"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     (tmp_path / ".venv/bin").mkdir(parents=True)
     (tmp_path / ".venv/bin/activate").touch()
-    printed = (
-        "Collecting it\n  Downloading torch.whl (191.1 MB)\n  Downloading six.whl (11 kB)\nInstalling it: six, torch"
-    )
+    printed = "Collecting\n  Downloading torch.whl (191.1 MB)\n  Downloading six.whl (11 kB)\nInstalling it: six, torch"
     pip = tmp_path / ".venv/bin/python"
     pip.write_text(f"#!/bin/sh\necho '{printed}'\nexit {status}\n")
     pip.chmod(0o755)
@@ -285,21 +280,17 @@ def test_the_conda_recipe_needs_what_the_project_needs() -> None:
     recipe = yaml.safe_load(RECIPE.read_text(encoding="utf-8"))
     listed = re.findall(r"^dependencies = \[\n(.*?)^\]", PROJECT, re.DOTALL | re.MULTILINE)[0]
     needed = [Requirement(line.strip(' ,"')) for line in listed.splitlines()]
-    wanted = {
-        f"{CONDA_NAMES.get(one.name, one.name)} {','.join(sorted(map(str, one.specifier), reverse=True))}"
-        for one in needed
-    }
-    assert set(recipe["requirements"]["run"][1:]) == wanted
-    assert f'version = "{recipe["context"]["version"]}"' in PROJECT
+    versions = [",".join(sorted(map(str, one.specifier), reverse=True)) for one in needed]
+    wanted = {f"{CONDA_NAMES.get(one.name, one.name)} {said}" for one, said in zip(needed, versions, strict=True)}
+    assert set(recipe["requirements"]["run"][1:]) == wanted and f'version = "{recipe["context"]["version"]}"' in PROJECT
     assert f'requires-python = ">={recipe["context"]["python_min"]}"' in PROJECT
     assert f'zoo = "{recipe["build"]["python"]["entry_points"][0].partition(" = ")[2]}"' in PROJECT
 
 
 def test_the_tool_that_builds_is_the_pinned_one() -> None:
     """By which the same commit has the same bytes."""
-    assert {f'"{line}"' for line in CONSTRAINTS if line.startswith("setuptools==")} <= set(
-        PROJECT.replace(",", " ").split()
-    )
+    pinned = {f'"{line}"' for line in CONSTRAINTS if line.startswith("setuptools==")}
+    assert pinned <= set(PROJECT.replace(",", " ").split())
 
 
 @pytest.mark.slow

@@ -69,12 +69,10 @@ def test_texts_have_an_encoding_and_modules_import_everywhere(source: Path) -> N
         elif name == "str" and node.args and isinstance(node.args[0], ast.Call):
             made = getattr(node.args[0].func, "attr", None)
             assert made != "relative_to", f"line {node.lineno}: as_posix() names the same file on Windows"
-    for statement in tree.body:
-        if isinstance(statement, ast.Import | ast.ImportFrom):
-            names = (
-                [statement.module or ""] if isinstance(statement, ast.ImportFrom) else [a.name for a in statement.names]
-            )
-            assert not POSIX_ONLY & {name.partition(".")[0] for name in names}, f"line {statement.lineno}"
+    for one in tree.body:
+        if isinstance(one, ast.Import | ast.ImportFrom):
+            names = [one.module or ""] if isinstance(one, ast.ImportFrom) else [a.name for a in one.names]
+            assert not POSIX_ONLY & {name.partition(".")[0] for name in names}, f"line {one.lineno}"
 
 
 LEAVING = ["../x", "a/../../x", "/x", "C:x", "C:/x", "C:\\x", "\\x", "..\\x", "a\\..\\..\\x", "\\\\server\\share\\x"]
@@ -98,7 +96,8 @@ def test_other_names_are_not(name: str) -> None:
 
 def test_two_files_that_one_folder_cannot_hold_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a file system without upper and lower case, the second would replace the first."""
-    for name in ("README.md", "readme.md", "config.json"):
+    names = ["README.md", "config.json", "readme.md"]
+    for name in names:
         (tmp_path / "snapshot").mkdir(exist_ok=True)
         (tmp_path / "snapshot" / name).write_text(name)
 
@@ -108,9 +107,7 @@ def test_two_files_that_one_folder_cannot_hold_are_refused(tmp_path: Path, monke
 
     monkeypatch.setattr(zoo.hub.delivery.os.path, "lexists", lexists)
     with pytest.raises(OutputExistsError, match=r"two files 'readme\.md' but for upper and lower case"):
-        zoo.hub.delivery.deliver(
-            tmp_path / "snapshot", ["README.md", "config.json", "readme.md"], tmp_path / "out", "o/n"
-        )
+        zoo.hub.delivery.deliver(tmp_path / "snapshot", names, tmp_path / "out", "o/n")
     assert not (tmp_path / "out" / "config.json").exists()
 
 
@@ -121,9 +118,7 @@ def test_a_drive_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -
         check_writable(Path("/no/such/drive"))
 
 
-@pytest.mark.parametrize(
-    "name", ["pre-norm:position=rotary,hidden_size=64", "vanilla+faithful", "org/name", "a\\b", "C:x"]
-)
+@pytest.mark.parametrize("name", ["pre-norm:position=rotary,hidden_size=64", "vanilla+faithful", "o/n", "a\\b", "C:x"])
 def test_folders_that_are_named_after_models_have_names_for_windows(name: str) -> None:
     folder = folder_name(name)
     assert PureWindowsPath(folder).name == folder and not set(folder) & set('<>:"|?*')
@@ -135,9 +130,8 @@ def test_folders_that_are_named_after_models_have_names_for_windows(name: str) -
 )
 def test_consoles_with_few_letters_show_everything(command: str, encoding: str) -> None:
     environment = {**os.environ, "PYTHONIOENCODING": encoding, "PYTHONUTF8": "0", "LC_ALL": "C"}
-    run = subprocess.run(
-        [sys.executable, "-m", "zoo", *command.split()], env=environment, capture_output=True, check=False
-    )
+    command = [sys.executable, "-m", "zoo", *command.split()]
+    run = subprocess.run(command, env=environment, capture_output=True, check=False)
     assert run.returncode == 0, run.stderr.decode(encoding)
     assert run.stdout.decode(encoding)
 
@@ -145,9 +139,8 @@ def test_consoles_with_few_letters_show_everything(command: str, encoding: str) 
 @pytest.mark.slow
 def test_runs_are_started_where_there_is_no_fork(tmp_path: Path) -> None:
     """As on Windows and macOS, or next to a GPU: the server of processes spawns them, whatever letters paths have."""
-    (tmp_path / "task_of_a_test.py").write_text(
-        "from pathlib import Path\ndef main(words):\n    Path(words[0]).touch()\n    return 3\n"
-    )
+    code = "from pathlib import Path\ndef main(words):\n    Path(words[0]).touch()\n    return 3\n"
+    (tmp_path / "task_of_a_test.py").write_text(code)
     server = "import zoo.comparison.run.fork_server as server; server.can_fork = lambda: False; server.main(['json'])"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, sys.path)])}
     environment["PYTHONIOENCODING"] = "cp1252"

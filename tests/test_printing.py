@@ -19,7 +19,7 @@ from synthetic_comparison import made_up
 
 from zoo.analysis.drawing.elements import element
 from zoo.base import printed
-from zoo.base.printed import printable
+from zoo.base.printed import Folded, Note, Page, Part, Picture, Printed, Source, Table, Title, as_html, printable
 from zoo.cli.generate import streamer_to_stdout
 from zoo.cli.output import for_stdout, table, write
 from zoo.cli.predict import line_of
@@ -116,27 +116,16 @@ class Foreign(HTMLParser):
         self.found += [found for name, value in attrs if name == "srcdoc" for found in Foreign(value or "").found]
 
 
-FOREIGN = (
-    *("<foreign>", "</script><foreign>", "</title><foreign>", '"foreign=1 ', "'foreign=1 "),
-    *("<!--", "&lt;", "a", " "),
-)
+FOREIGN = ("<foreign>", "</script><foreign>", "</title><foreign>", '"foreign=1 ', "'foreign=1 ")
+FOREIGN += ("<!--", "&lt;", "a", " ")
 foreign_texts = st.lists(st.sampled_from(FOREIGN), min_size=1, max_size=4).map("".join)
 
 
 def comparison_page(text: str) -> str:
     runs = {"vanilla": (31.0, 1.0), f"pre-norm:{text}": (34.0, 1.0)}
-    return to_html(
-        summarize(
-            made_up(
-                runs,
-                seeds=2,
-                sources=[text] * 6,
-                references=[text] * 6,
-                folder=Path(text),
-                command=["zoo", "compare", "--data", f"/{text}/{text}.csv"],
-            )
-        )
-    )
+    command = ["zoo", "compare", "--data", f"/{text}/{text}.csv"]
+    texts = {"sources": [text] * 6, "references": [text] * 6, "folder": Path(text), "command": command}
+    return to_html(summarize(made_up(runs, seeds=2, **texts)))
 
 
 def errors_page(text: str) -> str:
@@ -154,13 +143,8 @@ def attention_maps_page(text: str) -> str:
 
 def parts_page(text: str) -> str:
     table = printed.Table([(text, text)], (text, text), (text,), [[0.5]])
-    parts = (
-        printed.Title(text, text),
-        printed.Note(text),
-        printed.Source(text),
-        printed.Page(drawing(text), text, 9),
-        table,
-    )
+    page = printed.Page(drawing(text), text, 9)
+    parts = (printed.Title(text, text), printed.Note(text), printed.Source(text), page, table)
     return printed.as_html([*parts, printed.Folded(text, parts[:3])])
 
 
@@ -176,3 +160,62 @@ PAGES = [comparison_page, errors_page, attention_maps_page, parts_page, drawing]
 @settings(max_examples=15, deadline=None)
 def test_pages_show_names_labels_and_paths_as_text(page: Callable[[str], str], text: str) -> None:
     assert not Foreign(page(text)).found
+
+
+WORDS = st.text(alphabet=st.sampled_from("ab<>&\"' \n☃"), max_size=60)
+
+
+class Reader(HTMLParser):
+    """Collects the tags and the text of a page, that of styles left out."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.words: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+
+    def handle_data(self, data: str) -> None:
+        if self.tags[-1] != "style" or not data.startswith("\n.zoo-shown"):
+            self.words.append(data)
+
+
+@given(st.lists(st.tuples(WORDS, WORDS, WORDS), min_size=1, max_size=4), WORDS)
+def test_nothing_that_is_shown_becomes_an_element(rows: list[tuple[str, ...]], words: str) -> None:
+    parts: list[Part] = [Title(words, words), Note(words), Source(words), Table(rows), Folded(words, (Table(rows),))]
+    found = Reader(as_html(parts))
+    allowed = {"div", "style", "p", "strong", "pre", "table", "tbody", "tr", "td", "details", "summary"}
+    assert set(found.tags) <= allowed
+    assert "".join(found.words).count("☃") == 5 * words.count("☃") + 2 * str(rows).count("☃")
+
+
+@given(st.lists(st.tuples(st.text("ab ", max_size=20), *[st.text("ab ", max_size=200)] * 3), min_size=1, max_size=4))
+def test_text_has_at_most_a_hundred_columns(rows: list[tuple[str, ...]]) -> None:
+    folding = [tuple(" ".join(cell[i : i + 9] for i in range(0, len(cell), 9)) for cell in row) for row in rows]
+    lines = Table(folding, ("name", "b", "c", "d"), ("d",)).text().splitlines()
+    assert max(map(len, lines)) <= 100
+    kept = sorted("".join(lines).replace(" ", ""))
+    assert kept == sorted("name" + "bcd" + "".join("".join(row).replace(" ", "") for row in rows))
+
+
+def test_a_page_stays_in_a_frame_of_its_own() -> None:
+    (frame,) = Reader(Page("<script>alert('x')</script>", 'a "page"', 10).html()).tags
+    assert frame == "iframe"
+
+
+def test_numbers_and_shades_are_seen() -> None:
+    table = Table([("a", "1"), ("b", "22")], ("name", "count"), ("count",))
+    assert table.text().splitlines() == ["name  count", "a         1", "b        22"]
+    assert '<td class="number">22</td>' in table.html()
+    assert "#3b82c4 30%" in Table([("a", "x")], shades=[[0.5]]).html()
+
+
+def test_a_class_says_once_what_there_is_to_see() -> None:
+    class Shown(Printed):
+        def shown(self) -> list[Part]:
+            return [Title("This", "and that"), Picture("<svg/>", "(picture)")]
+
+    assert str(Shown()) == "This: and that\n(picture)"
+    assert Shown()._repr_html_().endswith("<strong>This</strong> &ensp;and that</p><svg/></div>")

@@ -71,16 +71,14 @@ def test_every_linear_layer_is_replaced_and_the_source_is_not(inplace):
     before = {name: parameter.clone() for name, parameter in model.state_dict().items()}
     model.train()
     quantised = zoo.to_int8(model, inplace=inplace)
-    assert (quantised is model) is inplace
-    assert not list(linears(quantised)) and not quantised.training
+    assert (quantised is model) is inplace and not list(linears(quantised)) and not quantised.training
     assert sum(parameter.numel() for parameter in quantised.parameters()) < 50 * 32 + 1024 * 32 + 64 * 20
     assert quantised.get_input_embeddings().weight.dtype == torch.float32
     if not inplace:
         assert type(model) is not type(quantised) and model.training
         assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
         assert all(parameter.requires_grad for parameter in model.parameters())
-    assert isinstance(quantised, zoo.models.ZooForCausalLM)
-    assert zoo.to_int8(quantised) is quantised
+    assert isinstance(quantised, zoo.models.ZooForCausalLM) and zoo.to_int8(quantised) is quantised
 
 
 def test_shared_layers_stay_shared():
@@ -110,11 +108,7 @@ def test_what_needs_float_weights_is_refused(refused, tmp_path, monkeypatch):
     with pytest.raises(UnsupportedOperationError, match=r"cannot .*float model that zoo\.to_int8 was given"):
         refused(quantised)
     assert not list(tmp_path.iterdir()) and not quantised.training
-    assert quantised.to("cpu").eval().requires_grad_(False)(torch.ones(1, 2, dtype=torch.long)).logits.shape == (
-        1,
-        2,
-        50,
-    )
+    assert quantised.to("cpu").eval().requires_grad_(False)(torch.ones(1, 2).long()).logits.shape == (1, 2, 50)
 
 
 def test_only_models_of_the_zoo_on_the_cpu():
@@ -160,9 +154,8 @@ def translator(tmp_path_factory):
     task = TASKS.get("translation")
     examples = task.load().heldout
     tokenizers = train_tokenizers(task.sources(examples), task.references(examples), kind="word", joint=False)
-    save_checkpoint(
-        zoo.build("pre-norm", "seq2seq-lm", seed=1, **SIZES, **task.model_settings(tokenizers)), tokenizers, folder
-    )
+    model = zoo.build("pre-norm", "seq2seq-lm", seed=1, **SIZES, **task.model_settings(tokenizers))
+    save_checkpoint(model, tokenizers, folder)
     return folder
 
 
@@ -180,10 +173,8 @@ def test_the_command_line_runs_it(translator, tmp_path):
     pairs = tmp_path / "pairs.tsv"
     pairs.write_text("No.\tNão.\nThe dog is here.\tO cachorro está aqui.\n")
     arguments = ("--data", pairs, "--n-bootstrap", 1, "--quiet", "--json", "--generation", "max_new_tokens=4")
-    losses = [
-        json.loads(run("evaluate", translator, *arguments, "--engine", name))["loss"]
-        for name in ("torch", "torch-int8")
-    ]
+    found = [run("evaluate", translator, *arguments, "--engine", name) for name in ("torch", "torch-int8")]
+    losses = [json.loads(one)["loss"] for one in found]
     assert losses[0] != losses[1] and losses[1] == pytest.approx(losses[0], rel=0.05)
     wrong = CliRunner().invoke(cli, ["generate", str(translator), "--engine", "int8"])
     assert wrong.exit_code == 2 and "did you mean 'torch-int8'" in wrong.stderr

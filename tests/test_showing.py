@@ -19,8 +19,7 @@ ROOT = Path(__file__).parents[1]
 def test_a_model_is_shown_with_its_own_settings() -> None:
     model = zoo.build("gpt2-style@tiny", vocab_size=97, position="rotary")
     portrait = zoo.show(model)
-    assert portrait.card.num_parameters == model.num_parameters()
-    assert portrait.card.settings["vocab_size"] == 97
+    assert portrait.card.num_parameters == model.num_parameters() and portrait.card.settings["vocab_size"] == 97
     assert any(step.label == "rotary positions" for step in portrait.drawing.steps())
     page = portrait._repr_html_()
     assert "<svg" in page and "hidden_size=64" in page
@@ -38,14 +37,11 @@ def test_a_model_is_shown_with_its_own_settings() -> None:
     ],
 )
 def test_a_model_is_drawn_as_its_name_is(name: str) -> None:
-    """With the settings of its parts, and with sizes that follow from no other."""
     portrait, model = zoo.show(built := zoo.build(name)), zoo.config(name)
     drawn = draw(name)
     assert (portrait.drawing.blocks, portrait.drawing.head) == (drawn.blocks, drawn.head)
-    assert (
-        built.config.to_dict().items()
-        >= {key: value for key, value in portrait.card.settings.items() if hasattr(model, key)}.items()
-    )
+    settings = {key: value for key, value in portrait.card.settings.items() if hasattr(model, key)}
+    assert built.config.to_dict().items() >= settings.items()
 
 
 def test_a_quirk_of_a_model_is_marked() -> None:

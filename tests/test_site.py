@@ -48,9 +48,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("site")]  # one build se
 def build(root: Path, folder: Path) -> subprocess.CompletedProcess[str]:
     """Build a site; not `--quiet`, which keeps warnings from `--strict`, too."""
     command = ["-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
-    return run_fork(
-        command, cwd=root, env={**os.environ, "NO_MKDOCS_2_WARNING": "1", "ZOO_SITE_CODE": "pre-norm,post-norm"}
-    )
+    env = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "ZOO_SITE_CODE": "pre-norm,post-norm"}
+    return run_fork(command, cwd=root, env=env)
 
 
 @pytest.fixture(scope="module")
@@ -88,8 +87,7 @@ def test_everything_public_has_its_place(site: Path) -> None:
     assert 'id="results"' in (site / "gallery/pre-norm.html").read_text()
     settings = (site / "reference/settings.html").read_text()
     for card in setting_cards():
-        assert f'id="{card.name}"' in settings
-        assert all(f"<code>{value}</code>" in settings for value in card.values)
+        assert f'id="{card.name}"' in settings and all(f"<code>{value}</code>" in settings for value in card.values)
     python = (site / "reference/python.html").read_text()
     assert all(f"zoo.{name}" in python for name in zoo.__all__ if not name.startswith("_"))
     command = (site / "reference/cli.html").read_text()
@@ -180,7 +178,6 @@ def test_what_cannot_be_read_is_found(address: str, page: chromium.Page) -> None
 
 
 def test_pages_opened_as_files_are_searched(site: Path, page: chromium.Page) -> None:
-    """From a page in a folder, too; nothing comes from elsewhere."""
     for path in ("index.html", "gallery/index.html"):
         visit(page, site.as_uri(), path)
         page.evaluate("document.querySelector('.md-search__input').focus()")

@@ -6,6 +6,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from contrast import contrast
 
 from zoo.analysis.drawing import draw, to_svg, to_svg_beside
 from zoo.analysis.drawing.canvas import BADGES
@@ -56,8 +57,7 @@ def test_every_step_has_a_box_of_its_own_that_holds_its_words(name):
         assert all(word in shown for word in (*step.label.split(), *step.quirks)), step
     assert len(drawn) >= len([step for step in drawing.steps() if step.kind not in ("rule", "inner-position")])
     for left, top, right, bottom, words in drawn:
-        assert right - left >= max(len(word) * 10.5 * 0.5 for word in words)
-        assert bottom - top >= len(words) * 12
+        assert right - left >= max(len(word) * 10.5 * 0.5 for word in words) and bottom - top >= len(words) * 12
     for one, other in combinations(drawn, 2):
         apart = one[2] <= other[0] or other[2] <= one[0] or one[3] <= other[1] + 1.5 or other[3] <= one[1] + 1.5
         assert apart, (one, other)
@@ -77,8 +77,7 @@ def test_norms_stand_where_the_placement_says():
         low = sums[-2] + (20 if placement in ("post", "deepnorm") else 0)  # the sum before, and its own norm
         return [mark for height, mark in sorted(marks) if height > low + 15]
 
-    assert order("pre")[:3] == ["norm", "feed-forward", "+"]
-    assert order("post")[-3:] == ["feed-forward", "+", "norm"]
+    assert order("pre")[:3] == ["norm", "feed-forward", "+"] and order("post")[-3:] == ["feed-forward", "+", "norm"]
     assert order("sandwich")[:4] == ["norm", "feed-forward", "norm", "+"]
     assert order("res-post")[:3] == ["feed-forward", "norm", "+"]
 
@@ -108,18 +107,6 @@ def test_it_is_text_that_can_be_read_without_seeing_it():
     assert "causal self-attention" in description and "LayerNorm" in description
 
 
-def contrast(one: str, other: str) -> float:
-    """WCAG 2.1: the ratio of relative luminances."""
-
-    def luminance(colour: str) -> float:
-        parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
-        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-    high, low = sorted((luminance(one), luminance(other)), reverse=True)
-    return (high + 0.05) / (low + 0.05)
-
-
 @pytest.mark.parametrize("paper", [0, 1], ids=["light", "dark"])
 def test_letters_stand_out_from_every_box(paper):
     letters = {"text", "soft", "quirk-text", "badge-text", "dot"}
@@ -145,9 +132,8 @@ def test_details_quirks_and_repetition_are_compared():
     other = "vanilla@tiny+cross-attention-reuses-self:num_hidden_layers=3"
     description = ElementTree.fromstring(to_svg_beside(draw("vanilla@tiny"), draw(other))).find(f"{SVG}desc").text
     assert "encoder: 2 times in vanilla@tiny, 3 times in" in description
-    assert re.search(
-        r"cross_attn: cross-attention \(.*\) in vanilla@tiny, .*quirk cross-attention-reuses-self", description
-    )
+    found = r"cross_attn: cross-attention \(.*\) in vanilla@tiny, .*quirk cross-attention-reuses-self"
+    assert re.search(found, description)
     same = ElementTree.fromstring(to_svg_beside(draw("vanilla@tiny"), draw("vanilla@tiny"))).find(f"{SVG}desc").text
     assert same == "They do not differ."
 

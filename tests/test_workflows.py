@@ -28,8 +28,7 @@ def jobs() -> dict[str, dict[str, Any]]:
 @pytest.mark.parametrize("file", WORKFLOWS, ids=lambda file: file.stem)
 def test_actions_are_pinned_by_hash_and_permissions_are_given_job_by_job(file: Path) -> None:
     uses = re.findall(r"uses: .*", file.read_text(encoding="utf-8"))
-    assert uses and [one for one in uses if not PINNED.fullmatch(one)] == []
-    assert read(file)["permissions"] == {}
+    assert uses and [one for one in uses if not PINNED.fullmatch(one)] == [] and read(file)["permissions"] == {}
     for job in read(file)["jobs"].values():
         assert job["permissions"] and job["timeout-minutes"]
         for step in job["steps"]:
@@ -44,8 +43,7 @@ def test_an_action_has_one_version() -> None:
 
 def test_only_a_release_writes_and_publishing_needs_an_environment_and_no_secret() -> None:
     writing = {name for name, job in jobs().items() if job["permissions"].get("contents") == "write"}
-    assert writing == {"release/page"}
-    assert jobs()["release/publish"]["environment"]["name"] == "pypi"
+    assert writing == {"release/page"} and jobs()["release/publish"]["environment"]["name"] == "pypi"
     assert not any("secrets." in file.read_text(encoding="utf-8") for file in WORKFLOWS)
 
 

@@ -13,13 +13,8 @@ import zoo
 from zoo.converters.errors import ExportError
 from zoo.converters.transformers_js import page
 
-TEXTS = [
-    "the cat sleeps on the mat",
-    "A dog, runs after the cat!",
-    " two  spaces\tand",
-    "naïve café — déjà vu",
-    "1\n2 🙂",
-]
+TEXTS = ["the cat sleeps on the mat", "A dog, runs after the cat!", " two  spaces\tand"]
+TEXTS += ["naïve café — déjà vu", "1\n2 🙂"]
 SIZES = {"hidden_size": 16, "num_attention_heads": 4, "num_hidden_layers": 2, "intermediate_size": 24}
 VOCABULARY, LENGTH = 100, 64
 

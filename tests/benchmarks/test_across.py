@@ -33,8 +33,7 @@ def valley_rows(variant: str, losses: list[float | None], seeds: int = 3) -> lis
 
 def test_a_valley_ends_where_the_loss_rises_by_the_margin_or_a_run_diverges() -> None:
     points = [(0.001, 2.0), (0.01, 1.0), (0.1, 1.2), (1.0, None)]
-    assert width(points, 0.1) == pytest.approx(0.1 + 0.5)
-    assert width(points, 0.5) == pytest.approx(0.5 + 1.0)
+    assert width(points, 0.1) == pytest.approx(0.1 + 0.5) and width(points, 0.5) == pytest.approx(0.5 + 1.0)
     assert width(points, 5.0) == pytest.approx(2.0)  # up to the last rate that trained
     assert width([(0.1, None), (1.0, None)], 0.1) == 0.0
 
@@ -47,9 +46,7 @@ def test_a_valley_ends_where_the_loss_rises_by_the_margin_or_a_run_diverges() ->
 def test_a_valley_is_as_wide_wherever_it_lies(losses: list[float | None], margin: float, shift: float) -> None:
     here = width(list(zip(RATES, losses, strict=True)), margin)
     assert 0 <= here <= math.log10(RATES[-1] / RATES[0]) + 1e-9
-    assert width([(shift * rate, loss) for rate, loss in zip(RATES, losses, strict=True)], margin) == pytest.approx(
-        here
-    )
+    assert width([(shift * one, loss) for one, loss in zip(RATES, losses, strict=True)], margin) == pytest.approx(here)
     assert width(list(zip(RATES, losses, strict=True)), 2 * margin) >= here - 1e-9
 
 
@@ -73,23 +70,16 @@ def test_exponents_and_crossings_are_those_that_rows_were_made_of() -> None:
     curves = {"gpt2-style": (-0.10, 2.0), "gpt2-style:norm=rmsnorm": (-0.15, 2.0 * 1e13**0.05)}  # they cross at 1e13
     noise = {"gpt2-style": 0.0, "gpt2-style:norm=rmsnorm": 0.0001}
     rows = [
-        Row(
-            LADDER.version,
-            condition,
-            name,
-            seed,
-            data=LADDER.text.sha256,
-            values={"heldout_loss": scale * x ** (slope + noise[name] * (seed - 2)), "training_flops": x},
-        )
+        Row(*at, seed, data=LADDER.text.sha256, values={"heldout_loss": scale * x**power, "training_flops": x})
         for name, (slope, scale) in curves.items()
         for seed in range(5)
-        for condition, x in flops.items()
+        for power in [slope + noise[name] * (seed - 2)]
+        for at, x in [((LADDER.version, condition, name), x) for condition, x in flops.items()]
     ]
     reading = read_across(LADDER, rows)
     assert reading is not None
     table = {row[0]: row for row in reading.rows}
-    assert table["gpt2-style"][2].startswith("-0.1000 ")
-    assert table["gpt2-style:norm=rmsnorm"][2].startswith("-0.1500 ")
+    assert table["gpt2-style"][2].startswith("-0.1000 ") and table["gpt2-style:norm=rmsnorm"][2].startswith("-0.1500 ")
     assert table["gpt2-style:norm=rmsnorm"][5] == "better"
     assert table["gpt2-style:norm=rmsnorm"][7] == "10.0 TFLOPs", table["gpt2-style:norm=rmsnorm"]
     assert read_across(LADDER, rows, data="f" * 64) is None  # rows of other data are never mixed
@@ -141,19 +131,10 @@ def english_rows(scores: dict[str, tuple[float, float]], seeds: int = 3) -> list
 
 
 def test_ranks_agree_where_the_lower_loss_has_the_higher_accuracy() -> None:
-    scores = {
-        "gpt2-style": (4.0, 60.0),
-        "llama-style": (3.8, 62.0),
-        "bloom-style": (4.1, 59.0),
-        "qwen3-style": (3.9, 61.0),
-    }
+    scores = {"gpt2-style": (4.0, 60.0), "llama-style": (3.8, 62.0), "bloom-style": (4.1, 59), "qwen3-style": (3.9, 61)}
     reading = read_across(ENGLISH, english_rows(scores))
-    assert (
-        reading is not None
-        and "over 4 variants (Held-out loss, BLiMP): +1.00" in reading.summary
-        and "p = 0.083" in reading.summary
-        and BRACKETS in reading.summary
-    )
+    assert reading is not None and BRACKETS in reading.summary and "p = 0.083" in reading.summary
+    assert "over 4 variants (Held-out loss, BLiMP): +1.00" in reading.summary
     alone = read_across(ENGLISH, english_rows(scores, seeds=1))
     assert alone is not None and BRACKETS not in alone.summary
     assert [row[0] for row in reading.rows] == ["llama-style", "qwen3-style", "gpt2-style", "bloom-style"]

@@ -156,9 +156,7 @@ def test_seeds_that_are_added_until_a_decision_mislead_in_one_of_twenty_cases(tr
 def test_a_claim_of_a_difference_below_the_margin_is_of_none() -> None:
     close = [0.01, -0.02, 0.015, 0.0]
     assert verdict_by_look("higher", close) == verdict_by_look("lower", close) == NEITHER
-    assert verdict_by_look("higher", [0.31, 0.3, 0.3]) == HOLDS, (
-        "a difference that shows decides before the margin does"
-    )
+    assert verdict_by_look("higher", [0.31, 0.3, 0.3]) == HOLDS, "a difference that shows decides before the margin"
     assert verdict("higher", by_seed(close), by_seed([0.0] * 4)) == UNCLEAR, "without a margin"
 
 
@@ -188,9 +186,7 @@ def test_an_interval_of_a_rate_is_that_of_clopper_and_pearson() -> None:
         ("no better", [0.9, 1.2, 0.8], "undecided"),
     ],
 )
-def test_a_published_sign_comes_out_the_other_way_or_is_undecided(
-    published: str, own: list[float], result: str
-) -> None:
+def test_a_published_sign_comes_out_the_other_way_or_is_undecided(published: str, own, result: str) -> None:
     ladder = find_benchmark("ladder")
     variant, condition = "gpt2-style:norm=rmsnorm", "0.3 M"
     compare = {"benchmark": "ladder", "variant": variant, "baseline": "gpt2-style"}

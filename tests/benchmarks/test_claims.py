@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 import zoo
-from zoo.base.errors import ConfigError, UnknownNameError, UnknownVariantError, ZooError
+from zoo.base.errors import ConfigError, UnknownNameError, UnknownVariantError
 from zoo.cli.main import cli
 from zoo.comparison.benchmarks import Row, benchmarks
 from zoo.comparison.benchmarks.claims import calibrate, claims, read_claims
@@ -68,9 +68,7 @@ GOOD = {"benchmark": "depth", "conditions": ["6 layers, warm-up"], "variant": "p
         ({}, ConfigError, "missing 1 required positional argument: 'expect'"),
     ],
 )
-def test_a_comparison_that_says_nothing_is_refused(
-    tmp_path: Path, change: dict[str, object], error: type[ZooError], message: str
-) -> None:
+def test_a_comparison_that_says_nothing_is_refused(tmp_path: Path, change, error, message: str) -> None:
     claim = {"claim": "c", "source": "s", "about": ["pre-norm"], "tests": [{**GOOD, **change}]}
     (tmp_path / "mine.yaml").write_text(json.dumps({"a": claim}))
     with pytest.raises(error, match=message):
@@ -151,8 +149,7 @@ def test_the_command_shows_them() -> None:
 
     assert f"{len(CLAIMS)} claims; " in run("claims")
     assert {one["claim"]["name"] for one in json.loads(run("claims", "norm=dyt", "--json"))} == {
-        "dynamic-tanh-is-no-worse",
-        "dynamic-tanh-wants-scaled-embeddings",
+        *("dynamic-tanh-is-no-worse", "dynamic-tanh-wants-scaled-embeddings")
     }
     assert "Zhang and Sennrich 2019" in run("claims", "rmsnorm-is-as-good")
     (finding,) = json.loads(run("claims", "differential-attention-retrieves-better", "--json"))

@@ -29,14 +29,8 @@ class MadeUp(BenchmarkRun):
     def made(self, condition: str, name: str, seed: int) -> Row:
         luck = np.random.default_rng([NAMES.index(name), seed]).normal(scale=NOISE[name])
         settings = {"learning_rate": RATES[name], "max_steps": 7}
-        return Row(
-            self.benchmark.version,
-            condition,
-            name,
-            seed,
-            settings=settings,
-            values={"heldout_loss": MEANS[name] + luck},
-        )
+        values = {"heldout_loss": MEANS[name] + luck}
+        return Row(self.benchmark.version, condition, name, seed, settings=settings, values=values)
 
 
 def benchmark(folder: Path, **changes: Any) -> Benchmark:

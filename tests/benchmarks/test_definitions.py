@@ -89,10 +89,7 @@ def test_a_condition_changes_single_entries(tmp_path: Path) -> None:
         ("{version: 1}", "missing"),
         ("{vesion: 1}", "did you mean 'version'"),
         ("{version: 1, summary: s, minutes: 1, score: a, seeds: 1, variants: [a], compare: {}}", "names no task"),
-        (
-            START + " quick: {conditions: [x]}}",
-            "unknown condition 'x'",
-        ),
+        (START + " quick: {conditions: [x]}}", "unknown condition 'x'"),
         (
             START + " conditions: {wide: {}, narrow: {}}, across: {reading: average},"
             " anchors: [{variant: a, value: 1, tolerance: 1, source: s, condition: wid}]}",
@@ -102,10 +99,7 @@ def test_a_condition_changes_single_entries(tmp_path: Path) -> None:
             START + " conditions: {wide: {}, narrow: {}}, anchors: [{variant: a, value: 1, tolerance: 1, source: s}]}",
             "unknown condition ''",
         ),
-        (
-            START + " anchors: [{variant: a, value: 7, source: s}]}",
-            "tolerance=None and averaged_over=1 of 7; valid: either",
-        ),
+        (START + " anchors: [{variant: a, value: 7, source: s}]}", "tolerance=None and averaged_over=1 of 7; valid:"),
         (
             START + " anchors: [{variant: a, value: 7, source: s, tolerance: 1, averaged_over: 3}]}",
             "tolerance=1 and averaged_over=3 of 7; valid: either",

@@ -17,9 +17,8 @@ from zoo.comparison.benchmarks.page import description, front, markdown_table
 from zoo.comparison.benchmarks.published import anchors
 from zoo.comparison.benchmarks.running import BenchmarkRun
 
-BENCHMARK = replace(
-    find_benchmark("translation-en-pt"), variants=["pre-norm", "post-norm", "rezero", "deepnorm"], seeds=5
-)
+NAMES = ["pre-norm", "post-norm", "rezero", "deepnorm"]
+BENCHMARK = replace(find_benchmark("translation-en-pt"), variants=NAMES, seeds=5)
 
 
 def rows(variant: str, scores: list[float | None], cost: float = 1.0) -> list[Row]:
@@ -168,7 +167,7 @@ def test_an_interval_excludes_what_was_published_or_not() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "room"), [(94.1, (35.1, 100.0)), (99.8, (97.8, 100.0)), (5.0, (0.0, 55.0)), (90.9, (0.0, 100.0))]
+    ("value", "room"), [(94.1, (35.1, 100)), (99.8, (97.8, 100)), (5.0, (0, 55)), (90.9, (0, 100))]
 )
 def test_a_published_average_leaves_room_for_each_of_its_scores(value: float, room: tuple[float, float]) -> None:
     """Eleven scores of at most 100 average to it just where this one is within the room, by trial."""
@@ -199,8 +198,7 @@ def test_the_pages_are_what_their_command_writes() -> None:
     assert all(f"- results/{name}.md\n" in navigation for name in benchmarks())
     found = [results.Recorded.of(one) for one in benchmarks().values()]
     for page, (*headings, empty) in results.FRONTS.items():
-        assert results.front_table(found, headings, empty) in pages[page]
-        assert len(pages[page].splitlines()) < 150
+        assert results.front_table(found, headings, empty) in pages[page] and len(pages[page].splitlines()) < 150
 
 
 @pytest.mark.parametrize("at_edge", ["post-norm", "pre-norm"])
@@ -208,10 +206,9 @@ def test_no_verdict_rests_on_an_edge(at_edge: str) -> None:
     both = [*BASE, *rows("post-norm", [60.0, 61.5, 60.1, 60.3, 59.9])]
     tried = {"learning_rate": [0.001, 0.003, 0.01]}
     for rate, word in ((0.003, "worse"), (0.01, "undecided by edge")):
-        swept = [
-            replace(row, settings={"learning_rate": rate if row.variant == at_edge else 0.003, "tried": tried})
-            for row in both
-        ]
+        rates = [rate if one.variant == at_edge else 0.003 for one in both]
+        settings = [{"learning_rate": own, "tried": tried} for own in rates]
+        swept = [replace(one, settings=own) for one, own in zip(both, settings, strict=True)]
         verdicts = judge(BENCHMARK, swept)
         standing = verdicts.of("post-norm")
         assert standing is not None and standing.verdict == word
@@ -220,24 +217,16 @@ def test_no_verdict_rests_on_an_edge(at_edge: str) -> None:
 
 def test_a_verdict_with_unequal_decay_is_marked(tmp_path: Path) -> None:
     names = ["gpt2-style", "gpt2-style:norm=rmsnorm", "gpt2-style:hidden_act=relu"]
-    benchmark = find_benchmark("char-lm")
-    benchmark = replace(benchmark, compare={**benchmark.compare, "arguments": {"decay": "transformers"}})
-    session = BenchmarkRun(benchmark, tmp_path, None, None, {}, False, print)
+    one, at = find_benchmark("char-lm"), "500 steps"
+    one = replace(one, compare={**one.compare, "arguments": {"decay": "transformers"}})
+    session = BenchmarkRun(one, tmp_path, None, None, {}, False, print)
     made = [
-        Row(
-            benchmark.version,
-            "500 steps",
-            name,
-            seed,
-            benchmark.data,
-            session.decayed("500 steps", name),
-            {"heldout_loss": 2.0 + seed},
-        )
+        Row(one.version, at, name, seed, one.data, session.decayed(at, name), {"heldout_loss": 2.0 + seed})
         for name in names
         for seed in range(3)
     ]
-    verdicts = judge(benchmark, made, "500 steps")
+    verdicts = judge(one, made, at)
     assert [bool(verdicts.unequal_decay(name)) for name in names] == [False, True, False]
-    equal = replace(benchmark, compare={**benchmark.compare, "arguments": {"decay": "matrices"}})
-    assert not replace(session, benchmark=equal).decayed("500 steps", names[1])
+    equal = replace(one, compare={**one.compare, "arguments": {"decay": "matrices"}})
+    assert not replace(session, benchmark=equal).decayed(at, names[1])
     assert "Weight decay is not equal for `gpt2-style:norm=rmsnorm`" in description(verdicts)

@@ -21,7 +21,7 @@ ROWS = st.lists(
         seed=st.integers(0, 5),
         settings=st.dictionaries(TEXT, st.integers() | TEXT | st.floats(allow_nan=False), max_size=2),
         values=st.dictionaries(
-            st.sampled_from(["bleu", "heldout_loss", "bleu@2x"]), st.floats(allow_nan=False), max_size=3
+            st.sampled_from(["bleu", "heldout_loss", "a@2x"]), st.floats(allow_nan=False), max_size=3
         ),
         error=TEXT,
         load=st.floats(0, 100),

@@ -74,9 +74,7 @@ def test_turns_are_taken_on_this_machine(benchmark_: Benchmark, tmp_path: Path) 
 
 
 @pytest.mark.slow
-def test_a_process_without_a_result_is_an_error(
-    benchmark_: Benchmark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_without_a_result_is_an_error(benchmark_: Benchmark, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(timing, "fresh", lambda module, file: 1)
     with pytest.raises(ConfigError, match="could not be timed: exit code 1"):
         bench(benchmark_, output_dir=tmp_path / "out", progress=False)

@@ -40,7 +40,5 @@ def test_mistakes_in_data_are_one_line(zoo, tmp_path, arguments, files, message)
         (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     data = tmp_path / next(iter(files)) if len(files) == 1 else tmp_path
     run = zoo("train", *arguments, "--data", str(data), "-o", str(tmp_path / "model"), "--quiet")
-    assert run.exit_code == 2
-    assert message.replace("DIR", str(tmp_path)) in run.stderr
-    assert len(run.stderr.strip().splitlines()) == 1
-    assert not (tmp_path / "model").exists()
+    assert run.exit_code == 2 and message.replace("DIR", str(tmp_path)) in run.stderr
+    assert len(run.stderr.strip().splitlines()) == 1 and not (tmp_path / "model").exists()

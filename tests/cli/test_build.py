@@ -21,8 +21,7 @@ def test_what_is_built_can_be_loaded(zoo, tmp_path):
     folder = tmp_path / "new" / "model"
     assert "AutoModelForMaskedLM" in run.stdout
     model = library.load(folder)
-    assert type(model).__name__ == "ZooForMaskedLM"
-    assert model.config.vocab_size == 50
+    assert type(model).__name__ == "ZooForMaskedLM" and model.config.vocab_size == 50
     assert [file.name for file in folder.parent.iterdir()] == ["model"]
 
 
@@ -30,14 +29,12 @@ def test_a_seed_makes_the_weights_reproducible(zoo, tmp_path):
     for name, seed in (("a", "1"), ("b", "1"), ("c", "2")):
         assert zoo("build", *TINY, "-o", str(tmp_path / name), "--seed", seed).exit_code == 0
     a, b, c = (load_file(tmp_path / name / "model.safetensors") for name in "abc")
-    assert all(torch.equal(a[key], b[key]) for key in a)
-    assert not all(torch.equal(a[key], c[key]) for key in a)
+    assert all(torch.equal(a[key], b[key]) for key in a) and not all(torch.equal(a[key], c[key]) for key in a)
 
 
 def test_json(zoo, tmp_path):
     built = json.loads(zoo("build", *TINY, "-o", str(tmp_path / "model"), "--json").stdout)
-    assert built["auto_class"] == "AutoModelForCausalLM"
-    assert built["path"] == str((tmp_path / "model").resolve())
+    assert built["auto_class"] == "AutoModelForCausalLM" and built["path"] == str((tmp_path / "model").resolve())
     assert {"config.json", "model.safetensors"} <= set(built["files"])
     assert built["num_parameters"] == library.load(built["path"]).num_parameters()
 
@@ -60,9 +57,7 @@ def test_settings_in_the_name_and_options_come_together(zoo, tmp_path):
 )
 def test_bad_settings_leave_nothing_behind(zoo, tmp_path, settings, useful):
     run = zoo("build", *TINY, "--set", settings, "-o", str(tmp_path / "model"))
-    assert run.exit_code == 2
-    assert useful in run.stderr
-    assert list(tmp_path.iterdir()) == []
+    assert run.exit_code == 2 and useful in run.stderr and list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_with_files_is_refused(zoo, tmp_path):
@@ -71,8 +66,7 @@ def test_a_folder_with_files_is_refused(zoo, tmp_path):
     (folder / "thesis.txt").write_text("years of work")
     for force in ([], ["--force"]):
         run = zoo("build", *TINY, "-o", str(folder), *force)
-        assert run.exit_code == 2
-        assert "is not empty" in run.stderr
+        assert run.exit_code == 2 and "is not empty" in run.stderr
     assert [file.name for file in tmp_path.rglob("*")] == ["mine", "thesis.txt"]
 
 
@@ -80,8 +74,7 @@ def test_a_saved_model_is_replaced_by_force_only(zoo, tmp_path):
     folder = tmp_path / "model"
     assert zoo("build", *TINY, "-o", str(folder)).exit_code == 0
     refused = zoo("build", "post-norm@tiny", "-o", str(folder))
-    assert refused.exit_code == 2
-    assert "--force" in refused.stderr
+    assert refused.exit_code == 2 and "--force" in refused.stderr
     assert zoo("build", "post-norm@tiny", "--set", "vocab_size=50", "-o", str(folder), "--force").exit_code == 0
     assert json.loads((folder / "config.json").read_text())["variant"] == "post-norm"
     assert [file.name for file in tmp_path.iterdir()] == ["model"]

@@ -23,8 +23,7 @@ def test_a_checkpoint_becomes_a_folder(zoo, checkpoint, tmp_path):
     result = zoo("convert", str(checkpoint), "--from", "vanilla", "-o", str(out), "--keep-dead", "--json", *HINTS)
     assert result.exit_code == 0, result.output
     made = json.loads(result.stdout[result.stdout.index("{") :])
-    assert made["variant"] == "vanilla"
-    assert "cross-attention-reuses-self" in made["quirks"]
+    assert made["variant"] == "vanilla" and "cross-attention-reuses-self" in made["quirks"]
     weights, src, trg = torch.load(checkpoint), *vanilla.random_inputs()
     expected = vanilla.transformer(weights, src, trg, n_heads=3, src_pad_idx=1, trg_pad_idx=2)
     assert torch.allclose(load(out)(input_ids=src, decoder_input_ids=trg).logits, expected, atol=1e-5)
@@ -48,9 +47,7 @@ def test_quirks_can_be_left_out(zoo, checkpoint, tmp_path):
 )
 def test_mistakes_are_one_line_and_leave_nothing(zoo, checkpoint, tmp_path, arguments, message):
     result = zoo("convert", str(checkpoint), "-o", str(tmp_path / "out"), *arguments)
-    assert result.exit_code == 2
-    assert message in result.output
-    assert "Traceback" not in result.output
+    assert result.exit_code == 2 and message in result.output and "Traceback" not in result.output
     assert [path.name for path in tmp_path.iterdir()] == ["model.pt"]
 
 
@@ -61,7 +58,6 @@ def test_keys_below_a_prefix_are_converted(zoo, tmp_path):
     given = ("--set", "num_attention_heads=2", "--set", "norm_placement=post", "--set", "hidden_act=relu")
     command = ("convert", str(tmp_path / "model.pt"), "-o", str(tmp_path / "out"), *given)
     refused = zoo(*command)
-    assert refused.exit_code == 2
-    assert "--from torch-nn --prefix transformer." in refused.stderr
+    assert refused.exit_code == 2 and "--from torch-nn --prefix transformer." in refused.stderr
     assert zoo(*command, "--from", "torch-nn", "--prefix", "transformer.").exit_code == 0
     assert load(tmp_path / "out").config.hidden_size == 16

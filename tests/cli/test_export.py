@@ -21,10 +21,8 @@ def test_plan_lists_every_target(saved):
     result = run("export", saved, "--plan")
     assert result.exit_code == 0
     lines = {line.split()[0]: line for line in result.stdout.splitlines()}
-    assert "exact" in lines["marian"]
-    assert "take away their mean" in lines["bart"]
-    assert "it is an encoder-decoder" in lines["bert"]
-    assert "brings its own code" in lines["bundle"]
+    assert "exact" in lines["marian"] and "take away their mean" in lines["bart"]
+    assert "it is an encoder-decoder" in lines["bert"] and "brings its own code" in lines["bundle"]
     assert "by trial" in lines["onnx"]
 
 
@@ -39,21 +37,17 @@ def test_plan_as_json(saved):
 
 def test_a_head_size_that_vllm_lacks_on_cpus_is_named_before_loading(tmp_path):
     sizes = {"hidden_size": 32, "num_attention_heads": 2, "vocab_size": 40}
-    for name, head_dim, said in (
-        ("llama-style", 24, "head_dim=24"),
-        ("llama-style", 32, ""),
-        ("alibi-decoder", 24, ""),
-    ):
-        model = zoo.build(f"{name}@tiny", "causal-lm", head_dim=head_dim, **sizes)
-        model.save_pretrained(folder := tmp_path / f"{name}-{head_dim}")
+    for name, size, said in (("llama-style", 24, "head_dim=24"), ("llama-style", 32, ""), ("alibi-decoder", 24, "")):
+        model = zoo.build(f"{name}@tiny", "causal-lm", head_dim=size, **sizes)
+        model.save_pretrained(folder := tmp_path / f"{name}-{size}")
         plan = run("export", folder, "--plan").stdout
         (line,) = (line for line in plan.splitlines() if line.startswith("bundle"))
-        assert ("vLLM" in line) == (head_dim == 24) and said in line
+        assert ("vLLM" in line) == (size == 24) and said in line
         assert ("positions 'alibi'" in line) == (name == "alibi-decoder")
         for target in ("bundle", "llama") if name == "llama-style" else ("bundle",):
             report = zoo.export(folder, tmp_path / f"{folder.name}-{target}", target, fresh_process=False)
             notes = [note for note in report.notes if "vLLM" in note]
-            assert len(notes) == (head_dim == 24) and said in "".join(notes)
+            assert len(notes) == (size == 24) and said in "".join(notes)
             assert all(note in (report.folder / "README.md").read_text() for note in notes)
 
 
@@ -67,8 +61,7 @@ def test_the_matrix_is_of_the_variants_that_are_named():
 @pytest.mark.parametrize(("arguments", "says"), [((), "DIR"), (("somewhere",), "-o")])
 def test_missing_arguments_are_named(arguments, says):
     result = run("export", *arguments)
-    assert result.exit_code == 2
-    assert says in result.output
+    assert result.exit_code == 2 and says in result.output
 
 
 def test_inexact_targets_are_refused_in_one_line(saved, tmp_path):
@@ -81,8 +74,7 @@ def test_inexact_targets_are_refused_in_one_line(saved, tmp_path):
 @pytest.mark.slow
 def test_export_says_what_it_did(saved, tmp_path):
     result = run("export", saved, "-o", tmp_path / "out", "--as", "marian")
-    assert result.exit_code == 0
-    assert "MarianMTModel" in result.output
+    assert result.exit_code == 0 and "MarianMTModel" in result.output
     assert "loaded without the zoo; differs by at most" in result.output
 
 

@@ -10,9 +10,8 @@ from zoo.cli.hints import EXAMPLES, NEXT, next_command
 from zoo.cli.main import VERBS, cli
 
 CONTEXT = click.Context(cli)
-ON_THEIR_OWN = {"train", "compare", "plan", "explore", "env", "completion"} | {
-    *("new plugin", "weights verify", "bench verify")
-}
+ON_THEIR_OWN = {"train", "compare", "plan", "explore", "env", "completion"}
+ON_THEIR_OWN |= {"new plugin", "weights verify", "bench verify"}
 """What says itself what fits, does not end, or is printed for machines and reports."""
 
 
@@ -28,7 +27,6 @@ def commands() -> dict[str, click.Command]:
 
 
 def test_every_command_has_two_examples() -> None:
-    """That they are read without an error is tested with the commands of the documents."""
     assert EXAMPLES.keys() == commands().keys()
     for verb, found in commands().items():
         shown = found.get_help(click.Context(found)).partition("Examples:\n")[2].splitlines()
@@ -55,9 +53,8 @@ def test_the_next_command_is_one(verb: str) -> None:
 
 def test_it_is_said_on_a_terminal_only(zoo) -> None:
     terminal = {"TTY_COMPATIBLE": "1", "TERM": "dumb"}
-    assert zoo("diff", "pre-norm", "post-norm", **terminal).stdout.splitlines()[-1] == (
-        "Next: zoo compare pre-norm post-norm --seeds 3"
-    )
+    shown = zoo("diff", "pre-norm", "post-norm", **terminal).stdout.splitlines()
+    assert shown[-1] == "Next: zoo compare pre-norm post-norm --seeds 3"
     assert "Next:" not in zoo("diff", "pre-norm", "post-norm", columns=80).stdout
     assert "Next:" not in zoo("list", "--json", **terminal).stdout
     assert next_command("pull", {"repo_id": "a b"}) == "zoo explore 'a b'"

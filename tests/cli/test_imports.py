@@ -9,35 +9,15 @@ from pathlib import Path
 import pytest
 
 NEEDLESS = {
-    "ctranslate2",
-    "datasets",
-    "matplotlib",
-    "onnx",
-    "onnxruntime",
-    "openvino",
-    "pandas",
-    "pyarrow",
-    "sacrebleu",
-    "scipy",
-    "sklearn",
+    *("ctranslate2", "datasets", "matplotlib", "onnx", "onnxruntime", "openvino", "pandas", "pyarrow", "sacrebleu"),
+    *("scipy", "sklearn"),
 }
 """Libraries that writing and labelling have no use for."""
 
 OTHERS_WORK = {
-    "transformers.pipelines",
-    "transformers.trainer",
-    "transformers.training_args",
-    "zoo.comparison",
-    "zoo.converters.native",
-    "zoo.converters.onnx",
-    "zoo.converters.openvino",
-    "zoo.hub.client",
-    "zoo.hub.listing",
-    "zoo.hub.pulling",
-    "zoo.hub.pushing",
-    "zoo.inside",
-    "zoo.data.tasks",
-    "zoo.training.training",
+    *("transformers.pipelines", "transformers.trainer", "transformers.training_args", "zoo.comparison"),
+    *("zoo.converters.native", "zoo.converters.onnx", "zoo.converters.openvino", "zoo.hub.client", "zoo.hub.listing"),
+    *("zoo.hub.pulling", "zoo.hub.pushing", "zoo.inside", "zoo.data.tasks", "zoo.training.training"),
 }
 
 RUNS = {
@@ -71,28 +51,15 @@ def test_verbs_import_only_what_they_need(tmp_path: Path) -> None:
 
 
 KNOWN = (
-    ["list"],
-    ["list", "--json"],
-    ["settings"],
-    ["settings", "position"],
-    ["tasks"],
-    ["tasks", "--json"],
-    ["tokenizers"],
-    ["tokenizers", "--json"],
-    ["recipes"],
-    ["recipes", "translation", "--json"],
-    ["weights", "list"],
-    ["weights", "list", "--json"],
+    *(["list"], ["list", "--json"], ["settings"], ["settings", "position"], ["tasks"], ["tasks", "--json"]),
+    *(["tokenizers"], ["tokenizers", "--json"], ["recipes"], ["recipes", "translation", "--json"]),
+    *(["weights", "list"], ["weights", "list", "--json"]),
 )
 """Verbs that print what is declared."""
 
 RECORDED = (
-    ["claims"],
-    ["claims", "pre-norm", "--json"],
-    ["bench", "list"],
-    ["bench", "show", "encoder"],
-    ["show", "llama-style", "--no-drawing"],
-    ["show", "vanilla+faithful", "--no-drawing"],
+    *(["claims"], ["claims", "pre-norm", "--json"], ["bench", "list"], ["bench", "show", "encoder"]),
+    *(["show", "llama-style", "--no-drawing"], ["show", "vanilla+faithful", "--no-drawing"]),
 )
 """Verbs that print what is recorded, with statistics."""
 
@@ -101,9 +68,7 @@ MODULES = 450
 
 
 @pytest.mark.parametrize(("verbs", "allowed", "limit"), [(KNOWN, [], MODULES), (RECORDED, ["numpy"], 2 * MODULES)])
-def test_declared_and_recorded_facts_are_printed_without_torch(
-    verbs: Sequence[list[str]], allowed: list[str], limit: int
-) -> None:
+def test_declared_and_recorded_facts_are_printed_without_torch(verbs: Sequence[list[str]], allowed, limit: int) -> None:
     program = f"""
 import sys
 from zoo.cli.main import cli

@@ -19,8 +19,7 @@ def test_piped_rows_are_whole_and_plain(zoo):
     variant = VARIANTS.get("vanilla")
     for text in (" ".join(variant.tasks), variant.summary, variant.paper, "built in"):
         assert text in line
-    assert "\x1b" not in line
-    assert line == line.rstrip()
+    assert "\x1b" not in line and line == line.rstrip()
 
 
 @pytest.mark.parametrize("columns", [80, 120])
@@ -52,8 +51,7 @@ def test_patterns_tasks_and_tags(zoo):
 def test_json(zoo):
     (row,) = json.loads(zoo("list", "d2l-style", "--json").stdout)
     variant = VARIANTS.get("d2l-style")
-    assert row["tasks"] == list(variant.tasks)
-    assert row["quirks"] == list(variant.quirks)
+    assert row["tasks"] == list(variant.tasks) and row["quirks"] == list(variant.quirks)
     assert (row["summary"], row["source"], row["paper"]) == (variant.summary, variant.source, variant.paper)
     assert row["distribution"] == "transformer-zoo"
 

@@ -25,9 +25,7 @@ OPTIONS = {"max_steps": 60, "learning_rate": 5e-3, "per_device_train_batch_size"
 def texts(tmp_path_factory) -> Path:
     """A model that knows good from bad, and what it was trained on."""
     folder = tmp_path_factory.mktemp("texts")
-    rows = [
-        f"{'good' if place % 2 else 'bad'} thing {place % 7}\t{'yes' if place % 2 else 'no'}" for place in range(64)
-    ]
+    rows = [f"{'good' if at % 2 else 'bad'} thing {at % 7}\t{'yes' if at % 2 else 'no'}" for at in range(64)]
     (folder / "data.tsv").write_text("text\tlabel\n" + "\n".join(rows), encoding="utf-8")
     data = folder / "data.tsv"
     settings = [part for name, value in TINY.items() for part in ("--set", f"{name}={value}")]
@@ -108,7 +106,6 @@ def test_words_get_theirs(words):
 
 
 def test_positions_get_theirs(tmp_path):
-    """Those that evaluation counts."""
     few = "compression:length=3,num_symbols=4,train_examples=40,heldout_examples=8"
     trained = zoo.train(
         "llama-style", few, tokenizer={"kind": "word", "min_frequency": 1}, settings=TINY,
@@ -123,7 +120,6 @@ def test_positions_get_theirs(tmp_path):
 
 
 def test_masks_get_their_words():
-    """Those of transformers' pipeline."""
     model, tokenizer = zoo.load("nlpt-encoder.mlm-en"), AutoTokenizer.from_pretrained(locate("nlpt-encoder.mlm-en"))
     text = "Where is <mask> house?"
     best = pipeline("fill-mask", model, tokenizer=tokenizer)(text)[0]

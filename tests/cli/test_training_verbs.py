@@ -15,16 +15,8 @@ from zoo.data.tasks import TASKS
 
 SETTINGS = ("hidden_size=16", "num_hidden_layers=1", "num_attention_heads=2", "intermediate_size=32")
 MODEL = [part for setting in SETTINGS for part in ("--set", setting)]
-FLAGS = [
-    "--max_steps",
-    "3",
-    "--per-device-train-batch-size",
-    "8",
-    "--training",
-    "use_cpu=True",
-    "--training",
-    "warmup_steps=1",
-]
+FLAGS = ["--max_steps", "3", "--per-device-train-batch-size", "8"]
+FLAGS += ["--training", "use_cpu=True", "--training", "warmup_steps=1"]
 TRAIN = ["pre-norm", "--tokenizer", "word", *MODEL, *FLAGS, "--quiet", "--json"]
 
 
@@ -60,8 +52,7 @@ def test_the_data_are_shown_before_training(zoo, tmp_path):
     labels = r"^Labels: pos 2\d, neg 1\d\nTokens: [\d,]+, in 38 examples to train on and 2 held out:\n"
     assert re.search(labels, run.stderr, re.MULTILINE)
     bars = re.findall(r"^ +\d+ to \d+ +(\d+) #+$", run.stderr, re.MULTILINE)
-    assert sum(map(int, bars)) == 38
-    assert zoo(*train, "-o", str(tmp_path / "quiet"), "--quiet").stderr == ""
+    assert sum(map(int, bars)) == 38 and zoo(*train, "-o", str(tmp_path / "quiet"), "--quiet").stderr == ""
 
 
 def test_a_text_is_counted_in_blocks_as_a_comparison_counts_it(zoo, tmp_path):
@@ -91,8 +82,7 @@ def test_an_evaluation_agrees_with_the_report_of_the_training(zoo, trained, data
     assert found["examples"] == len(outputs.read_text().splitlines()) == 8
     assert found["scores"]["chrf"]["value"] == report["scores"]["chrf"]["value"]
     low, high = found["scores"]["chrf"]["interval"]
-    assert low <= found["scores"]["chrf"]["value"] <= high
-    assert "|bs:50|" in found["scores"]["bleu"]["signature"]
+    assert low <= found["scores"]["chrf"]["value"] <= high and "|bs:50|" in found["scores"]["bleu"]["signature"]
     (saved,) = json.loads((folder / "evaluations.json").read_text())["evaluations"]
     assert (saved["data"], saved["loss"], saved["scores"]) == (data.name, found["loss"], found["scores"])
     for other in (("--data", str(data)), ("--heldout", str(data / "heldout.tsv"))):
@@ -123,8 +113,7 @@ def test_a_model_is_scored_on_no_other_data_than_its_own_without_a_word(zoo, tra
 def test_an_evaluation_is_printed_as_a_table(zoo, trained, data):
     run = zoo("evaluate", str(trained[0]), "--data", str(data / "train.tsv"), "--n-bootstrap", "10", columns=100)
     assert run.exit_code == 0, run.stderr
-    assert "Perplexity" in run.stdout
-    assert "32 examples" in run.stdout
+    assert "Perplexity" in run.stdout and "32 examples" in run.stdout
 
 
 def test_texts_come_from_arguments_a_file_or_standard_input(zoo, trained, tmp_path):
@@ -138,8 +127,7 @@ def test_texts_come_from_arguments_a_file_or_standard_input(zoo, trained, tmp_pa
     file = tmp_path / "texts.txt"
     file.write_text("\n".join((texts[0], "", texts[1])))
     lines = zoo("generate", folder, "--file", str(file), *limits).stdout.splitlines()
-    assert [lines[0], lines[2]] == from_arguments.stdout.splitlines()
-    assert lines[1] == ""
+    assert [lines[0], lines[2]] == from_arguments.stdout.splitlines() and lines[1] == ""
     piped = CliRunner().invoke(generate_verb, [folder, *limits], input="\n".join(texts))
     assert piped.stdout == from_arguments.stdout
     expected = library.generate(folder, texts, max_new_tokens=4)
@@ -204,6 +192,4 @@ def test_several_outputs_come_with_scores(zoo, trained):
 )
 def test_mistakes_are_one_line(zoo, trained, arguments, useful):
     run = zoo(*(part.replace("MODEL", str(trained[0])) for part in arguments))
-    assert run.exit_code == 2
-    assert useful in run.stderr
-    assert len(run.stderr.strip().splitlines()) == 1
+    assert run.exit_code == 2 and useful in run.stderr and len(run.stderr.strip().splitlines()) == 1

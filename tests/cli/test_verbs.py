@@ -32,10 +32,8 @@ def test_show_tells_what_a_card_tells(zoo):
     for told in (card.summary, card.source, card.paper, f"{card.num_parameters:,}", f"{card.file}:{card.line}"):
         assert told in text
     for quirk, description in card.quirks.items():
-        assert quirk in text
-        assert description in text
-    assert card.limits[0] in text
-    assert "cross-attention" in text
+        assert quirk in text and description in text
+    assert card.limits[0] in text and "cross-attention" in text
 
 
 def test_show_draws_the_task_that_is_asked_for(zoo):
@@ -45,8 +43,7 @@ def test_show_draws_the_task_that_is_asked_for(zoo):
 
 def test_show_names_presets_of_the_variants_own(zoo):
     text = zoo("show", "attention-is-all-you-need").stdout
-    assert "big (hidden_size=1024" in text
-    assert "tiny, small" in text
+    assert "big (hidden_size=1024" in text and "tiny, small" in text
 
 
 def test_show_as_json(zoo):
@@ -55,19 +52,13 @@ def test_show_as_json(zoo):
     assert shown["num_parameters"] == describe("vanilla+cross-attention-reuses-self").num_parameters
     assert [block["name"] for block in shown["drawing"]["blocks"]] == ["encoder", "decoder"]
     cross = shown["drawing"]["blocks"][1]["layers"][0]["items"][1]["branch"][0]
-    assert cross["label"] == "cross-attention"
-    assert cross["quirks"] == ["cross-attention-reuses-self"]
+    assert cross["label"] == "cross-attention" and cross["quirks"] == ["cross-attention-reuses-self"]
 
 
 def test_show_code_prints_the_source_in_reading_order(zoo):
     text = zoo("show", "gpt2-style", "--code", columns=80).stdout
-    order = [
-        'decoder(\n    "gpt2-style"',
-        "class ZooForCausalLM",
-        "class Residual(",
-        "class EncoderLayer(",
-        "class Attention(",
-    ]
+    classes = ("ZooForCausalLM", "Residual(", "EncoderLayer(", "Attention(")
+    order = ['decoder(\n    "gpt2-style"', *(f"class {name}" for name in classes)]
     assert [text.index(start) for start in order] == sorted(text.index(start) for start in order)
     assert "        return self.down_proj(self.norm(self.dropout(inner)))" in text.splitlines()
     functions = json.loads(zoo("show", "gpt2-style", "--code", "--json").stdout)["functions"]
@@ -76,9 +67,7 @@ def test_show_code_prints_the_source_in_reading_order(zoo):
 
 def test_diff(zoo):
     text = zoo("diff", "pre-norm", "post-norm").stdout
-    assert [line.split() for line in text.splitlines() if "norm_placement" in line] == [
-        ["norm_placement", "pre", "post"]
-    ]
+    assert [one.split() for one in text.splitlines() if "norm_placement" in one] == [["norm_placement", "pre", "post"]]
     assert "hidden_act" not in text
 
 
@@ -100,8 +89,7 @@ def test_diff_of_equals(zoo):
 
 def test_pictures_are_written_to_files(zoo, tmp_path):
     one, two = tmp_path / "new" / "one.svg", tmp_path / "two.svg"
-    assert zoo("show", "pre-norm@tiny", "--svg", str(one)).stdout == f"Wrote {one}\n"
-    assert "<title" in one.read_text()
+    assert zoo("show", "pre-norm@tiny", "--svg", str(one)).stdout == f"Wrote {one}\n" and "<title" in one.read_text()
     assert zoo("diff", "bert-style@tiny", "marian-style@tiny", "--svg", str(two), "--json").exit_code == 0
     assert "only marian-style@tiny has cross-attention" in two.read_text()
     assert zoo("show", "pre-norm@tiny", "--svg", str(tmp_path)).exit_code == 2
@@ -109,8 +97,7 @@ def test_pictures_are_written_to_files(zoo, tmp_path):
 
 def test_params(zoo):
     text = zoo("params", "marian-style@tiny").stdout
-    assert text.split()[0] == "Module"
-    assert f"{describe('marian-style@tiny').num_parameters:,} parameters" in text
+    assert text.split()[0] == "Module" and f"{describe('marian-style@tiny').num_parameters:,} parameters" in text
     assert "lm_head uses what model.encoder.embed_tokens has." in text
     assert "model.decoder.layers.*.cross_attn.q_proj" in text
     assert "model.decoder.layers.1.cross_attn.q_proj" in zoo("params", "marian-style@tiny", "--every-layer").stdout
@@ -118,15 +105,12 @@ def test_params(zoo):
 
 def test_params_as_json(zoo):
     counted = json.loads(zoo("params", "pre-norm@tiny", "--task", "masked-lm", "--json").stdout)
-    assert counted["task"] == "masked-lm"
-    assert counted["total"] == sum(row["count"] for row in counted["rows"])
+    assert counted["task"] == "masked-lm" and counted["total"] == sum(row["count"] for row in counted["rows"])
 
 
 def test_env(zoo):
     found = json.loads(zoo("env", "--json").stdout)
-    assert found["versions"]["transformer-zoo"]
-    assert found["versions"]["torch"]
-    assert "cpu" in found["devices"]
+    assert found["versions"]["transformer-zoo"] and found["versions"]["torch"] and "cpu" in found["devices"]
     text = zoo("env").stdout
     assert all(version in text for version in found["versions"].values() if version)
 
@@ -134,16 +118,9 @@ def test_env(zoo):
 @pytest.mark.thorough
 def test_doctor_says_what_pays(zoo):
     found = {finding["topic"]: finding for finding in json.loads(zoo("doctor", "--json").stdout)}
-    assert {
-        "Processor",
-        "Threads",
-        "float32 matmul",
-        "bfloat16 matmul",
-        "Dropout",
-        "Padding taken out",
-        "Decode steps",
-    } <= set(found)
-    assert "ZOO_UNPADDING" in found["Padding taken out"]["advice"]
+    shown = {"Processor", "Threads", "float32 matmul", "bfloat16 matmul", "Dropout"}
+    shown |= {"Padding taken out", "Decode steps"}
+    assert shown <= found.keys() and "ZOO_UNPADDING" in found["Padding taken out"]["advice"]
     half = found["bfloat16 matmul"]
     faster = float(half["found"].split(", ")[1].split()[0])
     assert ("pays" in half["advice"]) is (faster > PAYS)
@@ -162,16 +139,14 @@ def complete(command, *words: str) -> list[str]:
 
 
 def test_verbs_names_and_tasks_are_completed(command):
-    assert complete(command, "pa") == ["params"]
-    assert complete(command, "show", "van") == ["vanilla"]
+    assert complete(command, "pa") == ["params"] and complete(command, "show", "van") == ["vanilla"]
     assert complete(command, "diff", "vanilla", "lla") == ["llama-style"]
     assert complete(command, "build", "vanilla", "--task", "seq") == ["sequence-classification", "seq2seq-lm"]
 
 
 def test_completion_does_not_wait_for_torch(command):
     run = command(_ZOO_COMPLETE="bash_complete", COMP_WORDS="zoo show v", COMP_CWORD="2", PYTHONPROFILEIMPORTTIME="1")
-    assert run.stdout == "plain,value-residual\nplain,vanilla\n"
-    assert " torch\n" not in run.stderr
+    assert run.stdout == "plain,value-residual\nplain,vanilla\n" and " torch\n" not in run.stderr
 
 
 def test_drawings_degrade_where_the_encoding_has_no_lines():

@@ -88,14 +88,10 @@ def user_module(tmp_path_factory):
 def asked(data, user_module, tmp_path_factory):
     """One that goes well, one of the user's, one that runs out of memory."""
     return {
-        "names": ["vanilla", "of-a-user:dropout=0.2", "killed"],
-        "data": str(data),
-        "tokenizer": {"kind": "word", "min_frequency": 1},
-        "settings": SIZE,
-        "generation": {"num_beams": 2, "max_length": 12},
-        "output_dir": str(tmp_path_factory.mktemp("compared")),
-        "progress": False,
-        "save_steps": 4,
+        **{"names": ["vanilla", "of-a-user:dropout=0.2", "killed"], "data": str(data)},
+        **{"tokenizer": {"kind": "word", "min_frequency": 1}, "settings": SIZE},
+        **{"generation": {"num_beams": 2, "max_length": 12}, "output_dir": str(tmp_path_factory.mktemp("compared"))},
+        **{"progress": False, "save_steps": 4},
         "full_determinism": True,  # no clock chooses the library of matmuls
         **BUDGET,
     }
@@ -139,25 +135,20 @@ def compared(asked, left):
     return comparison
 
 
-@pytest.mark.slow
 def test_runs_are_trained_saved_and_loaded_again(compared):
     for run in compared.runs[:2]:
-        assert run.error is None
-        assert run.report["steps"] == BUDGET["max_steps"] and run.report["variant"] == run.name
+        assert run.error is None and run.report["steps"] == BUDGET["max_steps"] and run.report["variant"] == run.name
         assert len(run.outputs) == len(compared.references) == 24
         assert run.reload == ReloadCheck("AutoModelForSeq2SeqLM", pytest.approx(0, abs=1e-5), True, True)
         assert run.costs["flops_per_token"] > 0 and run.costs["model_flops_utilization"] < 1
         assert not Path(run.folder, "model-checkpoints").exists()
 
 
-@pytest.mark.slow
 def test_phases_are_timed_where_nothing_interrupted_them(compared):
     whole, resumed, _ = compared.runs
-    assert {*whole.timings} == {*PHASES} and min(whole.timings.values()) > 0
-    assert resumed.timings == {}
+    assert {*whole.timings} == {*PHASES} and min(whole.timings.values()) > 0 and resumed.timings == {}
 
 
-@pytest.mark.slow
 def test_a_resumed_run_comes_to_the_same(asked, left, compared, tmp_path):
     assert max(left) < BUDGET["max_steps"]
     resumed = compared.runs[1]
@@ -169,34 +160,27 @@ def test_a_resumed_run_comes_to_the_same(asked, left, compared, tmp_path):
     assert quality(resumed) == quality(whole)
 
 
-@pytest.mark.slow
 def test_all_had_the_same_data_and_budget(compared):
     first, second = (run.report for run in compared.runs[:2])
-    assert first["train_tokens"] == second["train_tokens"]
-    assert first["seed"] == second["seed"] == compared.seeds[0]
+    assert first["train_tokens"] == second["train_tokens"] and first["seed"] == second["seed"] == compared.seeds[0]
     curves = [[(point["step"], point["tokens"]) for point in run.curve] for run in compared.runs[:2]]
     assert curves[0] == curves[1] and len(curves[0]) == BUDGET["max_steps"] + 1
 
 
-@pytest.mark.slow
 def test_a_killed_run_loses_nothing_but_itself(compared):
     killed = compared.runs[2]
-    assert killed.failed and killed.report is None
-    assert "killed by SIGKILL" in killed.error
+    assert killed.failed and killed.report is None and "killed by SIGKILL" in killed.error
     assert summarize(compared).best.name in compared.names[:2] and compared.failed == [killed]
 
 
-@pytest.mark.slow
 def test_results_are_written(compared):
     written = json.loads((compared.folder / "results.json").read_text(encoding="utf-8"))
-    assert written["format"] == 2
-    assert [run["name"] for run in written["runs"]] == [run.name for run in compared.runs]
+    assert written["format"] == 2 and [run["name"] for run in written["runs"]] == [run.name for run in compared.runs]
     assert written["runs"] == json.loads(json.dumps([asdict(run) for run in compared.runs]))
     assert written["recipe"]["arguments"]["max_steps"] == BUDGET["max_steps"]
     assert Comparison.read(compared.folder) == compared
 
 
-@pytest.mark.slow
 def test_a_changed_checkpoint_is_noticed(compared):
     folder = Path(compared.runs[0].folder)
     answers = load_file(folder / ANSWERS)
@@ -209,7 +193,6 @@ def test_a_changed_checkpoint_is_noticed(compared):
     assert (folder / CHECKPOINT / "model.safetensors").is_file()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("launcher", "options"),
     [
@@ -249,8 +232,7 @@ def test_bad_input_stops_before_anything_is_trained(tmp_path):
 def test_folders_of_different_names_differ():
     names = ["a", "a:x=1", "a_x=1", "a:x='/'", "a+b", "a" * 300, "a" * 301]
     folders = [folder_name(name) for name in names]
-    assert len(set(folders)) == len(names)
-    assert all("/" not in folder and len(folder) < 150 for folder in folders)
+    assert len(set(folders)) == len(names) and all("/" not in folder and len(folder) < 150 for folder in folders)
 
 
 def test_the_reload_process_knows_where_the_target_tokenizer_is():
@@ -258,21 +240,13 @@ def test_the_reload_process_knows_where_the_target_tokenizer_is():
 
 
 def test_reasons():
-    assert reason(3) == "exit code 3"
-    assert reason(-signal.SIGSEGV) == "killed by SIGSEGV"
+    assert reason(3) == "exit code 3" and reason(-signal.SIGSEGV) == "killed by SIGSEGV"
     assert "memory" in reason(-signal.SIGKILL)
 
 
 REPORT = {
-    "num_parameters": 1234567,
-    "train_tokens_per_second": 4321.0,
-    "peak_memory": 512 * 2**20,
-    "train_loss": 1.5,
-    "heldout_loss": 0.5,
-    "train_examples": 10,
-    "heldout_examples": 3,
-    "epochs": 8.0,
-    "steps": 2,
+    **dict(num_parameters=1234567, train_tokens_per_second=4321.0, peak_memory=512 * 2**20, train_loss=1.5),
+    **dict(heldout_loss=0.5, train_examples=10, heldout_examples=3, epochs=8.0, steps=2),
     "scores": {"bleu": {"name": "BLEU", "value": 3.0, "signature": "nrefs:1|tok:13a", "higher_is_better": True}},
 }
 
@@ -294,8 +268,7 @@ def test_the_verb(data, tmp_path, monkeypatch, error):
     settings = ["--training", "learning_rate=0.1", "--set", "num_hidden_layers=1", "--columns", "pt,en", "--seed", "7"]
     engine = ["--budget", "steps=2", "--jobs", "3", "--launcher", "submitit", "--launch-with", "timeout_min=1"]
     found = CliRunner().invoke(verb, [*arguments, *settings, *engine, "--json"], standalone_mode=False)
-    assert found.exception is None
-    assert found.return_value == (0 if error is None else 1)
+    assert found.exception is None and found.return_value == (0 if error is None else 1)
     written = json.loads(found.stdout)
     assert written["runs"][0]["name"] == "vanilla@tiny" and written["runs"][0]["settings"] == {"max_steps": 2}
     assert written["sources"] == list(read_columns(data / "heldout.tsv")["pt"])

@@ -63,27 +63,19 @@ def test_the_share_of_a_decided_variant_goes_to_the_others_only_without_a_margin
 def test_a_variant_within_the_margin_is_the_same(limit):
     luck = np.random.default_rng(0)
     base = luck.normal(30, 1, 8)
-    scores = {
-        "a": base,
-        "b": base + luck.normal(scale=0.01, size=8),
-        "c": base.copy(),
-        "d": base + luck.normal(5, 0.01, 8),
-    }
+    scores = {"a": base, "b": base + luck.normal(scale=0.01, size=8), "c": base, "d": base + luck.normal(5, 0.01, 8)}
     found = judged({name: dict(enumerate(row)) for name, row in scores.items()}, "a", 1, Design(1.0, limit))
     assert [found[name][1] for name in "bd"] == [SAME, "better"]
     low, high = found["b"][0].interval
     assert -1.0 < low < high < 1.0
-    assert found["c"][1] == (
-        SAME if limit is None else UNDECIDED
-    )  # eight tosses of a coin, of which one look spends a part
+    assert found["c"][1] == (SAME if limit is None else UNDECIDED)  # eight tosses of a coin; a look spends a part
 
 
 def test_lost_runs_are_tested_by_signs_at_every_look():
     base = dict(enumerate([30.0] * 16))
     scores = {"a": base, "b": {seed: None if seed < 12 else 31.0 for seed in base}, "c": dict.fromkeys(base)}
     found = judged(scores, "a", 1, Design(limit=16))
-    assert found["b"][1] == UNDECIDED
-    assert found["c"] == (None, "untested")
+    assert found["b"][1] == UNDECIDED and found["c"] == (None, "untested")
 
 
 def decided_by(means, noise=0.5, **design):
@@ -150,13 +142,7 @@ def test_a_design_is_settled_before_and_checked(tmp_path):
 
 def test_a_comparison_decides_and_goes_on_where_it_was(tmp_path, monkeypatch):
     run_here(monkeypatch)
-    given = {
-        "task": TASK,
-        "settings": TINY,
-        "generation": GENERATION,
-        "output_dir": tmp_path / "found",
-        "progress": False,
-    }
+    given = {"task": TASK, "settings": TINY, "generation": GENERATION, "output_dir": tmp_path / "o", "progress": False}
     done = []
 
     def count(number, total, label):

@@ -32,13 +32,8 @@ def comparison(**changes: Any) -> Comparison:
         "normformer": {"learning_rate": 3e-3, "hidden_size": 120},
     }
     runs = [replace(run, settings=chosen[run.name]) for run in made.runs]
-    sweep = {
-        "values": {"learning_rate": [1e-3, 3e-3, 1e-2]},
-        "seed": 0,
-        "selected": "lowest loss",
-        "examples": 5,
-        "runs": [],
-    }
+    tried = {"learning_rate": [1e-3, 3e-3, 1e-2]}
+    sweep = {"values": tried, "seed": 0, "selected": "lowest loss", "examples": 5, "runs": []}
     return replace(made, recipe=recipe, runs=runs, sweep=sweep, match="params", **changes)
 
 

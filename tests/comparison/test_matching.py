@@ -29,14 +29,12 @@ def matched(name, task="causal-lm", by=None, flops=False, baseline="pre-norm"):
     measure = measured(task, flops=flops)
     found = match(Sizes(name, task, settings_of(name)), measure(baseline), measure, by)
     # What is claimed is what the name builds.
-    assert measure(found.name) == found.value
-    assert abs(found.value / measure(baseline) - 1) <= TOLERANCE
+    assert measure(found.name) == found.value and abs(found.value / measure(baseline) - 1) <= TOLERANCE
     return found
 
 
 def test_what_is_equal_already_stays_as_it_is():
-    assert matched("post-norm").settings == {}
-    assert matched("post-norm").name == "post-norm"
+    assert matched("post-norm").settings == {} and matched("post-norm").name == "post-norm"
 
 
 @pytest.mark.parametrize(("name", "flops"), [("universal", False), ("pre-norm@tiny", False), ("llama-style", True)])

@@ -37,19 +37,16 @@ def test_budgets():
 
 def test_a_budget_becomes_steps(tmp_path):
     rows = {"input_ids": [[5] * 3, [5] * 5, [5] * 4, [5] * 4, [5] * 4], "labels": [[1] * 2, [1], [1] * 3, [1], [1]]}
-    args = training_arguments(
-        {"per_device_train_batch_size": 2, "num_train_epochs": 4, "warmup_steps": 3}, output_dir=tmp_path, seed=0
-    )
+    given = {"per_device_train_batch_size": 2, "num_train_epochs": 4, "warmup_steps": 3}
+    args = training_arguments(given, output_dir=tmp_path, seed=0)
     work = workload(Dataset.from_dict(rows), args, writes=True)
     assert (work.steps, work.source_len, work.target_len) == (12, 4, 2)
-    assert work.tokens_per_step == pytest.approx(28 / 3)
-    assert spend(None, work, 1) == {}
+    assert work.tokens_per_step == pytest.approx(28 / 3) and spend(None, work, 1) == {}
     assert spend(Budget("steps", 7), work, 1) == {"max_steps": 7}
     assert spend(Budget("tokens", 280), work, 1) == {"max_steps": 30}
     assert spend(Budget("flops", 2800), work, 5) == {"max_steps": 60}
-    assert share_of_warmup(3, work.steps) == {"warmup_steps": 0.25} and share_of_warmup(0.1, 12) == {
-        "warmup_steps": 0.1
-    }
+    assert share_of_warmup(3, work.steps) == {"warmup_steps": 0.25}
+    assert share_of_warmup(0.1, 12) == {"warmup_steps": 0.1}
     with pytest.raises(ConfigError, match="less than one update"):
         spend(Budget("tokens", 3), work, 1)
     text = workload(Blocks([8, 8, 4]), args, writes=False)

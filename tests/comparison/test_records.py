@@ -22,16 +22,9 @@ pytestmark = pytest.mark.xdist_group("comparison")
 
 MODEL = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 32}
 ARGUMENTS = {
-    "max_steps": 2,
-    "learning_rate": 0.002,
-    "per_device_train_batch_size": 4,
-    "per_device_eval_batch_size": 3,
-    "warmup_steps": 1,
-    "weight_decay": 0.5,
-    "optim": "adafactor",
-    "lr_scheduler_type": "constant",
-    "label_smoothing_factor": 0.25,
-    "use_cpu": True,
+    **dict(max_steps=2, learning_rate=0.002, per_device_train_batch_size=4, per_device_eval_batch_size=3),
+    **dict(warmup_steps=1, weight_decay=0.5, optim="adafactor", lr_scheduler_type="constant"),
+    **dict(label_smoothing_factor=0.25, use_cpu=True),
 }
 GENERATION = {"num_beams": 3, "max_length": 5}
 TOKENIZER = {"kind": "character", "joint": True}
@@ -57,24 +50,14 @@ def pairs(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def compared(pairs, tmp_path_factory):
+def made(pairs, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         run_here(patch)
         patch.setattr(shared_inputs, "flops_per_token", lambda model, *lengths: FlopsPerToken(2.0, 6.0))
-        return compare(
-            [NAME],
-            "translation:max_length=40",
-            data=pairs / "some.tsv",
-            heldout=pairs / "others.tsv",
-            columns=["en", "pt"],
-            tokenizer="character",
-            settings=MODEL,
-            generation=GENERATION,
-            seed=3,
-            output_dir=tmp_path_factory.mktemp("compared"),
-            progress=False,
-            **ARGUMENTS,
-        )
+        data = {"data": pairs / "some.tsv", "heldout": pairs / "others.tsv", "columns": ["en", "pt"], "seed": 3}
+        model = {"tokenizer": "character", "settings": MODEL, "generation": GENERATION, "progress": False}
+        out = tmp_path_factory.mktemp("made")
+        return compare([NAME], "translation:max_length=40", output_dir=out, **data, **model, **ARGUMENTS)
 
 
 def check_recipe(recipe, model):
@@ -86,43 +69,36 @@ def check_recipe(recipe, model):
 def check_built(folder):
     built = zoo.load(folder).config
     assert (built.hidden_size, built.num_attention_heads, built.intermediate_size) == (16, 2, 32)
-    assert built.num_hidden_layers == 2
-    assert built.vocab_size < 120
+    assert built.num_hidden_layers == 2 and built.vocab_size < 120
 
 
 def check_card(folder):
     text = write_card(folder, parse_address("org/model"), CardFacts(recipe=recipe_of(find_result(folder))))
     for part in (
-        "| Tokenizer | kind=character, joint=True |",
-        "hidden_size=16",
-        "optim=adafactor",
-        "learning_rate=0.002",
-        "num_beams=3",
-        "| Seed | 3 |",
-        "| Data | some.tsv |",
-        "| Held-out data | others.tsv |",
+        *("| Tokenizer | kind=character, joint=True |", "hidden_size=16", "optim=adafactor", "learning_rate=0.002"),
+        *("num_beams=3", "| Seed | 3 |", "| Data | some.tsv |", "| Held-out data | others.tsv |"),
         "| Columns | en, pt |",
     ):
         assert part in text, part
     assert str(folder) not in text
 
 
-def test_a_comparison_records_what_ran(compared, pairs):
-    (run,) = compared.runs
+def test_a_comparison_records_what_ran(made, pairs):
+    (run,) = made.runs
     assert run.error is None, run.error
     folder = Path(run.folder)
     check_built(folder / CHECKPOINT)
-    check_recipe(json.loads((compared.folder / "results.json").read_text())["recipe"], MODEL)
+    check_recipe(json.loads((made.folder / "results.json").read_text())["recipe"], MODEL)
     job = json.loads((folder / "job.json").read_text())
     check_recipe(job["recipe"], RAN["model"])
     result = json.loads((folder / CHECKPOINT / "result.json").read_text())
     check_recipe(result["recipe"], RAN["model"])
-    assert result["recipe"]["tokenizer"] == job["recipe"]["tokenizer"] == compared.recipe["tokenizer"]
+    assert result["recipe"]["tokenizer"] == job["recipe"]["tokenizer"] == made.recipe["tokenizer"]
     assert (result["variant"], result["seed"], result["report"]["seed"]) == (NAME, 3, 3)
     source = {"data": str(pairs / "some.tsv"), "heldout": str(pairs / "others.tsv"), "columns": ["en", "pt"], "seed": 0}
     assert result["data"]["source"] == source
     assert (result["data"]["train"]["examples"], result["data"]["heldout"]["examples"]) == (18, 6)
-    report = (compared.folder / "report.html").read_text()
+    report = (made.folder / "report.html").read_text()
     assert "character" in report and "&#34;bpe&#34;" not in report and '"bpe"' not in report
     check_card(folder / CHECKPOINT)
     assert zoo.evaluate(folder / CHECKPOINT).loss == run.report["heldout_loss"]

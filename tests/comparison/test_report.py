@@ -6,6 +6,7 @@ from html.parser import HTMLParser
 
 import pytest
 from chromium import Page, find
+from contrast import contrast
 from synthetic_comparison import made_up
 
 from zoo.comparison import Run
@@ -89,8 +90,7 @@ class Outline(HTMLParser):
 
 def test_the_page_is_well_formed_and_accessible(html):
     outline = Outline(html)
-    assert outline.open == []
-    assert len(set(outline.ids)) == len(outline.ids) and set(outline.labels) <= set(outline.ids)
+    assert outline.open == [] and len(set(outline.ids)) == len(outline.ids) and set(outline.labels) <= set(outline.ids)
     assert outline.headings[0] == 1 and outline.headings.count(1) == 1
     assert all(after <= before + 1 for before, after in zip(outline.headings, outline.headings[1:], strict=False))
     assert len(outline.tables) > 3
@@ -123,23 +123,10 @@ def test_colours_have_contrast(html):
         assert min(contrast(colors[f"s{number}"], colors["card"]) for number in range(8)) >= 3
 
 
-def contrast(one: str, other: str) -> float:
-    """WCAG's ratio of two colours."""
-
-    def luminance(color: str) -> float:
-        parts = [int(color[place : place + 2], 16) / 255 for place in (1, 3, 5)]
-        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
-        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-    low, high = sorted((luminance(one), luminance(other)))
-    return (high + 0.05) / (low + 0.05)
-
-
 def test_the_page_is_quiet_and_offline(page):
     for is_open in ("true", "false"):
         page.evaluate(f"document.querySelectorAll('details').forEach(one => {{ one.open = {is_open}; }})")
-    assert page.problems == []
-    assert len(page.requests) == 1 and page.requests[0].startswith("file:")
+    assert page.problems == [] and len(page.requests) == 1 and page.requests[0].startswith("file:")
 
 
 def column(page, place: int) -> list[str]:
@@ -174,9 +161,8 @@ def test_readers_choose_what_is_shown(page):
     assert page.evaluate(visible) == ["training_flops"]
     page.click("#cost input[value=decode_latency_p95]")
     assert page.evaluate(visible) == ["decode_latency_p95"]
-    assert "On the Pareto front: universal" in page.evaluate(
-        "document.querySelector('#cost figure:not([hidden])').textContent"
-    )
+    shown = page.evaluate("document.querySelector('#cost figure:not([hidden])').textContent")
+    assert "On the Pareto front: universal" in shown
     page.press("ArrowLeft", 37)
     assert page.evaluate(visible) == ["decode_latency_p50"]
     more = "document.querySelector('#table td.more').checkVisibility()"
@@ -242,21 +228,16 @@ def test_small_comparisons_have_reports_too(seeds):
 
 def test_ticks_are_round():
     axis = Axis("", 0.3, 9.8, 0, 100, str, 5)
-    assert axis.ticks == [2, 4, 6, 8]
-    assert (axis(0.3), axis(9.8)) == (0, 100)
+    assert axis.ticks == [2, 4, 6, 8] and (axis(0.3), axis(9.8)) == (0, 100)
     assert Axis("", -0.012, 0.031, 0, 1, str, 4).ticks == pytest.approx([0, 0.02])
+    losses = Axis("", 4.2, 17.0, 0, 1, str, 6, is_log=True)
+    assert losses.ticks == [5, 10, 15] and losses((4.2 * 17.0) ** 0.5) == pytest.approx(0.5)
+    assert Axis("", 0.02, 2.0, 0, 1, str, 4, is_log=True).ticks == pytest.approx([0.02, 0.05, 0.1, 0.2, 0.5, 1, 2])
 
 
 def test_words_that_are_wrong_are_told():
     found = [(piece.text, piece.is_right) for piece in pieces("o gato dorme muito", "o cachorro dorme")]
-    assert found == [("o", True), ("gato", False), ("dorme", True), ("muito", False)]
-    assert list(pieces("", "a")) == []
-
-
-def test_logarithmic_scales_have_round_ticks():
-    losses = Axis("", 4.2, 17.0, 0, 1, str, 6, is_log=True)
-    assert losses.ticks == [5, 10, 15] and losses((4.2 * 17.0) ** 0.5) == pytest.approx(0.5)
-    assert Axis("", 0.02, 2.0, 0, 1, str, 4, is_log=True).ticks == pytest.approx([0.02, 0.05, 0.1, 0.2, 0.5, 1, 2])
+    assert found == [("o", True), ("gato", False), ("dorme", True), ("muito", False)] and list(pieces("", "a")) == []
 
 
 def test_the_first_cost_shown_tells_variants_apart():
@@ -276,20 +257,11 @@ def test_what_was_chosen_is_told():
     failed = {"name": "pre-norm", "values": {"learning_rate": 1.0}, "loss": None, "chosen": False, "error": "no number"}
     sweep = {"values": {"learning_rate": [1e-3, 3e-3]}, "seed": 0, "selected": "loss", "examples": 250}
     comparison = made_up({"vanilla": (30.0, 1.0), "pre-norm": (36.0, 1.0)}, seeds=2, match="params")
-    runs = [
-        replace(run, settings={"hidden_size": 96, "max_steps": 400})
-        for run in comparison.runs
-        if run.name == "pre-norm"
-    ]
+    runs = [replace(run, settings={"hidden_size": 96, "max_steps": 400}) for run in comparison.runs_of("pre-norm")]
     changed = replace(comparison, runs=[*comparison.runs[:2], *runs], sweep={**sweep, "runs": [*tried, failed]})
     text = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", to_html(summarize(changed)).replace("<wbr>", "")))
-    for told in (
-        "Matched parameters",
-        "Swept learning_rate of 2 values",
-        "Chosen for it: hidden_size = 96",
-        "2.7500 no",
-    ):
-        assert told in text
+    told = ("Matched parameters", "Swept learning_rate of 2 values", "Chosen for it: hidden_size = 96", "2.7500 no")
+    assert all(one in text for one in told), text
     elsewhere = to_html(summarize(replace(changed, match_to="post-norm"))).replace("<wbr>", "")
     assert "parameters of post-norm" in elsewhere
     assert "feed-forward (96 → 2048 → 96" in text, "the drawing shows the matched size"

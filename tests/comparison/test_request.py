@@ -111,11 +111,5 @@ def test_every_flag_has_its_argument(tmp_path: Path):
             assert one.short is None or flags[one.short] == name
     only_here = set(flags.values()) - {renamed.get(name, name) for name in options()}
     assert only_here - {"traceback"} == {
-        "decay",
-        "repeat",
-        "report_only",
-        "tex_columns",
-        "timings",
-        "quiet",
-        "as_json",
+        *("decay", "repeat", "report_only", "tex_columns", "timings", "quiet", "as_json")
     }  # which a verb gets when it is first used

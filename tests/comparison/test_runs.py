@@ -53,16 +53,14 @@ def again(begun, labels):
 
 def test_a_command_that_has_been_given_runs_nothing(begun, again, labels):
     before = {name: (begun.folder / name).read_bytes() for name in (RESULTS, PLAN)}
-    assert again(["vanilla", "pre-norm"], budget="steps=3") == begun == Comparison.read(begun.folder)
-    assert labels == []
+    assert again(["vanilla", "pre-norm"], budget="steps=3") == begun == Comparison.read(begun.folder) and labels == []
     assert before == {name: (begun.folder / name).read_bytes() for name in (RESULTS, PLAN)}
 
 
 def test_the_same_command_gives_the_same_bits(begun, tmp_path):
     fresh = small(["pre-norm"], budget="steps=3", output_dir=tmp_path)
     (before,), (now,) = begun.runs_of("pre-norm"), fresh.runs
-    assert before.folder != now.folder and before.hash == now.hash
-    assert quality(before) == quality(now)
+    assert before.folder != now.folder and before.hash == now.hash and quality(before) == quality(now)
 
 
 def test_more_variants_and_seeds_extend_it(begun, again, labels):
@@ -160,21 +158,13 @@ def test_a_sweep_never_sees_held_out_examples(tmp_path, monkeypatch):
 
     monkeypatch.setattr(worker, "train", spying)
     told = []
-    swept = small(
-        ["pre-norm", "pre-norm:feed_forward=gated"],
-        match="params",
-        sweep="lr=1e-4,1e-2",
-        budget="tokens=2e3",
-        seeds=2,
-        output_dir=tmp_path,
-        tell=told.append,
-    )
+    wanted = {"match": "params", "sweep": "lr=1e-4,1e-2", "budget": "tokens=2e3", "seeds": 2, "tell": told.append}
+    swept = small(["pre-norm", "pre-norm:feed_forward=gated"], output_dir=tmp_path, **wanted)
     train_part, heldout_part = seen[-1][1]
     trials = swept.sweep["runs"]
     assert [rate for rate, _ in seen[:4]] == [1e-4, 1e-2] * 2 and len(seen) == len(trials) + 4
     for _, (trained_on, judged_by) in seen[:-4]:
-        assert judged_by < train_part and not judged_by & heldout_part
-        assert trained_on == train_part - judged_by
+        assert judged_by < train_part and not judged_by & heldout_part and trained_on == train_part - judged_by
     assert swept.sweep["values"] == {"learning_rate": [1e-4, 1e-2]} and swept.sweep["seed"] == 0
     assert swept.sweep["examples"] == len(seen[0][1][1])
     for name in swept.names:
@@ -208,8 +198,7 @@ def test_examples_that_are_left_out_are_told_once(tmp_path, recwarn):
     more = {"tokenizer": "word", "budget": "steps=1", "output_dir": tmp_path / "runs", "tell": told.append}
     small(["pre-norm", "vanilla"], **data, **more)
     said = "1 example is among those to train on and among the held-out ones; it is not trained on, which leaves 39"
-    assert told.count(said) == 1
-    assert [warning for warning in recwarn if issubclass(warning.category, DataWarning)] == []
+    assert told.count(said) == 1 and [warning for warning in recwarn if issubclass(warning.category, DataWarning)] == []
 
 
 def test_seconds_end_a_run_with_its_schedule(tmp_path):

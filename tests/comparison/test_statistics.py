@@ -1,12 +1,16 @@
 """Statistics, on results whose answer is known."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from synthetic_comparison import made_up
 
+from zoo.comparison import summarize
+from zoo.comparison.display.findings import sentence_tests, sentences
 from zoo.comparison.results.distributions import student_quantile, student_within
 from zoo.comparison.results.statistics import (
     BETTER,
@@ -19,10 +23,14 @@ from zoo.comparison.results.statistics import (
     Pairs,
     bootstrap_interval,
     compare_all,
+    equivalence_p,
     holm,
     most_coverage,
     paired_p,
+    same_within,
+    seeds_needed,
     sign_p,
+    smallest_difference,
     student_interval,
     verdict,
 )
@@ -31,9 +39,10 @@ values = st.floats(-100, 100).map(lambda value: round(value, 3))
 samples = st.lists(values, min_size=2, max_size=5)
 
 
-@pytest.mark.parametrize(
-    "freedom, quantile", [(1, 12.7062), (2, 4.3027), (3, 3.1824), (4, 2.7764), (9, 2.2622), (30, 2.0423)]
-)
+TABLE = [(1, 12.7062), (2, 4.3027), (3, 3.1824), (4, 2.7764), (9, 2.2622), (30, 2.0423)]
+
+
+@pytest.mark.parametrize("freedom, quantile", TABLE)
 def test_students_distribution_is_that_of_the_tables(freedom, quantile):
     assert student_within(quantile, freedom) == pytest.approx(0.95, abs=1e-5)
     assert student_quantile(0.975, freedom) == pytest.approx(quantile, abs=1e-4)
@@ -44,8 +53,7 @@ def test_the_example_that_student_gave():
     # Hours of sleep gained by two drugs, ten patients: t = 4.0621, p = 0.00283 (Student 1908, section 9).
     differences = [1.2, 2.4, 1.3, 1.3, 0.0, 1.0, 1.8, 0.8, 4.6, 1.4]
     found = PairedDifference.of(Pairs(differences))
-    assert found.mean == pytest.approx(1.58)
-    assert found.p == pytest.approx(0.00283, abs=5e-6)
+    assert found.mean == pytest.approx(1.58) and found.p == pytest.approx(0.00283, abs=5e-6)
     assert found.interval == (pytest.approx(0.7001, abs=1e-4), pytest.approx(2.4599, abs=1e-4))
     assert found.effect * math.sqrt(10) == pytest.approx(4.0621, abs=1e-4)
 
@@ -63,11 +71,9 @@ def test_one_false_alarm_among_seven_variants_is_as_rare():
     alarms = 0
     for _ in range(1500):
         scores = generator.normal(size=(8, 5))  # a baseline and seven variants, which share its luck
-        alarms += any(
-            verdict(one) not in (NOISE, EQUAL) for one in compare_all([Pairs(row) for row in scores[1:] - scores[0]])
-        )
-    assert alarms / 1500 <= 0.05 + 0.015
-    assert alarms > 0
+        found = compare_all([Pairs(row) for row in scores[1:] - scores[0]])
+        alarms += any(verdict(one) not in (NOISE, EQUAL) for one in found)
+    assert alarms / 1500 <= 0.05 + 0.015 and alarms > 0
 
 
 @pytest.mark.parametrize("seeds", [3, 5])
@@ -85,9 +91,8 @@ def test_scores_that_are_counted_or_heavy_tailed_raise_no_more_alarms(draw, seed
     alarms = 0
     for _ in range(400):
         scores = draw(luck, (8, seeds))
-        alarms += any(
-            verdict(one) not in (NOISE, EQUAL) for one in compare_all([Pairs(row) for row in scores[1:] - scores[0]])
-        )
+        found = compare_all([Pairs(row) for row in scores[1:] - scores[0]])
+        alarms += any(verdict(one) not in (NOISE, EQUAL) for one in found)
     assert alarms / 400 <= 0.06 + 0.03
 
 
@@ -116,9 +121,8 @@ def test_a_planted_difference_is_found_and_its_direction_told():
     for _ in range(300):
         luck = generator.normal(scale=10, size=5)  # a lucky seed is lucky for all: pairs take it out
         baseline, better, same = luck + generator.normal(scale=0.3, size=(3, 5)) + [[0], [3], [0]]
-        (one, _), (other, _) = (
-            compare_all([Pairs(better - baseline, better=sign), Pairs(same - baseline)]) for sign in (1, -1)
-        )
+        own, theirs = better - baseline, Pairs(same - baseline)
+        (one, _), (other, _) = (compare_all([Pairs(own, better=sign), theirs]) for sign in (1, -1))
         found += verdict(one) == BETTER and verdict(other) == WORSE
     assert found > 290
 
@@ -146,8 +150,7 @@ def test_what_cannot_be_told_is_not_told():
 
 def test_holm_goes_down_step_by_step():
     # Holm 1979: the smallest times their number, the next times one less, never below one before.
-    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
-    assert holm([0.5, 0.9]) == [1.0, 1.0]
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02]) and holm([0.5, 0.9]) == [1.0, 1.0]
     assert holm([]) == []
 
 
@@ -194,10 +197,44 @@ def test_units_do_not_matter(sample, scale, shift):
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8), st.randoms(use_true_random=False))
 def test_correction_keeps_the_order_and_is_never_kinder(p_values, random):
     adjusted = holm(p_values)
-    assert all(
-        given <= corrected <= min(1, len(p_values) * given) for given, corrected in zip(p_values, adjusted, strict=True)
-    )
+    assert all(one <= new <= min(1, len(p_values) * one) for one, new in zip(p_values, adjusted, strict=True))
     ranked = [corrected for _, corrected in sorted(zip(p_values, adjusted, strict=True))]
     assert ranked == sorted(ranked)
     order = random.sample(range(len(p_values)), len(p_values))
     assert holm([p_values[place] for place in order]) == [adjusted[place] for place in order]
+
+
+def test_power_is_what_simulation_says():
+    luck, difference = np.random.default_rng(0), smallest_difference(2.0, 4, tests=3)
+    noise = luck.normal(scale=2.0, size=(4000, 4))
+    within = [3 * PairedDifference.of(Pairs(row + difference)).p < 0.05 for row in noise]
+    assert np.mean(within) == pytest.approx(0.8, abs=0.02)
+    assert seeds_needed(2.0, difference, tests=3) == 4 and seeds_needed(2.0, 0.999 * difference, tests=3) == 5
+    assert seeds_needed(1.0, 100.0) == 2 and seeds_needed(1.0, 1e-6) is None
+    # Cohen 1988, table 2.3 for paired samples: d = 0.5, 80 % by 34 pairs.
+    assert seeds_needed(1.0, 0.5) == 34
+
+
+def test_two_variants_are_called_the_same_in_one_of_twenty_where_they_are_not():
+    luck = np.random.default_rng(0)
+    at_the_margin = [PairedDifference.of(Pairs(row + 1.0)) for row in luck.normal(scale=0.3, size=(4000, 4))]
+    assert np.mean([equivalence_p(one, 1.0) < 0.05 for one in at_the_margin]) == pytest.approx(0.05, abs=0.011)
+    one = PairedDifference.of(Pairs([0.1, -0.2, 0.15, 0.3]))
+    assert equivalence_p(one, 0.5) == pytest.approx(0.0146175, abs=1e-6)  # scipy's two ttest_1samp
+    assert equivalence_p(one, same_within(one)) == pytest.approx(0.05) and equivalence_p(one, 0.01) > 0.5
+    assert equivalence_p(one, same_within(one, tests=5)) == pytest.approx(0.01)
+    same = PairedDifference.of(Pairs([0.0, 0.0]))
+    assert (equivalence_p(same, 1.0), equivalence_p(same, 0.0), same_within(same)) == (0.25, 1.0, None)
+
+
+def test_other_sentences_are_another_question():
+    comparison = made_up({"a": (30.0, 1.0), "b": (60.0, 1.0), "c": (30.0, 1.0)}, seeds=1)
+    references = [f"{number} words of a sentence that is long enough" for number in range(40)]
+    outputs = {"a": [text[:-7] for text in references], "b": references, "c": [text[:-7] for text in references]}
+    runs = [replace(run, outputs=outputs[run.name]) for run in comparison.runs]
+    tested = replace(comparison, runs=runs, references=references, sources=references)
+    found = sentence_tests(tested)
+    assert found["b"] == pytest.approx(2 / 1001) and found["c"] == 1.0
+    words = " ".join(sentences(summarize(tested)))
+    assert "Of seed 0 alone, outputs differ beyond the choice of sentences" in words and "b (p = 0.002)" in words
+    assert sentence_tests(replace(tested, main_score="accuracy")) == {}

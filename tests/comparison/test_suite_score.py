@@ -30,17 +30,10 @@ def files(tmp_path: Path, monkeypatch):
 
 def asked(folder: Path, score: str | None) -> dict:
     return {
-        "names": ["gpt2-style", "llama-style"],
-        "task": "language-modeling:block_size=16",
-        "data": folder / "train.txt",
-        "heldout": folder / "heldout.txt",
-        "tokenizer": {"kind": "bpe", "vocab_size": 280},
-        "settings": TINY,
-        "max_steps": 3,
-        "warmup_steps": 1,
-        "score": score,
-        "output_dir": folder / "out",
-        "progress": False,
+        **{"names": ["gpt2-style", "llama-style"], "task": "language-modeling:block_size=16"},
+        **{"data": folder / "train.txt", "heldout": folder / "heldout.txt"},
+        **{"tokenizer": {"kind": "bpe", "vocab_size": 280}, "settings": TINY, "max_steps": 3, "warmup_steps": 1},
+        **{"score": score, "output_dir": folder / "out", "progress": False},
     }
 
 
@@ -52,8 +45,7 @@ def test_a_suite_decides(files):
     assert summary.main is not None and (summary.main.key, summary.main.better) == ("blimp", 1)
     for run in comparison.runs:
         alone = evaluate_suite(Path(run.folder) / CHECKPOINT, "blimp", data=suite, limit=2)
-        assert run.report["scores"]["blimp"]["value"] == alone.overall
-        assert {"perplexity"} < set(run.report["scores"])
+        assert run.report["scores"]["blimp"]["value"] == alone.overall and {"perplexity"} < set(run.report["scores"])
     assert f"blimp:limit=2,data={suite}" in comparison.command
     with pytest.raises(OutputExistsError, match="score"):
         zoo.compare(**asked(folder, f"blimp:data={suite}"))

@@ -26,8 +26,7 @@ def test_no_column_is_folded_or_cut(width, seeds):
     tables, _, rest = shown(comparison, width).partition("\n\npre-norm ")
     assert rest
     lines = tables.splitlines()
-    assert max(map(len, lines)) <= width
-    assert "…" not in tables
+    assert max(map(len, lines)) <= width and "…" not in tables
     heads = [place for place, line in enumerate(lines) if line.startswith("Variant ")]
     assert len(heads) == {80: 3 if seeds == 1 else 4, 120: 2}[width]
     ends = [*heads[1:], len(lines)]
@@ -41,23 +40,10 @@ def test_no_column_is_folded_or_cut(width, seeds):
 
 def test_the_table_says_everything():
     text = shown(made_up(seeds=3), 300)
-    told = (
-        " ± ",
-        "+3.39",
-        "0.023",
-        "within noise",
-        "better",
-        "worse",
-        "baseline",
-        "1.90 M",
-        "1.56 M",
-        "470 MiB",
-        "29.1",
-    )
-    for part in (*told, "7.82 ms", "217", "identical", "corrected interval"):
+    told = (" ± ", "+3.39", "0.023", "within noise", "better", "worse", "baseline", "1.90 M", "1.56 M", "470 MiB")
+    for part in (*told, "29.1", "7.82 ms", "217", "identical", "corrected interval"):
         assert part in text
-    assert "BLEU: nrefs:1|case:mixed" in text
-    assert "8 epochs, seeds 0, 1, 2" in text
+    assert "BLEU: nrefs:1|case:mixed" in text and "8 epochs, seeds 0, 1, 2" in text
     assert "source" in text and "reference" in text and "Ela leu o livro ontem." in text
     one = shown(made_up(seeds=1), 300)
     assert one.count("Fewer than three seeds: differences") == 1 and " ± " not in one and "8 epochs, seed 0;" in one
@@ -84,5 +70,4 @@ def test_long_outputs_are_cut():
 def test_names_are_folded_where_a_setting_ends():
     assert folded(LONG, 30) == "pre-norm:position=rotary,\nnum_key_value_heads=2"
     assert folded(LONG, 24) == "pre-norm:\nposition=rotary,\nnum_key_value_heads=2"
-    assert folded("vanilla@small+faithful", 14) == "vanilla@small\n+faithful"
-    assert folded(LONG, 99) == LONG
+    assert folded("vanilla@small+faithful", 14) == "vanilla@small\n+faithful" and folded(LONG, 99) == LONG

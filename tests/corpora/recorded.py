@@ -19,11 +19,7 @@ from zoo.training.trainer import ZooTrainer
 
 TOGETHER = 8
 SETTINGS = {
-    "hidden_size": 16,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "intermediate_size": 32,
-    "dropout": 0.0,
+    **{"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32, "dropout": 0.0},
     "attention_dropout": 0.0,
 }
 
@@ -49,16 +45,10 @@ def run(folder: Path, data: Path | str, processes: int, steps: int, *, accumulat
             data=data,
             output_dir=folder,
             settings=SETTINGS,
-            per_device_train_batch_size=TOGETHER // processes // accumulation,
-            gradient_accumulation_steps=accumulation,
-            max_steps=steps,
-            warmup_steps=0,
-            lr_scheduler_type="constant",
-            scored=False,
-            progress=False,
-            save_strategy="steps",
-            save_steps=2,
-            **more,
+            **{"per_device_train_batch_size": TOGETHER // processes // accumulation, "max_steps": steps},
+            **{"gradient_accumulation_steps": accumulation},
+            **{"warmup_steps": 0, "lr_scheduler_type": "constant", "save_strategy": "steps", "save_steps": 2},
+            **{"scored": False, "progress": False, **more},
         )
     finally:
         ZooTrainer.training_step = step  # type: ignore[method-assign]

@@ -68,12 +68,8 @@ def large(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_every_kind_of_source_is_prepared_before_the_first_step_and_never_again(kind, tmp_path, monkeypatch):
     data = written(tmp_path / "source", kind)
     options = {
-        "data": data,
-        "output_dir": tmp_path / "out",
-        "settings": SETTINGS,
-        "tokenizer": "bpe:vocab_size=300",
-        "max_steps": 1,
-        "progress": False,
+        **{"data": data, "output_dir": tmp_path / "out", "settings": SETTINGS, "tokenizer": "bpe:vocab_size=300"},
+        **{"max_steps": 1, "progress": False},
     }
     first = train("gpt2-style", "language-modeling:block_size=16", **options)
     monkeypatch.setattr(preparing, "encode_all", None)
@@ -84,20 +80,20 @@ def test_every_kind_of_source_is_prepared_before_the_first_step_and_never_again(
     assert run is not None and run.data.source is not None and run.data.source.data == data
     examples, _ = examples_of_run(run, run.recipe.data_task(), "out")
     assert len(examples) == first.run.data.heldout.examples
+    check_documents(kind, data, first.tokenizers)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_document_is_trained_on_or_held_out(kind, tmp_path):
-    task, tokenizers = find_task("language-modeling"), train_tokenizers(DOCUMENTS, kind="bpe", vocab_size=300)
-    splits = task.prepare(task.load(written(tmp_path / "source", kind)), tokenizers)
+def check_documents(kind, data, tokenizers):
+    """Every document is trained on or held out."""
+    task = find_task("language-modeling")
+    splits = task.prepare(task.load(data), tokenizers)
     row, end = splits.train.row(tokenizers), tokenizers.source.eos_token_id
     ids = row[0 : len(row)].tolist()
     texts = tokenizers.source.decode(ids).split(tokenizers.source.eos_token)
     held = splits.heldout["text"][:]
     assert ids[-1] == end and texts.pop() == "" and held
     if kind == "large txt":
-        assert "".join(texts + held) == "\n".join(DOCUMENTS)
-        assert 0 < len("".join(held)) <= 250
+        assert "".join(texts + held) == "\n".join(DOCUMENTS) and 0 < len("".join(held)) <= 250
     else:
         found = DOCUMENTS[5:] if kind == "hub" else DOCUMENTS
         assert sorted([*texts, *held]) == sorted(found) and sum(map(len, held)) <= 350
@@ -159,18 +155,10 @@ def test_the_digest_of_a_source_is_the_same_wherever_it_is(tmp_path):
 def test_a_comparison_encodes_its_texts_once_for_all_runs_and_trials(tmp_path, data_home, monkeypatch):
     run_here(monkeypatch)
     data = written(tmp_path / "source", "jsonl.gz")
-    made = compare(
-        ["gpt2-style", "llama-style"],
-        "language-modeling:block_size=16",
-        data=data,
-        settings={**SETTINGS, "num_key_value_heads": None},
-        tokenizer="bpe:vocab_size=300",
-        sweep="learning_rate=0.01,0.001",
-        budget="steps=2",
-        output_dir=tmp_path / "out",
-        progress=False,
-        per_device_train_batch_size=2,
-    )
+    options = {"settings": {**SETTINGS, "num_key_value_heads": None}, "tokenizer": "bpe:vocab_size=300"}
+    options |= {"sweep": "learning_rate=0.01,0.001", "budget": "steps=2", "per_device_train_batch_size": 2}
+    names, task, out = ["gpt2-style", "llama-style"], "language-modeling:block_size=16", tmp_path / "out"
+    made = compare(names, task, data=data, output_dir=out, progress=False, **options)
     assert [run.error for run in made.runs] == [None, None]
     folders = [place for place in (data_home / "prepared").iterdir() if place.is_dir()]
     assert sorted(place.name.startswith("tokenizer-") for place in folders) == [False, True]

@@ -32,9 +32,7 @@ DEFINITION = {
     "variants": ["gpt2-style"],
     "text": {"name": "stories", "sha256": SHA256, "source": "here"},
     "compare": {
-        "task": "language-modeling:block_size=16",
-        "settings": SETTINGS,
-        "budget": "steps=2",
+        **{"task": "language-modeling:block_size=16", "settings": SETTINGS, "budget": "steps=2"},
         "arguments": {"tokenizer": "bpe:vocab_size=300"},
     },
 }

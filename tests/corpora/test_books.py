@@ -16,10 +16,8 @@ MARKED = (
 def test_front_matter_markup_and_page_numbers_are_removed():
     book = books.clean("A. Writer/The Door.md", FRONT.format("The Door", "A. Writer") + MARKED)
     assert (book.title, book.author, book.year) == ("The Door", "A. Writer", "1901")
-    assert book.text == (
-        "One - THE DOOR\n\nHe said it was very late, and she\nwent. It cost 3 * 4 & more.\n\n"
-        "quoted words here\n\nThe end.\n"
-    )
+    text = "One - THE DOOR\n\nHe said it was very late, and she\nwent. It cost 3 * 4 & more.\n\nquoted words here"
+    assert book.text == f"{text}\n\nThe end.\n"
 
 
 def test_licence_headers_are_removed():

@@ -54,9 +54,8 @@ def test_shares_are_met_at_every_moment_and_each_source_is_read_whole_before_it_
             assert sorted(ours[start : start + size]) == list(range(size))
     result = mixed.result(len(read))
     assert all(abs(result[name]["share"] - share) < 0.01 for name, share in zip("abc", SHARES, strict=True))
-    assert [round(found["epochs"] * size) for found, size in zip(result.values(), sizes, strict=True)] == mixed.drawn(
-        len(read)
-    )
+    taken = [round(one["epochs"] * size) for one, size in zip(result.values(), sizes, strict=True)]
+    assert taken == mixed.drawn(len(read))
 
 
 def test_the_order_goes_on_over_periods_and_is_another_with_another_seed():
@@ -88,10 +87,8 @@ def test_a_mixture_is_trained_on_in_one_order_whatever_the_accumulation(sources,
     whole = by_update(run(tmp_path / "whole", data, 1, 5, **options, **model))
     assert by_update(run(tmp_path / "halves", data, 1, 5, accumulation=2, **options, **model)) == whole
     report = json.loads((tmp_path / "whole/result.json").read_text())["report"]
-    assert {Path(name).stem: round(found["share"], 3) for name, found in report["mixture"].items()} == {
-        "fox": 0.75,
-        "sea": 0.25,
-    }
+    shares = {Path(name).stem: round(found["share"], 3) for name, found in report["mixture"].items()}
+    assert shares == {"fox": 0.75, "sea": 0.25}
     tokenizer = load_tokenizers(tmp_path / "whole").source
     both, one = ["--data", f"{sources['fox']}=1"], ["--data", f"{sources['sea']}=2"]
     examples = []
@@ -115,8 +112,7 @@ def test_held_out_documents_of_one_source_are_left_out_of_the_others(tmp_path, s
     assert SENTENCES["fox"][0] in held and SENTENCES["sea"][0] in held and splits.duplicates == 1
     rows = [part.row(tokenizers) for part in splits.train.parts.values()]
     texts = [tokenizers.source.decode(row[0 : len(row)]).split(tokenizers.source.eos_token)[:-1] for row in rows]
-    assert not set(held) & {text for part in texts for text in part}
-    assert sum(map(len, texts)) + len(held) == 300
+    assert not set(held) & {text for part in texts for text in part} and sum(map(len, texts)) + len(held) == 300
 
 
 def test_mixtures_are_read_from_their_names(tmp_path, monkeypatch):
@@ -137,8 +133,7 @@ def test_mixtures_are_read_from_their_names(tmp_path, monkeypatch):
 def test_data_is_given_several_times_on_the_command_line(tmp_path):
     command = data_options(click.command(lambda data, **others: click.echo(repr(data and str(data)))))
     say = CliRunner().invoke
-    assert say(command, []).output == "None\n"
-    assert say(command, ["--data", "books"]).output == "'books'\n"
+    assert say(command, []).output == "None\n" and say(command, ["--data", "books"]).output == "'books'\n"
     assert say(command, ["--data", "books=0.7", "--data", "x/y=0.3"]).output == "'books=0.7+x/y=0.3'\n"
     assert "b has no share" in say(command, ["--data", "a=0.7", "--data", "b"]).output
 
@@ -153,9 +148,7 @@ def test_a_model_is_saved_after_given_numbers_of_words(kind, sources, tmp_path):
     seen = run(tmp_path / "out", data, 1, 12, task=task, **options)
     place = tmp_path / "out-revisions/chck_200"
     told, tokenizer = json.loads((place / "result.json").read_text())["checkpoint"], load_tokenizers(place).source
-    texts = [
-        tokenizer.decode(block).replace(tokenizer.eos_token, " ") for number, block in seen if number < told["steps"]
-    ]
+    texts = [tokenizer.decode(one).replace(tokenizer.eos_token, " ") for number, one in seen if number < told["steps"]]
     # Blocks begin and end in words: half of a word each on average.
     read = sum(len(text.split()) - 1 for text in texts)
     update = len(texts) // told["steps"] * max(len(text.split()) for text in texts)

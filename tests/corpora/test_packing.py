@@ -66,9 +66,8 @@ def test_a_packed_row_has_the_loss_of_its_documents(name):
     alone = 0.0
     for start, stop in zip([1, *ends], ends, strict=False):
         piece = torch.from_numpy(ids[start - 1 : stop])[None]
-        alone += model(input_ids=piece[:, :-1], labels=piece[:, 1:], shift_labels=piece[:, 1:]).loss.item() * (
-            stop - start
-        )
+        one = model(input_ids=piece[:, :-1], labels=piece[:, 1:], shift_labels=piece[:, 1:])
+        alone += one.loss.item() * (stop - start)
     assert packed == pytest.approx(alone, rel=1e-6)
 
 
@@ -98,15 +97,9 @@ def test_packed_shards_are_those_of_the_texts_and_packed_once(tmp_path, monkeypa
 
 def test_a_model_is_trained_on_packed_documents(tmp_path):
     (tmp_path / "a.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in DOCUMENTS))
-    result = train(
-        "llama-style",
-        "language-modeling:block_size=64,packing=documents",
-        data=Path(tmp_path / "a.jsonl"),
-        tokenizer="bpe:vocab_size=300",
-        settings=SETTINGS,
-        num_train_epochs=1,
-        progress=False,
-    )
+    task, data = "language-modeling:block_size=64,packing=documents", Path(tmp_path / "a.jsonl")
+    options = {"tokenizer": "bpe:vocab_size=300", "settings": SETTINGS, "num_train_epochs": 1, "progress": False}
+    result = train("llama-style", task, data=data, **options)
     score = result.report.scores["perplexity"]
     assert score.signature.endswith("|block:64|packing:documents")
     tokenizer = result.tokenizers.source

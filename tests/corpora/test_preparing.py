@@ -202,9 +202,7 @@ def test_a_bad_line_is_named_and_stops_or_is_skipped(tokenizers, tmp_path, case,
     assert not is_prepared(out)
     with pytest.raises(OutputExistsError, match="holds another preparation"):
         prepare(source, tokenizers, out, shard_bytes=1000, on_error="skip", aside=False, progress=False)
-    made = prepare(
-        source, tokenizers, tmp_path / "skipped", shard_bytes=1000, on_error="skip", aside=False, progress=False
-    )
+    made = prepare(source, tokenizers, tmp_path / "b", shard_bytes=1000, on_error="skip", aside=False, progress=False)
     assert made.documents == 60 and sum(shard.skipped for shard in made.shards) == 1
     assert "line 41" in capfd.readouterr().err
 
@@ -228,16 +226,11 @@ def test_near_duplicates_of_held_out_documents_are_left_out_if_asked(tokenizers,
     jsonl(tmp_path / "source/train.jsonl", [*DOCUMENTS, near, held, far])
     jsonl(tmp_path / "source/validation.jsonl", [held])
     made = {
-        similarity: prepare(
-            tmp_path / "source", tokenizers, tmp_path / f"{similarity}", near_duplicates=similarity, progress=False
-        )
-        for similarity in (None, 0.8, 0.98)
+        share: prepare(tmp_path / "source", tokenizers, tmp_path / f"{share}", near_duplicates=share, progress=False)
+        for share in (None, 0.8, 0.98)
     }
-    assert {key: (one.documents, one.shards[0].near, one.duplicates) for key, one in made.items()} == {
-        None: (62, 0, 1),
-        0.8: (61, 1, 1),
-        0.98: (62, 0, 1),
-    }
+    counts = {key: (one.documents, one.shards[0].near, one.duplicates) for key, one in made.items()}
+    assert counts == {None: (62, 0, 1), 0.8: (61, 1, 1), 0.98: (62, 0, 1)}
     for similarity in (0, 1.5):
         with pytest.raises(ConfigError, match="near_duplicates=.* is not valid; it is between 0.1 and 0.98"):
             prepare(tmp_path / "source", tokenizers, tmp_path / "bad", near_duplicates=similarity, progress=False)
@@ -246,18 +239,11 @@ def test_near_duplicates_of_held_out_documents_are_left_out_if_asked(tokenizers,
 def test_held_out_texts_may_hold_any_end_of_a_line(tokenizers, tmp_path, monkeypatch):
     """JSON leaves some of them as they are, U+2028 for instance."""
     found: list[str] = []
-    monkeypatch.setattr(
-        "zoo.data.corpora.near_duplicates.NearDuplicates", lambda texts, similarity: found.extend(texts) or ()
-    )
+    monkeypatch.setattr("zoo.data.corpora.near_duplicates.NearDuplicates", lambda texts, _: found.extend(texts) or ())
     source, held = jsonl(tmp_path / "a.jsonl", DOCUMENTS), "Held\u2028out\x85 alone."
     folder = tmp_path / "out"
     prepare(source, tokenizers, folder, heldout=jsonl(tmp_path / "b.jsonl", [held]), progress=False)
-    job = {
-        "place": str(tmp_path / "again"),
-        "pieces": [],
-        "stamps": {},
-        "heldout": str(folder / "shards/heldout.hashes"),
-    }
+    job = {"place": str(tmp_path / "b"), "pieces": [], "stamps": {}, "heldout": str(folder / "shards/heldout.hashes")}
     job |= {"tokenizer": str(folder / "shards/tokenizer.json"), "code": shards.UINT16, "end": 2, "column": None}
     run_shard({**job, "on_error": "stop", "near_duplicates": 0.8, "heldout_texts": str(folder / "heldout.jsonl")})
     assert found == [held]
@@ -327,9 +313,7 @@ def test_shards_are_compared_with_their_hashes_once_and_again_after_a_change(tok
 
     monkeypatch.setattr(shards, "sha256_of", counted)
     made.row(out)
-    assert sorted(compared) == sorted(
-        file.name for file in (out / "shards").glob("shard-*.*") if file.suffix != ".json"
-    )
+    assert sorted(compared) == sorted(one.name for one in (out / "shards").glob("shard-*.*") if one.suffix != ".json")
     compared.clear()
     made.row(out)
     assert compared == []
@@ -414,8 +398,7 @@ def test_a_line_without_an_end_is_refused(tokenizers, tmp_path, monkeypatch):
 
 
 def test_an_empty_row_has_no_ids():
-    assert len(TokenRow([])) == 0 and TokenRow([])[0:5].tolist() == []
-    assert Piece("a").last
+    assert len(TokenRow([])) == 0 and TokenRow([])[0:5].tolist() == [] and Piece("a").last
 
 
 def anonymous_memory() -> int:
@@ -426,10 +409,8 @@ def anonymous_memory() -> int:
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads /proc")
 def test_reading_ten_thousand_batches_takes_no_more_memory(tokenizers, tmp_path):
-    made = prepare(
-        jsonl(tmp_path / "a.jsonl", DOCUMENTS * 100), tokenizers, tmp_path / "out", aside=False, progress=False
-    )
-    blocks = TokenBlocks(made.row(tmp_path / "out"), 16)
+    made = prepare(jsonl(tmp_path / "a.jsonl", DOCUMENTS * 99), tokenizers, tmp_path / "o", aside=False, progress=False)
+    blocks = TokenBlocks(made.row(tmp_path / "o"), 16)
     sampler = ShuffledBlocks(len(blocks), 8, seed=0)
     before, read = None, 0
     for epoch in range(100):

@@ -17,11 +17,8 @@ from zoo.data.tokenizers import train_tokenizers
 from zoo.training import train
 from zoo.training.record import read_result
 
-SENTENCES = [
-    f"The {a} {b} number {n} sees the {c}."
-    for n in range(40)
-    for a, b, c in (("old", "cat", "dog"), ("red", "fox", "sea"))
-]
+WORDS = (("old", "cat", "dog"), ("red", "fox", "sea"))
+SENTENCES = [f"The {a} {b} number {n} sees the {c}." for n in range(40) for a, b, c in WORDS]
 
 
 @pytest.fixture(scope="module")
@@ -65,9 +62,7 @@ def test_blocks_can_be_read_in_their_own_order(prepared, tmp_path):
 def test_every_number_of_processes_reads_the_same_examples_in_each_update(prepared, tmp_path, kind):
     options = {"packed": ",packing=documents", "streamed": ",streaming=true"}.get(kind, "")
     task, source = f"language-modeling:block_size=16{options}", prepared.parent / "train.jsonl"
-    data = {"mixed": f"{source}=3+{source.parents[1] / 'other.jsonl'}=1", "streamed": str(source)}.get(
-        kind, str(prepared)
-    )
+    data = {"mixed": f"{source}=3+{source.parents[1] / 'other.jsonl'}=1", "streamed": source}.get(kind, prepared)
     whole = by_update(run(tmp_path / "whole", data, 1, 6, task=task))
     for processes in (2, 4):
         assert run_on(processes, tmp_path / f"on-{processes}", data, 6, task=task, resume=True) == whole
@@ -115,15 +110,8 @@ def test_another_kind_of_tokenizer_is_refused(prepared, tokenizer):
 
 @pytest.mark.filterwarnings("ignore:1 example")
 def test_a_masked_model_is_trained_on_prepared_blocks(prepared, tmp_path):
-    result = train(
-        "bert-style",
-        "masked-language-modeling:block_size=16",
-        data=prepared,
-        output_dir=tmp_path / "out",
-        settings={"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32},
-        max_steps=2,
-        progress=False,
-    )
+    task = "masked-language-modeling:block_size=16"
+    result = small(prepared, "bert-style", task, output_dir=tmp_path / "out", max_steps=2)
     assert result.report.heldout_loss > 0 and result.run.data.duplicates == 1
     vocabulary = load_tokenizers(prepared).source.get_vocab()
     assert load_tokenizers(tmp_path / "out").source.get_vocab() == vocabulary
@@ -168,40 +156,21 @@ def test_the_last_documents_of_shards_are_set_aside_to_choose_a_checkpoint_by(pr
 
 @pytest.mark.filterwarnings("ignore:1 example")
 def test_the_best_checkpoint_is_chosen_by_the_end_of_the_shards(prepared, tmp_path):
-    result = train(
-        "gpt2-style",
-        "language-modeling:block_size=16",
-        data=prepared,
-        output_dir=tmp_path / "out",
-        settings=SETTINGS,
-        max_steps=2,
-        eval_strategy="steps",
-        eval_steps=1,
-        save_strategy="steps",
-        save_steps=1,
-        load_best_model_at_end=True,
-        progress=False,
-    )
+    best = {"eval_strategy": "steps", "eval_steps": 1, "load_best_model_at_end": True}
+    result = small(prepared, output_dir=tmp_path / "out", max_steps=2, save_strategy="steps", save_steps=1, **best)
     assert result.run.data.selection is not None and result.report.best_step in (1, 2)
+
+
+def small(data, name="gpt2-style", task="language-modeling:block_size=16", **options):
+    return train(name, task, data=data, settings=SETTINGS, progress=False, **options)
 
 
 @pytest.mark.filterwarnings("ignore:1 example")
 @pytest.mark.parametrize("decay", [None, 0.5, 4])
 def test_warmup_stable_decay_needs_no_number_of_steps(prepared, decay):
-    result = train(
-        "gpt2-style",
-        "language-modeling:block_size=16",
-        data=prepared,
-        settings={"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32},
-        max_steps=10,
-        warmup_steps=2,
-        learning_rate=0.01,
-        lr_scheduler_type="warmup_stable_decay",
-        **({} if decay is None else {"lr_scheduler_kwargs": {"num_decay_steps": decay}}),
-        logging_steps=1,
-        scored=False,
-        progress=False,
-    )
+    schedule = {} if decay is None else {"lr_scheduler_kwargs": {"num_decay_steps": decay}}
+    schedule |= {"warmup_steps": 2, "learning_rate": 0.01, "lr_scheduler_type": "warmup_stable_decay"}
+    result = small(prepared, max_steps=10, **schedule, logging_steps=1, scored=False)
     rates = [entry["learning_rate"] for entry in result.report.history]
     falling = {None: 2, 0.5: 5, 4: 4}[decay]
     assert rates[2] == 0.01 and [rate < 0.01 for rate in rates[2:]] == [n > 8 - falling for n in range(8)]

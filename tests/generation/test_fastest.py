@@ -82,11 +82,8 @@ def test_the_quickest_of_those_that_compute_the_same_is_taken(engines, clock):
     model, said = clock.slow(encoder(), 1), []
     fast = accelerate(model, engines=["quick", "quicker", "slow", "quick"], tell=said.append)
     assert said == [
-        "torch: 1000.0 ms, 0 from PyTorch",
-        "quick: 400.0 ms, 0 from PyTorch",
-        "quicker: 200.0 ms, 0 from PyTorch",
-        "slow: 9000.0 ms, 0 from PyTorch",
-        "quicker is taken, 5.00 times as fast as torch",
+        *("torch: 1000.0 ms, 0 from PyTorch", "quick: 400.0 ms, 0 from PyTorch", "quicker: 200.0 ms, 0 from PyTorch"),
+        *("slow: 9000.0 ms, 0 from PyTorch", "quicker is taken, 5.00 times as fast as torch"),
     ]
     ids = torch.arange(5, 25).view(2, 10)
     assert fast is not model and torch.equal(fast(ids).last_hidden_state, model(ids).last_hidden_state)
@@ -215,10 +212,8 @@ def test_a_damaged_choice_is_made_again_and_few_stay(engines, clock, cache, monk
 
     assert choose(3) == "quick is taken, 10.00 times as fast as torch"
     (place,) = cache.iterdir()
-    assert (
-        choose(3)
-        == f"quick is taken, 10.00 times as fast as torch when it was measured; remove {place} to measure again"
-    )
+    told = f"quick is taken, 10.00 times as fast as torch when it was measured; remove {place} to measure again"
+    assert choose(3) == told
     for text in ("{", "[]", '{"engine": "gone", "speed": 2}'):
         (place / "choice.json").write_text(text)
         assert choose(3) == "quick is taken, 10.00 times as fast as torch"

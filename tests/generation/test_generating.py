@@ -85,9 +85,8 @@ def test_scores_of_beams_are_log_probabilities_whatever_orders_them(translator, 
     options = {"num_beams": 3, "num_return_sequences": 2, "length_penalty": 3.0}
     checked = 0
     for batch in (TEXTS, TEXTS[:1]):
-        for one in zoo.generate(
-            model, batch, tokenizer=tokenizers, scores=True, suppress_tokens=[3], max_new_tokens=6, **options
-        ):
+        given = {"scores": True, "suppress_tokens": [3], "max_new_tokens": 6, **options}
+        for one in zoo.generate(model, batch, tokenizer=tokenizers, **given):
             ids = tokenizers.source([one.prompt], return_tensors="pt")
             for candidate in one.candidates:
                 labels = [*tokenizers.target.convert_tokens_to_ids(candidate.text.split()), end][:6]
@@ -118,8 +117,7 @@ def test_a_seed_makes_sampling_reproducible_and_leaves_torch_alone(folder):
     torch.manual_seed(0)
     options = {"do_sample": True, "max_new_tokens": 8, "num_return_sequences": 3}
     first, again, other = (zoo.generate(folder, TEXTS, seed=seed, **options) for seed in (1, 1, 2))
-    assert torch.equal(torch.rand(1), expected)
-    assert first == again != other
+    assert torch.equal(torch.rand(1), expected) and first == again != other
 
 
 def test_tokens_can_be_watched(folder, capsys):
@@ -140,8 +138,7 @@ def test_strings_stop_an_output(writer, tokenizers):
 
 
 def test_nothing_gives_nothing_and_a_language_model_begins_by_itself(writer):
-    assert zoo.generate(writer, []) == []
-    assert zoo.generate(writer, "", max_new_tokens=3)[0].text
+    assert zoo.generate(writer, []) == [] and zoo.generate(writer, "", max_new_tokens=3)[0].text
 
 
 def test_outputs_end_where_positions_do(translator):
@@ -150,23 +147,19 @@ def test_outputs_end_where_positions_do(translator):
 
 
 def test_what_cannot_be_done_is_refused(translator, tokenizers, tmp_path):
-    with pytest.raises(SequenceTooLongError, match="text 2 has 51 tokens; the model reads at most 40"):
-        zoo.generate(translator, ["No.", "no " * 50])
-    with pytest.raises(UnknownOverrideError, match="did you mean 'num_beams'"):
-        zoo.generate(translator, TEXTS, num_beam=2)
-    with pytest.raises(ConfigError, match="valid: 0 to 1"):
-        zoo.generate(translator, TEXTS, do_sample=True, top_p=1.5)
-    with pytest.raises(ConfigError, match="index 9999 is out of bounds"):
-        zoo.generate(translator, TEXTS, forced_bos_token_id=9999)
-    with pytest.raises(ConfigError, match="temperature"):
-        zoo.generate(translator, TEXTS, temperature=0.5)
-    with pytest.raises(ConfigError, match="num_return_sequences"):
-        zoo.generate(translator, TEXTS, num_return_sequences=2)
-    with pytest.raises(ConfigError, match="without a tokenizer"):
-        zoo.generate(zoo.load(translator), TEXTS)
-    with pytest.raises(ConfigError, match="does not write"):
-        encoder = zoo.build("pre-norm@tiny", "masked-lm", vocab_size=50)
-        zoo.generate(encoder, TEXTS, tokenizer=tokenizers)
+    encoder = zoo.build("pre-norm@tiny", "masked-lm", vocab_size=50)
+    for model, texts, options, error, message in (
+        (translator, ["No.", "no " * 50], {}, SequenceTooLongError, "text 2 has 51 tokens; the model reads at most 40"),
+        (translator, TEXTS, {"num_beam": 2}, UnknownOverrideError, "did you mean 'num_beams'"),
+        (translator, TEXTS, {"do_sample": True, "top_p": 1.5}, ConfigError, "valid: 0 to 1"),
+        (translator, TEXTS, {"forced_bos_token_id": 9999}, ConfigError, "index 9999 is out of bounds"),
+        (translator, TEXTS, {"temperature": 0.5}, ConfigError, "temperature"),
+        (translator, TEXTS, {"num_return_sequences": 2}, ConfigError, "num_return_sequences"),
+        (zoo.load(translator), TEXTS, {}, ConfigError, "without a tokenizer"),
+        (encoder, TEXTS, {"tokenizer": tokenizers}, ConfigError, "does not write"),
+    ):
+        with pytest.raises(error, match=message):
+            zoo.generate(model, texts, **options)
     zoo.build("pre-norm@tiny", "causal-lm", vocab_size=50).save_pretrained(tmp_path)
     with pytest.raises(CheckpointError, match=r"no tokenizer\.json"):
         zoo.generate(tmp_path, TEXTS)

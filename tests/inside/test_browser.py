@@ -58,13 +58,8 @@ def test_attention_is_what_transformers_records(name: str) -> None:
     inside, given, found = record(name, "seq2seq-lm")
     ids, mask, _, target, target_mask, *_ = given
     with torch.no_grad():
-        outputs = inside.model(
-            input_ids=ids,
-            attention_mask=mask,
-            decoder_input_ids=target,
-            decoder_attention_mask=target_mask,
-            output_attentions=True,
-        )
+        masks = {"attention_mask": mask, "decoder_attention_mask": target_mask}
+        outputs = inside.model(input_ids=ids, decoder_input_ids=target, output_attentions=True, **masks)
     for kind in ("encoder", "decoder"):
         torch.testing.assert_close(found[f"{kind}_attention"], torch.stack(outputs[f"{kind}_attentions"]))
     torch.testing.assert_close(found["cross_attention"], torch.stack(outputs.cross_attentions))
@@ -113,10 +108,8 @@ def test_early_predictions_are_those_of_the_logit_lens() -> None:
 def test_weights_are_stored_once_and_exactly() -> None:
     weights = Weights()
     half, single = np.float32([[1.5, -2.0]]), np.float32([0.1, 0.2, 0.3])
-    assert weights.place(half) == (HALVES, 0)
-    assert weights.place(single) == (SINGLES, 0)
-    assert weights.place(half.copy()) == (HALVES, 0)
-    assert weights.place(np.float32([3.0])) == (HALVES, 8)
+    assert weights.place(half) == (HALVES, 0) and weights.place(single) == (SINGLES, 0)
+    assert weights.place(half.copy()) == (HALVES, 0) and weights.place(np.float32([3.0])) == (HALVES, 8)
     assert weights.sizes == {HALVES: 3, SINGLES: 3}
     content = np.frombuffer(weights.content(), np.uint8)
     planes = content[:6].reshape(2, 3)
@@ -141,9 +134,8 @@ def test_quirks_are_forms_and_decode_as_the_model_does() -> None:
     assert not {"every-step-is-position-zero", "evaluation-sees-the-future"} & set(stepwise.graph_quirks)
     assert not forms["the whole target at once"].stepwise
     assert not {form.label: form for form in forms_of(explored("odom-style.en-pt"))}["decoder-sees-the-future"].stepwise
-    assert {form.label: form.target for form in forms_of(explored("explicando.en-pt"))}[
-        "memory-makes-queries"
-    ] == "source"
+    targets = {form.label: form.target for form in forms_of(explored("explicando.en-pt"))}
+    assert targets["memory-makes-queries"] == "source"
 
 
 @pytest.mark.slow
@@ -155,17 +147,14 @@ def test_only_quirks_that_show_have_a_graph(tmp_path: Path) -> None:
     assert about["limit"] == 256 and about["labels"] == ["English", "Portuguese"]
     first = json.loads(gzip.decompress((tmp_path / "mine/first.bin").read_bytes()))
     with torch.no_grad():
-        inputs = inputs_of(
-            explored("nlpt-encoder.language").model, explored("nlpt-encoder.language").tokenizers, [first["text"]]
-        )
+        one = explored("nlpt-encoder.language")
+        inputs = inputs_of(one.model, one.tokenizers, [first["text"]])
         logits = explored("nlpt-encoder.language").model(**inputs.arguments).logits[0]
     shares = dict(zip(first["logits"]["ids"][-2:], np.exp(first["logits"]["values"][-2:]), strict=True))
     np.testing.assert_allclose([shares[0], shares[1]], logits.softmax(dim=-1), atol=1e-4)
 
 
-def test_a_model_that_the_page_cannot_show_is_left_out_unless_it_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_model_that_the_page_cannot_show_is_left_out_unless_it_is_named(tmp_path: Path, monkeypatch, capsys) -> None:
     tokenizer = TOKENIZERS.get("word")(["where is the house"])
     size = len(tokenizer)
     model = zoo.build("bert-style@tiny", "masked-lm", masked_next_token=True, vocab_size=size, seed=0)
@@ -201,9 +190,7 @@ def test_the_first_picture_has_what_the_model_writes(name: str, tmp_path: Path) 
 
 def test_matrices_of_a_large_model_are_rounded(monkeypatch: pytest.MonkeyPatch) -> None:
     values = torch.tensor([1.0, -0.7, 3.1e-5, 0.0, 33.0, 1.03125])
-    torch.testing.assert_close(
-        rounded(values, 5), torch.tensor([1.0, -0.6875, 2**-15, 0.0, 32.0, 1.0]), rtol=1e-4, atol=0
-    )
+    torch.testing.assert_close(rounded(values, 5), torch.tensor([1, -0.6875, 2**-15, 0, 32, 1]), rtol=1e-4, atol=0)
     assert rounded(values, 5).to(torch.float16).to(torch.float32)[:2].tolist() == [1.0, -0.6875]
     one = explored("nlpt-encoder.language")
     assert stored(one) is one

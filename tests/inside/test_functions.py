@@ -82,8 +82,7 @@ def test_after_a_layer_the_lens_says_what_a_model_of_so_many_layers_says(placeme
 def test_the_lens_of_an_encoder_decoder(translator, tokenizers):
     lens = logit_lens(translator, TEXTS[0], "Meu filho")
     assert lens.tokens == ("<bos>", "Meu", "filho") and lens.right == ("Meu", "filho", "<eos>")
-    assert np.isfinite(lens.right_probability).all()
-    assert len(lens.figure().axes) == 2
+    assert np.isfinite(lens.right_probability).all() and len(lens.figure().axes) == 2
     with pytest.raises(ConfigError, match="valid are models for causal-lm"):
         logit_lens(zoo.build("bert-style@tiny", "masked-lm", vocab_size=90), "No.", tokenizer=tokenizers)
 

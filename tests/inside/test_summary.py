@@ -25,7 +25,6 @@ NAMES = [
 
 @pytest.mark.parametrize(("name", "task"), NAMES, ids=str)
 def test_shared_weights_are_counted_once(name, task):
-    """Layers fold without loss, and the rows that hold no other add up."""
     found = summary(name, task, depth=1)
     assert found.total == count_parameters(name, task) == sum(row.parameters for row in found.rows)
     folded, every = (summary(name, task, depth=99, fold=fold) for fold in (True, False))

@@ -18,18 +18,12 @@ VOCABULARY, TARGET_VOCABULARY, LABELS = 37, 41, 5
 SOURCE, TARGET = 6, 7
 STREAMS = 4
 SIZES = {
-    "hidden_size": HIDDEN,
-    "num_attention_heads": HEADS,
-    "intermediate_size": INNER,
-    "num_hidden_layers": LAYERS,
-    "vocab_size": VOCABULARY,
-    "num_labels": LABELS,
+    **{"hidden_size": HIDDEN, "num_attention_heads": HEADS, "intermediate_size": INNER, "num_hidden_layers": LAYERS},
+    **{"vocab_size": VOCABULARY, "num_labels": LABELS},
 }
 DECODER_SIZES = {
-    "decoder_attention_heads": DECODER_HEADS,
-    "decoder_intermediate_size": DECODER_INNER,
-    "decoder_layers": DECODER_LAYERS,
-    "decoder_vocab_size": TARGET_VOCABULARY,
+    **{"decoder_attention_heads": DECODER_HEADS, "decoder_intermediate_size": DECODER_INNER},
+    **{"decoder_layers": DECODER_LAYERS, "decoder_vocab_size": TARGET_VOCABULARY},
 }
 
 LLAMAS = {"llama-style", "qwen3-style", "smollm3-style", "gemma2-style", "gemma3-style", "lfm2-style"}
@@ -65,9 +59,7 @@ def linear(inputs: int, outputs: int, positions: int) -> int:
     return 2 * inputs * outputs * positions
 
 
-def attention(
-    queries: int, keys: int, heads: int, kv_heads: int | None = None, *, one_head: bool = False, times: int = 1
-) -> int:
+def attention(queries: int, keys: int, heads: int, kv_heads: int = 0, *, one_head: bool = False, times: int = 1) -> int:
     """Projections, scores and mixing, several times in all. One head's projections serve all with Odom's quirk."""
     width = HIDDEN // heads
     query_width = width if one_head else HIDDEN
@@ -154,9 +146,8 @@ def hyper_connections(variant: str, length: int) -> tuple[int, int]:
         return 2 * (linear(HIDDEN, 2 + STREAMS, STREAMS * length) + reads + mixes), 0
     if variant == "manifold-hyper-connections":
         width = STREAMS * HIDDEN
-        return 2 * (linear(width, 2 * STREAMS + STREAMS**2, length) + reads + mixes), linear(
-            width, STREAMS, length
-        ) + reads
+        weights = linear(width, 2 * STREAMS + STREAMS**2, length)
+        return 2 * (weights + reads + mixes), linear(width, STREAMS, length) + reads
     if variant == "gated-hyper-connections":
         gates = 2 * linear(STREAMS * HIDDEN, 32, length)
         return 2 * (gates + linear(STREAMS * HIDDEN, STREAMS, length)), gates
@@ -227,7 +218,7 @@ ENOUGH = {name for name, _ in enough(DEFAULT_TASKS.items(), kinds_of)}
 
 
 @pytest.mark.parametrize(
-    "variant", [pytest.param(name, marks=() if name in ENOUGH else pytest.mark.nightly) for name in DEFAULT_TASKS]
+    "variant", [pytest.param(one, marks=[pytest.mark.nightly] * (one not in ENOUGH)) for one in DEFAULT_TASKS]
 )
 def test_every_variant_needs_what_the_formula_says(variant):
     task = DEFAULT_TASKS[variant]
@@ -251,8 +242,7 @@ def test_every_variant_needs_what_the_formula_says(variant):
 @pytest.mark.parametrize("variant, task", [("bert-style", task) for task in VARIANTS.get("bert-style").tasks])
 def test_heads_are_counted(variant, task):
     flops = count_flops(small(variant, task), batch(SOURCE))
-    assert flops.forward == stack(variant, SOURCE) + head(variant, task, SOURCE)
-    assert flops.training == 3 * flops.forward
+    assert flops.forward == stack(variant, SOURCE) + head(variant, task, SOURCE) and flops.training == 3 * flops.forward
 
 
 def test_quirks_that_change_the_work():
@@ -260,8 +250,7 @@ def test_quirks_that_change_the_work():
     quirks = "+".join(quirk for quirk in VARIANTS.get("odom-style").quirks if quirk != "works-on-features")
     odom = count_flops(small(f"odom-style+{quirks}", "seq2seq-lm"), batch(SOURCE, TARGET))
     body = stack("odom-style", SOURCE, one_head=True) + decoder("odom-style", SOURCE, TARGET, one_head=True)
-    assert odom.forward == body + head("odom-style", "seq2seq-lm", TARGET)
-    assert odom.training == 3 * odom.forward
+    assert odom.forward == body + head("odom-style", "seq2seq-lm", TARGET) and odom.training == 3 * odom.forward
     # Nothing before the first layers learns, so their projections pass no gradient on.
     explicando = count_flops(small("explicando+faithful", "seq2seq-lm"), batch(TARGET, TARGET))
     body = stack("explicando", TARGET) + decoder("explicando", TARGET, TARGET)
@@ -273,10 +262,7 @@ def test_quirks_that_change_the_work():
 
 def test_features_are_read_like_tokens():
     model = small("odom-style+works-on-features", "seq2seq-lm")
-    features = {
-        "inputs_embeds": torch.zeros(1, SOURCE, HIDDEN),
-        "decoder_inputs_embeds": torch.zeros(1, TARGET, HIDDEN),
-    }
+    features = {"inputs_embeds": torch.zeros(1, SOURCE, HIDDEN), "decoder_inputs_embeds": torch.ones(1, TARGET, HIDDEN)}
     flops = count_flops(model, features)
     body = stack("odom-style", SOURCE) + decoder("odom-style", SOURCE, TARGET)
     assert (flops.forward, flops.tokens) == (body + linear(HIDDEN, HIDDEN, TARGET), SOURCE + TARGET)
@@ -297,5 +283,4 @@ def test_a_token_costs_the_same_in_any_batch():
     model = small("vanilla", "seq2seq-lm")
     many = {name: ids.expand(4, -1) for name, ids in batch(SOURCE, TARGET).items()}
     per_token = count_flops(model, many).per_token
-    assert per_token == flops_per_token(model.config, SOURCE, TARGET)
-    assert per_token.training == 3 * per_token.forward
+    assert per_token == flops_per_token(model.config, SOURCE, TARGET) and per_token.training == 3 * per_token.forward

@@ -29,9 +29,8 @@ def test_labels_are_numbered_in_order_whatever_the_columns_are_called(write):
     assert task.model_settings(tokenizers)["id2label"] == {0: "neg", 1: "pos"}
     encoded = task.encode(splits.train, tokenizers)
     assert encoded["labels"][:] == [task.labels.index(label) for label in splits.train["label"]]
-    assert task.collator(tokenizers)([dict(encoded[0]), dict(encoded[1])])["attention_mask"].sum() == sum(
-        encoded["length"][:2]
-    )
+    batch = task.collator(tokenizers)([dict(encoded[0]), dict(encoded[1])])
+    assert batch["attention_mask"].sum() == sum(encoded["length"][:2])
 
 
 def test_numbers_are_labels_too(write):
@@ -56,9 +55,7 @@ def test_labels_that_a_dataset_keeps_as_numbers_have_their_names(tmp_path):
 def test_a_label_that_is_only_held_out_is_named_with_its_line(write):
     write("train.tsv", tsv(REVIEWS))
     folder = write("validation.tsv", tsv([("fine", "pos"), ("meh", "neutral")])).parent
-    with pytest.raises(
-        DataError, match=r"validation.tsv, line 3: label 'neutral' is not in .*train.tsv; valid: neg, pos"
-    ):
+    with pytest.raises(DataError, match=r"validation.tsv, line 3: label 'neutral' is not in .*; valid: neg, pos"):
         find_task("text-classification").load(folder)
     assert len(find_task("text-classification:labels=['neg', 'neutral', 'pos']").load(folder).heldout) == 2
     write("train.conll", CONLL)
@@ -76,9 +73,8 @@ def test_a_label_stands_on_the_first_piece_of_its_token(write, kind):
     splits = task.load(write("a.jsonl", "\n".join(map(json.dumps, rows * 2))))
     task = task.fitted(splits)
     tokenizers = task.train_tokenizers(splits.train, kind=kind)
-    for tokens, tags, row in zip(
-        splits.train["tokens"], splits.train["tags"], task.encode(splits.train, tokenizers), strict=True
-    ):
+    train, encoded = splits.train, task.encode(splits.train, tokenizers)
+    for tokens, tags, row in zip(train["tokens"], train["tags"], encoded, strict=True):
         assert row["input_ids"] == tokenizers.source.encode(" ".join(tokens))
         assert [task.labels[label] for label in row["labels"] if label != IGNORED] == tags
         assert len(row["labels"]) == len(row["input_ids"]) == row["length"]
@@ -160,9 +156,7 @@ def test_datasets_that_cannot_be_loaded(monkeypatch):
         raise ConnectionError(f"no network\nfor {name} {configuration}")
 
     monkeypatch.setattr("datasets.load_dataset", offline)
-    with pytest.raises(
-        DataError, match="dataset me/reviews:en cannot be loaded: ConnectionError: no network for me/rev"
-    ):
+    with pytest.raises(DataError, match="dataset me/reviews:en cannot be loaded: ConnectionError: no network"):
         find_task("text-classification").load("me/reviews:en")
     with pytest.raises(DataError, match="folder/reviews.tsv does not exist"):
         find_task("text-classification").load("folder/reviews.tsv")

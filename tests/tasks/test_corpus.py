@@ -36,14 +36,12 @@ def heldout() -> list[tuple[str, str]]:
 
 
 def test_sizes(train, heldout):
-    assert len(train) >= 1000
-    assert 300 <= len(heldout) <= 400
+    assert len(train) >= 1000 and 300 <= len(heldout) <= 400
 
 
 def test_text_is_clean(train, heldout):
     for sentence in chain.from_iterable(train + heldout):
-        assert sentence == unicodedata.normalize("NFC", sentence)
-        assert sentence == " ".join(sentence.split())
+        assert sentence == unicodedata.normalize("NFC", sentence) and sentence == " ".join(sentence.split())
         assert sentence[0].isupper() and sentence[-1] in ".?!", sentence
 
 
@@ -88,8 +86,7 @@ def test_phrases_give_no_held_out_pair_away(heldout, language):
     known = {words(pair[language]) for pair in read("train", "phrases")}
     for pair in heldout:
         sentence = words(pair[language])
-        assert sentence not in known
-        assert not templates(sentence) & set().union(*map(templates, known))
+        assert sentence not in known and not templates(sentence) & set().union(*map(templates, known))
         assert not shortened(sentence) & known and sentence not in set().union(*map(shortened, known))
 
 

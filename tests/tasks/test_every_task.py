@@ -20,21 +20,13 @@ TINY = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "in
 ARGUMENTS = {"max_steps": 3, "warmup_steps": 1, "logging_steps": 1, "use_cpu": True, "per_device_train_batch_size": 8}
 FEW = "train_examples=24,heldout_examples=6"
 VARIANTS = {
-    "translation": "pre-norm",
-    "language-modeling": "gpt2-style",
-    "masked-language-modeling": "pre-norm",
-    "masked-next-token": "gpt-bert-style",
-    "span-corruption": "t5-style",
-    "text-classification": "llama-style",
-    "token-classification": "pre-norm",
-    "compression": "llama-style",
+    **{"translation": "pre-norm", "language-modeling": "gpt2-style", "masked-language-modeling": "pre-norm"},
+    **{"masked-next-token": "gpt-bert-style", "span-corruption": "t5-style", "text-classification": "llama-style"},
+    **{"token-classification": "pre-norm", "compression": "llama-style"},
 }
 IN_PLACE = {
-    "compression": "length=8",
-    "multi-query-recall": "length=8,num_pairs=2",
-    "in-context-recall": "length=12",
-    "selective-copying": "length=8,num_copied=3",
-    "memorization": "length=8",
+    **{"compression": "length=8", "multi-query-recall": "length=8,num_pairs=2", "in-context-recall": "length=12"},
+    **{"selective-copying": "length=8,num_copied=3", "memorization": "length=8"},
 }
 RAW_TEXT = ("language-modeling", "masked-language-modeling", "masked-next-token", "span-corruption")
 OPTIONS = dict.fromkeys(RAW_TEXT, "block_size=20") | {task: f"{FEW},{options}" for task, options in IN_PLACE.items()}
@@ -85,32 +77,17 @@ def test_a_saved_model_gets_the_scores_of_its_training(task, data, tmp_path):
     """Without being told what it was trained on, and with which options."""
     folder = tmp_path / "model"
     variant = VARIANTS.get(task, "pre-norm" if task in ("copy", "reverse") else "gpt2-style")
-    result = zoo.train(
-        variant,
-        named(task),
-        data=data.get(task),
-        tokenizer={"kind": "character"}
-        if task in ("language-modeling", "masked-language-modeling")
-        else {"kind": "word", "min_frequency": 1},
-        settings=TINY,
-        generation={"num_beams": 1, "max_length": 8},
-        output_dir=folder,
-        progress=False,
-        **ARGUMENTS,
-    )
+    by_character = task in ("language-modeling", "masked-language-modeling")
+    options = {"tokenizer": "character" if by_character else {"kind": "word", "min_frequency": 1}, **ARGUMENTS}
+    options |= {"settings": TINY, "generation": {"num_beams": 1, "max_length": 8}, "progress": False}
+    result = zoo.train(variant, named(task), data=data.get(task), output_dir=folder, **options)
     found = zoo.evaluate(folder, n_bootstrap=20)
     report = result.report
     assert found.task == report.task == task
     assert set(found.scores) == SCORES.get(task, {"exact_match", "symbol_accuracy"})
-    assert TASKS.get(task).main_score in found.scores
-    assert found.loss == report.heldout_loss and found.repeats_training
-    assert {name: score.value for name, score in found.scores.items()} == {
-        name: score.value for name, score in report.scores.items()
-    }
-    assert found.outputs == result.outputs
-    assert {name: score.value for name, score in found.scores.items()} == pytest.approx(
-        {name: score.value for name, score in report.scores.items()}, rel=1e-6
-    )
+    assert TASKS.get(task).main_score in found.scores and found.loss == report.heldout_loss and found.repeats_training
+    scores, told = ({name: one.value for name, one in of.scores.items()} for of in (found, report))
+    assert scores == told and found.outputs == result.outputs
     for name, score in found.scores.items():
         if name not in ("perplexity", "bits_per_byte"):
             assert score.interval[0] <= score.value <= score.interval[1]
@@ -137,12 +114,8 @@ def test_a_comparison_loads_any_tasks_model_again(task, data, tmp_path):
     assert written["curve"][-1]["tokens"] == written["report"]["train_tokens"]
     answer = check(tmp_path)
     assert answer["equal"] and answer["outputs_equal"]
-    assert (
-        answer["auto_class"]
-        == {"language-modeling": "AutoModelForCausalLM", "token-classification": "AutoModelForTokenClassification"}[
-            task
-        ]
-    )
+    classes = {"language-modeling": "AutoModelForCausalLM", "token-classification": "AutoModelForTokenClassification"}
+    assert answer["auto_class"] == classes[task]
     model = zoo.load(tmp_path / CHECKPOINT)
     first = next(model.parameters())
     first.data = first.data.flip(0)
@@ -191,14 +164,6 @@ def test_a_plugins_task_needs_no_recipe(data, monkeypatch):
 
     monkeypatch.setattr(TASKS, "_items", dict(TASKS._items))
     TASKS.register("shouting", Shouting())
-    result = zoo.train(
-        "pre-norm",
-        "shouting:mark='!!'",
-        data=data["translation"],
-        settings=TINY,
-        generation={"max_new_tokens": 4},
-        progress=False,
-        **ARGUMENTS,
-    )
-    assert result.report.task == "shouting"
-    assert result.report.scores == {"shouted": Score("Shouted", 6.0, "!!")}
+    options = {"settings": TINY, "generation": {"max_new_tokens": 4}, "progress": False, **ARGUMENTS}
+    result = zoo.train("pre-norm", "shouting:mark='!!'", data=data["translation"], **options)
+    assert result.report.task == "shouting" and result.report.scores == {"shouted": Score("Shouted", 6.0, "!!")}

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import zoo
-from zoo.base.errors import ConfigError, UnknownNameError
 from zoo.data.corpora import cutting
 from zoo.data.tasks import DataError, find_task, train_tokenizers
 from zoo.data.tasks.blocks import BlockCollator, TokenBlocks
@@ -37,8 +36,7 @@ def test_blocks_that_begin_anywhere_are_those_of_nano_gpt():
 
 def test_a_shorter_block_is_padded_and_does_not_count():
     batch = BlockCollator(0)([TokenBlocks(np.arange(5, 17), 8)[i] for i in range(2)])
-    assert batch["labels"].ne(IGNORED).sum() == 11
-    assert batch["attention_mask"].sum() == 11
+    assert batch["labels"].ne(IGNORED).sum() == 11 and batch["attention_mask"].sum() == 11
     model = zoo.build("gpt2-style@tiny", "causal-lm", vocab_size=20, seed=0)
     with torch.no_grad():
         together = model(**batch).loss
@@ -68,8 +66,7 @@ def test_the_first_part_of_a_text_is_trained_on(write, kind):
     task = find_task("language-modeling:block_size=16,train_fraction=0.75")
     splits = task.load(file)
     border = int(len(TEXT) * 0.75)
-    assert "".join(splits.train["text"]) == TEXT[:border]
-    assert "".join(splits.heldout["text"]) == TEXT[border:]
+    assert "".join(splits.train["text"]) == TEXT[:border] and "".join(splits.heldout["text"]) == TEXT[border:]
     tokenizers = task.train_tokenizers(splits.train, kind=kind)
     ids = tokenizers.source.encode(TEXT[border:], add_special_tokens=False)
     assert sum(task.encode(splits.heldout, tokenizers).lengths) == len(ids) - 1
@@ -82,8 +79,7 @@ def test_documents_end_where_the_next_begins(write):
     tokenizers = task.train_tokenizers(splits.train, kind="character")
     block = task.encode(splits.heldout, tokenizers)[0]
     text = tokenizers.source.decode([*block["input_ids"], block["labels"][-1]])
-    assert text == "<eos>".join(splits.heldout["text"])
-    assert len(splits.heldout) == 2
+    assert text == "<eos>".join(splits.heldout["text"]) and len(splits.heldout) == 2
     assert tokenizers.source.bos_token == "<eos>"  # what a model has learned to begin a document after
 
 
@@ -97,51 +93,30 @@ def test_a_folder_of_texts(write):
 def test_held_out_texts_of_a_table_are_its_rows(write, name):
     rows = "text\nNot to be.\n" if name.endswith("csv") else '{"text": "Not to be."}\n'
     heldout, train = write(name, rows), write("train.txt", TEXT)
-    for splits in (
-        find_task("language-modeling").load(train, heldout=heldout),
-        find_task("language-modeling").load(train.parent),
-    ):
+    task = find_task("language-modeling")
+    for splits in (task.load(train, heldout=heldout), task.load(train.parent)):
         assert splits.heldout["text"][:] == ["Not to be."]
 
 
-@pytest.mark.parametrize(
-    ("name", "variant"),
-    [
-        ("language-modeling", "gpt2-style"),
-        ("masked-next-token", "gpt-bert-style"),
-        ("span-corruption", "t5-style"),
-    ],
-)
+SIGNED = {"language-modeling": "gpt2-style", "masked-next-token": "gpt-bert-style", "span-corruption": "t5-style"}
+
+
+@pytest.mark.parametrize(("name", "variant"), SIGNED.items())
 def test_tokens_that_the_tokenizer_does_not_know_are_counted_in_signatures(write, name, variant):
     """A model that guesses one token for all of them has a low loss, and has read nothing."""
     task = find_task(f"{name}:block_size=16")
-    splits = task.load(
-        write("train.txt", "to be or not to be " * 20), heldout=write("held.txt", "to ask or not to dare " * 20)
-    )
+    heldout = write("held.txt", "to ask or not to dare " * 20)
+    splits = task.load(write("train.txt", "to be or not to be " * 20), heldout=heldout)
     tokenizers = task.train_tokenizers(splits.train, kind="word")
     sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
     model = zoo.build(variant, task.model_task, **sizes, **task.model_settings(tokenizers))
     found = zoo.evaluate(model, f"{name}:block_size=16", data=splits.heldout, tokenizer=tokenizers, n_bootstrap=1)
     labels = [np.asarray(block["labels"]) for block in task.encode(splits.heldout, tokenizers)]
     unknown = int((np.concatenate(labels) == tokenizers.source.unk_token_id).sum())
-    assert unknown > 1 and all(
-        f"|unknown:{unknown}" in score.signature for score in found.scores.values() if score.name != "Accuracy"
-    )
+    signatures = [score.signature for score in found.scores.values() if score.name != "Accuracy"]
+    assert unknown > 1 and all(f"|unknown:{unknown}" in one for one in signatures)
     known = zoo.evaluate(model, f"{name}:block_size=16", data=splits.train, tokenizer=tokenizers, n_bootstrap=1)
     assert not any("unknown" in score.signature for score in known.scores.values())
-
-
-def test_options_are_checked():
-    with pytest.raises(UnknownNameError, match="did you mean 'block_size'"):
-        find_task("language-modeling:blocksize=3")
-    with pytest.raises(ConfigError, match="block_size=0"):
-        find_task("language-modeling:block_size=0")
-    with pytest.raises(ConfigError, match="train_fraction=2"):
-        find_task("language-modeling", {"train_fraction": 2})
-    with pytest.raises(ConfigError, match="streaming='no' is not valid; it is true or false"):
-        find_task("language-modeling:streaming=no")
-    with pytest.raises(ConfigError, match=r"num_copied=2.5 is not valid; it is a whole number"):
-        find_task("selective-copying:num_copied=2.5")
 
 
 @pytest.mark.parametrize(

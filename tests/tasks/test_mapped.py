@@ -77,17 +77,8 @@ def test_a_run_on_a_large_file_has_the_same_weights(task, tmp_path, monkeypatch)
     model = {"translation": "pre-norm", "text-classification": "bert-style"}[task]
     for number, large in enumerate((mapped.LARGE, 1000)):
         monkeypatch.setattr(mapped, "LARGE", large)
-        zoo.train(
-            model,
-            task,
-            data=file,
-            settings=SETTINGS,
-            output_dir=tmp_path / str(number),
-            max_steps=3,
-            per_device_train_batch_size=8,
-            scored=False,
-            progress=False,
-        )
+        given = {"data": file, "settings": SETTINGS, "max_steps": 3, "per_device_train_batch_size": 8}
+        zoo.train(model, task, output_dir=tmp_path / str(number), scored=False, progress=False, **given)
     weights = [load_file(tmp_path / str(number) / "model.safetensors") for number in range(2)]
     assert all(weights[0][name].equal(weights[1][name]) for name in weights[0])
 

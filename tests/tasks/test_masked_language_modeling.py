@@ -30,10 +30,8 @@ def test_masks_are_those_of_bert(encoded):
     text = tokenizers.source.encode("".join(splits.train["text"]), add_special_tokens=False)
     ids, labels = everything(blocks, "input_ids"), everything(blocks, "labels")
     chosen = labels != IGNORED
-    assert len(ids) == len(text)
-    assert (labels[chosen] == np.array(text)[chosen]).all()
-    assert (ids[~chosen] == np.array(text)[~chosen]).all()
-    assert chosen.mean() == pytest.approx(0.15, abs=0.01)
+    assert len(ids) == len(text) and (labels[chosen] == np.array(text)[chosen]).all()
+    assert (ids[~chosen] == np.array(text)[~chosen]).all() and chosen.mean() == pytest.approx(0.15, abs=0.01)
     assert (ids[chosen] == tokenizers.source.mask_token_id).mean() == pytest.approx(0.8, abs=0.03)
     assert (ids[chosen] == labels[chosen]).mean() == pytest.approx(0.1, abs=0.03)
 
@@ -53,8 +51,7 @@ def test_a_shorter_last_block_is_padded(encoded):
     task, _, tokenizers, blocks = encoded
     short = blocks[len(blocks) - 1]
     batch = task.collator(tokenizers)([blocks[0], short])
-    assert batch["attention_mask"].sum() == 50 + len(short["labels"]) < 100
-    assert "shift_labels" not in batch
+    assert batch["attention_mask"].sum() == 50 + len(short["labels"]) < 100 and "shift_labels" not in batch
 
 
 @pytest.mark.parametrize("kind", ["bpe", "word", "character"])

@@ -48,27 +48,22 @@ def test_blocks_have_the_share_and_every_label_is_the_next_token(share, data):
                 assert seen[~labelled[:-1]].all()
 
 
+def trained(data, folder, **options):
+    options |= {"tokenizer": {"kind": "bpe", "vocab_size": 280}, "data": data, "output_dir": folder, "progress": False}
+    settings = {**SIZES, "dropout": 0.0, "attention_dropout": 0.0}
+    return zoo.train("gpt-bert-style", "masked-next-token:block_size=16,causal_share=0.5", settings=settings, **options)
+
+
 @pytest.mark.slow
 def test_a_trained_model_is_causal_and_masked(data, tmp_path: Path):
-    result = zoo.train(
-        "gpt-bert-style",
-        "masked-next-token:block_size=16,causal_share=0.5",
-        data=data,
-        tokenizer={"kind": "bpe", "vocab_size": 280},
-        output_dir=tmp_path / "model",
-        max_steps=6,
-        progress=False,
-        settings={**SIZES, "dropout": 0.0, "attention_dropout": 0.0},
-    )
+    result = trained(data, tmp_path / "model", max_steps=6)
     assert result.report.scores["perplexity"].value > 1
     models = [auto.from_pretrained(tmp_path / "model") for auto in (AutoModelForCausalLM, AutoModelForMaskedLM)]
     assert [model.config.is_decoder for model in models] == [True, False]
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "model")
     assert tokenizer("The cats")["input_ids"][0] == tokenizer.bos_token_id == tokenizer.eos_token_id
     (tmp_path / "suite").mkdir()
-    (tmp_path / "suite" / "a.jsonl").write_text(
-        '{"sentence_good": "The cats sleep.", "sentence_bad": "The cats sleeps."}'
-    )
+    (tmp_path / "suite" / "a.jsonl").write_text('{"sentence_good": "The cats ran.", "sentence_bad": "The cats runs."}')
     for model in models:
         assert len(evaluate_suite(model, "blimp", data=tmp_path / "suite", tokenizer=tokenizer).scores) == 1
     assert zoo.generate(tmp_path / "model", ["The cats"], max_new_tokens=2)[0].text is not None
@@ -82,21 +77,9 @@ def test_a_loss_depends_neither_on_accumulation_nor_on_the_batches_of_an_evaluat
     """Rows of both kinds count alike, though masked ones have few labels, and are alone in batches of one."""
     found = {}
     for size in (1, 16):
-        result = zoo.train(
-            "gpt-bert-style",
-            "masked-next-token:block_size=16,causal_share=0.5",
-            data=data,
-            tokenizer={"kind": "bpe", "vocab_size": 280},
-            output_dir=tmp_path / str(size),
-            max_steps=2,
-            per_device_train_batch_size=size,
-            gradient_accumulation_steps=16 // size,
-            optim="sgd",
-            learning_rate=1.0,
-            max_grad_norm=0.0,
-            progress=False,
-            settings={**SIZES, "dropout": 0.0, "attention_dropout": 0.0},
-        )
+        options = {"per_device_train_batch_size": size, "gradient_accumulation_steps": 16 // size}
+        options |= {"optim": "sgd", "learning_rate": 1.0, "max_grad_norm": 0.0}
+        result = trained(data, tmp_path / str(size), max_steps=2, **options)
         found[size] = torch.cat([weight.detach().flatten() for weight in result.model.parameters()])
     torch.testing.assert_close(found[1], found[16], rtol=0, atol=2e-5)
     losses = [zoo.evaluate(tmp_path / "16", batch_size=size).loss for size in (1, 64)]

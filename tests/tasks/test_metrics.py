@@ -9,9 +9,7 @@ from hypothesis import strategies as st
 
 from zoo.data.tasks.metrics import accuracy_score, entities, entity_f1_score, has_entities, macro_f1_score
 
-ROWS = st.lists(
-    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=5), min_size=1, max_size=8
-)
+ROWS = st.lists(st.lists(st.tuples(*[st.integers(0, 3)] * 2), min_size=1, max_size=5), min_size=1, max_size=8)
 
 
 @given(ROWS)
@@ -72,6 +70,4 @@ def test_an_entity_must_be_found_whole():
 
 
 def test_labels_that_mark_entities_are_recognised():
-    assert has_entities(["O", "B-PER", "I-PER"])
-    assert not has_entities(["NOUN", "VERB", "O"])
-    assert not has_entities(["O"])
+    assert has_entities(["O", "B-PER", "I-PER"]) and not has_entities(["NOUN", "VERB", "O"]) and not has_entities(["O"])

@@ -2,6 +2,7 @@
 
 import json
 import warnings
+from functools import partial
 
 import pytest
 from datasets import ClassLabel, Dataset, Features, Value
@@ -62,9 +63,7 @@ def test_text_keeps_its_blanks_as_pipelines_do_and_labels_lose_them(write):
 def test_parquet_is_read_in_silence(tmp_path, capfd, monkeypatch):
     monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
     labels = ClassLabel(names=["bad", "good"])
-    data = Dataset.from_dict(
-        {"text": ["a", "b"], "label": [0, 1]}, features=Features(text=Value("string"), label=labels)
-    )
+    data = Dataset.from_dict({"text": ["a", "b"], "label": [0, 1]}, Features(text=Value("string"), label=labels))
     data.to_parquet(tmp_path / "a.parquet")
     capfd.readouterr()
     assert read_columns(tmp_path / "a.parquet", kinds=(Kind.TEXT, Kind.LABEL))["label"] == ["bad", "good"]
@@ -96,11 +95,7 @@ def test_a_csv_field_may_hold_line_breaks(write):
         ("a.tsv", "en\tpt\nHello.\t" + "a" * 10_000_000 + "\n", "line 2: .* bytes long"),
         ("a.csv", 'en,pt\na,"' + "b" * 200_000 + '"\n', "line 2: not valid CSV"),
         ("a.jsonl", '{"en": "Hello.", "pt": "Olá."}\n{"en": \n', "line 2: not valid JSON"),
-        (
-            "a.jsonl",
-            '{"en": "Hello.", "pt": "Olá.", "en": "Hi."}\n',
-            "line 1: not valid JSON: an object has a name twice",
-        ),
+        ("a.jsonl", '{"en": "Hi.", "pt": "Oi.", "en": "Hi."}\n', "line 1: not valid JSON: an object has a name twice"),
         ("a.jsonl", '["en"]\n', "line 1: a JSON object is expected"),
         ("a.jsonl", '{"en": "Hello.", "pt": 3}\n', "line 1: column 'pt' is not text"),
         ("a.jsonl", '{"en": "a", "pt": "b"}\n{"en": "Hello."}\n', "unknown column 'pt' of .*line 2"),
@@ -130,8 +125,7 @@ def test_a_folder_brings_its_own_held_out_examples(write, tmp_path):
     write("train.tsv", as_tsv([("en", "pt"), *ROWS]))
     write("validation.jsonl", json.dumps({"pt": "Tchau.", "en": "Bye."}) + "\n")
     splits = load_splits(tmp_path)
-    assert len(splits.train) == 2
-    assert splits.heldout.to_dict() == {"en": ["Bye."], "pt": ["Tchau."], "line_number": [1]}
+    assert len(splits.train) == 2 and splits.heldout.to_dict() == {"en": ["Bye."], "pt": ["Tchau."], "line_number": [1]}
 
 
 def test_a_folder_without_held_out_examples(write, tmp_path):
@@ -151,11 +145,8 @@ def test_a_single_file_is_split_alike_every_time(write):
 def test_the_columns_of_translation_datasets_are_found(tmp_path):
     rows = [{"translation": {"en": f"word {i}", "pt": f"palavra {i}"}} for i in range(3)]
     Dataset.from_list(rows).to_parquet(tmp_path / "pairs.parquet")
-    assert read_columns(tmp_path / "pairs.parquet")[1] == {
-        "translation.en": "word 1",
-        "translation.pt": "palavra 1",
-        "row_number": 2,
-    }
+    row = {"translation.en": "word 1", "translation.pt": "palavra 1", "row_number": 2}
+    assert read_columns(tmp_path / "pairs.parquet")[1] == row
 
 
 @pytest.mark.parametrize(
@@ -182,17 +173,13 @@ def test_pairs_that_are_too_long_are_left_out_or_cut(write):
         examples = read_columns(file)
         tokenizers = task.train_tokenizers(examples, kind="word", min_frequency=1)
         encoded = task.encode(examples, tokenizers, training=True)
-        texts = [
-            tokenizers.target.batch_decode(encoded[side][:], skip_special_tokens=True)
-            for side in ("input_ids", "labels")
-        ]
+        decode = partial(tokenizers.target.batch_decode, skip_special_tokens=True)
+        texts = [decode(encoded[side][:]) for side in ("input_ids", "labels")]
         assert list(zip(*texts, strict=True)) == [tuple(row) for row in expected]
         assert len(task.encode(examples, tokenizers)) == 3
     cut = find_task("translation:max_length=2,cut=true").encode(examples, tokenizers, training=True)
     assert [len(ids) for ids in cut["labels"]] == [2, 2, 2]
-    with pytest.raises(
-        DataError, match=r"pairs.tsv: all 3 examples have more than max_length=2 tokens; the shortest has 3"
-    ):
+    with pytest.raises(DataError, match=r"pairs.tsv: all 3 .* more than max_length=2 tokens; the shortest has 3"):
         find_task("translation:max_length=2").encode(examples, tokenizers, training=True)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from zoo.base.errors import ConfigError, UnknownTaskError, UnsupportedTaskError
+from zoo.base.errors import ConfigError, UnknownNameError, UnknownTaskError, UnsupportedTaskError
 from zoo.data.tasks import DataError, Predictions, find_task
 from zoo.fast.chunked_loss import IGNORED
 
@@ -29,9 +29,7 @@ RULES = {
     "reverse": lambda question: question[::-1],
     "sort": lambda question: sorted(question, key=int),
     "addition": added,
-    "aligned-addition": lambda question: list(
-        str(int("".join(question[:2])) + int("".join(question[2:]))).rjust(3, "0")
-    ),
+    "aligned-addition": lambda asked: list(str(int("".join(asked[:2])) + int("".join(asked[2:]))).rjust(3, "0")),
     "modular-addition": lambda question: [str((int(question[0]) + int(question[1])) % 113)],
     "associative-recall": recalled,
     "induction": continued,
@@ -53,8 +51,7 @@ def test_answers_follow_the_rule(name):
 
 def test_a_small_space_is_shared_out():
     splits = find_task("copy:num_symbols=2,length=3").load()
-    assert len(splits.train) + len(splits.heldout) == 2 + 4 + 8
-    assert len(splits.heldout) == 1
+    assert len(splits.train) + len(splits.heldout) == 2 + 4 + 8 and len(splits.heldout) == 1
 
 
 @pytest.mark.parametrize("name", ["reverse:decoder_only=true", "induction"])
@@ -72,8 +69,7 @@ def test_a_language_model_learns_the_answer_alone(name):
         assert read == [*question.split(), *(["<bos>"] if task.separated else [])]
         assert row["length"] == len(row["input_ids"]) == len(row["labels"])
     batch = task.collator(tokenizers)([encoded[i] for i in range(8)])
-    assert batch["attention_mask"].sum() == sum(encoded["length"][:8])
-    assert batch["labels"] is batch["shift_labels"]
+    assert batch["attention_mask"].sum() == sum(encoded["length"][:8]) and batch["labels"] is batch["shift_labels"]
 
 
 def test_scores():
@@ -84,31 +80,38 @@ def test_scores():
     scores = task.score(Predictions(0.0, 1, outputs=[first, wrong]), examples, n_bootstrap=20)
     assert scores["exact_match"].value == 50
     lengths = len(first.split()), len(second.split())
-    assert scores["symbol_accuracy"].value == pytest.approx(
-        100 * (lengths[0] + lengths[1] - 1) / (lengths[0] + lengths[1] + 1), abs=1e-3
-    )
+    both = lengths[0] + lengths[1]
+    assert scores["symbol_accuracy"].value == pytest.approx(100 * (both - 1) / (both + 1), abs=1e-3)
     decoder = find_task("copy:decoder_only=true")
     ids = [[5, 6, 2], [5, 6, 2], [5, 6, 2]]
     scores = decoder.score(Predictions(0.0, 9, ids=ids, labels=[[5, 6, 2], [5, 7, 2], [5, 6, 9]]), examples)
-    assert (scores["exact_match"].value, scores["symbol_accuracy"].value) == (
-        pytest.approx(100 / 3, abs=1e-3),
-        pytest.approx(500 / 6, abs=1e-3),
-    )
+    expected = pytest.approx([100 / 3, 500 / 6], abs=1e-3)
+    assert [scores[one].value for one in ("exact_match", "symbol_accuracy")] == expected
 
 
 def test_what_cannot_be_is_refused(tmp_path):
     with pytest.raises(DataError, match="makes its own examples"):
         find_task("copy").load(tmp_path)
-    with pytest.raises(ConfigError, match="length=20 is above num_symbols=10"):
-        find_task("associative-recall:length=20")
-    with pytest.raises(ConfigError, match="min_length=4 is above length=3"):
-        find_task("copy:min_length=4,length=3")
-    with pytest.raises(ConfigError, match="decoder_only must be false"):
-        find_task("compression:decoder_only=true")
-    with pytest.raises(ConfigError, match="all sequences of 'compression' have one length"):
-        find_task("compression:min_length=3")
-    with pytest.raises(UnknownTaskError, match="did you mean 'associative-recall'"):
-        find_task("asociative_recall")
+    for name, error, message in (
+        ("associative-recall:length=20", ConfigError, "length=20 is above num_symbols=10"),
+        ("copy:min_length=4,length=3", ConfigError, "min_length=4 is above length=3"),
+        ("compression:decoder_only=true", ConfigError, "decoder_only must be false"),
+        ("compression:min_length=3", ConfigError, "all sequences of 'compression' have one length"),
+        ("asociative_recall", UnknownTaskError, "did you mean 'associative-recall'"),
+        ("language-modeling:blocksize=3", UnknownNameError, "did you mean 'block_size'"),
+        ("language-modeling:block_size=0", ConfigError, "block_size=0"),
+        ("language-modeling:train_fraction=2", ConfigError, "train_fraction=2"),
+        ("language-modeling:streaming=no", ConfigError, "streaming='no' is not valid; it is true or false"),
+        ("language-modeling:streaming=true,packing=documents", ConfigError, "streaming is for blocks"),
+        (
+            "language-modeling:shuffle_buffer=0",
+            ConfigError,
+            "shuffle_buffer=0 is not valid; it is a number of documents",
+        ),
+        ("selective-copying:num_copied=2.5", ConfigError, "num_copied=2.5 is not valid; it is a whole number"),
+    ):
+        with pytest.raises(error, match=message):
+            find_task(name)
 
 
 @pytest.mark.parametrize(

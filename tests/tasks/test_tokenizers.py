@@ -137,11 +137,7 @@ def test_bad_names():
         train_tokenizers(TEXTS, kind="bpe:vocab_sice=512")
     with pytest.raises(UnknownNameError, match="did you mean 'vocab_size'"):
         train_tokenizers(TEXTS, kind="bpe", vocabsize=100)
-    for option, valid in (
-        ("lower_case=no", "true or false"),
-        ("joint=no", "true or false"),
-        ("min_frequency=1.5", "a wh"),
-    ):
+    for option, valid in (("lower_case=no", "true or"), ("joint=no", "true or false"), ("min_frequency=1.5", "a wh")):
         with pytest.raises(ConfigError, match=f"is not valid; it is {valid}"):
             train_tokenizers(TEXTS, kind=f"word:{option}")
 

@@ -15,6 +15,7 @@ import shutil
 import signal
 import time
 import traceback
+from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -33,43 +34,26 @@ from zoo.training.trainer import ZooTrainer
 
 SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32, "dropout": 0.2}
 COMMON: dict[str, Any] = {
-    "settings": SIZES,
-    "tokenizer": {"kind": "word", "min_frequency": 1},
-    "per_device_train_batch_size": 8,
-    "warmup_steps": 1,
-    "logging_steps": 2,
-    "save_strategy": "steps",
-    "save_total_limit": 2,
-    "progress": False,
-    "use_cpu": True,
-    "full_determinism": True,
+    **{"settings": SIZES, "tokenizer": {"kind": "word", "min_frequency": 1}, "per_device_train_batch_size": 8},
+    **{"warmup_steps": 1, "logging_steps": 2, "save_strategy": "steps", "save_total_limit": 2, "progress": False},
+    **{"use_cpu": True, "full_determinism": True},
 }
+TEXT = "language-modeling:block_size=8"
 PAIRS = {"name": "pre-norm", "task": "translation", "generation": {"num_beams": 1, "max_length": 4}}
 SETTINGS: dict[str, dict[str, Any]] = {
     "translation": {**PAIRS, "max_steps": 13, "save_steps": 3},
     "group_by_length": {
         **PAIRS,
-        "max_steps": 13,
-        "save_steps": 5,
-        "train_sampling_strategy": "group_by_length",
+        **{"max_steps": 13, "save_steps": 5, "train_sampling_strategy": "group_by_length"},
         "gradient_accumulation_steps": 2,
     },
     "early_stopping": {
         **PAIRS,
-        "max_steps": 40,
-        "save_steps": 3,
-        "eval_strategy": "steps",
-        "early_stopping_patience": 2,
+        **{"max_steps": 40, "save_steps": 3, "eval_strategy": "steps", "early_stopping_patience": 2},
         "learning_rate": 0.3,
     },
     "masked": {"name": "pre-norm", "task": "masked-language-modeling:block_size=8", "max_steps": 33, "save_steps": 4},
-    "causal": {
-        "name": "gpt2-style",
-        "task": "language-modeling:block_size=8",
-        "max_steps": 17,
-        "save_steps": 3,
-        "optim": "muon",
-    },
+    "causal": {"name": "gpt2-style", "task": TEXT, "max_steps": 17, "save_steps": 3, "optim": "muon"},
 }
 """Runs that differ in what has to be remembered: the order of data, masks, what was best, and the optimiser's state."""
 
@@ -86,11 +70,11 @@ def data_of(task: str) -> Splits:
     return Splits(text.select(range(60)), text.select(range(60, 70)))
 
 
-def run(folder: Path, setting: str, begun: Connection, **changed: Any) -> None:
+def run(folder: Path, setting: str, begin: Callable[[bool], object], **changed: Any) -> None:
     """Train, or go on with it, and tell when the first step begins."""
 
     def announced(trainer: ZooTrainer, *given: Any, **options: Any) -> Any:
-        begun.send(True)
+        begin(True)
         return whole_train(trainer, *given, **options)
 
     whole_train, ZooTrainer.train = ZooTrainer.train, announced  # type: ignore[method-assign]
@@ -105,7 +89,7 @@ def in_child(folder: Path, setting: str, **changed: Any) -> tuple[int, Connectio
     child = os.fork()
     if child == 0:
         try:
-            run(folder, setting, there, **changed)
+            run(folder, setting, there.send, **changed)
         except BaseException:
             traceback.print_exc()
             os._exit(1)

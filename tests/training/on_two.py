@@ -14,14 +14,9 @@ from zoo.data.tasks import TASKS, Splits
 from zoo.training import train
 from zoo.training.trainer import ZooTrainer
 
+SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
 ARGUMENTS = {
-    "settings": {
-        "hidden_size": 16,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 2,
-        "intermediate_size": 32,
-        "dropout": 0.0,
-    },
+    "settings": {**SIZES, "dropout": 0.0},
     "generation": {"num_beams": 1, "max_length": 6},
     "tokenizer": {"kind": "word", "min_frequency": 1},
     "max_steps": 6,
@@ -33,10 +28,8 @@ ARGUMENTS = {
     "save_steps": 3,
     "save_total_limit": None,
 }
-UNTIED = {
-    "settings": {**ARGUMENTS["settings"], "tie_word_embeddings": False},
-    "tokenizer": {**ARGUMENTS["tokenizer"], "joint": False},
-}
+UNTIED = {"settings": {**ARGUMENTS["settings"], "tie_word_embeddings": False}}
+UNTIED |= {"tokenizer": {**ARGUMENTS["tokenizer"], "joint": False}}
 """What accelerate can shard; embeddings that several modules share it cannot."""
 
 TOGETHER = 8
@@ -68,10 +61,8 @@ def sharded(folder: Path) -> dict[str, object]:
         PartialState._shared_state["distributed_type"] = DistributedType.MULTI_GPU
         create(trainer)
 
-    create, ZooTrainer.create_accelerator_and_postprocess = (
-        ZooTrainer.create_accelerator_and_postprocess,
-        create_accelerator,
-    )
+    create = ZooTrainer.create_accelerator_and_postprocess
+    ZooTrainer.create_accelerator_and_postprocess = create_accelerator
 
     def training_step(trainer: ZooTrainer, *args: object) -> Tensor:
         seen.append(all(isinstance(parameter, DTensor) for parameter in trainer.model.parameters()))

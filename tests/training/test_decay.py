@@ -18,10 +18,7 @@ from zoo.training.arguments import DECAYS, training_arguments
 from zoo.training.trainer import ZooTrainer
 
 SIZES: dict[str, Any] = {
-    "hidden_size": 64,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 128,
+    **{"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128},
     "vocab_size": 50,
 }
 
@@ -31,20 +28,10 @@ MAPS = {
 }
 """Classes that hold linear maps. A class that holds anything of two dimensions belongs here or to `OTHERS`."""
 
-OTHERS = {
-    "TokenEmbedding": Role.EMBEDDING,
-    "UnitEmbedding": Role.EMBEDDING,
-    "ValueEmbedding": Role.EMBEDDING,
-    "TokenTypeEmbedding": Role.EMBEDDING,
-    "FrozenEmbedding": Role.EMBEDDING,
-    "Embedding": Role.EMBEDDING,
-    "LearnedPosition": Role.TABLE,
-    "LearnedUnpaddedPosition": Role.TABLE,
-    "RelativeBucketPosition": Role.TABLE,
-    "DisentangledPosition": Role.TABLE,
-    "StepEmbedding": Role.TABLE,
-    "StreamNorm": Role.GAIN,
-}
+EMBEDDINGS = ("TokenEmbedding", "UnitEmbedding", "ValueEmbedding", "TokenTypeEmbedding", "FrozenEmbedding", "Embedding")
+POSITIONS = ("LearnedPosition", "LearnedUnpaddedPosition", "RelativeBucketPosition", "DisentangledPosition")
+TABLES = dict.fromkeys((*POSITIONS, "StepEmbedding"), Role.TABLE)
+OTHERS = {**dict.fromkeys(EMBEDDINGS, Role.EMBEDDING), **TABLES, "StreamNorm": Role.GAIN}
 
 
 def subjects() -> Iterator[str]:
@@ -77,12 +64,9 @@ def test_matrices_decay_and_nothing_else(name: str) -> None:
             else:
                 assert role == OTHERS[type(module).__name__], (path, own)
     matrices = {path for path, role in roles.items() if role == Role.MATRIX}
-    assert set(decayed_names(model, "matrices")) == matrices
-    assert set(decayed_names(model, "all")) == roles.keys()
+    assert set(decayed_names(model, "matrices")) == matrices and set(decayed_names(model, "all")) == roles.keys()
     two_dimensional = set(decayed_names(model, "matrices-and-embeddings"))
-    assert two_dimensional == {
-        path for path, role in roles.items() if role in (Role.MATRIX, Role.EMBEDDING, Role.TABLE)
-    }
+    assert two_dimensional == {one for one, role in roles.items() if role in (Role.MATRIX, Role.EMBEDDING, Role.TABLE)}
 
 
 class HeadwiseNorm(nn.Module):

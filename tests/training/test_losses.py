@@ -53,8 +53,7 @@ def test_logits_are_made_where_somebody_looks(tmp_path, monkeypatch):
     trainer.compute_loss(trainer.model, batch("causal-lm"))
     loss, logits, _ = trainer.prediction_step(trainer.model, batch("causal-lm"), prediction_loss_only=True)
     plain, seen, _ = trainer.prediction_step(trainer.model, batch("causal-lm"), prediction_loss_only=False)
-    assert made == [False, False, True]
-    assert logits is None and seen.shape == (2, 6, 20)
+    assert made == [False, False, True] and logits is None and seen.shape == (2, 6, 20)
     torch.testing.assert_close(loss, plain)
     monkeypatch.setattr(trainer, "is_fsdp_enabled", True)
     trainer.compute_loss(trainer.model, batch("causal-lm"))
@@ -87,10 +86,7 @@ def test_gradients_are_clipped_as_transformers_clips_them(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "advice"),
     [
-        (
-            {"per_device_train_batch_size": 8},
-            "=4 and gradient_accumulation_steps=2, .*; or gradient_checkpointing=True",
-        ),
+        ({"per_device_train_batch_size": 8}, "=4 and gradient_accumulation_steps=2,.*; or gradient_checkpointing=True"),
         ({"per_device_train_batch_size": 1, "gradient_checkpointing": True}, "shorter sequences or a smaller model"),
     ],
 )

@@ -30,7 +30,6 @@ def step(model, optimizer):
 
 
 def test_muon_has_the_matrices_and_adamw_the_rest():
-    """Against both optimisers of PyTorch on copies."""
     model = zoo.build("gpt2-style", "causal-lm", seed=0, **SIZES)
     plain = copy.deepcopy(model)
     matrices = {name for name, parameter in model.named_parameters() if "_proj.weight" in name}
@@ -38,9 +37,7 @@ def test_muon_has_the_matrices_and_adamw_the_rest():
     others = {name: parameter for name, parameter in named.items() if name not in matrices}
     assert {"model.embed_tokens.weight", "model.position.weight"} <= others.keys() and matrices
     expected = [
-        torch.optim.Muon(
-            [named[name] for name in sorted(matrices)], lr=0.01, weight_decay=0.1, adjust_lr_fn="match_rms_adamw"
-        ),
+        torch.optim.Muon([named[one] for one in matrices], lr=0.01, weight_decay=0.1, adjust_lr_fn="match_rms_adamw"),
         torch.optim.AdamW(
             [
                 {"params": [p for p in others.values() if p.ndim > 1], "weight_decay": 0.1},
@@ -119,7 +116,6 @@ def test_what_an_optimizer_or_a_schedule_does_not_take_is_refused(few, tiny, giv
 
 
 def test_the_best_checkpoint_is_kept_and_a_run_that_gets_worse_ends(few, tiny, tmp_path, monkeypatch):
-    """The held-out loss is best at the second of the evaluations."""
     from zoo.training.trainer import ZooTrainer
 
     evaluation_loop = ZooTrainer.evaluation_loop
@@ -136,9 +132,7 @@ def test_the_best_checkpoint_is_kept_and_a_run_that_gets_worse_ends(few, tiny, t
     arguments = {**tiny, "max_steps": 20, "eval_strategy": "steps", "eval_steps": 2, "early_stopping_patience": 2}
     report = train("pre-norm", data=few, output_dir=folder, **arguments).report
     assert (report.steps, report.best_step) == (8, 4)
-    best, kept = (
-        load_file(path / "model.safetensors") for path in (tmp_path / "model-checkpoints/checkpoint-4", folder)
-    )
+    best, kept = (load_file(at / "model.safetensors") for at in (tmp_path / "model-checkpoints/checkpoint-4", folder))
     assert all(torch.equal(best[name], kept[name]) for name in best)
     assert json.loads((folder / "result.json").read_text())["report"]["best_step"] == 4
 
@@ -167,11 +161,7 @@ def test_keeping_the_best_needs_evaluations(tmp_path):
         ({"checkpoint_in": "words"}, ConfigError, "has no effect without checkpoint_at"),
         ({"fp16": True}, ConfigError, "fp16=True has no effect on a CPU"),
         ({"prediction_loss_only": True}, ConfigError, "prediction_loss_only=True leaves out the outputs"),
-        (
-            {"remove_unused_columns": False},
-            ConfigError,
-            "remove_unused_columns=False gives models what only the zoo reads",
-        ),
+        ({"remove_unused_columns": False}, ConfigError, "remove_unused_columns=False gives models what only the zoo"),
         ({"push_to_hub": True}, ConfigError, "--push REPO"),
         ({"hidden_size": 16}, ConfigError, "setting of models: give settings={'hidden_size': 16}"),
         ({"learningrate": 1}, UnknownOverrideError, "did you mean 'learning_rate'"),
@@ -187,6 +177,4 @@ def test_arguments_that_would_fail_or_do_nothing_are_refused(tmp_path, given, er
     with pytest.raises(error) as refused:
         training_arguments({"use_cpu": True, **given}, output_dir=tmp_path, seed=0)
     assert useful in str(refused.value)
-    training_arguments(
-        {"use_cpu": True, "remove_unused_columns": True, "push_to_hub": False}, output_dir=tmp_path, seed=0
-    )
+    training_arguments({"use_cpu": True, "remove_unused_columns": True, "push_to_hub": False}, output_dir=".", seed=0)

@@ -185,13 +185,7 @@ def test_a_model_is_saved_after_given_numbers_of_tokens_or_words(unit, text, tin
     assert all(entry["grad_norm"] > 0 for entry in result.report.history)
     shutil.rmtree(out)
     with pytest.raises(OutputExistsError, match="chck_"):
-        train(
-            "gpt2-style",
-            "language-modeling:block_size=16",
-            data=text,
-            output_dir=out,
-            **{**given, "force": False, "callbacks": []},
-        )
+        train("gpt2-style", "language-modeling:block_size=16", data=text, output_dir=out, **{**given, "callbacks": []})
 
 
 def test_a_number_that_is_not_reached_is_named(few, tiny, tmp_path):

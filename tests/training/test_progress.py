@@ -31,8 +31,7 @@ def train(folder, steps: int) -> None:
 def test_a_log_is_not_filled_with_the_states_of_a_bar(tmp_path, capsys):
     train(tmp_path, 500)
     shown = capsys.readouterr().err
-    assert "pre-norm: 100%" in shown
-    assert shown.count("it/s") < 12
+    assert "pre-norm: 100%" in shown and shown.count("it/s") < 12
 
 
 def test_disabled_bars_print_nothing(tmp_path, capsys, monkeypatch):

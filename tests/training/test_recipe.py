@@ -13,8 +13,7 @@ from zoo.training.recipe import recipe_for
 @pytest.mark.parametrize("name", shipped_recipes())
 def test_shipped_recipes_are_valid(name, tmp_path):
     recipe = load_recipe(name)
-    assert recipe.task in TASKS
-    assert recipe.tokenizer["kind"] in TOKENIZERS
+    assert recipe.task in TASKS and recipe.tokenizer["kind"] in TOKENIZERS
     training_arguments(recipe.arguments, output_dir=tmp_path, seed=0)
 
 

@@ -24,8 +24,7 @@ def padding(indices, batch_size=16):
 
 
 def test_every_example_once():
-    assert sorted(order()) == list(range(len(LENGTHS)))
-    assert len(LengthGroupedSampler(LENGTHS, 16, 0)) == len(LENGTHS)
+    assert sorted(order()) == list(range(len(LENGTHS))) and len(LengthGroupedSampler(LENGTHS, 16, 0)) == len(LENGTHS)
 
 
 def test_little_padding():
@@ -35,9 +34,7 @@ def test_little_padding():
 def test_the_order_depends_on_seed_and_epoch_alone():
     before = order()
     torch.manual_seed(5)
-    assert order() == before
-    assert order(epoch=1) != before
-    assert order(seed=1) != before
+    assert order() == before and order(epoch=1) != before and order(seed=1) != before
 
 
 @pytest.mark.parametrize("number", [0, 1, 15, 16, 17])

@@ -18,6 +18,7 @@ from zoo.data.tokenizers.kinds import TOKENIZERS
 from zoo.training.suites import SUITES, Choice, ItemScore, MinimalPair, Option, SuiteResult, evaluate_suite
 from zoo.training.suites.scoring import METHODS, option_scores
 
+MODEL = "llama-style.char-en"
 TEXTS = ["The cats sleep here.", "The cat sleeps.", "Cats", "The dogs that saw the cat sleep here."]
 SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32, "dropout": 0.0}
 
@@ -97,13 +98,12 @@ def test_an_encoder_decoder_scores_by_its_decoder(tokenizer):
         assert found == pytest.approx(sum(map(log_probability, logits, ids)), abs=1e-5)
 
 
+PREDICTORS = [("gpt2-style", "causal-lm"), ("bert-style", "masked-lm"), ("gpt-bert-style", "masked-lm")]
 PREFIXED = [Option(" sleeps.", "The cat"), Option("sleep here.", "The cats", " "), Option("ats", "C")]
 
 
 @torch.no_grad()
-@pytest.mark.parametrize(
-    ("variant", "task"), [("gpt2-style", "causal-lm"), ("bert-style", "masked-lm"), ("gpt-bert-style", "masked-lm")]
-)
+@pytest.mark.parametrize(("variant", "task"), PREDICTORS)
 def test_only_the_completion_counts(variant, task, tokenizer):
     """A token that ends after the completion's first character is part of it."""
     model = built(variant, task, tokenizer)
@@ -127,10 +127,8 @@ def test_an_encoder_decoder_completes_after_a_mask(tokenizer):
     model = built("pre-norm", "seq2seq-lm", tokenizer)
     bos, mask, eos = tokenizer.bos_token_id, tokenizer.mask_token_id, tokenizer.eos_token_id
     for option, found in zip(PREFIXED, option_scores(model, tokenizer, PREFIXED, method=METHODS[3]), strict=True):
-        prefix, ids = (
-            tokenizer(text, add_special_tokens=False)["input_ids"] for text in (option.prefix, option.completion)
-        )
-        source, begun = torch.tensor([[*prefix, mask, eos]]), torch.tensor([[bos, mask, *ids[:-1]]])
+        start, ids = tokenizer([option.prefix, option.completion], add_special_tokens=False)["input_ids"]
+        source, begun = torch.tensor([[*start, mask, eos]]), torch.tensor([[bos, mask, *ids[:-1]]])
         logits = model(input_ids=source, decoder_input_ids=begun).logits[0, 1:]
         assert found == pytest.approx(sum(map(log_probability, logits, ids)), abs=1e-5)
 
@@ -186,7 +184,6 @@ def test_the_overall_accuracy_is_the_mean_over_paradigms():
 
 
 def test_groups_weigh_alike_where_a_suite_has_it_so():
-    """Two paradigms of one group and one of another."""
     kinds = [("a", "x", True), ("b", "x", False), ("c", "y", True)]
     items = [(Choice((Option("a"), Option("b")), name, group), right) for name, group, right in kinds]
     scores = tuple(ItemScore(item, (float(right), 0.5)) for item, right in items)
@@ -212,9 +209,7 @@ def test_preferences_are_correlated_with_those_of_people():
 
 def spearman(one: list[float], other: list[float]) -> float:
     def ranks(values: list[float]) -> list[float]:
-        return [
-            sum(value > other for other in values) + sum(value == other for other in values) / 2 for value in values
-        ]
+        return [sum(one > other for other in values) + sum(one == other for other in values) / 2 for one in values]
 
     first, second = ranks(one), ranks(other)
     middle = len(one) / 2
@@ -268,9 +263,7 @@ def test_the_files_of_babylm_are_read(name, evaluation_data):
     first = next(iter(SUITES.get(name).items(evaluation_data)))
     assert first.paradigm == paradigm and [option.text for option in first.options] == texts
     assert first.options[0].completion == (completion or texts[0])
-    run = CliRunner().invoke(
-        cli, ["evaluate", "llama-style.char-en", "--suite", f"{name}:data={evaluation_data}", "--json"]
-    )
+    run = CliRunner().invoke(cli, ["evaluate", MODEL, "--suite", f"{name}:data={evaluation_data}", "--json"])
     found = json.loads(run.stdout)
     assert found["measure"] == ("correlation" if "wug" in name else "accuracy")
     assert found["overall"]["items"] == {"entity-tracking": 3, "wug-past": 3}.get(name, 1)
@@ -281,18 +274,14 @@ def test_the_files_of_babylm_are_read(name, evaluation_data):
 def test_evaluation_data_is_found_where_corpora_are(evaluation_data, tmp_path, monkeypatch):
     monkeypatch.setenv("ZOO_DATA", str(tmp_path))
     with pytest.raises(DataError, match=r"--data DIR.*evaluation_data.*ewok-core"):
-        evaluate_suite("llama-style.char-en", "ewok")
+        evaluate_suite(MODEL, "ewok")
     (tmp_path / "evaluation_data").symlink_to(evaluation_data)
-    assert len(evaluate_suite("llama-style.char-en", "entity-tracking", limit=1).scores) == 2
+    assert len(evaluate_suite(MODEL, "entity-tracking", limit=1).scores) == 2
 
 
 @pytest.mark.parametrize(
     ("line", "message"),
-    [
-        ("{", "line 2"),
-        ('{"sentence_good": "a"}', "line 2"),
-        ('{"sentence_good": "a", "sentence_bad": " "}', "no texts"),
-    ],
+    [("{", "line 2"), ('{"sentence_good": "a"}', "line 2"), ('{"sentence_good": "a", "sentence_bad":" "}', "no texts")],
 )
 def test_a_broken_line_is_named(line, message, tmp_path: Path):
     (tmp_path / "one.jsonl").write_text('{"sentence_good": "a", "sentence_bad": "b"}\n' + line + "\n")
@@ -308,21 +297,19 @@ def test_what_cannot_be_scored_is_refused(tokenizer, tmp_path: Path, monkeypatch
     with pytest.raises(ConfigError, match="positions"):
         sentence_scores(built("gpt2-style", "causal-lm", tokenizer), tokenizer, ["The cat " * 2000])
     with pytest.raises(UnknownNameError, match="did you mean 'blimp'"):
-        evaluate_suite("llama-style.char-en", "blmp")
+        evaluate_suite(MODEL, "blmp")
     with pytest.raises(DataError, match="--data DIR.*supplement_filtered"):
-        evaluate_suite("llama-style.char-en", "blimp-supplement")
+        evaluate_suite(MODEL, "blimp-supplement")
     monkeypatch.setenv("ZOO_DATA", str(tmp_path))
     with pytest.raises(DataError, match=str(tmp_path / "blimp")):
-        evaluate_suite("llama-style.char-en", "blimp")
+        evaluate_suite(MODEL, "blimp")
 
 
 def test_a_shipped_model_on_the_command_line(tmp_path: Path):
     rows = [("He is here.", "He are here."), ("They are here.", "They is here."), ("I am here.", "I is here.")]
-    lines = (
-        json.dumps({"sentence_good": good, "sentence_bad": bad, "UID": "be", "field": "syntax"}) for good, bad in rows
-    )
+    lines = (json.dumps({"sentence_good": a, "sentence_bad": b, "UID": "be", "field": "syntax"}) for a, b in rows)
     (tmp_path / "be.jsonl").write_text("\n".join(lines))
-    words = ["evaluate", "llama-style.char-en", "--suite", "blimp", "--data", str(tmp_path)]
+    words = ["evaluate", MODEL, "--suite", "blimp", "--data", str(tmp_path)]
     run = CliRunner().invoke(cli, [*words, "--json"])
     found = json.loads(run.stdout)
     assert (found["overall"]["value"], found["paradigm"]["be"]["items"]) == (100.0, 3)
@@ -355,7 +342,7 @@ def test_a_plugin_adds_a_suite(tmp_path: Path):
     (site / "mine_suite.py").write_text(PLUGIN)
     data.mkdir()
     (data / "yes.jsonl").write_text('{"yes": "He is here.", "no": "He are here."}')
-    words = ["-m", "zoo", "evaluate", "llama-style.char-en", "--suite", "mine", "--data", str(data), "--json"]
+    words = ["-m", "zoo", "evaluate", MODEL, "--suite", "mine", "--data", str(data), "--json"]
     run = run_python(words, env={**os.environ, "PYTHONPATH": str(site)})
     assert run.returncode == 0, run.stderr
     assert json.loads(run.stdout)["paradigm"]["yes"]["items"] == 1
