@@ -1,7 +1,9 @@
 """Small models of transformers' own classes and of the zoo with random weights, and how to run them alike."""
 
 import copy
+from typing import Any
 
+import pytest
 import torch
 import transformers
 
@@ -82,6 +84,14 @@ NATIVE_CASES = {
     for head in (heads if number < len(choices) else heads[:1])
 }
 """Every class that is read, and the settings that change its arithmetic."""
+
+SEEN: set[str] = set()
+EACH_NATIVE: list[Any] = []
+"""To parametrize by: every class with every choice of settings and every head of one of them, the others at night."""
+for case in NATIVE_CASES:
+    choice, _, head = case.rpartition("-")
+    EACH_NATIVE += [pytest.param(case, marks=() if {choice, head} - SEEN else pytest.mark.nightly)]
+    SEEN |= {choice, head}
 
 ZOO = {name: value for name, value in LLAMA.items() if name not in ("pad_token_id", "num_key_value_heads")}
 ZOO["vocab_size"] = 20

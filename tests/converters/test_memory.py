@@ -1,7 +1,7 @@
 """Conversion holds no weight twice: its peak memory is the model and little more than one shard."""
 
 import json
-import subprocess
+import runpy
 import sys
 from pathlib import Path
 
@@ -11,11 +11,11 @@ SCRIPT = Path(__file__).parents[2] / "scripts" / "bench" / "conversion_memory.py
 
 
 @pytest.mark.slow
-def test_the_peak_is_the_model_and_one_shard():
+def test_the_peak_is_the_model_and_one_shard(monkeypatch, capfd):
     """Transposed weights, which cannot stay what they were read as, in a half-precision checkpoint of several files."""
     options = ("--gigabytes", "0.2", "--shard-gigabytes", "0.07", "--family", "gpt2", "--dtype", "float16", "--json")
-    done = subprocess.run([sys.executable, SCRIPT, *options], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    report = json.loads(done.stdout.splitlines()[-1])
+    monkeypatch.setattr(sys, "argv", [str(SCRIPT), *options])
+    assert runpy.run_path(str(SCRIPT))["main"]() == 0, capfd.readouterr().err
+    report = json.loads(capfd.readouterr().out.splitlines()[-1])
     assert report["model"] > 2 * report["largest_shard"]
     assert report["model"] < report["peak"] <= report["allowed"]

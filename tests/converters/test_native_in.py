@@ -7,6 +7,7 @@ import torch
 import transformers
 from native_models import (
     BART,
+    EACH_NATIVE,
     ENCODER,
     GPT2,
     LLAMA,
@@ -45,7 +46,7 @@ from zoo.models.pooling import POOLERS
 pytestmark = pytest.mark.thorough
 
 
-@pytest.mark.parametrize("case", NATIVE_CASES)
+@pytest.mark.parametrize("case", EACH_NATIVE)
 def test_same_outputs(case):
     native = native_model(*NATIVE_CASES[case])
     model = zoo.convert(native)

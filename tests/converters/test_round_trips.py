@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from every_variant import enough
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from native_models import NATIVE_CASES, batch, largest_difference, native_model, outputs, scramble
+from native_models import EACH_NATIVE, NATIVE_CASES, batch, largest_difference, native_model, outputs, scramble
 
 import zoo
 from zoo.converters import ExportOptions, plan_export
@@ -21,16 +20,12 @@ from zoo.converters.weights import task_of, weights_of
 
 pytestmark = pytest.mark.thorough
 
-RENAMES = [case for case in NATIVE_CASES if not case.startswith(("XLMRoberta", "GPT2-1"))]
-BY_DAY = enough(RENAMES, lambda case: {case.rpartition("-")[0], case.rpartition("-")[2]})
-"""Every class with every choice of settings, and every head of one of them."""
+RENAMES = [case for case in EACH_NATIVE if not case.values[0].startswith(("XLMRoberta", "GPT2-1"))]
 HERE = ExportOptions(fresh_process=False)
 QUICK = dict(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 
-@pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=() if case in BY_DAY else pytest.mark.nightly) for case in RENAMES]
-)
+@pytest.mark.parametrize("case", RENAMES)
 def test_native_weights_come_back_bit_for_bit(case):
     """Native to zoo to native. A single token type becomes one of zeros, by the way."""
     family, head, fields = NATIVE_CASES[case]

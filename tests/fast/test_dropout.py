@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from every_variant import ONE_TASK
+from every_variant import EACH, ONE_TASK
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -105,7 +105,7 @@ def test_attention_written_out_is_pytorchs(kind, key_heads):
 
 
 @pytest.mark.parametrize("unpadding", ["always", "never"])
-@pytest.mark.parametrize("name", ONE_TASK)
+@pytest.mark.parametrize("name", EACH)
 def test_a_training_step_differs_by_the_numbers_alone(monkeypatch, name, unpadding):
     """Given PyTorch's numbers, loss and gradients are PyTorch's to rounding, with attention's weights among all."""
     rates = dict.fromkeys(("dropout", "attention_dropout", "activation_dropout"), 0.3)

@@ -92,7 +92,7 @@ def test_a_training_step_is_the_same_to_rounding(name):
     ids = torch.arange(3, 43).view(4, 10)
     mask = (torch.arange(10) < torch.tensor([10, 7, 3, 9])[:, None]).long()
     layers = zoo.config(f"{name}@tiny").num_hidden_layers  # as many as have every kind
-    sizes = f"hidden_size=512,intermediate_size=1024,num_attention_heads=4,num_hidden_layers={layers}"
+    sizes = f"hidden_size=256,intermediate_size=512,num_attention_heads=4,num_hidden_layers={layers}"
     model = zoo.build(f"{name}:{sizes}", task=ONE_TASK[name], vocab_size=50, seed=0, initializer_range=0.02).eval()
     for mode in ("never", "always"):
         with fast_paths(onednn_matmul=mode), fast_matmul(ids.numel(), model.config.hidden_size):

@@ -115,7 +115,9 @@ def test_continuous_batching_is_refused_where_its_tokens_would_be_wrong(name, wh
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("name", ["gpt2-style", "llama-style", "pre-norm:sliding_window=4"])
+@pytest.mark.parametrize(
+    "name", ["llama-style", "pre-norm:sliding_window=4", pytest.param("gpt2-style", marks=pytest.mark.nightly)]
+)
 def test_continuous_batching_gives_what_each_prompt_gives_alone(name):
     subject = tiny((name, "causal-lm"))
     config = GenerationConfig(max_new_tokens=6, do_sample=False, eos_token_id=-1, pad_token_id=0)

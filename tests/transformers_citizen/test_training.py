@@ -122,7 +122,7 @@ def losses(pair, folder: Path, **settings) -> list[float]:
     model = zoo.build(subject.name, subject.task, dtype=torch.float32, seed=1, **NO_DROPOUT)
     usual = dict(
         output_dir=str(folder),
-        max_steps=20,
+        max_steps=8,
         per_device_train_batch_size=4,
         learning_rate=1e-3,
         lr_scheduler_type="constant",
@@ -176,7 +176,7 @@ FEATURES = {
 def test_every_feature_of_the_trainer_gives_the_plain_loss_curve(pair, feature, tmp_path: Path):
     settings, tolerance = FEATURES[feature]
     plain = plain_losses(pair)
-    assert len(plain) == 20
+    assert len(plain) == 8
     assert plain[-1] < plain[0]
     with_feature = losses(pair, tmp_path, **settings)
     assert with_feature == pytest.approx(plain, rel=tolerance)
