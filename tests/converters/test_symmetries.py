@@ -6,21 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from native_models import largest_difference, outputs, zoo_model
 
+from zoo.converters import transforms
 from zoo.converters.symmetries import SYMMETRIES, find_route
-from zoo.converters.transforms import (
-    LEADING_AXIS,
-    TRANSPOSE,
-    evens_then_odds,
-    join,
-    pad_columns,
-    pad_rows,
-    pairs_to_halves,
-    permute,
-    repeat_heads,
-    scale,
-    skip_rows,
-    split,
-)
 from zoo.converters.weights import model_with, task_of, weights_of
 
 CASES = {
@@ -148,20 +135,23 @@ def test_every_transform_is_undone_by_its_inverse(heads, pairs, groups, seed):
     rows = heads * width
     matrix = torch.randn(rows, width, generator=generator)
     for transform in (
-        TRANSPOSE,
-        permute(evens_then_odds(width)),
-        permute(torch.randperm(rows, generator=generator), dim=0),
-        pairs_to_halves(heads, width),
-        repeat_heads(heads, groups),
-        scale(0.25),
-        pad_rows(rows, rows + 3, -1e9),
-        pad_columns(width, width + 2),
-        split(heads),
-        split(heads, then=permute(evens_then_odds(rows), dim=0)),
-        skip_rows(2).inverse,
-        LEADING_AXIS.inverse,
+        transforms.TRANSPOSE,
+        transforms.permute(transforms.evens_then_odds(width)),
+        transforms.permute(torch.randperm(rows, generator=generator), dim=0),
+        transforms.pairs_to_halves(heads, width),
+        transforms.repeat_heads(heads, groups),
+        transforms.scale(0.25),
+        transforms.pad_rows(rows, rows + 3, -1e9),
+        transforms.pad_columns(width, width + 2),
+        transforms.split(heads),
+        transforms.split(heads, then=transforms.permute(transforms.evens_then_odds(rows), dim=0)),
+        transforms.skip_rows(2).inverse,
+        transforms.LEADING_AXIS.inverse,
     ):
         (back,) = transform.backward(transform.forward((matrix,)))
         assert torch.equal(back, matrix)
     parts = matrix.chunk(heads)
-    assert all(torch.equal(a, b) for a, b in zip(join(heads).backward(join(heads).forward(parts)), parts, strict=True))
+    assert all(
+        torch.equal(a, b)
+        for a, b in zip(transforms.join(heads).backward(transforms.join(heads).forward(parts)), parts, strict=True)
+    )

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.thorough
 def write(model, mode="always", **options):
     ids = token_ids(2, 5, 50, 0)
     with fast_paths(graph_capture=mode, prepacked_weights=mode):
-        return model.generate(ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=12, **options)
+        return model.generate(ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=8, **options)
 
 
 Attack = Callable[[nn.Module, ExitStack], object]
@@ -68,37 +68,6 @@ def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
 
 
 @attack
-def activation_becomes_relu(model, undo):
-    undo.enter_context(replaced(last(model, FeedForward), "act_fn", nn.Tanh()))
-
-
-@attack
-def scaling_of_attention(model, undo):
-    undo.enter_context(replaced(last(model, Attention, "self_attn"), "scaling", 3.0))
-
-
-@attack
-def epsilon_of_a_norm(model, undo):
-    norm = [module for module in model.modules() if hasattr(module, "eps")][-1]
-    undo.enter_context(replaced(norm, "eps", 0.7))
-
-
-@attack
-def scale_of_embeddings(model, undo):
-    undo.enter_context(replaced(last(model, TokenEmbedding), "embed_scale", -1.5))
-
-
-@attack
-def softcap_of_logits(model, undo):
-    undo.enter_context(replaced(model.config, "final_logit_softcapping", 0.01))
-
-
-@attack
-def parameterless_slot(model, undo):
-    undo.enter_context(replaced(model.get_decoder().layers[-1].mlp_residual, "scale", Scale(-3.0)))
-
-
-@attack
 def factor_of_a_slot(model, undo):
     undo.enter_context(replaced(model.get_decoder().layers[-1].mlp_residual, "scale", Scale(1.0)))
     model.get_decoder().layers[-1].mlp_residual.scale.factor = -3.0
@@ -110,12 +79,6 @@ def swapped_layers(model, undo):
     undo.callback(layers.__setitem__, 0, layers[0])
     undo.callback(layers.__setitem__, 1, layers[1])
     layers[0], layers[1] = layers[1], layers[0]
-
-
-@attack
-def another_submodule(model, undo):
-    layers = model.get_decoder().layers
-    undo.enter_context(replaced(layers[0], "mlp", layers[1].mlp))
 
 
 @attack
@@ -150,18 +113,6 @@ def data_replaced(model, undo):
 
 
 @attack
-def forward_hook(model, undo):
-    handle = last(model, FeedForward).register_forward_hook(lambda module, inputs, output: output.mul(-2))
-    undo.callback(handle.remove)
-
-
-@attack
-def forward_pre_hook(model, undo):
-    handle = last(model, Attention).o_proj.register_forward_pre_hook(lambda module, inputs: (-2 * inputs[0],))
-    undo.callback(handle.remove)
-
-
-@attack
 def global_hook(model, undo):
     def steer(module, inputs, output):
         return output.mul(-2) if isinstance(module, FeedForward) else None
@@ -191,21 +142,6 @@ def forward_of_one_instance(model, undo):
 
 
 @attack
-def method_of_a_class(model, undo):
-    undo.enter_context(mock.patch.object(Attention, "attend", steered))
-
-
-@attack
-def forward_of_a_class(model, undo):
-    undo.enter_context(mock.patch.object(type(last(model, FeedForward)), "forward", lambda self, states: -states))
-
-
-@attack
-def forward_of_a_class_of_torch(model, undo):
-    undo.enter_context(mock.patch.object(nn.Embedding, "forward", lambda self, ids: -self.weight[ids]))
-
-
-@attack
 def attention_registered_anew(model, undo):
     before = AttentionInterface._global_mapping[model.config._attn_implementation]
     undo.callback(AttentionInterface.register, model.config._attn_implementation, before)
@@ -226,23 +162,47 @@ def another_backend(model, undo):
     model.set_attn_implementation("eager")
 
 
-@attack
-def function_of_a_module(model, undo):
-    undo.enter_context(mock.patch.object(attention_module, "torch_attention", steered))
+def set_to(name: str, value: Any, owner: Callable[[Any], Any]) -> Attack:
+    return lambda model, undo: undo.enter_context(replaced(owner(model), name, value))
 
 
-@attack
-def linear_of_torch(model, undo):
-    undo.enter_context(mock.patch.object(F, "linear", lambda states, weight, bias=None: -2 * states @ weight.T))
+def patched(owner: Any, name: str, value: Any) -> Attack:
+    return lambda model, undo: undo.enter_context(mock.patch.object(owner, name, value))
 
 
-@attack
-def attention_of_torch(model, undo):
-    def negated(*args, **kwargs):
-        return -of_torch(*args, **kwargs)
+def hooked(module: Callable[[Any], Any], register: str, hook: Callable[..., Any]) -> Attack:
+    return lambda model, undo: undo.callback(getattr(module(model), register)(hook).remove)
 
-    of_torch = F.scaled_dot_product_attention
-    undo.enter_context(mock.patch.object(F, "scaled_dot_product_attention", negated))
+
+torch_attention = F.scaled_dot_product_attention
+
+ATTACKS |= {
+    "activation becomes another": set_to("act_fn", nn.Tanh(), lambda model: last(model, FeedForward)),
+    "scaling of attention": set_to("scaling", 3.0, lambda model: last(model, Attention, "self_attn")),
+    "epsilon of a norm": set_to("eps", 0.7, lambda model: [one for one in model.modules() if hasattr(one, "eps")][-1]),
+    "scale of embeddings": set_to("embed_scale", -1.5, lambda model: last(model, TokenEmbedding)),
+    "softcap of logits": set_to("final_logit_softcapping", 0.01, lambda model: model.config),
+    "parameterless slot": set_to("scale", Scale(-3.0), lambda model: model.get_decoder().layers[-1].mlp_residual),
+    "forward hook": hooked(
+        lambda model: last(model, FeedForward), "register_forward_hook", lambda module, inputs, output: output.mul(-2)
+    ),
+    "forward pre hook": hooked(
+        lambda model: last(model, Attention).o_proj,
+        "register_forward_pre_hook",
+        lambda module, inputs: (-2 * inputs[0],),
+    ),
+    "method of a class": patched(Attention, "attend", steered),
+    "forward of a class of torch": patched(nn.Embedding, "forward", lambda self, ids: -self.weight[ids]),
+    "function of a module": patched(attention_module, "torch_attention", steered),
+    "linear of torch": patched(F, "linear", lambda states, weight, bias=None: -2 * states @ weight.T),
+    "attention of torch": patched(F, "scaled_dot_product_attention", lambda *args, **kw: -torch_attention(*args, **kw)),
+    "another submodule": lambda model, undo: undo.enter_context(
+        replaced(model.get_decoder().layers[0], "mlp", model.get_decoder().layers[1].mlp)
+    ),
+    "forward of a class": lambda model, undo: undo.enter_context(
+        mock.patch.object(type(last(model, FeedForward)), "forward", lambda self, states: -states)
+    ),
+}
 
 
 def way_to_run_experts(model, undo):
@@ -274,7 +234,7 @@ def subjects():
 
 REPORT = {"output_logits": True, "return_dict_in_generate": True}
 
-HARMLESS = [*((another_backend, name) for name in SUBJECTS), (linear_of_torch, "int8 llama-style")]
+HARMLESS = [*((another_backend, name) for name in SUBJECTS), (ATTACKS["linear of torch"], "int8 llama-style")]
 """Attacks that leave logits as they are, but for rounding."""
 
 

@@ -2,17 +2,7 @@
 
 import pytest
 import torch
-from fidelity.support import (
-    DTYPES,
-    NO_DROPOUT,
-    assert_equal,
-    assert_gradients_equal,
-    assert_the_future_is_seen_but_not_padding,
-    difference,
-    initialized,
-    modes,
-    with_and_without,
-)
+from fidelity import support
 from oracles import d2l
 from oracles.weights import part
 from transformers import DynamicCache, EncoderDecoderCache
@@ -20,7 +10,7 @@ from transformers import DynamicCache, EncoderDecoderCache
 import zoo
 from zoo.models import ZooForCausalLM
 
-HINTS = dict(num_attention_heads=3, pad_token_id=1, bos_token_id=2, eos_token_id=3, **NO_DROPOUT)
+HINTS = dict(num_attention_heads=3, pad_token_id=1, bos_token_id=2, eos_token_id=3, **support.NO_DROPOUT)
 SIZES = [dict(seed=0), dict(num_layers=1, use_bias=True, seed=1), dict(num_layers=3, use_bias=True, seed=2)]
 
 
@@ -53,18 +43,18 @@ def stepwise(model, src, tgt, lens):
     return torch.cat(steps, dim=1)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", support.DTYPES)
 @pytest.mark.parametrize("sizes", SIZES)
 def test_encoder_decoder_equals_the_original(sizes, dtype):
     weights = d2l.random_state_dict(**sizes, dtype=dtype)
     src, tgt, lens = batch(sizes["seed"])
-    for training, model in modes(zoo.convert(weights, **HINTS)):
+    for training, model in support.modes(zoo.convert(weights, **HINTS)):
         for valid in (lens, None):
             expected = d2l.encoder_decoder(weights, src, tgt, valid, num_heads=3, training=training)
-            assert_equal(f"003 EncoderDecoder, training {training}", logits(model, src, tgt, valid), expected)
+            support.assert_equal(f"003 EncoderDecoder, training {training}", logits(model, src, tgt, valid), expected)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", support.DTYPES)
 @pytest.mark.parametrize("sizes", SIZES)
 def test_encoder_equals_the_original(sizes, dtype):
     weights = part(d2l.random_state_dict(**sizes, dtype=dtype), "encoder")
@@ -72,13 +62,13 @@ def test_encoder_equals_the_original(sizes, dtype):
     per_query = torch.randint(0, 10, (6, 9), generator=torch.Generator().manual_seed(0))
     visible = torch.arange(9) < per_query[:, :, None]
     additive = torch.zeros(visible.shape, dtype=dtype).masked_fill(~visible, torch.finfo(dtype).min)[:, None]
-    for _, model in modes(zoo.convert(weights, **HINTS)):
+    for _, model in support.modes(zoo.convert(weights, **HINTS)):
         for valid, mask in ((lens, mask_of(lens)), (None, None), (per_query, additive)):
             expected = d2l.encoder(weights, src, valid, num_heads=3).hidden
-            assert_equal("003 TransformerEncoder", model(src, attention_mask=mask).last_hidden_state, expected)
+            support.assert_equal("003 TransformerEncoder", model(src, attention_mask=mask).last_hidden_state, expected)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", support.DTYPES)
 @pytest.mark.parametrize("sizes", SIZES)
 def test_decoder_equals_the_original(sizes, dtype):
     weights = part(d2l.random_state_dict(**sizes, dtype=dtype), "decoder")
@@ -86,23 +76,23 @@ def test_decoder_equals_the_original(sizes, dtype):
     memory = torch.randn(6, 9, 12, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).to(dtype)
     converted = zoo.convert(weights, **HINTS)
     assert isinstance(converted, ZooForCausalLM)
-    for training, model in modes(converted):
+    for training, model in support.modes(converted):
         for valid in (lens, None):
             state = d2l.init_state(weights, memory, valid)
             expected = d2l.decoder(weights, tgt, state, num_heads=3, training=training).logits
             mask = None if valid is None else mask_of(valid)
             found = model(tgt, encoder_hidden_states=memory, encoder_attention_mask=mask, use_cache=False).logits
-            assert_equal(f"003 TransformerDecoder, training {training}", found, expected)
+            support.assert_equal(f"003 TransformerDecoder, training {training}", found, expected)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", support.DTYPES)
 @pytest.mark.parametrize("sizes", SIZES)
 def test_stepwise_decoding_equals_the_original(sizes, dtype):
     weights = d2l.random_state_dict(**sizes, dtype=dtype)
     src, tgt, lens = batch(sizes["seed"])
-    for training, model in modes(zoo.convert(weights, **HINTS)):
+    for training, model in support.modes(zoo.convert(weights, **HINTS)):
         expected = d2l.stepwise(weights, src, tgt, lens, num_heads=3, training=training)
-        assert_equal(f"003 stepwise, training {training}", stepwise(model, src, tgt, lens), expected)
+        support.assert_equal(f"003 stepwise, training {training}", stepwise(model, src, tgt, lens), expected)
 
 
 @pytest.mark.parametrize("training", [False, True])
@@ -116,8 +106,8 @@ def test_several_tokens_a_call_equal_the_original(training):
     model = zoo.convert(below, **HINTS).train(training)
     cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
     given = dict(encoder_hidden_states=memory, encoder_attention_mask=mask_of(lens), past_key_values=cache)
-    assert_equal("003 chunks", model(tgt[:, :3], **given, use_cache=True).logits, first.logits)
-    assert_equal("003 chunks", model(tgt[:, 3:], **given, use_cache=True).logits, second.logits)
+    support.assert_equal("003 chunks", model(tgt[:, :3], **given, use_cache=True).logits, first.logits)
+    support.assert_equal("003 chunks", model(tgt[:, 3:], **given, use_cache=True).logits, second.logits)
 
 
 def test_attention_weights_equal_the_original():
@@ -135,7 +125,7 @@ def test_attention_weights_equal_the_original():
         (outputs.cross_attentions, decoded.cross_attention_weights),
     ):
         for ours, theirs in zip(found, expected, strict=True):
-            assert_equal("003 attention weights", ours.flatten(0, 1), theirs)
+            support.assert_equal("003 attention weights", ours.flatten(0, 1), theirs)
 
 
 def test_greedy_prediction_equals_the_original():
@@ -154,7 +144,7 @@ def test_gradients_are_equal(use_bias, training):
     weights = d2l.random_state_dict(use_bias=use_bias)
     src, tgt, lens = batch()
     model = zoo.convert(weights, **HINTS).train(training)
-    assert_gradients_equal(
+    support.assert_gradients_equal(
         model,
         weights,
         lambda m: logits(m, src, tgt, lens),
@@ -165,7 +155,7 @@ def test_gradients_are_equal(use_bias, training):
 def test_stepwise_gradients_are_equal():
     weights = d2l.random_state_dict()
     src, tgt, lens = batch()
-    assert_gradients_equal(
+    support.assert_gradients_equal(
         zoo.convert(weights, **HINTS),
         weights,
         lambda m: stepwise(m, src, tgt, lens),
@@ -182,7 +172,7 @@ def change_of_first_row(model, src, tgt, lens):
 def test_evaluation_sees_the_future():
     given = batch(empty_row=False)
     for model, sees in zip(
-        with_and_without("d2l-style", "evaluation-sees-the-future", d2l.random_state_dict(), **HINTS),
+        support.with_and_without("d2l-style", "evaluation-sees-the-future", d2l.random_state_dict(), **HINTS),
         (True, False),
         strict=True,
     ):
@@ -191,16 +181,16 @@ def test_evaluation_sees_the_future():
 
 
 def test_evaluation_sees_the_future_but_not_padding():
-    assert_the_future_is_seen_but_not_padding("d2l-style", "evaluation-sees-the-future")
+    support.assert_the_future_is_seen_but_not_padding("d2l-style", "evaluation-sees-the-future")
 
 
 def test_every_step_is_position_zero():
     src, tgt, lens = batch(empty_row=False)
     weights = d2l.random_state_dict()
-    on, off = with_and_without("d2l-style", "every-step-is-position-zero", weights, **HINTS)
+    on, off = support.with_and_without("d2l-style", "every-step-is-position-zero", weights, **HINTS)
     causal = logits(off.train(), src, tgt, lens)  # teacher forcing with ordinary positions, as the original trains
-    assert difference(logits(on.train(), src, tgt, lens), causal) < 1e-12
-    assert difference(stepwise(off.eval(), src, tgt, lens), causal) < 1e-12
+    assert support.difference(logits(on.train(), src, tgt, lens), causal) < 1e-12
+    assert support.difference(stepwise(off.eval(), src, tgt, lens), causal) < 1e-12
     mismatch = (stepwise(on.eval(), src, tgt, lens) - causal).abs()
     assert mismatch[:, 0].max() < 1e-12
     assert mismatch[:, 1:].max() > 0.1
@@ -208,12 +198,12 @@ def test_every_step_is_position_zero():
     at_zero = off.train()(
         input_ids=src, attention_mask=mask_of(lens), decoder_input_ids=tgt, decoder_position_ids=zeros
     ).logits
-    assert difference(stepwise(on.eval(), src, tgt, lens), at_zero) < 1e-12
+    assert support.difference(stepwise(on.eval(), src, tgt, lens), at_zero) < 1e-12
 
 
 def test_masked_rows_are_uniform():
     src, tgt, lens = batch()
-    on, off = with_and_without("d2l-style", "masked-rows-are-uniform", d2l.random_state_dict(), **HINTS)
+    on, off = support.with_and_without("d2l-style", "masked-rows-are-uniform", d2l.random_state_dict(), **HINTS)
     weights = on(input_ids=src, attention_mask=mask_of(lens), decoder_input_ids=tgt, output_attentions=True)
     assert torch.equal(weights.encoder_attentions[0][2], torch.full((3, 9, 9), 1 / 9, dtype=torch.float64))
     both = [logits(model, src, tgt, lens) for model in (on, off)]
@@ -223,7 +213,7 @@ def test_masked_rows_are_uniform():
 
 
 def test_table_ends_at_1000():
-    on, off = with_and_without("d2l-style", "table-ends-at-1000", d2l.random_state_dict(num_layers=1), **HINTS)
+    on, off = support.with_and_without("d2l-style", "table-ends-at-1000", d2l.random_state_dict(num_layers=1), **HINTS)
     src, tgt = torch.ones(1, 1001, dtype=torch.long), torch.ones(1, 1, dtype=torch.long)
     with pytest.raises(zoo.base.errors.SequenceTooLongError, match="1001"):
         on(input_ids=src, decoder_input_ids=tgt)
@@ -232,7 +222,7 @@ def test_table_ends_at_1000():
 
 
 def test_unscaled_initialization():
-    on, off = initialized("d2l-style", quirk="unscaled-initialization")
+    on, off = support.initialized("d2l-style", quirk="unscaled-initialization")
     assert on.embed_tokens.weight.std().item() == pytest.approx(1, abs=0.05)
     assert off.embed_tokens.weight.std().item() == pytest.approx(64**-0.5, abs=0.01)
     xavier = (6 / (64 + 256)) ** 0.5

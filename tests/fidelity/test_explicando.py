@@ -2,16 +2,7 @@
 
 import pytest
 import torch
-from fidelity.support import (
-    DTYPES,
-    all_but,
-    assert_equal,
-    assert_gradients_equal,
-    difference,
-    initialized,
-    modes,
-    with_and_without,
-)
+from fidelity import support
 from oracles import explicando
 
 import zoo
@@ -32,15 +23,15 @@ def batch(seed=0):
     return texts, explicando.token_ids(texts, READS)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", support.DTYPES)
 @pytest.mark.parametrize("sizes", SIZES)
 @pytest.mark.parametrize("theta", [10000.0, 500.0])
 def test_transformer_equals_the_original(theta, sizes, dtype):
     weights = explicando.random_state_dict(**sizes, dtype=dtype)
     texts, ids = batch(sizes["seed"])
     expected = explicando.logits(weights, ids, theta=theta, **ORACLE)
-    for _, model in modes(zoo.convert(weights, **HINTS, sinusoidal_theta=theta)):
-        assert_equal("004 Transformer", model(input_ids=ids).logits, expected)
+    for _, model in support.modes(zoo.convert(weights, **HINTS, sinusoidal_theta=theta)):
+        support.assert_equal("004 Transformer", model(input_ids=ids).logits, expected)
         assert translate(model, texts) == explicando.translate(weights, texts, READS, WRITES, theta=theta, **ORACLE)
 
 
@@ -49,7 +40,7 @@ def test_gradients_are_equal_and_the_embedding_has_none(training):
     weights = explicando.random_state_dict()
     _, ids = batch()
     model = zoo.convert(weights, **HINTS).train(training)
-    assert_gradients_equal(
+    support.assert_gradients_equal(
         model,
         weights,
         lambda m: m(input_ids=ids).logits,
@@ -101,15 +92,15 @@ def full(quirk):
     """A model with all quirks and its twin without one, newly built where a checkpoint cannot say the difference."""
     sizes = dict(vocab_size=12, decoder_vocab_size=7, hidden_size=12, num_hidden_layers=2, intermediate_size=20)
     sizes |= dict(num_attention_heads=3, seed=0, dtype=torch.float64)
-    quirks = all_but("explicando", quirk)
+    quirks = support.all_but("explicando", quirk)
     return zoo.build("explicando", faithful=True, **sizes), zoo.build("explicando", quirks=quirks, **sizes)
 
 
 def test_memory_makes_queries():
     weights = explicando.random_state_dict()
     _, ids = batch()
-    on, off = with_and_without("explicando", "memory-makes-queries", weights, **HINTS)
-    assert difference(on(input_ids=ids).logits, off(input_ids=ids).logits) > 0.1
+    on, off = support.with_and_without("explicando", "memory-makes-queries", weights, **HINTS)
+    assert support.difference(on(input_ids=ids).logits, off(input_ids=ids).logits) > 0.1
     with pytest.raises(zoo.base.errors.InputError, match="one length"):
         on(input_ids=ids, decoder_input_ids=ids[:, :3])
     assert off(input_ids=ids, decoder_input_ids=ids[:, :3]).logits.shape == (6, 3, 7)
@@ -134,7 +125,7 @@ def test_self_attention_stands_bare():
     assert all("self_attn_residual" in name for name in names) and len(names) == 4
     missing = off.load_state_dict(on.state_dict(), strict=False)
     assert not missing.unexpected_keys
-    assert difference(on(input_ids=ids).logits, off(input_ids=ids).logits) > 0.1
+    assert support.difference(on(input_ids=ids).logits, off(input_ids=ids).logits) > 0.1
 
 
 def test_a_checkpoint_cannot_give_a_norm_that_it_does_not_have():
@@ -144,7 +135,9 @@ def test_a_checkpoint_cannot_give_a_norm_that_it_does_not_have():
 
 def test_decoder_reads_the_source():
     _, ids = batch()
-    on, off = with_and_without("explicando", "decoder-reads-the-source", explicando.random_state_dict(), **HINTS)
+    on, off = support.with_and_without(
+        "explicando", "decoder-reads-the-source", explicando.random_state_dict(), **HINTS
+    )
     assert torch.equal(on(input_ids=ids).logits, on(input_ids=ids, decoder_input_ids=ids).logits)
     shifted = torch.cat([torch.full((6, 1), 1), ids[:, :-1]], dim=1)
     assert torch.equal(off(input_ids=ids).logits, off(input_ids=ids, decoder_input_ids=shifted).logits)
@@ -156,7 +149,7 @@ def test_padding_is_attended():
     weights = explicando.random_state_dict()
     texts, ids = batch()
     mask = (torch.arange(ids.shape[1]) < torch.tensor([[len(text) + 2] for text in texts])).long()
-    on, off = with_and_without("explicando", "padding-is-attended", weights, **HINTS)
+    on, off = support.with_and_without("explicando", "padding-is-attended", weights, **HINTS)
     shortest = explicando.token_ids([texts[-2]], READS)
     length = shortest.shape[1]
     given = [
@@ -164,8 +157,8 @@ def test_padding_is_attended():
         for model in (on, off)
     ]
     alone = [model(input_ids=shortest).logits for model in (on, off)]
-    assert difference(given[0], alone[0]) > 0.01
-    assert difference(given[1], alone[1]) < 1e-12
+    assert support.difference(given[0], alone[0]) > 0.01
+    assert support.difference(given[1], alone[1]) < 1e-12
 
 
 def test_embedding_never_learns():
@@ -176,7 +169,7 @@ def test_embedding_never_learns():
 
 
 def test_torch_initialization():
-    on, off = initialized("explicando")
+    on, off = support.initialized("explicando")
     for encoder in (on, off):
         assert encoder.embed_tokens.weight.std().item() == pytest.approx(1, abs=0.05)
     assert off.layers[0].mlp.up_proj.weight.abs().max().item() > 64**-0.5

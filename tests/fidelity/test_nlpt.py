@@ -2,17 +2,7 @@
 
 import pytest
 import torch
-from fidelity.support import (
-    DTYPES,
-    NO_DROPOUT,
-    assert_equal,
-    assert_gradients_equal,
-    copies,
-    difference,
-    initialized,
-    modes,
-    with_and_without,
-)
+from fidelity import support
 from oracles import nlpt
 
 import zoo
@@ -24,42 +14,46 @@ SIZES = [
 ]
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", support.DTYPES)
 @pytest.mark.parametrize("sizes", SIZES)
 def test_encoder_equals_the_original(sizes, dtype):
     weights = nlpt.random_state_dict(**sizes, dtype=dtype)
     ids = nlpt.random_inputs(batch_size=6, seed=sizes["seed"])
-    for _, model in modes(zoo.convert(weights, **NO_DROPOUT)):
-        assert_equal("002 TransformerEncoder", model(input_ids=ids).last_hidden_state, nlpt.encoder(weights, ids))
+    for _, model in support.modes(zoo.convert(weights, **support.NO_DROPOUT)):
+        support.assert_equal(
+            "002 TransformerEncoder", model(input_ids=ids).last_hidden_state, nlpt.encoder(weights, ids)
+        )
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", support.DTYPES)
 @pytest.mark.parametrize("sizes", SIZES)
 def test_classifier_equals_the_original(sizes, dtype):
     weights = nlpt.random_classifier_state_dict(**sizes, dtype=dtype)
     ids = nlpt.random_inputs(batch_size=6, seed=sizes["seed"])
-    for _, model in modes(zoo.convert(weights, **NO_DROPOUT)):
+    for _, model in support.modes(zoo.convert(weights, **support.NO_DROPOUT)):
         expected = nlpt.classifier(weights, ids)
-        assert_equal("002 TransformerForSequenceClassification", model(input_ids=ids).logits, expected)
+        support.assert_equal("002 TransformerForSequenceClassification", model(input_ids=ids).logits, expected)
 
 
 def test_each_norm_has_its_own_eps():
-    weights = copies(nlpt.random_state_dict())
+    weights = support.copies(nlpt.random_state_dict())
     for name in ("token", "position"):
         weights[f"embeddings.{name}_embeddings.weight"] *= 1e-3
     ids = nlpt.random_inputs()
-    assert_equal("002 TransformerEncoder", zoo.convert(weights)(ids).last_hidden_state, nlpt.encoder(weights, ids))
+    support.assert_equal(
+        "002 TransformerEncoder", zoo.convert(weights)(ids).last_hidden_state, nlpt.encoder(weights, ids)
+    )
 
 
 @pytest.mark.parametrize("training", [False, True])
 def test_gradients_are_equal(training):
     ids = nlpt.random_inputs()
     weights = nlpt.random_state_dict()
-    model = zoo.convert(weights, **NO_DROPOUT).train(training)
-    assert_gradients_equal(model, weights, lambda m: m(ids).last_hidden_state, lambda w: nlpt.encoder(w, ids))
+    model = zoo.convert(weights, **support.NO_DROPOUT).train(training)
+    support.assert_gradients_equal(model, weights, lambda m: m(ids).last_hidden_state, lambda w: nlpt.encoder(w, ids))
     weights = nlpt.random_classifier_state_dict()
-    model = zoo.convert(weights, **NO_DROPOUT).train(training)
-    assert_gradients_equal(model, weights, lambda m: m(ids).logits, lambda w: nlpt.classifier(w, ids))
+    model = zoo.convert(weights, **support.NO_DROPOUT).train(training)
+    support.assert_gradients_equal(model, weights, lambda m: m(ids).logits, lambda w: nlpt.classifier(w, ids))
 
 
 def test_only_embeddings_feed_forwards_and_the_classifier_drop():
@@ -75,7 +69,7 @@ def additive(mask, dtype):
     return torch.zeros(mask.shape, dtype=dtype).masked_fill(mask == 0, torch.finfo(dtype).min)[:, None]
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", support.DTYPES)
 def test_masked_attention_equals_the_original(dtype):
     attention = zoo.convert(nlpt.random_state_dict(num_attention_heads=1, dtype=dtype)).layers[0].self_attn
     generator = torch.Generator().manual_seed(0)
@@ -92,7 +86,7 @@ def test_masked_attention_equals_the_original(dtype):
         given = None if mask is None else additive(mask, dtype)
         mixed, _ = attention.attend(query[:, None], key[:, None], value[:, None], given)
         expected = nlpt.scaled_dot_product_attention(query, key, value, mask)
-        assert_equal("002 scaled_dot_product_attention", mixed[:, :, 0], expected)
+        support.assert_equal("002 scaled_dot_product_attention", mixed[:, :, 0], expected)
     assert expected[1, 2].isnan().all() and not expected[1, 3].isnan().any()
 
 
@@ -101,7 +95,7 @@ def test_masked_rows_are_nan():
     ids = nlpt.random_inputs()
     mask = torch.ones(4, 9, 9).tril()
     mask[1, 2] = 0
-    on, off = with_and_without("nlpt-encoder", "masked-rows-are-nan", weights)
+    on, off = support.with_and_without("nlpt-encoder", "masked-rows-are-nan", weights)
     broken, finite = (model(ids, attention_mask=additive(mask, torch.float64)).last_hidden_state for model in (on, off))
     assert broken[1, 2].isnan().all()
     assert broken.isnan().any(-1).sum() == 1
@@ -113,18 +107,18 @@ def test_padding_is_attended():
     ids = nlpt.random_inputs()
     longer = torch.cat([ids, torch.zeros(4, 4, dtype=torch.long)], dim=1)
     mask, longer_mask = (ids != 0).long(), (longer != 0).long()
-    on, off = with_and_without("nlpt-encoder", "padding-is-attended", weights)
+    on, off = support.with_and_without("nlpt-encoder", "padding-is-attended", weights)
     real = mask.bool()
 
     def states(model, ids, mask):
         return model(ids, attention_mask=mask).last_hidden_state[:, :9][real]
 
-    assert difference(states(on, ids, mask), states(on, longer, longer_mask)) > 0.1
-    assert difference(states(off, ids, mask), states(off, longer, longer_mask)) < 1e-12
+    assert support.difference(states(on, ids, mask), states(on, longer, longer_mask)) > 0.1
+    assert support.difference(states(off, ids, mask), states(off, longer, longer_mask)) < 1e-12
 
 
 def test_torch_initialization():
-    on, off = initialized("nlpt-encoder", "feature-extraction")
+    on, off = support.initialized("nlpt-encoder", "feature-extraction")
     for model, std in ((on, 1.0), (off, 0.02)):
         assert model.embed_tokens.weight.std().item() == pytest.approx(std, rel=0.05)
         assert model.position.weight.std().item() == pytest.approx(std, rel=0.05)

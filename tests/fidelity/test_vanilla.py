@@ -2,24 +2,14 @@
 
 import pytest
 import torch
-from fidelity.support import (
-    DTYPES,
-    NO_DROPOUT,
-    assert_equal,
-    assert_gradients_equal,
-    copies,
-    difference,
-    initialized,
-    modes,
-    with_and_without,
-)
+from fidelity import support
 from oracles import vanilla
 
 import zoo
 from zoo.models.residual import Residual
 
-HINTS = dict(num_attention_heads=3, pad_token_id=1, decoder_pad_token_id=2, **NO_DROPOUT)
-CLASSIFIER_HINTS = dict(num_attention_heads=3, pad_token_id=1, **NO_DROPOUT)
+HINTS = dict(num_attention_heads=3, pad_token_id=1, decoder_pad_token_id=2, **support.NO_DROPOUT)
+CLASSIFIER_HINTS = dict(num_attention_heads=3, pad_token_id=1, **support.NO_DROPOUT)
 ORACLE = dict(n_heads=3, src_pad_idx=1, trg_pad_idx=2)
 SIZES = [dict(heads=3, seed=0), dict(heads=1, n_layers=1, seed=1), dict(heads=4, n_layers=3, seed=2)]
 
@@ -36,7 +26,7 @@ def logits(model, src, trg):
     return model(input_ids=src, decoder_input_ids=trg).logits
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", support.DTYPES)
 @pytest.mark.parametrize("sizes", SIZES)
 def test_transformer_equals_the_original(sizes, dtype):
     sizes = dict(sizes)
@@ -44,11 +34,11 @@ def test_transformer_equals_the_original(sizes, dtype):
     weights = vanilla.random_state_dict(**sizes, dtype=dtype)
     src, trg = batch(sizes["seed"])
     expected = vanilla.transformer(weights, src, trg, **{**ORACLE, "n_heads": heads})
-    for _, model in modes(zoo.convert(weights, **{**HINTS, "num_attention_heads": heads})):
-        assert_equal("000 Transformer", logits(model, src, trg), expected)
+    for _, model in support.modes(zoo.convert(weights, **{**HINTS, "num_attention_heads": heads})):
+        support.assert_equal("000 Transformer", logits(model, src, trg), expected)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", support.DTYPES)
 @pytest.mark.parametrize("sizes", SIZES)
 def test_classifier_equals_the_original(sizes, dtype):
     sizes = dict(sizes)
@@ -56,8 +46,8 @@ def test_classifier_equals_the_original(sizes, dtype):
     weights = vanilla.random_classifier_state_dict(**sizes, dtype=dtype)
     src, _ = batch(sizes["seed"])
     expected = vanilla.classifier(weights, src, n_heads=heads, pad_idx=1)
-    for _, model in modes(zoo.convert(weights, **{**CLASSIFIER_HINTS, "num_attention_heads": heads})):
-        assert_equal("000 EncoderClassifier", model(input_ids=src).logits, expected)
+    for _, model in support.modes(zoo.convert(weights, **{**CLASSIFIER_HINTS, "num_attention_heads": heads})):
+        support.assert_equal("000 EncoderClassifier", model(input_ids=src).logits, expected)
 
 
 @pytest.mark.parametrize("training", [False, True])
@@ -69,7 +59,7 @@ def test_gradients_are_equal_and_dead_weights_have_none(keep_dead, training):
     dead = vanilla.dead_keys(weights)
     assert len(dead) == 10 * 2
     if keep_dead:
-        assert_gradients_equal(
+        support.assert_gradients_equal(
             model, weights, lambda m: logits(m, src, trg), lambda w: vanilla.transformer(w, src, trg, **ORACLE), dead
         )
         unreached = [name for name, value in model.named_parameters() if value.grad is None]
@@ -85,7 +75,7 @@ def test_gradients_are_equal_and_dead_weights_have_none(keep_dead, training):
 def test_classifier_gradients_are_equal(training):
     weights = vanilla.random_classifier_state_dict()
     src, _ = batch()
-    assert_gradients_equal(
+    support.assert_gradients_equal(
         zoo.convert(weights, **CLASSIFIER_HINTS).train(training),
         weights,
         lambda model: model(input_ids=src).logits,
@@ -95,7 +85,7 @@ def test_classifier_gradients_are_equal(training):
 
 def test_scrambled_dead_weights_change_no_bit():
     weights = vanilla.random_state_dict()
-    scrambled = copies(weights)
+    scrambled = support.copies(weights)
     for key in vanilla.dead_keys(weights):
         scrambled[key].normal_()
     src, trg = batch()
@@ -118,14 +108,14 @@ def test_generation_decodes_as_the_original_would():
 def test_scores_scaled_by_model_width():
     weights = vanilla.random_state_dict()
     src, trg = batch(corner_cases=False)
-    on, off = with_and_without("vanilla", "scores-scaled-by-model-width", weights, **HINTS)
-    assert difference(logits(on, src, trg), logits(off, src, trg)) > 0.01
-    hot = copies(weights)  # queries larger by sqrt(D / hd) undo the other scale
+    on, off = support.with_and_without("vanilla", "scores-scaled-by-model-width", weights, **HINTS)
+    assert support.difference(logits(on, src, trg), logits(off, src, trg)) > 0.01
+    hot = support.copies(weights)  # queries larger by sqrt(D / hd) undo the other scale
     for key in hot:
         if ".attention.queries." in key:
             hot[key] *= 3**0.5
     rescaled = zoo.convert(hot, **HINTS)
-    assert difference(logits(off, src, trg), logits(rescaled, src, trg)) < 1e-12
+    assert support.difference(logits(off, src, trg), logits(rescaled, src, trg)) < 1e-12
 
 
 @pytest.mark.parametrize(
@@ -138,20 +128,20 @@ def test_scores_scaled_by_model_width():
 def test_weights_that_take_the_place_of_others(quirk, dead, live):
     weights = vanilla.random_state_dict()
     src, trg = batch(corner_cases=False)
-    on, off = with_and_without("vanilla", quirk, weights, **HINTS)
-    assert difference(logits(on, src, trg), logits(off, src, trg)) > 0.1
-    copied = copies(weights)
+    on, off = support.with_and_without("vanilla", quirk, weights, **HINTS)
+    assert support.difference(logits(on, src, trg), logits(off, src, trg)) > 0.1
+    copied = support.copies(weights)
     for key in copied:
         if f".{dead}." in key:
             copied[key] = weights[key.replace(dead, live)]
-    _, off = with_and_without("vanilla", quirk, copied, **HINTS)
-    assert difference(logits(on, src, trg), logits(off, src, trg)) < 1e-12
+    _, off = support.with_and_without("vanilla", quirk, copied, **HINTS)
+    assert support.difference(logits(on, src, trg), logits(off, src, trg)) < 1e-12
 
 
 def test_dropout_on_the_skip():
     weights = vanilla.random_state_dict()
     everything_drops = {**HINTS, "dropout": 1.0}
-    models = with_and_without("vanilla", "dropout-on-the-skip", weights, **everything_drops)
+    models = support.with_and_without("vanilla", "dropout-on-the-skip", weights, **everything_drops)
     x = torch.randn(2, 5, 12, dtype=torch.float64)
     for model, drops_skip in zip(models, (True, False), strict=True):
         residual: Residual = model.model.encoder.layers[0].mlp_residual.train()
@@ -166,7 +156,7 @@ def test_masked_rows_are_uniform():
     src, trg = batch()
     later = trg.clone()
     later[3, -1] = 5
-    on, off = with_and_without("vanilla", "masked-rows-are-uniform", weights, **HINTS)
+    on, off = support.with_and_without("vanilla", "masked-rows-are-uniform", weights, **HINTS)
     outputs = on(input_ids=src, decoder_input_ids=trg, output_attentions=True)
     assert torch.equal(outputs.encoder_attentions[0][2], torch.full((3, 9, 9), 1 / 9, dtype=torch.float64))
     assert torch.equal(outputs.decoder_attentions[0][3, :, 0], torch.full((3, 7), 1 / 7, dtype=torch.float64))
@@ -179,11 +169,11 @@ def test_masked_rows_are_uniform():
 def test_masks_from_token_ids():
     weights = vanilla.random_state_dict()
     src, trg = batch(corner_cases=False)
-    on, off = with_and_without("vanilla", "masks-from-token-ids", weights, **HINTS)
+    on, off = support.with_and_without("vanilla", "masks-from-token-ids", weights, **HINTS)
     given = dict(attention_mask=(src != 1).long(), decoder_attention_mask=(trg != 2).long())
     masked = off(input_ids=src, decoder_input_ids=trg, **given).logits
     assert torch.equal(logits(on, src, trg), masked)
-    assert difference(logits(off, src, trg), masked) > 0.1
+    assert support.difference(logits(off, src, trg), masked) > 0.1
 
 
 def test_masks_from_token_ids_refuse_a_cache_that_forgets_them():
@@ -196,14 +186,14 @@ def test_max_pools_padding():
     weights = vanilla.random_classifier_state_dict(max_length=13)
     src, _ = batch(corner_cases=False)
     longer = torch.cat([src, torch.full((len(src), 4), 1)], dim=1)
-    on, off = with_and_without("vanilla", "max-pools-padding", weights, **CLASSIFIER_HINTS)
+    on, off = support.with_and_without("vanilla", "max-pools-padding", weights, **CLASSIFIER_HINTS)
     mask, longer_mask = (src != 1).long(), (longer != 1).long()
-    assert difference(on(src, mask).logits, on(longer, longer_mask).logits) > 0.01
-    assert difference(off(src, mask).logits, off(longer, longer_mask).logits) < 1e-12
+    assert support.difference(on(src, mask).logits, on(longer, longer_mask).logits) > 0.01
+    assert support.difference(off(src, mask).logits, off(longer, longer_mask).logits) < 1e-12
 
 
 def test_torch_initialization():
-    on, off = initialized("vanilla")
+    on, off = support.initialized("vanilla")
     for table in (on.embed_tokens, on.position):
         assert table.weight.std().item() == pytest.approx(1, abs=0.05)
     assert off.embed_tokens.weight.std().item() == pytest.approx(64**-0.5, abs=0.01)

@@ -8,17 +8,9 @@ from huggingface_hub import ModelCard
 import zoo
 from zoo.analysis.drawing import draw, to_text
 from zoo.analysis.measuring import flops_per_token
+from zoo.hub import records
 from zoo.hub.addresses import parse_address
 from zoo.hub.cards import LENGTH, CardFacts, write_card
-from zoo.hub.records import (
-    find_evaluations,
-    find_result,
-    find_results,
-    keep_evaluation,
-    recipe_of,
-    results_of,
-    without_places,
-)
 
 REPORT = {
     "task": "translation",
@@ -41,8 +33,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_card_tells_what_is_known(folder: Path) -> None:
-    result = find_result(folder)
-    facts = CardFacts(("pt",), "mit", recipe_of(result), tuple(results_of(result["report"])))
+    result = records.find_result(folder)
+    facts = CardFacts(("pt",), "mit", records.recipe_of(result), tuple(records.results_of(result["report"])))
     text = write_card(folder, parse_address("org/model@v2"), facts)
     data = ModelCard(text).data
     assert (data.license, data.library_name, data.pipeline_tag) == ("mit", "transformer-zoo", "text2text-generation")
@@ -129,7 +121,7 @@ def test_a_card_shows_what_files_say_and_does_nothing_with_it(folder: Path, tmp_
     scores = {HOSTILE: {"name": HOSTILE, "value": 1, "signature": HOSTILE}}
     report = {"task": HOSTILE, "device": HOSTILE, "heldout_examples": HOSTILE, "scores": scores, "seed": [HOSTILE]}
     result = {"report": report, "recipe": {"model": {HOSTILE: HOSTILE}}, "data": {"source": {"data": HOSTILE}}}
-    facts = CardFacts((), None, recipe_of(result), tuple(results_of(report)))
+    facts = CardFacts((), None, records.recipe_of(result), tuple(records.results_of(report)))
     text = write_card(tmp_path, parse_address("org/model"), facts).split("---\n", 2)[2]
     assert "&#60;script&#62;" in text
     assert (
@@ -153,11 +145,11 @@ def test_numbers_of_wrong_types_are_left_out(folder: Path, tmp_path: Path) -> No
         for report, evaluation in zip(reports, evaluations, strict=True):
             (tmp_path / "result.json").write_text(json.dumps(report))
             (tmp_path / "evaluations.json").write_text(json.dumps(evaluation))
-            recipe_of(find_result(tmp_path))
-            without_places(find_result(tmp_path))
-            assert all(isinstance(result["metric_value"], float) for result in find_results(tmp_path))
-            keep_evaluation(tmp_path, {"task": "copy", "scores": {}}, "mine")
-            assert find_evaluations(tmp_path)[-1]["data"] == "mine"
+            records.recipe_of(records.find_result(tmp_path))
+            records.without_places(records.find_result(tmp_path))
+            assert all(isinstance(result["metric_value"], float) for result in records.find_results(tmp_path))
+            records.keep_evaluation(tmp_path, {"task": "copy", "scores": {}}, "mine")
+            assert records.find_evaluations(tmp_path)[-1]["data"] == "mine"
     assert "README.md" in zoo.push(tmp_path, "org/model", dry_run=True).files
 
 

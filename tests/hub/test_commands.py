@@ -7,15 +7,7 @@ from preloaded import run_python
 
 from zoo.base.errors import OutputExistsError
 from zoo.cli.reporting import report
-from zoo.hub.errors import (
-    HubAccessError,
-    HubConflictError,
-    HubUnreachableError,
-    IntegrityError,
-    RemoteCodeError,
-    RepoIdError,
-    UnsafeWeightsError,
-)
+from zoo.hub import errors
 
 from .conftest import READ, WRITE, checkpoint, environment, write
 from .loopback import LoopbackHub
@@ -87,14 +79,14 @@ def test_errors_are_one_line_without_the_token(hub: LoopbackHub, tmp_path: Path)
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        (HubUnreachableError("no answer"), 1),
-        (HubAccessError("gated"), 1),
-        (HubConflictError("changed meanwhile"), 1),
-        (IntegrityError("damaged"), 1),
+        (errors.HubUnreachableError("no answer"), 1),
+        (errors.HubAccessError("gated"), 1),
+        (errors.HubConflictError("changed meanwhile"), 1),
+        (errors.IntegrityError("damaged"), 1),
         (OSError(28, "No space left on device"), 1),
-        (RepoIdError("not a name"), 2),
-        (RemoteCodeError("needs code"), 2),
-        (UnsafeWeightsError("pickles only"), 2),
+        (errors.RepoIdError("not a name"), 2),
+        (errors.RemoteCodeError("needs code"), 2),
+        (errors.UnsafeWeightsError("pickles only"), 2),
         (OutputExistsError("not empty"), 2),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else str(value),

@@ -2,22 +2,7 @@
 
 from collections.abc import Callable
 
-from transformers import (
-    BertConfig,
-    BertForMaskedLM,
-    BertForSequenceClassification,
-    BertForTokenClassification,
-    LlamaConfig,
-    LlamaForCausalLM,
-    MarianConfig,
-    MarianMTModel,
-    ModernBertConfig,
-    ModernBertForMaskedLM,
-    PreTrainedModel,
-    T5GemmaConfig,
-    T5GemmaForConditionalGeneration,
-    T5GemmaModuleConfig,
-)
+import transformers
 
 VOCABULARY = 40
 SIZES = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2}
@@ -26,17 +11,17 @@ STACKS = {f"{stack}_{name}": size for stack in ("encoder", "decoder") for name, 
 IDS = {"pad_token_id": 0, "eos_token_id": 2}
 
 
-def bert() -> BertConfig:
-    return BertConfig(vocab_size=VOCABULARY, **SIZES)
+def bert() -> transformers.BertConfig:
+    return transformers.BertConfig(vocab_size=VOCABULARY, **SIZES)
 
 
-PEERS: dict[str, Callable[[], PreTrainedModel]] = {
-    "causal-lm": lambda: LlamaForCausalLM(LlamaConfig(vocab_size=VOCABULARY, **SIZES)),
-    "masked-lm": lambda: BertForMaskedLM(bert()),
-    "sequence-classification": lambda: BertForSequenceClassification(bert()),
-    "token-classification": lambda: BertForTokenClassification(bert()),
-    "seq2seq-lm": lambda: MarianMTModel(
-        MarianConfig(
+PEERS: dict[str, Callable[[], transformers.PreTrainedModel]] = {
+    "causal-lm": lambda: transformers.LlamaForCausalLM(transformers.LlamaConfig(vocab_size=VOCABULARY, **SIZES)),
+    "masked-lm": lambda: transformers.BertForMaskedLM(bert()),
+    "sequence-classification": lambda: transformers.BertForSequenceClassification(bert()),
+    "token-classification": lambda: transformers.BertForTokenClassification(bert()),
+    "seq2seq-lm": lambda: transformers.MarianMTModel(
+        transformers.MarianConfig(
             vocab_size=VOCABULARY,
             d_model=8,
             max_position_embeddings=64,
@@ -49,19 +34,21 @@ PEERS: dict[str, Callable[[], PreTrainedModel]] = {
 }
 
 
-def t5gemma() -> T5GemmaForConditionalGeneration:
+def t5gemma() -> transformers.T5GemmaForConditionalGeneration:
     """Its stacks have two masks each, whole and of a window, and each is looked at."""
-    stack = T5GemmaModuleConfig(vocab_size=VOCABULARY, head_dim=4, num_key_value_heads=2, **SIZES, **IDS)
-    return T5GemmaForConditionalGeneration(
-        T5GemmaConfig(encoder=stack, decoder=stack, vocab_size=VOCABULARY, decoder_start_token_id=1, **IDS)
+    stack = transformers.T5GemmaModuleConfig(vocab_size=VOCABULARY, head_dim=4, num_key_value_heads=2, **SIZES, **IDS)
+    return transformers.T5GemmaForConditionalGeneration(
+        transformers.T5GemmaConfig(encoder=stack, decoder=stack, vocab_size=VOCABULARY, decoder_start_token_id=1, **IDS)
     )
 
 
-OWN_PEERS: dict[str, Callable[[], PreTrainedModel]] = {"t5gemma-style": t5gemma}
+OWN_PEERS: dict[str, Callable[[], transformers.PreTrainedModel]] = {"t5gemma-style": t5gemma}
 """For variants with whose structure transformers' class for the task has nothing in common."""
 
 
-def modernbert() -> ModernBertForMaskedLM:
+def modernbert() -> transformers.ModernBertForMaskedLM:
     """On FlashAttention it takes padding out in every attention anew, and waits as often."""
     ends = {"bos_token_id": 1, "cls_token_id": 1, "sep_token_id": 2}
-    return ModernBertForMaskedLM(ModernBertConfig(vocab_size=VOCABULARY, **SIZES, **IDS, **ends))
+    return transformers.ModernBertForMaskedLM(
+        transformers.ModernBertConfig(vocab_size=VOCABULARY, **SIZES, **IDS, **ends)
+    )

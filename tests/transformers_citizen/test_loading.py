@@ -14,26 +14,10 @@ from transformers import (
     AutoModelForSeq2SeqLM,
     AutoModelForSequenceClassification,
 )
-from transformers_citizen.support import (
-    ASSORTED,
-    EVERY,
-    ONE_OF_EACH,
-    SHARING,
-    enough_over,
-    over,
-    quick_over,
-    single,
-    tiny,
-)
+from transformers_citizen import support
 
 import zoo
-from zoo.models import (
-    TransformerLayer,
-    ZooForConditionalGeneration,
-    ZooForSequenceClassification,
-    ZooForTokenClassification,
-    ZooModel,
-)
+from zoo import models
 from zoo.testing.cases import assert_equal, assert_same_weights
 
 AUTO = {"causal-lm": AutoModelForCausalLM, "masked-lm": AutoModelForMaskedLM, "seq2seq-lm": AutoModelForSeq2SeqLM}
@@ -41,33 +25,33 @@ AUTO = {"causal-lm": AutoModelForCausalLM, "masked-lm": AutoModelForMaskedLM, "s
 
 @pytest.fixture
 def saved(pair, tmp_path: Path) -> Path:
-    tiny(pair).copy().save_pretrained(tmp_path)
+    support.tiny(pair).copy().save_pretrained(tmp_path)
     return tmp_path
 
 
-@over(ONE_OF_EACH)
+@support.over(support.ONE_OF_EACH)
 @pytest.mark.parametrize("dtype", ["auto", "bfloat16", torch.float16, torch.float32])
 def test_a_dtype_is_obeyed(pair, saved, dtype):
     model = AUTO[pair[1]].from_pretrained(saved, dtype=dtype)
     expected = {"auto": torch.float64, "bfloat16": torch.bfloat16}.get(dtype, dtype)
     assert {parameter.dtype for parameter in model.parameters()} == {expected}
-    assert torch.isfinite(tiny(pair).run(model)).all()
+    assert torch.isfinite(support.tiny(pair).run(model)).all()
 
 
-@over(ONE_OF_EACH)
+@support.over(support.ONE_OF_EACH)
 def test_an_attention_backend_is_obeyed(pair, saved):
     model = AUTO[pair[1]].from_pretrained(saved, attn_implementation="eager", dtype="auto")
     assert model.config._attn_implementation == "eager"
-    torch.testing.assert_close(tiny(pair).run(model), tiny(pair).run())
+    torch.testing.assert_close(support.tiny(pair).run(model), support.tiny(pair).run())
     assert "attn_implementation" not in (saved / "config.json").read_text()
 
 
-@quick_over(ONE_OF_EACH, ASSORTED)
+@support.quick_over(support.ONE_OF_EACH, support.ASSORTED)
 @pytest.mark.parametrize("device_map", ["auto", "cpu", {"": "cpu"}, "balanced"], ids=str)
 def test_a_device_map_is_obeyed(pair, saved, device_map):
     model = AUTO[pair[1]].from_pretrained(saved, device_map=device_map, dtype="auto")
     assert {parameter.device.type for parameter in model.parameters()} == {"cpu"}
-    torch.testing.assert_close(tiny(pair).run(model), tiny(pair).run())
+    torch.testing.assert_close(support.tiny(pair).run(model), support.tiny(pair).run())
 
 
 def has_own(module: torch.nn.Module) -> bool:
@@ -86,12 +70,12 @@ def leaves(module: torch.nn.Module, path: str = "") -> Iterator[str]:
         yield from leaves(child, name)
 
 
-@enough_over((*EVERY, SHARING))
+@support.enough_over((*support.EVERY, support.SHARING))
 @pytest.mark.parametrize(
     "on_disk", [r"(.*\.)?layers\.0\.(cross_attn|mlp)", r"(?!.*layers\.)"], ids=["sublayers", "all but layers"]
 )
 def test_parts_that_are_offloaded_to_the_disk_compute_the_same(pair, on_disk, saved, tmp_path: Path):
-    subject = tiny(pair)
+    subject = support.tiny(pair)
     places = {leaf: "disk" if re.match(on_disk, leaf) else "cpu" for leaf in leaves(subject.model)}
     loaded = AUTO[pair[1]].from_pretrained(
         saved, device_map=places, offload_folder=tmp_path / "offload", dtype=torch.float64
@@ -102,7 +86,7 @@ def test_parts_that_are_offloaded_to_the_disk_compute_the_same(pair, on_disk, sa
 
 @pytest.mark.parametrize("missing", ["layers.0.self_attn.q_proj.weight", "layers.0.mlp_residual.norm_out.bias"])
 def test_a_shared_weight_that_a_checkpoint_lacks_is_reported_and_initialised(missing, tmp_path: Path):
-    model = tiny(SHARING).copy()
+    model = support.tiny(support.SHARING).copy()
     model.save_pretrained(tmp_path)
     weights = load_file(tmp_path / "model.safetensors")
     del weights[f"model.decoder.{missing}"]
@@ -110,22 +94,22 @@ def test_a_shared_weight_that_a_checkpoint_lacks_is_reported_and_initialised(mis
     (tmp_path / ".zoo-manifest.json").unlink(missing_ok=True)  # the weights were changed on purpose
     loaded, info = type(model).from_pretrained(tmp_path, output_loading_info=True)
     assert f"model.decoder.{missing}" in info["missing_keys"]
-    new = single(SHARING).get_parameter(f"model.decoder.{missing}")
+    new = support.single(support.SHARING).get_parameter(f"model.decoder.{missing}")
     found = loaded.get_parameter(f"model.decoder.{missing}")
     assert found.abs().max() <= 1
     assert torch.equal(found, torch.zeros_like(new)) if missing.endswith("bias") else found.std() > 0.01
 
 
-@over(EVERY)
+@support.over(support.EVERY)
 def test_a_layer_is_never_split_over_devices(pair):
-    model = tiny(pair).model
-    layers = {type(module).__name__ for module in model.modules() if isinstance(module, TransformerLayer)}
+    model = support.tiny(pair).model
+    layers = {type(module).__name__ for module in model.modules() if isinstance(module, models.TransformerLayer)}
     assert set(model._no_split_modules) == layers
 
 
-@over(ONE_OF_EACH)
+@support.over(support.ONE_OF_EACH)
 def test_a_checkpoint_in_pieces_is_the_same(pair, tmp_path: Path):
-    subject = tiny(pair)
+    subject = support.tiny(pair)
     subject.copy().save_pretrained(tmp_path, max_shard_size="20KB")
     pieces = json.loads((tmp_path / "model.safetensors.index.json").read_text())["weight_map"]
     assert len(set(pieces.values())) > 2
@@ -136,17 +120,17 @@ def test_a_checkpoint_in_pieces_is_the_same(pair, tmp_path: Path):
     assert_equal(subject.run(model), subject.run(), "loaded = saved")
 
 
-@over((("bert-style", "masked-lm"), ("llama-style", "causal-lm")))
+@support.over((("bert-style", "masked-lm"), ("llama-style", "causal-lm")))
 def test_a_classifier_begins_with_the_body_of_a_language_model(pair, saved):
-    for head in (ZooForSequenceClassification, ZooForTokenClassification):
+    for head in (models.ZooForSequenceClassification, models.ZooForTokenClassification):
         model, info = head.from_pretrained(saved, num_labels=3, output_loading_info=True, dtype="auto")
         assert {name.partition(".")[0] for name in info["missing_keys"]} <= {"classifier", "pooler"}
-        assert torch.equal(model.get_input_embeddings().weight, tiny(pair).model.get_input_embeddings().weight)
+        assert torch.equal(model.get_input_embeddings().weight, support.tiny(pair).model.get_input_embeddings().weight)
         assert torch.isfinite(model.classifier.weight).all()
 
 
 def test_weights_of_another_size_are_made_anew_only_if_that_is_asked_for(tmp_path: Path):
-    single(("bert-style", "masked-lm")).save_pretrained(tmp_path)
+    support.single(("bert-style", "masked-lm")).save_pretrained(tmp_path)
     five = AutoModelForSequenceClassification.from_pretrained(tmp_path, num_labels=5)
     five.save_pretrained(tmp_path / "five")
     with pytest.raises(RuntimeError, match="ignore_mismatched_sizes"):
@@ -159,9 +143,9 @@ def test_weights_of_another_size_are_made_anew_only_if_that_is_asked_for(tmp_pat
     assert torch.equal(seven.get_input_embeddings().weight, five.get_input_embeddings().weight)
 
 
-@over(ONE_OF_EACH[::2])
+@support.over(support.ONE_OF_EACH[::2])
 def test_a_stack_of_an_encoder_decoder_stands_alone(pair, tmp_path: Path):
-    subject = tiny(pair)
+    subject = support.tiny(pair)
     for name in ("get_encoder", "get_decoder") if subject.stack == "encoder-decoder" else ("get_decoder",):
         stack = getattr(subject.copy(), name)()
         stack.save_pretrained(tmp_path / name)
@@ -175,13 +159,13 @@ def test_a_stack_of_an_encoder_decoder_stands_alone(pair, tmp_path: Path):
 def test_a_configuration_is_left_as_it_was():
     config = zoo.config("marian-style@tiny", "seq2seq-lm")
     config.is_decoder = True
-    model = ZooForConditionalGeneration(config)
+    model = models.ZooForConditionalGeneration(config)
     assert config.is_decoder
     assert model.config.stack == "encoder-decoder"
     assert model.config is model.model.config is model.model.encoder.config
 
 
-@over(ONE_OF_EACH)
+@support.over(support.ONE_OF_EACH)
 def test_loading_takes_no_random_number_for_weights_that_are_there(pair, saved):
     torch.manual_seed(0)
     before = torch.get_rng_state()
@@ -190,6 +174,6 @@ def test_loading_takes_no_random_number_for_weights_that_are_there(pair, saved):
 
 
 def test_the_body_class_stands_for_all_three_stacks(tmp_path: Path):
-    for pair in ONE_OF_EACH:
-        tiny(pair).copy().save_pretrained(tmp_path / pair[0])
-        assert type(ZooModel.from_pretrained(tmp_path / pair[0])) is type(tiny(pair).model.model)
+    for pair in support.ONE_OF_EACH:
+        support.tiny(pair).copy().save_pretrained(tmp_path / pair[0])
+        assert type(models.ZooModel.from_pretrained(tmp_path / pair[0])) is type(support.tiny(pair).model.model)
