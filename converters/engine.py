@@ -19,6 +19,7 @@ from transformers.utils import GENERATION_CONFIG_NAME
 from zoo.base.errors import InputError, UnsupportedOperationError
 from zoo.fast.chunked_loss import IGNORED
 from zoo.models import TASK_CLASSES, Position, ZooConfig
+from zoo.models.context import packed_documents
 from zoo.models.transformer import transformer_of
 from zoo.registry import Task
 
@@ -83,6 +84,15 @@ def refuse_empty(input_ids: Tensor) -> None:
     """Refuse rows without a token, which have no next token to predict."""
     if input_ids.shape[1] == 0:
         raise InputError("an empty text was given; each needs at least one token")
+
+
+def refuse_packed(position_ids: Tensor | None, attention_mask: Tensor | None) -> None:
+    """Refuse documents packed into rows, (batch_size, seq_len), which no export separates."""
+    if attention_mask is None and packed_documents(position_ids) is not None:
+        raise UnsupportedOperationError(
+            "position_ids pack several documents into a row, which exports do not separate; ask the original model, or "
+            "evaluate with packing=blocks"
+        )
 
 
 class EngineModel(PreTrainedModel):
@@ -154,16 +164,19 @@ class WritingModel(EngineModel, GenerationMixin):
         attention_mask: Tensor | None = None,
         labels: Tensor | None = None,
         shift_labels: Tensor | None = None,
+        position_ids: Tensor | None = None,
         **kwargs: Any,
     ) -> CausalLMOutput | Seq2SeqLMOutput | BaseModelOutput:
         """Compute the loss of labels, or the hidden states of an encoder.
 
         Args:
+            position_ids: Those of one document a row; engines count by themselves. *Shape:* (batch_size, seq_len)
             labels: Target of an encoder-decoder, or the tokens of a decoder themselves; -100 does not count. *Shape:*
                 (batch_size, seq_len)
             shift_labels: Next tokens of a decoder, in place of `labels`. *Shape:* (batch_size, seq_len)
             kwargs: Arguments that a trainer gives every model.
         """
+        refuse_packed(position_ids, attention_mask)
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         self.check_lengths(mask)
         encodes = self.config.stack == "encoder"

@@ -25,7 +25,7 @@ from zoo.models import ZooConfig
 from zoo.models.transformer import Transformer, transformer_of
 from zoo.registry import Task
 
-from ..engine import EngineModel, NoPosition, refuse_empty, task_saved
+from ..engine import EngineModel, NoPosition, refuse_empty, refuse_packed, task_saved
 from .graphs import DECODER, ENCODER, WHOLE, content, filled_cache
 
 PAST, PRESENT = "past_key_values.", "present."
@@ -119,8 +119,8 @@ class GraphModel(EngineModel):
         return position_ids
 
     def refuse(self, options: dict[str, Any]) -> None:
-        names = ("output_attentions", "output_hidden_states", "inputs_embeds", "decoder_inputs_embeds")
-        asked = [name for name in names if options.get(name) not in (None, False)]
+        names = ("output_attentions", "output_hidden_states", "inputs_embeds", "decoder_inputs_embeds", "causal_rows")
+        asked = [name for name in names if options.get(name) is not None and options[name] is not False]
         if asked:
             raise UnsupportedOperationError(f"exported graphs have no {', '.join(asked)}; ask the original model")
 
@@ -153,10 +153,11 @@ class WholeModel(GraphModel):
         decoder_input_ids: Tensor | None = None,
         token_type_ids: Tensor | None = None,
         labels: Tensor | None = None,
+        causal_rows: Tensor | None = None,
         **kwargs: Any,
     ) -> Any:
         """Compute what was exported: `logits` with the loss of labels, or `last_hidden_state`."""
-        self.refuse(kwargs)
+        self.refuse({**kwargs, "causal_rows": causal_rows})
         mask = self.mask(attention_mask, input_ids)
         self.place(input_ids, mask)
         given = {"input_ids": input_ids, "attention_mask": mask}
@@ -188,6 +189,7 @@ class GraphForCausalLM(GraphModel, GenerationMixin):
         **kwargs: Any,
     ) -> CausalLMOutputWithPast:
         self.refuse(kwargs)
+        refuse_packed(position_ids, attention_mask)
         refuse_empty(input_ids)
         seen = length_of(past_key_values)
         if position_ids is None:

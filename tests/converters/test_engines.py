@@ -95,6 +95,27 @@ def test_onnx_computes_without_a_mask(exported_decoder):
     torch.testing.assert_close(TARGETS.get("onnx").open(folder)(input_ids=ids).logits, expected, rtol=1e-4, atol=1e-4)
 
 
+def test_graphs_refuse_packed_documents_and_embeddings(exported_decoder):
+    loaded = TARGETS.get("onnx").open(exported_decoder[1])
+    ids, packed = torch.tensor([[5, 6, 7, 8, 9]]), torch.tensor([[0, 1, 2, 0, 1]])
+    with pytest.raises(UnsupportedOperationError, match="which exports do not separate"):
+        loaded(input_ids=ids, position_ids=packed)
+    one = torch.arange(5)[None]
+    torch.testing.assert_close(loaded(input_ids=ids, position_ids=one).logits, loaded(input_ids=ids).logits)
+    with pytest.raises(UnsupportedOperationError, match="have no inputs_embeds"):
+        loaded(input_ids=ids, inputs_embeds=torch.zeros(1, 5, 8))
+
+
+@pytest.mark.slow
+def test_graphs_refuse_causal_rows(tmp_path):
+    """Which a graph of an encoder would read from both sides, so that the loss would be too good."""
+    model = zoo.build("gpt-bert-style@tiny", "masked-lm", vocab_size=20, seed=0)
+    zoo.export(model, tmp_path / "out", "onnx")
+    ids = torch.tensor([[5, 6, 7, 8, 9]])
+    with pytest.raises(UnsupportedOperationError, match="have no causal_rows"):
+        TARGETS.get("onnx").open(tmp_path / "out")(input_ids=ids, labels=ids, causal_rows=torch.tensor([True]))
+
+
 @pytest.mark.slow
 def test_a_causal_model_runs_in_onnx(exported_decoder, tmp_path):
     model, folder, report = exported_decoder
@@ -313,6 +334,9 @@ def test_the_loss_of_a_decoder_is_that_of_the_labels_that_count(tmp_path):
     for given in ({"labels": labels}, {"labels": shifted, "shift_labels": shifted}):
         expected = model(input_ids=ids, attention_mask=mask, **given).loss
         torch.testing.assert_close(engine(input_ids=ids, attention_mask=mask, **given).loss, expected)
+    packed = torch.tensor([[0, 1, 2, 3, 4], [0, 1, 0, 1, 2]])
+    with pytest.raises(UnsupportedOperationError, match="which exports do not separate"):
+        engine(input_ids=ids, position_ids=packed, labels=ids)
     labels[0, 1] += 1
     with pytest.raises(UnsupportedOperationError, match="have to be the tokens that follow"):
         engine(input_ids=ids, labels=labels)
