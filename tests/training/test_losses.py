@@ -1,17 +1,36 @@
 """The trainer's loss: as transformers' own, smoothed labels included, with logits only where somebody looks."""
 
+import copy
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch import Tensor
+from torch.utils.data import Dataset
 from transformers import Trainer
 
 import zoo
+from zoo.data.tasks import find_task
 from zoo.fast.switches import fast_paths
 from zoo.training import TrainingError, train
 from zoo.training.arguments import training_arguments
 from zoo.training.trainer import ZooTrainer
 
 IDS = torch.arange(3, 15).view(2, 6)
+
+
+class Rows(Dataset):
+    """Blocks, as a data set of torch."""
+
+    def __init__(self, rows: list[dict]) -> None:
+        self.rows = rows
+        self.lengths = [len(row["input_ids"]) for row in rows]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, number: int) -> dict:
+        return self.rows[number]
 
 
 def batch(task: str) -> dict[str, Tensor]:
@@ -41,6 +60,36 @@ def test_the_loss_is_that_of_transformers(task, smoothing, items, tmp_path):
             found = trainer.compute_loss(trainer.model, dict(inputs), num_items_in_batch=items)
         torch.testing.assert_close(found, expected)
     assert (trainer.label_smoother is None) == (smoothing == 0.0), "the smoother was lost"
+
+
+@pytest.mark.parametrize("task", ["masked-language-modeling", "masked-next-token"])
+def test_a_block_without_masks_has_no_gradient(task, tmp_path):
+    """By itself it would divide by no labels; next to another it adds nothing."""
+    model = zoo.build("gpt-bert-style@tiny", "masked-lm", vocab_size=20, seed=0, masked_next_token="next" in task)
+    ids = [torch.arange(3, 9).numpy(), torch.arange(4, 10).numpy()]
+    labels = [torch.tensor([-100, 5, -100, 7, -100, -100]).numpy(), torch.full((6,), -100).numpy()]
+    kind = {"causal_rows": False} if "next" in task else {}
+    blocks = [{"input_ids": one, "labels": own, **kind} for one, own in zip(ids, labels, strict=True)]
+    settings = {"optim": "sgd", "learning_rate": 0.1, "max_steps": 1, "use_cpu": True, "lr_scheduler_type": "constant"}
+    settings |= {"per_device_train_batch_size": 1, "max_grad_norm": 0.0, "train_sampling_strategy": "sequential"}
+    weights = {}
+    for name, data, batches in (("both", blocks, 2), ("first", blocks[:1], 1), ("second", blocks[1:], 1)):
+        args = training_arguments({**settings, "gradient_accumulation_steps": batches}, output_dir=tmp_path, seed=0)
+        collator = find_task(task).collator(SimpleNamespace(source=SimpleNamespace(pad_token_id=0)))
+        trained = copy.deepcopy(model)
+        ZooTrainer(model=trained, args=args, data_collator=collator, train_dataset=Rows(data)).train()
+        weights[name] = trained.state_dict()
+    torch.testing.assert_close(weights["both"], weights["first"])
+    torch.testing.assert_close(weights["second"], model.state_dict())
+    assert not torch.equal(weights["first"]["lm_head.weight"], model.state_dict()["lm_head.weight"])
+
+
+def test_a_run_is_tried_on_a_block_that_has_masks(tmp_path):
+    (tmp_path / "text.txt").write_text("to be " * 300, encoding="utf-8")
+    options = {"max_steps": 1, "warmup_steps": 0, "use_cpu": True, "seed": 7, "tokenizer": "word", "progress": False}
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+    task, data = "masked-language-modeling:block_size=8,mlm_probability=0.05", tmp_path / "text.txt"
+    assert train("pre-norm", task, data=data, settings=sizes, **options).report.heldout_loss > 0
 
 
 def test_logits_are_made_where_somebody_looks(tmp_path, monkeypatch):

@@ -59,9 +59,7 @@ def mixed_loss(
     total = hidden_states.new_zeros((), dtype=torch.float32)
     weights = weights_of_kinds(labels, causal_rows, num_items_in_batch)
     for rows, weight in zip((causal_rows, ~causal_rows), weights, strict=True):
-        part, number = labels[rows], (labels[rows] != IGNORED).sum()
-        if number == 0:
-            continue
+        part, number = labels[rows], (labels[rows] != IGNORED).sum().clamp(min=1)
         own = {**options, "shift_labels": part, "num_items_in_batch": number}
         _, loss = logits_and_loss(hidden_states[rows], part, skip_logits=True, **own)
         assert loss is not None

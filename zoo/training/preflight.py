@@ -20,6 +20,7 @@ from zoo.data.tasks.mapped import ROWS_AT_ONCE
 from zoo.data.tasks.mixing import MixedBlocks
 from zoo.data.tasks.streaming import is_streamed
 from zoo.data.tasks.tables import place_of
+from zoo.fast.chunked_loss import IGNORED
 from zoo.models import ZooPreTrainedModel
 from zoo.models.embedding import Position
 
@@ -100,7 +101,7 @@ def measure(dataset: Any, column: str) -> tuple[npt.NDArray[np.int64], npt.NDArr
 
 def rehearse(model: PreTrainedModel, dataset: Any, collator: Collator) -> list[str]:
     """Compute the loss of a few examples and its gradient, and leave everything as it was."""
-    chosen = [0]
+    chosen = [with_label(dataset)]
     if model.config.is_encoder_decoder:
         source, target = (measure(dataset, column)[0] for column in ("input_ids", "labels"))
         chosen = [int(lengths.argmax()) for lengths in (source, target, abs(source - target))]
@@ -125,6 +126,12 @@ def rehearse(model: PreTrainedModel, dataset: Any, collator: Collator) -> list[s
             model.zero_grad(set_to_none=True)
             for buffer, before in buffers:
                 buffer.copy_(before)
+
+
+def with_label(dataset: Any) -> int:
+    """The first of some examples with a label: a short block may have no mask."""
+    some = range(min(len(dataset), 100))
+    return next((number for number in some if np.not_equal(dataset[number]["labels"], IGNORED).any()), 0)
 
 
 def check_sharding(model: PreTrainedModel, args: ZooTrainingArguments) -> None:

@@ -111,7 +111,10 @@ class EvaluatingTrainer(Seq2SeqTrainer):
         if self._predicts and self.accelerator.num_processes > 1:
             return None
         items = super()._get_num_items_in_batch(batch_samples, device)
-        if items is None or not batch_samples or "causal_rows" not in batch_samples[0]:
+        if items is None:
+            return None
+        items = torch.as_tensor(items).clamp(min=1)  # of short blocks without masks, which have no gradient
+        if "causal_rows" not in batch_samples[0]:
             return items
         found = [items_of_kinds(batch["shift_labels"], batch["causal_rows"]).to(device) for batch in batch_samples]
         sums = torch.stack(found).sum(dim=0)
