@@ -20,6 +20,7 @@ from zoo.comparison.request.seeds import at_the_edge, beyond
 from zoo.comparison.results.fairness import as_built, fairness_sheet
 from zoo.comparison.run.search import Choice, chosen_values, lowest_point, recorded, search
 from zoo.comparison.setup.jobs import JobMaker
+from zoo.comparison.setup.shared_inputs import share_of_decay
 
 Loss = Callable[[Mapping[str, Any]], float]
 
@@ -124,6 +125,21 @@ def test_a_trial_has_its_share_of_the_warm_up(tmp_path: Path) -> None:
         whole, trial = (maker.job("pre-norm", 0, swept, share=part).recipe["arguments"] for part in (1, 0.2))
         assert whole["warmup_steps"] == swept.get("warmup_steps", 10)
         assert (trial["max_steps"], trial["warmup_steps"]) == (8, share)
+
+
+def test_a_decay_keeps_its_share_of_a_trial(tmp_path: Path) -> None:
+    for decay, share in ((10, 0.25), (0.1, 0.1)):
+        schedule = {"lr_scheduler_type": "warmup_stable_decay", "lr_scheduler_kwargs": {"num_decay_steps": decay}}
+        maker = jobs_of(tmp_path, budget="steps=40", arguments=schedule)
+        whole, trial = (maker.job("pre-norm", 0, {}, share=part).recipe["arguments"] for part in (1.0, 0.2))
+        assert whole["lr_scheduler_kwargs"] == {"num_decay_steps": decay}
+        assert (trial["max_steps"], trial["lr_scheduler_kwargs"]) == (8, {"num_decay_steps": share})
+    assert share_of_decay({"num_decay_steps": 500}, 1000) == {"lr_scheduler_kwargs": {"num_decay_steps": 0.5}}
+    request = Request(names=["pre-norm"], task=TASK, budget="seconds=2", arguments={**schedule})
+    request.check()
+    schedule["lr_scheduler_kwargs"]["num_decay_steps"] = 10
+    with pytest.raises(ConfigError, match="num_decay_steps=10 and the budget seconds=2 were given.*as a share"):
+        request.check()
 
 
 @pytest.mark.parametrize("given", [{"arguments": {"warmup_steps": 10}}, {"sweep": "warmup_steps=0.1,10"}])

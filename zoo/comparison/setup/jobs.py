@@ -19,7 +19,7 @@ from ..request.request import Request
 from ..request.seeds import LENGTHS, model_fields
 from .job import Job
 from .matching import TOLERANCE, Match, Measure, Sizes, match, with_settings
-from .shared_inputs import SharedInputs, Workload, modules_of, share_of_warmup, spend
+from .shared_inputs import SharedInputs, Workload, modules_of, share_of_decay, share_of_warmup, spend
 
 LONGEST_FOLDER_NAME = 100
 CURVE_POINTS = 50  # Default number of logs per run
@@ -103,8 +103,9 @@ class JobMaker:
             if budget.kind in ("tokens", "flops"):
                 steps = self.lengths[variant, work]["max_steps"]
                 self.tell(f"{variant}: {budget} is {steps:,} steps of {work.tokens_per_step:,.0f} tokens on average")
-        warmup = share_of_warmup(self.inputs.arguments.warmup_steps, self.inputs.work.steps)
-        return {**self.lengths[variant, work], **({} if "warmup_steps" in self.request.arguments else warmup)}
+        args, steps = self.inputs.arguments, self.inputs.work.steps
+        shares = {**share_of_warmup(args.warmup_steps, steps), **share_of_decay(args.lr_scheduler_kwargs, steps)}
+        return {**self.lengths[variant, work], **without(shares, self.request.arguments)}
 
     def job(self, name: str, seed: int, values: Mapping[str, Any], *, trial: bool = False, share: float = 1.0) -> Job:
         """Make a run with the values that a sweep has chosen or tries, trained for a `share` of a whole one."""
@@ -115,8 +116,10 @@ class JobMaker:
         seconds = share * budget.amount if budget is not None and budget.kind == "seconds" else None
         if share < 1 and seconds is None:
             whole = length.get("max_steps", work.steps)
-            warmup = {"warmup_steps": inputs.arguments.warmup_steps, **length, **swept}["warmup_steps"]
-            swept |= share_of_warmup(warmup, whole)
+            names = ("warmup_steps", "lr_scheduler_kwargs")
+            given = {**{name: getattr(inputs.arguments, name) for name in names}, **length, **swept}
+            warmup, options = (given[name] for name in names)
+            swept |= {**share_of_warmup(warmup, whole), **share_of_decay(options, whole)}
             length |= {"max_steps": max(1, round(share * whole))}
         kept = without(inputs.recipe.arguments, ("seed", *(LENGTHS if length else ())))
         settings = inputs.recipe.model_settings(variant)  # sizes of matching are in the name

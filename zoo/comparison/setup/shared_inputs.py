@@ -83,6 +83,13 @@ def share_of_warmup(warmup_steps: float, steps: int) -> dict[str, Any]:
     return {"warmup_steps": min(round(warmup_steps / steps, 6), 0.99) if warmup_steps >= 1 else warmup_steps}
 
 
+def share_of_decay(options: Mapping[str, Any] | None, steps: int) -> dict[str, Any]:
+    """Turn the decay of "warmup_stable_decay" in a run of `steps` into its share likewise; empty if it is one."""
+    decay = (options or {}).get("num_decay_steps", 0)
+    share = min(round(decay / steps, 6), 0.99)
+    return {"lr_scheduler_kwargs": {**(options or {}), "num_decay_steps": share}} if decay >= 1 else {}
+
+
 OWN = ("building", "data", "fast", "models", "training", "variants")
 """The rooms that build, train and score a model. An edit elsewhere changes no result."""
 
