@@ -87,7 +87,7 @@ def packed_documents(position_ids: Tensor | None) -> Tensor | None:
 
     transformers' rule: a document begins where positions do not increase by one.
     """
-    if position_ids is None or position_ids.shape[1] == 1 or position_ids.device.type == "meta":
+    if position_ids is None or position_ids.shape[1] < 2 or position_ids.device.type == "meta":
         return None
     return None if is_tracing(position_ids) else find_packed_sequence_indices(position_ids)
 
