@@ -95,7 +95,7 @@ def check_device(name: str) -> torch.device:
 
 @pytest.fixture(scope="module", autouse=True)
 def what_a_module_imports_stays() -> Iterator[None]:
-    """Later searches for garbage, of which accelerate makes one a training, leave it alone."""
+    """Keep what is left out of later searches for garbage; accelerate makes one in every training."""
     yield
     gc.collect()
     gc.freeze()

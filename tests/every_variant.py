@@ -72,7 +72,7 @@ READ_BY_HEADS = {
 
 
 def kinds_of_head(pair: tuple[str, str]) -> set[tuple[str, str, str]]:
-    """What a head is for, with each of the settings that it reads."""
+    """Tasks of heads, with each of the settings that a head reads."""
     task = pair[1]
     return {(task, name, str(kind)) for name, kind in kinds_of(pair) if name in READ_BY_HEADS}
 
@@ -91,7 +91,7 @@ EVERY_BODY: set[tuple[str, str]] = set().union(*map(first_heads, EVERY_PART))
 """Bodies, with one head a stack."""
 
 EVERY_TIME = EVERY_HEAD | EVERY_BODY
-"""What everything is tried of, each time, but for what is about heads or bodies alone."""
+"""Cases of every check, except for checks of heads or bodies alone."""
 
 OF_HEADS = {"body_and_head_load_from_each_other", "loss_is_cross_entropy", "skipping_logits_changes_no_gradient",
             "logits_to_keep_selects_positions", "vocabulary_can_grow"}  # fmt: skip

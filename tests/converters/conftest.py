@@ -42,7 +42,7 @@ def traced_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 def save_translator(folder: Path, name: str) -> Path:
-    """Save a translator with a tokenizer for either side, and its texts in `pairs.tsv` beside it."""
+    """Save a translator with a tokenizer for either side, and its texts in `pairs.tsv` next to it."""
     source, target = (train_word([pair.split("\t")[side] for pair in PAIRS], min_frequency=1) for side in (0, 1))
     sizes = dict(vocab_size=len(source), decoder_vocab_size=len(target), hidden_size=16, num_attention_heads=4)
     ids = dict(pad_token_id=target.pad_token_id, bos_token_id=target.bos_token_id, eos_token_id=target.eos_token_id)

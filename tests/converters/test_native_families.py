@@ -36,7 +36,7 @@ BY_DAY = enough(FAMILY_CASES, kinds_of)
     "case", [pytest.param(case, marks=() if case in BY_DAY else pytest.mark.nightly) for case in FAMILY_CASES]
 )
 def test_there_and_back(case, tmp_path, monkeypatch):
-    """What is exported is compared with the model in float32, as the tolerance in float64 is no smaller."""
+    """Exports are compared with the model in float32; the tolerance in float64 is no smaller."""
     monkeypatch.setattr(verification, "LARGEST_IN_DOUBLE", 0)
     family, head, settings = FAMILY_CASES[case]
     native = native_model(family, head, settings, dtype=torch.float32)

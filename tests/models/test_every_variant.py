@@ -36,7 +36,7 @@ TRIED_OF = {
     **dict.fromkeys(OF_HEADS, EVERY_HEAD),
     **dict.fromkeys(OF_BODIES, EVERY_BODY),
 }
-"""What a check is tried of, each time, if that is not `EVERY_TIME`."""
+"""Cases of checks that have others than `EVERY_TIME`."""
 
 
 def marks_of(case: Case) -> tuple[pytest.MarkDecorator, ...]:

@@ -98,11 +98,15 @@ def test_held_out_texts_of_a_table_are_its_rows(write, name):
         assert splits.heldout["text"][:] == ["Not to be."]
 
 
-SIGNED = {"language-modeling": "gpt2-style", "masked-next-token": "gpt-bert-style", "span-corruption": "t5-style"}
-
-
-@pytest.mark.parametrize(("name", "variant"), SIGNED.items())
-def test_tokens_that_the_tokenizer_does_not_know_are_counted_in_signatures(write, name, variant):
+@pytest.mark.parametrize(
+    ("name", "variant", "least"),
+    [
+        ("language-modeling", "gpt2-style", 6),
+        ("masked-next-token", "gpt-bert-style", 6),
+        ("span-corruption", "t5-style", 2),  # labels are the spans alone
+    ],
+)
+def test_tokens_that_the_tokenizer_does_not_know_are_counted_in_signatures(write, name, variant, least):
     """A model that guesses one token for all of them has a low loss, and has read nothing."""
     task = find_task(f"{name}:block_size=16")
     heldout = write("held.txt", "to ask or not to dare " * 20)
@@ -114,7 +118,7 @@ def test_tokens_that_the_tokenizer_does_not_know_are_counted_in_signatures(write
     labels = [np.asarray(block["labels"]) for block in task.encode(splits.heldout, tokenizers)]
     unknown = int((np.concatenate(labels) == tokenizers.source.unk_token_id).sum())
     signatures = [score.signature for score in found.scores.values() if score.name != "Accuracy"]
-    assert unknown > 1 and all(f"|unknown:{unknown}" in one for one in signatures)
+    assert unknown >= least and all(f"|unknown:{unknown}" in one for one in signatures)
     known = zoo.evaluate(model, f"{name}:block_size=16", data=splits.train, tokenizer=tokenizers, n_bootstrap=1)
     assert not any("unknown" in score.signature for score in known.scores.values())
 

@@ -117,7 +117,7 @@ class Subject:
 
 
 def copied(model: ZooPreTrainedModel) -> ZooPreTrainedModel:
-    """A copy of a model. `deepcopy` takes long for empty dicts of hooks, of which every module has a dozen."""
+    """A copy of a model, without deep copies of the dozen empty dicts of hooks of every module, which take long."""
     attributes = (value for module in model.modules() for value in vars(module).values())
     empty = {id(hooks): type(hooks)() for hooks in attributes if isinstance(hooks, dict) and not hooks}
     return copy.deepcopy(model, empty)

@@ -107,7 +107,7 @@ def predicted(trainer: ZooTrainer, task: DataTask, tokenizers: Tokenizers) -> Pr
 
 
 def count_unknown(rows: Iterable[Any], tokenizers: Tokenizers) -> int:
-    """Count ids that stand for what the vocabulary lacks; of a tokenizer that knows all, they are another token's."""
+    """Count the ids of unknown tokens; 0 where the tokenizer has no token for them alone."""
     tokenizer = tokenizers.target
     if tokenizer.unk_token_id in (None, tokenizer.eos_token_id):
         return 0

@@ -114,7 +114,7 @@ class MaskedBlocks(DrawnBlocks):
 class SpanBlocks(DrawnBlocks):
     """Blocks of a row of ids without some spans, which are the labels (T5, Raffel et al. 2020, section 3.1.4).
 
-    A sentinel, of which there is one for each span, is in the place of a span and in front of it among the labels;
+    Each span has its own sentinel, which replaces the span in the input and precedes it among the labels;
     `end` follows both sides. A block begins with what stays and ends with a span.
     """
 

@@ -65,10 +65,8 @@ class MaskedLanguageModeling(RawTextTask):
         tokenizer = tokenizers.source
         if tokenizer.mask_token is None:
             raise ConfigError("the tokenizer has no mask_token, which masked language modelling needs")
-        overlap = training and self.stride is not None and self.stride < self.block_size
-        least = self.block_size if overlap else 1
+        stride, least = self.places(training=training)
         ids = self.row(examples, tokenizers, least=least, training=training, seed=seed)
-        stride = self.stride if training and self.stride is not None else self.block_size
         collator = DataCollatorForLanguageModeling(tokenizer, mlm_probability=self.mlm_probability)
         return MaskedBlocks(ids, self.block_size, stride, collator, seed)
 

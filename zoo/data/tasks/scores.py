@@ -102,7 +102,7 @@ def translation_scores(
 
 
 def unknown_in(predictions: Predictions) -> str:
-    """The part of a signature that counts unknown tokens: each is predicted as one, whatever it stands for."""
+    """The part of a signature that counts unknown tokens; a model predicts all of them as the same token."""
     return f"|unknown:{predictions.unknown}" if predictions.unknown else ""
 
 

@@ -82,12 +82,12 @@ class SpanCorruption(RawTextTask):
                 f"the tokenizer has {len(sentinels)} sentinels ({SENTINEL.format(0)}, {SENTINEL.format(1)}, ...), and "
                 f"block_size={self.block_size} needs {needed}"
             )
-        overlap = training and self.stride is not None and self.stride < self.block_size
-        ids = self.row(examples, tokenizers, least=self.block_size if overlap else 2, training=training, seed=seed)
+        stride, least = self.places(training=training, shortest=2)
+        ids = self.row(examples, tokenizers, least=least, training=training, seed=seed)
         return SpanBlocks(
             ids,
             self.block_size,
-            self.stride if training and self.stride is not None else self.block_size,
+            stride,
             seed,
             counts=self.counts,
             sentinels=np.array(sentinels[:needed]),

@@ -179,6 +179,11 @@ class RawTextTask(DataTask):
             raise DataError(f"the texts to {use} on have {len(ids)} tokens; at least {least} are needed")
         return ids
 
+    def places(self, *, training: bool, shortest: int = 1) -> tuple[int, int]:
+        """How far apart blocks begin, a block without `stride` or in evaluations, and the fewest ids of a row."""
+        stride = self.stride if training and self.stride is not None else self.block_size
+        return stride, self.block_size if stride < self.block_size else shortest
+
     def encode(self, examples: Dataset, tokenizers: Tokenizers, *, training: bool = False, seed: int = 0) -> Any:
         from .mixing import MixedTexts
 
