@@ -12,15 +12,6 @@ from zoo.data.tasks import find_task
 from zoo.training.suites import evaluate_suite
 
 SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
-TEXT = "The cats sleep here. The dog that saw the cats sleeps there. " * 40
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("data")
-    (folder / "train.txt").write_text(TEXT)
-    (folder / "heldout.txt").write_text(TEXT[::-1])
-    return folder
 
 
 @pytest.mark.parametrize("share", [0.0, 0.25, 1.0])

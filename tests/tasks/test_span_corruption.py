@@ -17,15 +17,6 @@ from zoo.training.suites import evaluate_suite
 from zoo.training.suites.scoring import METHODS
 
 SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
-TEXT = "The cats sleep here. The dog that saw the cats sleeps there. " * 40
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("data")
-    (folder / "train.txt").write_text(TEXT)
-    (folder / "heldout.txt").write_text(TEXT[::-1])
-    return folder
 
 
 @pytest.fixture(scope="module")
