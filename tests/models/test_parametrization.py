@@ -26,7 +26,10 @@ def test_settings_follow_table_8() -> None:
     assert zoo.config("llama-style", parametrization="standard") == zoo.config("llama-style")
 
 
-@pytest.mark.parametrize("name", ["gpt2-style", "vanilla", "mixtral-style", "bert-style"])
+@pytest.mark.parametrize(
+    "name",
+    ["gpt2-style", "vanilla", "mixtral-style", "bert-style", "gpt2-style:residual=manifold-hyper-connections"],
+)
 def test_weights_and_learning_rates_follow_table_8(name: str) -> None:
     model = zoo.build(name, parametrization="mup", seed=0, mup_base_width=128, num_hidden_layers=1, **WIDE)
     factors = learning_rate_factors(model)
@@ -36,7 +39,7 @@ def test_weights_and_learning_rates_follow_table_8(name: str) -> None:
     for path, parameter in model.named_parameters():
         if parameter.ndim < 2 or path.endswith("_bias"):
             assert factors[path] == 1.0, path
-        elif "layers." in path and "router" not in path:
+        elif "layers." in path:
             assert parameter.std().item() == pytest.approx(std / 2, rel=0.1), path
             assert factors[path] == 0.25, path
         elif "embed_tokens" in path:

@@ -18,8 +18,9 @@ from zoo.models import TASK_CLASSES, ZooConfig, ZooPreTrainedModel
 from zoo.models.capabilities import limits_of
 from zoo.models.choices import PARAMETRIZATIONS
 from zoo.models.fields import BESIDE_FIELDS, usual_range
-from zoo.models.parametrization import BASE_WIDTH, mup_settings
+from zoo.models.parametrization import mup_settings
 from zoo.models.parts import ATTENTIONS, PART_FIELDS, deviations_of_parts
+from zoo.models.widths import BASE_WIDTH
 from zoo.registry import VARIANTS, Facts, Task, Variant, find_facts_with, parse_name
 
 if TYPE_CHECKING:

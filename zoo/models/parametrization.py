@@ -20,12 +20,10 @@ from .embedding import ValueEmbedding
 from .feed_forwards import Experts
 from .roles import Role, parameter_roles
 from .validation import require_at_least
+from .widths import BASE_WIDTH, matrix_std, width_factor
 
 if TYPE_CHECKING:
     from .configuration import ZooConfig
-
-BASE_WIDTH = 256
-"""The hidden size at which muP is the standard parametrization, by default (`mup_base_width`)."""
 
 BASE_HEAD_DIM = 64
 """The width of a head at which attention has its usual scale."""
@@ -49,11 +47,6 @@ def mup_settings(config: ZooConfig) -> dict[str, Any]:
     }
 
 
-def width_factor(config: ZooConfig) -> float:
-    """How many times wider than the base a model is."""
-    return config.hidden_size / float(getattr(config, "mup_base_width", BASE_WIDTH))
-
-
 class MaximalUpdate:
     """Normal, with hidden matrices divided by the root of the width and classifiers by the width (muP, table 8)."""
 
@@ -61,8 +54,7 @@ class MaximalUpdate:
 
     def __new__(cls, module: nn.Module, config: ZooConfig) -> None:  # type: ignore[misc]
         """Initialise one module. Arguments as for every scheme."""
-        narrow = 1 / width_factor(config)
-        std = config.initializer_range * narrow**0.5
+        std = matrix_std(config)
         if isinstance(module, nn.Linear):
             init.normal_(module.weight, mean=0.0, std=std)
         elif isinstance(module, Experts):
@@ -72,7 +64,7 @@ class MaximalUpdate:
             init.normal_(module.weight, mean=0.0, std=std)
         elif isinstance(module, PreTrainedModel):
             for name, head in heads(module).items():
-                factor = 1.0 if name == "lm_head" else narrow
+                factor = 1.0 if name == "lm_head" else 1 / width_factor(config)
                 init.normal_(head.weight, mean=0.0, std=config.initializer_range * factor)
 
     @classmethod

@@ -12,10 +12,10 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from zoo.models import TASK_CLASSES, UnitHead
 from zoo.models.attentions.kv_sharing import SharedKeyValueAttention
 from zoo.models.multi_token_prediction import LOSS_WEIGHT
-from zoo.models.parametrization import width_factor
 from zoo.models.parts import FEED_FORWARDS, PART_FIELDS
 from zoo.models.residual import deepnorm_constants
 from zoo.models.transformer import build_by_settings, transformer_of
+from zoo.models.widths import width_factor
 from zoo.registry import VARIANTS, Task
 from zoo.registry.variants import active_quirks
 

@@ -128,13 +128,15 @@ def initialize(model: nn.Module, config: Config) -> None:
             or (config.attention == "value-embeddings" and "value_embedding" in name)
         ):
             draw_table(weight, config)
-        elif (
-            (config.has_position_table and "position.weight" in name)
-            or (config.step_embeddings and "step_embedding" in name)
-            or (config.has_experts and "router" in name)
-            or (config.residual == "manifold-hyper-connections" and "weights.weight" in name)
+        elif (config.has_position_table and "position.weight" in name) or (
+            config.step_embeddings and "step_embedding" in name
         ):
             nn.init.normal_(weight, std=config.initializer_range)
+        elif (config.has_experts and "router" in name) or (
+            config.residual == "manifold-hyper-connections" and "weights.weight" in name
+        ):
+            narrow = 1 / config.mup_width_factor if config.initializer == "mup" else 1.0
+            nn.init.normal_(weight, std=config.initializer_range * narrow**0.5)
         elif config.has_experts and weight.ndim == 3:
             draw_expert(weight, config)
         elif config.initializer != "torch":

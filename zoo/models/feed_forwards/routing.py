@@ -11,6 +11,7 @@ from transformers import initialization as init
 
 from zoo.models.parts import FEED_FORWARDS, option
 from zoo.models.precision import at_least_float32
+from zoo.models.widths import matrix_std
 
 if TYPE_CHECKING:
     from zoo.models.configuration import ZooConfig
@@ -29,7 +30,7 @@ class Router(nn.Module):
         self.num_experts: int = option(config, part, "num_experts")
         self.num_experts_per_tok: int = option(config, part, "num_experts_per_tok")
         self.norm_topk_prob: bool = option(config, part, "norm_topk_prob")
-        self.std = config.initializer_range
+        self.std = matrix_std(config)
         self.weight = nn.Parameter(torch.empty(self.num_experts, config.hidden_size))
 
     def init_weights(self) -> None:

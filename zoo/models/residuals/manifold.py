@@ -13,6 +13,7 @@ from zoo.models.parts import option
 from zoo.models.precision import at_least_float32, in_own_precision
 from zoo.models.residual import Residual, Stream
 from zoo.models.validation import require_at_least
+from zoo.models.widths import matrix_std
 
 from .hyper_connections import HyperConnections, Weights
 from .streams import SeveralStreams
@@ -35,7 +36,7 @@ class OfAllStreams(nn.Module):
         self.sizes = sizes
         self.eps = config.layer_norm_eps
         self.hyper_eps: float = option(config, ManifoldHyperConnections, "hyper_eps")
-        self.std = config.initializer_range
+        self.std = matrix_std(config)
         self.weight = nn.Parameter(torch.empty(sum(sizes), num_streams * config.hidden_size))
         self.base = nn.Parameter(torch.empty(sum(sizes)))
         self.scale = nn.Parameter(torch.empty(len(sizes)))

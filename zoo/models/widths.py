@@ -1,0 +1,25 @@
+"""How wide a model is next to the base of muP, and how large its matrices begin for that."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .configuration import ZooConfig
+
+BASE_WIDTH = 256
+"""The hidden size at which muP is the standard parametrization, by default (`mup_base_width`)."""
+
+
+def width_factor(config: ZooConfig) -> float:
+    """How many times wider than the base a model is."""
+    return config.hidden_size / float(getattr(config, "mup_base_width", BASE_WIDTH))
+
+
+def matrix_std(config: ZooConfig) -> float:
+    """Standard deviation of a new hidden matrix that reads the stream, of modules that draw their own.
+
+    `initializer_range`, divided by the root of the width in muP (Yang et al. 2022, table 8).
+    """
+    narrow = 1 / width_factor(config) if config.initializer == "mup" else 1.0
+    return config.initializer_range * narrow**0.5
