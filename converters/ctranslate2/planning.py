@@ -43,6 +43,8 @@ def foreign_settings(settings: GenerationConfig, config: ZooConfig) -> list[str]
         foreign.append("early_stopping='never' (its beam search stops early)")
     if (settings.num_beams or 1) > 1 and settings.do_sample:
         foreign.append("do_sample with num_beams")
+    if (settings.num_beams or 1) > 1 and settings.repetition_penalty not in (None, 1.0):
+        foreign.append("repetition_penalty with num_beams (it penalizes logits, transformers log-probabilities)")
     if not config.is_encoder_decoder or config.decoder_start_token_id in ends_of(config):
         foreign += [name for name, none in REPETITION.items() if getattr(settings, name) not in (None, none)]
     return foreign

@@ -263,7 +263,8 @@ def test_a_refusal_names_what_works_and_leaves_nothing(tmp_path):
     [
         {},
         {"num_beams": 3, "num_return_sequences": 2, "early_stopping": True},
-        {"num_beams": 3, "length_penalty": 0.2, "repetition_penalty": 1.5, "early_stopping": True},
+        {"num_beams": 3, "length_penalty": 0.2, "early_stopping": True},
+        {"repetition_penalty": 1.5},
         {"min_new_tokens": 8, "no_repeat_ngram_size": 2},
     ],
 )
@@ -302,6 +303,12 @@ def test_repetitions_of_what_the_engine_does_not_see_are_refused(options):
     for config in (zoo.config("gpt2-style"), ends):
         with pytest.raises(ConfigError, match=f"does not follow {name}"):
             options_of(settings, config)
+
+
+def test_a_penalty_that_beams_apply_elsewhere_is_refused():
+    """In transformers to log-probabilities, in the engine to logits: most texts of random models differ."""
+    with pytest.raises(ConfigError, match="does not follow repetition_penalty with num_beams"):
+        options_of(GenerationConfig(repetition_penalty=1.5, num_beams=3), zoo.config("pre-norm", "seq2seq-lm"))
 
 
 def test_what_an_engine_cannot_follow_is_refused(translator, ctranslate2_folder):
