@@ -284,3 +284,10 @@ def test_a_token_costs_the_same_in_any_batch():
     many = {name: ids.expand(4, -1) for name, ids in batch(SOURCE, TARGET).items()}
     per_token = count_flops(model, many).per_token
     assert per_token == flops_per_token(model.config, SOURCE, TARGET) and per_token.training == 3 * per_token.forward
+
+
+def test_recomputation_is_not_counted():
+    model = zoo.build("gpt2-style@tiny", **SIZES)
+    once = flops_per_token(model, SOURCE)
+    model.gradient_checkpointing_enable()
+    assert flops_per_token(model, SOURCE) == once

@@ -88,7 +88,7 @@ def count_flops(model: PreTrainedModel, batch: Mapping[str, Any]) -> Flops:
     """Count the operations of a forward pass, and of a training step without its optimiser.
 
     The model is run on fake tensors, which have shapes and no values; so padding is worked on like any token, and every
-    position is projected onto the vocabulary.
+    position is projected onto the vocabulary. Nothing is counted twice for gradient checkpointing.
 
     Args:
         model: The model, on any device, the meta device of `zoo.building.builder.skeleton` included.
@@ -103,6 +103,9 @@ def count_flops(model: PreTrainedModel, batch: Mapping[str, Any]) -> Flops:
         hollow = without_values(model)
         hollow.set_attn_implementation("eager")  # with all of its matrix products visible
         hollow.set_experts_implementation("batched_mm")
+        for module in hollow.modules():
+            if hasattr(module, "gradient_checkpointing"):
+                module.gradient_checkpointing = False
         shapes = {name: torch.empty(value.shape, dtype=value.dtype) for name, value in inputs.items()}
         with FlopCounterMode(display=False, custom_mapping=OWN_FORMULAS) as counter:
             output = hollow.train()(**shapes)[0]
