@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from transformers import AutoConfig, GenerationConfig
 
 from zoo.base.errors import ConfigError
 from zoo.base.files import write_file
@@ -12,7 +13,7 @@ from zoo.base.folders import RESULT_FILE
 from zoo.building.weights import locate, locate_weights, read_record, write_record
 from zoo.registry import RecordedScore, Weights, find_weights, register_weights
 from zoo.training.record import read_result
-from zoo.training.reproduce import ScoreComparison, make_weights, verify_weights
+from zoo.training.reproduce import ScoreComparison, make_weights, store, verify_weights
 
 
 def test_weights_verify() -> None:
@@ -47,6 +48,15 @@ def test_made_again_from_what_is_trained(tmp_path: Path) -> None:
     assert locate_weights(read) == tmp_path / "again"
     with pytest.raises(ConfigError, match=r"gpt2-style\.openai has no record of its training"):
         make_weights("gpt2-style.openai", tmp_path / "no")
+
+
+def test_settings_of_generation_are_written_where_training_left_none(tmp_path: Path) -> None:
+    """By `zoo train` of a masked language model, which is loaded as a decoder too."""
+    trained = locate("nlpt-encoder.mlm-en")
+    assert not (trained / "generation_config.json").is_file()
+    store(trained, tmp_path, {"do_sample": True, "temperature": 0.7})
+    settings = GenerationConfig.from_pretrained(tmp_path)
+    assert (settings.temperature, settings.eos_token_id) == (0.7, AutoConfig.from_pretrained(trained).eos_token_id)
 
 
 @pytest.mark.parametrize(

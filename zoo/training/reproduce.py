@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from safetensors.torch import load_file, save_file
-from transformers import GenerationConfig
-from transformers.utils import SAFE_WEIGHTS_NAME
+from transformers import AutoConfig, GenerationConfig
+from transformers.utils import GENERATION_CONFIG_NAME, SAFE_WEIGHTS_NAME
 
 from zoo.base.errors import ConfigError, ZooError
 from zoo.base.files import write_file
@@ -131,7 +131,10 @@ def store(trained: Path, folder: Path, generation: Mapping[str, object]) -> dict
         elif (trained / name).is_file():
             shutil.copyfile(trained / name, folder / name)
     if generation:
-        settings = GenerationConfig.from_pretrained(folder)
+        if (folder / GENERATION_CONFIG_NAME).is_file():
+            settings = GenerationConfig.from_pretrained(folder)
+        else:  # a masked language model that is a decoder as well
+            settings = GenerationConfig.from_model_config(AutoConfig.from_pretrained(folder))
         settings.update(**generation)
         settings.save_pretrained(folder)
     result = read_result(trained)
