@@ -60,9 +60,9 @@ def test_long_texts_are_cut_where_no_token_reaches_across(text):
 TOKENIZER = train_tokenizers([TEXT, "a b\n\n  ab\n" * 9], kind="bpe", vocab_size=300)
 
 
-@pytest.mark.parametrize("kind", ["character", "bpe"])
-def test_the_first_part_of_a_text_is_trained_on(write, kind):
-    file = write("text.txt", TEXT)
+@pytest.mark.parametrize("name, kind", [("text.txt", "character"), ("text.txt", "bpe"), ("babylm.train", "bpe")])
+def test_the_first_part_of_a_text_is_trained_on(write, name, kind):
+    file = write(name, TEXT)
     task = find_task("language-modeling:block_size=16,train_fraction=0.75")
     splits = task.load(file)
     border = int(len(TEXT) * 0.75)

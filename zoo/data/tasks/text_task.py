@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from zoo.base.errors import ConfigError, DataError
 from zoo.data.corpora.cutting import cut
-from zoo.data.corpora.sources import HELDOUT_NAMES
+from zoo.data.corpora.sources import HELDOUT_NAMES, kind_of
 from zoo.data.tokenizers import Tokenizers, train_tokenizers
 from zoo.data.tokenizers.encoding import to_ids
 
@@ -103,7 +103,7 @@ class RawTextTask(DataTask):
         if train_file is not None and (folder := train_file / f"train{TEXT_SUFFIX}").is_file():
             heldout = heldout if heldout is not None else find_file(folder.parent, HELDOUT_NAMES)
             train_file = folder
-        if train_file is None or train_file.suffix.lower() != TEXT_SUFFIX or not train_file.exists():
+        if train_file is None or kind_of(train_file) != TEXT_SUFFIX or not train_file.exists():
             splits = super().load(data, heldout=heldout, columns=columns, seed=seed)
             return Splits(*(documents(part[part.column_names[0]][:]) for part in splits))
         text = read_text(train_file)
