@@ -1,6 +1,7 @@
 """muP: settings, initial weights and learning rates by width, and the coordinate check that tells it from the usual."""
 
 import json
+import re
 import runpy
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,62 @@ def test_weights_and_learning_rates_follow_table_8(name: str) -> None:
     assert {group["lr"] for group in groups} == {1e-2 * factor for factor in factors.values()}
 
 
+def test_normalized_weights_are_refused_without_their_parts() -> None:
+    with pytest.raises(ZooError, match="'mup' was given for normalized weights"):
+        zoo.config("ngpt:attention=multi-head,feed_forward=mlp,residual=plain", parametrization="mup")
+
+
+def test_scores_are_as_usual_where_keys_of_all_parts_are_64_wide() -> None:
+    sizes = {"attention": "latent", "position": "rotary", "head_dim": 16, "qk_nope_head_dim": 48, "hidden_size": 128}
+    plain, mup = (
+        zoo.build("pre-norm", "causal-lm", num_hidden_layers=1, vocab_size=64, mup_base_width=128, **sizes, **one)
+        for one in ({}, {"parametrization": "mup"})
+    )
+    scalings = [model.model.layers[0].self_attn.scaling for model in (plain, mup)]
+    assert scalings == pytest.approx([1 / 8, 1 / 8])
+
+
+FIXED: dict[str, dict[str, Any]] = {
+    "gates.up_proj.weight": {"residual": "gated-hyper-connections"},
+    "[fg]_b_proj.weight": {"mixer": "kimi-delta-attention"},
+    "embedding_projection.weight": {"embedding_size": 16, "lm_head_transform": True, "tie_word_embeddings": True},
+    "embed_tokens.weight": {"embedding_size": 16, "scale_embedding": True, "tie_word_embeddings": False},
+    "token_types.weight": {"type_vocab_size": 64, "scale_embedding": True},
+}
+"""Settings with parameters that read what does not grow with the width, by patterns of their names."""
+
+
+@pytest.mark.parametrize("pattern", FIXED)
+def test_what_reads_a_fixed_width_is_learned_as_at_the_base_width(pattern: str) -> None:
+    task = "masked-lm" if "token_types" in pattern else "causal-lm"
+    settings = {**WIDE, "num_hidden_layers": 2, **FIXED[pattern]}
+    model = zoo.build("pre-norm", task, parametrization="mup", seed=0, mup_base_width=128, **settings)
+    factors = learning_rate_factors(model)
+    found = {path: one for path, one in model.named_parameters() if re.search(pattern, path)}
+    assert found
+    for path, parameter in found.items():
+        assert factors[path] == 1.0, path
+        assert parameter.std().item() == pytest.approx(model.config.initializer_range, rel=0.15), path
+    reads_embeddings = settings.get("lm_head_transform", False)
+    assert model.config.logit_scale == (1.0 if reads_embeddings else 0.25)
+
+
+def test_queries_of_depth_attention_are_learned_as_maps_of_the_width() -> None:
+    model = zoo.build("attention-residuals", parametrization="mup", mup_base_width=128, **WIDE)
+    factors = {path: one for path, one in learning_rate_factors(model).items() if path.endswith(".query")}
+    assert factors and set(factors.values()) == {0.25}
+
+
+@pytest.mark.parametrize("name", ["ltg-bert-style", "t5-style"])
+def test_tables_of_positions_are_as_large_in_wide_models(name: str) -> None:
+    def tables(width: int) -> list[float]:
+        sizes: dict[str, Any] = {**WIDE, "hidden_size": width, "num_hidden_layers": 1}
+        model = zoo.build(name, parametrization="mup", mup_base_width=128, seed=0, **sizes)
+        return [one.std().item() for path, one in model.named_parameters() if path.endswith("position.weight")]
+
+    assert tables(512) and tables(512) == pytest.approx(tables(128), rel=0.1)
+
+
 @pytest.mark.parametrize("name", ["llama-style", "post-norm"])
 def test_the_coordinate_check_tells_mup_from_the_usual(name: str) -> None:
     widths = (32, 64, 128, 256)
@@ -69,6 +126,7 @@ def test_the_coordinate_check_tells_mup_from_the_usual(name: str) -> None:
         ({"parametrization": "mupp"}, "did you mean 'mup'"),
         ({"parametrization": "mup", "initializer": "normal"}, "initializer='normal' was given; parametrization='mup'"),
         ({"parametrization": "mup", "mup_base_width": 0}, "mup_base_width=0 was given; it must be at least 1"),
+        ({"parametrization": "mup", "residual": "normalized"}, "'mup' was given for normalized weights"),
     ],
 )
 def test_bad_settings_are_told(given: dict[str, Any], message: str) -> None:

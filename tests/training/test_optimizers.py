@@ -107,6 +107,10 @@ def test_runs_with_other_optimisers(few, tiny, optim):
             {"lr_scheduler_type": "linear", "lr_scheduler_kwargs": {"cycles": 2}},
             "lr_scheduler_type=linear, lr_scheduler_kwargs=.* 'cycles'",
         ),
+        (
+            {"optim": "sgd", "settings": {"parametrization": "mup"}},
+            "'mup' was given with sgd; its learning rates are those of Adam",
+        ),
         ({"lr_scheduler_type": "cosine_with_min_lr"}, "lr_scheduler_type=cosine_with_min_lr cannot be used: .*min_lr"),
     ],
 )

@@ -3,6 +3,9 @@
 Yang et al. 2022, "Tensor Programs V", table 8, for Adam. At the base width it is the standard parametrization, with
 attention divided by head_dim instead of its root. It is data: an initialiser, a scale of attention and one of logits,
 and a factor on the learning rate of every weight.
+
+A module declares as `input_grows` which of its parameters read the width where their roles do not show it, and which
+linear layers do not: a mapping from their names.
 """
 
 from __future__ import annotations
@@ -16,9 +19,12 @@ from transformers import initialization as init
 from zoo.base.errors import ConfigError
 
 from .attention import attention_scaling
-from .embedding import ValueEmbedding
+from .embedding import TokenTypeEmbedding, ValueEmbedding
 from .feed_forwards import Experts
+from .parts import ATTENTIONS, PART_FIELDS
 from .roles import Role, parameter_roles
+from .transformer import transformer_of
+from .unit import UnitHead
 from .validation import require_at_least
 from .widths import BASE_WIDTH, matrix_std, width_factor
 
@@ -38,12 +44,20 @@ def mup_settings(config: ZooConfig) -> dict[str, Any]:
             f"heads of {config.head_dim} in the encoder and of {decoder.head_dim} in the decoder were given; "
             "parametrization='mup' has one scale for both: give head_dim"
         )
+    if transformer_of(config).head is UnitHead or "normalized" in (getattr(config, field) for field in PART_FIELDS):
+        raise ConfigError(
+            "parametrization='mup' was given for normalized weights, which have one size at every width; leave it out"
+        )
     narrow = 1 / width_factor(config)
-    tied_and_scaled = config.tie_word_embeddings and config.scale_embedding
+    if config.embedding_size is not None and config.lm_head_transform and config.stack != "encoder-decoder":
+        narrow = 1.0  # the output projection reads the width of the embeddings
+    elif config.tie_word_embeddings and config.scale_embedding:
+        narrow = narrow**0.5
+    key_width = ATTENTIONS.get(config.attention).key_width(config)
     return {
         "initializer": "mup",
-        "attention_scale": (config.head_dim / BASE_HEAD_DIM) ** 0.5 / attention_scaling(config),
-        "logit_scale": config.logit_scale * (narrow**0.5 if tied_and_scaled else narrow),
+        "attention_scale": (key_width / BASE_HEAD_DIM) ** 0.5 / attention_scaling(config),
+        "logit_scale": config.logit_scale * narrow,
     }
 
 
@@ -66,6 +80,9 @@ class MaximalUpdate:
             for name, head in heads(module).items():
                 factor = 1.0 if name == "lm_head" else 1 / width_factor(config)
                 init.normal_(head.weight, mean=0.0, std=config.initializer_range * factor)
+        for name, grows in getattr(module, "input_grows", {}).items():
+            if not grows and name in (named := dict(module.named_parameters())):
+                init.normal_(named[name], mean=0.0, std=config.initializer_range)
 
     @classmethod
     def check_options(cls, config: ZooConfig) -> None:
@@ -74,8 +91,10 @@ class MaximalUpdate:
 
 
 def is_scaled_embedding(module: nn.Module, config: ZooConfig) -> bool:
-    """Whether the embedding is scaled by sqrt(hidden_size), or added to one that is."""
-    return config.scale_embedding and isinstance(module, nn.Embedding) and not isinstance(module, ValueEmbedding)
+    """Whether the embedding is scaled by sqrt(hidden_size). A given `embedding_size` does not grow with that."""
+    if not config.scale_embedding or config.embedding_size is not None:
+        return False
+    return isinstance(module, nn.Embedding) and not isinstance(module, (TokenTypeEmbedding, ValueEmbedding))
 
 
 def heads(model: nn.Module) -> dict[str, nn.Linear]:
@@ -106,4 +125,8 @@ def learning_rate_factors(model: PreTrainedModel) -> dict[str, float]:
             factors |= dict.fromkeys(own, narrow**0.5)
         elif module is not output and not isinstance(module, (nn.Conv1d, nn.Conv2d)):  # these sum over positions alone
             factors |= dict.fromkeys((name for name in own if roles[name] == Role.MATRIX), narrow)
+    for path, module in model.named_modules():
+        for name, grows in getattr(module, "input_grows", {}).items():
+            if (full := f"{path}.{name}".lstrip(".")) in factors:
+                factors[full] = narrow if grows else 1.0
     return factors

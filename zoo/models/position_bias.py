@@ -13,6 +13,7 @@ from transformers import initialization as init
 from zoo.base.errors import ConfigError
 
 from .embedding import Position
+from .widths import vector_width
 
 if TYPE_CHECKING:
     from .configuration import ZooConfig
@@ -66,7 +67,7 @@ class RelativeBucketPosition(Position):
             )
         self.num_buckets = config.relative_attention_num_buckets
         self.max_distance = config.relative_attention_max_distance
-        self.std = config.hidden_size**-0.5
+        self.std = vector_width(config) ** -0.5
         self.weight = nn.Parameter(torch.empty(self.num_buckets, config.num_attention_heads))
 
     def init_weights(self) -> None:

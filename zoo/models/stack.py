@@ -1,7 +1,7 @@
 """Stacks: what embeds tokens, applies layer after layer, and normalises; the encoder and the decoder."""
 
 from itertools import cycle
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 from transformers.cache_utils import Cache
@@ -40,6 +40,8 @@ from .transformer import LayerBuilder, transformer_of
 
 class ZooStack(ZooModel):
     """Base of encoder and decoder: embeddings, layers, final norm."""
+
+    input_grows: ClassVar[dict[str, bool]] = {"embedding_projection.weight": False}
 
     def __init__(self, config: ZooConfig, build_layer: LayerBuilder) -> None:
         super().__init__(config)

@@ -16,6 +16,11 @@ def width_factor(config: ZooConfig) -> float:
     return config.hidden_size / float(getattr(config, "mup_base_width", BASE_WIDTH))
 
 
+def vector_width(config: ZooConfig) -> float:
+    """Width by which modules draw vectors of positions: the model's; in muP, where they do not shrink, the base's."""
+    return config.hidden_size / (width_factor(config) if config.initializer == "mup" else 1.0)
+
+
 def matrix_std(config: ZooConfig) -> float:
     """Standard deviation of a new hidden matrix that reads the stream, of modules that draw their own.
 

@@ -105,8 +105,7 @@ def build_muon(
 
     Embeddings, tables of positions and the output projection are no linear maps of hidden states, so they are AdamW's.
     """
-    if getattr(model.config, "initializer", None) == "mup":
-        raise ConfigError("parametrization='mup' was given with Muon; its learning rates are those of Adam")
+    refuse_mup(model, "Muon")
     head = getattr(model.get_output_embeddings(), "weight", None)
     roles = parameter_roles(model)
     matrices = {
@@ -128,6 +127,16 @@ def build_muon(
         betas=betas,
         eps=eps,
     )
+
+
+UNLIKE_ADAM = ("sgd", "schedule_free_sgd", "lomo")
+"""Optimisers with updates as large as gradients, so that the learning rates of muP are others."""
+
+
+def refuse_mup(model: PreTrainedModel, optimizer: str) -> None:
+    """Refuse a model in muP for an optimiser with updates of other sizes than Adam's."""
+    if getattr(model.config, "initializer", None) == "mup":
+        raise ConfigError(f"parametrization='mup' was given with {optimizer}; its learning rates are those of Adam")
 
 
 def decayed_parameters(model: nn.Module, decay: str) -> list[str]:

@@ -18,6 +18,7 @@ from torch.utils.data import DataLoader, Sampler, SequentialSampler
 from transformers import PreTrainedModel, SchedulerType, Seq2SeqTrainer, trainer
 from transformers.trainer_callback import ExportableState
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
+from transformers.training_args import OptimizerNames
 
 from zoo.base.errors import ConfigError, UnwritableError, ZooWarning
 from zoo.data.corpora.shards import TokenRow
@@ -35,7 +36,15 @@ from .arguments import ZooTrainingArguments
 from .averaging import WeightAverage
 from .checkpoints import rotate, seal
 from .guard import LossGuard, OverflowFinder, check_weights, memory_explained
-from .optimizers import build_muon, check_optim_args, decayed_parameters, named_in_errors, scaled_groups
+from .optimizers import (
+    UNLIKE_ADAM,
+    build_muon,
+    check_optim_args,
+    decayed_parameters,
+    named_in_errors,
+    refuse_mup,
+    scaled_groups,
+)
 from .sampling import LengthGroupedSampler, MixedOrder, ShuffledBlocks, have_many_lengths, lengths_of
 from .saving import explained
 from .temporary import temporarily
@@ -207,6 +216,8 @@ class ZooTrainer(EvaluatingTrainer):
                 eps=self.args.adam_epsilon,
             )
         elif self.optimizer is None and getattr(self.model.config, "initializer", None) == "mup":
+            if self.args.optim in UNLIKE_ADAM:
+                refuse_mup(self.model, OptimizerNames(self.args.optim).value)
             kind, options = self.get_optimizer_cls_and_kwargs(self.args, trained)
             decayed = self.get_decay_parameter_names(trained)
             self.optimizer = kind(scaled_groups(trained, decayed, options["lr"], self.args.weight_decay), **options)

@@ -13,7 +13,6 @@ from zoo.base.errors import ConfigError
 from zoo.fast.modules import Identity
 
 from ..attention import Attention, Mixed
-from ..choices import AttentionScale
 from ..norms import build_norm
 from ..parts import option
 from ..validation import is_number
@@ -81,8 +80,11 @@ class LatentAttention(Attention):
     def __init__(self, config: ZooConfig, layer_idx: int, **kwargs: Any) -> None:
         super().__init__(config, layer_idx, **kwargs)
         self.num_key_value_groups = 1
-        if config.attention_scale == AttentionScale.HEAD_DIM:
-            self.scaling = (self.nope_dim + self.head_dim) ** -0.5
+
+    @classmethod
+    def key_width(cls, config: ZooConfig) -> int:
+        """Width of both parts of a key."""
+        return int(option(config, cls, "qk_nope_head_dim")) + config.head_dim
 
     @classmethod
     def check_options(cls, config: ZooConfig) -> None:

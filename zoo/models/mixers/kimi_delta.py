@@ -31,6 +31,7 @@ class KimiDeltaAttention(Mixer):
     """
 
     parameter_roles: ClassVar[dict[str, str]] = {"A_log": "scalar"}
+    input_grows: ClassVar[dict[str, bool]] = {"f_b_proj.weight": False, "g_b_proj.weight": False}
 
     layer_type = "linear_attention"
     options: ClassVar[dict[str, Any]] = {"linear_num_heads": 0, "linear_head_dim": 0, "linear_conv_kernel_dim": 4}

@@ -12,6 +12,7 @@ from transformers import initialization as init
 
 from zoo.base.errors import ConfigError
 from zoo.models.embedding import Position
+from zoo.models.widths import vector_width
 
 if TYPE_CHECKING:
     from zoo.models.configuration import ZooConfig
@@ -35,6 +36,7 @@ class DisentangledPosition(Position):
         self.weight = nn.Parameter(torch.empty(2 * config.relative_attention_num_buckets - 1, config.hidden_size))
         self.norm_weight, self.norm_bias = (nn.Parameter(torch.empty(config.hidden_size)) for _ in range(2))
         self.eps = config.layer_norm_eps
+        self.std = math.sqrt(2 / (5 * vector_width(config)))
 
     @classmethod
     def check_options(cls, config: ZooConfig) -> None:
@@ -58,8 +60,7 @@ class DisentangledPosition(Position):
 
     def init_weights(self) -> None:
         """Draw the table as LTG-BERT does, from a truncated normal distribution with variance 2 / (5 * width)."""
-        std = math.sqrt(2 / (5 * self.weight.shape[1]))
-        init.trunc_normal_(self.weight, mean=0.0, std=std, a=-2 * std, b=2 * std)
+        init.trunc_normal_(self.weight, mean=0.0, std=self.std, a=-2 * self.std, b=2 * self.std)
         init.ones_(self.norm_weight)
         init.zeros_(self.norm_bias)
 

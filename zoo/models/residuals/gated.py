@@ -45,6 +45,8 @@ class StreamGates(nn.Module):
     Gates are made of all streams of a token together, by way of `gate_rank` numbers.
     """
 
+    input_grows: ClassVar[dict[str, bool]] = {"up_proj.weight": False}
+
     def __init__(self, config: ZooConfig) -> None:
         super().__init__()
         self.num_streams = option(config, GatedHyperConnections, "num_streams")

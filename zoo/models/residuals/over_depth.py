@@ -25,6 +25,8 @@ class DepthAttention(nn.Module):
     A weight of their norm would be one more factor of the query.
     """
 
+    input_grows: ClassVar[dict[str, bool]] = {"query": True}
+
     def __init__(self, config: ZooConfig) -> None:
         super().__init__()
         self.query = nn.Parameter(torch.empty(config.hidden_size))
