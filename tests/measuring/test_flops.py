@@ -286,6 +286,15 @@ def test_a_token_costs_the_same_in_any_batch():
     assert per_token == flops_per_token(model.config, SOURCE, TARGET) and per_token.training == 3 * per_token.forward
 
 
+def test_what_a_batch_shares_is_no_cost_of_every_sequence():
+    """Disentangled attention projects its table once a forward pass."""
+    model = small("ltg-bert-style", "masked-lm")
+    batches = [{"input_ids": torch.zeros(size, SOURCE, dtype=torch.long)} for size in (1, 2, 64)]
+    one, two, many = (count_flops(model, one).forward for one in batches)
+    assert flops_per_token(model, SOURCE).forward == pytest.approx(many / 64 / SOURCE, rel=1e-4)
+    assert one - (two - one) == 2 * LAYERS * linear(HIDDEN, HIDDEN, DISTANCES)
+
+
 def test_recomputation_is_not_counted():
     model = zoo.build("gpt2-style@tiny", **SIZES)
     once = flops_per_token(model, SOURCE)

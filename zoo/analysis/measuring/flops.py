@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -47,6 +48,10 @@ OWN_FORMULAS: dict[Any, Callable[..., int]] = {
     torch.ops.aten.convolution_backward: convolving_backward,
 }
 """Operations, by shapes, of what PyTorch counts not at all, or as if every channel saw every other."""
+
+
+MANY = 64
+"""Sequences of a batch by which the operations of one are counted: tables of positions are projected once for all."""
 
 
 class FlopsPerToken(NamedTuple):
@@ -121,7 +126,7 @@ def count_flops(model: PreTrainedModel, batch: Mapping[str, Any]) -> Flops:
 
 
 def flops_per_token(model: PreTrainedModel | ZooConfig, seq_len: int, decoder_len: int | None = None) -> FlopsPerToken:
-    """Count the operations a token of sequences of a given length.
+    """Count the operations a token of a batch of many sequences of a given length.
 
     Args:
         model: The model, as for [`count_flops`][]; or a configuration, which is then taken for a language model's.
@@ -131,8 +136,16 @@ def flops_per_token(model: PreTrainedModel | ZooConfig, seq_len: int, decoder_le
     if isinstance(model, ZooConfig):
         with torch.device("meta"):
             model = TASK_CLASSES[LANGUAGE_MODELS[model.stack]][1](copy.deepcopy(model))
-    ids, target = (torch.empty(1, size, dtype=torch.long, device="meta") for size in (seq_len, decoder_len or seq_len))
-    return count_flops(model, inputs_of(model, ids, target)).per_token
+    return count_sequence(model, seq_len, decoder_len).per_token
+
+
+def count_sequence(model: PreTrainedModel, seq_len: int, decoder_len: int | None = None) -> Flops:
+    """Count the operations of one of many sequences in a batch. Arguments as for [`flops_per_token`][]."""
+    lengths = (seq_len, decoder_len or seq_len)
+    ids, target = (torch.empty(MANY, size, dtype=torch.long, device="meta") for size in lengths)
+    return Flops(
+        *(round(total / MANY) for total in dataclasses.astuple(count_flops(model, inputs_of(model, ids, target))))
+    )
 
 
 def without_values(model: PreTrainedModel, dtype: torch.dtype | None = None) -> PreTrainedModel:

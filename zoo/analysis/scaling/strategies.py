@@ -9,13 +9,12 @@ from enum import Enum
 from functools import cache
 from typing import Any
 
-import torch
 from torch import nn
 from transformers.training_args import OptimizerNames
 
 from zoo.analysis.drawing.reading import signature
-from zoo.analysis.inputs import inputs_of
-from zoo.analysis.measuring import Flops, count_flops
+from zoo.analysis.measuring import Flops
+from zoo.analysis.measuring.flops import count_sequence
 from zoo.base.errors import ConfigError, UnknownNameError
 from zoo.building.builder import PATTERNS, skeleton
 from zoo.models import ZooPreTrainedModel
@@ -209,8 +208,7 @@ def flops_of(name: str, task: str, seq_len: int) -> Flops:
     """Count the operations of a sequence, and its tokens."""
 
     def count(depths: Settings) -> tuple[int, ...]:
-        model = hollow(name, task, depths)
-        found = count_flops(model, inputs_of(model, torch.empty(1, seq_len, dtype=torch.long, device="meta")))
+        found = count_sequence(hollow(name, task, depths), seq_len)
         return found.forward, found.training, found.tokens
 
     return Flops(*counted_on(name, task, count))
