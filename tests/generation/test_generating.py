@@ -137,6 +137,44 @@ def test_strings_stop_an_output(writer, tokenizers):
     assert together[0].candidates[0].score == pytest.approx(alone[0].candidates[0].score, abs=1e-4)
 
 
+@pytest.mark.parametrize("ids", [{"eos_token_id": None}, {"pad_token_id": 2}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"num_beams": 3, "num_return_sequences": 2}], ids=str)
+def test_strings_stop_outputs_that_others_outlast(writer, ids, options, monkeypatch):
+    """Without an end, transformers writes on until all have stopped; padding by an end is none of the output's."""
+    model, tokenizers = load_checkpoint(writer)
+    for name, value in ids.items():
+        monkeypatch.setattr(model.generation_config, name, value)
+    if None in ids.values():
+        tokenizers.source.eos_token = None
+    (whole,) = zoo.generate(model, TEXTS[0], tokenizer=tokenizers, max_new_tokens=9)
+    given = {"tokenizer": tokenizers, "max_new_tokens": 9, "stop_strings": whole.text.split()[3], "scores": True}
+    for text, one in zip(TEXTS, zoo.generate(model, TEXTS, **given, **options), strict=True):
+        (alone,) = zoo.generate(model, text, **given, **options)
+        assert [candidate.text for candidate in alone.candidates] == [candidate.text for candidate in one.candidates]
+        assert [c.score for c in alone.candidates] == pytest.approx([c.score for c in one.candidates], abs=1e-4)
+
+
+def test_padding_counts_as_no_repetition(writer):
+    model, tokenizers = load_checkpoint(writer)
+    given, options = {"tokenizer": tokenizers, "max_new_tokens": 6}, {"no_repeat_ngram_size": 1}
+    (plain,) = zoo.generate(model, TEXTS[0], **given)
+    model.config.pad_token_id = tokenizers.source.convert_tokens_to_ids(plain.text.split()[0])  # as GPT-2's is an end
+    together = zoo.generate(model, TEXTS, **given, **options)
+    assert [one.text for one in together] == [zoo.generate(model, text, **given, **options)[0].text for text in TEXTS]
+
+
+def test_settings_that_are_unset_are_not_the_models_own(writer):
+    model, tokenizers = load_checkpoint(writer)
+    given = {"tokenizer": tokenizers, "suppress_tokens": [tokenizers.source.eos_token_id]}
+    (whole,) = zoo.generate(model, TEXTS[0], **given, max_new_tokens=7)
+    own = model.generation_config
+    own.max_new_tokens, own.no_repeat_ngram_size, own.stop_strings = 2, 1, whole.text.split()[2:3]
+    options = {"no_repeat_ngram_size": None, "stop_strings": None}
+    length = len(tokenizers.source(TEXTS[0])["input_ids"]) - 1 + 7
+    assert zoo.generate(model, TEXTS[0], **given, **options, max_length=length)[0].text == whole.text
+    assert len(zoo.generate(model, TEXTS[0], **given, max_length=length, no_repeat_ngram_size=0)[0].text.split()) <= 3
+
+
 def test_nothing_gives_nothing_and_a_language_model_begins_by_itself(writer):
     assert zoo.generate(writer, []) == [] and zoo.generate(writer, "", max_new_tokens=3)[0].text
 
@@ -154,6 +192,7 @@ def test_what_cannot_be_done_is_refused(translator, tokenizers, tmp_path):
         (translator, TEXTS, {"do_sample": True, "top_p": 1.5}, ConfigError, "valid: 0 to 1"),
         (translator, TEXTS, {"forced_bos_token_id": 9999}, ConfigError, "index 9999 is out of bounds"),
         (translator, TEXTS, {"temperature": 0.5}, ConfigError, "temperature"),
+        (translator, TEXTS, {"seed": 1}, ConfigError, "seed=1 changes nothing without sampling"),
         (translator, TEXTS, {"num_return_sequences": 2}, ConfigError, "num_return_sequences"),
         (zoo.load(translator), TEXTS, {}, ConfigError, "without a tokenizer"),
         (encoder, TEXTS, {"tokenizer": tokenizers}, ConfigError, "does not write"),

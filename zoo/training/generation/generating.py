@@ -20,7 +20,7 @@ from transformers.utils.logging import tqdm
 from zoo.base.errors import ConfigError, SequenceTooLongError, UnknownOverrideError, ZooError
 from zoo.base.synonyms import LENGTHS
 from zoo.building.quantizing import Int8Model
-from zoo.converters.engine import WritingModel
+from zoo.converters.engine import WritingModel, unfollowed
 from zoo.data.tokenizers import Tokenizers
 from zoo.data.tokenizers.encoding import to_ids
 from zoo.fast.captured_steps import CAPTURE_AFTER
@@ -68,6 +68,11 @@ SHARES = ("top_p", "typical_p")
 """Options that transformers leaves out without looking where they are above 1."""
 
 
+LOOK_BACK = ("repetition_penalty", "no_repeat_ngram_size")
+LOOK_AT_INPUT = ("encoder_repetition_penalty", "encoder_no_repeat_ngram_size")
+"""Options by which tokens of a prompt, padding among them, change the scores of the same tokens."""
+
+
 @torch.no_grad()
 def generate(
     model: str | Path | PreTrainedModel,
@@ -95,6 +100,7 @@ def generate(
         batch_size: Number of texts at a time.
         scores: Whether to score every output.
         seed: Makes sampling reproducible for the same texts and batches; torch's generators are left as they were.
+            Refused without sampling, which it would not change.
         device: Where to run, by default on the GPU if available.
         streamer: For a single text: receives each token once it is generated, e.g. transformers' `TextStreamer`.
         progress: Whether to show a progress bar.
@@ -119,11 +125,14 @@ def generate(
     if not writer.can_generate():
         raise ConfigError(f"{type(writer).__name__} does not write; valid are models for seq2seq-lm and causal-lm")
     settings = generation_config(writer, tokenizers.target, options)
+    if seed is not None and not settings.do_sample:
+        raise ConfigError(f"seed={seed} changes nothing without sampling: give do_sample=True, or leave it out")
     encoded = encode(texts, tokenizers, writer)
     batches = batches_of([len(ids) for ids in encoded], writer, settings, batch_size)
     written: list[tuple[Candidate, ...]] = [()] * len(texts)
     devices = [writer.device] if writer.device.type == "cuda" else []
     never_trains = isinstance(writer, Int8Model)  # its caches are of use only here
+    writer = with_settings(writer, settings)
     with torch.inference_mode(never_trains), torch.random.fork_rng(devices=devices, enabled=seed is not None):
         if seed is not None:
             torch.manual_seed(seed)
@@ -174,6 +183,21 @@ def generation_config(
     return settings
 
 
+def with_settings(model: PreTrainedModel, settings: GenerationConfig) -> PreTrainedModel:
+    """The model, or a copy on its weights if transformers would replace settings that are None by the model's own.
+
+    Strings that stop outputs are unset in the copy: `write` looks for them.
+    """
+    decided = copy.deepcopy(settings)
+    decided.stop_strings = None
+    own = model.generation_config.to_dict()
+    if all(value is None or getattr(decided, name, None) is not None for name, value in own.items()):
+        return model
+    model = copy.copy(model)
+    model.generation_config = decided
+    return model
+
+
 def encode(texts: Sequence[str], tokenizers: Tokenizers, model: PreTrainedModel) -> list[Tensor]:
     """Ids of each text, as a model reads it: as a whole, or to be continued."""
     causal = continues(model)
@@ -208,12 +232,14 @@ def batches_of(
 ) -> list[list[int]]:
     """Places of texts of these lengths, in batches of similar ones in which none changes how much follows another.
 
-    The longest prompt counts in a batch's `max_length` and `min_length`, and in the positions that are left.
+    The longest prompt counts in a batch's `max_length` and `min_length`, and in the positions that are left. Padding
+    counts as a token of the text in penalties of repetition.
     """
     order = sorted(range(len(lengths)), key=lambda i: lengths[i])
     groups = [order]
-    if continues(model) and (settings.min_length or settings.max_new_tokens is None):
-        by_length = settings.min_length or settings.max_length is not None
+    reads_padding = {*LOOK_AT_INPUT, *(LOOK_BACK if continues(model) else ())} & {*unfollowed(settings)}
+    if reads_padding or (continues(model) and (settings.min_length or settings.max_new_tokens is None)):
+        by_length = reads_padding or settings.min_length or settings.max_length is not None
         limit = position_limit(model) or math.inf
         alike = [one if by_length else min(MAX_NEW_TOKENS, limit - one) for one in lengths]
         groups = [list(group) for _, group in groupby(order, key=lambda i: alike[i])]
@@ -238,8 +264,15 @@ class StopsAt(StoppingCriteria):
 
     def __call__(self, input_ids: Tensor, scores: Any, **kwargs: Any) -> Tensor:
         """Whether each output ends. *Shape:* (num_sequences, length), then (num_sequences,)."""
-        texts = self.tokenizer.batch_decode(input_ids[:, self.begin :], skip_special_tokens=True)
-        return torch.tensor([any(one in text for one in self.strings) for text in texts], device=input_ids.device)
+        return torch.tensor([self.stops(ids) for ids in input_ids[:, self.begin :].tolist()], device=input_ids.device)
+
+    def stops(self, ids: list[int]) -> bool:
+        text = self.tokenizer.decode(ids, skip_special_tokens=True)
+        return any(one in text for one in self.strings)
+
+    def length(self, ids: list[int]) -> int:
+        """How many ids of an output are its own: transformers writes on, or pads, until the whole batch has ended."""
+        return next((length for length in range(1, len(ids)) if self.stops(ids[:length])), len(ids))
 
 
 def write(
@@ -262,20 +295,25 @@ def write(
     stops = None if isinstance(model, WritingModel) else settings.stop_strings  # which such an engine refuses
     settings.stop_strings = None if stops else settings.stop_strings
     begin = ids.shape[1] if causal else 1
+    criterion = StopsAt(stops, tokenizer, begin) if stops else None
     try:
         output = model.generate(
             input_ids=ids,
             attention_mask=mask,
             generation_config=settings,
             streamer=streamer,
-            **({"stopping_criteria": StoppingCriteriaList([StopsAt(stops, tokenizer, begin)])} if stops else {}),
+            **({"stopping_criteria": StoppingCriteriaList([criterion])} if criterion else {}),
         )
     except ZooError:
         raise
     except (ValueError, IndexError) as error:  # of numbers that transformers looks at only here
         raise ConfigError(f"generation options are not valid: {error}") from error
     sequences = output.sequences[:, begin:]
-    texts = tokenizer.batch_decode(sequences, skip_special_tokens=True)
+    written: list[list[int]] = sequences.tolist()
+    lengths = [len(row) if criterion is None else criterion.length(row) for row in written]
+    texts = [
+        tokenizer.decode(row[:length], skip_special_tokens=True) for row, length in zip(written, lengths, strict=True)
+    ]
     if not causal:
         texts = [text.strip() for text in texts]
     values: list[float | None] = [None] * len(texts)
@@ -283,7 +321,7 @@ def write(
         found = getattr(output, "sequences_scores", None)  # other engines score outputs themselves
         if found is None:
             beams = getattr(output, "beam_indices", None)
-            found = mean_log_probability(output.logits, sequences, settings, beams, stops=bool(stops))
+            found = mean_log_probability(output.logits, sequences, lengths, settings, beams)
         values = found.tolist()
     each = len(texts) // len(encoded)
     candidates = [Candidate(text, value) for text, value in zip(texts, values, strict=True)]
@@ -293,10 +331,9 @@ def write(
 def mean_log_probability(
     logits: Sequence[Tensor],
     sequences: Tensor,
+    lengths: Sequence[int],
     settings: GenerationConfig,
     beams: Tensor | None = None,
-    *,
-    stops: bool = False,
 ) -> Tensor:
     """Mean log-probability of each output under the model, independent of temperature, penalties and other processors.
 
@@ -306,17 +343,16 @@ def mean_log_probability(
     Args:
         logits: A tensor per step. *Shape:* (num_sequences, vocab_size), with beams (num_texts * num_beams, vocab_size)
         sequences: The outputs, without prompts. *Shape:* (num_sequences, num_steps)
+        lengths: How many tokens of each output count, unless an end comes before.
         beams: Row of the logits of each token, of beam search. *Shape:* (num_sequences, num_steps)
-        stops: Whether strings stop outputs, which padding follows then.
     """
     rows = torch.arange(len(sequences), device=sequences.device)[:, None] if beams is None else beams.clamp(min=0)
     # Beams that are left out at the end may be longer.
     steps = zip(logits, sequences.T, rows.expand_as(sequences).T, strict=False)
     chosen = torch.stack([step.float().log_softmax(-1)[row, ids] for step, ids, row in steps], dim=1)
-    if settings.eos_token_id is None:
-        return chosen.mean(dim=1)
-    ends = torch.isin(sequences, torch.tensor(settings.eos_token_id, device=sequences.device)).long()
-    kept = (ends.cumsum(dim=1) - ends).eq(0)
-    if stops and not torch.isin(settings.pad_token_id, torch.tensor(settings.eos_token_id)):
-        kept &= sequences != settings.pad_token_id  # what follows a string that stops
+    kept = torch.arange(chosen.shape[1]) < torch.tensor(lengths)[:, None]
+    kept = kept.to(chosen.device)
+    if settings.eos_token_id is not None:
+        ends = torch.isin(sequences, torch.tensor(settings.eos_token_id, device=sequences.device)).long()
+        kept &= (ends.cumsum(dim=1) - ends).eq(0)
     return chosen.mul(kept).sum(dim=1) / kept.sum(dim=1)
