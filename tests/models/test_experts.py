@@ -15,7 +15,7 @@ from transformers.models.mixtral.modeling_mixtral import load_balancing_loss_fun
 
 import zoo
 from zoo.analysis.parameters import count_by_parameter
-from zoo.base.errors import ConfigError, ZooError
+from zoo.base.errors import ConfigError, UnsupportedOperationError, ZooError
 from zoo.fast.captured_steps import captured_steps_of
 from zoo.fast.switches import fast_paths
 from zoo.models import balance_experts
@@ -189,6 +189,19 @@ def test_accumulated_batches_are_balanced_as_the_update_is(name: str, task: str)
     part = model(input_ids=row, labels=row, **options)
     torch.testing.assert_close(part.aux_loss, whole.aux_loss)
     torch.testing.assert_close(4 * part.loss, whole.loss)
+
+
+def test_a_balancing_loss_without_a_gradient_is_refused() -> None:
+    ids = torch.arange(3, 19).view(2, 8)
+    model = zoo.build("mixtral-style@tiny", vocab_size=32, seed=0).train()
+    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": True})
+    model(input_ids=ids, labels=ids).loss.backward()  # without that loss
+    with pytest.raises(UnsupportedOperationError, match="no gradient .*'use_reentrant': False"):
+        model(input_ids=ids, labels=ids, output_router_logits=True)
+    with torch.no_grad():
+        assert model(input_ids=ids, labels=ids, output_router_logits=True).aux_loss > 0
+    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    assert model(input_ids=ids, labels=ids, output_router_logits=True).aux_loss.requires_grad
 
 
 def test_balancing_moves_the_bias_towards_experts_that_are_used_less() -> None:

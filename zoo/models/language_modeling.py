@@ -10,6 +10,7 @@ from transformers.cache_utils import Cache
 from transformers.modeling_outputs import CausalLMOutputWithPast, MaskedLMOutput
 from transformers.utils.generic import can_return_tuple
 
+from zoo.base.errors import UnsupportedOperationError
 from zoo.fast.captured_steps import with_captured_steps
 from zoo.fast.chunked_loss import IGNORED, cross_entropy
 from zoo.fast.generation import CachedGenerationMixin
@@ -17,7 +18,8 @@ from zoo.fast.modules import Identity
 
 from .capabilities import refuse_paging
 from .configuration import ZooConfig
-from .feed_forwards.balance import with_router_loss
+from .feed_forwards.balance import has_router_loss, with_router_loss
+from .feed_forwards.routing import Router
 from .layers import build_activation
 from .multi_token_prediction import MultiTokenPrediction, prediction_depth
 from .norms import build_norm
@@ -87,9 +89,21 @@ class LanguageModel(ZooPreTrainedModel):
         self, output: Any, body: Any, mask: Any, labels: Tensor | None, options: dict[str, Any], side: str = ""
     ) -> Any:
         """Add recorded router logits, and their loss as the batch's share of the update."""
-        if not body.get(f"{side}router_logits"):
+        if not (logits := body.get(f"{side}router_logits")):
             return output
+        if output.loss is not None and output.loss.requires_grad and has_router_loss(self.config):
+            self.check_routers_learn(logits)
         return with_router_loss(output, body, mask, self.config, self.share_of_update(labels, **options), side)
+
+    def check_routers_learn(self, router_logits: tuple[Tensor, ...]) -> None:
+        """Refuse a loss of routers without a gradient, as recorded logits have none in reentrant checkpointing."""
+        if any(logits.requires_grad for logits in router_logits):
+            return
+        if any(one.weight.requires_grad for one in self.modules() if isinstance(one, Router)):
+            raise UnsupportedOperationError(
+                "the load-balancing loss of routers has no gradient if layers are computed again by "
+                "use_reentrant=True: give gradient_checkpointing_kwargs={'use_reentrant': False}"
+            )
 
     def logits_and_loss(
         self,
