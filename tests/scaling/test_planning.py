@@ -16,7 +16,7 @@ from zoo.analysis.measuring import count_flops
 from zoo.analysis.scaling import DEVICES, Plan, Strategy, plan
 from zoo.analysis.scaling.planning import parse_bytes
 from zoo.analysis.scaling.simulating import Precision, step_memory
-from zoo.analysis.scaling.strategies import flops_of, hollow, simulated
+from zoo.analysis.scaling.strategies import flops_of, gathered_parameters, hollow, simulated
 from zoo.analysis.scaling.tables import to_markdown
 from zoo.base.errors import ConfigError, InvalidChoiceError, UnknownNameError
 from zoo.cli.plan import plan as plan_verb
@@ -88,6 +88,21 @@ def test_counting_layers_on_comes_to_what_all_layers_take(name, rel):
 def test_experts_can_be_planned():
     made = plan("mixtral-style@tiny:num_hidden_layers=1", devices=1, memory="1GiB", seq_len=32, tokens_per_update=2**10)
     assert made.memory.activations > 0 and made.memory.total <= 0.9 * made.available
+
+
+@pytest.mark.parametrize("is_sharded", [False, True])
+def test_layers_that_predict_further_tokens_take_memory(is_sharded):
+    def step(settings):
+        name = f"pre-norm@tiny{settings}"
+        return simulated(name, "causal-lm", (), 64, is_sharded=is_sharded, checkpointing=False)
+
+    without, deeper, with_depths = map(step, ("", ":num_hidden_layers=4", ":num_nextn_predict_layers=2"))
+    assert with_depths.activations(256) == without.activations(256)
+    layers = deeper.activations(256) - without.activations(256)
+    assert with_depths.logits(256) - without.logits(256) > layers
+    model = hollow("pre-norm@tiny:num_nextn_predict_layers=2", "causal-lm")
+    layer = sum(parameter.numel() for parameter in model.model.layers[0].parameters())
+    assert gathered_parameters(model) == model.num_parameters() - 2 * layer
 
 
 def test_bounds_follow_from_the_device(plans):

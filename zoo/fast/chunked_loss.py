@@ -194,7 +194,7 @@ def chunked_loss(
     """
     states, labels = hidden_states.flatten(0, -2), labels.flatten()
     ignored: Tensor | None = labels == IGNORED
-    if labels.device.type == "cpu":
+    if labels.device.type == "cpu" and type(labels) is Tensor:  # fake tensors have no values to select by
         (with_label,) = torch.where(labels != IGNORED)
         states, labels, ignored = states.index_select(0, with_label), labels[with_label], None
     return ChunkedCrossEntropy.apply(

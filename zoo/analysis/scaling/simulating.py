@@ -184,6 +184,9 @@ def model_loss(model: LanguageModel, ids: Tensor) -> Tensor:
 
 def chunked_loss(model: LanguageModel, ids: Tensor) -> Tensor:
     """The loss by the logits of a chunk of tokens, all with labels."""
+    if getattr(model, "mtp", None) is not None:  # losses of further tokens need every state
+        whole: Tensor = model(**without_cache(model, ids), labels=ids, skip_logits=True).loss
+        return whole
     chunk = chunk_size_for(model.lm_head.out_features)
     states = body_of(model, ids).flatten(0, 1).clone()  # of the tokens that have a label
     states = states[: 2 * chunk]  # further chunks would use the same memory again

@@ -9,7 +9,6 @@ from enum import Enum
 from functools import cache
 from typing import Any
 
-from torch import nn
 from transformers.training_args import OptimizerNames
 
 from zoo.analysis.drawing.reading import signature
@@ -128,7 +127,7 @@ class Memory:
     optimizer: int  # Its states, in float32
     gathered: int  # With FSDP2, whole weights and gradients of the layers at work, in bfloat16
     activations: int  # Bytes of the body for its backward pass and in it; copies of the weights in bfloat16 too
-    logits: int  # Bytes of the output projection and the loss
+    logits: int  # Bytes of the output projection and the loss, and of layers that predict further tokens
 
     @property
     def total(self) -> int:
@@ -259,9 +258,7 @@ def gathered_parameters(model: ZooPreTrainedModel) -> int:
     """Count the weights that FSDP2 has in one piece at one time."""
     layers = [
         sum(parameter.numel() for parameter in layer.parameters())
-        for stack in model.modules()
-        if isinstance(stack, nn.ModuleList)
-        for layer in stack
+        for layer in model.modules()
         if type(layer).__name__ in (model._no_split_modules or ())
     ]
     return model.num_parameters() - sum(layers) + 2 * max(layers, default=0)
