@@ -120,8 +120,27 @@ def test_each_scaled_rotation_has_a_plain_form(kind, monkeypatch):
     assert eject(model).differences["float64"] < 1e-12
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("name", [*list_variants(), *(one for one in PARTS if "initializer" in one)])
+WHERE_SCHEMES_MEET_PARTS = [
+    *(f"{name}-style:parametrization=mup" for name in ("kimi-linear", "t5", "ltg-bert", "deepseek-v3", "qwen3-next")),
+    "gated-hyper-connections:parametrization=mup",
+    "pre-norm:parametrization=mup,scale_embedding=True,embedding_size=32",
+    "bert-style:parametrization=mup,scale_embedding=True,type_vocab_size=8",
+    "pre-norm:initializer=xavier-uniform,scale_embedding=True,embedding_size=16",
+    "ltg-bert-style:parallel_residual=True",
+    "ltg-bert-style:feed_forward=moe-shared,num_hidden_layers=3",
+    "ltg-bert-style:feed_forward=moe-sigmoid,num_hidden_layers=3",
+]
+"""Initial values of a part that depend on the scheme of the others."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(pytest.param(name, marks=pytest.mark.nightly) for name in list_variants()),
+        *(pytest.param(name, marks=pytest.mark.nightly) for name in PARTS if "initializer" in name),
+        *WHERE_SCHEMES_MEET_PARTS,
+    ],
+)
 def test_new_weights_are_drawn_as_in_the_zoo(name, tmp_path):
     """The deviation of each tensor is the zoo's."""
     task = describe(name.partition(":")[0]).tasks[0]

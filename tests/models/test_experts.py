@@ -275,7 +275,9 @@ def test_experts_serve_every_kind_of_variant(part_name: str, name: str) -> None:
             case()
 
 
-@pytest.mark.parametrize("initializer", ["normal", "depth-scaled", "xavier-uniform", "deepnorm", "torch"])
+@pytest.mark.parametrize(
+    "initializer", ["normal", "depth-scaled", "layer-scaled", "xavier-uniform", "deepnorm", "torch"]
+)
 def test_every_initialisation_reaches_experts(initializer: str) -> None:
     """Experts start as linear layers of their sizes do."""
     settings = {"initializer": initializer, "seed": 0, "feed_forward": "gated", "hidden_act": "silu"}

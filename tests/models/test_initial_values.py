@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 import pytest
+import torch
 
 import zoo
 from zoo.comparison.benchmarks import benchmarks
@@ -45,6 +46,22 @@ def test_mup_is_the_standard_parametrization_at_its_base_width() -> None:
     plain = zoo.build("gpt2-style", initializer="normal", seed=0, **sizes)
     for (path, one), (_, other) in zip(mup.named_parameters(), plain.named_parameters(), strict=True):
         assert one.std().item() == pytest.approx(other.std().item(), rel=0.1), path
+
+
+def test_layer_scaling_reaches_parallel_layers() -> None:
+    sequential, parallel = (
+        zoo.build("ltg-bert-style@tiny", seed=0, num_hidden_layers=3, parallel_residual=one).model.layers
+        for one in (False, True)
+    )
+    for one, other in zip(sequential, parallel, strict=True):
+        assert one.mlp.down_proj.weight.std().item() == pytest.approx(other.mlp.down_proj.weight.std().item(), rel=0.05)
+    assert sequential[2].mlp.down_proj.weight.std() < 0.7 * sequential[0].mlp.down_proj.weight.std()
+
+
+def test_scaled_embeddings_of_another_width_have_the_size_of_one() -> None:
+    settings: dict[str, Any] = {"initializer": "xavier-uniform", "scale_embedding": True, "embedding_size": 16}
+    model = zoo.build("pre-norm@tiny", "feature-extraction", seed=0, **settings)
+    assert model.embed_tokens(torch.arange(500)).std().item() == pytest.approx(1.0, rel=0.1)
 
 
 PRESENT = {

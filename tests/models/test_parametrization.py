@@ -140,6 +140,12 @@ def test_widths_that_show_no_growth_are_refused(widths: tuple[int, ...]) -> None
         check_coordinates("gpt2-style", widths=widths)
 
 
+def test_a_coordinate_check_drops_nothing() -> None:
+    assert zoo.config("bert-style").attention_dropout > 0
+    first, second = (check_coordinates("bert-style", widths=(32, 64), steps=1) for _ in range(2))
+    assert first == second
+
+
 def test_a_coordinate_check_needs_an_update() -> None:
     with pytest.raises(ZooError, match="steps=0"):
         check_coordinates("gpt2-style", steps=0)

@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from torch import nn
+from torch import Tensor, nn
 from transformers import initialization as init
 
 from .attention import Attention
 from .feed_forwards import Experts
-from .layers import EncoderLayer, FeedForward
+from .layers import EncoderLayer, FeedForward, ParallelEncoderLayer
 from .mixers.base import Mixer
 from .residual import deepnorm_constants
 
@@ -45,13 +45,13 @@ def depth_scaled(module: nn.Module, config: ZooConfig) -> None:
 
 
 def xavier_uniform(module: nn.Module, config: ZooConfig) -> None:
-    """Xavier-uniform linear layers; embeddings normal, with variance 1 / hidden_size where they are scaled up again."""
+    """Xavier-uniform linear layers; embeddings normal, with variance 1 / width where they are scaled up again."""
     if isinstance(module, nn.Linear):
         init.xavier_uniform_(module.weight)
     elif isinstance(module, Experts):
         xavier_uniform_experts(module)
     elif isinstance(module, nn.Embedding) and config.scale_embedding:
-        init.normal_(module.weight, mean=0.0, std=config.hidden_size**-0.5)
+        init.normal_(module.weight, mean=0.0, std=config.embedding_width**-0.5)
 
 
 def deepnorm(module: nn.Module, config: ZooConfig) -> None:
@@ -93,11 +93,16 @@ def layer_scaled(module: nn.Module, config: ZooConfig) -> None:
     elif isinstance(module, Experts):
         for weight in (module.gate_up_proj, module.down_proj):
             init.trunc_normal_(weight, mean=0.0, std=std, a=-2 * std, b=2 * std)
-    elif isinstance(module, EncoderLayer) and isinstance(module.mlp, FeedForward):
+    elif isinstance(module, (EncoderLayer, ParallelEncoderLayer)):
         std /= math.sqrt(2 * (1 + getattr(module.self_attn, "layer_idx", 0)))
-        for linear in module.mlp.children():
-            if isinstance(linear, nn.Linear):
-                init.trunc_normal_(linear.weight, mean=0.0, std=std, a=-2 * std, b=2 * std)
+        for network in module.mlp.modules():
+            weights: list[Tensor] = []
+            if isinstance(network, FeedForward):
+                weights = [linear.weight for linear in network.children() if isinstance(linear, nn.Linear)]
+            elif isinstance(network, Experts):
+                weights = [network.gate_up_proj, network.down_proj]
+            for matrix in weights:
+                init.trunc_normal_(matrix, mean=0.0, std=std, a=-2 * std, b=2 * std)
 
 
 def xavier_uniform_experts(experts: Experts, gain: float = 1.0) -> None:

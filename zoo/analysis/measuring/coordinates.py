@@ -49,7 +49,8 @@ def check_width(
 ) -> Coordinates:
     heads = width // head_dim
     sizes: dict[str, Any] = {"hidden_size": width, "intermediate_size": 4 * width, "num_attention_heads": heads}
-    sizes |= {"num_key_value_heads": heads, "num_hidden_layers": 2, "vocab_size": 64, "dropout": 0.0}
+    sizes |= {"num_key_value_heads": heads, "num_hidden_layers": 2, "vocab_size": 64}
+    sizes |= dict.fromkeys(("dropout", "attention_dropout", "activation_dropout"), 0.0)
     model = build(name, task, seed=0, **{**sizes, **settings}).train()
     factors = learning_rate_factors(model)
     groups = [{"params": [p], "lr": learning_rate * factors[n]} for n, p in model.named_parameters()]

@@ -27,9 +27,10 @@ def draw_by_layer(weight: Tensor, name: str, config: Config) -> None:
     ):
         nn.init.normal_(weight, std=config.initializer_range)
         return
-    # In "model.layers.3.mlp.up_proj.weight", the layer is 3 and the owner "mlp".
-    *_, layer, owner, _, _ = ("", "", *name.split("."))
-    if owner == "mlp":
+    # In "model.layers.3.mlp.up_proj.weight", the layer is 3.
+    before, _, after = name.partition(".mlp.")
+    if after and "expert_gate" not in after:
+        layer = before.rpartition(".")[2]
         in_stack = not config.num_nextn_predict_layers or layer.isdigit()
         std = std / math.sqrt(2 * (int(layer) + 1 if in_stack else config.num_hidden_layers))
     nn.init.trunc_normal_(weight, std=std, a=-2 * std, b=2 * std)
@@ -49,14 +50,20 @@ def draw_expert(weight: Tensor, config: Config) -> None:
         nn.init.uniform_(weight, -bound, bound)
 
 
-def draw_table(weight: Tensor, config: Config) -> None:
+def draw_table(weight: Tensor, name: str, config: Config) -> None:
     """Draw an embedding table."""
     if config.initializer in ("torch", "d2l"):
         # PyTorch's default; the original's defect where embeddings are also scaled up.
         nn.init.normal_(weight)
     elif config.initializer in ("xavier-uniform", "deepnorm") and config.scale_embedding:
-        nn.init.normal_(weight, std=config.hidden_size**-0.5)
-    elif config.initializer == "mup" and config.scale_embedding:
+        width = config.hidden_size if config.embedding_size is None else config.embedding_size
+        nn.init.normal_(weight, std=width**-0.5)
+    elif (
+        config.initializer == "mup"
+        and config.scale_embedding
+        and config.embedding_size is None
+        and "embed_tokens" in name
+    ):
         nn.init.normal_(weight, std=config.initializer_range / config.mup_width_factor**0.5)
     else:
         nn.init.normal_(weight, std=config.initializer_range)
@@ -77,7 +84,8 @@ def draw_matrix(weight: Tensor, name: str, config: Config) -> None:
             of_heads[:, config.qk_nope_head_dim :] *= config.deepnorm_beta
     elif config.initializer == "mup":
         # Hidden matrices are divided by the root of the width, classifiers by the width (muP, table 8).
-        if name == "lm_head.weight":
+        is_from_fixed = name.endswith(("embedding_projection.weight", "gates.up_proj.weight", "_b_proj.weight"))
+        if name == "lm_head.weight" or (is_from_fixed and not name.endswith("kv_b_proj.weight")):
             nn.init.normal_(weight, std=config.initializer_range)
         elif name == "classifier.weight":
             nn.init.normal_(weight, std=config.initializer_range / config.mup_width_factor)
@@ -127,7 +135,7 @@ def initialize(model: nn.Module, config: Config) -> None:
             or (config.type_vocab_size is not None and "token_types" in name)
             or (config.attention == "value-embeddings" and "value_embedding" in name)
         ):
-            draw_table(weight, config)
+            draw_table(weight, name, config)
         elif (config.has_position_table and "position.weight" in name) or (
             config.step_embeddings and "step_embedding" in name
         ):
@@ -142,13 +150,18 @@ def initialize(model: nn.Module, config: Config) -> None:
         elif config.initializer != "torch":
             draw_matrix(weight, name, config)
         if config.position == "t5" and name.endswith("position.weight"):
-            nn.init.normal_(weight, std=config.hidden_size**-0.5)
+            if config.initializer == "mup":
+                nn.init.normal_(weight, std=(config.hidden_size / config.mup_width_factor) ** -0.5)
+            else:
+                nn.init.normal_(weight, std=config.hidden_size**-0.5)
         if (
             config.position == "disentangled"
             and config.initializer != "layer-scaled"
             and name.endswith("position.weight")
         ):
             std = math.sqrt(2 / (5 * config.hidden_size))
+            if config.initializer == "mup":
+                std = std * config.mup_width_factor**0.5
             nn.init.trunc_normal_(weight, std=std, a=-2 * std, b=2 * std)
     if config.unit_weights:
         normalize(model)
