@@ -48,6 +48,12 @@ def test_signals_of_fewer_target_tokens_and_of_features(name: str) -> None:
     assert all(one.share > 0 for one in measure_signals(name, "seq2seq-lm", vocab_size=100))
 
 
+def test_a_step_on_the_sphere_counts_and_not_where_it_leads() -> None:
+    """Of rates of 0.05, between vectors of one length."""
+    shares = [one.share for one in measure_signals("ngpt", **SIZES)]
+    assert all(0.05 < one < 0.1 for one in shares)  # 0.05 times the root of two, if they are orthogonal
+
+
 def test_signals_are_what_a_forward_adds() -> None:
     """Of a model without norms after branches, the stream grows by just the branch."""
     model = zoo.build("gpt2-style", "causal-lm", seed=0, **SIZES).eval()

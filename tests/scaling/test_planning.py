@@ -16,7 +16,14 @@ from zoo.analysis.measuring import count_flops
 from zoo.analysis.scaling import DEVICES, Plan, Strategy, plan
 from zoo.analysis.scaling.planning import parse_bytes
 from zoo.analysis.scaling.simulating import Precision, step_memory
-from zoo.analysis.scaling.strategies import flops_of, gathered_parameters, hollow, simulated
+from zoo.analysis.scaling.strategies import (
+    OPTIMIZERS,
+    flops_of,
+    gathered_parameters,
+    hollow,
+    optimizer_states,
+    simulated,
+)
 from zoo.analysis.scaling.tables import to_markdown
 from zoo.base.errors import ConfigError, InvalidChoiceError, UnknownNameError
 from zoo.cli.plan import plan as plan_verb
@@ -103,6 +110,14 @@ def test_layers_that_predict_further_tokens_take_memory(is_sharded):
     model = hollow("pre-norm@tiny:num_nextn_predict_layers=2", "causal-lm")
     layer = sum(parameter.numel() for parameter in model.model.layers[0].parameters())
     assert gathered_parameters(model) == model.num_parameters() - 2 * layer
+
+
+def test_states_are_counted_in_numbers_of_32_bits():
+    expected = {"adamw_torch_fused": 2, "adamw_8bit": 0.5, "adamw_bnb_8bit": 0.5, "adamw_torch_4bit": 0.25, "muon": 1}
+    expected |= {"paged_lion_8bit": 0.25, "lion_32bit": 1, "rmsprop_bnb": 1, "rmsprop_bnb_8bit": 0.25, "sgd": 0}
+    expected |= {"paged_ademamix_32bit": 3, "ademamix": 3, "paged_adamw_32bit": 2, "adafactor": 0, "lomo": 0}
+    assert {optim: optimizer_states(optim) for optim in expected} == expected
+    assert all(optimizer_states(optim) >= 0 for optim in OPTIMIZERS)
 
 
 def test_bounds_follow_from_the_device(plans):

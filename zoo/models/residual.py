@@ -140,6 +140,10 @@ class Residual(nn.Module):
         branch = self.branch(hidden_states, sublayer, *args, **kwargs)
         return self.norm_out(self.skip(hidden_states) + branch)
 
+    def added(self, skip: Tensor, branch: Tensor) -> Tensor:
+        """What is added to the skip connection. *Shape:* as both."""
+        return branch
+
     def branch(self, hidden_states: Tensor, sublayer: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """The branch that is added to the stream. Arguments as for `forward`."""
         branch = sublayer(self.norm_in(hidden_states), *args, **kwargs)

@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 from transformers.training_args import OptimizerNames
 
 from zoo.analysis.scaling.simulating import Precision, batch_memory
-from zoo.analysis.scaling.strategies import OPTIMIZER_STATES
+from zoo.analysis.scaling.strategies import optimizer_states
 from zoo.base.errors import ZooError
 from zoo.models import ZooPreTrainedModel
 
@@ -31,7 +31,7 @@ class PreflightError(ZooError, ValueError):
 
 def check_memory(num_parameters: int, args: ZooTrainingArguments, available: int | None) -> int:
     shards = args.world_size if args.fsdp else 1
-    needed = num_parameters * BYTES * (2 + optimizer_states(args)) // shards
+    needed = round(num_parameters * BYTES * (2 + states_of(args)) / shards)
     if available is not None and needed > available:
         raise PreflightError(
             f"training needs at least {needed / GIB:.1f} GiB for weights, gradients and the optimiser's states, and "
@@ -70,8 +70,8 @@ def check_step(model: PreTrainedModel, args: ZooTrainingArguments, seq_len: int,
         )
 
 
-def optimizer_states(args: ZooTrainingArguments) -> int:
-    return OPTIMIZER_STATES.get(MUON if args.uses_muon else OptimizerNames(args.optim).value, 2)
+def states_of(args: ZooTrainingArguments) -> float:
+    return optimizer_states(MUON if args.uses_muon else OptimizerNames(args.optim).value)
 
 
 def memory_of(device: torch.device) -> int | None:
@@ -84,7 +84,7 @@ def check_disk(num_parameters: int, args: ZooTrainingArguments, output_dir: str 
     if output_dir is None:
         return 0
     checkpoints = (args.save_total_limit or 1) + 1 if saves else 0  # one more is written before one is removed
-    needed = num_parameters * BYTES * (1 + checkpoints * (1 + optimizer_states(args)))
+    needed = round(num_parameters * BYTES * (1 + checkpoints * (1 + states_of(args))))
     place = Path(output_dir).absolute()
     there = next(folder for folder in (place, *place.parents) if folder.is_dir())
     free = shutil.disk_usage(there).free

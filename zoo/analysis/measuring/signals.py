@@ -68,7 +68,7 @@ def recorder(path: str, module: Residual, found: list[Signal]) -> Callable[[Any,
             output = sublayer(*inputs, **named)
             branch = output[0] if isinstance(output, tuple) else output
             branch = module.dropout(module.scale(module.norm_branch(branch)))
-            found.append(Signal(path, size(stream), size(branch)))
+            found.append(Signal(path, size(stream), size(module.added(module.skip(stream), branch))))
             return output
 
         return (stream, noting, *others)

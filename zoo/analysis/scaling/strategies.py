@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
@@ -87,8 +88,19 @@ FEW = 2  # Layers of a stack after which each further one takes as much memory a
 NODE = 8  # Devices of a machine, and of a group that shares a layer by tensor parallelism
 FLOAT32, BFLOAT16 = 4, 2  # Bytes of a number
 
-OPTIMIZER_STATES = {"adafactor": 0, "sgd": 0, "lomo": 0, "muon": 1, "lion_32bit": 1, "rmsprop": 1, "adagrad": 1}
+OPTIMIZER_STATES = {
+    **dict.fromkeys(("adafactor", "lomo", "adalomo", "sgd"), 0),
+    **dict.fromkeys(("muon", "lion", "rmsprop", "adagrad", "schedule_free_sgd"), 1),
+    **dict.fromkeys(("ademamix", "grokadamw"), 3),
+}
 """Numbers that an optimiser keeps for each weight, where it is not two; of Muon's, most are one."""
+
+
+def optimizer_states(optim: str) -> float:
+    """States of an optimiser for each weight, in numbers of 32 bits."""
+    kind, *bits = re.findall(r"^(?:paged_)?(\w+?)(?:_bnb)?(?:_(\d+)bit)?$", optim)[0]
+    return OPTIMIZER_STATES.get(kind, 2) * int(bits[0] or 32) / 32
+
 
 OPTIMIZERS = ("muon", *(one.value for one in OptimizerNames))  # Valid values of `optim`: transformers' and Muon
 
@@ -144,7 +156,7 @@ class Share:
     shards: int  # Devices that keep a part of every weight each
     num_parameters: int  # Of the model, or of the slice that this device computes
     gathered: int  # Weights that are gathered at one time
-    states: int  # Numbers that the optimiser keeps for a weight
+    states: float  # Numbers that the optimiser keeps for a weight
     step: StepMemory  # Quantities that depend on the batch
 
     def memory(self, sequences: int) -> Memory:
@@ -152,7 +164,7 @@ class Share:
         return Memory(
             parameters=shard,
             gradients=shard * (2 if self.strategy == Strategy.DDP else 1),
-            optimizer=shard * self.states,
+            optimizer=round(shard * self.states),
             gathered=self.gathered * 2 * BFLOAT16,
             activations=self.step.activations(sequences),
             logits=self.step.logits(sequences),
@@ -175,7 +187,7 @@ def share_of(
         shards=devices // slices if is_sharded else 1,
         num_parameters=model.num_parameters(),
         gathered=gathered_parameters(model) if is_sharded else 0,
-        states=OPTIMIZER_STATES.get(optim, 2),
+        states=optimizer_states(optim),
         step=simulated(name, task, settings, seq_len, is_sharded=is_sharded, checkpointing=checkpointing),
     )
 

@@ -53,4 +53,7 @@ class NormalizedResidual(Residual):
     def forward(self, hidden_states: Tensor, sublayer: Callable[..., Any], *args: Any, **kwargs: Any) -> Tensor:
         branch = self.branch(hidden_states, sublayer, *args, **kwargs)
         skip = self.skip(hidden_states)
-        return self.norm_out(skip + self.rates().abs() * (branch - skip))
+        return self.norm_out(skip + self.added(skip, branch))
+
+    def added(self, skip: Tensor, branch: Tensor) -> Tensor:
+        return self.rates().abs() * (branch - skip)
