@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 
@@ -16,7 +16,7 @@ from transformers.generation import GenerateBeamDecoderOnlyOutput, GenerateBeamE
 from transformers.modeling_outputs import BaseModelOutput, CausalLMOutput, Seq2SeqLMOutput
 from transformers.utils import GENERATION_CONFIG_NAME
 
-from zoo.base.errors import InputError, UnsupportedOperationError
+from zoo.base.errors import ConfigError, InputError, UnsupportedOperationError
 from zoo.fast.chunked_loss import IGNORED
 from zoo.models import TASK_CLASSES, Position, ZooConfig
 from zoo.models.context import packed_documents
@@ -95,11 +95,27 @@ def refuse_packed(position_ids: Tensor | None, attention_mask: Tensor | None) ->
         )
 
 
+UNREAD = (
+    *("output_attentions", "output_hidden_states", "inputs_embeds", "decoder_inputs_embeds", "causal_rows"),
+    *("position_ids", "decoder_position_ids", "decoder_input_ids", "decoder_attention_mask"),
+    *("past_key_values", "encoder_outputs"),
+)
+"""Arguments that change outputs, and that exports do not read unless a model names them."""
+
+
+def refuse_unread(given: Mapping[str, Any]) -> None:
+    """Refuse arguments that an export would ignore."""
+    asked = [name for name in UNREAD if given.get(name) is not None and given[name] is not False]
+    if asked:
+        raise UnsupportedOperationError(f"exports have no {', '.join(asked)}; ask the original model")
+
+
 class EngineModel(PreTrainedModel):
     """An export as a model of transformers, for one `task`. It has no parameters: the engine holds the weights."""
 
     config: ZooConfig
     main_input_name = "input_ids"
+    can_assist = False  # drafts that are wrong cannot be taken out of its cache
     _supports_sdpa = True
 
     def __init__(self, config: ZooConfig, folder: Path) -> None:
@@ -118,6 +134,13 @@ class EngineModel(PreTrainedModel):
     @property
     def dtype(self) -> torch.dtype:
         return torch.float32
+
+    def refuse_positions(self, position_ids: Tensor | None, mask: Tensor) -> None:
+        """Refuse positions that are not counted as the export counts them by itself. *Shape:* (batch_size, seq_len)."""
+        if position_ids is not None:
+            counted = cast(NoPosition, self.positions[0]).count(mask, mask)
+            if not torch.equal(*(one.expand_as(mask)[mask.bool()] for one in (position_ids, counted))):
+                raise UnsupportedOperationError("exports count position_ids by themselves; leave them out")
 
 
 class ScoredText(NamedTuple):
@@ -179,6 +202,11 @@ class WritingModel(EngineModel, GenerationMixin):
         refuse_packed(position_ids, attention_mask)
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         self.check_lengths(mask)
+        self.refuse_positions(position_ids, mask)
+        types = kwargs.pop("token_type_ids", None)
+        if self.config.type_vocab_size and types is not None and types.any():
+            raise UnsupportedOperationError(f"{self.engine_name} reads no token_type_ids; ask the original model")
+        refuse_unread(kwargs)
         encodes = self.config.stack == "encoder"
         if encodes and labels is None:
             return BaseModelOutput(last_hidden_state=self.encode(input_ids, mask.bool()))
@@ -235,6 +263,11 @@ class WritingModel(EngineModel, GenerationMixin):
         sequence.
         """
         settings = copy.deepcopy(generation_config or self.generation_config)
+        unknown = {name: options.pop(name) for name in [*options] if not hasattr(settings, name)}
+        if foreign := [name for name, value in unknown.items() if isinstance(value, Tensor) or value]:
+            raise ConfigError(
+                f"{self.engine_name} does not follow {', '.join(foreign)}; leave it out, or use another engine"
+            )
         for name, value in options.items():
             setattr(settings, name, value)
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
@@ -250,7 +283,11 @@ class WritingModel(EngineModel, GenerationMixin):
                     f"{begin} tokens were given, and max_length={most} leaves no room for another; shorten the text or "
                     "give max_new_tokens"
                 )
+        if settings.max_new_tokens < 1:
+            raise ConfigError(f"max_new_tokens={settings.max_new_tokens} is not valid; valid: 1 and more")
         if settings.do_sample:
+            if settings.temperature is not None and not settings.temperature > 0:
+                raise ConfigError(f"temperature={settings.temperature} is not valid for sampling; valid: above 0")
             size = self.config.vocab_size if causal else self.config.decoder_vocab_size
             settings.top_k = min(DEFAULTS["top_k"] if settings.top_k is None else settings.top_k, size)
         sequences, scores = [], []

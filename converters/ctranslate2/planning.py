@@ -45,6 +45,8 @@ def foreign_settings(settings: GenerationConfig, config: ZooConfig) -> list[str]
         foreign.append("do_sample with num_beams")
     if (settings.num_beams or 1) > 1 and settings.repetition_penalty not in (None, 1.0):
         foreign.append("repetition_penalty with num_beams (it penalizes logits, transformers log-probabilities)")
+    if config.is_encoder_decoder and settings.decoder_start_token_id not in (None, config.decoder_start_token_id):
+        foreign.append("decoder_start_token_id (it begins as it was exported)")
     if not config.is_encoder_decoder or config.decoder_start_token_id in ends_of(config):
         foreign += [name for name, none in REPETITION.items() if getattr(settings, name) not in (None, none)]
     return foreign
@@ -60,6 +62,8 @@ def options_of(settings: GenerationConfig, config: ZooConfig) -> dict[str, Any]:
     if settings.do_sample:
         found |= {theirs: getattr(settings, name) for name, theirs in SAMPLING.items() if getattr(settings, name)}
         found.setdefault("sampling_topk", 0)
+        if settings.top_p == 0:  # the best token alone
+            found["sampling_topk"] = 1
     return found
 
 

@@ -116,7 +116,7 @@ class CTranslate2Model(WritingModel):
     def run(self, task: str, *inputs: Any, **options: Any) -> Any:
         try:
             return getattr(self.engine, task)(*inputs, **options)
-        except RuntimeError as error:
+        except (RuntimeError, ValueError) as error:
             raise InputError(f"CTranslate2 refuses these inputs: {first_line(error)}") from error
 
     def seed(self) -> None:

@@ -20,12 +20,12 @@ from transformers.modeling_outputs import (
     TokenClassifierOutput,
 )
 
-from zoo.base.errors import CheckpointError, InputError, UnsupportedOperationError, first_line
+from zoo.base.errors import CheckpointError, InputError, first_line
 from zoo.models import ZooConfig
 from zoo.models.transformer import Transformer, transformer_of
 from zoo.registry import Task
 
-from ..engine import EngineModel, NoPosition, refuse_empty, refuse_packed, task_saved
+from ..engine import EngineModel, NoPosition, refuse_empty, refuse_packed, refuse_unread, task_saved
 from .graphs import DECODER, ENCODER, WHOLE, content, filled_cache
 
 PAST, PRESENT = "past_key_values.", "present."
@@ -118,12 +118,6 @@ class GraphModel(EngineModel):
         part.check(seen + input_ids.shape[1], position_ids)
         return position_ids
 
-    def refuse(self, options: dict[str, Any]) -> None:
-        names = ("output_attentions", "output_hidden_states", "inputs_embeds", "decoder_inputs_embeds", "causal_rows")
-        asked = [name for name in names if options.get(name) is not None and options[name] is not False]
-        if asked:
-            raise UnsupportedOperationError(f"exported graphs have no {', '.join(asked)}; ask the original model")
-
     @classmethod
     def _supports_default_dynamic_cache(cls) -> bool:
         # Generation would prepare a cache that forgets what a sliding window has passed; graphs want all of it.
@@ -154,12 +148,14 @@ class WholeModel(GraphModel):
         token_type_ids: Tensor | None = None,
         labels: Tensor | None = None,
         causal_rows: Tensor | None = None,
+        position_ids: Tensor | None = None,
         **kwargs: Any,
     ) -> Any:
         """Compute what was exported: `logits` with the loss of labels, or `last_hidden_state`."""
-        self.refuse({**kwargs, "causal_rows": causal_rows})
+        refuse_unread({**kwargs, "causal_rows": causal_rows})
         mask = self.mask(attention_mask, input_ids)
         self.place(input_ids, mask)
+        self.refuse_positions(position_ids, mask)
         given = {"input_ids": input_ids, "attention_mask": mask}
         if decoder_input_ids is not None:
             self.place(decoder_input_ids, None, stack=1)
@@ -188,7 +184,7 @@ class GraphForCausalLM(GraphModel, GenerationMixin):
         use_cache: bool | None = None,
         **kwargs: Any,
     ) -> CausalLMOutputWithPast:
-        self.refuse(kwargs)
+        refuse_unread(kwargs)
         refuse_packed(position_ids, attention_mask)
         refuse_empty(input_ids)
         seen = length_of(past_key_values)
@@ -218,7 +214,7 @@ class GraphForConditionalGeneration(GraphModel, GenerationMixin):
 
     def encode(self, input_ids: Tensor, attention_mask: Tensor | None = None, **kwargs: Any) -> BaseModelOutput:
         """Run the encoder: `last_hidden_state`, and keys and values of the source for every decoder layer."""
-        self.refuse(kwargs)
+        refuse_unread(kwargs)
         mask = self.mask(attention_mask, input_ids)
         self.place(input_ids, mask)
         outputs, _ = self.sessions[ENCODER].run({"input_ids": input_ids, "attention_mask": mask})
@@ -245,7 +241,7 @@ class GraphForConditionalGeneration(GraphModel, GenerationMixin):
         use_cache: bool | None = None,
         **kwargs: Any,
     ) -> Seq2SeqLMOutput:
-        self.refuse(kwargs)
+        refuse_unread(kwargs)
         if encoder_outputs is None:
             encoder_outputs = self.encode(require(input_ids), attention_mask)
         encoded = encoder_outputs.last_hidden_state

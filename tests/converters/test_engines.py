@@ -11,7 +11,7 @@ from native_models import zoo_model
 from transformers import GenerationConfig
 
 import zoo
-from zoo.base.errors import CheckpointError, ConfigError, UnsupportedOperationError
+from zoo.base.errors import CheckpointError, ConfigError, UnsupportedOperationError, ZooError
 from zoo.converters import TARGETS, plan_engines
 from zoo.converters.ctranslate2.planning import options_of, plan_ctranslate2
 from zoo.converters.ctranslate2.running import check_ctranslate2
@@ -326,6 +326,39 @@ def test_what_an_engine_cannot_follow_is_refused(translator, ctranslate2_folder)
     asked = {"input_ids": torch.ones(1, 2, dtype=torch.long), "return_dict_in_generate": True}
     assert model.generate(**asked).sequences_scores is None, "no scores without output_scores"
     assert model.generate(**asked, output_scores=True).sequences_scores < 0
+    for options, message in (
+        ({"decoder_start_token_id": 5}, "does not follow decoder_start_token_id"),
+        ({"decoder_input_ids": torch.tensor([[1, 5]])}, "does not follow decoder_input_ids"),
+        ({"assistant_model": model}, "does not follow assistant_model"),
+        ({"do_sample": True, "temperature": 0.0}, "temperature=0.0 is not valid"),
+        ({"max_new_tokens": 0}, "max_new_tokens=0 is not valid"),
+        ({"num_return_sequences": 2}, "number of hypotheses"),
+    ):
+        with pytest.raises(ZooError, match=message):
+            model.generate(asked["input_ids"], **options)
+    with pytest.raises(UnsupportedOperationError, match="CTranslate2Model was given as assistant_model"):
+        zoo.load(translator).generate(asked["input_ids"], assistant_model=model)
+
+
+def test_a_share_of_nothing_draws_the_best_token(ctranslate2_folder):
+    options = {"max_new_tokens": 6, "do_sample": True, "top_p": 0.0}
+    best = generate(ctranslate2_folder, TEXTS, max_new_tokens=6)
+    assert generate(ctranslate2_folder, TEXTS, seed=1, **options) == best
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["ctranslate2", "onnx"])
+def test_encoders_in_engines_ignore_no_argument(encoder, target, tmp_path):
+    """Types of tokens and positions are read, or refused; such as change nothing are neither."""
+    zoo.export(encoder, tmp_path / "out", target)
+    loaded, ids = TARGETS.get(target).load(tmp_path / "out"), torch.tensor([[5, 6, 7, 8]])
+    plain = {"token_type_ids": torch.zeros_like(ids), "position_ids": torch.arange(4)[None]}
+    for given in ({}, plain, {"token_type_ids": torch.tensor([[0, 0, 1, 1]])}, {"position_ids": ids}):
+        expected = encoder(ids, **given).last_hidden_state
+        try:
+            torch.testing.assert_close(loaded(ids, **given).last_hidden_state, expected, rtol=1e-4, atol=1e-4)
+        except UnsupportedOperationError as error:
+            assert next(iter(given)) in str(error) and given is not plain
 
 
 def test_the_loss_of_a_decoder_is_that_of_the_labels_that_count(tmp_path):

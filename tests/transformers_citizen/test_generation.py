@@ -216,7 +216,8 @@ def test_a_length_beyond_the_position_table_is_refused():
         subject.model(input_ids=ids)
 
 
-def test_guidance_of_an_encoder_decoder_is_refused():
-    subject = tiny(("t5-style", "seq2seq-lm"))
-    with pytest.raises(zoo.base.errors.UnsupportedOperationError, match=r"guidance_scale=1.5 is for decoders"):
-        subject.model.generate(**prompt(subject), **LENGTH, guidance_scale=1.5)
+@pytest.mark.parametrize("options", [{"guidance_scale": 1.5}, {"prefill_chunk_size": 2}], ids=str)
+def test_what_is_for_decoders_is_refused_by_an_encoder_decoder(options):
+    subject, (name,) = tiny(("t5-style", "seq2seq-lm")), options
+    with pytest.raises(zoo.base.errors.UnsupportedOperationError, match=f"{name}={options[name]} is for decoders"):
+        subject.model.generate(**prompt(subject), **LENGTH, **options)

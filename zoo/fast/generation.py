@@ -71,6 +71,11 @@ class Generation(GenerationMixin):
     def _prepare_cache_for_generation(
         self: Any, generation_config: Any, model_kwargs: dict[str, Any], mode: Any, *args: Any, **kwargs: Any
     ) -> Any:
+        if self.config.is_encoder_decoder and generation_config.prefill_chunk_size is not None:
+            raise UnsupportedOperationError(
+                f"prefill_chunk_size={generation_config.prefill_chunk_size} is for decoders, whose prompt it splits; "
+                "leave it out"
+            )
         if self.config.is_encoder_decoder and generation_config.guidance_scale not in (None, 1):
             raise UnsupportedOperationError(
                 f"guidance_scale={generation_config.guidance_scale} is for decoders: transformers would give the "
@@ -98,6 +103,10 @@ class CachedGenerationMixin(Generation):
 
     def generate(self, *args: Any, **kwargs: Any) -> Any:
         """Generate tokens. Arguments and result as for transformers' own."""
+        if not getattr(assistant := kwargs.get("assistant_model"), "can_assist", True):
+            raise UnsupportedOperationError(
+                f"a {type(assistant).__name__} was given as assistant_model; exports do not assist: give the checkpoint"
+            )
         with replayed_steps(self):
             written = super().generate(*args, **kwargs)
         hold_every_row(getattr(written, "past_key_values", None))
