@@ -9,6 +9,7 @@ import pytest
 import torch
 from models.formulas import WIDTH, close, config, random, randomized
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn import functional as F
 from transformers import MixtralConfig, MixtralForCausalLM
 from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
 from transformers.models.mixtral.modeling_mixtral import load_balancing_loss_func
@@ -225,6 +226,34 @@ def test_balancing_moves_the_bias_towards_experts_that_are_used_less() -> None:
         balance_experts(model)
         after = unevenness()
     assert after < before
+
+
+@pytest.mark.parametrize("feed_forward", ["moe", "moe-sigmoid"])
+@pytest.mark.parametrize("name", ["llama-style@tiny", "llama-style@tiny:num_nextn_predict_layers=1", "pre-norm@tiny"])
+def test_padding_of_packed_rows_and_of_targets_counts_for_no_expert(name: str, feed_forward: str) -> None:
+    """They have no attention mask: the end of a row without labels is padding."""
+    packs = name.startswith("llama")
+    sizes = {"vocab_size": 37, "feed_forward": feed_forward, "dropout": 0.0, "attention_dropout": 0.0}
+    model = randomize(zoo.build(name, "causal-lm" if packs else "seq2seq-lm", **sizes), std=0.5).train()
+    ids, labels = torch.randint(5, 37, (2, 2, 6), generator=torch.Generator().manual_seed(0))
+
+    def balanced(padding: int) -> list[torch.Tensor]:
+        given = {"input_ids": ids, "labels": F.pad(labels, (0, padding), value=-100)}
+        if packs:
+            places = torch.cat((torch.arange(2), torch.arange(4), torch.arange(padding)))
+            given |= {"input_ids": F.pad(ids, (0, padding)), "position_ids": places.expand(2, -1)}
+            given["shift_labels"] = given["labels"]
+        output = model(**given, output_router_logits=True)
+        loads = [module.load.clone() for module in model.modules() if isinstance(module, SigmoidRouter)]
+        balance_experts(model)
+        for module in model.modules():
+            if isinstance(module, SigmoidRouter):
+                module.balance_bias.zero_()
+        return [output.loss, *loads, *([output.aux_loss] if feed_forward == "moe" else [])]
+
+    torch.testing.assert_close(balanced(9), balanced(0))
+    options = {"num_items_in_batch": torch.tensor(1), "output_router_logits": True}
+    assert model(input_ids=ids, labels=torch.full_like(labels, -100), **options).loss == 0
 
 
 @pytest.mark.parametrize("settings", ["", ",num_nextn_predict_layers=2", ",parallel_residual=true"])

@@ -14,7 +14,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import find_packed_sequence_indices
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from .chunked_loss import IGNORED
+from .chunked_loss import up_to_last_label
 from .modules import are_untouched, is_watched
 from .switches import current
 from .unpadding import UnpaddedMask, Unpadding, computes
@@ -117,8 +117,7 @@ def mask_to_last_label(stack: Stack, labels: Tensor) -> Tensor | None:
     """
     if current().unpadding == "never" or not stack.can_unpad or is_traced() or labels.device.type != "cpu":
         return None
-    has_label = (labels != IGNORED).long()
-    mask = has_label.flip(1).cummax(dim=1).values.flip(1)
+    mask = up_to_last_label(labels)
     mask[:, 0] = 1
     return mask if mask.sum() <= (1 - SHARE) * mask.numel() else None
 

@@ -14,6 +14,7 @@ from zoo.fast.unpad_layers import mask_to_last_label, projected_positions
 
 from .configuration import ZooConfig
 from .encoder_decoder import RECORDED, ZooEncoderDecoder
+from .feed_forwards.balance import routed_tokens
 from .language_modeling import LanguageModel
 from .options import CallOptions
 from .parts import FEED_FORWARDS
@@ -120,7 +121,9 @@ class ZooForConditionalGeneration(LanguageModel, CachedGenerationMixin):
             if only_loss and all(one is None for one in seen) and not self.shows_positions(kwargs):
                 decoder_attention_mask = mask_to_last_label(self.model.decoder, labels)
                 predicted = projected_positions(decoder_attention_mask, self.head_modules())
+        tokens = {} if labels is None else routed_tokens(self.config, decoder_attention_mask, labels)
         outputs = self.model(
+            **tokens,
             input_ids=input_ids,
             attention_mask=attention_mask,
             decoder_input_ids=decoder_input_ids,
@@ -152,4 +155,4 @@ class ZooForConditionalGeneration(LanguageModel, CachedGenerationMixin):
             encoder_attentions=outputs.encoder_attentions,
         )
         output = self.balanced(output, outputs, attention_mask, labels, kwargs, "encoder_")
-        return self.balanced(output, outputs, decoder_attention_mask, labels, kwargs, "decoder_")
+        return self.balanced(output, outputs, decoder_attention_mask, labels, tokens | kwargs, "decoder_")

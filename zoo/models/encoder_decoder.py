@@ -127,6 +127,7 @@ class ZooEncoderDecoder(ZooModel):
         """
         for option in RECORDED:  # the decoder's configuration is a copy
             kwargs.setdefault(option, getattr(self.config, option, False))
+        routed = {"is_token": kwargs.pop("is_token")} if "is_token" in kwargs else {}  # of the target
         attention_mask = self.encoder.padding_mask(attention_mask, input_ids)
         if encoder_outputs is None:
             encoder_outputs = self.encoder(
@@ -146,6 +147,7 @@ class ZooEncoderDecoder(ZooModel):
             past_key_values=past_key_values,
             inputs_embeds=decoder_inputs_embeds,
             use_cache=self.config.use_cache if use_cache is None else use_cache,
+            **routed,
             **kwargs,
         )
         output = Seq2SeqModelOutput(

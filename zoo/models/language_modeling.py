@@ -18,7 +18,7 @@ from zoo.fast.modules import Identity
 
 from .capabilities import refuse_paging
 from .configuration import ZooConfig
-from .feed_forwards.balance import has_router_loss, with_router_loss
+from .feed_forwards.balance import has_router_loss, routed_tokens, with_router_loss
 from .feed_forwards.routing import Router
 from .layers import build_activation
 from .multi_token_prediction import MultiTokenPrediction, prediction_depth
@@ -88,11 +88,15 @@ class LanguageModel(ZooPreTrainedModel):
     def balanced(
         self, output: Any, body: Any, mask: Any, labels: Tensor | None, options: dict[str, Any], side: str = ""
     ) -> Any:
-        """Add recorded router logits, and their loss as the batch's share of the update."""
+        """Add recorded router logits, and their loss as the batch's share of the update.
+
+        `options` are those of the forward, with `is_token` where labels are the only padding mask.
+        """
         if not (logits := body.get(f"{side}router_logits")):
             return output
         if output.loss is not None and output.loss.requires_grad and has_router_loss(self.config):
             self.check_routers_learn(logits)
+        mask = options.get("is_token", mask)
         return with_router_loss(output, body, mask, self.config, self.share_of_update(labels, **options), side)
 
     def check_routers_learn(self, router_logits: tuple[Tensor, ...]) -> None:
@@ -221,9 +225,9 @@ class ZooForCausalLM(LanguageModel, CachedGenerationMixin):
             `logits`, *Shape:* (batch_size, num_positions, vocab_size), the loss if labels are given, the cache, and
             what was asked for. In training, the loss may contain that of routers and of further tokens.
         """
-        if labels is not None and past_key_values is None:
-            use_cache = bool(use_cache)
+        use_cache = bool(use_cache) if labels is not None and past_key_values is None else use_cache
         given = {"input_ids": input_ids, "attention_mask": attention_mask, "position_ids": position_ids}
+        kwargs |= {} if labels is None else routed_tokens(self.config, attention_mask, labels)
         cache = {"past_key_values": past_key_values, "use_cache": use_cache}
         outputs = self.model(**given, inputs_embeds=inputs_embeds, **cache, **kwargs)
         options = {"label_smoothing": loss_smoothing, "z_loss": z_loss, **kwargs}

@@ -84,6 +84,7 @@ class MultiTokenPrediction(nn.Module):
         attention_mask: Any,
         position_ids: Tensor | None,
         label_smoothing: float,
+        is_token: Tensor | None = None,
         z_loss: float = 0.0,
         num_items_in_batch: Tensor | int | None = None,
         **kwargs: Any,
@@ -96,6 +97,7 @@ class MultiTokenPrediction(nn.Module):
         Args:
             hidden_states: Input of the output projection. *Shape:* (batch_size, seq_len, hidden_size)
             labels: As it was given them, like what follows. *Shape:* (batch_size, seq_len)
+            is_token: 1 for tokens, where there is no mask. *Shape:* (batch_size, seq_len)
 
         Returns:
             The output with `mtp_loss`, which the loss contains `mtp_loss_weight` times.
@@ -108,12 +110,13 @@ class MultiTokenPrediction(nn.Module):
         mask = body.padding_mask(attention_mask, input_ids)
         is_padding_mask = isinstance(mask, Tensor) and mask.ndim == 2
         context = Context(mask[:, -labels.shape[1] :] if is_padding_mask else mask, position_ids, None)
+        tokens = context.attention_mask if is_padding_mask else is_token
         args, named = layer_arguments(body, embeddings, context)
         losses = []
         for shift, depth in enumerate(self.depths, start=1):
             follows = context.position_ids.roll(-shift, dims=1) == context.position_ids + shift
-            if is_padding_mask:
-                real = context.attention_mask.bool()
+            if tokens is not None:
+                real = tokens.bool()
                 follows = follows & real & real.roll(-shift, dims=1)
             ids = None if input_ids is None else input_ids.roll(-shift, dims=1)
             named["earlier"] = EarlierLayers(ids, follows.expand_as(labels))

@@ -107,8 +107,8 @@ class ZooStack(ZooModel):
         if self.position.rotates:
             rotations = self.position.rotations(hidden_states, context.position_ids, filter(None, self.placed_types))
         kwargs |= {"past_key_values": context.past_key_values, "attn_implementation": config._attn_implementation}
-        mask, seq_len = context.attention_mask, hidden_states.shape[1]
-        is_token = mask[:, -seq_len:] if isinstance(mask, Tensor) and mask.ndim == 2 else None
+        mask = context.is_token if context.attention_mask is None else context.attention_mask
+        is_token = mask[:, -hidden_states.shape[1] :] if isinstance(mask, Tensor) and mask.ndim == 2 else None
         kwargs |= {"position_ids": context.position_ids, "earlier": EarlierLayers(context.token_ids, is_token)}
         hidden_states = self.stream.open(self.embedding_projection(hidden_states))
         layer_types = self.layer_types[: self.config.num_hidden_layers]  # generation lowers it for an early exit
@@ -260,7 +260,7 @@ class ZooDecoder(ZooStack):
         elif use_cache and not packs:
             past_key_values = new_cache(self.config, has_source=encoder_hidden_states is not None)
         inputs_embeds = self.token_embeddings(input_ids, inputs_embeds)
-        source = (encoder_hidden_states, encoder_attention_mask)
-        context = Context(attention_mask, position_ids, past_key_values, *source, token_ids=input_ids)
+        source, tokens = (encoder_hidden_states, encoder_attention_mask), (input_ids, kwargs.pop("is_token", None))
+        context = Context(attention_mask, position_ids, past_key_values, *source, *tokens)
         hidden_states = self.run(inputs_embeds, context, **kwargs)
         return BaseModelOutputWithPastAndCrossAttentions(hidden_states, past_key_values)

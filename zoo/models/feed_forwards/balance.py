@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from transformers.utils import ModelOutput
 
+from zoo.fast.chunked_loss import up_to_last_label
 from zoo.models.parts import FEED_FORWARDS, option
 
 if TYPE_CHECKING:
@@ -20,6 +21,15 @@ Output = TypeVar("Output", bound=ModelOutput)
 def has_router_loss(config: ZooConfig) -> bool:
     """Whether a configuration has routers trained by a loss of their own."""
     return bool(getattr(FEED_FORWARDS.get(config.feed_forward), "has_auxiliary_loss", False))
+
+
+def routed_tokens(config: ZooConfig, attention_mask: Any, labels: Tensor) -> dict[str, Tensor]:
+    """`is_token` for the routers of a causal stack without a padding mask: 1 up to the last label of each row.
+
+    Packed documents have no mask, and targets often none; their padding follows the last label.
+    """
+    has_routers = hasattr(FEED_FORWARDS.get(config.feed_forward), "router_class")
+    return {"is_token": up_to_last_label(labels)} if has_routers and attention_mask is None else {}
 
 
 def with_router_loss(
@@ -57,7 +67,7 @@ def load_balancing_loss(
     real = torch.ones_like(scores[0, :, 0])
     if attention_mask is not None:
         real = attention_mask.flatten().to(real)
-    weights = real / (real.sum() * len(router_logits))
+    weights = real / (real.sum().clamp(min=1) * len(router_logits))
     share = (chosen.to(weights.dtype) * weights[:, None]).sum(dim=(0, 1))
     mean = (probabilities * weights[:, None]).sum(dim=(0, 1))
     return scores.shape[-1] * (share * mean).sum()

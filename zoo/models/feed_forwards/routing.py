@@ -118,7 +118,8 @@ def balance_experts(model: nn.Module) -> None:
     """Balance the use of experts that are routed by affinities, after an update of the weights.
 
     `zoo train` does it; a training loop of your own calls it after `optimizer.step()`. Padding is excluded if the
-    attention mask has two dimensions; a mask with four does not identify padding.
+    attention mask has two dimensions; a mask with four does not identify padding. Without a mask, what follows the last
+    label of a row is padding to a causal model.
     """
     for module in model.modules():
         if isinstance(module, SigmoidRouter):
