@@ -77,8 +77,14 @@ def test_a_loss_depends_neither_on_accumulation_nor_on_the_batches_of_an_evaluat
     assert losses[0] == pytest.approx(losses[1], rel=1e-6)
 
 
-def test_other_variants_are_refused():
+def test_other_variants_are_refused(data):
+    tokenizer = find_task("masked-next-token").train_tokenizers({"text": ["The cats"]}, kind="bpe", vocab_size=280)
     with pytest.raises(ConfigError, match="masked_next_token=true"):
         find_task("masked-next-token").check_variant("bert-style")
+    with pytest.raises(ConfigError, match="one position earlier .* 'masked-next-token' suits it"):
+        find_task("masked-language-modeling").check_variant("gpt-bert-style")
+    for name, task in (("gpt-bert-style", "masked-language-modeling"), ("bert-style", "masked-next-token")):
+        with pytest.raises(ConfigError, match="predicts a? ?masked tokens? "):
+            zoo.evaluate(zoo.build(f"{name}@tiny", "masked-lm"), task, data=data, tokenizer=tokenizer.source)
     with pytest.raises(ConfigError, match="between 0 and 1"):
         find_task("masked-next-token:causal_share=2")

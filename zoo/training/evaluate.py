@@ -173,6 +173,8 @@ def evaluate(
         )
     if report is not None and not isinstance(data_task, LabelsTask):
         raise ConfigError(f"an error report needs labels, and {data_task.name} has none")
+    if (problem := data_task.misfit(evaluated.config)) is not None:
+        raise ConfigError(problem)
     check_generation(evaluated, data_task, tokenizers, recipe.generation)
     data_task = data_task.fitted_to(evaluated.config)
     name = str(model) if folder is not None else f"the {type(evaluated).__name__}"

@@ -157,6 +157,8 @@ def check_data(
     model: PreTrainedModel, name: str, task: DataTask, encoded: Splits, collator: Collator, args: ZooTrainingArguments
 ) -> list[str]:
     """Refuse examples that a model cannot be trained or evaluated on."""
+    if (problem := task.misfit(model.config)) is not None:
+        raise ConfigError(problem)
     for split, dataset in (("training", encoded.train), ("held-out", encoded.heldout)):
         if not len(dataset):
             raise PreflightError(f"there are no {split} examples")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from zoo.base.errors import ConfigError
 from zoo.data.tokenizers import Tokenizers, open_texts
+from zoo.registry import VARIANTS, parse_name
 
 from .scores import Outputs, Predictions, Score, perplexity, unknown_in
 from .task import TASKS
@@ -42,12 +43,38 @@ class MaskedLanguageModeling(RawTextTask):
     main_score = "perplexity"
     scored_by = Outputs.PREDICTED
 
+    predicts_earlier: ClassVar[bool] = False  # Whether a masked token is predicted one position earlier
+
     mlm_probability: float = 0.15  # Which part of the tokens is to be guessed
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 < self.mlm_probability < 1:
             raise ConfigError(f"mlm_probability={self.mlm_probability!r} is not valid; it lies between 0 and 1")
+
+    def suits(self, name: str) -> bool:
+        if not super().suits(name):
+            return False
+        spec = parse_name(name)
+        settings = {**VARIANTS.get(spec.name).settings("masked-lm"), **spec.overrides}
+        return bool(settings.get("masked_next_token")) == self.predicts_earlier
+
+    def check_variant(self, name: str) -> None:
+        if super().suits(name) and not self.suits(name):
+            raise ConfigError(self.misplaced(name))
+        super().check_variant(name)
+
+    def misfit(self, config: Any) -> str | None:
+        if bool(getattr(config, "masked_next_token", False)) == self.predicts_earlier:
+            return None
+        return self.misplaced(getattr(config, "variant", config.model_type))
+
+    def misplaced(self, name: str) -> str:
+        """The error of a model that predicts masked tokens elsewhere."""
+        return (
+            f"{name!r} predicts a masked token one position earlier (masked_next_token=true), and task {self.name!r} "
+            "scores it where it is; task 'masked-next-token' suits it"
+        )
 
     def train_tokenizers(self, examples: Dataset, **options: Any) -> Tokenizers:
         from tokenizers import AddedToken
@@ -100,6 +127,7 @@ class MaskedNextToken(MaskedLanguageModeling):
     """
 
     name = "masked-next-token"
+    predicts_earlier = True
 
     causal_share: float = 0.5  # Which part of the blocks is causal
 
@@ -108,22 +136,11 @@ class MaskedNextToken(MaskedLanguageModeling):
         if not 0 <= self.causal_share <= 1:
             raise ConfigError(f"causal_share={self.causal_share!r} is not valid; it lies between 0 and 1")
 
-    def suits(self, name: str) -> bool:
-        """Whether a variant is a causal and a masked model at once."""
-        from zoo.registry import VARIANTS, parse_name
-
-        spec = parse_name(name)
-        settings = {**VARIANTS.get(spec.name).settings("masked-lm"), **spec.overrides} if super().suits(name) else {}
-        return bool(settings.get("masked_next_token"))
-
-    def check_variant(self, name: str) -> None:
-        if not super().suits(name):
-            super().check_variant(name)
-        elif not self.suits(name):
-            raise ConfigError(
-                f"{name!r} predicts masked tokens where they are; task {self.name!r} takes gpt-bert-style, or "
-                f"a variant for causal-lm and masked-lm with masked_next_token=true"
-            )
+    def misplaced(self, name: str) -> str:
+        return (
+            f"{name!r} predicts masked tokens where they are; task {self.name!r} takes gpt-bert-style, or "
+            f"a variant for causal-lm and masked-lm with masked_next_token=true"
+        )
 
     def train_tokenizers(self, examples: Dataset, **options: Any) -> Tokenizers:
         tokenizers = super().train_tokenizers(examples, **options)

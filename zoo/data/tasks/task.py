@@ -89,6 +89,10 @@ class DataTask(ABC):
         trained = [task for task in TASKS if TASKS.get(task).suits(name)]
         raise UnsupportedTaskError(self.name, variant.name, trained, next(iter(suiting), None))
 
+    def misfit(self, config: Any) -> str | None:
+        """Why the scores of a model of this configuration would be wrong; None where they are not."""
+        return None
+
     def configured(self, options: Mapping[str, Any]) -> Self:
         """Another task with these options; an unknown name or an invalid value is an error."""
         valid = {field.name: field.default for field in fields(self)}
