@@ -12,7 +12,8 @@ from oracles import d2l_text
 from transformers import AutoTokenizer
 
 from zoo.base.errors import CheckpointError, ConfigError, NameSyntaxError, UnknownNameError
-from zoo.data.tasks import TASKS, TOKENIZERS, DataError, Splits, load_tokenizers, train_tokenizers
+from zoo.data.tasks import TASKS, TOKENIZERS, DataError, Splits, find_task, load_tokenizers, train_tokenizers
+from zoo.data.tokenizers import leave_open
 from zoo.training.record import digest_of_tokenizers
 
 TEXTS = ["Where is the dog?", "The dog is here, Ana.", "I don't know where the dog is.", "Ana, the dog!"] * 3
@@ -167,6 +168,16 @@ def test_translation_pads_labels_so_that_they_do_not_count():
     assert real == sum(encoded["length"])
     assert batch["labels"].max() < task.model_settings(tokenizers)["decoder_vocab_size"]
     assert (batch["labels"] != tokenizers.target.pad_token_id).all()
+
+
+@pytest.mark.parametrize("name", ["translation", "copy", "copy:decoder_only=true"])
+def test_what_is_written_has_an_end_whether_or_not_the_tokenizer_puts_one(name):
+    task, examples = find_task(name), Dataset.from_dict({"a": ["one", "two"], "b": ["um", "dois"]})
+    tokenizers = task.train_tokenizers(examples, vocab_size=300)
+    ended = task.encode(examples, tokenizers)["labels"][:]
+    leave_open(tokenizers.source)
+    assert task.encode(examples, tokenizers)["labels"][:] == ended
+    assert all(row[-1] == tokenizers.target.eos_token_id for row in ended)
 
 
 @pytest.mark.parametrize(

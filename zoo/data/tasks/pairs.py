@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from zoo.data.tokenizers import Tokenizers, train_tokenizers
-from zoo.data.tokenizers.encoding import padding_right, to_ids
+from zoo.data.tokenizers.encoding import ended, padding_right, to_ids
 
 from .encoding import check_length, encoded, short_enough
 from .mapped import texts_of
@@ -40,7 +40,7 @@ class PairsTask(DataTask):
 
     def encode(self, examples: Dataset, tokenizers: Tokenizers, *, training: bool = False, seed: int = 0) -> Dataset:
         source = to_ids(tokenizers.source, self.sources(examples))
-        labels = to_ids(tokenizers.target, self.references(examples))
+        labels = ended(tokenizers.target, to_ids(tokenizers.target, self.references(examples)))
         kept = list(range(len(source)))
         if training and not self.cut:
             longest = [max(len(ids), len(target)) for ids, target in zip(source, labels, strict=True)]

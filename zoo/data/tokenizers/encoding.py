@@ -30,6 +30,12 @@ def encode(tokenizer: PreTrainedTokenizerFast, texts: Sequence[Any], **options: 
         raise DataError(f"the tokenizer has no id for {', '.join(map(repr, unknown)) or error}") from error
 
 
+def ended(tokenizer: PreTrainedTokenizerFast, rows: list[list[int]]) -> list[list[int]]:
+    """Ids of texts that a model learns to write, each with an end, which some tokenizers put after no text."""
+    end = tokenizer.eos_token_id
+    return [ids if end is None or ids[-1:] == [end] else [*ids, end] for ids in rows]
+
+
 def padding_right(tokenizer: PreTrainedTokenizerFast) -> PreTrainedTokenizerFast:
     """The tokenizer with padding on the right: on the left it would move tokens in tables of positions, and labels."""
     right = copy.copy(tokenizer)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from zoo.base.errors import ConfigError, DataError
 from zoo.data.tokenizers import Tokenizers, train_tokenizers
-from zoo.data.tokenizers.encoding import to_ids
+from zoo.data.tokenizers.encoding import ended, to_ids
 
 from ..encoding import short_rows
 from ..pairs import PairsTask
@@ -118,6 +118,7 @@ class Synthetic(PairsTask):
         between = [tokenizer.bos_token_id] if self.separated and tokenizer.bos_token_id is not None else []
         questions = [[*ids, *between] for ids in to_ids(tokenizer, self.sources(examples), add_special_tokens=False)]
         answers = to_ids(tokenizer, self.references(examples), add_special_tokens=self.separated)
+        answers = ended(tokenizer, answers) if self.separated else answers
         pairs = list(zip(questions, answers, strict=True))
         inputs = [[*question, *answer][:-1] for question, answer in pairs]
         labels = [[IGNORED] * (len(question) - 1) + answer for question, answer in pairs]
