@@ -55,6 +55,13 @@ def test_a_streamed_row_is_the_same_however_it_is_read(hub, tokenizers):
     assert len({tuple(other) for other in [ids[:500], *others]}) == 4
 
 
+def test_tokens_of_a_word_include_the_ends_of_documents(hub, tokenizers):
+    task = find_task(OPTIONS["task"])
+    ids = sum(len(tokenizers.source.encode(text, add_special_tokens=False)) + 1 for text in DOCUMENTS)
+    words = sum(len(text.split()) for text in DOCUMENTS)
+    assert task.tokens_per_word(task.load(hub).train, None, tokenizers) == pytest.approx(ids / words)
+
+
 def test_an_epoch_has_each_document_once_and_none_that_is_held_out(hub, tokenizers):
     source = find_source(hub)
     row, end = StreamedRow(source, tokenizers, 20, seed=0), tokenizers.source.eos_token_id

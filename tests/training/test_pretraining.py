@@ -3,6 +3,7 @@
 import shutil
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
 
 import zoo
 from zoo.base.errors import CheckpointError, ConfigError, InvalidChoiceError, OutputExistsError, ZooWarning
+from zoo.data.tasks import find_task
 from zoo.training import train
 from zoo.training.arguments import ZooTrainingArguments, training_arguments
 from zoo.training.averaging import WeightAverage
@@ -186,6 +188,21 @@ def test_a_model_is_saved_after_given_numbers_of_tokens_or_words(unit, text, tin
     shutil.rmtree(out)
     with pytest.raises(OutputExistsError, match="chck_"):
         train("gpt2-style", "language-modeling:block_size=16", data=text, output_dir=out, **{**given, "callbacks": []})
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["language-modeling:packing=documents", "masked-language-modeling", "masked-next-token", "span-corruption"],
+)
+def test_tokens_of_a_word_are_as_many_as_an_epoch_counts(name, text):
+    task = find_task(name, {"block_size": 16})
+    examples = task.load(text).train
+    tokenizers = task.train_tokenizers(examples, kind="bpe", vocab_size=400)
+    encoded, collator = task.encode(examples, tokenizers, training=True), task.collator(tokenizers)
+    run = SimpleNamespace(_writes=task.model_task == "seq2seq-lm")
+    tokens = sum(int(ZooTrainer._tokens(run, collator([encoded[number]]))) for number in range(len(encoded)))
+    words = sum(len(part.split()) for part in examples["text"])
+    assert task.tokens_per_word(examples, encoded, tokenizers) == pytest.approx(tokens / words, rel=2e-3)
 
 
 def test_a_number_that_is_not_reached_is_named(few, tiny, tmp_path):

@@ -147,6 +147,11 @@ class MaskedNextToken(MaskedLanguageModeling):
         open_texts(tokenizers.source)
         return tokenizers
 
+    @property
+    def tokens_per_id(self) -> float:
+        """The last id of a block is only a label."""
+        return self.block_size / (self.block_size + 1)
+
     def blocks(self, examples: Dataset, tokenizers: Tokenizers, *, training: bool, seed: int) -> Any:
         from .blocks import PartlyCausalBlocks
 

@@ -58,6 +58,11 @@ class SpanCorruption(RawTextTask):
         missing = min(max(round(length * self.noise_density), 1), length - 1)
         return missing, min(max(round(missing / self.mean_span_length), 1), missing, length - missing)
 
+    @property
+    def tokens_per_id(self) -> float:
+        """Each span has a sentinel on both sides, and each side an end."""
+        return 1 + 2 * (self.counts(self.block_size)[1] + 1) / self.block_size
+
     def train_tokenizers(self, examples: Dataset, **options: Any) -> Tokenizers:
         from tokenizers import AddedToken
 

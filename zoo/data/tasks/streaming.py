@@ -32,15 +32,16 @@ class StreamedTexts(SourceTexts):
         return 0
 
     def tokens_per_word(self, tokenizers: Tokenizers) -> float | None:
-        """Average of a sample of the first shards."""
+        """Average of a sample of the first shards, the ends of documents included."""
         from tokenizers import Tokenizer
 
         beginning = replace(self.source, units=self.source.units[:SAMPLED_SHARDS])
-        texts = [part for text in beginning.sample(SAMPLED_SHARE) for part in cut(text)]
+        documents = list(beginning.sample(SAMPLED_SHARE))
+        texts = [part for text in documents for part in cut(text)]
         tokenizer = Tokenizer.from_str(backend_json(tokenizers.source))
         words = sum(len(text.split()) for text in texts)
-        tokens = sum(len(one.ids) for one in tokenizer.encode_batch_fast(texts, add_special_tokens=False))
-        return tokens / words if words else None
+        ids = sum(len(one.ids) for one in tokenizer.encode_batch_fast(texts, add_special_tokens=False))
+        return (ids + len(documents)) / words if words else None
 
     def prepared(self, tokenizers: Tokenizers, *, progress: bool) -> ShardedTexts:
         return self

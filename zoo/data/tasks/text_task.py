@@ -195,13 +195,20 @@ class RawTextTask(DataTask):
     def blocks(self, examples: Dataset, tokenizers: Tokenizers, *, training: bool, seed: int) -> Any:
         """Turn texts of one source into blocks of ids."""
 
+    @property
+    def tokens_per_id(self) -> float:
+        """Number of tokens that a model reads and writes for each id of a block."""
+        return 1.0
+
     def tokens_per_word(self, examples: Any, encoded: Any, tokenizers: Tokenizers) -> float | None:
         from .prepared import ShardedTexts
 
         if isinstance(examples, ShardedTexts):
-            return examples.tokens_per_word(tokenizers)
-        words = sum(len(text.split()) for text in examples["text"])
-        return len(encoded.ids) / words if words else None
+            found = examples.tokens_per_word(tokenizers)
+        else:
+            words = sum(len(text.split()) for text in examples["text"])
+            found = len(encoded.ids) / words if words else None
+        return None if found is None else found * self.tokens_per_id
 
     def model_settings(self, tokenizers: Tokenizers) -> dict[str, Any]:
         return single_vocabulary(tokenizers)
