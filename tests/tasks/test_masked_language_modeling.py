@@ -7,6 +7,7 @@ from datasets import Dataset
 from zoo.base.errors import ConfigError
 from zoo.data.tasks import find_task, train_tokenizers
 from zoo.fast.chunked_loss import IGNORED
+from zoo.training import train
 
 TEXT = "".join(f"Line {i}: to be, or not to be?\nThat is {i * i}.\n" for i in range(300))
 
@@ -69,3 +70,13 @@ def test_a_tokenizer_must_have_a_mask(encoded):
         task.encode(splits.train, train_tokenizers([TEXT]))
     with pytest.raises(ConfigError, match="mlm_probability=2"):
         find_task("masked-language-modeling:mlm_probability=2")
+
+
+def test_masks_are_drawn_again_in_every_epoch_by_workers_that_stay(data):
+    options = {"data": data, "num_train_epochs": 2, "tokenizer": "bpe:vocab_size=280", "progress": False}
+    options |= {"settings": {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "dropout": 0.0}}
+    losses = [
+        train("bert-style", "masked-language-modeling", **options, **workers).report.train_loss
+        for workers in ({}, {"dataloader_num_workers": 1, "dataloader_persistent_workers": True})
+    ]
+    assert losses[0] == losses[1]

@@ -71,7 +71,9 @@ class EvaluatingTrainer(Seq2SeqTrainer):
 
     def _get_dataloader(self, *args: Any, is_training: bool = False, **kwargs: Any) -> DataLoader[Any]:
         """Load all examples for evaluation, also those of an incomplete last batch, and in every epoch alike."""
-        options = {} if is_training else {"dataloader_drop_last": False, "dataloader_persistent_workers": False}
+        options = {} if is_training else {"dataloader_drop_last": False}
+        if not is_training or hasattr(self.train_dataset, "set_epoch"):  # persistent workers have that of their start
+            options["dataloader_persistent_workers"] = False
         with temporarily(self.args, **options):
             return super()._get_dataloader(*args, is_training=is_training, **kwargs)
 
