@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import zoo
-from zoo.base.errors import CheckpointError, ConfigError
+from zoo.base.errors import CheckpointError, ConfigError, ZooWarning
 from zoo.building.loading import NewHeadWarning
 from zoo.registry import find_weights
 
@@ -27,6 +27,13 @@ def test_another_vocabulary_makes_new_embeddings_and_says_so() -> None:
     assert model.get_input_embeddings().weight.shape[0] == 30
     with pytest.raises(CheckpointError, match="other sizes than hidden_size=32 asks for"):
         zoo.build("vanilla.en-pt", hidden_size=32)
+
+
+def test_embeddings_of_other_tokens_are_named() -> None:
+    old = zoo.load("vanilla.en-pt")
+    size = {"kind": "bpe", "vocab_size": old.config.vocab_size, "lower_case": True}
+    with pytest.warns(ZooWarning, match="tokens of vanilla.en-pt have other ids in the given tokenizer"):
+        zoo.train("vanilla", init="vanilla.en-pt", tokenizer=size, max_steps=1, scored=False, progress=False)
 
 
 @pytest.mark.slow

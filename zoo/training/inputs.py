@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ import torch
 from datasets import Dataset
 from transformers import PreTrainedModel
 
-from zoo.base.errors import ConfigError
+from zoo.base.errors import CheckpointError, ConfigError, ZooWarning
 from zoo.building.builder import build, seeded, skeleton
 from zoo.building.dispatch import load
 from zoo.building.weights import locate
@@ -96,7 +98,28 @@ def build_for(task: DataTask, name: str, tokenizers: Tokenizers, recipe: Recipe,
     if (found := (model.config.variant, list(model.config.quirks))) != wanted:
         there, here = ("+".join((which, *quirks)) for which, quirks in (found, wanted))
         raise ConfigError(f"{recipe.init} holds weights of {there!r}, and training {here!r} cannot start from them")
+    check_same_tokens(recipe.init, tokenizers)
     return model
+
+
+def check_same_tokens(init: str, tokenizers: Tokenizers) -> None:
+    """Warn if the embeddings of weights are of other tokens: a vocabulary of the same size does not show it."""
+    if tokenizers.made_by.get("folder") == str(locate(init).absolute()):
+        return
+    with suppress(CheckpointError, ConfigError):
+        trained = load_tokenizers(locate(init))
+        for one, other in ((trained.source, tokenizers.source), (trained.target, tokenizers.target)):
+            there, here = one.get_vocab(), other.get_vocab()
+            moved = sum(here.get(token) != number for token, number in there.items())
+            if moved and len(there) == len(here):
+                warnings.warn(
+                    f"{moved:,} of {len(there):,} tokens of {init} have other ids in the given tokenizer, and training "
+                    "starts from embeddings of other tokens: leave the tokenizer out, or give one of another size, "
+                    "with which embeddings are new",
+                    ZooWarning,
+                    stacklevel=2,
+                )
+                return
 
 
 def num_parameters(model: str | PreTrainedModel, task: DataTask, tokenizers: Tokenizers, recipe: Recipe) -> int:
