@@ -218,9 +218,11 @@ class Seq2SeqLM(nn.Module):
         x, encoded = self.model(ids, decoder_ids, attention_mask, cache, start, memory)
         logits = bounded(self.lm_head(x), self.config)
         loss = None if labels is None else F.cross_entropy(logits.flatten(0, 1), labels.flatten())
-        if self.config.balances_experts and loss is not None:
+        if self.config.balances_experts and labels is not None and loss is not None:
             balanced = balance(self.model.encoder, attention_mask, self.config)
-            balanced = balanced + balance(self.model.decoder, None, self.config)
+            # What follows the last label of a target is padding.
+            real = (labels != -100).long().flip(1).cummax(dim=1).values.flip(1)
+            balanced = balanced + balance(self.model.decoder, real, self.config)
             loss = loss + self.config.router_aux_loss_coef * balanced
         return logits, loss, encoded
 
