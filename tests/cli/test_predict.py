@@ -72,6 +72,15 @@ def test_texts_get_their_labels_whatever_stands_around_them(texts):
     assert [line.split("\t")[0] for line in run.stdout.splitlines()] == ["yes", "no"], run.output
 
 
+def test_a_tokenizer_needs_no_padding(texts):
+    lines, tokenizer = ["good", "bad thing 3"], AutoTokenizer.from_pretrained(texts / "model")
+    expected = zoo.predict(texts / "model", lines)
+    tokenizer.pad_token = None
+    assert zoo.predict(zoo.load(texts / "model"), lines, tokenizer=tokenizer) == expected
+    with pytest.raises(ConfigError, match="batch_size=0 is not valid"):
+        zoo.predict(texts / "model", lines, batch_size=0)
+
+
 def test_blanks_around_a_text_count_as_in_evaluation_and_in_pipelines(tmp_path):
     tokenizer = TOKENIZERS.get("bpe")(["good thing", "bad thing"])
     tokenizer.save_pretrained(tmp_path)

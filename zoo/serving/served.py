@@ -22,7 +22,14 @@ from zoo.models import ZooForMaskedLM, ZooModel
 from zoo.models.pooling import pool_mean
 from zoo.training.generation import load_checkpoint
 from zoo.training.generation.checkpoint import TokenizerSource
-from zoo.training.generation.generating import encode, generation_config, pad, position_limit
+from zoo.training.generation.generating import (
+    batches_of,
+    encode,
+    generation_config,
+    pad,
+    position_limit,
+    with_settings,
+)
 
 from .requests import RefusedRequestError
 from .text import GrowingText, Piece
@@ -183,26 +190,30 @@ class ServedModel:
         drawing = {"temperature": job.temperature, "top_p": job.top_p, "top_k": 0} if sampled else {}
         options = {"num_beams": 1, "num_return_sequences": 1, "max_new_tokens": job.max_tokens, "do_sample": sampled}
         settings = generation_config(model, tokenizer, {**options, **drawing})
-        ends = settings.eos_token_id
+        own, settings.stop_strings = settings.stop_strings or [], None
+        stops = [*job.stops, *([own] if isinstance(own, str) else own)]
+        model, ends = with_settings(model, settings), settings.eos_token_id
         rows = [prompt for prompt in job.prompts for _ in range(job.each)]
         continued = [[] if model.config.is_encoder_decoder else prompt.tolist() for prompt in rows]
         known = {ends} if isinstance(ends, int) else set(ends or ())
-        texts = [GrowingText(row, tokenizer, ids, known, job.stops) for row, ids in enumerate(continued)]
+        texts = [GrowingText(row, tokenizer, ids, known, stops) for row, ids in enumerate(continued)]
         logits = None if job.top is None else LastLogits()
-        ids, mask = pad(rows, model)
         devices = [model.device] if model.device.type == "cuda" else []
         with self._turn, torch.random.fork_rng(devices=devices, enabled=job.seed is not None):
             if stopped():
                 return [0] * len(texts)
             if job.seed is not None:
                 torch.manual_seed(job.seed)
-            model.generate(
-                input_ids=ids,
-                attention_mask=mask,
-                generation_config=settings,
-                logits_processor=[logits] if logits else [],
-                stopping_criteria=[Follower(texts, emit, stopped, logits, job.top or 0)],
-            )
+            for places in batches_of([len(row) for row in rows], model, settings, len(rows)):
+                ids, mask = pad([rows[place] for place in places], model)
+                followed = [texts[place] for place in places]
+                model.generate(
+                    input_ids=ids,
+                    attention_mask=mask,
+                    generation_config=settings,
+                    logits_processor=[logits] if logits else [],
+                    stopping_criteria=[Follower(followed, emit, stopped, logits, job.top or 0)],
+                )
         for text in texts:
             if text.finish is None:
                 emit(text.end("length"))

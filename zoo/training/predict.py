@@ -19,6 +19,7 @@ from zoo.data.tokenizers.encoding import pieces_of, to_ids
 from zoo.registry import Task
 from zoo.training.generation import load_checkpoint
 from zoo.training.generation.checkpoint import TokenizerSource
+from zoo.training.generation.generating import pad
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,8 @@ def predict(
     """
     if isinstance(texts, str):
         raise ConfigError("a single text was given; give a list of texts")
+    if batch_size < 1:
+        raise ConfigError(f"batch_size={batch_size} is not valid; at least 1 text at a time")
     loaded, tokenizers = load_checkpoint(model, tokenizer=tokenizer, device=device, engine=engine)
     task = task_of(loaded)
     if (label := LABELLING.get(task)) is None:
@@ -81,7 +84,7 @@ def predict(
 
 def label_texts(model: PreTrainedModel, tokenizers: Tokenizers, texts: Sequence[str]) -> list[Label]:
     rows = to_ids(tokenizers.source, texts)
-    labelled = list(zip(texts, logits_of(model, tokenizers, rows), strict=True))
+    labelled = list(zip(texts, logits_of(model, rows), strict=True))
     if model.config.classifier_positions is None:
         return [label_of(model, text, row) for text, row in labelled]
     return [
@@ -97,7 +100,7 @@ def label_words(model: PreTrainedModel, tokenizers: Tokenizers, texts: Sequence[
     rows = [[*(piece for word in row for piece in word), *([] if end is None else [end])] for row in pieces]
     labels = [Label(text) for text in texts]
     filled = [place for place, row in enumerate(words) if row]
-    for place, logits in zip(filled, logits_of(model, tokenizers, [rows[place] for place in filled]), strict=True):
+    for place, logits in zip(filled, logits_of(model, [rows[place] for place in filled]), strict=True):
         firsts = accumulate((len(piece) for piece in pieces[place][:-1]), initial=0)
         found = (label_of(model, word, logits[first]) for word, first in zip(words[place], firsts, strict=True))
         labels[place] = Label(texts[place], words=tuple(found))
@@ -126,7 +129,7 @@ def guesses(
     earlier = int(getattr(model.config, "masked_next_token", False))  # predicts a token one position earlier
     rows = [[begin(tokenizer), *row] if earlier and row[:1] == [mask] else row for row in rows]
     found = []
-    for row, logits in zip(rows, logits_of(model, tokenizers, rows), strict=True):
+    for row, logits in zip(rows, logits_of(model, rows), strict=True):
         places = [place - earlier for place, id_ in enumerate(row) if id_ == mask]
         best = logits[places].softmax(dim=-1).topk(number, dim=-1)
         found.append(
@@ -139,13 +142,12 @@ def guesses(
 
 
 @torch.inference_mode()
-def logits_of(model: PreTrainedModel, tokenizers: Tokenizers, rows: Sequence[Sequence[int]]) -> Tensor:
+def logits_of(model: PreTrainedModel, rows: Sequence[Sequence[int]]) -> Tensor:
     """Logits of a batch, (batch_size, num_labels) or (batch_size, seq_len or classifier_positions, num_labels)."""
     if not rows:
         return torch.empty(0)
-    given = {"input_ids": [list(row) for row in rows]}
-    batch = tokenizers.source.pad(given, padding_side="right", return_tensors="pt").to(model.device)
-    logits: Tensor = model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).logits
+    ids, mask = pad([torch.tensor(row, dtype=torch.long) for row in rows], model)
+    logits: Tensor = model(input_ids=ids, attention_mask=mask).logits
     return logits.float().cpu()
 
 
