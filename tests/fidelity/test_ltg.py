@@ -11,8 +11,9 @@ from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
 import zoo
 from zoo.base.errors import ConfigError
 from zoo.converters import convert_back, sniff
-from zoo.models.language_modeling import partly_causal
+from zoo.models.partly_causal import partly_causal
 from zoo.models.positions.disentangled import DisentangledPosition
+from zoo.testing import randomize
 
 HEADS, LENGTH = 3, 15
 LENGTHS = (LENGTH, 6)
@@ -111,6 +112,20 @@ def test_partly_causal_rows_are_those_of_both_models(tmp_path: Path):
     real = mask[1].bool()
     assert torch.allclose(both[1][real], masked(ids, attention_mask=mask).logits[1][real], atol=1e-12)
     assert partly_causal(ids, mask, rows).any(dim=-1).all()
+
+
+@pytest.mark.parametrize("backend", ["sdpa", "eager"])
+@pytest.mark.parametrize("layer_types", [None, ["sliding_attention", "full_attention"]])
+def test_windows_hold_in_partly_causal_batches(layer_types, backend, tmp_path: Path):
+    settings = {"sliding_window": 3, "layer_types": layer_types, "vocab_size": 40}
+    masked = randomize(zoo.build("gpt-bert-style@tiny", "masked-lm", seed=0, **settings), std=0.5)
+    masked.set_attn_implementation(backend)
+    masked.save_pretrained(tmp_path)
+    causal = AutoModelForCausalLM.from_pretrained(tmp_path, attn_implementation=backend)
+    ids = torch.randint(5, 40, (2, 12), generator=torch.Generator().manual_seed(0))
+    both = masked(ids, causal_rows=torch.tensor([True, False])).logits
+    torch.testing.assert_close(both[0], causal(ids).logits[0])
+    torch.testing.assert_close(both[1], masked(ids).logits[1])
 
 
 @pytest.mark.parametrize("skip_logits", [False, True])

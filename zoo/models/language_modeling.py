@@ -24,7 +24,7 @@ from .layers import build_activation
 from .multi_token_prediction import MultiTokenPrediction, prediction_depth
 from .norms import build_norm
 from .options import CallOptions
-from .partly_causal import has_kinds, mixed_loss, partly_causal, weights_of_kinds
+from .partly_causal import has_kinds, mixed_loss, partly_causal_masks, weights_of_kinds
 from .pretrained import ZooPreTrainedModel
 from .stack import ZooDecoder, ZooEncoder
 from .transformer import transformer_of
@@ -335,10 +335,14 @@ class ZooForMaskedLM(LanguageModel):
         Returns:
             `logits`, *Shape:* (batch_size, seq_len, vocab_size), the loss if labels are given, and what was asked for.
         """
-        given: Any = input_ids if inputs_embeds is None else inputs_embeds
+        mask: Any = attention_mask
+        if causal_rows is not None:
+            windows = {kind: self.model.windows[kind] for kind in self.model.layer_types}
+            given = input_ids if inputs_embeds is None else inputs_embeds
+            mask = partly_causal_masks(windows, given, attention_mask, causal_rows)
         outputs = self.model(
             input_ids=input_ids,
-            attention_mask=attention_mask if causal_rows is None else partly_causal(given, attention_mask, causal_rows),
+            attention_mask=mask,
             position_ids=position_ids,
             inputs_embeds=inputs_embeds,
             token_type_ids=token_type_ids,

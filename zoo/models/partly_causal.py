@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeGuard
 
 import torch
@@ -12,7 +12,9 @@ from zoo.base.errors import InputError
 from zoo.fast.chunked_loss import IGNORED
 
 
-def partly_causal(inputs: Tensor, attention_mask: Tensor | None, causal_rows: Tensor) -> Tensor:
+def partly_causal(
+    inputs: Tensor, attention_mask: Tensor | None, causal_rows: Tensor, window: int | None = None
+) -> Tensor:
     """Make the mask of a batch with causal rows: True where a query sees a key.
 
     *Shape:* (batch_size, 1, seq_len, seq_len), of token ids or embeddings, their mask, and causal rows, (batch_size,).
@@ -22,12 +24,22 @@ def partly_causal(inputs: Tensor, attention_mask: Tensor | None, causal_rows: Te
         raise InputError(
             "causal_rows were given with an attention_mask that is no padding mask; give 1 for real tokens"
         )
-    seen = torch.ones(length, length, dtype=torch.bool, device=inputs.device).tril()
-    seen = seen | ~causal_rows[:, None, None]
+    places, is_causal = torch.arange(length, device=inputs.device), causal_rows[:, None, None]
+    distance = places[:, None] - places
+    seen = (distance >= 0) | ~is_causal
+    if window is not None:  # as transformers' masks: to both sides, a window ends one position later
+        seen = seen & (distance.abs() < window + (~is_causal).long())
     if attention_mask is not None:
         # Padding sees itself, so that no softmax is of nothing.
-        seen = (seen & attention_mask[:, None, :].bool()) | torch.eye(length, dtype=torch.bool, device=inputs.device)
+        seen = (seen & attention_mask[:, None, :].bool()) | (distance == 0)
     return seen.expand(rows, -1, -1)[:, None]
+
+
+def partly_causal_masks(windows: Mapping[str, int | None], *given: Any) -> Tensor | dict[str, Tensor]:
+    """The mask of all layers, or of each layer type if some have windows. Arguments as for [`partly_causal`][]."""
+    if not any(windows.values()):
+        return partly_causal(*given)
+    return {kind: partly_causal(*given, window=window) for kind, window in windows.items()}
 
 
 def mixed_loss(

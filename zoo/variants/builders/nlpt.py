@@ -42,7 +42,7 @@ class NlptEncoderLayer(EncoderLayer):
 
 def no_mask(attention_mask: Any, input_ids: Tensor | None, config: ZooConfig) -> Any:
     """No padding mask, even if one is given, unless it masks query by query."""
-    is_full = isinstance(attention_mask, Tensor) and attention_mask.ndim == 4
+    is_full = isinstance(attention_mask, dict) or (isinstance(attention_mask, Tensor) and attention_mask.ndim == 4)
     return attention_mask if is_full else None
 
 
