@@ -6,8 +6,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 from torch.utils.data import Dataset
-from transformers import Trainer
+from transformers import GPT2Config, GPT2LMHeadModel, Trainer
 
 import zoo
 from zoo.data.tasks import find_task
@@ -43,6 +44,18 @@ def batch(task: str) -> dict[str, Tensor]:
 def trainer_of(task: str, folder, **settings) -> ZooTrainer:
     model = zoo.build("pre-norm@tiny", task, vocab_size=20, seed=0, dropout=0.0).train()
     return ZooTrainer(model=model, args=training_arguments({"use_cpu": True, **settings}, output_dir=folder, seed=0))
+
+
+def test_labels_of_blocks_are_smoothed_without_a_second_shift_in_models_of_transformers(tmp_path):
+    config = GPT2Config(vocab_size=20, n_positions=8, n_embd=16, n_layer=1, n_head=2, resid_pdrop=0, embd_pdrop=0)
+    settings = training_arguments({"use_cpu": True, "label_smoothing_factor": 0.2}, output_dir=tmp_path, seed=0)
+    trainer = ZooTrainer(model=GPT2LMHeadModel(config).eval(), args=settings)
+    inputs = {"input_ids": IDS[:, :-1], "labels": IDS[:, 1:], "shift_labels": IDS[:, 1:]}
+    logits = trainer.model(IDS[:, :-1]).logits.flatten(0, 1)
+    for items, number in ((None, 10), (torch.tensor(7), 7)):
+        loss = trainer.compute_loss(trainer.model, dict(inputs), num_items_in_batch=items)
+        expected = F.cross_entropy(logits, IDS[:, 1:].flatten(), label_smoothing=0.2, reduction="sum") / number
+        torch.testing.assert_close(loss, expected)
 
 
 @pytest.mark.parametrize("task", ["causal-lm", "masked-lm", "seq2seq-lm", "sequence-classification"])

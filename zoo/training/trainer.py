@@ -313,6 +313,10 @@ class ZooTrainer(EvaluatingTrainer):
                 options["z_loss"] = self.args.z_loss
             with temporarily(self, label_smoother=None):
                 return super().compute_loss(model, {**inputs, **options}, return_outputs, num_items_in_batch)
+        if self.label_smoother is not None and "shift_labels" in inputs:
+            # The base class would shift labels once more, those of blocks too.
+            with temporarily(self, label_smoother=None, compute_loss_func=self.label_smoother):
+                return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
         if self.label_smoother is not None and "decoder_input_ids" not in inputs:
             # With smoothing the model does not see the labels, and cannot make its decoder's inputs from them.
             inputs = {**inputs, **self._decoder_inputs(model, inputs)}
