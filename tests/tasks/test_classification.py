@@ -8,7 +8,7 @@ from datasets import ClassLabel, Dataset, DatasetDict, Features, Value, load_dat
 
 import zoo
 from zoo.base.errors import ConfigError
-from zoo.data.tasks import DataError, find_task
+from zoo.data.tasks import DataError, Predictions, Splits, find_task
 from zoo.fast.chunked_loss import IGNORED
 
 REVIEWS = [("good", "pos"), ("bad", "neg"), ("very good", "pos"), ("not bad", "pos"), ("so bad", "neg")]
@@ -178,3 +178,12 @@ def test_loading_a_dataset_shows_bars_only_where_they_are_wanted(tmp_path, monke
         with pytest.raises(DataError, match="did you mean 'text'"):
             zoo.train("bert-style", "text-classification", data="me/r", columns=["txt", "label"], progress=progress)
         assert ("Generating" in capsys.readouterr().err) is progress
+
+
+def test_tokens_beyond_the_greatest_length_are_counted_in_the_signature():
+    rows = {"tokens": [["Ana", "lives", "there"], ["Rio"]], "tags": [["B-P", "O", "O"], ["B-L"]]}
+    task, examples = find_task("token-classification"), Dataset.from_dict(rows)
+    task = task.fitted(Splits(examples, examples))
+    for ids, note in (([[1, 2, 2], [0]], ""), ([[1, 2], [0]], "|beyond max_length:1")):
+        for score in task.score(Predictions(0.0, 4, ids=ids, labels=ids), examples).values():
+            assert score.value == 100 and score.signature.endswith(note) and ("beyond" in score.signature) == bool(note)

@@ -215,7 +215,11 @@ class TokenClassification(LabelsTask):
             found = entity_f1_score(*named, n_bootstrap=n_bootstrap)
         else:
             found = macro_f1_score(answers, labels, len(self.labels), n_bootstrap=n_bootstrap)
-        return {"f1": found, "accuracy": accuracy_score(answers, labels, n_bootstrap=n_bootstrap)}
+        scores = {"f1": found, "accuracy": accuracy_score(answers, labels, n_bootstrap=n_bootstrap)}
+        tokens = sum(map(len, examples[examples.column_names[1]][:]))
+        beyond = tokens - sum(map(len, labels))  # `max_length`: no score counts them
+        note = f"|beyond max_length:{beyond}" if beyond else ""
+        return {name: replace(score, signature=f"{score.signature}{note}") for name, score in scores.items()}
 
 
 TASKS.register(TokenClassification.name, TokenClassification())
