@@ -1,6 +1,7 @@
 """Held-out examples decide nothing: they are neither trained on nor chosen by."""
 
 import json
+import warnings
 
 import pytest
 import torch
@@ -8,9 +9,12 @@ from datasets import concatenate_datasets
 from safetensors.torch import load_file
 
 import zoo
-from zoo.data.tasks import TASKS, DataError, DataSource, Splits, find_task
+from zoo.base.errors import ZooWarning
+from zoo.data.tasks import TASKS, DataError, DataSource, Splits, find_task, train_tokenizers
 from zoo.data.tasks.leaks import contents
 from zoo.data.tasks.tables import DataWarning
+from zoo.data.tokenizers import leave_open
+from zoo.training.inputs import check_beginning
 from zoo.training.record import RunRecord
 
 
@@ -59,3 +63,21 @@ def test_held_out_examples_choose_nothing(tiny, tmp_path, choice):
         assert data.selection.examples == 3 and data.train.examples == 57 and data.heldout.examples == len(heldout)
     assert losses[0] == losses[1] and len(losses[0]) > 1
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+
+
+def test_held_out_texts_are_found_whatever_blanks_are_around_them(tmp_path):
+    for name, texts in (("train", ["a b\n", " c", "d"]), ("heldout", ["a b", "c"])):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    splits = find_task("language-modeling").load_from(DataSource(str(tmp_path)))
+    assert splits.duplicates == 2 and splits.train["text"][:] == ["d"]
+
+
+def test_a_beginning_that_no_text_has_is_named(tmp_path):
+    tokenizers = train_tokenizers(["a b c"], vocab_size=280)
+    with pytest.warns(ZooWarning, match="between them and without <bos>, by which suites score sentences"):
+        check_beginning(find_task("language-modeling"), tokenizers)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_beginning(find_task("masked-language-modeling"), tokenizers)
+        leave_open(tokenizers.source)
+        check_beginning(find_task("language-modeling"), tokenizers)

@@ -20,6 +20,7 @@ from zoo.building.weights import locate
 from zoo.data.tasks import DataTask, Splits, Tokenizers, full_path, load_tokenizers
 from zoo.data.tasks.mapped import in_parts, is_mapped
 from zoo.data.tasks.prepared import PreparedTexts
+from zoo.data.tasks.text_task import RawTextTask
 from zoo.registry import VARIANTS, parse_name
 
 from .recipe import Recipe, recipe_for
@@ -58,6 +59,21 @@ def tokenizers_for(task: DataTask, examples: Dataset, recipe: Recipe, *, is_give
         return load_tokenizers(recipe.tokenizer["folder"])
     made = task.train_tokenizers(examples, **recipe.tokenizer)
     return replace(made, made_by=recipe.tokenizer or made.made_by)
+
+
+def check_beginning(task: DataTask, tokenizers: Tokenizers) -> None:
+    """Warn if a model would never read the token that begins its texts: rows of documents have ends alone."""
+    tokenizer = tokenizers.source
+    begins = isinstance(task, RawTextTask) and (
+        task.model_task == "causal-lm" or getattr(task, "predicts_earlier", False)
+    )
+    if begins and tokenizer.bos_token_id not in (None, tokenizer.eos_token_id):
+        warnings.warn(
+            f"documents are trained on with {tokenizer.eos_token} between them and without {tokenizer.bos_token}, by "
+            "which suites score sentences, and texts may begin: make bos_token the eos_token in tokenizer_config.json",
+            ZooWarning,
+            stacklevel=2,
+        )
 
 
 def encode(task: DataTask, splits: Splits, tokenizers: Tokenizers, *, seed: int) -> Splits:

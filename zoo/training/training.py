@@ -29,7 +29,7 @@ from zoo.fast.switches import current, fast_paths
 from .arguments import ZooTrainingArguments, keep_logs
 from .averaging import keep_average
 from .checkpoints import going_on_from, remove_checkpoints, remove_except
-from .inputs import build_for, encode, num_parameters, tokenizers_for
+from .inputs import build_for, check_beginning, encode, num_parameters, tokenizers_for
 from .memory_check import check_disk, check_memory, memory_of
 from .predicting import check_generation, predict, score
 from .preflight import check_data, check_examples
@@ -242,6 +242,8 @@ def load_examples(request: TrainingRequest) -> tuple[DataTask, Tokenizers, Split
         tokenizers = request.tokenizer
     else:
         tokenizers = tokenizers_for(task, splits.train, request.chosen, is_given=request.tokenizer is not None)
+    if request.chosen.init is None:
+        check_beginning(task, tokenizers)
     splits = task.prepare(splits, tokenizers, progress=progress)
     if splits.duplicates:
         warnings.warn(leaks_message(splits), DataWarning, stacklevel=2)

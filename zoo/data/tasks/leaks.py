@@ -36,9 +36,9 @@ def without_leaks(splits: Splits) -> Splits:
 
 
 def contents(examples: Dataset) -> Iterator[tuple[str, ...]]:
-    """Write examples so that equal ones are equal."""
+    """Write examples so that equal ones are equal, whatever blanks are around them."""
     columns = [values_of(examples, name) for name in sorted(examples.column_names) if name not in PLACES]
-    return (tuple(map(str, row)) for row in zip(*columns, strict=True))
+    return (tuple(str(value).strip() for value in row) for row in zip(*columns, strict=True))
 
 
 def leaks_message(splits: Splits) -> str:
