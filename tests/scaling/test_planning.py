@@ -14,7 +14,7 @@ from torch.distributed.run import config_from_args, get_args_parser
 import zoo
 from zoo.analysis.measuring import count_flops
 from zoo.analysis.scaling import DEVICES, Plan, Strategy, plan
-from zoo.analysis.scaling.planning import parse_bytes
+from zoo.analysis.scaling.planning import exchanged_bytes, parse_bytes
 from zoo.analysis.scaling.simulating import Precision, step_memory
 from zoo.analysis.scaling.strategies import (
     OPTIMIZERS,
@@ -118,6 +118,13 @@ def test_states_are_counted_in_numbers_of_32_bits():
     expected |= {"paged_ademamix_32bit": 3, "ademamix": 3, "paged_adamw_32bit": 2, "adafactor": 0, "lomo": 0}
     assert {optim: optimizer_states(optim) for optim in expected} == expected
     assert all(optimizer_states(optim) >= 0 for optim in OPTIMIZERS)
+
+
+def test_both_stacks_exchange_what_their_layers_compute():
+    one, three = (zoo.config("vanilla", "seq2seq-lm", decoder_layers=layers) for layers in (1, 3))
+    per_layer = 2 * 3 * 10 * one.hidden_size * 2
+    assert exchanged_bytes(three, 10) - exchanged_bytes(one, 10) == 2 * per_layer
+    assert exchanged_bytes(zoo.config("gpt2-style"), 10) == 2 * 2 * 12 * 10 * 768 * 2
 
 
 def test_bounds_follow_from_the_device(plans):

@@ -338,7 +338,7 @@ class ZooForMaskedLM(LanguageModel):
         mask: Any = attention_mask
         if causal_rows is not None:
             windows = {kind: self.model.windows[kind] for kind in self.model.layer_types}
-            given = input_ids if inputs_embeds is None else inputs_embeds
+            given: Any = input_ids if inputs_embeds is None else inputs_embeds
             mask = partly_causal_masks(windows, given, attention_mask, causal_rows)
         outputs = self.model(
             input_ids=input_ids,

@@ -35,11 +35,13 @@ def partly_causal(
     return seen.expand(rows, -1, -1)[:, None]
 
 
-def partly_causal_masks(windows: Mapping[str, int | None], *given: Any) -> Tensor | dict[str, Tensor]:
+def partly_causal_masks(
+    windows: Mapping[str, int | None], inputs: Tensor, attention_mask: Tensor | None, causal_rows: Tensor
+) -> Tensor | dict[str, Tensor]:
     """The mask of all layers, or of each layer type if some have windows. Arguments as for [`partly_causal`][]."""
     if not any(windows.values()):
-        return partly_causal(*given)
-    return {kind: partly_causal(*given, window=window) for kind, window in windows.items()}
+        return partly_causal(inputs, attention_mask, causal_rows)
+    return {kind: partly_causal(inputs, attention_mask, causal_rows, window) for kind, window in windows.items()}
 
 
 def mixed_loss(

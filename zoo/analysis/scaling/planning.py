@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from zoo.base.errors import ConfigError, InvalidChoiceError
+from zoo.models import ZooConfig
 from zoo.models.validation import require_at_least
 from zoo.registry import VARIANTS, Task, parse_name
 
@@ -126,6 +127,12 @@ def sent(share: Share, device: Device, devices: int, *, batches: int, hidden_byt
     return max(shards, slices)
 
 
+def exchanged_bytes(config: ZooConfig, seq_len: int) -> int:
+    """Bytes of a sequence that tensor parallelism adds up: each sublayer's output, and the gradient of its input."""
+    sublayers = 2 * config.num_hidden_layers + 3 * (config.decoder_layers or 0)  # cross attention is the third
+    return 2 * sublayers * seq_len * config.hidden_size * BFLOAT16
+
+
 USABLE = 0.9  # The share of a device's memory that a plan fills: CUDA's context, workspaces and gaps take the rest
 
 UPDATE = 2**19  # Default tokens of an update: half a million, as GPT-3's smaller models had (Brown et al. 2020).
@@ -223,7 +230,6 @@ def plan(
     most = max(1, tokens_per_update // (flops.tokens * replicas))
     sequences = largest(share, available, most)
     batches = max(1, round(tokens_per_update / (flops.tokens * replicas * sequences)))
-    exchanged = 4 * model.config.num_hidden_layers * flops.tokens * model.config.hidden_size * BFLOAT16
     bound = roofline(
         share,
         chosen,
@@ -231,7 +237,7 @@ def plan(
         sequences=sequences,
         batches=batches,
         flops=flops.training + (flops.forward if share.checkpointing else 0),
-        hidden_bytes=exchanged,
+        hidden_bytes=exchanged_bytes(model.config, seq_len),
     )
     tokens = flops.tokens * replicas * sequences * batches
     what = what or [name, "--task", DATA[Task(task)].format(seq_len=seq_len)]
