@@ -385,19 +385,20 @@ def test_every_generative_variant_is_served_as_it_computes(name: str, task: str)
             assert choice.finish_reason == ("stop" if ended else "length")
 
 
-@pytest.mark.parametrize("own", ["no_repeat_ngram_size", "stop_strings"])
-def test_settings_of_the_model_change_no_prompt_by_another(own: str) -> None:
+def test_settings_of_the_model_change_no_prompt_by_another() -> None:
     """Padding, which is a letter of the texts here, is no repetition; strings of the model stop each output."""
     tokenizer = train_character(TEXTS)
     model = zoo.build("llama-style@tiny", "causal-lm", vocab_size=len(tokenizer), seed=1).eval()
+    model.generation_config.no_repeat_ngram_size = 1
     prompts = ["No way", "a", "it's fine"]
     with Asked(model, Tokenizers(tokenizer, tokenizer)) as asked:
-        letter = asked.complete(prompts, max_tokens=8).choices[1].text[0]
+        letter = asked.complete("a", max_tokens=8).choices[0].text[0]
         (model.config.pad_token_id,) = ids_of(asked, letter)
-        setattr(model.generation_config, own, {"no_repeat_ngram_size": 1, "stop_strings": letter}[own])
-        together = [choice.text for choice in asked.complete(prompts, max_tokens=8).choices]
-        assert together == [asked.complete(prompt, max_tokens=8).choices[0].text for prompt in prompts]
-        assert own != "stop_strings" or not any(letter in text for text in together)
+        for stop in (None, letter):
+            model.generation_config.stop_strings = stop
+            together = [choice.text for choice in asked.complete(prompts, max_tokens=8).choices]
+            assert together == [asked.complete(prompt, max_tokens=8).choices[0].text for prompt in prompts]
+        assert not any(letter in text for text in together)
 
 
 def test_probabilities_are_the_models_own_whatever_changes_scores() -> None:
