@@ -41,6 +41,15 @@ def test_a_second_generation_does_not_see_the_first(pair):
     assert subject.model.generate(**prompt(subject), **LENGTH).tolist() == first.tolist()
 
 
+@pytest.mark.parametrize("name", ["llama-style", "deepseek-v3-style"])
+def test_a_prompt_is_read_in_pieces_into_a_static_cache(name):
+    subject = tiny((name, "causal-lm"))
+    ids = prompt(subject)["input_ids"]
+    expected = subject.model.generate(ids, **LENGTH, do_sample=False)
+    given = dict(cache_implementation="static", prefill_chunk_size=2, disable_compile=True)
+    assert subject.model.generate(ids, **LENGTH, do_sample=False, **given).tolist() == expected.tolist()
+
+
 def test_a_sliding_window_keeps_its_cache_small():
     subject = tiny(("gemma2-style", "causal-lm"))
     outputs = subject.model(**subject.inputs(), use_cache=True)

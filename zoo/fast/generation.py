@@ -68,6 +68,9 @@ class Generation(GenerationMixin):
             **kwargs,
         )
 
+    def _get_static_cache_init_shape(self) -> None:
+        """None, so that a static cache takes its shapes from what attention first stores: latent vectors, for one."""
+
     def _prepare_cache_for_generation(
         self: Any, generation_config: Any, model_kwargs: dict[str, Any], mode: Any, *args: Any, **kwargs: Any
     ) -> Any:

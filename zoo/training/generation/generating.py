@@ -306,7 +306,7 @@ def write(
         )
     except ZooError:
         raise
-    except (ValueError, IndexError) as error:  # of numbers that transformers looks at only here
+    except (ValueError, IndexError, ImportError) as error:  # of what transformers looks at only here
         raise ConfigError(f"generation options are not valid: {error}") from error
     sequences = output.sequences[:, begin:]
     written: list[list[int]] = sequences.tolist()
