@@ -210,7 +210,7 @@ def test_balancing_moves_the_bias_towards_experts_that_are_used_less() -> None:
     ids = torch.arange(36).view(2, 18)
     router = model.model.layers[0].mlp.router
     model(ids)
-    load = router.load.clone()
+    load = router.load.float()
     assert load.sum() == 2 * 18 * 2
     balance_experts(model)
     torch.testing.assert_close(router.balance_bias, 0.01 * (load.mean() - load).sign())
@@ -218,7 +218,7 @@ def test_balancing_moves_the_bias_towards_experts_that_are_used_less() -> None:
 
     def unevenness() -> float:
         model(ids)
-        found = router.load.clone()
+        found = router.load.float()
         return float(found.max() / found.mean())
 
     before = unevenness()
@@ -226,6 +226,14 @@ def test_balancing_moves_the_bias_towards_experts_that_are_used_less() -> None:
         balance_experts(model)
         after = unevenness()
     assert after < before
+
+
+def test_tokens_are_counted_exactly_in_16_bits() -> None:
+    model = zoo.build("deepseek-moe@tiny", vocab_size=37, seed=0, dtype=torch.bfloat16).train()
+    for _ in range(3):
+        model(torch.randint(5, 37, (9, 37)))
+    routers = [module for module in model.modules() if isinstance(module, SigmoidRouter)]
+    assert {int(router.load.sum()) for router in routers} == {3 * 9 * 37 * routers[0].num_experts_per_tok}
 
 
 @pytest.mark.parametrize("feed_forward", ["moe", "moe-sigmoid"])

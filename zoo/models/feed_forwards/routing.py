@@ -75,7 +75,8 @@ class SigmoidRouter(Router):
         self.routed_scaling_factor: float = option(config, part, "routed_scaling_factor")
         self.rate: float = option(config, part, "balance_rate")
         self.register_buffer("balance_bias", torch.zeros(self.num_experts))
-        self.register_buffer("load", torch.zeros(self.num_experts), persistent=False)
+        # Whole numbers, which stay exact in a model of 16 bits.
+        self.register_buffer("load", torch.zeros(self.num_experts, dtype=torch.long), persistent=False)
 
     def init_weights(self) -> None:
         super().init_weights()
@@ -110,7 +111,7 @@ class SigmoidRouter(Router):
         """Raise the bias of experts used less than the mean, and lower that of the others (Wang et al. 2024)."""
         if distributed.is_available() and distributed.is_initialized():
             distributed.all_reduce(self.load)
-        self.balance_bias += self.rate * (self.load.mean() - self.load).sign()
+        self.balance_bias += self.rate * (self.load.sum() - self.num_experts * self.load).sign()
         self.load.zero_()
 
 
