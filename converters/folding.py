@@ -99,7 +99,7 @@ def known_names(module: str) -> dict[str, Any]:
     return {**known, "current": lambda: never, "getattr": getattr, "bool": bool}
 
 
-UNREAD = ("can_unpad", "built_of", "drawn_as")
+UNREAD = ("can_unpad", "built_of", "drawn_as", "input_grows", "parameter_roles")
 """Attributes that only fast paths and drawings read."""
 
 DECORATORS = ("with_captured_steps",)

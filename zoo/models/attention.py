@@ -79,16 +79,6 @@ class Attention(nn.Module):
         """KV-sharing mode of every layer ("store", "reuse" or None), by which transformers sizes caches; or None."""
         return None
 
-    @classmethod
-    def key_width(cls, config: ZooConfig) -> int:
-        """Width of a key of one head."""
-        return config.head_dim
-
-    @classmethod
-    def usual_scaling(cls, config: ZooConfig) -> float:
-        """The factor on the scores if `attention_scale` is "head-dim"."""
-        return 1.0 / cls.key_width(config) ** 0.5
-
     def build_projections(self, config: ZooConfig) -> None:
         """Build the projections of queries, keys and values, and the output projection."""
         query_width = config.num_attention_heads * config.head_dim
@@ -240,10 +230,12 @@ class Attention(nn.Module):
 
 def attention_scaling(config: ZooConfig) -> float:
     """The factor on the scores, by `attention_scale`."""
+    divisors = {
+        AttentionScale.HEAD_DIM: config.head_dim**0.5,
+        AttentionScale.HIDDEN_SIZE: config.hidden_size**0.5,
+        AttentionScale.NONE: 1.0,
+    }
     scale = config.attention_scale
-    if scale == AttentionScale.HEAD_DIM:
-        return ATTENTIONS.get(config.attention).usual_scaling(config)
-    divisors = {AttentionScale.HIDDEN_SIZE: config.hidden_size**0.5, AttentionScale.NONE: 1.0}
     return 1.0 / (divisors[AttentionScale(scale)] if isinstance(scale, str) else scale)
 
 

@@ -94,16 +94,15 @@ class LanguageModel(ZooPreTrainedModel):
         """
         if not (logits := body.get(f"{side}router_logits")):
             return output
-        if output.loss is not None and output.loss.requires_grad and has_router_loss(self.config):
-            self.check_routers_learn(logits)
+        if has_router_loss(self.config):
+            self.check_routers_learn(output.loss, logits)
         mask = options.get("is_token", mask)
         return with_router_loss(output, body, mask, self.config, self.share_of_update(labels, **options), side)
 
-    def check_routers_learn(self, router_logits: tuple[Tensor, ...]) -> None:
+    def check_routers_learn(self, loss: Tensor | None, router_logits: tuple[Tensor, ...]) -> None:
         """Refuse a loss of routers without a gradient, as recorded logits have none in reentrant checkpointing."""
-        if any(logits.requires_grad for logits in router_logits):
-            return
-        if any(one.weight.requires_grad for one in self.modules() if isinstance(one, Router)):
+        learns = loss is not None and loss.requires_grad and not any(logits.requires_grad for logits in router_logits)
+        if learns and any(one.weight.requires_grad for one in self.modules() if isinstance(one, Router)):
             raise UnsupportedOperationError(
                 "the load-balancing loss of routers has no gradient if layers are computed again by "
                 "use_reentrant=True: give gradient_checkpointing_kwargs={'use_reentrant': False}"

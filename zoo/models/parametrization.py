@@ -19,6 +19,7 @@ from transformers import initialization as init
 from zoo.base.errors import ConfigError
 
 from .attention import attention_scaling
+from .choices import AttentionScale
 from .embedding import TokenTypeEmbedding, ValueEmbedding
 from .feed_forwards import Experts
 from .parts import ATTENTIONS, PART_FIELDS
@@ -53,10 +54,12 @@ def mup_settings(config: ZooConfig) -> dict[str, Any]:
         narrow = 1.0  # the output projection reads the width of the embeddings
     elif config.tie_word_embeddings and config.scale_embedding:
         narrow = narrow**0.5
-    key_width = ATTENTIONS.get(config.attention).key_width(config)
+    part = ATTENTIONS.get(config.attention)
+    key_width = part.key_width(config) if hasattr(part, "key_width") else config.head_dim
+    scaling = key_width**-0.5 if config.attention_scale == AttentionScale.HEAD_DIM else attention_scaling(config)
     return {
         "initializer": "mup",
-        "attention_scale": (key_width / BASE_HEAD_DIM) ** 0.5 / attention_scaling(config),
+        "attention_scale": (key_width / BASE_HEAD_DIM) ** 0.5 / scaling,
         "logit_scale": config.logit_scale * narrow,
     }
 

@@ -13,6 +13,7 @@ from zoo.base.errors import ConfigError
 from zoo.fast.modules import Identity
 
 from ..attention import Attention, Mixed
+from ..choices import AttentionScale
 from ..norms import build_norm
 from ..parts import option
 from ..validation import is_number
@@ -80,10 +81,12 @@ class LatentAttention(Attention):
     def __init__(self, config: ZooConfig, layer_idx: int, **kwargs: Any) -> None:
         super().__init__(config, layer_idx, **kwargs)
         self.num_key_value_groups = 1
+        if config.attention_scale == AttentionScale.HEAD_DIM:
+            self.scaling = self.key_width(config) ** -0.5
 
     @classmethod
     def key_width(cls, config: ZooConfig) -> int:
-        """Width of both parts of a key."""
+        """Width of both parts of a key of one head."""
         return int(option(config, cls, "qk_nope_head_dim")) + config.head_dim
 
     @classmethod

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from torch import Tensor
 
 from ..attention import Attention, Mixed
+from ..choices import AttentionScale
 from ..unit import RescaledWeights, UnitWeights
 
 if TYPE_CHECKING:
@@ -25,10 +26,10 @@ class NormalizedAttention(UnitWeights, Attention):
         "o_proj.weight": 0,
     }
 
-    @classmethod
-    def usual_scaling(cls, config: ZooConfig) -> float:
-        """A factor and no divisor, as queries and keys have length one."""
-        return float(config.head_dim**0.5)
+    def __init__(self, config: ZooConfig, layer_idx: int, **kwargs: Any) -> None:
+        super().__init__(config, layer_idx, **kwargs)
+        if config.attention_scale == AttentionScale.HEAD_DIM:
+            self.scaling = self.head_dim**0.5
 
     def build_projections(self, config: ZooConfig) -> None:
         """Build the projections, and the factors of queries and keys."""
