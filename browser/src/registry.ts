@@ -10,6 +10,7 @@ const PORTUGUESE: Record<string, string> = {
   "Goes on writing everyday English, character by character.": "Continua um texto em inglês cotidiano, caractere por caractere.",
   "Goes on writing English in the manner of old books.": "Continua um texto em inglês à maneira de livros antigos.",
   "Says whether a sentence is English or Portuguese.": "Diz se uma frase está em inglês ou em português.",
+  "Fills the gaps in texts of old books.": "Preenche lacunas em textos de livros antigos.",
   "Guesses masked words of old books.": "Adivinha palavras mascaradas de livros antigos.",
   "Guesses masked words of everyday English.": "Adivinha palavras mascaradas em inglês cotidiano.",
 

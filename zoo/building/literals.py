@@ -27,7 +27,7 @@ WeightsName: TypeAlias = Literal[
     "gpt-bert-style.books", "gpt2-style.char-en", "gpt2-style.openai", "gpt2-style.opt-125m", "llama-style.books",
     "llama-style.char-en", "marian-style.en-de", "modernbert-style.books", "nlpt-encoder.language",
     "nlpt-encoder.mlm-en", "odom-style.en-pt", "post-norm.bart", "post-norm.en-pt", "pre-norm.en-pt", "t5-style.en-pt",
-    "t5-style.small", "vanilla.en-pt", "vanilla.en-pt-faithful", "vanilla.language",
+    "t5-style.small", "t5gemma-style.books", "vanilla.en-pt", "vanilla.en-pt-faithful", "vanilla.language",
 ]
 """Weights that have a name."""
 
