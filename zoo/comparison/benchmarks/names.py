@@ -36,7 +36,7 @@ def names_of(pattern: str, task: DataTask) -> Iterator[str]:
         yield from (f"{base}+{quirk}" for quirk in VARIANTS.get(parse_name(base).name).quirks)
     elif "*" in pattern:
         for name in list_variants(pattern, task=task.model_task):
-            if VARIANTS.get(name).origin.distribution == BUILT_IN_DISTRIBUTION:
+            if task.suits(name) and VARIANTS.get(name).origin.distribution == BUILT_IN_DISTRIBUTION:
                 yield name
     else:
         yield pattern
