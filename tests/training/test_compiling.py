@@ -33,7 +33,7 @@ def collate(batch: list[dict[str, Tensor]]) -> dict[str, Tensor]:
         ("llama-style@tiny", "causal-lm", VARYING),
         ("llama-style@tiny", "causal-lm", ALIKE),
         pytest.param("bert-style@tiny", "masked-lm", VARYING, marks=pytest.mark.nightly),
-        pytest.param("vanilla@tiny", "seq2seq-lm", VARYING, marks=pytest.mark.nightly),
+        ("vanilla@tiny", "seq2seq-lm", VARYING),
     ],
     ids=["llama-style", "llama-style, one length", "bert-style", "vanilla"],
 )

@@ -115,7 +115,7 @@ def mask_to_last_label(stack: Stack, labels: Tensor) -> Tensor | None:
         1 up to the last label, and for the first position of every row. None on accelerators (avoids a device sync),
         and if few positions would be removed.
     """
-    if current().unpadding == "never" or not stack.can_unpad or is_traced() or labels.device.type != "cpu":
+    if is_traced() or current().unpadding == "never" or not stack.can_unpad or labels.device.type != "cpu":
         return None
     mask = up_to_last_label(labels)
     mask[:, 0] = 1
