@@ -22,10 +22,12 @@ def labelled(subject, batch_size: int = 3) -> dict[str, Tensor]:
     return {**subject.inputs(batch_size), "labels": subject.labels(batch_size)}
 
 
-def gradients(model, inputs) -> dict[str, Tensor]:
+def gradients(model, inputs) -> dict[str, Tensor | None]:
+    """Gradients by name, None for layers that run in training mode only."""
     model.zero_grad()
     model(**inputs).loss.backward()
-    return {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
+    found = {name: parameter.grad for name, parameter in model.named_parameters()}
+    return {name: None if gradient is None else gradient.clone() for name, gradient in found.items()}
 
 
 @pytest.mark.thorough
