@@ -79,6 +79,11 @@ class Attention(nn.Module):
         """KV-sharing mode of every layer ("store", "reuse" or None), by which transformers sizes caches; or None."""
         return None
 
+    @classmethod
+    def key_width(cls, config: ZooConfig) -> int:
+        """Width of a key of one head, which muP's scale follows."""
+        return config.head_dim
+
     def build_projections(self, config: ZooConfig) -> None:
         """Build the projections of queries, keys and values, and the output projection."""
         query_width = config.num_attention_heads * config.head_dim

@@ -54,8 +54,7 @@ def mup_settings(config: ZooConfig) -> dict[str, Any]:
         narrow = 1.0  # the output projection reads the width of the embeddings
     elif config.tie_word_embeddings and config.scale_embedding:
         narrow = narrow**0.5
-    part = ATTENTIONS.get(config.attention)
-    key_width = part.key_width(config) if hasattr(part, "key_width") else config.head_dim
+    key_width = ATTENTIONS.get(config.attention).key_width(config)
     scaling = key_width**-0.5 if config.attention_scale == AttentionScale.HEAD_DIM else attention_scaling(config)
     return {
         "initializer": "mup",

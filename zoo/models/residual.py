@@ -141,7 +141,7 @@ class Residual(nn.Module):
         return self.norm_out(self.skip(hidden_states) + branch)
 
     def added(self, skip: Tensor, branch: Tensor) -> Tensor:
-        """What is added to the skip connection. *Shape:* as both."""
+        """The update of the stream, which the skip connection carries on. *Shape:* as both arguments."""
         return branch
 
     def branch(self, hidden_states: Tensor, sublayer: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -16,15 +16,19 @@ def width_factor(config: ZooConfig) -> float:
     return config.hidden_size / float(getattr(config, "mup_base_width", BASE_WIDTH))
 
 
+def applied_factor(config: ZooConfig) -> float:
+    """The width factor in muP, and 1 for all other initial values."""
+    return width_factor(config) if config.initializer == "mup" else 1.0
+
+
 def vector_width(config: ZooConfig) -> float:
     """Width by which modules draw vectors of positions: the model's; in muP, where they do not shrink, the base's."""
-    return config.hidden_size / (width_factor(config) if config.initializer == "mup" else 1.0)
+    return config.hidden_size / applied_factor(config)
 
 
 def matrix_std(config: ZooConfig) -> float:
     """Standard deviation of a new hidden matrix that reads the stream, of modules that draw their own.
 
-    `initializer_range`, divided by the root of the width in muP (Yang et al. 2022, table 8).
+    `initializer_range`, divided by the root of the width factor in muP (Yang et al. 2022, table 8).
     """
-    narrow = 1 / width_factor(config) if config.initializer == "mup" else 1.0
-    return config.initializer_range * narrow**0.5
+    return float(config.initializer_range / applied_factor(config) ** 0.5)

@@ -136,7 +136,10 @@ UNLIKE_ADAM = ("sgd", "schedule_free_sgd", "lomo")
 def refuse_mup(model: PreTrainedModel, optimizer: str) -> None:
     """Refuse a model in muP for an optimiser with updates of other sizes than Adam's."""
     if getattr(model.config, "initializer", None) == "mup":
-        raise ConfigError(f"parametrization='mup' was given with {optimizer}; its learning rates are those of Adam")
+        raise ConfigError(
+            f"parametrization='mup' was given with {optimizer}; its learning rates are those of Adam: give "
+            "optim='adamw_torch', or leave the parametrization out"
+        )
 
 
 def decayed_parameters(model: nn.Module, decay: str) -> list[str]:
