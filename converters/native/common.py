@@ -76,9 +76,10 @@ def decoder_obstacles(config: ZooConfig, state: State, task: str) -> list[str]:
     return found
 
 
-def narrowed(state: State, dtype: torch.dtype) -> State:
-    """Weights in a type where that loses nothing, else as they are."""
-    smaller = {name: tensor.to(dtype) for name, tensor in state.items()}
+def narrowed(state: State, dtype: torch.dtype, in_float32: Iterable[str] = ()) -> State:
+    """Weights in a type where that loses nothing, else as they are; those with a part of `in_float32` in float32."""
+    types = {name: torch.float32 if any(part in name for part in in_float32) else dtype for name in state}
+    smaller = {name: tensor.to(types[name]) for name, tensor in state.items()}
     lossless = all(torch.equal(smaller[name].to(tensor.dtype), tensor) for name, tensor in state.items())
     return smaller if lossless else state
 

@@ -70,6 +70,25 @@ def test_experts_are_read_from_a_folder_in_any_precision(dtype, tmp_path):
         assert torch.isfinite(model(input_ids=ids).logits).all()
 
 
+@pytest.mark.parametrize(("target", "stored"), [("deepseek_v3", torch.bfloat16), ("minimax_m2", torch.float32)])
+def test_balancing_biases_of_16_bit_models_are_exact_in_classes(target, stored, tmp_path):
+    """Where a class would round them, all weights are in float32."""
+    unshared = {"n_shared_experts": 0, "qk_norm": "full", "routed_scaling_factor": 1.0}
+    settings = unshared if target == "minimax_m2" else {}
+    name = "deepseek-v3-style" if target == "deepseek_v3" else "deepseek-moe"
+    model = zoo.build(f"{name}@tiny", vocab_size=20, seed=0, dtype=torch.bfloat16, **settings)
+    biases = [one for key, one in model.named_buffers() if key.endswith("balance_bias")]
+    for bias in biases:
+        bias.copy_(0.001 * torch.arange(len(bias)))
+    zoo.export(model, tmp_path, target, fresh_process=False)
+    native = transformers.AutoModelForCausalLM.from_pretrained(tmp_path, dtype="auto")
+    theirs = [one for key, one in native.named_buffers() if key.endswith("e_score_correction_bias")]
+    assert native.dtype == stored and len(theirs) == len(biases)
+    again = [one for key, one in zoo.convert(tmp_path).named_buffers() if key.endswith("balance_bias")]
+    for one in (theirs, again):
+        torch.testing.assert_close(one, biases, rtol=0, atol=0)
+
+
 def test_every_model_type_has_a_case():
     cases = (*FAMILY_CASES.values(), *NATIVE_CASES.values())
     tested = {getattr(transformers, family + head).config_class.model_type for family, head, _ in cases}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -234,6 +235,24 @@ def test_tokens_are_counted_exactly_in_16_bits() -> None:
         model(torch.randint(5, 37, (9, 37)))
     routers = [module for module in model.modules() if isinstance(module, SigmoidRouter)]
     assert {int(router.load.sum()) for router in routers} == {3 * 9 * 37 * routers[0].num_experts_per_tok}
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_balancing_biases_stay_precise_in_16_bits(dtype: torch.dtype, tmp_path: Path) -> None:
+    name = "model.layers.0.mlp.router.balance_bias"
+    model = zoo.build("deepseek-moe@tiny", vocab_size=37, seed=0, dtype=dtype).train()
+    router = model.model.layers[0].mlp.router
+    router.balance_bias.fill_(0.5)
+    router.load[0] = 1
+    balance_experts(model)
+    wanted = torch.full((router.num_experts,), 0.5).add(0.001 * (1 - 2 * (torch.arange(router.num_experts) == 0)))
+    assert torch.equal(model.to(dtype).cpu().get_buffer(name), wanted)
+    assert model.double().get_buffer(name).dtype == torch.float64
+    assert torch.equal(model.to(dtype).get_buffer(name), wanted)
+    model.save_pretrained(tmp_path)
+    for loaded in (zoo.load(tmp_path), type(model).from_pretrained(tmp_path, dtype=dtype), copy.deepcopy(model)):
+        assert torch.equal(loaded.get_buffer(name), wanted) and loaded.dtype == dtype
+    assert zoo.load(tmp_path, dtype=torch.float64).get_buffer(name).dtype == torch.float64
 
 
 @pytest.mark.parametrize("feed_forward", ["moe", "moe-sigmoid"])

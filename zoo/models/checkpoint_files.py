@@ -20,6 +20,9 @@ from transformers.utils.loading_report import LoadStateDictInfo
 from zoo.base.errors import CheckpointError, OtherSizesError, ZooError, enumerate_names
 from zoo.base.files import files_in_index
 
+IN_FLOAT32 = ("balance_bias",)
+"""Buffers that are built, stored and loaded in float32 in a model of 16 bits."""
+
 
 def weight_files(folder: Path) -> list[Path]:
     """List the safetensors files of a checkpoint."""
@@ -134,7 +137,7 @@ def assign_weights(model: PreTrainedModel, files: Sequence[str], how: LoadStateD
         than the model's, or have to be moved, converted or quantised.
     """
     moves = how.device_map is not None or how.device_mesh is not None or how.disable_mmap is not None
-    if moves or how.hf_quantizer is not None or how.dtype_plan or sys.platform == "win32":
+    if moves or how.hf_quantizer is not None or how.dtype_plan.keys() - IN_FLOAT32 or sys.platform == "win32":
         return None
     weights = {name: weight for file in files for name, weight in load_state_dict(file).items()}
     wanted = model.state_dict(keep_vars=True)

@@ -20,7 +20,7 @@ from zoo.base.manifest import MANIFEST_FILE, recorded, verified
 from zoo.fast.experts import has_values
 
 from .capabilities import AttentionBackends
-from .checkpoint_files import assign_weights, check_expected, read_errors, refuse_other_sizes, weight_files
+from .checkpoint_files import IN_FLOAT32, assign_weights, check_expected, read_errors, refuse_other_sizes, weight_files
 from .configuration import ZooConfig
 from .embedding import ValueEmbedding
 from .parallel import fully_sharded_plan, pipeline_parallel_plan, tensor_parallel_plan
@@ -56,6 +56,7 @@ class ZooPreTrainedModel(AttentionBackends):
     base_model_prefix = "model"
     supports_gradient_checkpointing = True
     _skip_keys_device_placement = ["past_key_values"]
+    _keep_in_fp32_modules_strict = IN_FLOAT32
     _can_compile_fullgraph = True
     chose_mode = False
     """Whether it was in training mode since it was built, or a warning of evaluation mode was given."""

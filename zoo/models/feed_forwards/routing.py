@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, distributed, nn
@@ -74,7 +75,8 @@ class SigmoidRouter(Router):
         self.num_groups_per_tok: int = option(config, part, "topk_group")
         self.routed_scaling_factor: float = option(config, part, "routed_scaling_factor")
         self.rate: float = option(config, part, "balance_rate")
-        self.register_buffer("balance_bias", torch.zeros(self.num_experts))
+        precise = at_least_float32(torch.get_default_dtype())
+        self.register_buffer("balance_bias", torch.zeros(self.num_experts, dtype=precise))
         # Whole numbers, which stay exact in a model of 16 bits.
         self.register_buffer("load", torch.zeros(self.num_experts, dtype=torch.long), persistent=False)
 
@@ -82,6 +84,15 @@ class SigmoidRouter(Router):
         super().init_weights()
         init.zeros_(self.balance_bias)
         init.zeros_(self.load)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
+        """Move and cast the module as ever, but keep the bias in float32 at least: 16 bits round its updates away."""
+        bias = self.balance_bias
+        super()._apply(fn, recurse)
+        changed = self.balance_bias
+        if changed.dtype != (precise := at_least_float32(changed.dtype)):
+            self.balance_bias = bias.to(changed.device, precise)
+        return self
 
     def forward(self, hidden_states: Tensor, is_token: Tensor | None = None) -> Routes:
         """Choose experts, and in training count how often each is used, except by padding (`is_token` 0)."""
