@@ -279,6 +279,13 @@ def test_evaluation_data_is_found_where_corpora_are(evaluation_data, tmp_path, m
     assert len(evaluate_suite(MODEL, "entity-tracking", limit=1).scores) == 2
 
 
+def test_blank_lines_count_in_no_limit(tmp_path):
+    pairs = [json.dumps({"sentence_good": f"{word} sees.", "sentence_bad": f"{word} see."}) for word in "abc"]
+    (tmp_path / "agreement.jsonl").write_text("\n\n" + "\n \n".join(pairs))
+    found = SUITES.get("blimp").items(tmp_path, limit=2)
+    assert [item.options[0].text for item in found] == ["a sees.", "b sees."]
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [("{", "line 2"), ('{"sentence_good": "a"}', "line 2"), ('{"sentence_good": "a", "sentence_bad":" "}', "no texts")],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -108,11 +109,9 @@ class Suite:
     def items(self, folder: str | Path, limit: int | None = None) -> Iterator[Item]:
         for file in self.find(Path(folder)):
             with file.open(encoding="utf-8") as lines:
-                for number, line in enumerate(lines, start=1):
-                    if limit is not None and number > limit:
-                        break
-                    if line.strip():
-                        yield self.item(file, number, line)
+                written = ((number, line) for number, line in enumerate(lines, start=1) if line.strip())
+                for number, line in islice(written, limit):
+                    yield self.item(file, number, line)
 
     def find(self, folder: Path) -> list[Path]:
         inside = (*self.folders, "data")
