@@ -103,6 +103,18 @@ def test_a_mixture_is_trained_on_in_one_order_whatever_the_accumulation(sources,
         run(tmp_path / "ordered", data, 1, 5, **options, **model, train_sampling_strategy="sequential")
 
 
+@pytest.mark.parametrize("shares", [(0.75, 0.25), (0.1, 0.9)])
+def test_a_checkpoint_is_chosen_by_a_loss_in_the_shares_of_the_mixture(tmp_path, sources, shares):
+    sources["sea"].write_text(sources["sea"].read_text() * 5)
+    task, tokenizers = find_task("language-modeling"), train_tokenizers(SENTENCES["fox"], kind="character")
+    data = "+".join(f"{source}={share}" for source, share in zip(sources.values(), shares, strict=True))
+    texts = task.prepare(task.load(data), tokenizers).train
+    aside = task.set_aside(texts).heldout.parts.values()
+    sizes = [len(part.row(tokenizers)) for part in aside]
+    longest = 30  # characters of a document
+    assert all(abs(size - share * sum(sizes)) <= longest for size, share in zip(sizes, shares, strict=True))
+
+
 def test_held_out_documents_of_one_source_are_left_out_of_the_others(tmp_path, sources):
     lines = sources["sea"].read_text() + sources["fox"].read_text().splitlines()[0] + "\n"
     sources["sea"].write_text(lines)

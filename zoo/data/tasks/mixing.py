@@ -71,7 +71,12 @@ class MixedTexts(ShardedTexts):
         return trained_once(train, texts, [self.shares, *(one.planned for one in sources)], options)
 
     def set_aside(self) -> Splits:
-        divided = {name: tuple(part.set_aside()) for name, part in self.parts.items()}
+        """Divide every source, to one document so that the shares are those of the loss that chooses between models."""
+        most = min(part.most_aside / share for part, share in zip(self.parts.values(), self.shares, strict=True))
+        divided = {
+            name: tuple(part.set_aside(round(most * share)))
+            for (name, part), share in zip(self.parts.items(), self.shares, strict=True)
+        }
         mixed: list[Any] = [
             MixedTexts({name: parts[place] for name, parts in divided.items()}, self.shares) for place in range(2)
         ]

@@ -118,9 +118,14 @@ class PreparedTexts(ShardedTexts):
     def tokenizers(self, train: Callable[[Any], Tokenizers], options: Mapping[str, Any]) -> Tokenizers:
         return load_tokenizers(self.folder)
 
-    def set_aside(self) -> Splits:
+    @property
+    def most_aside(self) -> int:
+        """Number of tokens that are set aside, at most."""
+        return min(int(len(self.manifest.row(self.folder).part(self.start, self.stop)) * HELDOUT_SHARE), MOST_ASIDE)
+
+    def set_aside(self, tokens: int | None = None) -> Splits:
         row = self.manifest.row(self.folder).part(self.start, self.stop)
-        border = row.document_end(len(row) - min(int(len(row) * HELDOUT_SHARE), MOST_ASIDE))
+        border = row.document_end(len(row) - (self.most_aside if tokens is None else tokens))
         if not 0 < border < len(row):
             raise DataError(f"{self.folder} has {len(row)} tokens, too few to set some aside to choose a checkpoint by")
         border += self.start
