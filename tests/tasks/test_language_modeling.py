@@ -124,6 +124,22 @@ def test_tokens_that_the_tokenizer_does_not_know_are_counted_in_signatures(write
 
 
 @pytest.mark.parametrize(
+    ("kind", "lossy"),
+    [("bpe", False), ("character", False), ("word:min_frequency=1", True), ("bpe:lower_case=true", True)],
+)
+def test_bits_per_byte_of_a_tokenizer_that_does_not_give_the_text_back_have_a_note(write, kind, lossy):
+    """Blanks or capitals that a tokenizer drops cost no bits, so that such bits compare with no others."""
+    task = find_task("language-modeling:block_size=16")
+    rows = "".join(json.dumps({"text": f"To be,  or not\nto be {number % 7}?"}) + "\n" for number in range(40))
+    splits = task.load(write("train.jsonl", rows), heldout=write("held.jsonl", rows[: len(rows) // 2]))
+    tokenizers = task.train_tokenizers(splits.train, kind=kind)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+    model = zoo.build("gpt2-style", task.model_task, **sizes, **task.model_settings(tokenizers))
+    found = zoo.evaluate(model, "language-modeling:block_size=16", data=splits.heldout, tokenizer=tokenizers).scores
+    assert ("|lossy" in found["bits_per_byte"].signature) == lossy and "lossy" not in found["perplexity"].signature
+
+
+@pytest.mark.parametrize(
     ("content", "message"),
     [
         ("", "text.txt is empty"),

@@ -65,8 +65,11 @@ def predict(
         return predicted(trainer, task, tokenizers)
     with temporarily(trainer.args, prediction_loss_only=True):
         metrics = trainer.predict(trainer.eval_dataset, metric_key_prefix=PREFIX).metrics
-    read = getattr(trainer.eval_dataset, "ids", ())[1:]  # of raw text, whose first id is no label
-    return Predictions(**measured(metrics), unknown=count_unknown([read], tokenizers))
+    ids = getattr(trainer.eval_dataset, "ids", None)  # of raw text, whose first id is no label
+    if ids is None:
+        return Predictions(**measured(metrics))
+    text = tokenizers.target.decode(ids[:], skip_special_tokens=True, clean_up_tokenization_spaces=False)
+    return Predictions(**measured(metrics), unknown=count_unknown([ids[1:]], tokenizers), text=text)
 
 
 def score(task: DataTask, predictions: Predictions, examples: Dataset, **options: Any) -> dict[str, Score]:

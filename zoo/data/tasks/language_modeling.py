@@ -84,15 +84,21 @@ class LanguageModeling(RawTextTask):
         return BlockCollator(padding_of(tokenizers))
 
     def score(self, predictions: Predictions, examples: Dataset, *, n_bootstrap: int = 1) -> Mapping[str, Score]:
-        """Perplexity, and bits per byte, in which tokenizers can be compared that know all tokens."""
-        num_bytes = sum(len(text.encode()) for text in examples["text"][:])
+        """Perplexity, and bits per byte, in which tokenizers can be compared that know all tokens.
+
+        A signature with "lossy" is of a tokenizer that does not give the text back: fewer bits are enough for less.
+        """
+        text = "".join(examples["text"][:])
+        num_bytes, lossy = len(text.encode()), "" if predictions.text in (None, text) else "|lossy"
         bits = predictions.loss * predictions.num_labels / math.log(2) / num_bytes
         read = f"block:{self.block_size}{unknown_in(predictions)}" + (
             "" if self.packing == "blocks" else f"|packing:{self.packing}"
         )
         return {
             "perplexity": perplexity(predictions.loss, f"tokens:{predictions.num_labels}|{read}"),
-            "bits_per_byte": Score("Bits/byte", round(bits, 4), f"bytes:{num_bytes}|{read}", higher_is_better=False),
+            "bits_per_byte": Score(
+                "Bits/byte", round(bits, 4), f"bytes:{num_bytes}|{read}{lossy}", higher_is_better=False
+            ),
         }
 
 
