@@ -257,11 +257,7 @@ class WritingModel(EngineModel, GenerationMixin):
         synced_gpus: bool | None = None,
         **options: Any,
     ) -> Any:
-        """Generate as transformers would; `options` are changes of the configuration of generation.
-
-        Returns ids, or with `return_dict_in_generate` and `output_scores` also the mean log-probability a token of each
-        sequence.
-        """
+        """Generate as transformers would; scores, if asked for, are mean log-probabilities a token."""
         settings = copy.deepcopy(generation_config or self.generation_config)
         unknown = {name: options.pop(name) for name in [*options] if not hasattr(settings, name)}
         if foreign := [name for name, value in unknown.items() if isinstance(value, Tensor) or value]:

@@ -132,10 +132,7 @@ METHODS = {
 
 
 class Folder(BranchFolder):
-    """Decide branches that settings decide, and shorten docstrings.
-
-    No module of the model is of the `absent` classes, and `empty` attributes are None in all modules.
-    """
+    """Decide branches by settings and `absent` classes, `empty` attributes being None, and shorten docstrings."""
 
     def __init__(
         self, definition: tuple[str, str], settings: Settings, absent: Collection[str], empty: Collection[str]

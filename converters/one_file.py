@@ -40,10 +40,7 @@ class OneFile:
         self.postponed = False
 
     def write(self, head: str, order: Sequence[str], tail: str, *, postponed: bool) -> str:
-        """Write the file: a docstring, modules by name in reading order, and a tail.
-
-        Unless annotations are `postponed`, and so never evaluated, those that read later definitions are quoted.
-        """
+        """Write a docstring, modules in reading order, and a tail; quote annotations that are not `postponed`."""
         self.postponed = postponed
         rank = {module: number for number, module in enumerate(order)}
         for module, name in sorted(self.definitions, key=lambda each: (rank[each[0]], self.line_of(each))):

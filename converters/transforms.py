@@ -85,10 +85,7 @@ def evens_then_odds(width: int) -> Tensor:
 
 
 def pairs_to_halves(num_heads: int, rotary_dim: int) -> Transform:
-    """Transform: rotary queries or keys from neighbouring pairs (GPT-J) to half-split ones (Llama), head by head.
-
-    Of each head the leading `rotary_dim` columns are rotated.
-    """
+    """Transform: leading `rotary_dim` columns of heads from neighbouring pairs (GPT-J) to half-split ones (Llama)."""
     order = evens_then_odds(rotary_dim)
 
     def reorder(tensor: Tensor, order: Tensor) -> Tensor:
@@ -180,9 +177,5 @@ def split_by_group(groups: int, sizes: tuple[int, ...]) -> Transform:
 
 
 def split_groups(key_value_heads: int, queries: int) -> Transform:
-    """Transform: one projection to three of queries, keys and values.
-
-    Each group has `queries` query heads, a key head and a value head, in this order: (key_value_heads * (queries + 2) *
-    head_dim, ...).
-    """
+    """Transform: one projection, by groups of `queries` query heads, a key head and a value head, to three."""
     return split_by_group(key_value_heads, (queries, 1, 1))

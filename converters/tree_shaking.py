@@ -120,11 +120,7 @@ def statement_of(text: str) -> ast.stmt:
 
 @lru_cache(maxsize=2**15)
 def read_names(tree: ast.AST, *, weak: bool = False) -> tuple[frozenset[str], frozenset[str], tuple[Guard, ...]]:
-    """Names that a statement mentions, words by which it may read attributes, and guards.
-
-    `weak` leaves out what guards guard, and classes that only tests of an object's class or recorders of outputs
-    mention; there are no guards otherwise.
-    """
+    """Names that a statement mentions, names of attributes, and guards; `weak` leaves out what guards guard."""
     names, words, guards = set[str](), set[str](), list[Guard]()
     waiting: list[ast.AST] = [tree]
     while waiting:

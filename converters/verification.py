@@ -243,10 +243,7 @@ def run_alone(request: dict[str, Any], inputs: dict[str, Tensor], failed: str, *
 
 
 def explained(difference: float, scale: float, noise: Callable[[], float], tolerance: float = ROUNDING) -> float:
-    """Largest difference that rounding explains, by a tolerance relative to the largest output.
-
-    It is infinite for rounded weights. Beyond it `noise` is computed, the original's distance from float64.
-    """
+    """Largest difference that rounding explains, by `tolerance` or else by `noise`; infinite for rounded weights."""
     allowed = tolerance * max(1.0, scale)
     return allowed if difference <= allowed else max(allowed, NOISE * noise())
 

@@ -245,12 +245,7 @@ def check_ctranslate2(model: ZooPreTrainedModel, folder: Path, dtype: str = "flo
 
 @torch.no_grad()
 def outputs(model: ZooPreTrainedModel, sample: Sample) -> list[Tensor]:
-    """Outputs of the model.
-
-    Returns:
-        Log-probabilities (of the target's tokens for an encoder-decoder, of all tokens for a decoder), or hidden
-        states, an input.
-    """
+    """Log-probabilities (of a target's tokens, or of all of a decoder) or hidden states, an input."""
     config = model.config
     if config.stack == "decoder":
         return log_probabilities(model, sample.prompts)

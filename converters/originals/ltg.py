@@ -18,10 +18,7 @@ from .original import Layout, Original, Rows, count, one_of
 
 @converter
 class LtgBert(Original):
-    """Bert of training/model.py, without its classifier of sentence pairs; with `quirks=()` of babylm/train/model.py.
-
-    The buffers `position_indices`, which a module computes itself, are left out on the way back.
-    """
+    """Bert of training/model.py without its pair classifier and buffers; with `quirks=()` of babylm/train/model.py."""
 
     name = "ltg-bert"
     variant = "ltg-bert-style"

@@ -43,10 +43,7 @@ class Symmetry(ABC):
     unties = False  # Whether it changes the embedding or the output projection, so that they cannot stay tied
 
     def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
-        """Settings that change when `field` becomes the wanted value, or None if this symmetry cannot change it so.
-
-        The output of the task's head, or the last hidden states, must stay the same.
-        """
+        """Settings that change when `field` becomes the wanted value at equal outputs of the task, if possible."""
         return {self.field: wanted}
 
     @abstractmethod

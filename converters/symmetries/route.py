@@ -34,10 +34,7 @@ class Route:
 
 
 def find_route(config: ZooConfig, needs: Needs, task: str, reasons: Mapping[str, str] | None = None) -> Route:
-    """Find the symmetries that lead to what a class has, with the output of a task kept as it is.
-
-    `reasons` are phrases for fields that cannot be changed, instead of the usual one.
-    """
+    """Find symmetries to what a class has that keep a task's output; `reasons` are phrases for fixed fields."""
     current = canonical(config)
     steps: list[Step] = []
     obstacles: list[str] = []

@@ -8,10 +8,7 @@ from transformers import PreTrainedModel
 
 
 def inputs_of(model: PreTrainedModel, ids: Tensor, decoder_ids: Tensor | None = None) -> dict[str, Tensor]:
-    """Token ids, (batch_size, seq_len), as what a model reads; features in their place if it has no vocabulary.
-
-    The target of an encoder-decoder is by default the source.
-    """
+    """Ids, (batch_size, seq_len), as what a model reads, or features without a vocabulary."""
     sides = {"": ids}
     if model.config.is_encoder_decoder:
         sides["decoder_"] = ids if decoder_ids is None else decoder_ids

@@ -136,10 +136,7 @@ def scratch_folder() -> Iterator[Path]:
 
 @contextmanager
 def locked(lock_file: Path, *, wait: bool = True) -> Iterator[bool]:
-    """Lock a file in its folder, which is removed again if empty; yields whether the lock is held.
-
-    The lock ends with the process. A file system without locks counts as locked; `wait` waits for another process.
-    """
+    """Lock a file in its folder, removed again if empty, as long as the process lives; counts as held without locks."""
     made = [parent for parent in lock_file.parents if not parent.exists()]
     lock_file.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(lock_file)

@@ -130,10 +130,7 @@ def backend_without_padding(
 def attention_by_source(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any, **kwargs: Any
 ) -> tuple[Tensor, Tensor | None]:
-    """Attention to sources shared by beams: in one decode step, beams become query positions.
-
-    Shapes are those of [`attention`][], with rows of `query` for every beam, and of `key` for every source.
-    """
+    """Attention to sources shared by beams, which become query positions; other shapes as for [`attention`][]."""
     beams, length = query.shape[0] // key.shape[0], query.shape[2]
     has_rows = isinstance(attention_mask, Tensor) and attention_mask.ndim == 4
     if not (attention_mask is None or has_rows) or length > 1:

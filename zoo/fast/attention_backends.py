@@ -77,10 +77,7 @@ def dropping_attention(
     is_causal: bool | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """The `sdpa` of transformers written out, with faster dropout; arguments and shapes as in [`eager_attention`][].
-
-    On a CPU PyTorch's own function falls back to the same operations with dropout.
-    """
+    """The `sdpa` of transformers written out, as PyTorch's own on CPUs with dropout, but with faster dropout."""
     sees_the_past = module.is_causal if is_causal is None else is_causal
     if sees_the_past and attention_mask is None and query.shape[2] > 1:
         attention_mask = query.new_ones(query.shape[2], key.shape[2], dtype=torch.bool).tril()

@@ -40,11 +40,7 @@ Projection = Callable[[Tensor], Tensor]
 
 
 class ChunkedCrossEntropy(torch.autograd.Function):
-    """Sum of the losses of all tokens, with gradients computed chunk by chunk in the forward pass.
-
-    The gradient of a scalar loss is only scaled in the backward pass; so it is computed in the forward pass, and logits
-    are computed once. The gradients of hidden states and weights are saved for the backward pass.
-    """
+    """Sum of the losses of all tokens; the forward pass computes the gradients, which the backward pass only scales."""
 
     @staticmethod
     def forward(
@@ -194,11 +190,7 @@ def chunked_loss(
     label_smoothing: float = 0.0,
     z_loss: float = 0.0,
 ) -> Tensor:
-    """Sum of the losses of all tokens, for aligned positions and labels.
-
-    Positions without a loss are not projected on the CPU; on accelerators they are, as in transformers, because
-    selecting them needs a device sync.
-    """
+    """Sum of the losses of all tokens, for aligned positions; on the CPU those without a loss are not projected."""
     states, labels = hidden_states.flatten(0, -2), labels.flatten()
     ignored: Tensor | None = labels == IGNORED
     if labels.device.type == "cpu" and type(labels) is Tensor:  # fake tensors have no values to select by

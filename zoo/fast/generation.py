@@ -42,10 +42,7 @@ class Generation(GenerationMixin):
         is_first_iteration: bool | None = False,
         **kwargs: Any,
     ) -> Any:
-        """Prepare a step as transformers does, and recompute a cache with keys that are rotated for another length.
-
-        Arguments and result as for transformers' own.
-        """
+        """Prepare a step as transformers does, and recompute a cache with keys that are rotated for another length."""
         if past_key_values is not None and (position := self.get_decoder().position).changes_after(self.config):
             embeds = None if self.config.is_encoder_decoder else inputs_embeds
             written = 0 if embeds is None else embeds.shape[1]

@@ -99,10 +99,7 @@ class Guards:
         )
 
     def hold(self) -> bool:
-        """Whether the model is unchanged.
-
-        Fast enough for every decode step; `==` also compares the methods of `LARGE_BASES` and code objects.
-        """
+        """Whether the model is unchanged; `==` also compares the methods of `LARGE_BASES` and code objects."""
         try:
             return (
                 not any(self._empty)
@@ -166,11 +163,7 @@ def own_files(kinds: list[type]) -> dict[str, None]:
 
 
 def can_be_captured(model: nn.Module) -> bool:
-    """Whether a model's forward can be captured.
-
-    False on accelerators, in training, with hooks or replaced methods, and with classes that are neither the zoo's nor
-    PyTorch's, as parts of plugins.
-    """
+    """Whether a forward can be captured: on a CPU, in evaluation, unpatched, of the zoo's and PyTorch's classes."""
     modules = list(model.modules())
     names = attention_backends(modules)
     kinds = {type(module) for module in modules}

@@ -93,12 +93,7 @@ def pack(engine: str, weight: Tensor, bias: Tensor) -> Any:
 
 
 class Int8Linear(nn.Module):
-    """A linear layer, or several with the same input, on int8 weights. It has no parameters.
-
-    Args:
-        layers: The linear layers, unchanged; their outputs are concatenated.
-        tokens: Approximate number of tokens per call.
-    """
+    """A linear layer, or several joined, on int8 weights for about `tokens` tokens a call; without parameters."""
 
     def __init__(self, *layers: nn.Linear, tokens: int = 1) -> None:
         super().__init__()

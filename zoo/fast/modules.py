@@ -55,10 +55,7 @@ def are_untouched(modules: Iterable[nn.Module], kinds: frozenset[type[nn.Module]
 
 
 class Identity(nn.Identity):
-    """`torch.nn.Identity` that skips the call unless it has hooks.
-
-    `nn.Module.__call__` takes as long as a small operation, and a decode step runs dozens of empty slots.
-    """
+    """`torch.nn.Identity` without the call, which takes as long as a small operation, unless it has hooks."""
 
     def __call__(self, states: Tensor) -> Any:
         """Return the states. *Shape:* any."""

@@ -291,10 +291,7 @@ class PrepackedLayers:
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        """Let the layers run on prepacked weights in this context and thread, unless another thread has some installed.
-
-        Other threads see the replaced methods too, which run the layers' own weights there.
-        """
+        """Run the layers on prepacked weights in this context and thread, unless another thread has some installed."""
         if not replacing_methods.acquire(blocking=False):
             yield
             return
@@ -356,12 +353,7 @@ def exceed_caches(weights: Sequence[Tensor]) -> bool:
 def fastest_linear(
     rows: int, widths: tuple[int, ...], in_features: int, *, everywhere: bool = False, cold: bool = False
 ) -> Packed | None:
-    """The fastest function for linear layers of about one size and with one input, None if the plain one is.
-
-    Args:
-        everywhere: Whether to choose one that is slower, too.
-        cold: Whether their weights come from memory and not from caches.
-    """
+    """The fastest function for linear layers of one input, None if the plain one is; `everywhere` a slower one too."""
     largest = max(1, LARGEST // (in_features * len(widths)))
     sizes = (tuple(min(width, largest) for width in widths), in_features)
     trials = _try_prepacked(rows, *sizes, torch.get_num_threads(), cold)

@@ -41,11 +41,7 @@ class Stack(Protocol):
 
 
 def run_without_padding(stack: Stack, config: Any, hidden_states: Tensor, context: Any, **kwargs: Any) -> Tensor:
-    """Run the layers of a stack on unpadded tokens if that is faster and unobservable.
-
-    Padding is kept with recorded hidden states, with position ids of packed documents, and if layers have hooks or
-    replaced parts. A stack that cannot unpad, or has a cache, does not ask.
-    """
+    """Run the layers of a stack on unpadded tokens if that is faster and unobservable."""
     tokens, source = unpaddings(stack, config, hidden_states, context, **kwargs)
     if tokens is None:
         return stack.run_layers(config, hidden_states, context, **kwargs)
@@ -88,10 +84,7 @@ def unpaddings(
 
 
 def packed_rows(config: PreTrainedConfig, context: Any) -> UnpaddedMask | None:
-    """A mask that separates packed documents on FlashAttention, which takes none; None for single rows or documents.
-
-    transformers supports a single row only.
-    """
+    """A mask that separates documents packed into several rows on FlashAttention, as transformers does one row's."""
     position_ids = context.given_positions
     if not config.is_decoder or context.cache is not None or len(position_ids) == 1 or is_traced():
         return None
@@ -109,12 +102,7 @@ def is_traced() -> bool:
 
 
 def mask_to_last_label(stack: Stack, labels: Tensor) -> Tensor | None:
-    """A decoder's padding mask from labels: positions after the last label of a row do not affect the loss.
-
-    Returns:
-        1 up to the last label, and for the first position of every row. None on accelerators (avoids a device sync),
-        and if few positions would be removed.
-    """
+    """A decoder's mask, 1 up to each row's last label; None on accelerators (a sync) and if it would remove little."""
     if is_traced() or current().unpadding == "never" or not stack.can_unpad or labels.device.type != "cpu":
         return None
     mask = up_to_last_label(labels)

@@ -112,10 +112,7 @@ class Unpadding:
 
     @classmethod
     def of(cls, attention_mask: Tensor) -> Unpadding | None:
-        """Find the tokens by a mask, (batch_size, seq_len); None if a sequence is empty or has gaps.
-
-        On an accelerator this needs one device sync.
-        """
+        """Find the tokens by a mask, (batch_size, seq_len), by a device sync; None if one is empty or has gaps."""
         is_token = attention_mask.bool()
         batch_size, seq_len = is_token.shape
         places = torch.arange(seq_len, device=is_token.device)

@@ -172,10 +172,7 @@ def layers_of(model: PreTrainedModel, kind: str) -> tuple[int, ...]:
 
 @torch.no_grad()
 def attention_weights(model: PreTrainedModel, inputs: Inputs) -> dict[str, Tensor]:
-    """Run a model, and keep its attention weights by kind.
-
-    *Shape:* (num_layers, batch_size, num_heads, num_queries, num_keys), of the layers that have any.
-    """
+    """Attention weights by kind. *Shape:* (num_layers, batch_size, num_heads, num_queries, num_keys)."""
     backend = model.config._attn_implementation
     model.set_attn_implementation("eager")  # the only one that has weights to show
     try:

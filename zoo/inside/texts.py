@@ -41,11 +41,7 @@ def shown_name(model: str) -> str:
 def inputs_of(
     model: PreTrainedModel, tokenizers: Tokenizers, sources: Sequence[str], targets: Sequence[str] | None = None
 ) -> Inputs:
-    """Turn texts into what a model reads.
-
-    `targets` are those of an encoder-decoder, by default its own output, or what follows the sources of a language
-    model.
-    """
+    """Turn texts into what a model reads; targets are by default what the model writes."""
     source = tokenizers.source
     encoded = [encode(source, text, end=not model.config.is_decoder) for text in sources]
     if model.config.is_decoder and targets is not None:

@@ -8,11 +8,7 @@ from torch import nn
 
 
 class Borrower(nn.Module):
-    """A module that uses children of another module instead of its own.
-
-    They are listed under the other module's names alone. A module with two names would be replaced (by PEFT, for
-    instance) under one of them only, and the other place would use the original.
-    """
+    """A module that uses another's children, which are listed there alone: PEFT would replace only one of two names."""
 
     lenders: dict[str, tuple[nn.Module]]
 

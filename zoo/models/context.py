@@ -83,10 +83,7 @@ def separate_documents(
 
 
 def packed_documents(position_ids: Tensor | None) -> Tensor | None:
-    """Index of every position's document in its row, or None for one document per row and while tracing.
-
-    transformers' rule: a document begins where positions do not increase by one.
-    """
+    """Index of every position's document in its row, which begins where positions do not increase by one; or None."""
     if position_ids is None or position_ids.shape[1] < 2 or position_ids.device.type == "meta":
         return None
     return None if is_tracing(position_ids) else find_packed_sequence_indices(position_ids)
@@ -170,10 +167,7 @@ class Context:
 
 @dataclass
 class EarlierLayers:
-    """Tensors by name that the layers of a stack keep for later ones within one call, and its tokens.
-
-    Not a dictionary: hooks of accelerate and FSDP copy dictionaries on the way into a layer, and writes would be lost.
-    """
+    """Tensors that layers keep for later ones within a call; no dictionary, which hooks of accelerate and FSDP copy."""
 
     # Ids of the tokens, None if their embeddings were given. *Shape:* (batch_size, seq_len)
     token_ids: Tensor | None = None
@@ -226,10 +220,7 @@ def self_attention_masks(
 def position_biases(
     layer_types: list[str | None], position: Position, inputs_embeds: Tensor, cache: Cache | None
 ) -> dict[str | None, Tensor | None]:
-    """Position bias of every layer type over cached keys, (batch_size, num_attention_heads, seq_len, key_len).
-
-    The type is None for a layer without positions.
-    """
+    """Position bias of every layer type. *Shape:* (batch_size, num_attention_heads, seq_len, key_len)."""
     batch_size, seq_len = inputs_embeds.shape[:2]
     positions = torch.arange(seq_len, device=inputs_embeds.device)
     biases: dict[str | None, Tensor | None] = {}
@@ -246,10 +237,7 @@ def position_biases(
 
 
 def check_distances(context: Context, is_decoder: bool) -> None:
-    """Refuse given positions that contradict position biases, which are computed from places in a row.
-
-    Those of packed documents are, as no document sees another.
-    """
+    """Refuse given positions that contradict position biases, computed from places; packed documents see their own."""
     ids, mask, cache = context.given_positions, context.attention_mask, context.cache
     if ids is None or ids.shape[1] == 1 or (mask is None and is_decoder) or is_tracing(ids):
         return

@@ -88,10 +88,7 @@ class LanguageModel(ZooPreTrainedModel):
     def balanced(
         self, output: Any, body: Any, mask: Any, labels: Tensor | None, options: dict[str, Any], side: str = ""
     ) -> Any:
-        """Add recorded router logits, and their loss as the batch's share of the update.
-
-        `options` are those of the forward, with `is_token` where labels are the only padding mask.
-        """
+        """Add recorded router logits, and their loss as the batch's share of the update, by a forward's `options`."""
         if not (logits := body.get(f"{side}router_logits")):
             return output
         if has_router_loss(self.config):
@@ -239,10 +236,7 @@ class ZooForCausalLM(LanguageModel, CachedGenerationMixin):
 
 
 class PredictionTransform(nn.Module):
-    """BERT's transform before the output projection: dense, activation, norm.
-
-    It ends in the width of the embeddings, as the projection may be tied to them.
-    """
+    """BERT's transform before the output projection: dense, activation, norm, in the width of the embeddings."""
 
     def __init__(self, config: ZooConfig) -> None:
         super().__init__()

@@ -36,10 +36,7 @@ def prediction_depth(config: ZooConfig) -> int:
 
 
 class PredictionDepth(nn.Module):
-    """One depth: a layer that reads what is known of a token, and the token that was predicted of that.
-
-    `h' = norm(layer(W [norm(h); norm(e)]))` (equations 21 and 22), with a layer like the last of the stack.
-    """
+    """One depth: `h' = norm(layer(W [norm(h); norm(e)]))`, with a layer like the stack's last (equations 21 and 22)."""
 
     def __init__(self, config: ZooConfig) -> None:
         super().__init__()

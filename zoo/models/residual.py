@@ -66,10 +66,7 @@ class LearnedScale(nn.Module):
 
 
 class Stream(nn.Module):
-    """The residual stream from layer to layer: how it begins and ends.
-
-    Its forward turns the stream back into hidden states, after the last layer and for outputs between layers.
-    """
+    """The residual stream from layer to layer: how it begins, and by its forward how it becomes hidden states again."""
 
     grows: ClassVar[bool] = False  # Whether layers add vectors to it
 

@@ -16,10 +16,7 @@ if TYPE_CHECKING:
 
 
 class PartialRotaryEmbedding(LlamaRotaryEmbedding):
-    """transformers' rotary tables with every scaling it knows, for a leading part of each head.
-
-    Where frequencies depend on the length of the text (longrope, dynamic), each sequence has those of its own length.
-    """
+    """transformers' rotary tables with every scaling, for a leading part of heads, by each sequence's own length."""
 
     def __init__(self, config: ZooConfig) -> None:
         super().__init__(config)

@@ -42,10 +42,7 @@ class UnitNorm(nn.Module):
 
 
 class UnitWeights(nn.Module):
-    """A module with matrices that consist of vectors of length one (nGPT, section 2.6).
-
-    They have it in a new model, and after every step of an optimiser that [`normalize_weights`][] is called after.
-    """
+    """A module with matrices of vectors of length one (nGPT, section 2.6), kept so by [`normalize_weights`][]."""
 
     # Paths of matrices, and the dimension along which vectors lie: -1 for one an output, 0 for one an input
     unit_weights: ClassVar[dict[str, int]]

@@ -27,8 +27,5 @@ def vector_width(config: ZooConfig) -> float:
 
 
 def matrix_std(config: ZooConfig) -> float:
-    """Standard deviation of a new hidden matrix that reads the stream, of modules that draw their own.
-
-    `initializer_range`, divided by the root of the width factor in muP (Yang et al. 2022, table 8).
-    """
+    """Standard deviation of a new hidden matrix; in muP divided by the root of the width factor (table 8)."""
     return float(config.initializer_range / applied_factor(config) ** 0.5)

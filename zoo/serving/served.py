@@ -99,10 +99,7 @@ class Follower(StoppingCriteria):
 
 
 class ServedModel:
-    """A model, loaded once, that works on one request at a time.
-
-    `source` is a folder, a name of weights, a repository or a model; requests name it `name`, by default its folder.
-    """
+    """A model that works on one request at a time, called `name` by requests, by default its `source`'s folder."""
 
     def __init__(
         self,

@@ -130,13 +130,7 @@ def out_of_sight(distance: Tensor, causal: bool, window_size: Sequence[int]) -> 
 def mix(
     query: Tensor, key: Tensor, value: Tensor, hidden: Tensor, softmax_scale: float | None, softcap: float
 ) -> Tensor:
-    """Mix values by scores.
-
-    Args:
-        query: *Shape:* (batch_size, query_len, num_heads, head_dim)
-        key, value: *Shape:* (batch_size, key_len, num_key_value_heads, head_dim)
-        hidden: True for keys that are not seen. *Shape:* (query_len, key_len)
-    """
+    """Mix values by scores. *Shape:* (batch_size, query_len, num_heads, head_dim), hidden (query_len, key_len)."""
     groups = query.shape[2] // key.shape[2]
     if groups > 1:
         key, value = (states[..., None, :].expand(-1, -1, -1, groups, -1).flatten(2, 3) for states in (key, value))

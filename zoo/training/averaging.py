@@ -38,10 +38,7 @@ UPDATES = "updates"
 
 
 class WeightAverage(TrainerCallback):
-    """Averages the weights of a model in the last part of a run, and the buffers that are saved with them.
-
-    The balancing bias of a router belongs to its weights, and so do the statistics of batch normalization.
-    """
+    """Averages the weights, and the buffers that are saved with them, in the last part of a run."""
 
     def __init__(self, model: nn.Module, args: ZooTrainingArguments) -> None:
         if args.average not in AVERAGES:

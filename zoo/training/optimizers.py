@@ -101,10 +101,7 @@ def build_muon(
     betas: tuple[float, float],
     eps: float,
 ) -> MuonWithAdamW:
-    """Give the weights inside of a model's layers to Muon, and all others to AdamW.
-
-    Embeddings, tables of positions and the output projection are no linear maps of hidden states, so they are AdamW's.
-    """
+    """Give the weights inside of layers to Muon; what is no linear map of hidden states, and all else, is AdamW's."""
     refuse_mup(model, "Muon")
     head = getattr(model.get_output_embeddings(), "weight", None)
     roles = parameter_roles(model)

@@ -30,10 +30,7 @@ SUFFIXES = (".yaml", ".yml", ".json")
 
 
 class RecipeLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """PyYAML's safe loader, in C where it was built with that, to which 5e-4 is a number as to YAML 1.2.
-
-    It refuses a key that is there twice.
-    """
+    """PyYAML's safe loader, in C if possible, that reads 5e-4 as a number (YAML 1.2) and refuses repeated keys."""
 
     def __init__(self, stream: Any) -> None:
         super().__init__(stream)

@@ -81,10 +81,7 @@ class ShuffledBlocks(Sampler[int]):
 
 
 class MixedOrder(ShuffledBlocks):
-    """Blocks of several sources in their shares, each source in a new order in each of its epochs.
-
-    An epoch of the mixture has as many blocks as all sources; sources go on in the next one where they ended.
-    """
+    """Blocks of several sources in their shares, each source in a new order in each of its own epochs."""
 
     def __init__(self, blocks: MixedBlocks, together: int, seed: int) -> None:
         super().__init__(len(blocks), together, seed)

@@ -230,10 +230,7 @@ def prepare(request: TrainingRequest) -> Prepared:
 
 
 def load_examples(request: TrainingRequest) -> tuple[DataTask, Tokenizers, Splits, Any]:
-    """Load data and tokenizers: the task, fitted to the data; tokenizers; examples; and those set aside, if any.
-
-    The last are training examples to choose the best checkpoint by, None where it is not chosen.
-    """
+    """Load the task, tokenizers, examples, and those to choose the best checkpoint by, None where it is not chosen."""
     task, data, progress = request.chosen.data_task(), request.data, request.progress
     with loading_bars(shown=progress):
         splits = without_leaks(data) if isinstance(data, Splits) else task.load_from(request.source)

@@ -130,16 +130,7 @@ def eject(
 
 
 def code_difference(a: VariantName | str, b: VariantName | str, task: TaskName | str | None = None) -> CodeDifference:
-    """Compare two variants as the files that [`zoo.eject`][] writes, the second with the sizes of the first.
-
-    Args:
-        a: A variant's name, possibly with settings.
-        b: Another one's; its own sizes are kept where it carries settings.
-        task: What both are for; by default the first task of A that B has, too.
-
-    Returns:
-        A unified diff.
-    """
+    """Compare two variants as the files that [`zoo.eject`][] writes, the second with the sizes of the first."""
     tasks = tasks_of(a, b, task)
     config = configure(a, tasks[0])
     sizes = {} if ":" in b or "@" in b else {name: getattr(config, name) for name in SIZES}

@@ -43,11 +43,7 @@ def plain_forms(config: ZooConfig) -> dict[str, tuple[str, dict[str, cst.CSTNode
 
 
 def read_form(path: str) -> tuple[str, dict[str, cst.CSTNode]]:
-    """Read the module of a plain form, which is not imported.
-
-    Raises:
-        RegistrationError: If there is no such module or object, or one of its names is taken by the plain code.
-    """
+    """Read the module of a plain form, which is not imported; RegistrationError if that does not work."""
     module, _, name = path.partition(":")
     try:
         spec = find_spec(module)

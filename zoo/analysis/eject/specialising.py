@@ -22,10 +22,7 @@ Key = tuple[str, str]
 
 
 class Program:
-    """Definitions, plugins' too, and what is known of parameters and attributes in them.
-
-    `entry` is the class of the model, and the functions after it; `given` are known values for its forward.
-    """
+    """Definitions, plugins' too, and what is known of them; `given` are known values for the forward of `entry`."""
 
     def __init__(
         self,

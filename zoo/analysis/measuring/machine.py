@@ -21,10 +21,7 @@ from zoo.fast.modules import noise_like
 
 
 class Allocations(TorchDispatchMode):
-    """Counts the memory of tensors that are made while it is entered, real or fake, until nothing holds them any more.
-
-    `known` tensors do not count. `held` is in bytes.
-    """
+    """Counts the bytes of tensors, real or fake, that are made while it is entered, until they are freed."""
 
     def __init__(self, known: Iterable[Tensor] = ()) -> None:
         super().__init__()

@@ -74,10 +74,7 @@ def locate_weights(weights: Weights, **options: Any) -> Path:
 
 
 def assemble(folder: Path, shared: Mapping[str, Path], weights: Weights) -> Path:
-    """Copy weights and the files that they share with others into one folder of the cache, once, and return it.
-
-    It is a temporary folder of this process if the cache cannot be written.
-    """
+    """Copy weights and files that they share into one folder of the cache, or a temporary one if that is read-only."""
     from filelock import FileLock
     from huggingface_hub import cached_assets_path
 

@@ -91,10 +91,7 @@ class Verdicts:
 
 
 def edges(benchmark: Benchmark, row: Row) -> dict[str, float]:
-    """Find swept arguments of a row with the least or the greatest value that was tried, of more than two.
-
-    Rows that do not hold what was `tried` are from sweeps that did not go beyond the values of the definition.
-    """
+    """Find swept arguments of a row with the least or the greatest value that was `tried`, of more than two."""
     sweep = row.settings.get("tried") or read_sweep(benchmark.arguments(row.condition).get("sweep"))
     return {
         name: row.settings[name]

@@ -32,10 +32,7 @@ def anchored(anchor: Anchor, benchmark: Benchmark, judged: Mapping[str, Verdicts
 
 
 def compared(anchor: Anchor, sample: Measurements) -> str:
-    """Describe how near the recorded scores are, and whether Student's interval for their mean contains it.
-
-    The interval is left out if seeds do not differ.
-    """
+    """Describe how near the recorded scores are, and whether Student's interval, if any, contains it."""
     least, most = anchor.room
     if anchor.tolerance is None:
         needed = f"an average over {anchor.averaged_over} scores, this one included, needs {least:.4g} to {most:.4g}"

@@ -49,10 +49,7 @@ def seeds_needed(deviation: float, difference: float, tests: int = 1) -> int | N
 
 
 def detectable(difference: PairedDifference) -> float | None:
-    """The smallest true difference that the same seeds would have shown, with the usual probability.
-
-    Of tests that are repeated with growing data, the last one alone is counted.
-    """
+    """The smallest true difference that the same seeds would have shown, with the usual probability."""
     if difference.interval is None or not difference.deviation:
         return None
     error_of_mean = difference.deviation / math.sqrt(difference.pairs)
@@ -205,12 +202,7 @@ class PairedDifference:
         return self.mean - reach, self.mean + reach
 
     def against(self, error: float, margin: float | None = None, same_error: float | None = None) -> PairedDifference:
-        """Correct p-values so that they are below `ERROR` if and only if the uncorrected ones are below their limits.
-
-        Args:
-            margin: Differences within it count as none.
-            same_error: Limit of each of the two one-sided tests, by default `error`.
-        """
+        """Correct p-values so that they are below `ERROR` exactly if the uncorrected ones are below their limits."""
         if self.p is None:
             return self
         found = self.corrected(min(1.0, self.p * ERROR / error), error)

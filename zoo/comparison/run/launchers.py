@@ -106,11 +106,7 @@ def ray_environment() -> dict[str, Any]:
 
 
 def launch_with_submitit(jobs: Sequence[Job], processes: int, options: Mapping[str, Any], announce: Announce) -> None:
-    """Hand runs to submitit: to Slurm if available, or to processes of this machine.
-
-    Options are those of `submitit.AutoExecutor.update_parameters`, and `cluster`: "slurm" or "local", by default what
-    is available.
-    """
+    """Hand runs to submitit; options are its `update_parameters`'s, and `cluster`, "slurm" if available or "local"."""
     submitit = import_module("submitit")
     settings = dict(options)
     logs = Path(jobs[0].tokenizer).with_name("submitit")

@@ -150,10 +150,7 @@ def some_encoded(task: DataTask, examples: Dataset, result: TrainingResult, numb
 
 
 def curve_of(result: TrainingResult) -> list[dict[str, float]]:
-    """Put everything that was logged at each step while training into one row, with the held-out loss at the end.
-
-    Where examples were set aside to choose the best checkpoint by, losses on the way are of those.
-    """
+    """Join what was logged at each step into a row, with held-out losses (of examples set aside, if any)."""
     report, evaluated = result.report, "heldout_loss" if result.run.data.selection is None else "selection_loss"
     kept = ("step", "tokens", "seconds", "loss", "learning_rate", "grad_norm")
     points = [{key: entry[key] for key in kept if key in entry} for entry in report.history]

@@ -85,10 +85,7 @@ def match(sizes: Sizes, target: float, measure: Measure, by: str | None = None) 
 
 
 def candidates(sizes: Sizes, target: float, measure: Measure, way: str, *, finer: bool) -> Iterator[Match]:
-    """Yield a variant with the sizes on both sides of the baseline's value of a measure, in one of `WAYS`.
-
-    With `finer`, the intermediate size may make up for steps that are too coarse, unless the name sets it.
-    """
+    """Sizes on both sides of the baseline's value, in one of `WAYS`; `finer` steps by the intermediate size."""
     own = sizes.config()
     free = "intermediate_size" not in parse_name(sizes.name).overrides
     unit = 2 * math.lcm(own.num_attention_heads, own.decoder_attention_heads or 1)  # rotary needs even heads

@@ -65,11 +65,7 @@ def located(data: str | os.PathLike[str]) -> str:
 
 
 def get(name: str, *, force: bool = False, progress: bool = True) -> Path:
-    """Download a corpus, check every file, build the training data, and return their file or folder.
-
-    Downloads go on where an earlier one ended. Files that a user has put into the folder are checked like others.
-    `force` checks and builds again although nothing has changed.
-    """
+    """Download a corpus or what is missing, check every file, build the training data, and return where they are."""
     from filelock import FileLock
 
     corpus = CORPORA.get(name)

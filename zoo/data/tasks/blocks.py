@@ -62,11 +62,7 @@ class TokenBlocks(Blocks):
 
 
 class DrawnBlocks(Blocks):
-    """Blocks of a row of ids in which something is drawn.
-
-    It depends on the seed, the epoch and the block only: every variant sees the same, and a resumed run that of an
-    uninterrupted one. The last block may be shorter.
-    """
+    """Blocks of a row of ids in which something is drawn, by the seed, the epoch and the block only."""
 
     def __init__(
         self, ids: Ids | TokenRow | StreamedRow, block_size: int, stride: int, seed: int, shortest: int = 1
@@ -150,10 +146,7 @@ def composition(total: int, parts: int, generator: np.random.Generator) -> Ids:
 
 
 class PartlyCausalBlocks(Dataset[Any]):
-    """Blocks for masked next-token prediction: in some, every token is a label, and in the others the masked ones.
-
-    Which ones are causal depends on the seed, the epoch and the block.
-    """
+    """Blocks with every token as a label, or the masked ones, chosen by the seed, the epoch and the block."""
 
     def __init__(self, masked: MaskedBlocks, causal_share: float) -> None:
         self.masked = masked
@@ -189,10 +182,7 @@ class PartlyCausalBlocks(Dataset[Any]):
 
 
 def items_of_blocks(blocks: Any) -> Tensor | None:
-    """Labels of causal blocks and of the others, over their shares of all that have labels; None without such kinds.
-
-    *Shape:* (2,)
-    """
+    """Labels of causal blocks and of others, over their shares of all; None without kinds. *Shape:* (2,)."""
     if not len(blocks) or "causal_rows" not in blocks[0]:
         return None
     read = (blocks[index] for index in range(len(blocks)))

@@ -26,10 +26,7 @@ def resampled(
     *,
     n_bootstrap: int = 1,
 ) -> Score:
-    """A score from 0 to 100, with its interval (bootstrap over examples, Efron 1979) unless `n_bootstrap` is 1.
-
-    `value_of` makes scores of sums of counts. *Shape:* (..., num_samples) of (num_samples, ...)
-    """
+    """A score from 0 to 100 with its bootstrap interval (Efron 1979); `value_of` makes scores of sums of counts."""
     value = float(value_of(counts.sum(axis=0, keepdims=True))[0])
     interval = None
     if n_bootstrap > 1:

@@ -130,10 +130,7 @@ def ends_in(ids: Ids, end: int | None) -> Ids:
 
 
 def packed_once(row: TokenRow, row_size: int, folder: Path) -> Numbers:
-    """Pack the documents of a prepared folder, or find what was packed before, which is read by memory map.
-
-    What cannot be kept, as the folder is read-only, stays in memory.
-    """
+    """Pack the documents of a prepared folder once, read by memory map; in memory where the folder is read-only."""
     place = folder / "packed" / f"{row_size}-{row.start}-{row.stop}.npy"
     if not place.is_file():
         try:

@@ -51,10 +51,7 @@ def leave_open(tokenizer: PreTrainedTokenizerFast) -> None:
 
 
 def open_texts(tokenizer: PreTrainedTokenizerFast) -> None:
-    """Put the end of a text in front of every text from now on, as `bos_token`: rows of documents have it between two.
-
-    A model that predicts each token one position earlier predicts the first one there.
-    """
+    """Begin every text with the end of a text, as rows of documents do; the first token is predicted there."""
     leave_open(tokenizer)
     end, number = tokenizer.eos_token, tokenizer.eos_token_id
     tokenizer.backend_tokenizer.post_processor = TemplateProcessing(single=f"{end} $A", special_tokens=[(end, number)])

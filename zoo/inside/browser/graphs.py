@@ -96,10 +96,7 @@ class Weights:
 
 
 def example(model: ZooPreTrainedModel, lengths: tuple[int, int], *, padded: bool = False) -> tuple[Tensor, ...]:
-    """Inputs of [`Inspected`][zoo.inside.browser.tracing.Inspected]: two rows of random ids, all heads and layers on.
-
-    `lengths` are those of source and target; with `padded`, the second row ends with padding.
-    """
+    """Two rows of random ids, all heads and layers on; `lengths` are those of source and target."""
     random = torch.Generator().manual_seed(0)
     given: list[Tensor] = []
     stacks = stacks_of(model)
@@ -134,10 +131,7 @@ def inspected(model: ZooPreTrainedModel) -> Inspected:
 
 
 def graph_of(inside: Inspected, weights: Weights, *, same_length: bool = False) -> bytes:
-    """Write one graph, compressed, and put its weights where those of the model's other graphs are.
-
-    `same_length` is whether source and target have one length. The graph is checked against the model.
-    """
+    """Write one graph, compressed and checked, and put its weights where those of the model's other graphs are."""
     require("onnx", "onnx", "onnxruntime")
     graph = moved(traced(inside, same_length), weights)
     verify(inside, graph, weights, same_length)
@@ -145,11 +139,7 @@ def graph_of(inside: Inspected, weights: Weights, *, same_length: bool = False) 
 
 
 def traced(inside: Inspected, same_length: bool) -> bytes:
-    """Trace a model.
-
-    PyTorch's exporter by tracing takes a second where the one by `torch.export` takes half a minute; `verify` compares
-    what it wrote with the model on other lengths.
-    """
+    """Trace a model, in a second where `torch.export` takes half a minute; `verify` tries other lengths."""
     model = inside.model
     tokens = [name for name in input_names(model) if name.endswith(TOKENS)]
     axes = {name: {0: "batch_size", 1: f"{name.partition('_')[0]}_len"} for name in tokens}

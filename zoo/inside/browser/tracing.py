@@ -133,11 +133,7 @@ def placed(stack: ZooStack, positions: Tensor) -> Iterator[None]:
 
 @contextmanager
 def observed(stack: ZooStack, name: str, heads: dict[str, Tensor], layers: Tensor) -> Iterator[Seen]:
-    """Record a stack's tensors while it runs, with heads and layers switched off.
-
-    `heads` are factors by kind of attention, *Shape:* (num_layers, num_heads), and `layers` factors, *Shape:*
-    (num_layers,).
-    """
+    """Record a stack's tensors while it runs; `heads`, (num_layers, num_heads), and `layers` are factors, 0 for off."""
     seen = Seen()
     with ExitStack() as done:
         for number, layer in enumerate(stack.layers):

@@ -129,10 +129,7 @@ class DisentangledAttention(Attention):
         return self.scaling * (of_keys + of_queries)
 
     def places(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
-        """Split projected rows of the table into heads.
-
-        *Shape:* (1, num_rows, num_heads * head_dim) to (1, num_heads, num_rows, head_dim), both.
-        """
+        """Split projected rows of the table into heads. *Shape:* (1, num_heads, num_rows, head_dim), both."""
         return self.split_heads(queries), self.split_heads(keys)
 
     def merge_heads(self, mixed: Tensor, hidden_states: Tensor, value: Tensor | None) -> Tensor:
@@ -142,10 +139,7 @@ class DisentangledAttention(Attention):
 
 
 class GatedDisentangledAttention(DisentangledAttention):
-    """Disentangled attention with mixed values multiplied by GELU gates and normed before the output projection.
-
-    GPT-BERT (Charpentier and Samuel 2024, section 3). The norm is the configuration's.
-    """
+    """Disentangled attention with GELU gates and a norm before the output projection (GPT-BERT, section 3)."""
 
     def build_projections(self, config: ZooConfig) -> None:
         """Build the projections, that of the gates, and the norm before the last one."""

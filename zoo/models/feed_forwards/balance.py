@@ -24,10 +24,7 @@ def has_router_loss(config: ZooConfig) -> bool:
 
 
 def routed_tokens(config: ZooConfig, attention_mask: Any, labels: Tensor) -> dict[str, Tensor]:
-    """`is_token` for the routers of a causal stack without a padding mask: 1 up to the last label of each row.
-
-    Packed documents have no mask, and targets often none; their padding follows the last label.
-    """
+    """`is_token` for routers of a causal stack without a padding mask: 1 up to the last label of each row."""
     has_routers = hasattr(FEED_FORWARDS.get(config.feed_forward), "router_class")
     return {"is_token": up_to_last_label(labels)} if has_routers and attention_mask is None else {}
 

@@ -46,10 +46,7 @@ class Experts(nn.Module):
                 init.zeros_(bias)
 
     def forward(self, hidden_states: Tensor, top_k_index: Tensor, top_k_weights: Tensor) -> Tensor:
-        """Transform every token by its experts, and sum their weighted outputs.
-
-        *Shape:* (num_tokens, hidden_size), and of experts and weights (num_tokens, num_experts_per_tok).
-        """
+        """Sum the weighted outputs of every token's experts. *Shape:* (num_tokens, hidden_size)."""
         run = experts_function(self, Experts.one_by_one, hidden_states)
         return run(self, hidden_states, top_k_index, top_k_weights)
 

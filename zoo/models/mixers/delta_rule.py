@@ -127,8 +127,5 @@ def one_token(
 
 
 def in_chunks(tensor: Tensor, size: int) -> Tensor:
-    """Cut a sequence into chunks, padded by zeros, which write nothing and let nothing decay.
-
-    *Shape:* (batch_size, num_heads, seq_len, width) -> (batch_size, num_heads, num_chunks, size, width)
-    """
+    """Cut into zero-padded chunks. *Shape:* (..., seq_len, width) -> (..., num_chunks, size, width)."""
     return F.pad(tensor, (0, 0, 0, -tensor.shape[2] % size)).unflatten(2, (-1, size))

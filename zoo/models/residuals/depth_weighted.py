@@ -35,10 +35,7 @@ class MixedStates(Stream):
 
 
 class DepthMixture(nn.Module):
-    """A weighted sum of states, one learned weight each (DenseFormer, Pagliardini et al. 2024, section 3).
-
-    States are the embedding, and those after every sublayer so far.
-    """
+    """A learned sum of the embedding and the states so far (DenseFormer, Pagliardini et al. 2024, section 3)."""
 
     parameter_roles: ClassVar[dict[str, str]] = {"weight": "scalar"}
 

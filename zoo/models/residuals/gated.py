@@ -40,10 +40,7 @@ class StreamNorm(nn.Module):
 
 
 class StreamGates(nn.Module):
-    """Read several streams: the mean of all, each normalised and multiplied by a gate for every channel.
-
-    Gates are made of all streams of a token together, by way of `gate_rank` numbers.
-    """
+    """Read several streams: the mean of all, each normalised and multiplied by a gate for every channel."""
 
     input_grows: ClassVar[dict[str, bool]] = {"up_proj.weight": False}
 

@@ -29,10 +29,7 @@ INITIAL_SCALE = 0.01
 
 
 class ConnectionWeights(nn.Module):
-    """Weights of a connection, in part learned as they are and in part computed of the token (section 2.2).
-
-    The sublayer of a new model reads `stream`.
-    """
+    """Weights of a connection, in part computed of the token (section 2.2); a new one reads `stream`."""
 
     parameter_roles: ClassVar[dict[str, str]] = {
         "read": "scalar",

@@ -23,10 +23,7 @@ if TYPE_CHECKING:
 
 
 class OfAllStreams(nn.Module):
-    """Numbers for every token, computed of all of its streams together: `scale * (weight @ rms_norm(streams)) + base`.
-
-    `sizes` are numbers of values of each kind; each kind has its own scale.
-    """
+    """Numbers of all streams of a token together, by kind in `sizes`: `scale * (weight @ rms_norm(streams)) + base`."""
 
     parameter_roles: ClassVar[dict[str, str]] = {"base": "bias", "scale": "scalar"}
 

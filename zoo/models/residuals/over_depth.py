@@ -20,10 +20,7 @@ if TYPE_CHECKING:
 
 
 class DepthAttention(nn.Module):
-    """Attention of one learned query to the vectors of a token; the keys are the vectors normalised.
-
-    A weight of their norm would be one more factor of the query.
-    """
+    """Attention of a learned query to a token's vectors, normalised without a weight, which would be the query's."""
 
     input_grows: ClassVar[dict[str, bool]] = {"query": True}
 

@@ -28,11 +28,7 @@ def load_checkpoint(
     engine: str | None = None,
     task: str | None = None,
 ) -> tuple[PreTrainedModel, Tokenizers]:
-    """Load a model (a folder, a name of weights, a repository on the Hub, or a model) and its tokenizers.
-
-    By default a given model stays where it is, and a loaded one goes to the GPU if available and if the engine runs
-    there. `task` is for checkpoints that are a causal and a masked language model at once.
-    """
+    """Load a model of any form and its tokenizers, on the GPU if available; `task` chooses if there are two."""
     check_device(device)
     if isinstance(model, (str, Path)):
         found = locate(model)

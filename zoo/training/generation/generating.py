@@ -184,10 +184,7 @@ def generation_config(
 
 
 def with_settings(model: PreTrainedModel, settings: GenerationConfig) -> PreTrainedModel:
-    """The model, or a copy on its weights if transformers would replace settings that are None by the model's own.
-
-    Strings that stop outputs are unset in the copy: `write` looks for them.
-    """
+    """The model, or a copy if transformers would fill unset settings by the model's; `write` looks for stop strings."""
     decided = copy.deepcopy(settings)
     decided.stop_strings = None
     own = model.generation_config.to_dict()

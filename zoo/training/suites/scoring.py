@@ -57,10 +57,7 @@ def option_scores(
     batch_tokens: int = 8192,
     advance: Callable[[int], object] = lambda done: None,
 ) -> list[float]:
-    """Score the completions of texts.
-
-    A token belongs to the completion if it ends after its first character, even if it begins before.
-    """
+    """Score the completions of texts; a token belongs to one if it ends after its first character."""
     rows = rows_for(model, method_of(model, method))(tokenizer, options)
     queries = [query for query in rows if query.places]
     longest = max((len(ids) for query in queries for ids in (query.ids, query.source)), default=0)
@@ -129,11 +126,7 @@ def mask_of(tokenizer: PreTrainedTokenizerFast) -> int:
 def masked(
     tokenizer: PreTrainedTokenizerFast, options: Sequence[Option], *, within_word: bool = False, earlier: bool = False
 ) -> Iterator[Query]:
-    """A row for each token of each completion, in which it is masked, and with it, if asked, the rest of its word.
-
-    Args:
-        earlier: Whether it is predicted one position earlier, by the token that begins a text if it is the first one.
-    """
+    """A row for each masked token of each completion; `earlier` models predict it one position before."""
     mask = mask_of(tokenizer)
     texts = [option.text for option in options]
     encoded = encode(tokenizer, texts, return_special_tokens_mask=True, return_offsets_mapping=True)
@@ -155,10 +148,7 @@ def masked(
 def completed(
     tokenizer: PreTrainedTokenizerFast, options: Sequence[Option], *, start: int | None, after_mask: bool
 ) -> Iterator[Query]:
-    """A row for each text: the encoder reads what is before the completion and a mask, and the decoder goes on.
-
-    The decoder begins with `start`, by default what begins a text; with `after_mask`, it also reads the mask.
-    """
+    """A row a text: the encoder reads what is before the completion and a mask; the decoder goes on from `start`."""
     first = begin(tokenizer) if start is None else start
     before = [tokenizer.cls_token_id] if tokenizer.cls_token_id is not None else []
     after = [id_ for id_ in (tokenizer.mask_token_id, tokenizer.eos_token_id) if id_ is not None]

@@ -137,11 +137,7 @@ BABYLM = "evaluation_data"  # Folder of BabyLM's evaluation in that of all corpo
 
 
 def suite_folder(name: str, folder: str | Path | None) -> Path:
-    """Find the folder of a suite.
-
-    By default, it is the corpus of its name, which is downloaded if it is not here, or BabyLM's evaluation_data in the
-    folder `ZOO_DATA`.
-    """
+    """Find a suite's folder, by default the corpus of its name, or in BabyLM's evaluation_data in `ZOO_DATA`."""
     if folder is not None:
         return Path(folder)
     if name in CORPORA:

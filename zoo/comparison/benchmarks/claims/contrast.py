@@ -164,10 +164,7 @@ class Contrast:
 def scores_of(
     benchmark: Benchmark, rows: Sequence[Row], variant: str, conditions: Sequence[str], score: str
 ) -> dict[int, float | None]:
-    """Find a variant's score by seed: None for a run that failed or diverged under any of the conditions.
-
-    Speeds that were measured while the machine had other work are left out as if they had not been recorded.
-    """
+    """Find a variant's score by seed, None for a run that is lost; speeds of a busy machine are left out."""
     found: list[dict[int, float | None]] = [
         {
             row.seed: row.number(score)
