@@ -179,6 +179,39 @@ def test_both_stacks_of_an_encoder_decoder_are_balanced() -> None:
     torch.testing.assert_close(got.loss, plain.loss + 0.001 * got.aux_loss)
 
 
+@pytest.mark.parametrize("checkpointing", [False, True])
+def test_layers_of_further_tokens_are_balanced(checkpointing: bool) -> None:
+    """Over the tokens that have the further one in their text."""
+    settings = "num_nextn_predict_layers=2,router_aux_loss_coef=0.1,num_experts=4,num_experts_per_tok=2"
+    model = randomize(zoo.build(f"mixtral-style@tiny:{settings}", vocab_size=37, seed=0), std=0.5).train()
+    if checkpointing:
+        model.gradient_checkpointing_enable()
+    ids, mask = torch.arange(3, 19).view(2, 8), torch.ones(2, 8, dtype=torch.long)
+    mask[1, 5:] = 0
+    batch = {"input_ids": ids, "labels": ids.masked_fill(mask == 0, -100), "attention_mask": mask}
+    plain, got = model(**batch), model(**batch, output_router_logits=True)
+    rows = []
+    for depth, logits in enumerate(got.mtp_router_logits, start=1):
+        rows += [
+            *logits[: 8 - depth],
+            *logits[8 : 8 + 5 - depth],
+        ]
+    share, mean = torch.zeros(4), torch.zeros(4)
+    for row in rows:
+        share[row.topk(2).indices] += 1 / len(rows)
+        mean += row.softmax(0) / len(rows)
+    of_layers = load_balancing_loss(got.router_logits, 2, mask)
+    torch.testing.assert_close(got.aux_loss, of_layers + 4 * share @ mean)
+    torch.testing.assert_close(got.loss, plain.loss + 0.1 * got.aux_loss)
+    gradients = {}
+    for name, output in (("plain", plain), ("balanced", got)):
+        model.zero_grad()
+        output.loss.backward()
+        gradients[name] = [depth.layer.mlp.router.weight.grad.clone() for depth in model.mtp.depths]
+    assert not any(torch.equal(*both) for both in zip(*gradients.values(), strict=True))
+    assert "mtp_router_logits" not in model.eval()(**batch, output_router_logits=True)
+
+
 @pytest.mark.parametrize(
     ("name", "task"), [("mixtral-style@tiny", "causal-lm"), ("pre-norm@tiny:feed_forward=moe", "seq2seq-lm")]
 )

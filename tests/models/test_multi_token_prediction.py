@@ -141,6 +141,10 @@ def test_it_compiles_into_one_graph() -> None:
     model, ids = build(), token_ids()
     compiled = torch.compile(model, fullgraph=True, backend="eager")
     torch.testing.assert_close(compiled(ids, labels=ids).loss, model(ids, labels=ids).loss)
+    routed = build(f"{MANY},feed_forward=moe,output_router_logits=true,router_aux_loss_coef=1.0")
+    expected = routed(ids, labels=ids).aux_loss  # installs the hooks of transformers, which no graph does
+    compiled = torch.compile(routed, fullgraph=True, backend="eager")
+    torch.testing.assert_close(compiled(ids, labels=ids).aux_loss, expected)
 
 
 @pytest.mark.thorough

@@ -231,7 +231,7 @@ class ZooForCausalLM(LanguageModel, CachedGenerationMixin):
         kept = (outputs.past_key_values, outputs.hidden_states, outputs.attentions)
         output = CausalLMOutputWithPast(loss, logits, *kept)
         if self.mtp is not None and self.training and labels is not None:
-            output = self.mtp(output, self, outputs.last_hidden_state, labels, inputs_embeds, **given, **options)
+            output = self.mtp(output, self, outputs, labels, inputs_embeds, **given, **options)
         return self.balanced(output, outputs, attention_mask, labels, kwargs) if "router_logits" in outputs else output
 
 

@@ -74,11 +74,9 @@ class TransformerLayer(GradientCheckpointingLayer):
         kwargs["sliding_window"] = None
         return self.cross_attn_residual(hidden_states, self.cross_attn, mask, None, states, **kwargs)
 
-    def counted(self, **kwargs: Any) -> dict[str, Tensor | None]:
-        """Further arguments of a feed-forward network in training: `is_token` if it counts tokens."""
-        earlier: EarlierLayers | None = kwargs.get("earlier")
-        counts = getattr(self.mlp, "counts_tokens", False)
-        return {"is_token": earlier.is_token} if counts and earlier is not None else {}
+    def routed(self, **kwargs: Any) -> dict[str, EarlierLayers | None]:
+        """Further arguments of a feed-forward network in training: `earlier` if it has a router."""
+        return {"earlier": kwargs.get("earlier")} if hasattr(self.mlp, "router") else {}
 
 
 class EncoderLayer(TransformerLayer):
@@ -120,8 +118,8 @@ class EncoderLayer(TransformerLayer):
         hidden_states = self.self_attn_residual(hidden_states, self.self_attn, attention_mask, position_bias, **kwargs)
         if encoder_hidden_states is not None:
             hidden_states = self.read_source(hidden_states, encoder_hidden_states, encoder_attention_mask, **kwargs)
-        counted = self.counted(**kwargs) if self.training else {}
-        return self.mlp_residual(hidden_states, self.mlp, **counted)
+        routed = self.routed(**kwargs) if self.training else {}
+        return self.mlp_residual(hidden_states, self.mlp, **routed)
 
 
 class DecoderLayer(EncoderLayer):
@@ -165,7 +163,7 @@ class ParallelEncoderLayer(TransformerLayer):
     def branches(self, normed: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         """The sum of both sublayers. *Shape:* (batch_size, seq_len, hidden_size), as the normed stream."""
         mixed, _ = self.self_attn(normed, *args, **kwargs)
-        fed = self.mlp(normed, **(self.counted(**kwargs) if self.training else {}))
+        fed = self.mlp(normed, **(self.routed(**kwargs) if self.training else {}))
         return mixed + (fed[0] if isinstance(fed, tuple) else fed)
 
 

@@ -73,7 +73,7 @@ class MultiTokenPrediction(nn.Module):
         self,
         output: ModelOutput,
         head: LanguageModel,
-        hidden_states: Tensor,
+        outputs: Any,
         labels: Tensor,
         inputs_embeds: Tensor | None,
         *,
@@ -92,13 +92,17 @@ class MultiTokenPrediction(nn.Module):
         by, and averaged over depths. A token of another document in the row is not predicted, nor one of padding.
 
         Args:
-            hidden_states: Input of the output projection. *Shape:* (batch_size, seq_len, hidden_size)
+            outputs: Of the body: the input of the output projection, *Shape:* (batch_size, seq_len, hidden_size), and
+                router logits if they were asked for.
             labels: As it was given them, like what follows. *Shape:* (batch_size, seq_len)
             is_token: 1 for tokens, where there is no mask. *Shape:* (batch_size, seq_len)
 
         Returns:
-            The output with `mtp_loss`, which the loss contains `mtp_loss_weight` times.
+            The output with `mtp_loss`, which the loss contains `mtp_loss_weight` times; and if router logits were asked
+            for, with `mtp_router_logits` and their load-balancing loss.
         """
+        hidden_states = outputs.last_hidden_state
+        share = {**kwargs, "num_items_in_batch": num_items_in_batch}
         targets = head.targets(labels, **kwargs)
         if num_items_in_batch is None:
             num_items_in_batch = (targets != IGNORED).sum()
@@ -110,14 +114,17 @@ class MultiTokenPrediction(nn.Module):
         tokens = context.attention_mask if is_padding_mask else is_token
         args, named = layer_arguments(body, embeddings, context)
         losses = []
+        routes: list[tuple[Tensor, Any]] = []
         for shift, depth in enumerate(self.depths, start=1):
             follows = context.position_ids.roll(-shift, dims=1) == context.position_ids + shift
             if tokens is not None:
                 real = tokens.bool()
                 follows = follows & real & real.roll(-shift, dims=1)
             ids = None if input_ids is None else input_ids.roll(-shift, dims=1)
-            named["earlier"] = EarlierLayers(ids, follows.expand_as(labels))
+            named["earlier"] = earlier = EarlierLayers(ids, follows.expand_as(labels))
+            earlier.kept |= {"router_logits": ()} if "router_logits" in outputs else {}
             hidden_states = depth(hidden_states, embeddings.roll(-shift, dims=1), *args, **{**kwargs, **named})
+            routes += [(logits, earlier.is_token) for logits in earlier.kept.get("router_logits", ())]
             # Values rolled to the end belong to no token: their targets are ignored.
             further = F.pad(targets, (0, shift), value=IGNORED)[:, shift:]
             further = further.masked_fill(~follows.to(further.device), IGNORED)
@@ -126,7 +133,10 @@ class MultiTokenPrediction(nn.Module):
             losses.append(cross_entropy(head, hidden_states, labels, True, label_smoothing, **options)[1])
         output["mtp_loss"] = torch.stack(losses).mean()
         output["loss"] = output["loss"] + self.loss_weight * output["mtp_loss"]
-        return output
+        if not routes:
+            return output
+        routed, masks = zip(*routes, strict=True)
+        return head.balanced(output, {"mtp_router_logits": routed}, torch.stack(masks), labels, share, "mtp_")
 
 
 def layer_arguments(

@@ -224,8 +224,10 @@ def balance(model: nn.Module, attention_mask: Tensor | None, config: Config) -> 
     scores = torch.stack([module.scores for module in model.modules() if isinstance(module, Router)])
     probabilities = scores.softmax(dim=-1)
     chosen = torch.zeros_like(scores).scatter(-1, probabilities.topk(config.num_experts_per_tok, dim=-1).indices, 1.0)
-    real = torch.ones_like(scores[0, :, 0]) if attention_mask is None else attention_mask.flatten().to(scores)
-    weights = real[:, None] / (real.sum() * len(scores))
+    real = torch.ones_like(scores[..., 0])
+    if attention_mask is not None:
+        real = attention_mask.reshape(-1, scores.shape[1]).to(real).expand_as(real)
+    weights = (real / real.sum())[..., None]
     return config.num_experts * ((chosen * weights).sum(dim=(0, 1)) * (probabilities * weights).sum(dim=(0, 1))).sum()
 
 

@@ -151,6 +151,12 @@ class CausalLM(nn.Module):
         if self.config.balances_experts and loss is not None:
             loss = loss + self.config.router_aux_loss_coef * balance(self.model, attention_mask, self.config)
         if self.config.num_nextn_predict_layers and self.training and labels is not None:
+            if self.config.balances_experts:
+                # Routers of further layers are balanced over the tokens that have the later one.
+                real = torch.ones_like(ids) if attention_mask is None else attention_mask
+                follows = [real * F.pad(real, (0, shift))[:, shift:] for shift in range(1, len(further) + 1)]
+                balanced = balance(self.mtp, torch.stack(follows), self.config)
+                loss = loss + self.config.router_aux_loss_coef * balanced
             for shift, x in enumerate(further, start=1):
                 # The loss of a further token, divided as that of the next one is (DeepSeek-V3, equation 24).
                 wanted = F.pad(labels, (0, shift + 1), value=-100)[:, shift + 1 :].flatten()

@@ -35,9 +35,10 @@ def with_router_loss(
     """Add recorded router logits, and their load-balancing loss, to the output of a language model.
 
     Args:
-        attention_mask: 1 for real tokens; padding is not balanced. *Shape:* (batch_size, seq_len)
+        attention_mask: 1 for real tokens; padding is not balanced. *Shape:* (batch_size, seq_len), or of every layer,
+            (num_layers, batch_size, seq_len)
         share: The batch's share of the labels of an update, which its loss is weighted by.
-        side: "encoder_" or "decoder_" in an encoder-decoder.
+        side: "encoder_" or "decoder_" in an encoder-decoder, "mtp_" for the layers of further tokens.
     """
     router_logits = body[f"{side}router_logits"]
     output[f"{side}router_logits"] = router_logits
@@ -61,10 +62,10 @@ def load_balancing_loss(
     scores = torch.stack([logits.to(router_logits[0].device) for logits in router_logits])
     probabilities = scores.softmax(dim=-1)
     chosen = F.one_hot(probabilities.topk(num_chosen, dim=-1).indices, scores.shape[-1]).sum(dim=-2)
-    real = torch.ones_like(scores[0, :, 0])
+    real = torch.ones_like(scores[..., 0])
     if attention_mask is not None:
-        real = attention_mask.flatten().to(real)
-    weights = real / (real.sum().clamp(min=1) * len(router_logits))
-    share = (chosen.to(weights.dtype) * weights[:, None]).sum(dim=(0, 1))
-    mean = (probabilities * weights[:, None]).sum(dim=(0, 1))
+        real = attention_mask.reshape(-1, scores.shape[1]).to(real).expand_as(real)
+    weights = (real / real.sum().clamp(min=1))[..., None]
+    share = (chosen.to(weights.dtype) * weights).sum(dim=(0, 1))
+    mean = (probabilities * weights).sum(dim=(0, 1))
     return scores.shape[-1] * (share * mean).sum()

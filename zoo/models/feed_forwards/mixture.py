@@ -18,6 +18,7 @@ from .routing import Router, SigmoidRouter, SoftmaxRouter
 
 if TYPE_CHECKING:
     from zoo.models.configuration import ZooConfig
+    from zoo.models.context import EarlierLayers
 
 
 class MixtureOfExperts(nn.Module):
@@ -40,6 +41,7 @@ class MixtureOfExperts(nn.Module):
     router_class: ClassVar[type[Router]] = SoftmaxRouter
     experts_class: ClassVar[type[Experts]] = Experts
     has_auxiliary_loss: ClassVar[bool] = True
+    counts_tokens: ClassVar[bool] = False
 
     def __init__(self, config: ZooConfig) -> None:
         super().__init__()
@@ -66,10 +68,18 @@ class MixtureOfExperts(nn.Module):
         if "router_aux_loss_coef" in cls.options:
             require_at_least(0, router_aux_loss_coef=option(config, cls, "router_aux_loss_coef"))
 
-    def forward(self, hidden_states: Tensor, **counted: Tensor | None) -> Tensor:
-        """Transform every position by its experts; `counted` holds `is_token` for a router that counts tokens."""
+    def forward(self, hidden_states: Tensor, earlier: EarlierLayers | None = None) -> Tensor:
+        """Transform every position by its experts.
+
+        Args:
+            hidden_states: *Shape:* (batch_size, seq_len, hidden_size)
+            earlier: Has `is_token` for a router that counts tokens, and keeps router logits if it has a place for them.
+        """
         tokens = hidden_states.flatten(0, -2)
-        _, weights, experts = self.router(tokens, **counted)
+        counted = {"is_token": earlier.is_token} if self.counts_tokens and earlier is not None else {}
+        logits, weights, experts = self.router(tokens, **counted)
+        if earlier is not None and "router_logits" in earlier.kept:
+            earlier.keep("router_logits", logits)
         return self.experts(tokens, experts, weights).view_as(hidden_states)
 
 
@@ -119,9 +129,9 @@ class SigmoidMixtureOfExperts(MixtureOfExperts):
         if chosen > count // groups * admitted:
             raise ConfigError(f"num_experts_per_tok={chosen} was given; topk_group={admitted} has fewer experts")
 
-    def forward(self, hidden_states: Tensor, **counted: Tensor | None) -> Tensor:
+    def forward(self, hidden_states: Tensor, earlier: EarlierLayers | None = None) -> Tensor:
         """Transform every position by its experts and the shared one, if any."""
-        routed = super().forward(hidden_states, **counted)
+        routed = super().forward(hidden_states, earlier)
         return routed if self.shared_experts is None else routed + self.shared_experts(hidden_states)
 
 
@@ -154,10 +164,10 @@ class SharedMixtureOfExperts(MixtureOfExperts):
         super().check_options(config)
         require_at_least(1, shared_expert_intermediate_size=cls.shared_size(config))
 
-    def forward(self, hidden_states: Tensor, **counted: Tensor | None) -> Tensor:
+    def forward(self, hidden_states: Tensor, earlier: EarlierLayers | None = None) -> Tensor:
         """Transform every position by its experts and the shared one."""
         gate = torch.sigmoid(self.shared_expert_gate(hidden_states))
-        return super().forward(hidden_states, **counted) + gate * self.shared_expert(hidden_states)
+        return super().forward(hidden_states, earlier) + gate * self.shared_expert(hidden_states)
 
 
 def inner_size(config: ZooConfig) -> int:
