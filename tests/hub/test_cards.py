@@ -76,6 +76,20 @@ def test_a_card_has_the_operations_and_the_drawing_of_its_model(name: str, tmp_p
     assert f"```text\n{to_text(draw(name))}\n```" in text
 
 
+@pytest.mark.parametrize("name", ["deepseek-moe@tiny", "gpt2-style@tiny", "t5-style@tiny"])
+def test_a_card_has_the_parameters_of_its_model_however_its_files_hold_them(name: str, tmp_path: Path) -> None:
+    """Biases that balance experts are no parameters; exports have no tensors to count, packed weights other ones."""
+    model, address = zoo.build(name), parse_address("org/model")
+    model.save_pretrained(tmp_path)
+    shown = f"\n| Parameters | {model.num_parameters():,} |\n| FLOPs per token"
+    assert shown in write_card(tmp_path, address, CardFacts())
+    (tmp_path / "model.safetensors").rename(tmp_path / "model.onnx")
+    assert shown in write_card(tmp_path, address, CardFacts())
+    other = {"model_type": "llama", "quantization_config": {"quant_method": "bitsandbytes"}}
+    (tmp_path / "config.json").write_text(json.dumps(other))
+    assert "Parameters" not in write_card(tmp_path, address, CardFacts())
+
+
 POSITIONS = "llama-style@tiny:classifier_positions=4,classifier_pooling=last"
 
 

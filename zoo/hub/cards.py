@@ -121,7 +121,9 @@ def write_card(folder: Path, address: Address, facts: CardFacts) -> str:
     shown = {
         key: value if isinstance(value, (int, float)) else as_text(value) for key, value in config.items() if value
     }
-    shapes = tensor_shapes(folder)
+    about_model = facts_of_model(config)
+    is_packed = "quantization_config" in config  # whose tensors have other sizes than its parameters
+    shapes = {} if is_packed else tensor_shapes(folder)
     auto_class, pipeline = auto_class_of(config)
     known = variant_facts(config)
     if pipeline == "text-classification" and "classifier_positions" in shown:
@@ -152,7 +154,7 @@ def write_card(folder: Path, address: Address, facts: CardFacts) -> str:
         opening=_opening(shown),
         auto_class=auto_class,
         axes=describe_axes(shown),
-        parameters=sum(map(prod, shapes.values())),
+        parameters=about_model.pop("parameters") or sum(map(prod, shapes.values())),
         has_code="auto_map" in config,
         code=code_of(folder),
         native=facts.native,
@@ -162,7 +164,7 @@ def write_card(folder: Path, address: Address, facts: CardFacts) -> str:
         exports=facts.exports,
         provenance=provenance(shown, known.pop("origin", None)),
         new_plugin=f" {config['provider']}" if is_distribution(config.get("provider")) else "",
-        **facts_of_model(config),
+        **about_model,
         **{**known, "limits": (*map(as_text, facts.limits), *known["limits"])},
     )
     return str(card)
@@ -221,8 +223,11 @@ def variant_facts(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def facts_of_model(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Draw a checkpoint's blocks as text, and count its operations; nothing of what a variant's own code prevents."""
-    facts: dict[str, Any] = {"drawing": None, "flops": None, "length": 0}
+    """Draw a checkpoint's blocks as text, and count its parameters and operations.
+
+    Nothing of what a variant's own code prevents. Exports have no tensors to count, and quantised weights other ones.
+    """
+    facts: dict[str, Any] = {"drawing": None, "parameters": None, "flops": None, "length": 0}
     if "variant" not in config:
         return facts
     import torch
@@ -246,6 +251,7 @@ def facts_of_model(config: Mapping[str, Any]) -> dict[str, Any]:
     with suppress(Exception):  # a plugin's model may need numbers
         with torch.device("meta"):
             model = TASK_CLASSES[task][1](settings)
+        facts["parameters"] = model.num_parameters()
         facts |= {"flops": round(flops_per_token(model, length).forward), "length": length}
     return facts
 
