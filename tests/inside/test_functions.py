@@ -55,8 +55,16 @@ def test_padding_counts_for_nothing(translator, tokenizers):
 
 def test_weight_that_falls_on_padding_is_left_out():
     weights, keys = torch.full((1, 1, 1, 2, 4), 0.25), torch.tensor([[True, True, False, False]])
-    np.testing.assert_allclose(entropies(weights, keys).flatten(), 2 * 0.25 * np.log(4))
-    np.testing.assert_allclose(distances(weights, keys).flatten(), 0.25)
+    np.testing.assert_allclose(entropies(weights, keys).flatten(), np.log(2))
+    np.testing.assert_allclose(distances(weights, keys).flatten(), 0.5)
+
+
+def test_a_head_that_looks_at_all_tokens_alike_does_so_whatever_its_sink_takes(tokenizers):
+    sizes = {**TINY, "vocab_size": len(tokenizers.source)}
+    plain, sink = (uniform(zoo.build(f"pre-norm:attention={one}", **sizes)) for one in ("multi-head", "sinks"))
+    expected, found = (head_statistics(model, TEXTS, tokenizer=tokenizers)[0] for model in (plain, sink))
+    np.testing.assert_allclose(found.entropy, expected.entropy, rtol=1e-5)
+    np.testing.assert_allclose(found.distance, expected.distance, rtol=1e-5)
 
 
 @pytest.mark.parametrize("placement", ["pre", "post"])

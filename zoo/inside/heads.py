@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 class HeadStatistics:
     """Statistics of the heads of one kind of attention over texts. Padding neither attends nor is attended to.
 
+    Weights of a query are shares of what falls on tokens: an attention sink or padding may take the rest.
+
     Attributes:
         kind: "encoder", "decoder" or "cross".
         entropy: Of the weights of a query, in nats, on average: 0 where a head looks at one token only, the logarithm
@@ -93,15 +95,20 @@ def head_statistics(
 
 def entropies(weights: Tensor, keys: Tensor) -> Tensor:
     """Entropy of every query's weights in nats, (num_layers, batch_size, num_heads, num_queries)."""
-    real = weights.double() * keys[:, None, None]
-    return torch.special.entr(real).sum(dim=-1)
+    return torch.special.entr(shares(weights, keys)).sum(dim=-1)
 
 
 def distances(weights: Tensor, keys: Tensor) -> Tensor:
     """Mean distance of every query's weights in tokens, (num_layers, batch_size, num_heads, num_queries)."""
     places = torch.arange(weights.shape[-1], device=weights.device, dtype=torch.double)
     apart = (places[: weights.shape[-2], None] - places[None]).abs()
-    return (weights.double() * keys[:, None, None] * apart).sum(dim=-1)
+    return (shares(weights, keys) * apart).sum(dim=-1)
+
+
+def shares(weights: Tensor, keys: Tensor) -> Tensor:
+    """Weights of every query on real keys, as shares of their sum. *Shape:* as weights"""
+    real = weights.double() * keys[:, None, None]
+    return real / real.sum(dim=-1, keepdim=True).clamp(min=torch.finfo(real.dtype).tiny)
 
 
 def average(values: Tensor, queries: Tensor) -> NDArray[np.float32]:
