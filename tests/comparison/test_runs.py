@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 from comparison.in_process import GENERATION, TASK, TINY, launch, quality, run_here
 
+import zoo
 from zoo.analysis.measuring import FlopsPerToken
 from zoo.base.errors import ConfigError, OutputExistsError, UnknownVariantError
 from zoo.comparison import Comparison, compare, pipeline
-from zoo.comparison.files import JOB, PLAN, RESULTS
+from zoo.comparison.files import CHECKPOINT, JOB, PLAN, RESULTS
+from zoo.comparison.results.fairness import decays
 from zoo.comparison.run import launchers, worker
 from zoo.comparison.run.probe import Probe
 from zoo.comparison.run.search import Trial, lowest
@@ -21,6 +23,7 @@ from zoo.fast import FastPaths, fast_paths
 from zoo.fast.switches import current
 from zoo.training.after_steps import TimeBudget
 from zoo.training.guard import TrainingError
+from zoo.training.optimizers import decayed_parameters
 
 pytestmark = [pytest.mark.thorough, pytest.mark.xdist_group("comparison")]
 
@@ -55,6 +58,15 @@ def test_a_command_that_has_been_given_runs_nothing(begun, again, labels):
     before = {name: (begun.folder / name).read_bytes() for name in (RESULTS, PLAN)}
     assert again(["vanilla", "pre-norm"], budget="steps=3") == begun == Comparison.read(begun.folder) and labels == []
     assert before == {name: (begun.folder / name).read_bytes() for name in (RESULTS, PLAN)}
+
+
+def test_the_sheet_counts_what_decays_in_the_models_that_were_trained(begun):
+    """With the vocabulary that was found in the data, not the one that was asked for."""
+    for run in begun.runs:
+        model = zoo.load(Path(run.folder) / CHECKPOINT)
+        sizes = {path: one.numel() for path, one in model.named_parameters()}
+        counted = sum(sizes[path] for path in set(decayed_parameters(model, "matrices")) & set(sizes))
+        assert sum(decays(Comparison.read(begun.folder), run.name).values()) == counted
 
 
 def test_the_same_command_gives_the_same_bits(begun, tmp_path):

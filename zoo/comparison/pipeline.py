@@ -335,6 +335,7 @@ def results_of(
         match_to=request.match_to,
         data=plan.common["data"],
         design=request.design,
+        data_settings=inputs.data_settings,
     )
 
 

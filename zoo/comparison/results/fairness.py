@@ -56,13 +56,13 @@ def matched_sizes(comparison: Comparison, name: str) -> dict[str, Any]:
 
 
 def as_built(comparison: Comparison, name: str, recipe: Recipe | None, *, matched: bool = True) -> str:
-    """Add to a variant's name the settings of the recipe and of matching."""
+    """Add to a variant's name the settings of the recipe, of matching, and of the data."""
     spec = parse_name(name)
     usual = {} if recipe is None else recipe.model_settings(name)
     if recipe is not None and "vocab_size" in recipe.tokenizer:
         usual = {**usual, "vocab_size": recipe.tokenizer["vocab_size"]}
     sizes = matched_sizes(comparison, name) if matched else {}
-    chosen = {**sizes, **model_fields(swept_values(comparison, name))}
+    chosen = {**sizes, **model_fields(swept_values(comparison, name)), **comparison.data_settings}
     return str(replace(spec, overrides={**usual, **spec.overrides, **chosen}))
 
 

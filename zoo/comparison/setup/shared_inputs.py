@@ -24,6 +24,7 @@ from zoo.building.builder import config, skeleton
 from zoo.data.tasks import DataTask, Splits, Tokenizers, load_tokenizers
 from zoo.data.tasks.streaming import is_streamed
 from zoo.models import ZooConfig
+from zoo.models.fields import SETTINGS
 from zoo.models.parts import named_parts
 from zoo.registry.plugins import Origin
 from zoo.training import Recipe
@@ -211,6 +212,12 @@ class SharedInputs:
     @cached_property
     def data_digest(self) -> list[str]:
         return [digest_of_examples(part) for part in self.splits]
+
+    @property
+    def data_settings(self) -> dict[str, Any]:
+        """Fields of configurations that follow from the data and the tokenizers, the same for all variants."""
+        found = self.task.model_settings(self.tokenizers)
+        return {name: value for name, value in found.items() if name in SETTINGS and value is not None}
 
     def settings(self, variant: str) -> dict[str, Any]:
         return model_settings(self.task, variant, self.tokenizers, self.recipe)
