@@ -106,7 +106,7 @@ def distances(weights: Tensor, keys: Tensor) -> Tensor:
 
 
 def shares(weights: Tensor, keys: Tensor) -> Tensor:
-    """Weights of every query on real keys, as shares of their sum. *Shape:* as weights"""
+    """Weights of every query on real keys, as shares of their sum. *Shape:* as weights."""
     real = weights.double() * keys[:, None, None]
     return real / real.sum(dim=-1, keepdim=True).clamp(min=torch.finfo(real.dtype).tiny)
 

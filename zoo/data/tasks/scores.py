@@ -31,21 +31,21 @@ class Predictions:
         loss: Cross-entropy per label, in nats.
         num_labels: Number of labels that the loss is the mean over, padding excluded.
         unknown: How many of them are the tokenizer's id for what it does not know; of outputs that are generated, 0.
-        text: Raw texts as the tokenizer gives them back, all in a row; None of other examples.
         outputs: A text an example; empty where a task has no outputs.
         ids: Of predicted outputs, the ids at each example's labels. *Shape:* (num_labels_of_example,)
         labels: The ids that would have been right, likewise.
         probabilities: Of predicted outputs, the probability of each id. *Shape:* as ids
+        text: Raw texts as the tokenizer gives them back, all in a row; None of other examples.
     """
 
     loss: float
     num_labels: int
     unknown: int = 0
-    text: str | None = field(default=None, repr=False)
     outputs: Sequence[str] = ()
     ids: Sequence[Any] = field(default=(), repr=False)
     labels: Sequence[Any] = field(default=(), repr=False)
     probabilities: Sequence[Any] = field(default=(), repr=False)
+    text: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
