@@ -120,6 +120,11 @@ def test_each_scaled_rotation_has_a_plain_form(kind, monkeypatch):
     assert eject(model).differences["float64"] < 1e-12
 
 
+@pytest.mark.parametrize("settings", ["attention_scale=3.0", "position=learned,attention_scale=none"])
+def test_disentangled_scores_are_scaled_in_a_file(settings):
+    assert eject(f"ltg-bert-style@tiny:{settings}").differences["float64"] < 1e-12
+
+
 def test_routers_of_layers_of_further_tokens_are_balanced():
     settings = "num_nextn_predict_layers=2,output_router_logits=true,router_aux_loss_coef=1.0"
     assert eject(f"mixtral-style@tiny:{settings}").differences["float64"] < 1e-12

@@ -11,6 +11,7 @@ from native_models import LLAMA, batch, largest_difference, native_model, output
 import zoo
 from zoo.base.errors import ConfigError, UnsupportedBackendError
 from zoo.converters.errors import ExportError
+from zoo.testing import randomize
 
 LATENT: dict[str, Any] = {"kv_lora_rank": 12, "qk_nope_head_dim": 6, "v_head_dim": 10}
 
@@ -48,6 +49,24 @@ def test_latent_attention_refuses_what_it_has_no_keys_for() -> None:
         zoo.build("llama-style@tiny:attention=latent,v_head_dim=0")
     with pytest.raises(ConfigError, match="latent_norm_eps=0.0 was given; it must be positive, or None"):
         zoo.build("llama-style@tiny:attention=latent,latent_norm_eps=0.0")
+
+
+@pytest.mark.parametrize("name", ["ltg-bert-style", "gpt-bert-style"])
+def test_disentangled_scores_have_any_scale(name: str) -> None:
+    """Each of the three is linear in a query: half of it is as good as twice the divisor."""
+    settings: dict[str, Any] = {"vocab_size": 37, "seed": 0, "dtype": torch.float64}
+    usual = randomize(zoo.build(f"{name}@tiny", "masked-lm", **settings))
+    root = usual.config.head_dim**0.5
+    half = zoo.build(f"{name}@tiny:attention_scale={2 * root}", "masked-lm", **settings)
+    half.load_state_dict(usual.state_dict())
+    with torch.no_grad():
+        for name, one in usual.named_parameters():
+            if "q_proj" in name:
+                one /= 2
+    ids = torch.arange(3, 23).view(2, 10)
+    torch.testing.assert_close(half(ids).logits, usual(ids).logits)
+    widths = {width: zoo.config("gpt-bert-style@tiny:parametrization=mup", head_dim=width) for width in (16, 64)}
+    assert {width: config.attention_scale for width, config in widths.items()} == {16: 2.0, 64: 8.0}
 
 
 @pytest.mark.parametrize("settings", [{"num_key_value_heads": 1}, {"attention_dropout": 0.1}])

@@ -55,6 +55,7 @@ SWITCHES: list[tuple[str, str, dict[str, Any], list[Any]]] = [
     ("attention_bias", "causal-lm", {"attention_out_bias": True}, [True, False]),
     ("attention_out_bias", "causal-lm", {}, [True, False]),
     ("attention_scale", "causal-lm", {}, [*map(str, AttentionScale), 3.0]),
+    ("attention_scale", "masked-lm", RELATIVE, [*map(str, AttentionScale), 3.0]),
     ("attn_logit_softcapping", "causal-lm", {}, [None, 1.0, 2.0]),
     ("qk_norm", "causal-lm", {"norm": "rmsnorm"}, [None, *map(str, QKNorm)]),
     ("sliding_window", "causal-lm", {}, [None, 3, 5]),

@@ -203,27 +203,25 @@ class Attention(nn.Module):
         if self.config.num_key_value_heads < self.config.num_attention_heads:
             # Several queries share a key and a value (Ainslie et al. 2023, GQA, section 2.2).
             key, value = (y.repeat_interleave(query.shape[1] // y.shape[1], dim=1) for y in (key, value))
+        scores = query @ key.mT
         if self.config.position == "disentangled" and bias is not None:
             # Contents meet relative positions, both ways (He et al. 2020, DeBERTa, equation 4).
-            scores = query @ key.mT + self.relative_scores(query, key, bias)
-            scores = scores * (3 * self.config.head_dim) ** -0.5
-        elif self.config.attention.startswith("disentangled"):
-            scores = query @ key.mT * (3 * self.config.head_dim) ** -0.5
-        elif self.config.attention == "normalized" and self.config.attention_scale == "head-dim":
+            scores = scores + self.relative_scores(query, key, bias)
+        if self.config.attention.startswith("disentangled"):
+            # The sum of three scores, whether there are relative positions or not.
+            scores = scores * 3**-0.5
+        if self.config.attention == "normalized" and self.config.attention_scale == "head-dim":
             # Cosines are small, so scores are scaled up (nGPT, section 2.3.2).
-            scores = query @ key.mT * self.config.head_dim**0.5
+            scores = scores * self.config.head_dim**0.5
         elif self.config.attention_scale == "head-dim":
-            scores = query @ key.mT * self.config.head_dim**-0.5
+            scores = scores * self.config.head_dim**-0.5
         elif self.config.attention_scale == "hidden-size" and "scores-scaled-by-model-width" in self.config.quirks:
             # The original's defect: the root of the model's width, where the paper has that of a head's.
-            scores = query @ key.mT * self.config.hidden_size**-0.5
+            scores = scores * self.config.hidden_size**-0.5
         elif self.config.attention_scale == "hidden-size":
-            scores = query @ key.mT * self.config.hidden_size**-0.5
-        elif self.config.attention_scale == "none":
-            # Scores are not scaled: the initial values of the projections are (T5).
-            scores = query @ key.mT
-        else:
-            scores = query @ key.mT / self.config.attention_scale
+            scores = scores * self.config.hidden_size**-0.5
+        elif self.config.attention_scale != "none":
+            scores = scores / self.config.attention_scale
         if self.config.attn_logit_softcapping is not None:
             # Scores are bounded (Gemma 2, section 2).
             scores = torch.tanh(scores / self.config.attn_logit_softcapping) * self.config.attn_logit_softcapping

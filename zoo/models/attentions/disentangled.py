@@ -26,8 +26,8 @@ class DisentangledAttention(Attention):
     """Scores `(q k + q k_r + q_r k) / sqrt(3 d)`, with queries and keys of the relative position r in addition.
 
     DeBERTa (He et al. 2020, equation 4). As in LTG-BERT (Samuel et al. 2023, section 3), the projections of contents
-    also project positions, and a norm with weights and biases follows the output projection. `attention_scale` is not
-    used.
+    also project positions, and a norm with weights and biases follows the output projection. Another `attention_scale`
+    is in the place of sqrt(d).
     """
 
     backends = ("sdpa", "eager")
@@ -36,7 +36,7 @@ class DisentangledAttention(Attention):
     def __init__(self, config: ZooConfig, layer_idx: int, **kwargs: Any) -> None:
         super().__init__(config, layer_idx, **kwargs)
         self.reads_table = config.position == "disentangled"
-        self.scaling = (3 * self.head_dim) ** -0.5
+        self.scaling /= 3**0.5
         self.num_buckets = config.relative_attention_num_buckets
         self.max_distance = config.relative_attention_max_distance
         self.bucket = DisentangledPosition.bucket
