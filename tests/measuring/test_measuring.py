@@ -52,6 +52,16 @@ class Perceptron(nn.Module):
         return self.dropout(self.down(self.up(inputs).relu()))
 
 
+def test_activations_are_those_of_the_precision_that_is_trained_in():
+    model = zoo.build("gpt2-style", "causal-lm", **SIZES, dropout=0.0, attention_dropout=0.0)
+    ids = torch.full((32, 64), 3)
+    inputs = {"input_ids": ids, "labels": ids}
+    whole, mixed = (measure(model, inputs, dtype=dtype).activation_bytes for dtype in (None, torch.bfloat16))
+    with torch.autocast("cpu", torch.bfloat16):
+        kept = activation_bytes(model, inputs)
+    assert mixed == kept < 0.9 * whole
+
+
 def test_activations_are_what_the_backward_pass_needs():
     model = Perceptron().eval()
     torch.manual_seed(0)

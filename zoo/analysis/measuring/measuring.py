@@ -30,7 +30,8 @@ class Costs:
             embedding.
         flops_per_token: Operations a token of a forward pass, at the lengths of the measured batch.
         training_flops_per_token: Operations a token of a forward and backward pass.
-        activation_bytes: Bytes that a training step on the measured batch keeps for its backward pass, no parameters.
+        activation_bytes: Bytes that a training step on the measured batch keeps for its backward pass, no parameters
+            but what mixed precision converts them to.
         activation_tokens: Positions of that batch.
         prefill_tokens_per_second: Speed of reading prompts, or for an encoder any input.
         decode_tokens_per_second: Tokens written a second, one at a time with a cache, by greedy decoding of one
@@ -138,6 +139,8 @@ def measure(
     achieved = None if training_tokens_per_second is None else training_tokens_per_second * flops.training / devices
     # A speed that training has reached is possible, even if something else slowed the products down.
     limit = max(gemm_limit(model.device, dtype or model.dtype), achieved or 0.0)
+    with torch.autocast(model.device.type, dtype, enabled=dtype is not None):
+        kept = activation_bytes(model, batch)
     return Costs(
         parameters=model.num_parameters(),
         non_embedding_parameters=sum(
@@ -145,7 +148,7 @@ def measure(
         ),
         flops_per_token=flops.forward,
         training_flops_per_token=flops.training,
-        activation_bytes=activation_bytes(model, batch),
+        activation_bytes=kept,
         activation_tokens=num_positions(model, batch),
         prefill_tokens_per_second=prefill,
         decode_tokens_per_second=None if decode is None else decode.tokens_per_second,
