@@ -105,6 +105,8 @@ def test_the_pareto_front_is_what_none_beats() -> None:
     verdicts = judge(BENCHMARK, made)
     assert [one.variant for one in front(verdicts, "training_flops")] == ["post-norm", "pre-norm"]
     assert "`rezero`" not in description(verdicts).split("Pareto")[1].split("\n")[0]
+    diverged = judge(BENCHMARK, [*made, *rows("deepnorm", [90.0, None], cost=0.5)])
+    assert [one.variant for one in front(diverged, "training_flops")] == ["post-norm", "pre-norm"]
 
 
 def test_tables_hold_every_variant_and_say_what_is_missing() -> None:

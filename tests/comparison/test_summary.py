@@ -14,7 +14,8 @@ from zoo.comparison.display.documents import to_latex, to_markdown, write_files
 from zoo.comparison.display.findings import headline, sentences
 from zoo.comparison.display.formatting import mean_and_spread, records, signed, to_csv
 from zoo.comparison.display.report.charts import joined
-from zoo.comparison.display.report.scatter import Point, pareto
+from zoo.comparison.display.report.page import cell
+from zoo.comparison.display.report.scatter import Point, pareto, points_of
 from zoo.comparison.results.metrics import metrics_of
 from zoo.comparison.results.statistics import Measurements
 from zoo.comparison.results.summary import summarize
@@ -95,6 +96,17 @@ def test_what_is_missing_is_not_made_up():
     assert nothing.main is nothing.best is None and list(sentences(nothing)) == [headline(nothing)]
     unmeasured = replace(comparison, runs=[replace(run, costs=None) for run in comparison.runs])
     assert "flops_per_token" not in [column.key for column in metrics_of(unmeasured)]
+
+
+def test_a_mean_of_the_runs_that_are_left_is_never_the_best():
+    """The one lucky run of a variant whose others diverged beats nothing, in the table and on the front."""
+    comparison = made_up({"a": (30.0, 0.1), "b": (36.0, 0.1), "c": (31.0, 0.1)}, seeds=3)
+    lost = [Run("b", "b", seed=seed, error="diverged") for seed in (1, 2)]
+    summary = summarize(replace(comparison, runs=[*comparison.runs[:4], *lost, *comparison.runs[6:]]))
+    main, cost = summary.main, column_named("parameters")
+    assert summary.best.name == "c" and [row.name for row in summary.ranked(main)] == ["a", "c"]
+    assert [cell(summary, main, row).is_best for row in summary.rows] == [False, False, True]
+    assert "b" not in [point.name for point in pareto(points_of(summary, main, cost), main, cost)]
 
 
 def test_one_seed_tests_nothing():

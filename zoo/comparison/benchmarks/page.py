@@ -74,8 +74,10 @@ def title(column: str) -> str:
 
 
 def front(verdicts: Verdicts, cost: str) -> list[Standing]:
-    """Find the Pareto front: the variants that none beats both in score and in cost."""
+    """Find the Pareto front: the variants that none beats both in score and in cost, of those that lost fewest runs."""
     both = [one for one in verdicts.standings if verdicts.score in one.samples and cost in one.samples]
+    fewest = min((one.lost for one in both), default=0)
+    both = [one for one in both if one.lost == fewest]
     better = verdicts.benchmark.better(verdicts.score)
     found: list[Standing] = []
     for one in sorted(both, key=lambda one: (one.samples[cost].mean, -better * one.samples[verdicts.score].mean)):

@@ -34,6 +34,10 @@ class VariantSummary:
     def finished(self) -> list[Run]:
         return [run for run in self.runs if run.report is not None]
 
+    def lost(self, metric: Metric) -> int:
+        """How many runs have no number."""
+        return len(self.runs) - (len(self.samples[metric.key].values) if metric.key in self.samples else 0)
+
 
 @dataclass(frozen=True)
 class ComparisonSummary:
@@ -66,18 +70,19 @@ class ComparisonSummary:
     def differences(self) -> list[PairedDifference]:
         return [row.difference for row in self.rows if row.difference is not None]
 
+    def ranked(self, metric: Metric) -> list[VariantSummary]:
+        """The variants whose means of a metric are compared: those with a number that lost the fewest runs."""
+        measured = [row for row in self.rows if metric.key in row.samples]
+        fewest = min((row.lost(metric) for row in measured), default=0)
+        return [row for row in measured if row.lost(metric) == fewest]
+
     @property
     def best(self) -> VariantSummary | None:
         """The variant with the best mean main score, of those that lost the fewest runs."""
         main = self.main
         if main is None:
             return None
-
-        def goodness(row: VariantSummary) -> tuple[int, float]:
-            sample = row.samples[main.key]
-            return len(sample.values) - len(row.runs), main.better * sample.mean
-
-        return max((row for row in self.rows if main.key in row.samples), key=goodness, default=None)
+        return max(self.ranked(main), key=lambda row: main.better * row.samples[main.key].mean, default=None)
 
 
 def summarize(comparison: Comparison) -> ComparisonSummary:

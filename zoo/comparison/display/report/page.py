@@ -286,9 +286,10 @@ def cell(summary: ComparisonSummary, column: Metric, row: VariantSummary) -> Cel
     sample = row.samples.get(column.key)
     if sample is None:
         return Cell(NOTHING, "", None, "not measured", False)
-    others = [other.samples[column.key].mean for other in summary.rows if column.key in other.samples]
+    ranked = summary.ranked(column)
+    others = [other.samples[column.key].mean for other in ranked]
     best = (max if column.better > 0 else min)(others)
-    is_best = bool(column.better) and sample.mean == best and len(set(others)) > 1
+    is_best = bool(column.better) and row in ranked and sample.mean == best and len(set(others)) > 1
     spread = shown_spread(column.write, sample)
     return Cell(column.write(sample.mean), spread, sample.mean, details_of(column, sample), is_best)
 

@@ -30,9 +30,11 @@ class Point:
     quality: float
     spread: float
     description: str
+    is_ranked: bool = True  # Whether it is among those that lost the fewest runs
 
 
 def points_of(summary: ComparisonSummary, main: Metric, cost: Metric) -> list[Point]:
+    ranked = [row.name for row in summary.ranked(main)]
     return [
         Point(
             place,
@@ -41,6 +43,7 @@ def points_of(summary: ComparisonSummary, main: Metric, cost: Metric) -> list[Po
             row.samples[main.key].mean,
             row.samples[main.key].deviation or 0.0,
             f"{row.name}: {main.title} {number(main, row)}, {cost.title} {number(cost, row)}",
+            row.name in ranked,
         )
         for place, row in enumerate(summary.rows)
         if main.key in row.samples and cost.key in row.samples
@@ -48,7 +51,8 @@ def points_of(summary: ComparisonSummary, main: Metric, cost: Metric) -> list[Po
 
 
 def pareto(points: Sequence[Point], main: Metric, cost: Metric) -> list[Point]:
-    """Find the points that no other one beats in quality without costing more, by cost."""
+    """Find the points that no other one beats in quality without costing more, by cost, of those that are ranked."""
+    points = [point for point in points if point.is_ranked]
 
     def beats(one: Point, other: Point) -> bool:
         better = (main.better * (one.quality - other.quality), cost.better * (one.cost - other.cost))
