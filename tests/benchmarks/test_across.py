@@ -86,6 +86,7 @@ def test_exponents_and_crossings_are_those_that_rows_were_made_of() -> None:
     reading = read_across(LADDER, [*rows[:-1], replace(rows[-1], values={}, error="it diverged")])
     assert reading is not None
     assert reading.rows[-1] == ["gpt2-style:norm=rmsnorm", "5 (1 run lost)", "", "", "", "untested", "", ""]
+    assert "the loss at 10.0 TFLOPs" in reading.summary and "nan" not in str(reading)
 
 
 def test_there_is_none_without_rows_and_none_of_an_unknown_kind(tmp_path: Path) -> None:
@@ -112,7 +113,8 @@ def test_averages_are_taken_run_by_run_and_a_lost_run_has_none() -> None:
     reading = read_across(mad, [*rows[:-1], lost])
     assert reading is not None and reading.headings[2] == "Average"
     (first, second) = reading.rows
-    assert first[0] == "gpt2-style" and first[2] == "66.00 (63.52 to 68.48)", "65, 66, 67: 66 ± 4.3027/√3"
+    assert (first[0], first[1], reading.rows[1][1]) == ("gpt2-style", "4 (1 run lost)", "4")
+    assert first[2] == "66.00 (63.52 to 68.48)", "65, 66, 67: 66 ± 4.3027/√3"
     assert reading.summary.endswith("Student's interval of 95 % for the mean over seeds.")
     assert second[0] == "llama-style" and second[2].startswith("46.50") and second[5] == "baseline"
 
@@ -143,6 +145,11 @@ def test_ranks_agree_where_the_lower_loss_has_the_higher_accuracy() -> None:
     reading = read_across(ENGLISH, english_rows(turned))
     assert reading is not None and "-1.00" in reading.summary
     assert read_across(ENGLISH, english_rows(dict(list(scores.items())[:2]))) is None, "two have no correlation"
+    diverged = [
+        replace(row, error="it diverged") if row.seed == 2 else row for row in english_rows({"albert": (3.0, 70)})
+    ]
+    reading = read_across(ENGLISH, [*english_rows(scores), *diverged])
+    assert reading is not None and "over 4 variants" in reading.summary, "of a lost run nothing is known"
     without = [replace(row, values={"heldout_loss": 4.0}) for row in english_rows(scores)]
     assert read_across(ENGLISH, without) is None
 

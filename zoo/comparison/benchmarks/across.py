@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, permutations
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,7 +76,7 @@ def power_law(benchmark: Benchmark, rows: Iterable[Row]) -> Reading:
         name: {seed: fitted(points) for seed, points in own.items()} for name, own in runs.items() if not lost[name]
     }
     baseline = benchmark.baseline(next(iter(benchmark.conditions)))
-    flops = [x for own in runs.values() for points in own.values() for x, _ in points]
+    flops = [x for name in lines for points in runs[name].values() for x, _ in points]
     middle = math.exp(sum(map(math.log, flops)) / len(flops)) if flops else math.nan
     slopes: dict[str, Scores] = {name: {seed: slope for seed, (slope, _) in own.items()} for name, own in lines.items()}
     at_middle = {
@@ -99,7 +100,7 @@ def power_law(benchmark: Benchmark, rows: Iterable[Row]) -> Reading:
             for name in ranked
         ]
         + [
-            [name, f"{len(runs[name])} ({counted(lost[name], 'run')} lost)", "", "", "", UNKNOWN, "", ""]
+            [name, seeds_in_words(len(runs[name]), lost[name]), "", "", "", UNKNOWN, "", ""]
             for name in runs
             if lost[name]
         ],
@@ -117,7 +118,10 @@ def average(benchmark: Benchmark, rows: Iterable[Row]) -> Reading:
     return Reading(
         f"The average over {counted(len(benchmark.conditions), 'condition')}, run by run.",
         ("Variant", "Seeds", "Average", "Difference", "p", "Verdict"),
-        [[name, str(len(means[name])), *cells[name]] for name in ranked],
+        [
+            [name, seeds_in_words(len(means[name]), len(means[name]) - len(finished[name])), *cells[name]]
+            for name in ranked
+        ],
         max(map(len, means.values()), default=0),
     )
 
@@ -125,15 +129,15 @@ def average(benchmark: Benchmark, rows: Iterable[Row]) -> Reading:
 def rank_correlation(benchmark: Benchmark, rows: Iterable[Row]) -> Reading:
     """Compare the order of variants by the score with their order by the column `across["column"]`.
 
-    Both are means over seeds, under the first condition. The correlation is Spearman's (1904); p is the share of
-    orders, of all that the column could have, with a correlation at least as far from zero.
+    Both are means over seeds, under the first condition; a variant with a lost run has no rank. The correlation is
+    Spearman's (1904); p is the share of orders, of all that the column could have, with one at least as far from zero.
     """
     columns = benchmark.score, str(benchmark.across["column"])
-    scores: dict[str, list[list[float]]] = {}
+    found: dict[str, list[list[float | None]]] = {}
     for row in rows:
-        found = [row.number(column) for column in columns]
-        if row.condition == benchmark.first and None not in found:
-            scores.setdefault(row.variant, []).append([value for value in found if value is not None])
+        if row.condition == benchmark.first:
+            found.setdefault(row.variant, []).append([row.number(column) for column in columns])
+    scores: dict[str, list[Any]] = {name: own for name, own in found.items() if not any(None in one for one in own)}
     if len(scores) < FEWEST_RANKED:
         return Reading("", (), ())
     means = {name: np.mean(own, axis=0) for name, own in scores.items()}
@@ -285,6 +289,11 @@ def in_words(scores: Mapping[str, Scores], benchmark: Benchmark, *, better: int,
             word,
         ]
     return written
+
+
+def seeds_in_words(seeds: int, lost: int) -> str:
+    """Write a number of seeds: "3", or "3 (1 run lost)"."""
+    return f"{seeds} ({counted(lost, 'run')} lost)" if lost else str(seeds)
 
 
 def best_of(losses: Sequence[float]) -> str:
