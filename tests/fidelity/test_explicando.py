@@ -19,7 +19,7 @@ SIZES = [
 
 
 def batch(seed=0):
-    texts = [*explicando.random_inputs(batch_size=5, in_vocab=READS, seed=seed), ""]
+    texts = [*explicando.random_inputs(READS, batch_size=5, seed=seed), ""]
     return texts, explicando.token_ids(texts, READS)
 
 

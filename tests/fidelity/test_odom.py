@@ -9,9 +9,7 @@ import zoo
 
 SIZES = [
     dict(seed=0),
-    dict(
-        num_encoder_layers=1, num_decoder_layers=1, model_dim=10, num_heads=3, seed=1
-    ),  # heads do not divide the width
+    dict(num_encoder_layers=1, num_decoder_layers=1, model_dim=10, seed=1),  # heads do not divide the width
     dict(num_encoder_layers=2, num_decoder_layers=3, model_dim=3, num_heads=5, seed=2),  # more heads than features
     dict(num_encoder_layers=4, num_decoder_layers=4, num_heads=1, seed=3),
 ]

@@ -16,6 +16,7 @@ from .ops import affine, head_columns, layer_norm, linear, relu, sinusoids, soft
 from .weights import RandomStateDict, StateDict, padded_ids, part, parts
 
 MASKED_SCORE = -1e6
+WIDTH, INNER, SRC_VOCAB, TGT_VOCAB = 12, 20, 17, 13
 
 
 class EncoderOutput(NamedTuple):
@@ -34,10 +35,7 @@ class DecoderState(NamedTuple):
 
 
 class DecoderOutput(NamedTuple):
-    """Logits, the state after these tokens, and each block's self- and cross-attention weights.
-
-    *Shape:* logits (B, T, V), self (B * H, T, cached + T), cross (B * H, T, S)
-    """
+    """Logits, (B, T, V), the state after these tokens, and each block's self- and cross-attention weights."""
 
     logits: Tensor
     state: DecoderState
@@ -46,14 +44,7 @@ class DecoderOutput(NamedTuple):
 
 
 def encoder(state_dict: StateDict, ids: Tensor, valid_lens: Tensor | None, *, num_heads: int) -> EncoderOutput:
-    """The encoder stack; attention biases are used where the state_dict has them.
-
-    Args:
-        state_dict: Weights of the original TransformerEncoder.
-        ids: *Shape:* (batch_size, num_steps)
-        valid_lens: Keys to attend to, per row or per query. *Shape:* (batch_size,) or (batch_size, num_steps)
-        num_heads: Heads of every attention.
-    """
+    """The encoder stack. *Shape:* ids (B, T); `valid_lens` are keys to attend to by row, (B,), or query, (B, T)."""
     x = embed(state_dict, ids)
     recorded = []
     for block in parts(state_dict, "blks.block"):
@@ -74,12 +65,7 @@ def decoder(
 ) -> DecoderOutput:
     """The decoder stack on one call's tokens, whose positions start at zero whatever the state holds.
 
-    Args:
-        state_dict: Weights of the original TransformerDecoder.
-        ids: *Shape:* (batch_size, num_steps)
-        state: From `init_state` or from the call before; it is not changed.
-        num_heads: Heads of every attention.
-        training: Query t sees the first t + 1 keys, cached ones first. Otherwise every query sees every key.
+    In training query t sees the first t + 1 keys, cached ones first. Otherwise every query sees every key.
     """
     x = embed(state_dict, ids)
     seen = torch.arange(1, ids.shape[1] + 1).expand(ids.shape) if training else None
@@ -109,13 +95,7 @@ def encoder_decoder(
 
 
 def stepwise(
-    state_dict: StateDict,
-    src: Tensor,
-    tgt: Tensor,
-    valid_lens: Tensor | None,
-    *,
-    num_heads: int,
-    training: bool = False,
+    state_dict: StateDict, src: Tensor, tgt: Tensor, valid_lens: Tensor, *, num_heads: int, training: bool = False
 ) -> Tensor:
     """Logits of a target given one token a call, with caches. *Shape:* as `encoder_decoder`."""
     memory = encoder(part(state_dict, "encoder"), src, valid_lens, num_heads=num_heads).hidden
@@ -128,31 +108,15 @@ def stepwise(
     return torch.cat(steps, dim=1)
 
 
-def predict(
-    state_dict: StateDict,
-    src: Tensor,
-    valid_lens: Tensor,
-    *,
-    num_heads: int,
-    num_steps: int,
-    bos: int = BOS,
-    eos: int = EOS,
-) -> list[int]:
+def predict(state_dict: StateDict, src: Tensor, valid_lens: Tensor, *, num_heads: int, num_steps: int) -> list[int]:
     """Greedy ids for one source: from bos, until eos (not returned) or `num_steps` ids. *Shape:* src (1, S)."""
-    tgt = torch.tensor([[bos]])
+    tgt = torch.tensor([[BOS]])
     while tgt.shape[1] <= num_steps:
         best = stepwise(state_dict, src, tgt, valid_lens, num_heads=num_heads)[:, -1:].argmax(dim=-1)
-        if best.item() == eos:
+        if best.item() == EOS:
             break
         tgt = torch.cat((tgt, best), dim=1)
     return tgt[0, 1:].tolist()
-
-
-def loss(logits: Tensor, labels: Tensor, valid_lens: Tensor) -> Tensor:
-    """Cross-entropy of the valid steps, divided by all steps. *Shape:* (B, T, V), (B, T), (B,) -> (B,)."""
-    surprisal = torch.logsumexp(logits, dim=-1) - logits.gather(-1, labels[..., None])[..., 0]
-    valid = torch.arange(labels.shape[1]) < valid_lens[:, None]
-    return (surprisal * valid).sum(dim=1) / labels.shape[1]
 
 
 def embed(stack: StateDict, ids: Tensor) -> Tensor:
@@ -189,65 +153,36 @@ def feed_forward(block: StateDict, x: Tensor) -> Tensor:
 
 def random_state_dict(
     *,
-    src_vocab_size: int = 17,
-    tgt_vocab_size: int = 13,
-    num_hiddens: int = 12,
-    ffn_num_hiddens: int = 20,
     num_layers: int = 2,
     use_bias: bool = False,
-    encoder_norm_shape: Sequence[int] | None = None,
-    decoder_norm_shape: Sequence[int] | None = None,
+    encoder_norm_shape: Sequence[int] = (WIDTH,),
+    decoder_norm_shape: Sequence[int] = (WIDTH,),
     seed: int = 0,
     dtype: torch.dtype = torch.float64,
 ) -> StateDict:
-    """Random weights of an EncoderDecoder under the original's keys; its `part`s are the two stacks' own.
-
-    Norm shapes default to (num_hiddens,); `use_bias` gives the encoder's attentions biases, the decoder never has any.
-    """
+    """Random weights of an EncoderDecoder; `use_bias` is for the encoder's attentions, the decoder never has biases."""
     made = RandomStateDict(seed, dtype)
-    width, inner = num_hiddens, ffn_num_hiddens
-    shape = encoder_norm_shape or (width,)
-    _add_stack(made, "encoder", ("attention",), src_vocab_size, width, inner, num_layers, shape, use_bias)
-    shape = decoder_norm_shape or (width,)
-    _add_stack(made, "decoder", ("attention1", "attention2"), tgt_vocab_size, width, inner, num_layers, shape, False)
-    made.affine("decoder.dense", tgt_vocab_size, width)
+    for stack, attentions, vocab_size, shape in (
+        ("encoder", ("attention",), SRC_VOCAB, encoder_norm_shape),
+        ("decoder", ("attention1", "attention2"), TGT_VOCAB, decoder_norm_shape),
+    ):
+        made.embedding(f"{stack}.embedding", vocab_size, WIDTH)
+        add = made.affine if use_bias and stack == "encoder" else made.linear
+        for block in (f"{stack}.blks.block{number}" for number in range(num_layers)):
+            for i, attention in enumerate(attentions, 1):
+                for kind in "qkvo":
+                    add(f"{block}.{attention}.W_{kind}", WIDTH, WIDTH)
+                made.norm(f"{block}.addnorm{i}.ln", *shape)
+            made.affine(f"{block}.ffn.dense1", INNER, WIDTH)
+            made.affine(f"{block}.ffn.dense2", WIDTH, INNER)
+            made.norm(f"{block}.addnorm{len(attentions) + 1}.ln", *shape)
+    made.affine("decoder.dense", TGT_VOCAB, WIDTH)
     return made.tensors
 
 
-def random_inputs(
-    *,
-    batch_size: int = 4,
-    src_steps: int = 9,
-    tgt_steps: int = 7,
-    src_vocab_size: int = 17,
-    tgt_vocab_size: int = 13,
-    seed: int = 0,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """A padded batch of source ids, target ids and source lengths. *Shape:* (B, src_steps), (B, tgt_steps), (B,)."""
+def random_inputs(*, batch_size: int = 4, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+    """A padded batch of source ids, target ids and source lengths. *Shape:* (B, 9), (B, 7), (B,)."""
     generator = torch.Generator().manual_seed(seed)
-    src, valid_lens = padded_ids(batch_size, src_steps, src_vocab_size, PAD, generator)
-    tgt, _ = padded_ids(batch_size, tgt_steps, tgt_vocab_size, PAD, generator)
+    src, valid_lens = padded_ids(batch_size, 9, SRC_VOCAB, PAD, generator)
+    tgt, _ = padded_ids(batch_size, 7, TGT_VOCAB, PAD, generator)
     return src, tgt, valid_lens
-
-
-def _add_stack(
-    made: RandomStateDict,
-    stack: str,
-    attentions: tuple[str, ...],
-    vocab_size: int,
-    width: int,
-    inner: int,
-    num_layers: int,
-    norm_shape: Sequence[int],
-    use_bias: bool,
-) -> None:
-    made.embedding(f"{stack}.embedding", vocab_size, width)
-    add = made.affine if use_bias else made.linear
-    for block in (f"{stack}.blks.block{number}" for number in range(num_layers)):
-        for i, attention in enumerate(attentions, 1):
-            for kind in "qkvo":
-                add(f"{block}.{attention}.W_{kind}", width, width)
-            made.norm(f"{block}.addnorm{i}.ln", *norm_shape)
-        made.affine(f"{block}.ffn.dense1", inner, width)
-        made.affine(f"{block}.ffn.dense2", width, inner)
-        made.norm(f"{block}.addnorm{len(attentions) + 1}.ln", *norm_shape)

@@ -15,34 +15,17 @@ from .ops import affine, head_columns, layer_norm, linear, relu, sinusoids, soft
 from .weights import RandomStateDict, StateDict, part, parts, random_lengths
 
 PAD, BOS, EOS, FIRST_CHARACTER = 0, 1, 2, 3
+WIDTH, OUTPUTS = 12, 7
 
 
 def translate(
-    state_dict: StateDict,
-    texts: Sequence[str],
-    in_vocab: str,
-    out_vocab: str,
-    *,
-    encoder_heads: int,
-    decoder_heads: int,
-    theta: float = 10000,
+    state_dict: StateDict, texts: Sequence[str], in_vocab: str, out_vocab: str, **options: float
 ) -> list[str]:
     """Text in, text out: the likeliest character at each position, the places of bos and eos included.
 
-    Args:
-        state_dict: Weights of the original Transformer.
-        texts: A batch of strings over `in_vocab`.
-        in_vocab: Characters in the order of their ids; repeated ones count once.
-        out_vocab: Characters in the order of the output features; repeated ones count once.
-        encoder_heads: Heads of the encoder's attentions.
-        decoder_heads: Heads of the decoder's attentions.
-        theta: Base of the position frequencies.
-
-    Returns:
-        One string a text, two characters longer than it.
+    Characters are in the order of their ids, or of the output features; repeated ones count once.
     """
-    ids = token_ids(texts, in_vocab)
-    scores = logits(state_dict, ids, encoder_heads=encoder_heads, decoder_heads=decoder_heads, theta=theta)
+    scores = logits(state_dict, token_ids(texts, in_vocab), **options)
     characters = list(dict.fromkeys(out_vocab))
     return [
         "".join(characters[best] for best in row[: len(text) + 2])
@@ -51,10 +34,7 @@ def translate(
 
 
 def token_ids(texts: Sequence[str], in_vocab: str) -> Tensor:
-    """Ids of bos, characters, eos, padded at the end to the longest text.
-
-    *Shape:* (len(texts), longest text + 2)
-    """
+    """Ids of bos, characters, eos, padded at the end. *Shape:* (len(texts), longest text + 2)."""
     of_character = {character: FIRST_CHARACTER + i for i, character in enumerate(dict.fromkeys(in_vocab))}
     rows = [[BOS, *(of_character[character] for character in text), EOS] for text in texts]
     longest = max(len(row) for row in rows)
@@ -64,17 +44,9 @@ def token_ids(texts: Sequence[str], in_vocab: str) -> Tensor:
 def logits(
     state_dict: StateDict, ids: Tensor, *, encoder_heads: int, decoder_heads: int, theta: float = 10000
 ) -> Tensor:
-    """Scores of the output characters at every position, before softmax and argmax.
+    """Scores of the output characters at every position; `theta` is the base of the position frequencies.
 
-    Args:
-        state_dict: Weights of the original Transformer.
-        ids: Token ids. *Shape:* (batch_size, seq_len)
-        encoder_heads: Heads of the encoder's attentions.
-        decoder_heads: Heads of the decoder's attentions.
-        theta: Base of the position frequencies.
-
-    Returns:
-        *Shape:* (batch_size, seq_len, out_vocab_size)
+    *Shape:* (batch_size, seq_len) -> (batch_size, seq_len, out_vocab_size)
     """
     embedding = state_dict["tokenizer.embedding.weight"].detach()
     x = embedding[ids] + sinusoids(ids.shape[1], embedding.shape[1], float(theta))
@@ -91,10 +63,7 @@ def logits(
 
 
 def block(weights: StateDict, x: Tensor, values: Tensor, n_heads: int) -> Tensor:
-    """Attention of `x` to itself that carries `values` and adds them back, norm, feed-forward, norm.
-
-    *Shape:* (batch_size, seq_len, embed_dim) twice -> the same
-    """
+    """Attention of `x` to itself that carries `values` and adds them back, norm, feed-forward, norm."""
     h = layer_norm(attend(part(weights, "mha"), x, values, n_heads) + values, weights, "mha_layernorm")
     return layer_norm(affine(relu(affine(h, weights, "ff.0")), weights, "ff.2") + h, weights, "ff_layernorm")
 
@@ -102,15 +71,7 @@ def block(weights: StateDict, x: Tensor, values: Tensor, n_heads: int) -> Tensor
 def attend(weights: StateDict, x: Tensor, values: Tensor, n_heads: int, hidden: Tensor | None = None) -> Tensor:
     """Multi-head attention without biases whose queries and keys come from `x` and whose values from `values`.
 
-    Args:
-        weights: query_projection, key_projection, value_projection and output_projection.
-        x: *Shape:* (batch_size, seq_len, embed_dim)
-        values: *Shape:* (batch_size, seq_len, embed_dim)
-        n_heads: Number of heads.
-        hidden: True where a query may not look. *Shape:* (seq_len, seq_len)
-
-    Returns:
-        *Shape:* (batch_size, seq_len, embed_dim)
+    *Shape:* (batch_size, seq_len, embed_dim); `hidden` is True where a query may not look, (seq_len, seq_len)
     """
     queries, keys = linear(x, weights, "query_projection"), linear(x, weights, "key_projection")
     carried = linear(values, weights, "value_projection")
@@ -127,8 +88,6 @@ def attend(weights: StateDict, x: Tensor, values: Tensor, n_heads: int, hidden: 
 def random_state_dict(
     *,
     in_vocab_size: int = 9,
-    out_vocab_size: int = 7,
-    embed_dim: int = 12,
     n_encoder_layers: int = 2,
     n_decoder_layers: int = 3,
     encoder_hidden_dim: int = 20,
@@ -138,35 +97,34 @@ def random_state_dict(
 ) -> StateDict:
     """Random weights under the original's keys; the token embedding is one tensor under two of them."""
     made = RandomStateDict(seed, dtype)
-    made.embedding("tokenizer.embedding", in_vocab_size + FIRST_CHARACTER, embed_dim)
+    made.embedding("tokenizer.embedding", in_vocab_size + FIRST_CHARACTER, WIDTH)
     made.alias("input_processor.tokenizer.embedding", of="tokenizer.embedding")
     for layer in range(n_encoder_layers):
-        _add_block(made, f"encoder.layers.{layer}", embed_dim, encoder_hidden_dim)
+        _add_block(made, f"encoder.layers.{layer}", encoder_hidden_dim)
     for layer in range(n_decoder_layers):
-        _add_attention(made, f"decoder.layers.{layer}", embed_dim)
-        _add_block(made, f"decoder.layers.{layer}.transformer_layer", embed_dim, decoder_hidden_dim)
-    made.affine("output_processor.linear", out_vocab_size, embed_dim)
+        _add_attention(made, f"decoder.layers.{layer}")
+        _add_block(made, f"decoder.layers.{layer}.transformer_layer", decoder_hidden_dim)
+    made.affine("output_processor.linear", OUTPUTS, WIDTH)
     return made.tensors
 
 
-def random_inputs(*, batch_size: int = 4, longest: int = 6, in_vocab: str = "abcdefghi", seed: int = 0) -> list[str]:
+def random_inputs(characters: str, *, batch_size: int, seed: int) -> list[str]:
     """Random texts of different lengths, so that the batch needs padding."""
     generator = torch.Generator().manual_seed(seed)
-    characters = list(dict.fromkeys(in_vocab))
     return [
         "".join(characters[i] for i in torch.randint(len(characters), (length,), generator=generator).tolist())
-        for length in random_lengths(batch_size, longest, generator)
+        for length in random_lengths(batch_size, 6, generator)
     ]
 
 
-def _add_attention(made: RandomStateDict, name: str, embed_dim: int) -> None:
+def _add_attention(made: RandomStateDict, name: str) -> None:
     for kind in ("query", "key", "value", "output"):
-        made.linear(f"{name}.mha.{kind}_projection", embed_dim, embed_dim)
+        made.linear(f"{name}.mha.{kind}_projection", WIDTH, WIDTH)
 
 
-def _add_block(made: RandomStateDict, name: str, embed_dim: int, hidden_dim: int) -> None:
-    _add_attention(made, name, embed_dim)
-    made.norm(f"{name}.mha_layernorm", embed_dim)
-    made.affine(f"{name}.ff.0", hidden_dim, embed_dim)
-    made.affine(f"{name}.ff.2", embed_dim, hidden_dim)
-    made.norm(f"{name}.ff_layernorm", embed_dim)
+def _add_block(made: RandomStateDict, name: str, hidden_dim: int) -> None:
+    _add_attention(made, name)
+    made.norm(f"{name}.mha_layernorm", WIDTH)
+    made.affine(f"{name}.ff.0", hidden_dim, WIDTH)
+    made.affine(f"{name}.ff.2", WIDTH, hidden_dim)
+    made.norm(f"{name}.ff_layernorm", WIDTH)

@@ -13,18 +13,11 @@ from .ops import affine, gelu, layer_norm, softmax
 from .weights import RandomStateDict, StateDict, padded_ids, part, parts
 
 EMBEDDING_EPS = 1e-12
+WIDTH, INNER, VOCABULARY, LABELS = 12, 20, 17, 3
 
 
 def encoder(state_dict: StateDict, input_ids: Tensor) -> Tensor:
-    """Hidden states after the last layer.
-
-    Args:
-        state_dict: Weights of the original TransformerEncoder.
-        input_ids: *Shape:* (batch_size, seq_len)
-
-    Returns:
-        *Shape:* (batch_size, seq_len, hidden_size)
-    """
+    """Hidden states after the last layer. *Shape:* (batch_size, seq_len) -> (batch_size, seq_len, hidden_size)."""
     tokens = state_dict["embeddings.token_embeddings.weight"][input_ids]
     positions = state_dict["embeddings.position_embeddings.weight"][: input_ids.shape[1]]
     x = layer_norm(tokens + positions, state_dict, "embeddings.layer_norm", EMBEDDING_EPS)
@@ -36,23 +29,12 @@ def encoder(state_dict: StateDict, input_ids: Tensor) -> Tensor:
 
 
 def classifier(state_dict: StateDict, input_ids: Tensor) -> Tensor:
-    """Logits from the first position's hidden state.
-
-    Args:
-        state_dict: Weights of the original TransformerForSequenceClassification.
-        input_ids: *Shape:* (batch_size, seq_len)
-
-    Returns:
-        *Shape:* (batch_size, num_labels)
-    """
+    """Logits from the first position's hidden state. *Shape:* (batch_size, seq_len) -> (batch_size, num_labels)."""
     return affine(encoder(part(state_dict, "encoder"), input_ids)[:, 0], state_dict, "classifier")
 
 
 def attend(weights: StateDict, x: Tensor) -> Tensor:
-    """Multi-head self-attention whose heads have matrices of their own.
-
-    *Shape:* (batch_size, seq_len, hidden_size) -> the same
-    """
+    """Multi-head self-attention, each head with its own matrices. *Shape:* (batch_size, seq_len, hidden_size)."""
     heads = [
         scaled_dot_product_attention(affine(x, head, "q"), affine(x, head, "k"), affine(x, head, "v"))
         for head in parts(weights, "heads.")
@@ -61,17 +43,9 @@ def attend(weights: StateDict, x: Tensor) -> Tensor:
 
 
 def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Attention of one head. A query that may look nowhere gets NaN.
+    """Attention of one head. A query that may look nowhere, by zeros in its mask, gets NaN.
 
-    Args:
-        query: *Shape:* (batch_size, query_len, head_dim)
-        key: *Shape:* (batch_size, key_len, head_dim)
-        value: *Shape:* (batch_size, key_len, value_dim)
-        mask: Zero where a query may not look, anything else where it may.
-            *Shape:* broadcastable to (batch_size, query_len, key_len)
-
-    Returns:
-        *Shape:* (batch_size, query_len, value_dim)
+    *Shape:* (batch_size, len, head_dim); the mask fits (batch_size, query_len, key_len)
     """
     scores = torch.einsum("bqd,bkd->bqk", query, key) / math.sqrt(query.shape[-1])
     if mask is not None:
@@ -86,44 +60,36 @@ def random_state_dict(*, seed: int = 0, dtype: torch.dtype = torch.float64, **si
     return made.tensors
 
 
-def random_classifier_state_dict(
-    *, num_labels: int = 3, hidden_size: int = 12, seed: int = 0, dtype: torch.dtype = torch.float64, **sizes: int
-) -> StateDict:
+def random_classifier_state_dict(*, seed: int = 0, dtype: torch.dtype = torch.float64, **sizes: int) -> StateDict:
     """Random weights of a TransformerForSequenceClassification under the original's keys."""
     made = RandomStateDict(seed, dtype)
-    _add_encoder(made, "encoder.", hidden_size=hidden_size, **sizes)
-    made.affine("classifier", num_labels, hidden_size)
+    _add_encoder(made, "encoder.", **sizes)
+    made.affine("classifier", LABELS, WIDTH)
     return made.tensors
 
 
-def random_inputs(
-    *, batch_size: int = 4, seq_len: int = 9, vocab_size: int = 17, pad_token_id: int = 0, seed: int = 0
-) -> Tensor:
-    """A padded batch of ids. *Shape:* (batch_size, seq_len)."""
-    ids, _ = padded_ids(batch_size, seq_len, vocab_size, pad_token_id, torch.Generator().manual_seed(seed))
-    return ids
+def random_inputs(*, batch_size: int = 4, seed: int = 0) -> Tensor:
+    """A padded batch of ids. *Shape:* (batch_size, 9)."""
+    return padded_ids(batch_size, 9, VOCABULARY, 0, torch.Generator().manual_seed(seed))[0]
 
 
 def _add_encoder(
     made: RandomStateDict,
     prefix: str,
     *,
-    vocab_size: int = 17,
-    hidden_size: int = 12,
     num_hidden_layers: int = 2,
     num_attention_heads: int = 3,
-    intermediate_size: int = 20,
     max_position_embeddings: int = 11,
 ) -> None:
-    made.embedding(f"{prefix}embeddings.token_embeddings", vocab_size, hidden_size)
-    made.embedding(f"{prefix}embeddings.position_embeddings", max_position_embeddings, hidden_size)
-    made.norm(f"{prefix}embeddings.layer_norm", hidden_size)
+    made.embedding(f"{prefix}embeddings.token_embeddings", VOCABULARY, WIDTH)
+    made.embedding(f"{prefix}embeddings.position_embeddings", max_position_embeddings, WIDTH)
+    made.norm(f"{prefix}embeddings.layer_norm", WIDTH)
     for layer in (f"{prefix}layers.{number}" for number in range(num_hidden_layers)):
-        made.norm(f"{layer}.layer_norm_1", hidden_size)
-        made.norm(f"{layer}.layer_norm_2", hidden_size)
+        made.norm(f"{layer}.layer_norm_1", WIDTH)
+        made.norm(f"{layer}.layer_norm_2", WIDTH)
         for head in range(num_attention_heads):
             for kind in "qkv":
-                made.affine(f"{layer}.attention.heads.{head}.{kind}", hidden_size // num_attention_heads, hidden_size)
-        made.affine(f"{layer}.attention.output_linear", hidden_size, hidden_size)
-        made.affine(f"{layer}.feed_forward.linear_1", intermediate_size, hidden_size)
-        made.affine(f"{layer}.feed_forward.linear_2", hidden_size, intermediate_size)
+                made.affine(f"{layer}.attention.heads.{head}.{kind}", WIDTH // num_attention_heads, WIDTH)
+        made.affine(f"{layer}.attention.output_linear", WIDTH, WIDTH)
+        made.affine(f"{layer}.feed_forward.linear_1", INNER, WIDTH)
+        made.affine(f"{layer}.feed_forward.linear_2", WIDTH, INNER)

@@ -12,31 +12,17 @@ from torch import Tensor
 from .ops import affine, layer_norm, relu, softmax
 from .weights import RandomStateDict, StateDict, part, parts
 
-
-def transformer(state_dict: StateDict, x_1: Tensor, x_2: Tensor, *, in_place: bool = False) -> Tensor:
-    """Probabilities over the features of every decoder position: the softmax of `scores`.
-
-    Args:
-        state_dict: Weights of the original Transformer. Where aliases disagree each layer and head takes its own.
-        x_1: Encoder input. *Shape:* (batch_size, src_len, model_dim)
-        x_2: Decoder input. *Shape:* (batch_size, trg_len, model_dim)
-        in_place: Add the positions to the caller's tensors, as the original does, instead of to copies.
-
-    Returns:
-        *Shape:* (batch_size, trg_len, model_dim)
-    """
-    return softmax(scores(state_dict, x_1, x_2, in_place=in_place))
+INNER = 20
 
 
-def scores(state_dict: StateDict, x_1: Tensor, x_2: Tensor, *, in_place: bool = False) -> Tensor:
-    """What the original's last softmax is taken of. Arguments and *Shape:* as `transformer`."""
-    if in_place:
-        x_1 += position_encoding(x_1.shape[1], x_1.shape[2])
-        x_2 += position_encoding(x_2.shape[1], x_2.shape[2])
-    else:
-        x_1 = x_1 + position_encoding(x_1.shape[1], x_1.shape[2])
-        x_2 = x_2 + position_encoding(x_2.shape[1], x_2.shape[2])
-    memory, y = x_1, x_2
+def transformer(state_dict: StateDict, x_1: Tensor, x_2: Tensor) -> Tensor:
+    """Probabilities over the features of every decoder position: the softmax of `scores`."""
+    return softmax(scores(state_dict, x_1, x_2))
+
+
+def scores(state_dict: StateDict, x_1: Tensor, x_2: Tensor) -> Tensor:
+    """What the original's last softmax is taken of. *Shape:* (batch_size, len, model_dim) of encoder and decoder."""
+    memory, y = (x + position_encoding(*x.shape[1:]) for x in (x_1, x_2))
     for encoder in parts(state_dict, "encoders."):
         memory = attention_sublayer(part(encoder, "attention_layer"), memory, memory)
         memory = feed_forward_sublayer(part(encoder, "ff_layer"), memory)
@@ -48,12 +34,7 @@ def scores(state_dict: StateDict, x_1: Tensor, x_2: Tensor, *, in_place: bool = 
 
 
 def attention_sublayer(weights: StateDict, x: Tensor, memory: Tensor) -> Tensor:
-    """Residual attention of `x` to `memory`, then layer norm.
-
-    For each pair of a query and a key the weights add up to one over the rows of the batch, not over the keys.
-
-    *Shape:* (batch_size, query_len, model_dim), (batch_size, key_len, model_dim) -> the first
-    """
+    """Residual attention of `x` to `memory`, whose weights add up to one over the batch, not the keys; layer norm."""
     outputs = []
     for head in parts(weights, "sublayer.attention_heads."):
         queries, keys, values = (
@@ -73,8 +54,6 @@ def position_encoding(length: int, model_dim: int) -> Tensor:
     """Sines in even columns and cosines in odd ones, in float32; column j turns by 10000^(-j / model_dim) a position.
 
     The paper gives columns 2i and 2i + 1 one frequency; here each column has its own.
-
-    *Shape:* (length, model_dim)
     """
     columns = torch.arange(model_dim, dtype=torch.float32)
     angles = torch.arange(length, dtype=torch.float32)[:, None] / torch.pow(10000.0, columns / model_dim)
@@ -88,59 +67,36 @@ def random_state_dict(
     num_encoder_layers: int = 3,
     num_decoder_layers: int = 2,
     model_dim: int = 12,
-    ff_dim: int = 20,
     num_heads: int = 3,
     seed: int = 0,
     dtype: torch.dtype = torch.float64,
 ) -> StateDict:
     """Random weights under the original's keys; the many names of one layer or head hold one tensor object."""
-    made = RandomStateDict(seed, dtype)
-    _add_layers(made, "encoders", ("attention_layer",), num_encoder_layers, model_dim, ff_dim, num_heads)
-    attentions = ("attention_layer_1", "attention_layer_2")
-    _add_layers(made, "decoders", attentions, num_decoder_layers, model_dim, ff_dim, num_heads)
+    made, head_dim = RandomStateDict(seed, dtype), max(model_dim // num_heads, 1)
+    for stack, attentions, n_layers in (
+        ("encoders", ("attention_layer",), num_encoder_layers),
+        ("decoders", ("attention_layer_1", "attention_layer_2"), num_decoder_layers),
+    ):
+        for attention in (f"{stack}.0.{name}" for name in attentions):
+            heads = f"{attention}.sublayer.attention_heads"
+            for kind in "qkv":
+                made.affine(f"{heads}.0.{kind}_linear_layer", head_dim, model_dim)
+            for head in range(1, num_heads):
+                made.alias(f"{heads}.{head}", of=f"{heads}.0")
+            made.affine(f"{attention}.sublayer.linear_layer", model_dim, num_heads * head_dim)
+            made.norm(f"{attention}.norm", model_dim)
+        made.affine(f"{stack}.0.ff_layer.sublayer.0", INNER, model_dim)
+        made.affine(f"{stack}.0.ff_layer.sublayer.2", model_dim, INNER)
+        made.norm(f"{stack}.0.ff_layer.norm", model_dim)
+        for layer in range(1, n_layers):
+            made.alias(f"{stack}.{layer}", of=f"{stack}.0")
     made.affine("external_ff", model_dim, model_dim)
     return made.tensors
 
 
 def random_inputs(
-    *,
-    batch_size: int = 3,
-    src_len: int = 6,
-    trg_len: int = 5,
-    model_dim: int = 12,
-    seed: int = 0,
-    dtype: torch.dtype = torch.float64,
+    *, batch_size: int = 3, model_dim: int = 12, seed: int = 0, dtype: torch.dtype = torch.float64
 ) -> tuple[Tensor, Tensor]:
-    """Random vectors for both sides; there is no padding to speak of.
-
-    Returns:
-        x_1: *Shape:* (batch_size, src_len, model_dim)
-        x_2: *Shape:* (batch_size, trg_len, model_dim)
-    """
+    """Random vectors for both sides. *Shape:* (batch_size, 6, model_dim), (batch_size, 5, model_dim)."""
     drawn = RandomStateDict(seed, dtype)
-    return drawn.normal(batch_size, src_len, model_dim), drawn.normal(batch_size, trg_len, model_dim)
-
-
-def _add_layers(
-    made: RandomStateDict,
-    stack: str,
-    attentions: tuple[str, ...],
-    n_layers: int,
-    model_dim: int,
-    ff_dim: int,
-    num_heads: int,
-) -> None:
-    head_dim = max(model_dim // num_heads, 1)
-    for attention in (f"{stack}.0.{name}" for name in attentions):
-        heads = f"{attention}.sublayer.attention_heads"
-        for kind in "qkv":
-            made.affine(f"{heads}.0.{kind}_linear_layer", head_dim, model_dim)
-        for head in range(1, num_heads):
-            made.alias(f"{heads}.{head}", of=f"{heads}.0")
-        made.affine(f"{attention}.sublayer.linear_layer", model_dim, num_heads * head_dim)
-        made.norm(f"{attention}.norm", model_dim)
-    made.affine(f"{stack}.0.ff_layer.sublayer.0", ff_dim, model_dim)
-    made.affine(f"{stack}.0.ff_layer.sublayer.2", model_dim, ff_dim)
-    made.norm(f"{stack}.0.ff_layer.norm", model_dim)
-    for layer in range(1, n_layers):
-        made.alias(f"{stack}.{layer}", of=f"{stack}.0")
+    return drawn.normal(batch_size, 6, model_dim), drawn.normal(batch_size, 5, model_dim)

@@ -9,26 +9,17 @@ from .weights import StateDict
 
 
 def linear(x: Tensor, weights: StateDict, name: str) -> Tensor:
-    """Multiply by the matrix `name`.weight, without a bias.
-
-    *Shape:* (..., in_features) -> (..., out_features)
-    """
+    """Multiply by the matrix `name`.weight. *Shape:* (..., in_features) -> (..., out_features)."""
     return x @ weights[f"{name}.weight"].T
 
 
 def affine(x: Tensor, weights: StateDict, name: str) -> Tensor:
-    """Multiply by the matrix `name`.weight and add `name`.bias.
-
-    *Shape:* (..., in_features) -> (..., out_features)
-    """
+    """Multiply by `name`.weight and add `name`.bias. *Shape:* (..., in_features) -> (..., out_features)."""
     return linear(x, weights, name) + weights[f"{name}.bias"]
 
 
 def layer_norm(x: Tensor, weights: StateDict, name: str, eps: float = 1e-5) -> Tensor:
-    """Standardise over the trailing dimensions that `name`.weight has, then scale and shift.
-
-    *Shape:* (..., *weight.shape) -> the same
-    """
+    """Standardise over the trailing dimensions that `name`.weight has, then scale and shift."""
     gain, shift = weights[f"{name}.weight"], weights[f"{name}.bias"]
     axes = tuple(range(-gain.dim(), 0))
     centred = x - x.mean(axes, keepdim=True)
@@ -37,10 +28,7 @@ def layer_norm(x: Tensor, weights: StateDict, name: str, eps: float = 1e-5) -> T
 
 
 def softmax(scores: Tensor, axis: int = -1) -> Tensor:
-    """Exponentials divided by their sum along `axis`; NaN where every score is minus infinity.
-
-    *Shape:* any -> the same
-    """
+    """Exponentials divided by their sum along `axis`; NaN where every score is minus infinity."""
     exponentials = torch.exp(scores - scores.detach().amax(axis, keepdim=True))
     return exponentials / exponentials.sum(axis, keepdim=True)
 

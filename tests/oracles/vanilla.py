@@ -14,24 +14,13 @@ from .ops import affine, head_columns, layer_norm, relu, softmax
 from .weights import RandomStateDict, StateDict, padded_ids, part, parts
 
 MASKED_SCORE = -1e20
+WIDTH, INNER, SRC_VOCAB, TRG_VOCAB, CLASSES = 12, 20, 17, 13, 5
 
 
 def transformer(
     state_dict: StateDict, src: Tensor, trg: Tensor, *, n_heads: int, src_pad_idx: int, trg_pad_idx: int
 ) -> Tensor:
-    """Logits of the encoder-decoder for every target position.
-
-    Args:
-        state_dict: Weights of the original Transformer.
-        src: Source ids. *Shape:* (batch_size, src_len)
-        trg: Target ids, as fed to the decoder. *Shape:* (batch_size, trg_len)
-        n_heads: Heads of every attention.
-        src_pad_idx: Id hidden from everyone who attends to the source.
-        trg_pad_idx: Id hidden from everyone who attends to the target.
-
-    Returns:
-        *Shape:* (batch_size, trg_len, trg_vocab_size)
-    """
+    """Logits for every target position. *Shape:* ids (batch_size, len) -> (batch_size, trg_len, trg_vocab_size)."""
     decoder = part(state_dict, "decoder")
     src_mask, trg_mask = source_mask(src, src_pad_idx), target_mask(trg, trg_pad_idx)
     memory = encode(part(state_dict, "encoder"), src, src_mask, n_heads)
@@ -44,17 +33,7 @@ def transformer(
 
 
 def classifier(state_dict: StateDict, x: Tensor, *, n_heads: int, pad_idx: int) -> Tensor:
-    """Logits of the encoder classifier: the largest value of each feature over all positions, pads included.
-
-    Args:
-        state_dict: Weights of the original EncoderClassifier.
-        x: Token ids. *Shape:* (batch_size, seq_len)
-        n_heads: Heads of every attention.
-        pad_idx: Id hidden from attention.
-
-    Returns:
-        *Shape:* (batch_size, n_classes)
-    """
+    """Logits of the encoder classifier: the largest value of each feature over all positions, pads included."""
     hidden = encode(part(state_dict, "encoder"), x, source_mask(x, pad_idx), n_heads)
     return affine(hidden.max(dim=1).values, state_dict, "linear")
 
@@ -77,21 +56,10 @@ def embed(stack: StateDict, ids: Tensor) -> Tensor:
 def attend(weights: StateDict, x: Tensor, memory: Tensor, mask: Tensor, n_heads: int) -> Tensor:
     """Multi-head attention of `x` to `memory`, scaled by the model width and not by the head's.
 
-    Args:
-        weights: keys, queries, values and proj.
-        x: *Shape:* (batch_size, query_len, embed_dim)
-        memory: *Shape:* (batch_size, key_len, embed_dim)
-        mask: True where a query may look. *Shape:* (batch_size, 1 or query_len, key_len)
-        n_heads: Number of heads.
-
-    Returns:
-        *Shape:* (batch_size, query_len, embed_dim)
+    *Shape:* (batch_size, len, embed_dim); the mask is True where a query may look, (batch_size, 1 or len, len)
     """
-    queries, keys, values = (
-        affine(x, weights, "queries"),
-        affine(memory, weights, "keys"),
-        affine(memory, weights, "values"),
-    )
+    queries = affine(x, weights, "queries")
+    keys, values = (affine(memory, weights, name) for name in ("keys", "values"))
     heads = []
     for columns in head_columns(x.shape[-1], n_heads):
         scores = torch.einsum("bqd,bkd->bqk", queries[..., columns], keys[..., columns]) / math.sqrt(x.shape[-1])
@@ -110,44 +78,27 @@ def source_mask(src: Tensor, pad_idx: int) -> Tensor:
 
 
 def target_mask(trg: Tensor, pad_idx: int) -> Tensor:
-    """True at keys that are neither padding nor later than the query.
-
-    *Shape:* (batch_size, trg_len) -> (batch_size, trg_len, trg_len)
-    """
+    """True at keys that are neither padding nor later than the query. *Shape:* (batch_size, trg_len, trg_len)."""
     steps = torch.arange(trg.shape[1])
     return (steps[None, :] <= steps[:, None]) & (trg != pad_idx)[:, None, :]
 
 
-def random_state_dict(
-    *,
-    src_vocab_size: int = 17,
-    trg_vocab_size: int = 13,
-    embed_dim: int = 12,
-    seed: int = 0,
-    dtype: torch.dtype = torch.float64,
-    **sizes: int,
-) -> StateDict:
+def random_state_dict(*, seed: int = 0, dtype: torch.dtype = torch.float64, n_layers: int = 2) -> StateDict:
     """Random weights of a Transformer under the original's keys, the dead ones included."""
     made = RandomStateDict(seed, dtype)
-    _add_stack(made, "encoder", ("attention",), 2, src_vocab_size, embed_dim, **sizes)
-    _add_stack(made, "decoder", ("attention", "joint_attention"), 3, trg_vocab_size, embed_dim, **sizes)
-    made.affine("decoder.fc", trg_vocab_size, embed_dim)
+    _add_stack(made, "encoder", ("attention",), SRC_VOCAB, n_layers)
+    _add_stack(made, "decoder", ("attention", "joint_attention"), TRG_VOCAB, n_layers)
+    made.affine("decoder.fc", TRG_VOCAB, WIDTH)
     return made.tensors
 
 
 def random_classifier_state_dict(
-    *,
-    vocab_size: int = 17,
-    n_classes: int = 5,
-    embed_dim: int = 12,
-    seed: int = 0,
-    dtype: torch.dtype = torch.float64,
-    **sizes: int,
+    *, seed: int = 0, dtype: torch.dtype = torch.float64, n_layers: int = 2, max_length: int = 11
 ) -> StateDict:
     """Random weights of an EncoderClassifier under the original's keys."""
     made = RandomStateDict(seed, dtype)
-    _add_stack(made, "encoder", ("attention",), 2, vocab_size, embed_dim, **sizes)
-    made.affine("linear", n_classes, embed_dim)
+    _add_stack(made, "encoder", ("attention",), SRC_VOCAB, n_layers, max_length)
+    made.affine("linear", CLASSES, WIDTH)
     return made.tensors
 
 
@@ -156,48 +107,22 @@ def dead_keys(state_dict: StateDict) -> set[str]:
     return {key for key in state_dict if ".joint_attention." in key or ".norm_3." in key}
 
 
-def random_inputs(
-    *,
-    batch_size: int = 4,
-    src_len: int = 9,
-    trg_len: int = 7,
-    src_vocab_size: int = 17,
-    trg_vocab_size: int = 13,
-    src_pad_idx: int = 1,
-    trg_pad_idx: int = 2,
-    seed: int = 0,
-) -> tuple[Tensor, Tensor]:
-    """A padded batch of source and target ids; either alone is a batch for the classifier.
-
-    Returns:
-        src: *Shape:* (batch_size, src_len)
-        trg: *Shape:* (batch_size, trg_len)
-    """
+def random_inputs(*, batch_size: int = 4, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Source and target ids, padded by 1 and 2; either alone is a batch for the classifier. *Shape:* (B, 9), (B, 7)."""
     generator = torch.Generator().manual_seed(seed)
-    src, _ = padded_ids(batch_size, src_len, src_vocab_size, src_pad_idx, generator)
-    trg, _ = padded_ids(batch_size, trg_len, trg_vocab_size, trg_pad_idx, generator)
-    return src, trg
+    return padded_ids(batch_size, 9, SRC_VOCAB, 1, generator)[0], padded_ids(batch_size, 7, TRG_VOCAB, 2, generator)[0]
 
 
 def _add_stack(
-    made: RandomStateDict,
-    stack: str,
-    attentions: tuple[str, ...],
-    n_norms: int,
-    vocab_size: int,
-    embed_dim: int,
-    n_layers: int = 2,
-    ff_hid_dim: int = 20,
-    max_length: int = 11,
+    made: RandomStateDict, stack: str, attentions: tuple[str, ...], vocab_size: int, layers: int, max_length: int = 11
 ) -> None:
-    made.embedding(f"{stack}.tok_emb", vocab_size, embed_dim)
-    made.embedding(f"{stack}.pos_emb", max_length, embed_dim)
-    for layer in range(n_layers):
-        block = f"{stack}.blocks.{layer}"
+    made.embedding(f"{stack}.tok_emb", vocab_size, WIDTH)
+    made.embedding(f"{stack}.pos_emb", max_length, WIDTH)
+    for block in (f"{stack}.blocks.{layer}" for layer in range(layers)):
         for attention in attentions:
             for projection in ("keys", "queries", "values", "proj"):
-                made.affine(f"{block}.{attention}.{projection}", embed_dim, embed_dim)
-        for norm in range(1, n_norms + 1):
-            made.norm(f"{block}.norm_{norm}", embed_dim)
-        made.affine(f"{block}.mlp.0", ff_hid_dim, embed_dim)
-        made.affine(f"{block}.mlp.3", embed_dim, ff_hid_dim)
+                made.affine(f"{block}.{attention}.{projection}", WIDTH, WIDTH)
+        for norm in range(1, len(attentions) + 2):
+            made.norm(f"{block}.norm_{norm}", WIDTH)
+        made.affine(f"{block}.mlp.0", INNER, WIDTH)
+        made.affine(f"{block}.mlp.3", WIDTH, INNER)

@@ -1,7 +1,6 @@
 """State_dicts as plain dicts: random ones, parts of one, and the gradients of one."""
 
 import re
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -25,10 +24,6 @@ class RandomStateDict:
     """Builds a state_dict entry by entry, every tensor random: also norms and biases, so that a lost one shows.
 
     Values are drawn in float64 and then rounded to `dtype`, so that equal seeds give the same model in every dtype.
-
-    Args:
-        seed: Seed of the generator that all entries are drawn from, in order.
-        dtype: Type of the finished tensors.
     """
 
     def __init__(self, seed: int, dtype: torch.dtype) -> None:
@@ -70,33 +65,16 @@ def trainable(state_dict: StateDict) -> StateDict:
     return {key: copies[id(value)] for key, value in state_dict.items()}
 
 
-def gradients(outputs: Tensor | Sequence[Tensor], state_dict: StateDict, seed: int = 0) -> dict[str, Tensor | None]:
-    """Gradients of a random linear function of `outputs` with respect to every entry.
-
-    Args:
-        outputs: What an oracle (or a model) computed from the trainable `state_dict`. *Shape:* any
-        state_dict: Tensors that require gradients; shared ones get their one gradient under each key.
-        seed: Seed of the linear function's coefficients, which depend on the shapes of `outputs` only.
-
-    Returns:
-        One gradient a key, None where the outputs do not depend on the entry.
-    """
-    loss = probe(outputs, seed)
-    found = torch.autograd.grad(loss, list(state_dict.values()), allow_unused=True)
+def gradients(outputs: Tensor, state_dict: StateDict) -> dict[str, Tensor | None]:
+    """Gradients of `probe` with respect to every entry, shared ones under each key; None for those without any."""
+    found = torch.autograd.grad(probe(outputs), list(state_dict.values()), allow_unused=True)
     return dict(zip(state_dict, found, strict=True))
 
 
-def probe(outputs: Tensor | Sequence[Tensor], seed: int = 0) -> Tensor:
-    """A random linear function of `outputs`, fit to call backward() on. *Shape:* any -> ()."""
-    generator = torch.Generator().manual_seed(seed)
-    total: Tensor | None = None
-    for output in [outputs] if isinstance(outputs, Tensor) else outputs:
-        coefficients = torch.randn(output.shape, generator=generator, dtype=torch.float64).to(output)
-        term = (output * coefficients).sum()
-        total = term if total is None else total + term
-    if total is None:
-        raise ValueError("probe needs at least one output, got none")
-    return total
+def probe(outputs: Tensor) -> Tensor:
+    """A random linear function of `outputs`, which depends on their shape only. *Shape:* any -> ()."""
+    drawn = torch.randn(outputs.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    return (outputs * drawn.to(outputs)).sum()
 
 
 def random_lengths(batch_size: int, longest: int, generator: torch.Generator) -> list[int]:
@@ -108,12 +86,7 @@ def random_lengths(batch_size: int, longest: int, generator: torch.Generator) ->
 def padded_ids(
     batch_size: int, length: int, vocab_size: int, pad_idx: int, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """Random token ids with padding at the end of the rows; `pad_idx` occurs nowhere else.
-
-    Returns:
-        ids: *Shape:* (batch_size, length)
-        lengths: Real tokens in each row. *Shape:* (batch_size,)
-    """
+    """Random ids, (batch_size, length), with `pad_idx` at the ends of rows only, and their lengths, (batch_size,)."""
     lengths = torch.tensor(random_lengths(batch_size, length, generator))
     ids = torch.randint(vocab_size - 1, (batch_size, length), generator=generator)
     ids = ids + (ids >= pad_idx)
