@@ -111,6 +111,23 @@ def test_a_variant_is_made_equal_to_a_baseline_that_is_recorded_and_not_run_agai
     assert not list((benchmark_.results.parent / "second").rglob("*sinusoidal*"))
 
 
+def test_a_gpu_trains_and_repeats_rows_in_float32(benchmark_, recorded, tmp_path: Path, monkeypatch) -> None:
+    asked: list[dict] = []
+
+    def refuse(names, task, **arguments) -> None:
+        asked.append(arguments)
+        raise ConfigError("asked")
+
+    for module in ("running", "verifying"):
+        monkeypatch.setattr(f"zoo.comparison.benchmarks.{module}.compare", refuse)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)  # as training then takes bfloat16 and TF32
+    mine = replace(benchmark_, results=tmp_path / "mine.csv")
+    for run in (lambda: bench(mine, progress=False, output_dir=tmp_path), lambda: verify(benchmark_, recorded)):
+        with pytest.raises(ConfigError, match="asked"):
+            run()
+        assert (asked[-1]["bf16"], asked[-1]["tf32"]) == (False, False)
+
+
 def test_a_folder_with_another_comparison_is_no_result_of_a_variant(benchmark_, recorded, tmp_path: Path) -> None:
     benchmark = replace(benchmark_, results=tmp_path / "mine.csv")
     write_rows(benchmark.results, [row for row in recorded if "learned" not in row.variant])

@@ -9,6 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from zoo.analysis.environment import circumstances
 from zoo.base.errors import ConfigError, InputError, UnknownNameError, ZooError
 from zoo.base.files import check_writable
@@ -31,6 +33,9 @@ from .rows import DECAYED, Row, name_of_data, read_rows, record
 from .timing import timed
 
 TESTS = "tests.json"  # The scores of a run on other tasks, in its folder
+
+FULL_PRECISION = {"bf16": False, "tf32": False}
+"""Training arguments with which a GPU computes in float32, as processors do: rows of both can be compared."""
 
 
 Tell = Callable[[str], None]
@@ -172,6 +177,7 @@ class BenchmarkRun:
             return self.timed(condition, names, seeds, baseline)
         arguments = self.benchmark.arguments(condition)
         task, training, data = arguments.pop("task"), arguments.pop("arguments", {}), arguments.pop("data", None)
+        training = {**full_precision(), **training}
         folder = self.folder / (condition or "all")
         if chosen is not None:
             arguments.pop("sweep", None)
@@ -382,6 +388,11 @@ def bench(
         if decide:
             session.decide(condition, names)
     return session.rows
+
+
+def full_precision() -> dict[str, bool]:
+    """Training arguments for float32 where training takes bfloat16 and TF32 by default; none on a processor."""
+    return FULL_PRECISION if torch.cuda.is_available() else {}
 
 
 def deciding(benchmark: Benchmark) -> Benchmark:

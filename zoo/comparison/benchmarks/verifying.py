@@ -17,7 +17,7 @@ from zoo.models import ZooConfig
 from .definition import Benchmark
 from .judging import Verdicts, judge
 from .rows import DECAYED, Row, name_of_data
-from .running import BenchmarkRun, Tell
+from .running import BenchmarkRun, Tell, full_precision
 
 SPREADS = 3.0
 """Standard deviations within which a repeated number counts as the same on another machine."""
@@ -104,7 +104,7 @@ def run_again(benchmark: Benchmark, row: Row, data: Path | None, folder: Path, t
     noted = (*sizes, "max_steps", "tried", DECAYED)
     training = {name: value for name, value in row.settings.items() if name not in noted}
     settings = {**arguments.pop("settings", {}), **sizes}
-    training = {**arguments.pop("arguments", {}), **training}
+    training = {**full_precision(), **arguments.pop("arguments", {}), **training}
     found = compare(
         [row.variant],
         arguments.pop("task"),
