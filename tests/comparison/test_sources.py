@@ -6,7 +6,13 @@ from pathlib import Path
 import pytest
 
 import zoo.registry
+from zoo.analysis.measuring import flops_per_token
+from zoo.comparison.pipeline import set_up
+from zoo.comparison.request.request import Request
+from zoo.comparison.setup.jobs import JobMaker
 from zoo.comparison.setup.shared_inputs import OWN, digest_of_modules, digest_of_the_zoo, sources_of
+from zoo.data.tasks import find_task
+from zoo.training import Recipe
 
 FILES = {
     "mine/__init__.py": "from .variant import build\n",
@@ -77,3 +83,25 @@ def test_an_edit_of_the_zoo_counts_where_it_trains(tmp_path: Path, monkeypatch: 
         (tmp_path / "zoo" / name / "__init__.py").write_text("part = 2\n")
         digests.append(digest_of_the_zoo.__wrapped__())
     assert digests[0] == digests[1] and len(set(digests)) == 3
+
+
+def test_weights_that_training_starts_from_count_and_are_counted_on(tmp_path: Path) -> None:
+    """Their sizes set the budget and the costs, and other weights in the same folder are another run."""
+    (tmp_path / "text.txt").write_text("to be or not to be\n" * 50)
+    names, task = ["gpt2-style", "gpt2-style:dropout=0.3"], find_task("language-modeling:block_size=8")
+    tokenizers = task.train_tokenizers(task.load(tmp_path / "text.txt").train, kind="character")
+    start = tmp_path / "start"
+    model = zoo.build("gpt2-style@tiny", **task.model_settings(tokenizers))
+    model.save_pretrained(start)
+    tokenizers.save(tmp_path / "tokenizer")
+    given = {"data": tmp_path / "text.txt", "tokenizer": tmp_path / "tokenizer", "output_dir": tmp_path / "compared"}
+    request = Request(names, recipe=Recipe("language-modeling", {"block_size": 8}, init=str(start)), **given)
+    request, plan, inputs = set_up(request, progress=False, tell=lambda sentence: None)
+    for name in names:
+        assert inputs.count_parameters(name) == model.num_parameters()
+        assert inputs.count_flops(name) == flops_per_token(model, inputs.work.source_len)
+    assert inputs.data_settings(names[0])["hidden_size"] == model.config.hidden_size
+    first = JobMaker(inputs, request, plan.baseline, False, print).job(names[0], 0, {}).hash
+    zoo.build("gpt2-style@tiny", seed=1, **task.model_settings(tokenizers)).save_pretrained(start)
+    _, _, again = set_up(request, progress=False, tell=lambda sentence: None)
+    assert JobMaker(again, request, plan.baseline, False, print).job(names[0], 0, {}).hash != first

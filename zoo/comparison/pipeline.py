@@ -335,7 +335,7 @@ def results_of(
         match_to=request.match_to,
         data=plan.common["data"],
         design=request.design,
-        data_settings=inputs.data_settings,
+        data_settings=inputs.data_settings(plan.names[0]),
     )
 
 

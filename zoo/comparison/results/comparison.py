@@ -32,8 +32,8 @@ class Comparison(Printed):
         design: Rules for verdicts: the `margin` within which a difference is none, and the `limit` of seeds up to
             which undecided variants got another one, each None without one; None for neither.
         data: Hashes of the training and the held-out examples; empty where an older version of the zoo recorded it.
-        data_settings: Fields of configurations that follow from the data and the tokenizers, such as the vocabulary's
-            size; empty where an older version of the zoo recorded it.
+        data_settings: Fields of configurations that follow from the data, the tokenizers, and the weights that training
+            starts from, such as the vocabulary's size; empty where an older version of the zoo recorded it.
         sweep: Earlier trials: `values` by argument, the `seed`, how it was `selected` and on how many
             `examples`, and `runs`, each with `name`, `values`, `loss`, `chosen` and `error`; None for no sweep.
         main_score: The score that decides.

@@ -59,10 +59,11 @@ def as_built(comparison: Comparison, name: str, recipe: Recipe | None, *, matche
     """Add to a variant's name the settings of the recipe, of matching, and of the data."""
     spec = parse_name(name)
     usual = {} if recipe is None else recipe.model_settings(name)
-    if recipe is not None and "vocab_size" in recipe.tokenizer:
+    if recipe is not None and "vocab_size" in recipe.tokenizer and not comparison.data_settings:
         usual = {**usual, "vocab_size": recipe.tokenizer["vocab_size"]}
+    usual = {**comparison.data_settings, **usual}
     sizes = matched_sizes(comparison, name) if matched else {}
-    chosen = {**sizes, **model_fields(swept_values(comparison, name)), **comparison.data_settings}
+    chosen = {**sizes, **model_fields(swept_values(comparison, name))}
     return str(replace(spec, overrides={**usual, **spec.overrides, **chosen}))
 
 
@@ -121,7 +122,8 @@ def facts(comparison: Comparison, name: str) -> Iterator[tuple[str, str]]:
         yield "Not known here", str(error)
         return
     yield "Decays", ", ".join(f"{role} {large(count)}" for role, count in groups.items()) or "nothing"
-    yield "Initial values", f"{made.initializer}, initializer_range {made.initializer_range:.4g}"
+    start = comparison.recipe.get("init")
+    yield "Initial values", start or f"{made.initializer}, initializer_range {made.initializer_range:.4g}"
     yield "Tied output", "yes" if made.tie_word_embeddings else "no"
     yield "Dropout", in_words({field: getattr(made, field) for field in DROPOUTS if getattr(made, field)}) or "none"
     yield "Deviations from papers", " ".join(deviations_of(name)) or "none recorded"

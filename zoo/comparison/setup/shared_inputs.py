@@ -15,12 +15,16 @@ from typing import Any
 
 import numpy as np
 from datasets import Dataset
+from transformers import PreTrainedModel
 
 import zoo.registry
 from zoo.analysis.measuring import FlopsPerToken, flops_per_token
+from zoo.analysis.own_settings import own_settings
 from zoo.base.errors import ConfigError, ZooError
+from zoo.base.folders import MODEL_FILE
 from zoo.base.formats import installed_version
 from zoo.building.builder import config, skeleton
+from zoo.building.weights import locate
 from zoo.data.tasks import DataTask, Splits, Tokenizers, load_tokenizers
 from zoo.data.tasks.streaming import is_streamed
 from zoo.models import ZooConfig
@@ -213,11 +217,23 @@ class SharedInputs:
     def data_digest(self) -> list[str]:
         return [digest_of_examples(part) for part in self.splits]
 
-    @property
-    def data_settings(self) -> dict[str, Any]:
-        """Fields of configurations that follow from the data and the tokenizers, the same for all variants."""
+    def data_settings(self, variant: str) -> dict[str, Any]:
+        """Fields of configurations that follow from data, tokenizers, and the weights that training starts from."""
         found = self.task.model_settings(self.tokenizers)
-        return {name: value for name, value in found.items() if name in SETTINGS and value is not None}
+        if self.recipe.init is not None:
+            _, own = own_settings(self.skeleton(variant).config, self.task.model_task)
+            found = {**own, **found}
+        kinds = (str, int, float)
+        return {name: value for name, value in found.items() if name in SETTINGS and isinstance(value, kinds)}
+
+    @cached_property
+    def weights_digest(self) -> dict[str, str]:
+        """A short name for the weights that training starts from; empty without any."""
+        if self.recipe.init is None:
+            return {}
+        folder = locate(self.recipe.init)
+        files = (*folder.glob(MODEL_FILE), *folder.glob("*.safetensors"))
+        return {"init": digest_of_named({file.name: file for file in files})}
 
     def settings(self, variant: str) -> dict[str, Any]:
         return model_settings(self.task, variant, self.tokenizers, self.recipe)
@@ -225,12 +241,18 @@ class SharedInputs:
     def config(self, variant: str) -> ZooConfig:
         return config(variant, self.task.model_task, **self.settings(variant))
 
+    def skeleton(self, variant: str) -> PreTrainedModel:
+        """A model to count on, with the sizes of the weights that training starts from, if any."""
+        if self.recipe.init is not None:
+            return build_for(self.task, variant, self.tokenizers, self.recipe, seed=0)
+        return skeleton(variant, self.task.model_task, **self.settings(variant))
+
     def count_parameters(self, variant: str) -> int:
-        return skeleton(variant, self.task.model_task, **self.settings(variant)).num_parameters()
+        return self.skeleton(variant).num_parameters()
 
     def count_flops(self, variant: str) -> FlopsPerToken:
         """Count operations a token at the mean length of the examples, or at equal lengths where a variant wants so."""
-        model = skeleton(variant, self.task.model_task, **self.settings(variant))
+        model = self.skeleton(variant)
         source, target = self.work.source_len, self.work.target_len
         try:
             return flops_per_token(model, source, target)
@@ -258,6 +280,7 @@ class SharedInputs:
                 "recipe": trained,
                 "data": self.data_digest,
                 "tokenizer": self.tokenizer_digest,
+                **self.weights_digest,
                 **others,
             }
         )
