@@ -19,14 +19,12 @@ from zoo.base.errors import enumerate_names, first_line
 
 from .errors import ConversionError, NotFiniteWarning, UnsafeFileError
 
-Source = nn.Module | Mapping[str, Tensor] | str | os.PathLike[str]
-"""Sources of a conversion."""
+Source = nn.Module | Mapping[str, Tensor] | str | os.PathLike[str]  # Sources of a conversion
 
 NESTED = ("state_dict", "model_state_dict", "model")
 """Entries of the state_dict in checkpoints of training scripts, next to an optimizer's."""
 
-WRAPPERS = ("module.", "_orig_mod.")
-"""Prefixes that DataParallel and torch.compile put before every key."""
+WRAPPERS = ("module.", "_orig_mod.")  # Prefixes that DataParallel and torch.compile put before every key
 
 
 @dataclass(frozen=True)

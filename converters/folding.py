@@ -102,8 +102,7 @@ def known_names(module: str) -> dict[str, Any]:
 UNREAD = ("can_unpad", "built_of", "drawn_as", "input_grows", "parameter_roles")
 """Attributes that only fast paths and drawings read."""
 
-DECORATORS = ("with_captured_steps",)
-"""Decorators of fast paths."""
+DECORATORS = ("with_captured_steps",)  # Decorators of fast paths
 
 REGISTRATION = m.Call(m.Attribute(attr=m.Name("register")) | m.Name("register"))
 """A decorator by which a plugin registers: a bundle fills its tables itself."""

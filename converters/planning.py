@@ -24,8 +24,7 @@ from .symmetries.route import plain_needs
 from .target import TARGETS, Reason, TargetPlan, because
 from .weights import further_tokens_left_out, task_of, under_all_names, weights_of
 
-PLAIN = "pre-norm"
-"""A variant with no code beyond its settings."""
+PLAIN = "pre-norm"  # A variant with no code beyond its settings
 
 HEAD_DIM = 8
 VOCABULARY = 13

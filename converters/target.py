@@ -71,8 +71,7 @@ def explained(obstacles: Iterable[str]) -> str:
     return "; ".join(f"{reason}: {'; '.join(found)}".removeprefix(": ") for reason, found in grouped.items() if found)
 
 
-PLACE = "path/to/this/folder"
-"""Where an export is, in the code of model cards."""
+PLACE = "path/to/this/folder"  # Where an export is, in the code of model cards
 
 
 @dataclass(frozen=True)

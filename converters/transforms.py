@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-Tensors = tuple[Tensor, ...]
-"""Types that a transform takes and returns."""
+Tensors = tuple[Tensor, ...]  # Types that a transform takes and returns
 
 
 @dataclass(frozen=True)
@@ -44,8 +43,7 @@ def each(name: str, forward: Callable[[Tensor], Tensor], backward: Callable[[Ten
     )
 
 
-SAME = each("keep", lambda tensor: tensor, lambda tensor: tensor)
-"""Leaves tensors as they are."""
+SAME = each("keep", lambda tensor: tensor, lambda tensor: tensor)  # Leaves tensors as they are
 
 TRANSPOSE = each("transpose", lambda tensor: tensor.T.contiguous(), lambda tensor: tensor.T.contiguous())
 """Between a linear layer's weight, *Shape:* (out, in), and GPT-2's Conv1D, *Shape:* (in, out)."""

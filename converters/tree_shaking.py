@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache
 from typing import Any, NamedTuple
 
-Definition = tuple[str, str]
-"""A module's name and the name of something defined in it."""
+Definition = tuple[str, str]  # A module's name and the name of something defined in it
 
 TYPE_CHECKING = "TYPE_CHECKING"
 
@@ -91,8 +90,7 @@ class Module:
         return "\n".join(self.lines[slice(*span(self.lines, statement))])
 
 
-parsed = cache(Module)
-"""Parses a module once for all models that include its code; again where its text has changed."""
+parsed = cache(Module)  # Parses a module once for all models that include its code; again where its text has changed
 
 
 def defined(statement: ast.stmt) -> list[str]:
@@ -108,8 +106,7 @@ def names_in(statement: ast.AST) -> frozenset[str]:
     return frozenset(node.id for node in ast.walk(statement) if isinstance(node, ast.Name))
 
 
-Guard = tuple[str, list[ast.stmt]]
-"""A class, and statements that run for its objects alone."""
+Guard = tuple[str, list[ast.stmt]]  # A class, and statements that run for its objects alone
 
 
 @lru_cache(maxsize=2**14)  # about what a few bundles have in common

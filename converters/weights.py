@@ -22,8 +22,7 @@ from zoo.registry import Task
 
 from .engine import EngineModel
 
-PREFIX = "model."
-"""Prefix of names of a body in a model with a head."""
+PREFIX = "model."  # Prefix of names of a body in a model with a head
 
 
 TABLES = ("learned", "sinusoidal")

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 AS_REGISTERED = ("name", "summary", "description", "source", "paper", "tasks", "tags", "aliases", "deprecated")
 """Fields that a card takes from its variant."""
 
-BUILDING = "zoo.building.builder"
-"""The module that registers the finder of facts when it is imported."""
+BUILDING = "zoo.building.builder"  # The module that registers the finder of facts when it is imported
 
 
 @dataclass(frozen=True)

@@ -221,8 +221,7 @@ def provider_of(entry_point: EntryPoint) -> str:
     return f"{distribution.name} {distribution.version}" if distribution else "an unknown distribution"
 
 
-PLUGINS = PluginLoader()
-"""The one loader that all registries share."""
+PLUGINS = PluginLoader()  # The one loader that all registries share
 
 
 def why_missing(distribution: str) -> str:

@@ -28,8 +28,7 @@ from .table import Reference, Registry
 Builder = TypeVar("Builder", bound=Callable[..., Any])
 Settings = Mapping[str, Any]
 
-BY_SETTINGS = "zoo.models.transformer:build_by_settings"
-"""The builder of variants that settings describe completely."""
+BY_SETTINGS = "zoo.models.transformer:build_by_settings"  # The builder of variants that settings describe completely
 
 SIZES: Mapping[str, Settings] = MappingProxyType(
     {

@@ -12,11 +12,9 @@ from .names import is_word, matching, require_task
 from .table import Registry
 from .variants import VARIANTS
 
-SMALL = 10
-"""Below which a score is a loss or a perplexity rather than a percentage."""
+SMALL = 10  # Below which a score is a loss or a perplexity rather than a percentage
 
-HUB = "hf-hub:"
-"""Prefix of a source on the Hugging Face Hub."""
+HUB = "hf-hub:"  # Prefix of a source on the Hugging Face Hub
 
 
 @dataclass(frozen=True)

@@ -84,8 +84,7 @@ def saved_vocabularies(folder: Path) -> Vocabularies:
     return Vocabularies(tokens("source_vocabulary.json", *shared), tokens("target_vocabulary.json", *shared))
 
 
-WHOLE = {"max_input_length": 0}
-"""Reads texts as they are; by default CTranslate2 cuts them after 1024 tokens."""
+WHOLE = {"max_input_length": 0}  # Reads texts as they are; by default CTranslate2 cuts them after 1024 tokens
 
 
 class CTranslate2Model(WritingModel):
@@ -198,8 +197,7 @@ class CTranslate2Model(WritingModel):
         return [results[place] for place in range(len(prompts))]
 
 
-INPUTS = 100
-"""How many random inputs greedy and beam search are compared on."""
+INPUTS = 100  # How many random inputs greedy and beam search are compared on
 
 NEW_TOKENS = 8
 

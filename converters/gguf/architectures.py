@@ -48,8 +48,7 @@ Metadata = Mapping[str, Any]
 SMOOTH, TABLED = ROUNDING, 2e-3
 """Largest deviation of log-probabilities, relative to the largest: llama.cpp has a half-precision table of GELU."""
 
-SMALL_NORMS = 2e-4
-"""The same where it divides keys by their length, to which the class adds a small number."""
+SMALL_NORMS = 2e-4  # The same where it divides keys by their length, to which the class adds a small number
 
 SILU = ("silu", "swish")
 

@@ -15,8 +15,7 @@ from ..errors import ExportError
 from ..native.files import TOKENIZER_FILE
 from ..verification import ends_of
 
-NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED = 1, 2, 3, 4, 5
-"""llama.cpp's types of tokens."""
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED = 1, 2, 3, 4, 5  # llama.cpp's types of tokens
 
 GPT2, LLAMA3 = "gpt-2", "llama-bpe"
 

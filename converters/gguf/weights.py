@@ -19,8 +19,7 @@ from ..transforms import pairs_to_halves
 Weights: TypeAlias = dict[str, Tensor]
 Change: TypeAlias = Callable[[Weights, ZooConfig], Weights]
 
-TRANSPOSED = r"\.(c_attn|c_proj|c_fc)\.weight$"
-"""Weights that GPT-2's class stores with inputs before outputs."""
+TRANSPOSED = r"\.(c_attn|c_proj|c_fc)\.weight$"  # Weights that GPT-2's class stores with inputs before outputs
 
 
 def interleaved(state: Weights, config: ZooConfig) -> Weights:

@@ -16,8 +16,7 @@ from zoo.registry import Task
 from ..errors import LostInputWarning
 from ..symmetries.base import State
 
-TABLE_POSITIONS = ("learned", "learned-unpadded")
-"""Position parts that are a table of trained vectors."""
+TABLE_POSITIONS = ("learned", "learned-unpadded")  # Position parts that are a table of trained vectors
 
 
 COUNTS_TOKENS = "Padding before the tokens takes no positions in this class, in the original it does."
@@ -129,14 +128,11 @@ def share_norms(
     return changed_exactly(state, shared, name)
 
 
-FIXED_EPS = 1e-5
-"""The epsilon of norms in BART's and OPT's relatives, which is no setting."""
+FIXED_EPS = 1e-5  # The epsilon of norms in BART's and OPT's relatives, which is no setting
 
-OFFSET = 2
-"""Rows of position tables before the first token's, which padding once had."""
+OFFSET = 2  # Rows of position tables before the first token's, which padding once had
 
-SAME_TABLE = 1e-4
-"""How far a table may be from what is computed, which some machines round differently."""
+SAME_TABLE = 1e-4  # How far a table may be from what is computed, which some machines round differently
 
 
 def fairseq_table(rows: int, width: int, first: int, padding: int | None) -> Tensor:

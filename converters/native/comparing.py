@@ -26,14 +26,11 @@ from zoo.registry import Task
 from ..errors import ConversionError, DifferentOutputsError, NotComparedWarning
 from ..verification import explained, without_padding
 
-LENGTH = 24
-"""Tokens of the longest row, where the position table has as many."""
+LENGTH = 24  # Tokens of the longest row, where the position table has as many
 
-SIDES = ("without padding", "padded on the right", "padded on the left")
-"""Kinds of rows of the batch."""
+SIDES = ("without padding", "padded on the right", "padded on the left")  # Kinds of rows of the batch
 
-LARGEST_PIECE = 2**24
-"""How many weights of one layer are converted to another type at a time."""
+LARGEST_PIECE = 2**24  # How many weights of one layer are converted to another type at a time
 
 
 class ComputeIn(TorchFunctionMode):
@@ -201,14 +198,11 @@ def require_close(
         raise DifferentOutputsError(name, differences[side], allowed, side)
 
 
-PROMPT = 4
-"""Tokens of the shortest prompt."""
+PROMPT = 4  # Tokens of the shortest prompt
 
-STEPS = 2
-"""How many further tokens are read, one at a time."""
+STEPS = 2  # How many further tokens are read, one at a time
 
-LARGEST = 2e10
-"""Up to how many tokens times parameters are compared: beyond these it would take minutes on a CPU."""
+LARGEST = 2e10  # Up to how many tokens times parameters are compared: beyond these it would take minutes on a CPU
 
 
 @dataclass(frozen=True)

@@ -103,8 +103,7 @@ PARTIAL_ROPE = Field(
 )
 """Rotary positions of a leading part of each head."""
 
-ONE_WINDOW: Mapping[str, str | Field] = {"sliding_window": "sliding_window"}
-"""One window in all layers, or none."""
+ONE_WINDOW: Mapping[str, str | Field] = {"sliding_window": "sliding_window"}  # One window in all layers, or none
 
 
 def sliding_window(native: Any) -> int | None:

@@ -39,8 +39,7 @@ TOKENIZER_FILES = (
 )
 """Files by which a tokenizer of any class is recognised."""
 
-TARGET_FOLDER = "target"
-"""Where a checkpoint holds its target's tokenizer, if that has its own."""
+TARGET_FOLDER = "target"  # Where a checkpoint holds its target's tokenizer, if that has its own
 
 
 def carry_tokenizer(folder: Path, out: Path, positions: int | None = None) -> list[str]:
@@ -107,8 +106,7 @@ WHOLE = (SAFE_WEIGHTS_NAME, WEIGHTS_NAME)
 INDEXES = {SAFE_WEIGHTS_NAME: SAFE_WEIGHTS_INDEX_NAME, WEIGHTS_NAME: WEIGHTS_INDEX_NAME}
 """Names of weights in one file, and of the index of several files."""
 
-SHARED = ".huggingface-shared-blobs"
-"""By which the Hub's cache marks the folder of blobs that its repositories share."""
+SHARED = ".huggingface-shared-blobs"  # By which the Hub's cache marks the folder of blobs that its repositories share
 
 FILE_ENDINGS = (".pt", ".pth", ".bin", ".safetensors")
 """By which the name of a file that is missing differs from a repository's."""

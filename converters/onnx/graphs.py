@@ -26,8 +26,7 @@ from ..errors import ExportError, require
 from ..target import Obstacle, Reason
 from ..weights import save_settings, task_of, traceable
 
-Pairs = list[tuple[Tensor, Tensor]]
-"""Keys and values of every layer."""
+Pairs = list[tuple[Tensor, Tensor]]  # Keys and values of every layer
 
 
 def filled_cache(pairs: Pairs) -> DynamicCache:
@@ -211,8 +210,7 @@ def obstacles(model: ZooPreTrainedModel) -> tuple[str, ...]:
     return ()
 
 
-BATCH, LENGTH, SEEN, TARGET = 2, 5, 4, 3
-"""Sizes of the example that is traced, no two alike; all of them stay free."""
+BATCH, LENGTH, SEEN, TARGET = 2, 5, 4, 3  # Sizes of the example that is traced, no two alike; all of them stay free
 
 Axes = dict[int, str]
 """Names of the free axes of a tensor, as Hugging Face Optimum calls them; runtimes look some of them up."""

@@ -28,12 +28,10 @@ from zoo.registry import Task
 from ..engine import EngineModel, NoPosition, refuse_empty, refuse_packed, refuse_unread, task_saved
 from .graphs import DECODER, ENCODER, WHOLE, content, filled_cache
 
-PAST, PRESENT = "past_key_values.", "present."
-"""How names of keys and values begin, of inputs and of outputs."""
+PAST, PRESENT = "past_key_values.", "present."  # How names of keys and values begin, of inputs and of outputs
 
 
-BRANCH = "use_cache_branch"
-"""The input of graphs with two branches, as Optimum calls it: whether a cache is given."""
+BRANCH = "use_cache_branch"  # The input of graphs with two branches, as Optimum calls it: whether a cache is given
 
 
 def is_cached(name: str) -> bool:

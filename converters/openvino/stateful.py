@@ -79,8 +79,7 @@ def save(graph: Any, path: Path, *, half: bool = False) -> None:
         raise UnwritableError(f"{path} cannot be written; is the disk full? ({error})") from error
 
 
-ORDER = "beam_idx"
-"""The input with the sequence that each one continues, as Optimum Intel and OpenVINO GenAI name it."""
+ORDER = "beam_idx"  # The input with the sequence that each one continues, as Optimum Intel and OpenVINO GenAI name it
 
 
 def keep_cache(graph: Any) -> None:
@@ -128,8 +127,7 @@ STORED = "runtime_options"
 """Where a graph holds options. OpenVINO 2026.4 follows those of the cache and of activations by itself."""
 
 
-OUTSIDE = "ids or positions outside of 0 to"
-"""How the names of nodes begin that fail, which OpenVINO's error contains."""
+OUTSIDE = "ids or positions outside of 0 to"  # How the names of nodes begin that fail, which OpenVINO's error contains
 
 
 def check_rows(graph: Any) -> None:

@@ -23,8 +23,7 @@ from ..errors import CheckpointKeysError, ConversionError, MissingHintError, Not
 from ..key_map import KeyMap
 from ..transforms import Tensors, Transform, join
 
-Rows = list[tuple[Any, ...]]
-"""Rows of a key map."""
+Rows = list[tuple[Any, ...]]  # Rows of a key map
 
 
 def one_of(aliases: int) -> Transform:

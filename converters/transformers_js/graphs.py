@@ -30,8 +30,7 @@ from ..weights import task_of, traceable
 if TYPE_CHECKING:
     from onnx import ModelProto, ValueInfoProto
 
-MERGED = "decoder_model_merged"
-"""The name of the decoder's graph."""
+MERGED = "decoder_model_merged"  # The name of the decoder's graph
 
 LENGTH_AXIS = 2
 
@@ -115,8 +114,7 @@ def merge(memory: ModelProto, decoder: ModelProto) -> ModelProto:
     return decoder
 
 
-SOURCE = "encoder_sequence_length"
-"""Name of the axis of source positions."""
+SOURCE = "encoder_sequence_length"  # Name of the axis of source positions
 
 
 def renamed(value: ValueInfoProto, name: str, length: str) -> Any:

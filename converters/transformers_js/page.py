@@ -19,8 +19,7 @@ from ..weights import longest, task_of
 
 NODE_MODULES = "node_modules"
 
-RUNTIME = "runtime"
-"""The page's folder of transformers.js."""
+RUNTIME = "runtime"  # The page's folder of transformers.js
 
 PACKAGES = {
     "@huggingface/transformers": ("dist/transformers.min.js", "LICENSE"),
@@ -28,8 +27,7 @@ PACKAGES = {
 }
 """Files of each package of npm."""
 
-OLDEST, NEXT = (4, 3), (5,)
-"""Versions of transformers.js that pages are written for: from the first, up to the second."""
+OLDEST, NEXT = (4, 3), (5,)  # Versions of transformers.js that pages are written for: from the first, up to the second
 
 
 def find_runtime() -> Path:

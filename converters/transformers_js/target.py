@@ -27,11 +27,9 @@ if TYPE_CHECKING:
 
     from ..verification import Difference
 
-VERSION = "4.3"
-"""The version that exports are written for and tried in."""
+VERSION = "4.3"  # The version that exports are written for and tried in
 
-GRAPHS = "onnx"
-"""The folder that transformers.js looks for graphs in."""
+GRAPHS = "onnx"  # The folder that transformers.js looks for graphs in
 
 ENCODERS = ("bert", "distilbert", "electra", "eurobert", "modernbert", "roberta", "roformer", "xlm")
 DECODERS = (

@@ -10,8 +10,7 @@ from functools import partial
 
 from zoo.base.synonyms import translate
 
-MOST_NAMES_SHOWN = 16
-"""How many valid names a message lists before it only counts them."""
+MOST_NAMES_SHOWN = 16  # How many valid names a message lists before it only counts them
 
 
 def nearest(given: str, valid: Iterable[str]) -> str | None:

@@ -15,8 +15,7 @@ from typing import Any
 
 from zoo.base.errors import CheckpointError, OutputExistsError, UnwritableError, ZooError
 
-LONGEST_NAME = 255
-"""Bytes of the longest name of a file."""
+LONGEST_NAME = 255  # Bytes of the longest name of a file
 
 
 def read_json(file: Path) -> Any:

@@ -22,20 +22,16 @@ from zoo.base.errors import OutputExistsError, enumerate_names
 from zoo.base.files import check_writable, written
 from zoo.base.manifest import MANIFEST_FILE, WEIGHTS, changed_files, read_manifest, record_all
 
-MODEL_FILE = "config.json"
-"""Files of every saved model."""
+MODEL_FILE = "config.json"  # Files of every saved model
 
-RESULT_FILE = "result.json"
-"""The record of the run that trained it, and its numbers; a model card is made of them."""
+RESULT_FILE = "result.json"  # The record of the run that trained it, and its numbers; a model card is made of them
 
-EVALUATIONS_FILE = "evaluations.json"
-"""Scores, as `zoo evaluate --save` writes them: one entry for every task and data."""
+EVALUATIONS_FILE = "evaluations.json"  # Scores, as `zoo evaluate --save` writes them: one entry for every task and data
 
 REVISIONS_SUFFIX = "-revisions"
 """Suffix of the folder of models saved during a run, after the name of the trained model's folder."""
 
-RECORD_FILE = "weights.json"
-"""The record of weights by name."""
+RECORD_FILE = "weights.json"  # The record of weights by name
 
 USUAL_FILES = (
     *(MODEL_FILE, "generation_config.json", "model.safetensors", "model.safetensors.index.json", "README.md"),
@@ -46,11 +42,9 @@ USUAL_FILES = (
 LOCK, MAKING, READY = "lock", "new", "ready"
 """In the temporary folder: what its process holds; what is being written; and what is whole and being moved."""
 
-SCRATCH = "zoo"
-"""Name of temporary folders in the system's own, between a dot and another."""
+SCRATCH = "zoo"  # Name of temporary folders in the system's own, between a dot and another
 
-WITHOUT_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK)
-"""Error codes of file systems without locks."""
+WITHOUT_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK)  # Error codes of file systems without locks
 
 
 def check_output(folder: Path, *, force: bool = False) -> None:

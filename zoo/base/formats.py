@@ -50,8 +50,7 @@ class Format:
 
 
 CONFIGURATION = Format("a configuration", "config.json", key="zoo_format")
-WRITTEN_BY = "zoo_version"
-"""Key of the zoo's version in a configuration."""
+WRITTEN_BY = "zoo_version"  # Key of the zoo's version in a configuration
 RESULTS = Format("results of a comparison", "results.json", version=2, oldest=2, unstamped=None)
 PLAN = Format("the plan of a comparison", "comparison.json", unstamped=None)
 ROWS = Format("a record of runs", "zoo/comparison/benchmarks/results/*.csv")
@@ -60,8 +59,7 @@ SHARDS = Format("a folder of token shards", "zoo-shards.json", unstamped=None)
 BUNDLE = Format("a bundle", "bundle.json")
 PLUGINS = Format("a plugin", "zoo.plugins")
 
-FORMATS = (CONFIGURATION, RESULTS, PLAN, ROWS, MANIFEST, SHARDS, BUNDLE, PLUGINS)
-"""All formats with versions."""
+FORMATS = (CONFIGURATION, RESULTS, PLAN, ROWS, MANIFEST, SHARDS, BUNDLE, PLUGINS)  # All formats with versions
 
 
 def installed_version(distribution: str) -> str | None:

@@ -30,8 +30,7 @@ except ModuleNotFoundError:  # as where a model's code is loaded without the zoo
 
 MANIFEST_FILE = MANIFEST.place
 WEIGHTS = ".safetensors"
-CODE_FILE = BUNDLE.place
-"""The record of a bundle's code, with the SHA-256 of every file."""
+CODE_FILE = BUNDLE.place  # The record of a bundle's code, with the SHA-256 of every file
 
 
 @dataclass(frozen=True)

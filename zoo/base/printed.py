@@ -24,14 +24,12 @@ def escaped(character: str) -> str:
     return character.encode("unicode_escape").decode()
 
 
-WIDTH = 100
-"""How many columns text takes at most."""
+WIDTH = 100  # How many columns text takes at most
 
 SHADE, STRONGEST = "#3b82c4", 0.6
 """Colour of shaded cells, and its opacity at the strongest shade."""
 
-GAP = 2
-"""Blanks between columns."""
+GAP = 2  # Blanks between columns
 
 STYLE = """
 .zoo-shown{line-height:1.5;max-width:64rem;overflow-x:auto;--line:color-mix(in srgb,currentColor 16%,transparent)}

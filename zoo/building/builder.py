@@ -35,8 +35,7 @@ OWN_STACK = {Task.CAUSAL_LM: "decoder", Task.SEQ2SEQ_LM: "encoder-decoder", Task
 KEPT_BESIDE = ("layer_types", "rope_parameters", "num_nextn_predict_layers", "mtp_loss_weight")
 """Keys of any configuration that are not fields of every one."""
 
-PASSED_ON = frozenset(BESIDE_FIELDS)
-"""Settings that are not fields of the configuration but that it understands."""
+PASSED_ON = frozenset(BESIDE_FIELDS)  # Settings that are not fields of the configuration but that it understands
 
 
 PATTERNS = frozenset({"layer_types", "nope_layers"})

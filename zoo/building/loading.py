@@ -58,8 +58,7 @@ else:
         set_attn_implementation = PreTrainedModel.set_attn_implementation
 
 
-PULLING = ".zoo-pull"
-"""Lock and temporary files of a folder into which a model is pulled."""
+PULLING = ".zoo-pull"  # Lock and temporary files of a folder into which a model is pulled
 
 SIZES = ("num_labels", "vocab_size", "decoder_vocab_size")
 """Fields that may be changed when a checkpoint is loaded: its head and its embeddings are new then."""

@@ -29,8 +29,7 @@ VERBS: dict[str, str] = {
 }
 """Verb that runs a trained model on the user's texts, by task."""
 
-ASCII = str.maketrans("│├╮╯╰╭┴┬─┌└◂◄×→", "|+.''.++-.'<<x>")
-"""ASCII replacements of the characters of drawings."""
+ASCII = str.maketrans("│├╮╯╰╭┴┬─┌└◂◄×→", "|+.''.++-.'<<x>")  # ASCII replacements of the characters of drawings
 
 
 def console() -> Console:

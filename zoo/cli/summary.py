@@ -10,8 +10,7 @@ from rich.text import Text
 from .output import table, width, write, write_json
 from .parameters import VARIANT_NAME, json_option, task_option
 
-WIDE = 100
-"""From how many columns input shapes and classes, or names and numbers of parameters, are shown."""
+WIDE = 100  # From how many columns input shapes and classes, or names and numbers of parameters, are shown
 
 
 @click.command("summary")

@@ -42,8 +42,7 @@ if TYPE_CHECKING:
 
 
 OnRun = Callable[[int, int, str], None]
-Launch = Callable[[Sequence[Job], Callable[[Job], None]], None]
-"""Does runs; calls its second argument before each."""
+Launch = Callable[[Sequence[Job], Callable[[Job], None]], None]  # Does runs; calls its second argument before each
 
 
 @dataclass

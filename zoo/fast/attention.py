@@ -28,8 +28,7 @@ BACKENDS = ("sdpa", "eager", "flex_attention", "flash_attention_2", "flash_atten
 """Attention backends of transformers that a model's own attention runs on, the default first. Only `eager` returns
 attention weights."""
 
-ADDS_BIASES = ("sdpa", "eager", "flex_attention")
-"""Backends that are known to add position biases to the scores."""
+ADDS_BIASES = ("sdpa", "eager", "flex_attention")  # Backends that are known to add position biases to the scores
 
 
 def config_with_weights(config: Config) -> Config:

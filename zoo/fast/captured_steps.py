@@ -195,11 +195,9 @@ CAPTURE_AFTER = 400
 """Steps of a kind before it is captured. Capturing takes about as long as this many replays save, so at worst the time
 lost equals the time that could have been saved. Measured with six layers of width 512 on a Xeon."""
 
-PREPACK_AFTER = 8
-"""Steps of a generation before weights are prepacked for the rest of it."""
+PREPACK_AFTER = 8  # Steps of a generation before weights are prepacked for the rest of it
 
-CLOSE = 1e-5
-"""Largest relative difference between the logits of a replayed step and the forward's: rounding."""
+CLOSE = 1e-5  # Largest relative difference between the logits of a replayed step and the forward's: rounding
 
 
 @dataclass

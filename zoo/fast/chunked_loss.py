@@ -16,8 +16,7 @@ from torch.nn import functional as F
 
 from .switches import current
 
-IGNORED = -100
-"""The label of positions without a loss, as everywhere in transformers."""
+IGNORED = -100  # The label of positions without a loss, as everywhere in transformers
 
 
 def up_to_last_label(labels: Tensor) -> Tensor:
@@ -26,14 +25,11 @@ def up_to_last_label(labels: Tensor) -> Tensor:
     return has_label.flip(1).cummax(dim=1).values.flip(1)
 
 
-LOGITS = 1 << 24
-"""Logits in memory at one time; more are no faster."""
+LOGITS = 1 << 24  # Logits in memory at one time; more are no faster
 
-SMALLEST_CHUNK = 128
-"""Lower bound of tokens per chunk, because matmuls with fewer rows are slow."""
+SMALLEST_CHUNK = 128  # Lower bound of tokens per chunk, because matmuls with fewer rows are slow
 
-FEW = 100_000
-"""Up to this many logits the plain loss is as fast and is used."""
+FEW = 100_000  # Up to this many logits the plain loss is as fast and is used
 
 Projection = Callable[[Tensor], Tensor]
 """Maps hidden states to logits. *Shape:* (num_tokens, hidden_size) to (num_tokens, vocab_size)"""

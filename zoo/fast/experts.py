@@ -14,11 +14,9 @@ from .unpad_layers import is_traced
 GROUPED = "grouped_mm"
 BATCHED = "batched_mm"
 ONE_BY_ONE = "eager"
-ALIGNMENT = 16
-"""Row alignment in bytes that PyTorch's grouped matmul requires."""
+ALIGNMENT = 16  # Row alignment in bytes that PyTorch's grouped matmul requires
 
-ALLOCATED = 64
-"""Alignment in bytes of memory that PyTorch allocates on processors."""
+ALLOCATED = 64  # Alignment in bytes of memory that PyTorch allocates on processors
 
 ExpertsFunction = Callable[..., Tensor]
 

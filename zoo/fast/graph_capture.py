@@ -57,8 +57,7 @@ def keeps_order(shape: Sequence[int], first: int, second: int) -> bool:
 
 Program = Callable[..., tuple[Tensor, ...]]
 
-SHORTEST = 2
-"""Smallest length for which a captured graph holds: for lengths 0 and 1 other operations are chosen."""
+SHORTEST = 2  # Smallest length for which a captured graph holds: for lengths 0 and 1 other operations are chosen
 
 PLAIN = (bool, int, float, str, slice, type(...), torch.dtype, torch.device, torch.layout, torch.memory_format)
 """Types of constant arguments that the generated program can contain."""

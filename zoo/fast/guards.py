@@ -118,8 +118,7 @@ class Guards:
     __hash__ = None  # type: ignore[assignment]
 
 
-END = object()
-"""Sentinel at the end of a sequence, so that a longer one is not equal."""
+END = object()  # Sentinel at the end of a sequence, so that a longer one is not equal
 
 
 def alike(one: object, other: object) -> bool:

@@ -15,8 +15,7 @@ from torch import Tensor
 CHUNK = 1 << 26
 """Bytes that are reserved at a time, so that small weights share pages. They take memory as they are written."""
 
-ALIGNMENT = 64
-"""Bytes of a cache line, at which every copy begins."""
+ALIGNMENT = 64  # Bytes of a cache line, at which every copy begins
 
 
 class HugePages:

@@ -22,11 +22,9 @@ from .graph_capture import QUICKER
 ENGINES = ("x86", "fbgemm", "onednn", "qnnpack")
 """PyTorch's int8 libraries, the fastest for one token first; a build of PyTorch has some of them."""
 
-FASTEST_FOR_MANY = "onednn"
-"""The fastest for many tokens at a time, on processors where it is exact."""
+FASTEST_FOR_MANY = "onednn"  # The fastest for many tokens at a time, on processors where it is exact
 
-MANY = 256
-"""Number of tokens from which it is faster, on two cores of a Xeon."""
+MANY = 256  # Number of tokens from which it is faster, on two cores of a Xeon
 
 _operator: Any = getattr(torch.ops.quantized, "linear_dynamic", None)
 linear_dynamic: Any = _operator and _operator.default._op

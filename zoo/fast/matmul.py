@@ -22,8 +22,7 @@ EXACT = 1e-5
 """Largest difference, relative to the largest value, that is rounding. With AMX instructions oneDNN may multiply in
 bfloat16, with far larger differences."""
 
-LARGEST = (512, 1024)
-"""Largest number of tokens and width for which matmuls are measured; larger ones behave alike."""
+LARGEST = (512, 1024)  # Largest number of tokens and width for which matmuls are measured; larger ones behave alike
 
 ROUNDS = 5
 

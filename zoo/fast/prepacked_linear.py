@@ -34,11 +34,9 @@ PAYS = 1.25
 """Speedup from which weights are prepacked. Prepacking takes as long as running the layer ten to twenty times; at this
 speedup a hundred steps make up for it."""
 
-SHARE = 1 / 8
-"""Share of the machine's memory that prepacked weights may take."""
+SHARE = 1 / 8  # Share of the machine's memory that prepacked weights may take
 
-LARGEST = 1 << 21
-"""Largest number of weights for which layers are measured; larger ones behave alike."""
+LARGEST = 1 << 21  # Largest number of weights for which layers are measured; larger ones behave alike
 
 SMALLEST = 1 << 16
 """Least number of weights of a layer that is prepacked for steps of the model itself: smaller ones stay in caches."""
@@ -46,8 +44,7 @@ SMALLEST = 1 << 16
 CACHES = 1 << 26
 """Bytes that no cache holds after they were read, about; a model with fewer is read from caches in every step."""
 
-BLOCK = 16
-"""Outputs of a block of weights: a register of 16 numbers, so that a block is read in order."""
+BLOCK = 16  # Outputs of a block of weights: a register of 16 numbers, so that a block is read in order
 
 SAMPLES = 16
 """Number of values of a weight compared in every step, because PyTorch does not count writes through `.data`."""

@@ -23,8 +23,7 @@ GAIN = 150_000
 """Unpadding pays if it saves more than this per sequence of a layer's token-wise work, in tokens times hidden_size
 squared: 9 tokens at a hidden size of 128. Measured on two cores of a Xeon, like SHORT and SHARE."""
 
-SHARE = 0.125
-"""Least share of padding among the positions."""
+SHARE = 0.125  # Least share of padding among the positions
 
 
 class Stack(Protocol):

@@ -18,11 +18,9 @@ from torch.nn import functional as F
 from .attention_backends import dropping_attention, torch_attention
 from .modules import draws_bits
 
-HALF = (torch.bfloat16, torch.float16)
-"""Dtypes of its kernel."""
+HALF = (torch.bfloat16, torch.float16)  # Dtypes of its kernel
 
-WIDEST = 256
-"""The largest head_dim of its kernel, which has to be a multiple of 8."""
+WIDEST = 256  # The largest head_dim of its kernel, which has to be a multiple of 8
 
 
 def kernel() -> Callable[..., Any]:
@@ -217,8 +215,7 @@ def mix_documents(mix: Callable[..., Tensor], hidden_states: Tensor, documents: 
     return torch.empty_like(together).index_copy(0, torch.cat(places), together).view_as(hidden_states)
 
 
-SHORT = 48
-"""Mean sequence length below which one padded call of attention is cheaper than one call per sequence."""
+SHORT = 48  # Mean sequence length below which one padded call of attention is cheaper than one call per sequence
 
 
 def unpadded_attention(

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 
 from transformers import PreTrainedTokenizerFast
 
-CONTEXT = 8
-"""How many tokens before an output are decoded with it, as a first token's blank may depend on them."""
+CONTEXT = 8  # How many tokens before an output are decoded with it, as a first token's blank may depend on them
 
 UNSETTLED = re.compile(r"[\s'\ufffd]+\Z")
 """The end of a text that the next token may change: a part of a letter, or a blank or apostrophe before a suffix."""

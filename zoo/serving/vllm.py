@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-BACKEND = "vllm.model_executor.models.transformers"
-"""vLLM's module of wrappers around transformers' models."""
+BACKEND = "vllm.model_executor.models.transformers"  # vLLM's module of wrappers around transformers' models
 
 ARCHITECTURES = {
     "ZooForCausalLM": "TransformersForCausalLM",

@@ -19,8 +19,7 @@ from .attending import padded
 from .cases import assert_equal, check
 from .subjects import BATCH_SIZE, TARGET_LENGTH, Subject
 
-DOCUMENTS = ((4, 3), (TARGET_LENGTH,), (2, 4, 1))
-"""Lengths of what is packed into each row of a batch."""
+DOCUMENTS = ((4, 3), (TARGET_LENGTH,), (2, 4, 1))  # Lengths of what is packed into each row of a batch
 
 
 @check(once_per_stack=True)

@@ -49,8 +49,7 @@ MASK = torch.tensor(
 )
 """Padding before, after and between the tokens of a row."""
 
-TURNS = ((11,), (6, 5), (3, 1, 5, 1, 1))
-"""How many positions are read at once."""
+TURNS = ((11,), (6, 5), (3, 1, 5, 1, 1))  # How many positions are read at once
 
 POSITIONS_OF_DOCUMENTS = torch.tensor(
     [[0, 1, 2, 3, 0, 0, 1, 2, 3, 4, 5], [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10], [0, 1, 0, 1, 2, 0, 0, 1, 2, 0, 1]],

@@ -22,8 +22,7 @@ from zoo.data.tasks.metrics import f1
 
 COLUMNS = ("text", "gold", "prediction", "probability")
 MOST_WORST = 50  # Examples that the page shows; the table has all
-MOST_LABELS_DRAWN = 60
-"""Largest number of labels for which the page shows a confusion matrix; the table has all."""
+MOST_LABELS_DRAWN = 60  # Largest number of labels for which the page shows a confusion matrix; the table has all
 
 
 @dataclass(frozen=True)

@@ -96,8 +96,7 @@ WHOLE = (
 )
 """Those that are whole numbers."""
 
-POSITIVE = ("num_train_epochs",)
-"""Numbers that must be above the smallest value of their range."""
+POSITIVE = ("num_train_epochs",)  # Numbers that must be above the smallest value of their range
 
 REFUSED = {
     "push_to_hub": (
@@ -127,8 +126,7 @@ CHOICES: dict[str, type[ExplicitEnum]] = {
 }
 """Arguments with a fixed set of values in transformers; an error names the nearest one."""
 
-ABSENT = {"max_steps": -1}
-"""Values outside of these ranges that stand for none."""
+ABSENT = {"max_steps": -1}  # Values outside of these ranges that stand for none
 
 
 @dataclass

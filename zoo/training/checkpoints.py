@@ -23,8 +23,7 @@ from zoo.base.manifest import sha256_of
 
 from .record import first_difference
 
-SEAL = "run.json"
-"""The file of a checkpoint that is written last: its run, and the hashes of all other files."""
+SEAL = "run.json"  # The file of a checkpoint that is written last: its run, and the hashes of all other files
 
 INCIDENTAL = re.compile(r"_.*|.*token_id|transformers_version|dtype|use_cache|architectures")
 """Fields of a configuration that may differ between a run and its continuation."""

@@ -26,12 +26,10 @@ from ..encoders import (
     transformed,
 )
 
-ROBERTA_HEAD_ACT = "gelu"
-"""The fixed activation of RoBERTa's masked-lm head; the zoo's is that of the layers."""
+ROBERTA_HEAD_ACT = "gelu"  # The fixed activation of RoBERTa's masked-lm head; the zoo's is that of the layers
 
 PROJECTIONS = {zoo: native for zoo, native in BERT_LAYER.items() if "norm" not in zoo}
-COUNTED = {"position": TABLE_POSITIONS}
-"""Positions of RoBERTa, where padding takes none."""
+COUNTED = {"position": TABLE_POSITIONS}  # Positions of RoBERTa, where padding takes none
 PRE_NORM = {"norm_placement": "pre", "position": "learned", "final_norm": True, "embedding_norm": False}
 
 

@@ -55,8 +55,7 @@ SIGMOID_REASONS = {
     "feed_forward": "its feed-forward network is a mixture of experts that sigmoids choose (moe-sigmoid)",
 }
 WIDTHS = ("kv_lora_rank", "qk_nope_head_dim", "v_head_dim")
-LATENT_NORM_EPS = 1e-6
-"""Epsilon of the norms on latent vectors, for any configuration."""
+LATENT_NORM_EPS = 1e-6  # Epsilon of the norms on latent vectors, for any configuration
 
 
 class SigmoidLike(ExpertsLike):

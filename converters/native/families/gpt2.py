@@ -26,8 +26,7 @@ GPT2_FIELDS: Mapping[str, str | Field] = {
     "dropout": "resid_pdrop",
     "attention_dropout": "attn_pdrop",
 }
-THETA = 10000.0
-"""The base of the rotary wavelengths, which is no setting."""
+THETA = 10000.0  # The base of the rotary wavelengths, which is no setting
 
 
 def rotated_part(native: Any) -> dict[str, Any]:
@@ -74,8 +73,7 @@ class GptJ(DecoderFormat):
         return [*found, f"{rotated_columns(config)} {ODD}"] if rotated_columns(config) % 2 else found
 
 
-SHARDS = 4
-"""Into how many groups of heads the projection of queries, values and keys is cut."""
+SHARDS = 4  # Into how many groups of heads the projection of queries, values and keys is cut
 
 
 def _cut(tensors: Tensors) -> Tensors:

@@ -88,8 +88,7 @@ class Gemma3(Gemma2):
     layer = {**Gemma2.layer, **QK_NORMS}
 
 
-STACK = Gemma2()
-"""Kinds of its stacks."""
+STACK = Gemma2()  # Kinds of its stacks
 
 OF_THE_DECODER = {
     "num_hidden_layers": "decoder_layers",

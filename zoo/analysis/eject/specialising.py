@@ -17,8 +17,7 @@ from .folding import PRESENT, Folder, evaluate, is_literal, joined, simple
 from .plugins import no_plain_form
 from .program import Substitution, bound, functions, methods, parameters
 
-Key = tuple[str, str]
-"""A function: the name of its class, or its own; and its own."""
+Key = tuple[str, str]  # A function: the name of its class, or its own; and its own
 
 
 class Program:

@@ -15,11 +15,9 @@ from zoo.base.folders import EVALUATIONS_FILE, RECORD_FILE
 from zoo.base.manifest import MANIFEST_FILE, describe
 from zoo.registry import FileDigest, RecordedScore, Weights
 
-MAKERS = ("transformer-zoo", "torch", "transformers", "tokenizers")
-"""Distributions with versions in a record."""
+MAKERS = ("transformer-zoo", "torch", "transformers", "tokenizers")  # Distributions with versions in a record
 
-SHARED = Path(__file__).parent / "shared"
-"""Files that several weights that ship have, each once, called by its SHA-256."""
+SHARED = Path(__file__).parent / "shared"  # Files that several weights that ship have, each once, called by its SHA-256
 
 HERE = ("source", "scores", "generation")
 """Facts of a record that are not in its file: its folder, and contents of another file."""

@@ -23,8 +23,7 @@ SHIPPED = "shipped"
 """Name of data that ship, or that the task makes."""
 
 
-DECAYED = "decayed"
-"""The key of `Row.settings` with the roles of parameters with weight decay, for rules by class."""
+DECAYED = "decayed"  # The key of `Row.settings` with the roles of parameters with weight decay, for rules by class
 
 
 @dataclass(frozen=True)

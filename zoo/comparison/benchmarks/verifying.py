@@ -19,8 +19,7 @@ from .judging import Verdicts, judge
 from .rows import DECAYED, Row, name_of_data
 from .running import BenchmarkRun, Tell, full_precision
 
-SPREADS = 3.0
-"""Standard deviations within which a repeated number counts as the same on another machine."""
+SPREADS = 3.0  # Standard deviations within which a repeated number counts as the same on another machine
 
 DECISIVE = ("zoo", "torch", "transformers", "python", "machine", "threads")
 """The circumstances under which a number has to come out to the last bit, where they are the same."""

@@ -115,8 +115,7 @@ def read_budget(given: str | Mapping[str, float] | None) -> Budget | None:
     return Budget(kind, amount)
 
 
-DATA_SEED = 0
-"""Seed of the examples that are set aside without a held-out file: the same for every seed of a run."""
+DATA_SEED = 0  # Seed of the examples that are set aside without a held-out file: the same for every seed of a run
 
 
 FEWEST_SEEDS = 3  # Seeds from which on a difference is tested

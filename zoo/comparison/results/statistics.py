@@ -79,8 +79,7 @@ DECIDED = (BETTER, WORSE, SAME)
 NOISE, UNDECIDED, UNKNOWN = "within noise", "undecided", "untested"
 """Verdicts that do not: of a fixed number of seeds, of seeds that are added until a limit, of fewer than three."""
 
-EQUAL = "equal"
-"""In place of "within noise", where the numbers of every seed are the same, so that nothing spreads."""
+EQUAL = "equal"  # In place of "within noise", where the numbers of every seed are the same, so that nothing spreads
 
 EDGE = "undecided by edge"
 """In place of a verdict that decides, where a best swept value is the least or the greatest that was tried."""

@@ -51,8 +51,7 @@ def run_file(file: str) -> None:
 
 Announce = Callable[[Job], None]
 
-Ended = tuple[Any, BaseException | None]
-"""An engine's name of a run, and the reason if it could not finish it."""
+Ended = tuple[Any, BaseException | None]  # An engine's name of a run, and the reason if it could not finish it
 
 SECONDS_BETWEEN_LOOKS = 0.5
 

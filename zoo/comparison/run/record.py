@@ -10,8 +10,7 @@ from typing import Any
 from ..files import CHECKPOINT, RELOADED, RESULT, read_json_or_none, write_json
 from ..setup.job import Job
 
-KEPT = ("report", "costs", "curve", "outputs", "timings", "circumstances")
-"""The worker's part of a run's record."""
+KEPT = ("report", "costs", "curve", "outputs", "timings", "circumstances")  # The worker's part of a run's record
 
 
 def note(job: Job, error: str) -> None:

@@ -35,8 +35,7 @@ AUTO_CLASSES = {
 }
 """Which of transformers' classes loads what was trained for which task."""
 
-TOLERANCE = 1e-5
-"""Between logits of the same weights and inputs: float rounding, where threads add up in another order."""
+TOLERANCE = 1e-5  # Between logits of the same weights and inputs: float rounding, where threads add up in another order
 
 
 def check(folder: Path) -> dict[str, object]:

@@ -14,8 +14,7 @@ from itertools import combinations
 from pathlib import Path
 
 SPLITS = ("train", "validation", "test")
-IN_VALIDATION, IN_TEST = 2, 2
-"""Percent of works."""
+IN_VALIDATION, IN_TEST = 2, 2  # Percent of works
 
 FIELD = re.compile(r"^#+ *(Title|Author|Year): *(.*?)\s*$", re.MULTILINE)
 RULE = re.compile(r"^[ \t]*(?:-{3,}|_{3,}|\*{3,}|(?:\* +){2,}\*)[ \t]*$", re.MULTILINE)
@@ -40,10 +39,8 @@ MARKUP = (
 )
 """Markup of Markdown and its authors, and its replacement: applied in this order."""
 
-PARAGRAPH = 80
-"""Characters from which a line counts as a paragraph when books are compared."""
-SHARED = 0.3
-"""Share of the shorter book's paragraphs from which two books are one work."""
+PARAGRAPH = 80  # Characters from which a line counts as a paragraph when books are compared
+SHARED = 0.3  # Share of the shorter book's paragraphs from which two books are one work
 
 
 @dataclass(frozen=True)

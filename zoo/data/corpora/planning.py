@@ -30,8 +30,7 @@ from .sources import (
     streamed,
 )
 
-SHARD_BYTES, MOST_SHARDS = 1 << 25, 1 << 10
-"""Bytes of text of a shard; more where there would be more shards than this."""
+SHARD_BYTES, MOST_SHARDS = 1 << 25, 1 << 10  # Bytes of text of a shard; more where there would be more shards than this
 
 ASIDE_BYTES, ASIDE_SHARE, ASIDE_SHARDS = 1 << 22, 0.05, 64
 """Most bytes that are held out of a source without held-out texts, their share, and shards they are taken from."""

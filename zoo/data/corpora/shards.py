@@ -30,8 +30,7 @@ MANIFEST = SHARDS.place
 
 MAGIC = b"MMIDIDX\x00\x00"
 HEADER = struct.Struct("<9sQBQQ")
-UINT16, INT32 = 8, 4
-"""Megatron-LM's codes of types. An id below 2**31 has the same bytes as int32 and uint32."""
+UINT16, INT32 = 8, 4  # Megatron-LM's codes of types. An id below 2**31 has the same bytes as int32 and uint32.
 TYPES: Mapping[int, npt.DTypeLike] = {UINT16: np.uint16, INT32: np.int32}
 
 Ids = npt.NDArray[Any]

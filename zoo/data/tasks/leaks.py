@@ -15,8 +15,7 @@ from .tables import NUMBERS
 if TYPE_CHECKING:
     from datasets import Dataset
 
-PLACES = {*NUMBERS.values(), "document"}
-"""Columns with the place of an example, not its content."""
+PLACES = {*NUMBERS.values(), "document"}  # Columns with the place of an example, not its content
 
 
 def without_leaks(splits: Splits) -> Splits:

@@ -10,8 +10,7 @@ import numpy.typing as npt
 
 from .scores import Score
 
-Counts = npt.NDArray[np.int64]
-"""Counts of each example. *Shape:* (num_examples, ...)"""
+Counts = npt.NDArray[np.int64]  # Counts of each example. *Shape:* (num_examples, ...)
 
 LEVEL = 95
 SEED = 12345  # As sacreBLEU's

@@ -27,8 +27,7 @@ from .sources import Splits
 if TYPE_CHECKING:
     from zoo.data.tokenizers import Tokenizers
 
-PERIOD = 10_000
-"""Blocks after which the order of sources begins again; shares are met to one part of it."""
+PERIOD = 10_000  # Blocks after which the order of sources begins again; shares are met to one part of it
 
 Numbers = npt.NDArray[np.int64]
 

@@ -24,8 +24,7 @@ Row = tuple[int, list[Any]]
 LONGEST_LINE = 1_000_000
 """Bytes above which a line is taken for a mistake, such as a binary file or a missing line break."""
 
-NAME = re.compile(r"[^\W\d]\w*(?:[.-]\w+)*")
-"""Pattern of a column's name; other first lines may be data."""
+NAME = re.compile(r"[^\W\d]\w*(?:[.-]\w+)*")  # Pattern of a column's name; other first lines may be data
 
 PAIR = (Kind.SOURCE, Kind.SOURCE)
 

@@ -26,8 +26,7 @@ TARGET_FOLDER = "target"
 
 TOKENIZER_FILE = "tokenizer.json"
 
-GENERAL = ("TokenizersBackend", "PreTrainedTokenizerFast")
-"""Names of the class that reads any `tokenizer.json`."""
+GENERAL = ("TokenizersBackend", "PreTrainedTokenizerFast")  # Names of the class that reads any `tokenizer.json`
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,7 @@ from zoo.registry import ENGINES
 from .engine_cache import Choice, keep_choice, place_of_choice, read_choice
 from .engines import TORCH, Engine, ExportEngine
 
-PAYS = 1.1
-"""How many times as fast another engine has to be: PyTorch's model can do more, and noise shall not decide."""
+PAYS = 1.1  # How many times as fast another engine has to be: PyTorch's model can do more, and noise shall not decide
 
 HOPELESS = 2
 """How many times as long as the quickest an engine may take in the first round to be measured in the others."""

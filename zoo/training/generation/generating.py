@@ -58,14 +58,12 @@ class Generation:
         return asdict(self)
 
 
-MAX_NEW_TOKENS = 128
-"""Default of the largest number of new tokens, where the model's positions allow it."""
+MAX_NEW_TOKENS = 128  # Default of the largest number of new tokens, where the model's positions allow it
 
 COUNTS = (*LENGTHS, "num_beams", "num_return_sequences")
 """Options that transformers takes for whole numbers without looking."""
 
-SHARES = ("top_p", "typical_p")
-"""Options that transformers leaves out without looking where they are above 1."""
+SHARES = ("top_p", "typical_p")  # Options that transformers leaves out without looking where they are above 1
 
 
 LOOK_BACK = ("repetition_penalty", "no_repeat_ngram_size")

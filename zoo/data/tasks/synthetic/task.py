@@ -23,8 +23,7 @@ from ..text_task import padding_of, single_vocabulary
 if TYPE_CHECKING:
     from datasets import Dataset
 
-TRIES = 100
-"""How often a new example is looked for before the space of examples is taken to be exhausted."""
+TRIES = 100  # How often a new example is looked for before the space of examples is taken to be exhausted
 
 
 @dataclass(frozen=True)
