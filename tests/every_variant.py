@@ -38,14 +38,7 @@ def kinds_of(pair: tuple[str, str]) -> frozenset[tuple[str, Any]]:
 
 
 def enough(cases: Iterable[T], kinds: Callable[[T], AbstractSet[Any]]) -> set[T]:
-    """Choose few cases that have between them all kinds of things that any has; those left over only mix these anew.
-
-    Each is the one that adds most to those before it.
-
-    Args:
-        cases: All cases.
-        kinds: What there is in one.
-    """
+    """Choose few cases with all `kinds` of things between them, each the one that adds most to those before."""
     chosen = set()
     missing = {case: kinds(case) for case in cases}
     while any(missing.values()):

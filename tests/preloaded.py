@@ -67,18 +67,9 @@ def connect(address: str) -> socket.socket:
 
 
 class Fork:
-    """A running `python ARGUMENTS`, with what `subprocess.Popen` has.
+    """A running `python ARGUMENTS` (`-c`, `-m` or a script, after `-I` too), with what `subprocess.Popen` has.
 
-    Args:
-        arguments: `-c CODE`, `-m MODULE` or a script, after `-I` too, and its arguments.
-        streams: File descriptors of its standard streams.
-        env: All environment variables.
-        cwd: Where it runs.
-        address: Of the process that forks.
-
-    Attributes:
-        pid: Its process.
-        returncode: Its exit code, None before `poll` or `wait` has seen its end.
+    `streams` are file descriptors, `env` all variables of the environment, and `address` is of the process that forks.
     """
 
     returncode: int | None = None

@@ -29,13 +29,7 @@ PACKAGES = {"zoo": "zoo", "registry": "zoo.registry", "converters": "zoo.convert
 
 @dataclass(frozen=True)
 class Snippet:
-    """A fenced block.
-
-    Attributes:
-        language: The word behind the fence.
-        code: What stands in it.
-        line: Where it begins, counted from 1.
-    """
+    """A fenced block: the word behind the fence, what stands in it, and where it begins, counted from 1."""
 
     language: str
     code: str
@@ -77,16 +71,7 @@ def namespace_of(document: str) -> dict[str, Any]:
 
 
 def run(document: str, folder: Path, prepare: Callable[[dict[str, Any]], object] | None) -> str:
-    """Run the Python of a document in a folder.
-
-    Args:
-        document: Its path from the top of the repository.
-        folder: An empty folder.
-        prepare: Puts what the reader has already there: files, and names.
-
-    Returns:
-        What it has printed.
-    """
+    """Run the Python of a document in an empty folder after `prepare`, and return what it has printed."""
     names, printed = namespace_of(document), io.StringIO()
     os.chdir(folder)
     with redirect_stdout(printed):

@@ -25,11 +25,7 @@ SETTINGS = {
 
 
 def run(folder: Path, data: Path | str, processes: int, steps: int, *, accumulation: int = 1, **more: Any) -> list[Any]:
-    """Train for some updates.
-
-    Returns:
-        The number of the update and the ids of every block that this process has read.
-    """
+    """Train for some updates: the number of the update and the ids of every block that this process has read."""
     seen: list[Any] = []
     step = ZooTrainer.training_step
 

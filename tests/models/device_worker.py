@@ -88,12 +88,7 @@ def inputs_of(subject: Any) -> dict[str, Tensor]:
 
 
 def check(name: str, tried: Iterable[str] = ()) -> dict[str, str]:
-    """Try everything with a variant, or some of it; return what went wrong.
-
-    Args:
-        name: The variant's name, possibly with a task behind a slash.
-        tried: What to try, everything if nothing is named.
-    """
+    """Try everything (or `tried`) with a variant, possibly with a task behind a slash; return what went wrong."""
     name, _, task = name.partition("/")
     task = task or ONE_TASK[name]
     subject, wrong, allowed = new_subject(name, task), {}, allowed_by(OWN_PEERS.get(name, PEERS[task]), task)
@@ -160,14 +155,9 @@ def written_out_kernel(*models: nn.Module) -> Iterator[None]:
 
 
 def without_padding(case: str) -> dict[str, str]:
-    """Train on a padded batch and on a full one, by attention that takes the lengths of sequences.
+    """Train on a padded batch and a full one by attention that takes lengths: "VARIANT/flash" or "VARIANT/sdpa".
 
-    Args:
-        case: The variant's name, and behind a slash "flash" or "sdpa".
-
-    Returns:
-        What went wrong: other results than on eager attention on the CPU, or more waits than of transformers' class, on
-        FlashAttention ModernBERT.
+    Other results than on eager attention on the CPU are wrong, and more waits than ModernBERT's on FlashAttention.
     """
     name, _, backend = case.partition("/")
     task, wrong = ONE_TASK[name], {}
@@ -200,14 +190,7 @@ def without_padding(case: str) -> dict[str, str]:
 
 
 def memory(case: str) -> dict[str, str]:
-    """Update weights twice, by two batches each.
-
-    Args:
-        case: The variant's name, and behind a slash how layers are kept: "whole" or "again" for computing them again.
-
-    Returns:
-        The most memory of it, and what was foreseen.
-    """
+    """Most memory of two updates by two batches each, and what was foreseen: "VARIANT/whole" or "VARIANT/again"."""
     name, _, kept_layers = case.partition("/")
     task, checkpointing = ONE_TASK[name], kept_layers == "again"
     sizes = {

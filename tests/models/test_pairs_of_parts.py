@@ -115,12 +115,7 @@ def parts_of(field: str, axes: dict[str, list[Any]]) -> list[Part]:
 
 
 def covering(axes: dict[str, list[Any]], is_refused: Callable[[dict[str, Any]], set[Part]]) -> Iterator[dict[str, Any]]:
-    """Few models that have between them every pair of parts, but for those that are refused.
-
-    Args:
-        axes: Settings and their values.
-        is_refused: Gives the parts that refuse each other in a model, none if it can be built.
-    """
+    """Few models with every pair of parts between them, but for those that `is_refused` gives."""
     pairs = [
         frozenset(pair)
         for one, other in itertools.combinations(axes, 2)

@@ -100,13 +100,7 @@ def feed(x: Tensor, weights: StateDict, eps: float) -> Tensor:
 
 
 def logits(state: StateDict, ids: Tensor, seen: Tensor, heads: int, eps: float, other_rows: bool = False) -> Tensor:
-    """Scores of all tokens for one sequence.
-
-    Args:
-        ids: *Shape:* (length,)
-        seen: Which query sees which key. *Shape:* (length, length)
-        other_rows: Whether heads of positions are those of LTG-BERT's first code.
-    """
+    """Scores of all tokens of a sequence, (length,); `seen`, (length, length), and `other_rows` as in `attend`."""
     table = layer_norm(state["embedding.relative_embedding"], state, "embedding.relative_layer_norm", eps)
     x = plain_norm(state["embedding.word_embedding.weight"][ids], eps)
     attentions = parts(state, "transformer.attention_layers.")

@@ -19,16 +19,9 @@ def whole(tensor: Tensor) -> Tensor:
 
 
 def compare(rank: int, size: int, rendezvous: str, folder: str, kind: str) -> None:
-    """Load every model of a folder in slices and as a whole, and compare their logits, gradients and tokens.
+    """Load every model of a folder in slices ("tp", "fsdp") and whole, and compare logits, gradients and tokens.
 
-    Beside each model, `verdict.json` tells which parameters were sliced, or what went wrong.
-
-    Args:
-        rank: Which process this is.
-        size: How many there are.
-        rendezvous: A file in which they find each other.
-        folder: A folder of saved models, each with `inputs.pt`, what to run it on.
-        kind: "tp" slices every weight, "fsdp" gathers weights layer by layer.
+    Beside each model, with `inputs.pt`, `verdict.json` tells which parameters were sliced, or what went wrong.
     """
     torch.set_num_threads(1)
     os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(size))
