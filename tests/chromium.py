@@ -44,7 +44,7 @@ def find() -> str | None:
 
 
 class Page:
-    """A page, a file or an address, in a browser of its own, with complaints as `problems` and the addresses of `requests`."""
+    """A page, a file or an address, in a browser of its own; it lists `problems` and the addresses of `requests`."""
 
     def __init__(
         self, where: Path | str, width: int = 1280, height: int = 900, *, flags: tuple[str, ...] = FLAGS
