@@ -1,8 +1,10 @@
 """What is compared, as it is read from flags and from folders."""
 
+import json
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from datasets import Dataset
 
@@ -12,7 +14,10 @@ from zoo.comparison.files import LOCK, PLAN, RESULTS, content_hash, write_json
 from zoo.comparison.plan import find_plan, make_plan
 from zoo.comparison.request.seeds import Budget, combinations, read_budget, read_seeds, read_sweep, write_values
 from zoo.comparison.setup.shared_inputs import share_of_warmup, spend, workload
+from zoo.data.tasks import find_task
+from zoo.fast.chunked_loss import IGNORED
 from zoo.training.arguments import training_arguments
+from zoo.training.progress import overview
 from zoo.training.record import digest_of_examples, first_difference
 
 
@@ -58,7 +63,41 @@ def test_a_budget_becomes_steps(tmp_path):
 class Blocks(list):
     @property
     def lengths(self):
-        return list(self)
+        return np.array(list(self))
+
+    def __getitem__(self, number):
+        return {"input_ids": np.zeros(list(self)[number]), "labels": np.zeros(list(self)[number])}
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        "language-modeling:block_size=16",
+        "language-modeling:block_size=64,packing=documents",
+        "masked-next-token:block_size=16",
+        "span-corruption:block_size=16",
+    ],
+)
+def test_tokens_of_an_update_are_those_that_the_trainer_counts(task, tmp_path):
+    """Without the padding of packed rows, and with the sentinels and ends of spans on both sides."""
+    task = find_task(task)
+    (tmp_path / "texts.jsonl").write_text(
+        "".join(json.dumps({"text": f"{place}: " + "to be or not " * (1 + place % 4)}) + "\n" for place in range(40))
+    )
+    splits = task.load(tmp_path / "texts.jsonl")
+    tokenizers = task.train_tokenizers(splits.train, kind="character")
+    encoded = task.encode(splits.train, tokenizers, training=True)
+    args = training_arguments({"per_device_train_batch_size": 4}, output_dir=tmp_path, seed=0)
+    writes = task.model_task == "seq2seq-lm"
+    work = workload(encoded, args, writes=writes)
+    collator, counted = task.collator(tokenizers), 0
+    for number in range(len(encoded)):
+        batch = collator([encoded[number]])
+        counted += int((batch["input_ids"] != tokenizers.source.pad_token_id).sum())
+        counted += int((batch["labels"] != IGNORED).sum()) if writes else 0
+    updates = -(-len(encoded) // 4)
+    assert work.tokens_per_step * updates == pytest.approx(counted, rel=0.003)
+    assert f"Tokens: {counted:,}," in overview(task, splits, replace(splits, train=encoded)) or writes
 
 
 def test_sweeps():

@@ -15,7 +15,7 @@ from zoo.data.tasks import DataTask, Splits
 from zoo.data.tasks.streaming import is_streamed
 from zoo.data.tasks.tables import NUMBERS
 
-from .sampling import lengths_of
+from .sampling import lengths_of, tokens_in
 
 ROWS = 3
 LONGEST_CELL = 60
@@ -69,7 +69,7 @@ def shown_lengths(encoded: Splits) -> Iterator[str]:
     if not len(lengths):
         return
     if len(np.unique(lengths[:-1])) <= 1:
-        yield f"Tokens: {lengths.sum():,}, in {examples}, of {lengths.max():,} each"
+        yield f"Tokens: {tokens_in(encoded.train):,}, in {examples}, of {lengths.max():,} each"
         return
     yield f"Tokens: {lengths.sum():,}, in {examples}:"
     yield from histogram(lengths.tolist())

@@ -138,6 +138,11 @@ def lengths_of(dataset: Any) -> Sequence[int]:
     return dataset.lengths if hasattr(dataset, "lengths") else list(dataset["length"])
 
 
+def tokens_in(dataset: Any) -> int:
+    """Number of tokens of all examples, without the padding that fills rows up."""
+    return int(dataset.num_tokens if hasattr(dataset, "num_tokens") else np.sum(lengths_of(dataset)))
+
+
 def have_many_lengths(dataset: Any) -> bool:
     """Whether examples are of different lengths, and batches therefore too; None has no examples."""
     return dataset is not None and len(np.unique(np.asarray(lengths_of(dataset)))) > 1

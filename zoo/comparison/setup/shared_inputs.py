@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from datasets import Dataset
 from transformers import PreTrainedModel
 
@@ -37,6 +38,7 @@ from zoo.training.arguments import ZooTrainingArguments, training_arguments
 from zoo.training.inputs import build_for, encode, model_settings, tokenizers_for
 from zoo.training.preflight import check_data, measure
 from zoo.training.record import digest_of_examples
+from zoo.training.sampling import tokens_in
 
 from ..files import TOKENIZER, content_hash, digest_of_files, digest_of_named
 from ..request.seeds import Budget
@@ -60,15 +62,22 @@ def workload(encoded: Any, args: ZooTrainingArguments, *, writes: bool) -> Workl
     size = args.train_batch_size * args.world_size
     batches = len(encoded) // size if args.dataloader_drop_last else math.ceil(len(encoded) / size)
     steps_per_epoch = max(1, math.ceil(batches / args.gradient_accumulation_steps))
-    source = measure(encoded, "input_ids")[0] if isinstance(encoded, Dataset) else np.array(encoded.lengths)
-    target = measure(encoded, "labels")[0] if writes else None
-    tokens = int(source.sum()) + (0 if target is None else int(target.sum()))
+    source, target = (sizes(encoded, column) for column in ("input_ids", "labels"))
+    padded = 1.0 if isinstance(encoded, Dataset) else tokens_in(encoded) / float(encoded.lengths.sum())
+    tokens = padded * float(source.sum() + (target.sum() if writes else 0))
     return Workload(
         steps=args.max_steps if args.max_steps > 0 else math.ceil(args.num_train_epochs * steps_per_epoch),
         tokens_per_step=tokens * min(1.0, batches * size / len(encoded)) / steps_per_epoch,
         source_len=max(1, round(float(source.mean()))),
-        target_len=None if target is None else max(1, round(float(target.mean()))),
+        target_len=max(1, round(float(target.mean()))) if writes else None,
     )
+
+
+def sizes(encoded: Any, column: str) -> npt.NDArray[Any]:
+    """Number of ids of each example, of blocks in proportion to the first one. *Shape:* (num_examples,)."""
+    if isinstance(encoded, Dataset):
+        return measure(encoded, column)[0]
+    return np.asarray(encoded.lengths) * (np.size(encoded[0][column]) / encoded.lengths[0])
 
 
 def spend(budget: Budget | None, work: Workload, flops_per_token: float) -> dict[str, Any]:

@@ -129,6 +129,11 @@ class MixedBlocks(torch.utils.data.Dataset[Any]):
     def lengths(self) -> npt.NDArray[np.int32]:
         return np.concatenate([part.lengths for part in self.parts])
 
+    @property
+    def num_tokens(self) -> int:
+        """Number of ids that are read, without padding."""
+        return sum(getattr(part, "num_tokens", int(part.lengths.sum())) for part in self.parts)
+
     @cached_property
     def pattern(self) -> Numbers:
         """The source of each block of a period: the one that is furthest below its share. *Shape:* (period,)."""

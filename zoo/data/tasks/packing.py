@@ -62,6 +62,11 @@ class PackedDocuments(Dataset[Any]):
     def lengths(self) -> Ids:
         return np.full(len(self), self.row_size, np.int32)
 
+    @property
+    def num_tokens(self) -> int:
+        """Number of ids that are read, without padding."""
+        return int(self.segments[:, 2].sum())
+
 
 class PackedCollator:
     """Puts rows of one length into batches."""
