@@ -157,26 +157,17 @@ class Piece(NamedTuple):
 
 
 class Shaker:
-    """Follows names from definition to definition.
-
-    Args:
-        own: Packages with modules to include.
-        replacement: A module with definitions that replace those that `replaces` names.
-        replaces: Whether it replaces a definition of a module.
-        fold: Changes the source of a definition before it is read.
-        late: A definition that imports inside of functions do not keep.
-        weak: Whether a class is not kept that only tests of an object's class, or recorders of outputs, mention.
-    """
+    """Follows names from definition to definition."""
 
     def __init__(
         self,
-        own: Iterable[str],
-        replacement: str = "",
+        own: Iterable[str],  # Packages with modules to include
+        replacement: str = "",  # A module with definitions that replace those that `replaces` names
         replaces: Callable[[str, str], bool] = lambda module, name: False,
-        fold: Callable[[Definition, str], str] = lambda definition, text: text,
-        late: Definition | None = None,
+        fold: Callable[[Definition, str], str] = lambda definition, text: text,  # Changes source before it is read
+        late: Definition | None = None,  # A definition that imports inside of functions do not keep
         *,
-        weak: bool = False,
+        weak: bool = False,  # Whether tests of an object's class and recorders of outputs alone keep no class
     ) -> None:
         self.own, self.replacement, self.replaces, self.fold = tuple(own), replacement, replaces, fold
         self.late, self.weak = late, weak

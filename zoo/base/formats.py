@@ -14,23 +14,14 @@ DISTRIBUTION = "transformer-zoo"
 
 @dataclass(frozen=True)
 class Format:
-    """A kind of file, or of entry points, with a version.
+    """A kind of file, or of entry points, with a version."""
 
-    Args:
-        name: Name in messages.
-        place: Name of the file, or of the group of entry points.
-        version: The version that is written, the newest that is read.
-        oldest: The oldest version that is read.
-        key: Key of the version in the file.
-        unstamped: Version of a file without the key; None where every version writes it.
-    """
-
-    name: str
-    place: str
-    version: int = 1
-    oldest: int = 1
-    key: str = "format"
-    unstamped: int | None = 1
+    name: str  # Name in messages
+    place: str  # Name of the file, or of the group of entry points
+    version: int = 1  # The version that is written, the newest that is read
+    oldest: int = 1  # The oldest version that is read
+    key: str = "format"  # Key of the version in the file
+    unstamped: int | None = 1  # Version of a file without the key; None where every version writes it
 
     @property
     def stamp(self) -> dict[str, int]:

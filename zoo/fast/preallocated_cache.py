@@ -37,16 +37,12 @@ class GrowingLayer(DynamicLayer):
 
     `keys` and `values` are views of the written positions. Assigning other tensors (crop, device move) is supported;
     the next update reallocates.
-
-    Args:
-        spare: Buffers shared by the layers of a cache to reorder beams, by default its own.
-        longest: Maximal number of preallocated positions, unless more are written; 0 if unknown.
     """
 
     def __init__(self, spare: SpareRoom | None = None, longest: int = 0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.spare = spare or SpareRoom()
-        self.longest = longest
+        self.spare = spare or SpareRoom()  # Buffers that the layers of a cache share to reorder beams
+        self.longest = longest  # Maximal number of preallocated positions, unless more are written; 0 if unknown
         self.rooms: tuple[Tensor, ...] = ()
         self.shown: tuple[Tensor, ...] = ()
 
@@ -110,13 +106,10 @@ class GrowingLayer(DynamicLayer):
 
 
 class SourceLayer(DynamicLayer):
-    """Keys and values of sources, stored once for all beams of the same source.
+    """Keys and values of sources, stored once for `num_beams` consecutive rows with the same source.
 
     On an accelerator beams have to stay with their sources, as they do in beam search: a check would need a device
     sync. Attention with fewer keys than queries uses [`zoo.fast.attention.attention_by_source`][].
-
-    Args:
-        num_beams: Number of consecutive rows with the same source.
     """
 
     def __init__(self, num_beams: int, **kwargs: Any) -> None:

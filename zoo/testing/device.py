@@ -183,18 +183,13 @@ KERNELS = torch.library.Library("aten", "IMPL", "PrivateUse1")
 
 
 class PretendedDevice(TorchDispatchMode):
-    """The device while it is there.
+    """The device while it is there."""
 
-    Attributes:
-        name: For `to` and `device=`.
-        waits: How often each operation waited for the device, by its name and the line that asked for it.
-        allocated: Bytes of the tensors that are there, and the most that were there at one time.
-    """
-
-    name = f"{NAME}:0"
+    name = f"{NAME}:0"  # For `to` and `device=`
 
     def __init__(self) -> None:
         super().__init__()
+        # How often each operation waited for the device, by its name and the line that asked for it
         self.waits: Counter[str] = Counter()
         self.allocated = FarTensor.allocated = Allocations()
 

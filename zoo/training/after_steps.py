@@ -94,11 +94,8 @@ class TimeBudget(TrainerCallback, ExportableState):
     """Ends a run after a number of seconds, and moves its learning rate by the clock.
 
     A schedule needs to know where the end is: after half of the seconds, the learning rate is what it would be after
-    half of the updates. The run is to have `ENDLESS` updates, and its warm-up to be a share of them.
-
-    Args:
-        seconds: How long the run may take, its evaluations included.
-        used: Seconds up to the checkpoint that it goes on from.
+    half of the updates. The run is to have `ENDLESS` updates, and its warm-up to be a share of them; `used` are the
+    seconds up to the checkpoint that it goes on from.
     """
 
     def __init__(self, seconds: float, used: float = 0.0) -> None:

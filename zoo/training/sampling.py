@@ -54,10 +54,7 @@ class ShuffledBlocks(Sampler[int]):
     """All blocks in an order that depends on the seed and the epoch alone, without a permutation in memory.
 
     The order is a Feistel network over the numbers of blocks; results beyond the last one are permuted again (cycle
-    walking). An epoch has whole updates only, so that update n has the same blocks on any number of processes.
-
-    Args:
-        together: Blocks of an update, of all processes and accumulated batches.
+    walking). An epoch has whole updates (of `together` blocks), so that these are the same on any number of processes.
     """
 
     def __init__(self, number: int, together: int, seed: int) -> None:

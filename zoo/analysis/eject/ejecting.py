@@ -39,21 +39,13 @@ SIZES = (
 
 @dataclass(frozen=True)
 class Ejected(Printed):
-    """A model as one file.
+    """A model as one file."""
 
-    Attributes:
-        name: The model, as it was given.
-        task: What it is for.
-        text: The file.
-        differences: The largest differences of outputs from the model's, by dtype, in parts of the largest output.
-        file: Where it was written, None if nowhere.
-    """
-
-    name: str
-    task: str
-    text: str
-    differences: dict[str, float]
-    file: Path | None = None
+    name: str  # The model, as it was given
+    task: str  # What it is for
+    text: str  # The file
+    differences: dict[str, float]  # Largest ones of outputs from the model's, by dtype, in parts of the largest output
+    file: Path | None = None  # Where it was written, None if nowhere
 
     def shown(self) -> Iterator[Part]:
         """The file."""
@@ -62,21 +54,13 @@ class Ejected(Printed):
 
 @dataclass(frozen=True)
 class CodeDifference(Printed):
-    """The difference of two ejected files.
+    """The difference of two ejected files."""
 
-    Attributes:
-        names: Both models.
-        text: A unified diff.
-        changed: Lines that are removed or added, as a unified diff counts them.
-        removed: Lines of the first file that are not in the second.
-        added: Lines of the second file that are not in the first.
-    """
-
-    names: tuple[str, str]
-    text: str
-    changed: int
-    removed: int
-    added: int
+    names: tuple[str, str]  # Both models
+    text: str  # A unified diff
+    changed: int  # Lines that are removed or added, as a unified diff counts them
+    removed: int  # Lines of the first file that are not in the second
+    added: int  # Lines of the second file that are not in the first
 
     def shown(self) -> Iterator[Part]:
         """The diff, under its size."""
