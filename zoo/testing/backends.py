@@ -155,10 +155,7 @@ def attend_by_sequence(
     softcap: float = 0.0,
     deterministic: bool = False,
 ) -> Tensor:
-    """`flash_attn_varlen_func` as documented: sequences of any length, (num_tokens, num_heads, head_dim).
-
-    `cu_seqlens`, (batch_size + 1,), are the bounds of sequences; other arguments are those of [`attend`][].
-    """
+    """`flash_attn_varlen_func` as documented: sequences of any length, bounded by `cu_seqlens`, (batch_size + 1,)."""
     assert dropout_p == 0
     # Nothing is asked of the device, as kernels ask nothing: every token finds its sequence by itself.
     queries, keys = (

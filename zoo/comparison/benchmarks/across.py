@@ -166,10 +166,7 @@ def rank_correlation(benchmark: Benchmark, rows: Iterable[Row]) -> Reading:
 
 
 def spearman(one: NDArray[np.float64], other: NDArray[np.float64]) -> tuple[float, float]:
-    """Correlation of ranks, and the share of permutations in which it is at least as far from zero.
-
-    Of more than `ALL_ORDERS` ranks, 10,000 permutations are drawn.
-    """
+    """Correlation of ranks, and the share of permutations (all, or 10,000 drawn) at least as far from zero."""
     one, other = one - one.mean(), other - other.mean()
     scale = math.sqrt(float((one @ one) * (other @ other)))
     if scale == 0:

@@ -35,13 +35,7 @@ class Probe:
     def ask(
         self, model: PreTrainedModel, source: PreTrainedTokenizerFast, target: PreTrainedTokenizerFast
     ) -> dict[str, Tensor]:
-        """Ask a model.
-
-        Returns:
-            `logits`, *Shape:* (batch_size, ..., num_ids), and as `outputs` the ids that an encoder-decoder writes
-            greedily, *Shape:* (batch_size, output_len), or the best ones of a model that cannot generate, *Shape:*
-            (batch_size, ...).
-        """
+        """`logits`, (batch_size, ..., num_ids), and as `outputs` the ids that a model writes greedily, or the best."""
         limit = min(LONGEST_TEXT, model.config.max_position_embeddings or LONGEST_TEXT)
         reading: dict[str, Any] = {
             "padding": True,

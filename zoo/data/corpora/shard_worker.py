@@ -94,15 +94,7 @@ def read_tokenizer(file: str) -> Any:
 
 
 def run(job: dict[str, Any]) -> ShardRecord:
-    """Write a shard.
-
-    Args:
-        job: Plain data: `pieces`, `stamps` of their files, `place` without suffix, `tokenizer` (a file), `code`, `end`,
-            `column`, `on_error`, and `heldout` (a file of hashes).
-
-    Raises:
-        DataError: When a line is not valid and `on_error` is "stop", or a file changes while it is read.
-    """
+    """Write a shard of the job's pieces; DataError for bad lines unless they are skipped, and for changed files."""
     place, pieces = Path(job["place"]), [Piece(**piece) for piece in job["pieces"]]
     raw = Path(job["heldout"]).read_bytes()
     heldout = {raw[start : start + HASH_BYTES] for start in range(0, len(raw), HASH_BYTES)}

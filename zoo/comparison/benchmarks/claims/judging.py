@@ -168,11 +168,7 @@ def judge_contrasts(
     seconds: Sequence[float] | None = None,
     designs: Sequence[Design] | None = None,
 ) -> list[Outcome]:
-    """Judge contrasts that belong together.
-
-    `sides` are the scores of the variant and of the baseline, `seconds` how long one more seed trains, for each. By
-    default contrasts are decided with all seeds at once and no margin but their own.
-    """
+    """Judge contrasts that belong together, of the scores on both `sides`; `seconds` are those of one more seed."""
     designs = [FIXED] * len(contrasts) if designs is None else designs
     histories = [
         history(contrast, own, base, design)
