@@ -137,6 +137,11 @@ def test_curves_are_joined_step_by_step():
     ]
     assert list(joined(runs, "loss", "seconds")) == [(2.0, 5.0, 6.0, 7.0), (6.0, 1.0, 1.5, 2.0)]
     assert list(joined(runs, "heldout_loss", "seconds")) == []
+    # The last evaluation on the way, and the end; a clock ends runs at different steps.
+    logs = ([(1, 5.0), (2, 3.0), (2, 2.5)], [(1, 7.0)])
+    ended = [Run("a", "a", curve=[{"step": at, "heldout_loss": loss} for at, loss in one]) for one in logs]
+    assert list(joined(ended, "heldout_loss", "step")) == [(1.0, 5.0, 6.0, 7.0)]
+    assert list(joined(ended[:1], "heldout_loss", "step"))[-1] == (2.0, 2.5, 2.5, 2.5)
 
 
 def test_a_record_a_run():

@@ -56,14 +56,17 @@ def curves_of(summary: ComparisonSummary, kind: str, over: str) -> list[Curve]:
 
 
 def joined(runs: list[Run], kind: str, over: str) -> Iterator[tuple[float, float, float, float]]:
-    """Join the logs of a variant's runs: mean position, and lowest, mean and highest value, of every common step."""
-    steps: dict[float, list[tuple[float, float]]] = defaultdict(list)
-    for run in runs:
+    """Join the logs of a variant's runs: mean position, and lowest, mean and highest value, of every common step.
+
+    Of two values of a run at a step, such as of the last evaluation on the way and of the end, the later one counts.
+    """
+    steps: dict[float, dict[int, tuple[float, float]]] = defaultdict(dict)
+    for place, run in enumerate(runs):
         for entry in run.curve:
             if kind in entry and over in entry:
-                steps[entry["step"]].append((entry[over], entry[kind]))
+                steps[entry["step"]][place] = (entry[over], entry[kind])
     for step in sorted(steps):
-        entries = steps[step]
+        entries = list(steps[step].values())
         if len(entries) == len(runs):
             values = [value for _, value in entries]
             where = sum(position for position, _ in entries) / len(entries)
