@@ -54,6 +54,16 @@ def test_a_card_tells_what_is_known(folder: Path) -> None:
         assert said in text, said
 
 
+def test_a_model_in_the_folder_of_another_has_none_of_its_results(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "trained")
+    shutil.copy(folder.parent / "result.json", tmp_path / "trained")
+    shutil.copytree(folder, tmp_path / "trained/changed")
+    assert records.find_results(tmp_path / "trained") and records.find_results(folder)
+    assert (
+        records.find_results(tmp_path / "trained/changed") == [] == [*records.find_result(tmp_path / "trained/changed")]
+    )
+
+
 def test_a_card_makes_nothing_up(folder: Path) -> None:
     text = write_card(folder, parse_address("org/model"), CardFacts())
     data = ModelCard(text).data

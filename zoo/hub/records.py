@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from zoo.base.files import read_json, without_folders, write_file
-from zoo.base.folders import EVALUATIONS_FILE, RECORD_FILE, RESULT_FILE
+from zoo.base.folders import EVALUATIONS_FILE, MODEL_FILE, RECORD_FILE, RESULT_FILE
 from zoo.base.manifest import recorded
 
 RECIPE = {
@@ -45,8 +45,10 @@ DATASET = "held-out examples"
 
 
 def find_result(folder: Path) -> Mapping[str, Any]:
-    """Find what the run that made a checkpoint has recorded."""
-    for file in (folder / RESULT_FILE, folder.resolve().parent / RESULT_FILE):  # next to it in a comparison
+    """Find what the run that made a checkpoint has recorded: in it, or next to it in a comparison."""
+    above = folder.resolve().parent
+    is_of_another = (above / MODEL_FILE).is_file()
+    for file in (folder / RESULT_FILE, *([] if is_of_another else [above / RESULT_FILE])):
         try:
             result = read_json(file)
         except (OSError, ValueError):
