@@ -40,7 +40,6 @@ ATTRIBUTES: dict[type[cst.CSTNode], tuple[str, ...]] = {}
 
 
 def attributes(node: cst.CSTNode) -> tuple[str, ...]:
-    """The attributes of a node to visit."""
     kind = type(node)
     if kind not in ATTRIBUTES:
         node.visit(order := Order())

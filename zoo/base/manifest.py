@@ -111,7 +111,6 @@ MAPPED = 1 << 24
 
 
 def sha256_of(file: Path) -> str:
-    """Hash a file by SHA-256."""
     from huggingface_hub.utils.sha import sha_fileobj
 
     with file.open("rb") as stream:

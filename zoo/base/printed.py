@@ -72,11 +72,9 @@ class Printed:
         return "\n".join(part.text() for part in self.shown())
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """Answer IPython on a terminal, which knows this method."""
         printer.text(str(self))
 
     def _repr_html_(self) -> str:
-        """Answer notebooks, which know this method."""
         return as_html(self.shown())
 
 

@@ -116,7 +116,6 @@ def how(plan: TargetPlan) -> str:
 
 
 def show_matrix(pattern: str | None, markdown: bool, as_json: bool) -> None:
-    """Print where variants can go."""
     from zoo.converters.matrix import export_matrix, other_targets, to_page
     from zoo.registry import VARIANTS
 

@@ -196,7 +196,6 @@ cli.params.append(TRACEBACK_OPTION)
 
 
 def main() -> None:
-    """Run the command line and exit."""
     prepare_process()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):

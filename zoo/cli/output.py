@@ -38,7 +38,6 @@ def console() -> Console:
 
 
 def is_read() -> bool:
-    """Whether stdout is a terminal."""
     return Console().is_terminal
 
 

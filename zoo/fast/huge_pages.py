@@ -25,7 +25,6 @@ class HugePages:
         self.free = torch.empty(0, dtype=torch.uint8)
 
     def copy(self, tensor: Tensor) -> Tensor:
-        """A contiguous copy."""
         size = -(-tensor.nbytes // ALIGNMENT) * ALIGNMENT
         if size > len(self.free):
             self.free = reserve(max(size, CHUNK))

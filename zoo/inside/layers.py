@@ -164,7 +164,6 @@ def summary(
 
 
 def unallocated(name: str, task: str | None) -> PreTrainedModel:
-    """Build a model without weights."""
     if not os.path.isdir(name):
         return skeleton(name, task)
     folder = Path(name)
@@ -232,8 +231,6 @@ def layer_of(row: SummaryRow) -> tuple[str, str]:
 
 
 def relabelled(layer: list[SummaryRow], label: str, times: int) -> list[SummaryRow]:
-    """Call a layer something else."""
-
     def rename(path: str | None) -> str | None:
         return path and NUMBERED.sub(rf"\g<1>{label}\g<3>", path)
 

@@ -40,7 +40,6 @@ class LocalOnly:
         self.public = frozenset(public)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, or refuse."""
         if scope["type"] == "lifespan":
             return await self.app(scope, receive, send)
         headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]]

@@ -46,7 +46,6 @@ class RunTotals(TrainerCallback, ExportableState):
             control.should_save, self.saves_at_epoch_end = True, False
 
     def elapsed(self) -> float:
-        """Seconds of the run so far."""
         return self.seconds + time.perf_counter() - self.began
 
     def pause(self, began: float) -> None:

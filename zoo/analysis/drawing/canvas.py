@@ -73,7 +73,6 @@ class Canvas:
         self.parts.append(element("text", words, class_=style, x=x, y=y, font_size=size, text_anchor=anchor))
 
     def line(self, *points: Point, style: str = "wire", arrow: bool = False) -> None:
-        """Draw a line with round corners."""
         for x, y in points:
             self.bounds.include(x, y, x, y)
         end = toward(points[-1], points[-2], ARROW - 1) if arrow else points[-1]

@@ -174,7 +174,6 @@ class Reader:
         )
 
     def layers(self, stack: ZooStack, prefix: str, remarks: list[str]) -> tuple[Layer, ...]:
-        """Draw a layer of every kind."""
         kinds: dict[Any, list[int]] = {}
         for number, layer in enumerate(stack.layers):
             kinds.setdefault(signature(layer), []).append(number)

@@ -13,7 +13,6 @@ from .program import methods, parameters
 
 
 def variables_of(function: cst.FunctionDef) -> list[str]:
-    """Parameters and variables of a function."""
     return [*parameters(function), *names(function.body).written]
 
 
@@ -62,5 +61,4 @@ def with_methods_inlined(node: cst.CSTNode) -> cst.CSTNode:
 
 
 def is_docstring(node: cst.CSTNode) -> bool:
-    """Whether a statement is a string."""
     return m.matches(node, m.SimpleStatementLine(body=[m.Expr(m.SimpleString())]))

@@ -48,7 +48,6 @@ class Ejected(Printed):
     file: Path | None = None  # Where it was written, None if nowhere
 
     def shown(self) -> Iterator[Part]:
-        """The file."""
         yield Source(self.text)
 
 
@@ -63,7 +62,6 @@ class CodeDifference(Printed):
     added: int  # Lines of the second file that are not in the first
 
     def shown(self) -> Iterator[Part]:
-        """The diff, under its size."""
         yield Title(" and ".join(self.names), "as one file each")
         yield Note(f"{self.removed} lines are removed, {self.added} added.")
         yield Source(self.text)

@@ -106,7 +106,6 @@ class Replacement(cst.CSTTransformer):
 
 
 def no_plain_form(name: str, value: Any) -> UnsupportedOperationError:
-    """The error of a setting without a plain form."""
     return UnsupportedOperationError(
         f"{name}={value!r} has no plain form, so no file can be written; a plugin gives one by the attribute "
         "`plain` of its part, see docs/plugins.md; `zoo show --code` prints the code that the model runs"

@@ -27,7 +27,6 @@ def read_plain() -> dict[str, cst.CSTNode]:
 
 
 def definitions_of(source: str) -> dict[str, cst.CSTNode]:
-    """Top-level definitions of a module by name."""
     found: dict[str, cst.CSTNode] = {}
     for statement in cst.parse_module(source).body:
         if isinstance(statement, (cst.ClassDef, cst.FunctionDef)):

@@ -187,7 +187,6 @@ def compared(found: dict[str, Tensor], wanted: dict[str, Tensor], mask: Tensor) 
 
 
 def save_quietly(model: ZooPreTrainedModel, folder: Path) -> None:
-    """Save a model without a progress bar."""
     shown = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:

@@ -57,7 +57,6 @@ def copied(inputs: dict[str, Any], dtype: Any) -> dict[str, Any]:
 
 
 def first(output: Any) -> Any:
-    """The first of several outputs."""
     return output[0] if isinstance(output, tuple) else output
 
 

@@ -98,7 +98,6 @@ def plain_config(config: ZooConfig, task: str) -> Config:
 
 
 def has_biases(config: ZooConfig, task: str) -> bool:
-    """Whether a model has biases."""
     with torch.device("meta"):
         model = TASK_CLASSES[Task(task)][1](config)
     return any(name.endswith(".bias") for name, _ in model.named_parameters())

@@ -73,7 +73,6 @@ class Program:
         return list(done)
 
     def rewrite(self, change: Any) -> None:
-        """Change every function of every definition."""
         self.known = {}
         done: dict[str, cst.CSTNode] = {}
         for name, node in self.definitions.items():
@@ -290,7 +289,6 @@ class Program:
         return expression if isinstance(expression, cst.BaseExpression) else None
 
     def remove_methods(self) -> None:
-        """Drop methods that nothing calls."""
         read = {attribute for node in self.definitions.values() for attribute in names(node).attributes}
         for name, node in self.definitions.items():
             if isinstance(node, cst.ClassDef):

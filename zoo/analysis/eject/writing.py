@@ -139,7 +139,6 @@ def field(name: str, value: Any) -> str:
 
 
 def annotation(value: Any) -> str:
-    """The type of a setting."""
     return f"tuple[{type(value[0]).__name__}, ...]" if isinstance(value, (list, tuple)) else type(value).__name__
 
 
@@ -151,7 +150,6 @@ def written(value: Any) -> str:
 
 
 def imports(body: str) -> str:
-    """The imports that a file needs."""
     read = set(names(cst.parse_module(body)).read)
     needed = [line for name, line in IMPORTS.items() if name in read]
     if IMPORTS["replace"] in needed:

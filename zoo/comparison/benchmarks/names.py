@@ -43,7 +43,6 @@ def names_of(pattern: str, task: DataTask) -> Iterator[str]:
 
 
 def can_be_built(name: str, task: DataTask) -> bool:
-    """Whether a combination of parts exists."""
     from zoo.building.builder import config
 
     try:

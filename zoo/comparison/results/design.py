@@ -215,6 +215,5 @@ def measured(values: Iterable[float | None]) -> Measurements | None:
 
 
 def mean_of(scores: Sequence[float | None]) -> float | None:
-    """The mean of scores; None where one is missing."""
     there = [score for score in scores if score is not None]
     return fmean(there) if len(there) == len(scores) else None

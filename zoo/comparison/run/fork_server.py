@@ -107,7 +107,6 @@ def end_with_the_parent() -> None:
 
 
 def main(modules: Sequence[str]) -> None:
-    """Answer on stdin and stdout."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interrupt ends
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # output of runs is no reply

@@ -171,7 +171,6 @@ def logging(arguments: Mapping[str, Any], steps: int | None) -> dict[str, Any]:
 
 
 def without(values: Mapping[str, Any], others: Collection[str]) -> dict[str, Any]:
-    """Leave some names out of values."""
     return {name: value for name, value in values.items() if name not in others}
 
 

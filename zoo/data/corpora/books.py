@@ -136,12 +136,10 @@ def build(downloads: Path, made: Path) -> None:
 
 
 def read(path: str, file: Path) -> Book:
-    """Read a book and clean it."""
     return clean(path, file.read_text(encoding="utf-8"))
 
 
 def write(made: Path, books: Iterable[Book], work_of: Mapping[str, str]) -> None:
-    """Write books into the files of their splits, and the table."""
     made.mkdir()
     with ExitStack() as stack:
         streams = {

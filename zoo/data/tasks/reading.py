@@ -259,7 +259,6 @@ READERS: dict[str, Reader] = {
 
 
 def documents(texts: Iterable[str]) -> Dataset:
-    """Number texts."""
     from datasets import Dataset
 
     listed = list(texts)
