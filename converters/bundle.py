@@ -38,7 +38,6 @@ from .verification import Difference, verify
 from .weights import change_config, save_generation, task_of
 
 MODELING, CONFIGURATION = "modeling_zoo", "configuration_zoo"  # The two files: `auto_map` names both
-
 SEAM = "zoo.converters.bundle_seam"  # Definitions in the place of registries and fast paths
 
 FILLED = ("zoo.models.pretrained", "BODIES")
@@ -52,7 +51,6 @@ REPLACED = (
 """Modules with definitions that those of the seam replace."""
 
 OPEN = ("sliding_window", "classifier_pooling", "classifier_bias")  # Settings that a bundle has all code for
-
 EXTRAS = ("num_nextn_predict_layers",)  # Settings of no field that bring code of their own if they are not 0
 
 TABLES = {name: table for name, table in vars(registries).items() if table in PART_FIELDS.values()}

@@ -30,7 +30,6 @@ from .native.declared import NativeFormat
 from .native.reading import convert_native, is_native
 
 DEEPEST = 4  # How many parts of a key may be its prefix
-
 SHOWN = 4  # How many formats or keys a message names
 
 

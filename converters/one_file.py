@@ -16,9 +16,7 @@ from .errors import ExportError
 from .tree_shaking import TYPE_CHECKING, Definition, Module, Shaker, imports_in, read_names, statement_of
 
 Edit = tuple[int, int, int, int, str]  # First line and column, last line and column, and the new text
-
 WIDTH = 120  # Longest line
-
 LEFT_OUT = "\0"  # Text of a statement that is left out with its line
 
 

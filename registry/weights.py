@@ -13,7 +13,6 @@ from .table import Registry
 from .variants import VARIANTS
 
 SMALL = 10  # Below which a score is a loss or a perplexity rather than a percentage
-
 HUB = "hf-hub:"  # Prefix of a source on the Hugging Face Hub
 
 

@@ -32,14 +32,11 @@ from .tokenizer import numbered
 from .writing import write_gguf
 
 EXACT = "f32"  # How weights are stored that are not rounded
-
 PROMPTS = 100  # How many prompts are continued greedily, and how many texts are tokenized
-
 IDLE = 60  # Seconds after which a process of llama.cpp that does not compute is ended
 
 NEW_TOKENS = 4
 MOST = 200  # How many log-probabilities of a step are compared, the largest ones
-
 TEXT = 256  # Maximum number of tokens, written by the model itself, that its perplexity is measured on
 
 AWKWARD = (

@@ -17,7 +17,6 @@ from urllib.error import HTTPError
 from urllib.request import ProxyHandler, Request, build_opener
 
 EVERY = 1_000_000  # More log-probabilities than any vocabulary has, to ask for all
-
 FORCED = 1e4  # Added to a token's logit to force it; the probabilities that the server reports are without it
 
 

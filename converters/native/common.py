@@ -129,9 +129,7 @@ def share_norms(
 
 
 FIXED_EPS = 1e-5  # The epsilon of norms in BART's and OPT's relatives, which is no setting
-
 OFFSET = 2  # Rows of position tables before the first token's, which padding once had
-
 SAME_TABLE = 1e-4  # How far a table may be from what is computed, which some machines round differently
 
 

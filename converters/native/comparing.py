@@ -27,9 +27,7 @@ from ..errors import ConversionError, DifferentOutputsError, NotComparedWarning
 from ..verification import explained, without_padding
 
 LENGTH = 24  # Tokens of the longest row, where the position table has as many
-
 SIDES = ("without padding", "padded on the right", "padded on the left")  # Kinds of rows of the batch
-
 LARGEST_PIECE = 2**24  # How many weights of one layer are converted to another type at a time
 
 
@@ -199,9 +197,7 @@ def require_close(
 
 
 PROMPT = 4  # Tokens of the shortest prompt
-
 STEPS = 2  # How many further tokens are read, one at a time
-
 LARGEST = 2e10  # Up to how many tokens times parameters are compared: beyond these it would take minutes on a CPU
 
 

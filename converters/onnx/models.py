@@ -29,8 +29,6 @@ from ..engine import EngineModel, NoPosition, refuse_empty, refuse_packed, refus
 from .graphs import DECODER, ENCODER, WHOLE, content, filled_cache
 
 PAST, PRESENT = "past_key_values.", "present."  # How names of keys and values begin, of inputs and of outputs
-
-
 BRANCH = "use_cache_branch"  # The input of graphs with two branches, as Optimum calls it: whether a cache is given
 
 

@@ -15,7 +15,6 @@ from zoo.models import ZooConfig
 from zoo.registry import Registry, Task
 
 State = dict[str, Tensor]  # Weights by name
-
 LM_TASKS = frozenset({Task.CAUSAL_LM, Task.MASKED_LM, Task.SEQ2SEQ_LM})  # Tasks with an output projection as their head
 
 QUERY_KEY_VALUE = r"\.(self_attn|cross_attn)\.[qkv]_proj\.weight$"

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from ..verification import Difference
 
 VERSION = "4.3"  # The version that exports are written for and tried in
-
 GRAPHS = "onnx"  # The folder that transformers.js looks for graphs in
 
 ENCODERS = ("bert", "distilbert", "electra", "eurobert", "modernbert", "roberta", "roformer", "xlm")

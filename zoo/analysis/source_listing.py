@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from zoo.building.literals import TaskName, VariantName
 
 READABLE = ("zoo.models.", "zoo.variants.")  # Packages with the code of models; `zoo.fast` computes the same, faster
-
 LENGTH = 4  # Tokens of the sequence that is run
 
 

@@ -23,9 +23,7 @@ from zoo.base.files import check_writable, written
 from zoo.base.manifest import MANIFEST_FILE, WEIGHTS, changed_files, read_manifest, record_all
 
 MODEL_FILE = "config.json"  # Files of every saved model
-
 RESULT_FILE = "result.json"  # The record of the run that trained it, and its numbers; a model card is made of them
-
 EVALUATIONS_FILE = "evaluations.json"  # Scores, as `zoo evaluate --save` writes them: one entry for every task and data
 
 REVISIONS_SUFFIX = "-revisions"
@@ -43,7 +41,6 @@ LOCK, MAKING, READY = "lock", "new", "ready"
 """In the temporary folder: what its process holds; what is being written; and what is whole and being moved."""
 
 SCRATCH = "zoo"  # Name of temporary folders in the system's own, between a dot and another
-
 WITHOUT_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK)  # Error codes of file systems without locks
 
 

@@ -196,7 +196,6 @@ CAPTURE_AFTER = 400
 lost equals the time that could have been saved. Measured with six layers of width 512 on a Xeon."""
 
 PREPACK_AFTER = 8  # Steps of a generation before weights are prepacked for the rest of it
-
 CLOSE = 1e-5  # Largest relative difference between the logits of a replayed step and the forward's: rounding
 
 

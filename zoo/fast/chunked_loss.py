@@ -26,9 +26,7 @@ def up_to_last_label(labels: Tensor) -> Tensor:
 
 
 LOGITS = 1 << 24  # Logits in memory at one time; more are no faster
-
 SMALLEST_CHUNK = 128  # Lower bound of tokens per chunk, because matmuls with fewer rows are slow
-
 FEW = 100_000  # Up to this many logits the plain loss is as fast and is used
 
 Projection = Callable[[Tensor], Tensor]

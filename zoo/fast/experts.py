@@ -15,7 +15,6 @@ GROUPED = "grouped_mm"
 BATCHED = "batched_mm"
 ONE_BY_ONE = "eager"
 ALIGNMENT = 16  # Row alignment in bytes that PyTorch's grouped matmul requires
-
 ALLOCATED = 64  # Alignment in bytes of memory that PyTorch allocates on processors
 
 ExpertsFunction = Callable[..., Tensor]

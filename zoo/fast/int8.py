@@ -23,7 +23,6 @@ ENGINES = ("x86", "fbgemm", "onednn", "qnnpack")
 """PyTorch's int8 libraries, the fastest for one token first; a build of PyTorch has some of them."""
 
 FASTEST_FOR_MANY = "onednn"  # The fastest for many tokens at a time, on processors where it is exact
-
 MANY = 256  # Number of tokens from which it is faster, on two cores of a Xeon
 
 _operator: Any = getattr(torch.ops.quantized, "linear_dynamic", None)

@@ -11,7 +11,6 @@ from torch import Tensor
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, DynamicSlidingWindowLayer, EncoderDecoderCache
 
 ROOM = 64  # Minimum of spare positions per allocation
-
 SHARE = 8  # Spare positions as a fraction of the length; each position is copied about this many times in all
 
 

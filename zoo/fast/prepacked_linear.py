@@ -35,7 +35,6 @@ PAYS = 1.25
 speedup a hundred steps make up for it."""
 
 SHARE = 1 / 8  # Share of the machine's memory that prepacked weights may take
-
 LARGEST = 1 << 21  # Largest number of weights for which layers are measured; larger ones behave alike
 
 SMALLEST = 1 << 16

@@ -19,7 +19,6 @@ from .attention_backends import dropping_attention, torch_attention
 from .modules import draws_bits
 
 HALF = (torch.bfloat16, torch.float16)  # Dtypes of its kernel
-
 WIDEST = 256  # The largest head_dim of its kernel, which has to be a multiple of 8
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from .errors import RepoIdError
 
 PREFIX = "hf-hub:"  # Prefix of a repository's name that could be a variant's
-
 MAIN = "main"  # The revision that is meant when none is given
 
 REVISION = re.compile(r"(?!.*(\.\.|//|@\{))[A-Za-z0-9_][A-Za-z0-9_./+-]*(?<![/.])")

@@ -29,7 +29,6 @@ from .interruptions import interruptible
 from .retries import origin, passes, status
 
 STALE_PARENT = 412  # The Hub's status for a commit with an outdated parent
-
 LONGEST_LOOK = 5.0  # Seconds for which the Hub is asked after Ctrl-C what became of a commit
 
 

@@ -20,7 +20,6 @@ from zoo.base.files import leaves_its_folder, read_json
 from .errors import HubError
 
 RECORD = ".zoo-pull.json"  # Record of a pull in a folder: commit and files
-
 STAGE = ".zoo-pull"  # The folder in which a delivery is prepared: the files, and the journal
 
 FILES, JOURNAL = "files", "journal.json"

@@ -109,7 +109,6 @@ def warn_of_missing_plugin(config: dict[str, Any]) -> None:
 
 
 FRESH = ".zoo-fresh"  # The cache, next to snapshots/, for repeated downloads of existing files
-
 UNFINISHED = ".zoo-unfinished-"  # Prefix of files next to snapshots/ that mark commits with an unfinished pull
 
 

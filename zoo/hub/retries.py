@@ -23,9 +23,7 @@ CONNECT_ERROR: type[Exception] = importlib.import_module(TRANSPORT_ERROR.__modul
 """Its errors for a failed connection."""
 
 FIRST_CONTACTS = 2  # Attempts before a first answer: a machine without a network should fail soon
-
 PASSING_STATUS = frozenset({408, 425, 429})  # Refusals that pass by themselves; so do all from 500 on
-
 BAD_REQUEST = 400  # The first status that is a refusal
 
 UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, NameError, AssertionError)

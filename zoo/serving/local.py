@@ -21,7 +21,6 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 HERE = ("127.0.0.1", "localhost", "::1")  # Names of this machine, which a page of another site does not have
-
 FIRST_PORT, PORTS = 7860, 100  # Where the search for a free port begins, and how many are tried
 CLOSING = 2  # Seconds that open connections have to end
 

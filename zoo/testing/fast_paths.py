@@ -24,7 +24,6 @@ from .cases import TOLERANCE, assert_equal, check
 from .subjects import Subject, copied, main_output
 
 LOSS_TOLERANCE = 1e-6  # Losses are computed in float32
-
 LENGTHS = (2, 4, 3)  # Real tokens of every sequence; short enough for the usual sliding windows not to bind
 
 PATHS = frozenset(field.name for field in fields(FastPaths))

@@ -115,9 +115,7 @@ def rounded(points: Sequence[Point]) -> str:
 TITLE, DETAIL = 13.0, 10.5  # How large the letters of a box's name are, and of everything else in it
 LEADING = 13.5  # From one line to the next
 SMALL = frozenset({"dropout", "scale"})  # Sorts of modules that get a small box
-
 BADGES = {"only": "+", "changed": "≠"}  # Signs of the marks, for readers who cannot distinguish the colours
-
 Marks = Mapping[str, str]  # Highlighted steps of a drawing, by place: "only" here, or "changed" here
 
 

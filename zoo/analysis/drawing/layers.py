@@ -13,7 +13,6 @@ from typing import Any
 from .parts import Block, Drawing, Layer, Residual, Step, Together, steps_of, with_steps
 
 Items = tuple[Step | Residual, ...]  # Steps of a layer
-
 IN_A_LAYER = re.compile(r"(?:.*\.)?layers\.\d+\.")  # Common prefix of the places of all modules of a layer
 
 

@@ -25,7 +25,6 @@ TOLERANCES = {torch.float32: 1e-6, torch.float64: 1e-12}
 """How far outputs may be apart, in parts of the largest one, or of 1 if all are smaller."""
 
 GRADIENTS = 1e-5  # The same of gradients and the loss, which transformers computes in float32
-
 LENGTHS = (12, 9)  # Tokens of the two sequences, before padding
 
 NAMES = {

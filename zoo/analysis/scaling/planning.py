@@ -134,9 +134,7 @@ def exchanged_bytes(config: ZooConfig, seq_len: int) -> int:
 
 
 USABLE = 0.9  # The share of a device's memory that a plan fills: CUDA's context, workspaces and gaps take the rest
-
 UPDATE = 2**19  # Default tokens of an update: half a million, as GPT-3's smaller models had (Brown et al. 2020).
-
 LONGEST = 1024  # Default tokens of a sequence, without a table of positions that limits them
 
 UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}

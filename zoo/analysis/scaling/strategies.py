@@ -103,7 +103,6 @@ def optimizer_states(optim: str) -> float:
 
 
 OPTIMIZERS = ("muon", *(one.value for one in OptimizerNames))  # Valid values of `optim`: transformers' and Muon
-
 Settings = tuple[tuple[str, Any], ...]  # Fields of a configuration and their values
 
 

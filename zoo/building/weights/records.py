@@ -16,7 +16,6 @@ from zoo.base.manifest import MANIFEST_FILE, describe
 from zoo.registry import FileDigest, RecordedScore, Weights
 
 MAKERS = ("transformer-zoo", "torch", "transformers", "tokenizers")  # Distributions with versions in a record
-
 SHARED = Path(__file__).parent / "shared"  # Files that several weights that ship have, each once, called by its SHA-256
 
 HERE = ("source", "scores", "generation")

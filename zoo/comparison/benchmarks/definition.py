@@ -32,7 +32,6 @@ ACROSS = ("valley", "power-law", "average", "rank-correlation")
 """Readings over all conditions: see `zoo.comparison.benchmarks.across`."""
 
 TIMED = ("training", "prefill", "decoding")  # Kinds of work that are timed: see `zoo.comparison.benchmarks.timing`
-
 RELATIVE_SPEED = "relative_speed"  # The score that decides where variants are timed: speed in percent of the baseline's
 
 

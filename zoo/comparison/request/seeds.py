@@ -116,8 +116,6 @@ def read_budget(given: str | Mapping[str, float] | None) -> Budget | None:
 
 
 DATA_SEED = 0  # Seed of the examples that are set aside without a held-out file: the same for every seed of a run
-
-
 FEWEST_SEEDS = 3  # Seeds from which on a difference is tested
 MOST_SEEDS = 16  # Default of the largest number of seeds for undecided variants
 MOST_LOOKS = 64  # The largest such limit: levels of its tests take seconds to compute

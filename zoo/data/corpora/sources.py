@@ -48,8 +48,6 @@ class Part:
 
 
 LONGEST_PART = 1 << 23  # Bytes of a text that are held at once
-
-
 LONGEST_LINE = 1 << 27  # Bytes of the longest line
 
 

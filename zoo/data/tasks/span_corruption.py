@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from .blocks import BlockCollator, SpanBlocks
 
 SENTINEL = "<extra_id_{}>"  # Tokens in the place of spans, by number, as T5's tokenizers have them
-
 LEAST_SENTINELS = 100  # Sentinels of a tokenizer, more where a block has more spans
 
 

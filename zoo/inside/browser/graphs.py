@@ -35,7 +35,6 @@ TRACED, TRIED = (5, 3), (8, 6)
 """Lengths of source and target, of the example that is traced and of the one that is compared."""
 
 SMALL = 64  # Numbers below which a tensor stays in the graph
-
 EXACT = "x"  # Start of the names of operators that the page does not compute by WebGPU: the first 300, see engine.ts
 
 ROUGH = (

@@ -21,9 +21,7 @@ PROBE, TARGET_PROBE = "a b c d e f g h i j k l m n o", "a b c d e f g h i j k l 
 """Texts, long enough that their numbers of tokens are the sizes of nothing else."""
 
 SOURCE, TARGET = "source", "target"  # Sizes of a shape that are the number of tokens of a text
-
 SILENT = frozenset({"dropout", "scale", "rule"})  # Kinds of steps that do nothing outside of training, or are no module
-
 UNMASKED, STEP_ZERO = "padding-is-attended", "every-step-is-position-zero"  # Quirks of several parts
 
 FUNCTIONS = {"sinusoidal positions": "sinusoids", "rotary positions": "rotary", "pooling": "pooled"}

@@ -76,7 +76,6 @@ def write_json(path: Path, content: object) -> None:
 
 
 BUILT = Path(__file__).with_name("page")  # Where a release has the page; scripts/browser writes it there
-
 SOURCES = Path(__file__).parents[3] / "browser"  # Sources in a checkout
 
 MODULES, OUTPUT = "node_modules", "dist"

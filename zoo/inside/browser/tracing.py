@@ -21,7 +21,6 @@ from zoo.models.stack import ZooStack
 from zoo.registry import Task
 
 RESIDUAL = "residual"  # Ending of the names of a layer's residual connections
-
 TOKENS = ("input_ids", "attention_mask", "position_ids")  # Inputs of a stack. *Shape:* (batch_size, seq_len) each
 
 

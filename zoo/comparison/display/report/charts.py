@@ -128,10 +128,7 @@ def stroke(curve: Curve, x: Axis, y: Axis) -> Markup:
 
 
 WIDE, NARROW = 900, 330  # Widths in which every chart is drawn: on screens and paper, and on telephones
-
 SHAPES = {WIDE: 440, NARROW: 360}  # Height by width
-
-
 FIRST_COSTS = ("training_flops", "parameters", "train_seconds")  # Costs that the first chart compares with quality
 
 
