@@ -10,8 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-PATIENCE = 300
-"""Seconds that an answer may take on a busy machine."""
+PATIENCE = 300  # Seconds that an answer may take on a busy machine
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLAGS = (

@@ -30,11 +30,9 @@ IN_CI = "CI" in os.environ
 settings.register_profile("zoo", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=IN_CI)
 settings.load_profile("zoo")
 
-LONGEST = ("browser-page", "engines", "site")
-"""Groups of tests that take a minute or more."""
+LONGEST = ("browser-page", "engines", "site")  # Groups of tests that take a minute or more
 
-SLOW_TO_SET_UP = {"compared", "plans", "recorded"}
-"""Fixtures that take seconds. What needs them is slow."""
+SLOW_TO_SET_UP = {"compared", "plans", "recorded"}  # Fixtures that take seconds. What needs them is slow.
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

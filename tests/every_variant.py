@@ -80,11 +80,9 @@ def first_heads(name: str) -> set[tuple[str, str]]:
 EVERY_HEAD = enough([(name, str(task)) for name in ONE_TASK for task in VARIANTS.get(name).tasks], kinds_of_head)
 """As few models as have every head with every stack, and with every value of a setting that it reads."""
 
-EVERY_BODY: set[tuple[str, str]] = set().union(*map(first_heads, EVERY_PART))
-"""Bodies, with one head a stack."""
+EVERY_BODY: set[tuple[str, str]] = set().union(*map(first_heads, EVERY_PART))  # Bodies, with one head a stack
 
-EVERY_TIME = EVERY_HEAD | EVERY_BODY
-"""Cases of every check, except for checks of heads or bodies alone."""
+EVERY_TIME = EVERY_HEAD | EVERY_BODY  # Cases of every check, except for checks of heads or bodies alone
 
 OF_HEADS = {"body_and_head_load_from_each_other", "loss_is_cross_entropy", "skipping_logits_changes_no_gradient",
             "logits_to_keep_selects_positions", "vocabulary_can_grow"}  # fmt: skip

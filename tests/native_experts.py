@@ -3,8 +3,7 @@
 from native_dense import ALIKE, BASES, BIASED, FULL, LONG, MULTIPLIED, NEOX, PART, SLIDES, WIDE, YARN
 from native_models import LLAMA
 
-COARSE = {"rms_norm_eps": 1e-3}
-"""An epsilon that shows, of all norms but those on latent vectors."""
+COARSE = {"rms_norm_eps": 1e-3}  # An epsilon that shows, of all norms but those on latent vectors
 
 EXPERTS = {**LLAMA, "num_local_experts": 4, "num_experts_per_tok": 2}
 GPT_OSS = {**EXPERTS, "intermediate_size": 12}

@@ -49,8 +49,7 @@ def modules() -> dict[str, Path]:
 
 
 MODULES = modules()
-ENTRIES = {"zoo", "zoo.__main__"}
-"""What only points to others: public names, and `python -m zoo`."""
+ENTRIES = {"zoo", "zoo.__main__"}  # What only points to others: public names, and `python -m zoo`
 SHOW_THEMSELVES = {"comparison", "analysis", "inside"}
 """Rooms with results that have methods to write or draw themselves, which import the code for it."""
 

@@ -29,8 +29,7 @@ from zoo.registry import VARIANTS
 from zoo.registry.plugins import PluginLoader
 
 OLD = Path(__file__).parent / "formats/0.1.0"
-LOGITS = [0.6851879, -0.2689565, -0.5007042, 1.1469874]
-"""Of `trained`, as the version that wrote it computed them."""
+LOGITS = [0.6851879, -0.2689565, -0.5007042, 1.1469874]  # Of `trained`, as the version that wrote it computed them
 
 
 def check_logits(folder: Path) -> None:

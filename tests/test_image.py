@@ -15,8 +15,7 @@ ROOT = Path(__file__).parents[1]
 DOCKERFILE = ROOT / "Dockerfile"
 TEXT = DOCKERFILE.read_text(encoding="utf-8")
 
-BUILD, RUN = TEXT.splitlines()[0].partition(": ")[2].split(" && ")
-"""The commands that its first line shows."""
+BUILD, RUN = TEXT.splitlines()[0].partition(": ")[2].split(" && ")  # The commands that its first line shows
 
 TRANSLATION = "A água está fria.\n"
 

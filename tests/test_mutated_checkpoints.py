@@ -32,8 +32,7 @@ from zoo.training.checkpoints import SEAL, damage
 from zoo.training.record import DataRecord, ExamplesRecord, RunRecord, saved_run
 
 FUZZING = os.environ.get("ZOO_FUZZ_EXAMPLES")
-EXAMPLES = int(FUZZING or 40)
-"""How many changes each test tries: always the same, except by `scripts/fuzz`."""
+EXAMPLES = int(FUZZING or 40)  # How many changes each test tries: always the same, except by `scripts/fuzz`
 
 NAMES = ("pre-norm@tiny", "vanilla@tiny", "t5-style@tiny", "llama-style@tiny", "bert-style@tiny", "gemma2-style@tiny")
 INHERITED = (

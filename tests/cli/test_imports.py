@@ -63,8 +63,7 @@ RECORDED = (
 )
 """Verbs that print what is recorded, with statistics."""
 
-MODULES = 450
-"""How many modules the first import at most, click's and rich's included."""
+MODULES = 450  # How many modules the first import at most, click's and rich's included
 
 
 @pytest.mark.parametrize(("verbs", "allowed", "limit"), [(KNOWN, [], MODULES), (RECORDED, ["numpy"], 2 * MODULES)])

@@ -36,8 +36,7 @@ from zoo.training.checkpoints import SEAL, seal
 pytestmark = pytest.mark.xdist_group("comparison")  # one comparison serves most tests
 
 SIZE = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
-MARK = 12345.0
-"""What the checkpoint of an interrupted run is known by."""
+MARK = 12345.0  # What the checkpoint of an interrupted run is known by
 
 BUDGET = {"max_steps": 40, "warmup_steps": 1, "per_device_train_batch_size": 8}
 

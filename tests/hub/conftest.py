@@ -98,8 +98,7 @@ class Worker:
         return answer["ok"]
 
 
-Start = Callable[..., Worker]
-"""Type of the fixture `worker`: starts a process, by token and environment variables."""
+Start = Callable[..., Worker]  # Type of the fixture `worker`: starts a process, by token and environment variables
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads groups

@@ -27,8 +27,7 @@ def parts_of(pair: tuple[str, str]) -> set[tuple[str, str]]:
     return {(field, getattr(config, field)) for field in (*(PART_FIELDS.keys() - {"hidden_act"}), "stack")}
 
 
-OFTEN = enough(sorted(EVERY_TIME), parts_of)
-"""As few of these as have every part."""
+OFTEN = enough(sorted(EVERY_TIME), parts_of)  # As few of these as have every part
 
 TRIED_OF = {
     "training_is_the_same_on_every_fast_path": OFTEN,

@@ -14,8 +14,7 @@ from zoo.models.choices import AttentionScale, NormPlacement, QKNorm, ResidualSc
 from zoo.models.parts import PART_FIELDS
 from zoo.testing import token_ids
 
-Part: TypeAlias = tuple[str, Any]
-"""A setting and its value."""
+Part: TypeAlias = tuple[str, Any]  # A setting and its value
 
 LENGTH = 6
 SIZES = {

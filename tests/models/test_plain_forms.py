@@ -18,8 +18,7 @@ from zoo.models.parts import PART_FIELDS
 from zoo.registry import describe, list_variants
 
 TASKS = ("seq2seq-lm", "causal-lm", "masked-lm")
-TOGETHER = {"position=disentangled": "position=disentangled,attention=disentangled"}
-"""Parts that need another one."""
+TOGETHER = {"position=disentangled": "position=disentangled,attention=disentangled"}  # Parts that need another one
 PARTS = [f"{field}={part}" for field, registry in PART_FIELDS.items() for part in registry.names() if part != "mup"]
 PARTS = [TOGETHER.get(part, part) for part in PARTS]
 PLACEMENTS = [f"norm_placement={one}" for one in ("post", "pre", "sandwich", "res-post", "deepnorm", "none")]

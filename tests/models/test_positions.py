@@ -31,8 +31,7 @@ def test_alibi_subtracts_a_slope_times_the_distance(heads: int, decoder: bool) -
     close(bias[0].double(), expected, 1e-6)
 
 
-TREE = [[0, 1, 2, 2, 3, 3]]
-"""Positions of a trunk of two tokens, and of two branches after it."""
+TREE = [[0, 1, 2, 2, 3, 3]]  # Positions of a trunk of two tokens, and of two branches after it
 
 
 @pytest.mark.parametrize("position", ["alibi", "t5"])

@@ -11,8 +11,7 @@ from zoo.base.errors import ZooError
 from zoo.registry import VARIANTS, Task, VariantSpec
 from zoo.testing import CHECKS, new_subject
 
-FEW, QUICK, ALL = 4, 12, 48
-"""How many mixes are drawn: between two edits, by day and at night."""
+FEW, QUICK, ALL = 4, 12, 48  # How many mixes are drawn: between two edits, by day and at night
 
 CHECKED = (
     "generation_with_a_cache_equals_without",

@@ -15,8 +15,7 @@ SIZES: dict[str, Any] = {
     **{"hidden_size": 64, "num_attention_heads": 4, "intermediate_size": 128, "vocab_size": 64},
     **{"num_hidden_layers": 2, "dropout": 0.0},
 }
-LEAST, MOST = 0.05, 20.0
-"""Sizes of branches relative to the stream."""
+LEAST, MOST = 0.05, 20.0  # Sizes of branches relative to the stream
 
 SMALL = {"rezero": "begins with branches of zero", "nlpt-encoder": "the original starts with 0.02 at every width"}
 PARTS = [

@@ -21,8 +21,7 @@ from zoo.serving.vllm import ARCHITECTURES
 from zoo.testing import cases, engines, subject_of
 
 ENGINES = "engines_with_attention_of_their_own_compute_the_same"
-AUTO = ("AutoModel", "AutoModelForCausalLM")
-"""Classes of which SGLang asks for the first that a bundle has."""
+AUTO = ("AutoModel", "AutoModelForCausalLM")  # Classes of which SGLang asks for the first that a bundle has
 
 REFUSED = {
     "alibi-decoder": "positions 'alibi'",

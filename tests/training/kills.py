@@ -57,8 +57,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 """Runs that differ in what has to be remembered: the order of data, masks, what was best, and the optimiser's state."""
 
-INCIDENTAL = re.compile(r".*seconds|.*_second|.*_runtime|peak_memory")
-"""What a report says of time and memory."""
+INCIDENTAL = re.compile(r".*seconds|.*_second|.*_runtime|peak_memory")  # What a report says of time and memory
 
 
 def data_of(task: str) -> Splits:

@@ -32,8 +32,7 @@ UNTIED = {"settings": {**ARGUMENTS["settings"], "tie_word_embeddings": False}}
 UNTIED |= {"tokenizer": {**ARGUMENTS["tokenizer"], "joint": False}}
 """What accelerate can shard; embeddings that several modules share it cannot."""
 
-TOGETHER = 8
-"""Examples an update, in all processes."""
+TOGETHER = 8  # Examples an update, in all processes
 
 
 def run(folder: Path, processes: int, **changed: object) -> dict[str, object]:
