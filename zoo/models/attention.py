@@ -22,11 +22,9 @@ if TYPE_CHECKING:
     from .configuration import ZooConfig
     from .context import EarlierLayers
 
-Heads: TypeAlias = tuple[Tensor, Tensor]
-"""Keys and values."""
+Heads: TypeAlias = tuple[Tensor, Tensor]  # Keys and values
 
-Mixed: TypeAlias = tuple[Tensor, Tensor | None]
-"""The mixed values, and the weights if the backend returns them."""
+Mixed: TypeAlias = tuple[Tensor, Tensor | None]  # The mixed values, and the weights if the backend returns them
 
 
 class Attention(nn.Module):

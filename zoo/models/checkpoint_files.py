@@ -20,8 +20,7 @@ from transformers.utils.loading_report import LoadStateDictInfo
 from zoo.base.errors import CheckpointError, OtherSizesError, ZooError, enumerate_names
 from zoo.base.files import files_in_index
 
-IN_FLOAT32 = ("balance_bias",)
-"""Buffers that are built, stored and loaded in float32 in a model of 16 bits."""
+IN_FLOAT32 = ("balance_bias",)  # Buffers that are built, stored and loaded in float32 in a model of 16 bits
 
 
 def weight_files(folder: Path) -> list[Path]:

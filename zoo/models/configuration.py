@@ -42,13 +42,11 @@ WITHOUT_FIELD = (
 )
 """Keys of saved configurations of transformers that are no fields of the class but set by its properties."""
 
-FILLED = ("layer_types", "rope_parameters")
-"""Settings that only some configurations have."""
+FILLED = ("layer_types", "rope_parameters")  # Settings that only some configurations have
 
 OWN_KEYS = (CONFIGURATION.key, WRITTEN_BY)
 
-DEEPEST = 50
-"""Levels of a configuration, which what reads and copies it goes down one by one."""
+DEEPEST = 50  # Levels of a configuration, which what reads and copies it goes down one by one
 
 Kind = TypeVar("Kind")
 

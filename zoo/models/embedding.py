@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 Rotation = tuple[Tensor, Tensor]
 """Output of a rotary part for attention: cosines and sines, each (batch_size, seq_len, rotary_dim)."""
 
-Rotations = Mapping[str, Rotation | None]
-"""The rotation of each type of layer."""
+Rotations = Mapping[str, Rotation | None]  # The rotation of each type of layer
 
 
 class TokenEmbedding(nn.Embedding):

@@ -33,19 +33,16 @@ LAYER_TYPES = ("full_attention", "sliding_attention")
 GATED_ACTIVATIONS = {"swiglu": "silu", "geglu": "gelu", "reglu": "relu"}
 """Names of gated feed-forwards that imply their activation, accepted for `feed_forward`."""
 
-ANY: Any = ...
-"""Need of an export target that expresses every value of a setting."""
+ANY: Any = ...  # Need of an export target that expresses every value of a setting
 
 LANGUAGE_MODELS = ("causal-lm", "masked-lm", "seq2seq-lm")
 TRANSFORMED = ("causal-lm", "masked-lm")
 SEQUENCE_CLASSIFIERS = ("sequence-classification",)
 CLASSIFIERS = (*SEQUENCE_CLASSIFIERS, "token-classification")
 
-LARGEST = 2**31 - 1
-"""The largest number of ids or positions."""
+LARGEST = 2**31 - 1  # The largest number of ids or positions
 
-LARGEST_FLOAT = float.fromhex("0x1.fffffep+127")
-"""The largest number of float32."""
+LARGEST_FLOAT = float.fromhex("0x1.fffffep+127")  # The largest number of float32
 
 # Sets of facts that settings share. The limits are far beyond any model that was built, so that a slip is reported
 # before memory or time run out.

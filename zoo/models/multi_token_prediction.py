@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from .language_modeling import LanguageModel
     from .stack import ZooStack
 
-LOSS_WEIGHT = 0.3
-"""Default weight of the loss (`mtp_loss_weight`), as in most of DeepSeek-V3's training (section 4.2)."""
+LOSS_WEIGHT = 0.3  # Default weight of the loss (`mtp_loss_weight`), as in most of DeepSeek-V3's training (section 4.2)
 
 
 def prediction_depth(config: ZooConfig) -> int:

@@ -32,8 +32,7 @@ from .widths import BASE_WIDTH, matrix_std, width_factor
 if TYPE_CHECKING:
     from .configuration import ZooConfig
 
-BASE_HEAD_DIM = 64
-"""The width of a head at which attention has its usual scale."""
+BASE_HEAD_DIM = 64  # The width of a head at which attention has its usual scale
 
 
 def mup_settings(config: ZooConfig) -> dict[str, Any]:

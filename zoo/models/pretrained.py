@@ -280,5 +280,4 @@ class ZooModel(ZooPreTrainedModel):
         raise NotImplementedError(f"{type(self).__name__} defines no forward")
 
 
-BODIES: dict[str, type[ZooModel]] = {}
-"""The body class of every kind of stack, filled where the classes are defined."""
+BODIES: dict[str, type[ZooModel]] = {}  # The body class of every kind of stack, filled where the classes are defined

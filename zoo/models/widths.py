@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .configuration import ZooConfig
 
-BASE_WIDTH = 256
-"""The hidden size at which muP is the standard parametrization, by default (`mup_base_width`)."""
+BASE_WIDTH = 256  # The hidden size at which muP is the standard parametrization, by default (`mup_base_width`)
 
 
 def width_factor(config: ZooConfig) -> float:

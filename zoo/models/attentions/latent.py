@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from ..embedding import Rotation
 
 
-WIDTHS = ("q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "v_head_dim")
-"""Options of the part that are sizes."""
+WIDTHS = ("q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "v_head_dim")  # Options of the part that are sizes
 
 
 def latent_norm_eps(config: ZooConfig) -> float:

@@ -24,14 +24,12 @@ from .short_convolution import CausalConvolution
 if TYPE_CHECKING:
     from ..configuration import ZooConfig
 
-DECAYS = (1.0, 16.0)
-"""Between which a head's rate of decay is drawn."""
+DECAYS = (1.0, 16.0)  # Between which a head's rate of decay is drawn
 
 STEPS = (0.001, 0.1)
 """Between which what it is multiplied by for a token of zeros is drawn, evenly in its logarithm (Mamba 2)."""
 
-NORM_EPS = 1e-6
-"""Added to the squared lengths of queries and keys."""
+NORM_EPS = 1e-6  # Added to the squared lengths of queries and keys
 
 
 class GatedDeltaNet(Mixer):

@@ -11,11 +11,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-CHUNK = 64
-"""How many tokens are worked on at once."""
+CHUNK = 64  # How many tokens are worked on at once
 
-SHORT_CHUNK = 16
-"""The same where the work within a chunk grows with the number of channels too."""
+SHORT_CHUNK = 16  # The same where the work within a chunk grows with the number of channels too
 
 
 def gated_delta_rule(

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 Weights = tuple[Tensor, Tensor, Tensor]
 """How streams are read, *Shape:* (..., num_streams); written, the same; and mixed, (..., num_streams, num_streams)."""
 
-INITIAL_SCALE = 0.01
-"""Initial factor of the part of the weights that depends on the token (section 3.2)."""
+INITIAL_SCALE = 0.01  # Initial factor of the part of the weights that depends on the token (section 3.2)
 
 
 class ConnectionWeights(nn.Module):

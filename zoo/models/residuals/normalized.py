@@ -26,8 +26,7 @@ class NoFirstNormResidual(Residual):
         return cls(**{name: module for name, module in slots.items() if not (is_first and name == "norm_in")})
 
 
-RATE = 0.05
-"""The step of a new model."""
+RATE = 0.05  # The step of a new model
 
 
 class NormalizedResidual(Residual):
