@@ -12,6 +12,7 @@ from ..walking import Visitor, changed, nodes_of
 from .program import Substitution
 
 LONGEST = 104  # Columns of a statement into which a variable is put
+PRODUCTS = (cst.Multiply, cst.Divide, cst.MatrixMultiply)  # Before them a product needs no brackets
 
 
 def read_attributes(definitions: dict[str, cst.CSTNode], model: str) -> dict[str, set[str]]:
@@ -93,6 +94,8 @@ class Joiner(Visitor):
         of_reader = code(reader.value)
         as_arguments = (f"({name})", f"({name},", f", {name})", f", {name},")
         whole = of_reader == name or of_reader.startswith(f"{name}, ") or any(one in text for one in as_arguments)
+        is_product = isinstance(value, cst.BinaryOperation) and isinstance(value.operator, PRODUCTS)
+        whole = whole or (is_product and of_reader.startswith((f"{name} * ", f"{name} / ")))
         if not whole and not isinstance(value, (cst.Call, cst.Name, cst.Attribute, cst.Subscript)):
             value = value.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
         together = reader.with_changes(value=Substitution({name: value}).visit(reader.value))
