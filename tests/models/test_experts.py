@@ -350,6 +350,17 @@ def test_padding_counts_for_no_expert(settings: str, checkpointing: bool) -> Non
             assert loads([batch], mode) == expected, mode
 
 
+@pytest.mark.parametrize("causal_rows", [None, [True, False]])
+def test_padding_of_a_short_block_counts_for_no_expert(causal_rows: list[bool] | None) -> None:
+    model = zoo.build("gpt-bert-style@tiny:feed_forward=moe-sigmoid", "masked-lm", vocab_size=37, seed=0).train()
+    ids, mask = torch.arange(3, 23).view(2, 10), torch.ones(2, 10, dtype=torch.long)
+    mask[1, 4:] = 0
+    rows = {} if causal_rows is None else {"causal_rows": torch.tensor(causal_rows)}
+    model(ids, attention_mask=mask, labels=ids.masked_fill(mask == 0, -100), **rows)
+    routers = [module for module in model.modules() if isinstance(module, SigmoidRouter)]
+    assert {int(router.load.sum()) for router in routers} == {14 * routers[0].num_experts_per_tok}
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", ELSEWHERE)
 @pytest.mark.parametrize("part_name", ["moe", "moe-shared", "moe-sigmoid", "moe-sigmoid,n_shared_experts=0"])

@@ -45,6 +45,7 @@ def run_without_padding(stack: Stack, config: Any, hidden_states: Tensor, contex
     if tokens is None:
         return stack.run_layers(config, hidden_states, context, **kwargs)
     changes = {"attention_mask": UnpaddedMask(tokens, tokens), "position_ids": tokens.unpad(context.position_ids)}
+    changes["is_token"] = None
     if context.token_ids is not None:
         changes["token_ids"] = tokens.unpad(context.token_ids)
     if source is not None:

@@ -125,7 +125,7 @@ class Context:
     encoder_attention_mask: Any = None  # 1 for real source tokens. *Shape:* (batch_size, source_len)
     # Ids of the tokens, None if their embeddings were given. *Shape:* (batch_size, seq_len)
     token_ids: Tensor | None = None
-    is_token: Tensor | None = None  # 1 for tokens, for routers without a mask. *Shape:* (batch_size, seq_len)
+    is_token: Tensor | None = None  # 1 for tokens, where no mask of them is given. *Shape:* (batch_size, seq_len)
     # Position biases by layer type. *Shape:* (batch_size, num_attention_heads, seq_len, key_len)
     biases: dict[str | None, Tensor | None] = field(default_factory=dict)
     # Positions, if the caller gave them, from `place` on: computed ones increase by one, so they need no search for

@@ -339,6 +339,7 @@ class ZooForMaskedLM(LanguageModel):
             position_ids=position_ids,
             inputs_embeds=inputs_embeds,
             token_type_ids=token_type_ids,
+            is_token=None if causal_rows is None else attention_mask,
             **kwargs,
         )
         options = {"skip_logits": skip_logits, "label_smoothing": loss_smoothing, "z_loss": z_loss, **kwargs}

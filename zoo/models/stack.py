@@ -107,8 +107,8 @@ class ZooStack(ZooModel):
         if self.position.rotates:
             rotations = self.position.rotations(hidden_states, context.position_ids, filter(None, self.placed_types))
         kwargs |= {"past_key_values": context.past_key_values, "attn_implementation": config._attn_implementation}
-        mask = context.is_token if context.attention_mask is None else context.attention_mask
-        is_token = mask[:, -hidden_states.shape[1] :] if isinstance(mask, Tensor) and mask.ndim == 2 else None
+        mask, is_token = context.attention_mask, context.is_token
+        is_token = mask[:, -hidden_states.shape[1] :] if isinstance(mask, Tensor) and mask.ndim == 2 else is_token
         kwargs |= {"position_ids": context.position_ids, "earlier": EarlierLayers(context.token_ids, is_token)}
         hidden_states = self.stream.open(self.embedding_projection(hidden_states))
         layer_types = self.layer_types[: self.config.num_hidden_layers]  # generation lowers it for an early exit
@@ -179,7 +179,8 @@ class ZooEncoder(ZooStack):
         inputs_embeds = self.token_embeddings(input_ids, inputs_embeds)
         if self.token_types is not None:
             inputs_embeds = self.token_types(inputs_embeds, token_type_ids)
-        context = Context(attention_mask, position_ids, past_key_values, token_ids=input_ids)
+        tokens = {"token_ids": input_ids, "is_token": kwargs.pop("is_token", None)}
+        context = Context(attention_mask, position_ids, past_key_values, **tokens)
         hidden_states = self.run(inputs_embeds, context, **kwargs)
         return BaseModelOutput(last_hidden_state=hidden_states)
 
