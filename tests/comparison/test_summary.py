@@ -184,6 +184,16 @@ def test_unequal_use_of_the_hardware_is_stated():
     assert "from 5.0 % of a to 30.0 % of b: equal FLOPs are not equal time" in told
 
 
+def test_runs_of_unequal_machines_are_stated():
+    """A comparison that goes on elsewhere, or with more runs at a time, has speeds of unequal means."""
+    comparison = made_up(seeds=2)
+    here = [replace(run, circumstances={"machine": "a CPU", "threads": 2}) for run in comparison.runs]
+    there = replace(here[-1], circumstances={"machine": "a CPU", "threads": 1})
+    found = sentences(summarize(replace(comparison, runs=[*here[:-1], there])))
+    assert any("unequal means (a CPU, 1 thread; a CPU, 2 threads)" in one for one in found)
+    assert not any("unequal means" in one for one in sentences(summarize(replace(comparison, runs=here))))
+
+
 def test_the_latex_table_has_the_columns_that_are_chosen(tmp_path):
     comparison = made_up(seeds=3)
     summary = summarize(comparison)

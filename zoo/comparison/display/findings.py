@@ -115,6 +115,16 @@ def basis(summary: ComparisonSummary) -> Iterator[str]:
     else:
         yield from findings_on_sentences(summary)
     yield from findings_on_utilization(summary)
+    yield from findings_on_machines(summary)
+
+
+def findings_on_machines(summary: ComparisonSummary) -> Iterator[str]:
+    """State where runs had unequal machines or threads, as after a comparison went on elsewhere."""
+    runs = [run.circumstances for run in summary.comparison.runs if run.circumstances]
+    places = sorted({(made["machine"], made["threads"]) for made in runs})
+    if len(places) > 1:
+        listed = "; ".join(f"{machine}, {counted(threads, 'thread')}" for machine, threads in places)
+        yield f"Runs were made by unequal means ({listed}): their speeds and MFU cannot be compared."
 
 
 def findings_on_utilization(summary: ComparisonSummary) -> Iterator[str]:
