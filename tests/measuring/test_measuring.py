@@ -58,8 +58,19 @@ def test_activations_are_those_of_the_precision_that_is_trained_in():
     inputs = {"input_ids": ids, "labels": ids}
     whole, mixed = (measure(model, inputs, dtype=dtype).activation_bytes for dtype in (None, torch.bfloat16))
     with torch.autocast("cpu", torch.bfloat16):
-        kept = activation_bytes(model, inputs)
+        kept = activation_bytes(model, {**inputs, "skip_logits": True})
     assert mixed == kept < 0.9 * whole
+
+
+@pytest.mark.parametrize("name, task", [("gpt2-style", "causal-lm"), ("vanilla", "seq2seq-lm")])
+def test_activations_are_without_the_logits_that_the_trainer_does_not_compute(name, task):
+    """They would be the largest tensor that a step keeps."""
+    model = zoo.build(name, task, **{**SIZES, "vocab_size": 5000}, dropout=0.0, attention_dropout=0.0)
+    ids = torch.randint(4, 5000, (4, 32))
+    inputs = {"input_ids": ids, "labels": ids}
+    kept = measure(model, inputs).activation_bytes
+    assert kept == activation_bytes(model, {**inputs, "skip_logits": True})
+    assert kept < activation_bytes(model, inputs) - 3 * ids.numel() * 5000
 
 
 def test_activations_are_what_the_backward_pass_needs():

@@ -14,6 +14,7 @@ from transformers import PreTrainedModel
 from zoo.analysis.parameters import ids_of_embeddings
 from zoo.base.errors import ZooError
 from zoo.fast.chunked_loss import IGNORED
+from zoo.models.language_modeling import LanguageModel
 
 from .flops import FlopsPerToken, count_flops, flops_per_token
 from .machine import gemm_limit
@@ -140,7 +141,8 @@ def measure(
     # A speed that training has reached is possible, even if something else slowed the products down.
     limit = max(gemm_limit(model.device, dtype or model.dtype), achieved or 0.0)
     with torch.autocast(model.device.type, dtype, enabled=dtype is not None):
-        kept = activation_bytes(model, batch)
+        # The trainer asks language models for the loss alone.
+        kept = activation_bytes(model, {**batch, **({"skip_logits": True} if isinstance(model, LanguageModel) else {})})
     return Costs(
         parameters=model.num_parameters(),
         non_embedding_parameters=sum(
