@@ -183,3 +183,8 @@ def test_a_readme_is_kept_unless_it_is_to_be_overwritten(folder: Path, tmp_path:
     kept = zoo.push(tmp_path, "org/model", dry_run=True)
     assert kept.files["README.md"] == len("# Mine")
     assert zoo.push(tmp_path, "org/model", dry_run=True, overwrite_card=True).files["README.md"] > 1000
+
+
+def test_the_unit_of_a_loss_is_one_that_classifiers_have_too() -> None:
+    found = records.results_of({"task": "text-classification", "heldout_loss": 0.5, "heldout_examples": 8})
+    assert [result["metric_name"] for result in found] == ["Loss, nats per label"]

@@ -178,7 +178,7 @@ def _results(task: Any, dataset: str, scores: Any, loss: Any, **more: str) -> li
             result["metric_args"] = {"interval_95": [round(float(bound), 4) for bound in interval]}
         results.append(result)
     if _is_number(loss):
-        named = {"metric_type": "loss", "metric_name": "Loss, nats per token"}
+        named = {"metric_type": "loss", "metric_name": "Loss, nats per label"}
         results.append({**about, **named, "metric_value": round(float(loss), 4)})
     return results
 

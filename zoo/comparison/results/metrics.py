@@ -51,7 +51,7 @@ def score_metric(key: str, score: dict[str, Any]) -> Metric:
 ABOUT = {
     "heldout_loss": (
         "Held-out loss",
-        "Cross-entropy on the held-out examples, nats a target token, without label smoothing.",
+        "Cross-entropy on the held-out examples, nats a label (a target token, or a class), without label smoothing.",
     ),
     "train_loss": ("Train loss", "The last logged training loss, with label smoothing if the recipe has it."),
     "parameters": ("Parameters", "All of them, each shared one once."),

@@ -87,7 +87,7 @@ def draw_curves(curves: list[Curve], kind: str, over: str, width: int, height: i
     count = 6 if width > 500 else 3
     x = Axis(title, min(positions), max(positions), 48, width - 16, write, count)
     low, high = 0.98 * max(min(values), LOWEST), 1.02 * max(*values, 2 * LOWEST)
-    y = Axis(f"{KINDS[kind]} loss, nats a token", low, high, height - 52, 28, "{:.3g}".format, 8, is_log=True)
+    y = Axis(f"{KINDS[kind]} loss, nats a label", low, high, height - 52, 28, "{:.3g}".format, 8, is_log=True)
     seeds = max(curve.seeds for curve in curves)
     about = f"{len(curves)} lines" + (
         f", each the mean of {seeds} seeds in a band from lowest to highest" * (seeds > 1)
