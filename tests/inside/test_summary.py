@@ -20,6 +20,8 @@ NAMES = [
     ("universal@tiny", "seq2seq-lm"),
     ("bert-style@tiny", "sequence-classification"),
     ("odom-style@tiny+faithful", None),
+    ("deepseek-v3-style@tiny:num_hidden_layers=4", "causal-lm"),
+    ("gpt-oss-style@tiny", "causal-lm"),
 ]
 
 

@@ -177,6 +177,7 @@ def shapes_of(model: PreTrainedModel, batch_size: int, seq_len: int) -> dict[str
     torchinfo = require("inside", "torchinfo")
     with FakeTensorMode(), fast_paths(unpadding="never"):
         hollow = without_values(model)
+        hollow.set_experts_implementation("batched_mm")  # grouped products have shapes in bfloat16 alone
         inputs: dict[str, Any] = inputs_of(model, torch.zeros(batch_size, seq_len, dtype=torch.long))
         if model.config.is_encoder_decoder or model.config.is_decoder:
             inputs["use_cache"] = False  # it would be a part of the output, without a shape
