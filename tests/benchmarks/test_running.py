@@ -16,9 +16,9 @@ from zoo.base.errors import ConfigError, FormatVersionError, UnknownNameError, U
 from zoo.base.files import write_file
 from zoo.cli.main import cli
 from zoo.comparison import Run
-from zoo.comparison.benchmarks import Benchmark, Row, bench, find_benchmark, read_rows, verify
-from zoo.comparison.benchmarks.judging import judge
-from zoo.comparison.benchmarks.rows import write_rows
+from zoo.comparison.benchmarks import Benchmark, Row, bench, find_benchmark, read_rows, verify, verifying
+from zoo.comparison.benchmarks.judging import Verdicts, judge
+from zoo.comparison.benchmarks.rows import name_of_data, write_rows
 from zoo.comparison.benchmarks.running import BenchmarkRun
 from zoo.comparison.benchmarks.verifying import judged
 from zoo.comparison.run.launchers import LAUNCHERS
@@ -212,6 +212,22 @@ def test_rows_of_another_text_are_not_repeated(tmp_path: Path) -> None:
         verify(find_benchmark("char-lm"), [], data=tmp_path / "text.txt")
     with pytest.raises(ConfigError, match="needs a text of yours"):
         verify(find_benchmark("char-lm"), [])
+
+
+def test_rows_of_a_users_text_are_verified_by_their_own_noise(tmp_path: Path, monkeypatch) -> None:
+    """Which those of the text that the benchmark names, with other numbers, say nothing about."""
+    benchmark, text = find_benchmark("char-lm"), tmp_path / "text.txt"
+    text.write_text("To be")
+    rows = [
+        Row(benchmark.version, benchmark.first, "pre-norm", seed, data, values={benchmark.score: 2.0 + noise * seed})
+        for data, noise in ((benchmark.data, 0.0), (name_of_data(text), 1.0))
+        for seed in range(3)
+    ]
+    seen: list[Verdicts] = []
+    monkeypatch.setattr(verifying, "repeat", lambda benchmark, row, verdicts, *_: seen.append(verdicts))
+    verify(benchmark, rows, data=text)
+    standing = seen[0].of("pre-norm")
+    assert standing is not None and standing.samples[benchmark.score].deviation == 1.0
 
 
 def test_what_cannot_be_run_is_refused_before_anything_is(tmp_path: Path) -> None:

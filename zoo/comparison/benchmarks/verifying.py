@@ -77,7 +77,7 @@ def verify(
     if not usable:
         raise ConfigError(f"no row of benchmark {benchmark.name!r}, version {benchmark.version}, is recorded of {name}")
     chosen = random.Random(seed).sample(usable, min(count, len(usable)))
-    return [repeat(benchmark, row, judge(benchmark, rows, row.condition), text, tell) for row in chosen]
+    return [repeat(benchmark, row, judge(benchmark, rows, row.condition, data=name), text, tell) for row in chosen]
 
 
 def repeat(benchmark: Benchmark, row: Row, verdicts: Verdicts, data: Path | None, tell: Tell | None) -> Repeated:
