@@ -114,6 +114,30 @@ def test_words_get_theirs(words):
     assert zoo.predict(words / "model", ["", "the"])[0].words == ()
 
 
+@pytest.mark.parametrize("kind", ["texts", "words"])
+def test_texts_are_cut_where_training_cut_them(kind, texts, words, tmp_path):
+    folder, line = {"texts": (texts, "good thing 3"), "words": (words, "the dog runs")}[kind]
+    data = next(folder.glob("data.*"))
+    settings = {"settings": TINY, "output_dir": tmp_path, "progress": False, **OPTIONS}
+    zoo.train(
+        "pre-norm",
+        f"{kind[:-1].replace('word', 'token')}-classification:max_length=2",
+        data=data,
+        tokenizer="word",
+        **settings,
+    )
+    longer = zoo.predict(tmp_path, [f"{line} {line}", line])
+    if kind == "texts":
+        assert longer[0].score == longer[1].score
+        return
+    assert [[word.label for word in one.words] for one in longer] == [
+        ["O", "ANIMAL", None, None, None, None],
+        ["O", "ANIMAL", None],
+    ]
+    run = CliRunner().invoke(cli, ["predict", str(tmp_path), line])
+    assert run.stdout == "the/O dog/ANIMAL runs\n", run.output
+
+
 def test_positions_get_theirs(tmp_path):
     few = "compression:length=3,num_symbols=4,train_examples=40,heldout_examples=8"
     trained = zoo.train(

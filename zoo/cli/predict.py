@@ -77,12 +77,12 @@ def predict(
 
 def row_of(label: Label) -> tuple[str, str, str]:
     if label.label is None:
-        return label.text, " ".join(str(word.label) for word in label.words), ""
+        return label.text, " ".join(word.label or "-" for word in label.words), ""
     return label.text, label.label, "" if label.score is None else f"{label.score:.4f}"
 
 
 def line_of(label: Label) -> str:
     if label.label is None:
-        return " ".join(f"{word.text}/{word.label}" for word in label.words)
+        return " ".join(word.text if word.label is None else f"{word.text}/{word.label}" for word in label.words)
     score = [] if label.score is None else [f"{label.score:.4f}"]
     return "\t".join([label.label, *score, label.text])

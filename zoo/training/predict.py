@@ -13,6 +13,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from zoo.base.errors import ConfigError
+from zoo.building.weights import locate
 from zoo.converters.weights import task_of
 from zoo.data.tokenizers import Tokenizers
 from zoo.data.tokenizers.encoding import pieces_of, to_ids
@@ -21,13 +22,16 @@ from zoo.training.generation import load_checkpoint
 from zoo.training.generation.checkpoint import TokenizerSource
 from zoo.training.generation.generating import pad
 
+from .record import saved_run
+
 
 @dataclass(frozen=True)
 class Label:
     """Prediction for a text or a word."""
 
     text: str  # The text or the word
-    # The most probable label; of a model for regression, its values; None for a text with labelled words
+    # The most probable label; of a model for regression, its values; None for a text with labelled words, and for a
+    # word that was cut off
     label: str | None = None
     score: float | None = None  # The label's probability; None without one
     # The labels of a text's words, of a model for token classification; of numbered positions, of one for sequence
@@ -48,6 +52,8 @@ def predict(
     engine: str | None = None,
 ) -> list[Label]:
     """Label texts or their words, or guess the words at their masks, as the model was trained to.
+
+    Texts are cut at the `max_length` of the checkpoint's training, as they were there; words beyond it get no label.
 
     Args:
         model: A checkpoint's folder, the name of weights ("vanilla.en-pt"), a repository on the Hub ("org/name"), or a
@@ -78,12 +84,16 @@ def predict(
             f"a {type(loaded).__name__} for {task} labels nothing; models for {', '.join(LABELLING)} do"
             + ("; zoo.generate lets this one write" if loaded.can_generate() else "")
         )
+    run = saved_run(locate(model)) if isinstance(model, (str, Path)) else None
+    longest = None if run is None else run.recipe.task_options.get("max_length")
     batches = (list(texts[start : start + batch_size]) for start in range(0, len(texts), batch_size))
-    return [found for batch in batches for found in label(loaded, tokenizers, batch)]
+    return [found for batch in batches for found in label(loaded, tokenizers, batch, longest)]
 
 
-def label_texts(model: PreTrainedModel, tokenizers: Tokenizers, texts: Sequence[str]) -> list[Label]:
-    rows = to_ids(tokenizers.source, texts)
+def label_texts(
+    model: PreTrainedModel, tokenizers: Tokenizers, texts: Sequence[str], longest: int | None
+) -> list[Label]:
+    rows = [row[:longest] for row in to_ids(tokenizers.source, texts)]
     labelled = list(zip(texts, logits_of(model, rows), strict=True))
     if model.config.classifier_positions is None:
         return [label_of(model, text, row) for text, row in labelled]
@@ -93,21 +103,28 @@ def label_texts(model: PreTrainedModel, tokenizers: Tokenizers, texts: Sequence[
     ]
 
 
-def label_words(model: PreTrainedModel, tokenizers: Tokenizers, texts: Sequence[str]) -> list[Label]:
+def label_words(
+    model: PreTrainedModel, tokenizers: Tokenizers, texts: Sequence[str], longest: int | None
+) -> list[Label]:
     end = tokenizers.source.eos_token_id
     words = [text.split() for text in texts]
     pieces = [pieces_of(tokenizers.source, row) for row in words]
-    rows = [[*(piece for word in row for piece in word), *([] if end is None else [end])] for row in pieces]
+    rows = [[*(piece for word in row for piece in word), *([] if end is None else [end])][:longest] for row in pieces]
     labels = [Label(text) for text in texts]
     filled = [place for place, row in enumerate(words) if row]
     for place, logits in zip(filled, logits_of(model, [rows[place] for place in filled]), strict=True):
         firsts = accumulate((len(piece) for piece in pieces[place][:-1]), initial=0)
-        found = (label_of(model, word, logits[first]) for word, first in zip(words[place], firsts, strict=True))
+        found = (
+            label_of(model, word, logits[first]) if first < len(rows[place]) else Label(word, None, None)
+            for word, first in zip(words[place], firsts, strict=True)
+        )
         labels[place] = Label(texts[place], words=tuple(found))
     return labels
 
 
-def label_masks(model: PreTrainedModel, tokenizers: Tokenizers, texts: Sequence[str]) -> list[Label]:
+def label_masks(
+    model: PreTrainedModel, tokenizers: Tokenizers, texts: Sequence[str], longest: int | None
+) -> list[Label]:
     mask = tokenizers.source.mask_token
     labels = []
     for text, masks in zip(texts, guesses(model, tokenizers, texts), strict=True):
