@@ -85,6 +85,12 @@ def test_an_evaluation_agrees_with_the_report_of_the_training(zoo, trained, data
     assert low <= found["scores"]["chrf"]["value"] <= high and "|bs:50|" in found["scores"]["bleu"]["signature"]
     (saved,) = json.loads((folder / "evaluations.json").read_text())["evaluations"]
     assert (saved["data"], saved["loss"], saved["scores"]) == (data.name, found["loss"], found["scores"])
+    changed = ("--engine", "torch-int8", "--generation", "num_beams=1")
+    run = zoo("evaluate", str(folder), "--n-bootstrap", "1", *changed, "--save", "--quiet")
+    assert run.exit_code == 0, run.stderr
+    kept = json.loads((folder / "evaluations.json").read_text())["evaluations"]
+    assert [one["data"] for one in kept] == [data.name, f"{data.name}, engine=torch-int8, num_beams=1"]
+    assert kept[0] == saved and kept[1]["loss"] != saved["loss"], "rounded weights are another model"
     for other in (("--data", str(data)), ("--heldout", str(data / "heldout.tsv"))):
         again = json.loads(zoo("evaluate", str(folder), *other, "--n-bootstrap", "1", "--quiet", "--json").stdout)
         assert (again["loss"], again["repeats_training"]) == (found["loss"], False)

@@ -140,7 +140,9 @@ def evaluate(
     if outputs is not None:
         write_answers(outputs, evaluation.answers, evaluation.outputs)
     if save:
-        keep_evaluation(Path(model), evaluation.to_dict(), evaluation.data)
+        # Rounded weights and other ways to generate give other numbers than those of the model as it is.
+        how = [f"{name}={value}" for name, value in (("engine", options["engine"]), *generation) if value is not None]
+        keep_evaluation(Path(model), evaluation.to_dict(), ", ".join([evaluation.data, *how]))
     if as_json:
         write_json(evaluation.to_dict())
     else:

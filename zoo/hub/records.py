@@ -91,14 +91,14 @@ def results_of(report: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def keep_evaluation(folder: Path, evaluation: Mapping[str, Any], data: str) -> Path:
     """Write the numbers of an evaluation into the checkpoint's folder, where its model card finds them."""
-    kept = {key: value for key, value in evaluation.items() if key not in NOT_KEPT}
+    kept = {"data": data} | {key: value for key, value in evaluation.items() if key not in (*NOT_KEPT, "data")}
     others = [
         earlier
         for earlier in find_evaluations(folder)
         if (earlier.get("task"), earlier.get("data")) != (kept.get("task"), data)
     ]
     file = folder / EVALUATIONS_FILE
-    content = json.dumps({"evaluations": [*others, {"data": data, **kept}]}, indent=2, ensure_ascii=False)
+    content = json.dumps({"evaluations": [*others, kept]}, indent=2, ensure_ascii=False)
     with recorded(folder):
         write_file(file, content + "\n")
     return file
