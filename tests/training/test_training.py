@@ -136,7 +136,9 @@ def test_a_loss_that_is_no_number_stops(few, tiny):
 
 
 def test_overflows_are_looked_for_in_padded_batches_and_while_scoring(few, tiny):
-    report = train("pre-norm", data=few, **tiny, debug="underflow_overflow").report
+    result = train("pre-norm", data=few, **tiny, debug="underflow_overflow")
+    report = result.report
+    assert not any(module._forward_hooks for module in result.model.modules()), "hooks that search are left"
     assert report.scores and report.heldout_loss == train("pre-norm", data=few, **tiny).report.heldout_loss
     with pytest.raises(ValueError, match="DebugUnderflowOverflow: inf/nan detected"):
         train("pre-norm", data=few, **{**tiny, "learning_rate": 1e30, "max_grad_norm": 0.0}, debug="underflow_overflow")

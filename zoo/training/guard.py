@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -66,6 +66,14 @@ class LossGuard:
 
 class OverflowFinder(DebugUnderflowOverflow):
     """The search of `debug="underflow_overflow"`, which of transformers fails at masks and at empty tensors."""
+
+    def __init__(self, model: nn.Module, *, hooks: ExitStack) -> None:
+        self.hooks = hooks
+        super().__init__(model)
+
+    def _register_forward_hook(self, module: nn.Module) -> None:
+        """Watch a module until `hooks` are closed."""
+        self.hooks.callback(module.register_forward_hook(self.forward_hook).remove)
 
     def analyse_variable(self, var: Any, ctx: str) -> None:
         """Note the range of a value."""

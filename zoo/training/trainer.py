@@ -8,6 +8,8 @@ import shutil
 import time
 import warnings
 from collections.abc import Mapping
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -182,6 +184,7 @@ class ZooTrainer(EvaluatingTrainer):
         self._goes_on = False
         self.train_tokens = torch.zeros((), dtype=torch.long, device=self.args.device)
         self.guard = LossGuard(self.args.device, lambda: self.kept)
+        self.hooks = ExitStack()  # removes those of `debug` when it is closed
         self._writes = bool(self.model.config.is_encoder_decoder)
         self._flops_per_token = 6 * self.model.num_parameters(exclude_embeddings=True)
         self.average = None if self.args.average is None else WeightAverage(self.model, self.args)
@@ -335,7 +338,8 @@ class ZooTrainer(EvaluatingTrainer):
         self._goes_on = resume_from_checkpoint is not None
         if self._goes_on and self.average is not None:
             self.average.load(Path(resume_from_checkpoint))
-        with memory_explained(self.args), temporarily(trainer, DebugUnderflowOverflow=OverflowFinder):
+        finder = partial(OverflowFinder, hooks=self.hooks)
+        with memory_explained(self.args), temporarily(trainer, DebugUnderflowOverflow=finder):
             return super().train(resume_from_checkpoint=resume_from_checkpoint, **kwargs)
 
     def _run_epoch(self, **kwargs: Any) -> None:

@@ -168,12 +168,13 @@ def train(
         checkpoint = find_checkpoint(request, prepared)
         with determinism(wanted=request.args.full_determinism):
             trainer = make_trainer(request, prepared)
-            trainer.train(resume_from_checkpoint=checkpoint)
-            trained = {"train_seconds": trainer.totals.elapsed(), "peak_memory": peak_memory(request.args.device)}
-            trainer.check_trained()
-            if output_dir is not None:
-                save_trained(trainer, prepared, output_dir, force=request.replaces)
-            evaluation = evaluate_trained(request, prepared, trainer)
+            with trainer.hooks:
+                trainer.train(resume_from_checkpoint=checkpoint)
+                trained = {"train_seconds": trainer.totals.elapsed(), "peak_memory": peak_memory(request.args.device)}
+                trainer.check_trained()
+                if output_dir is not None:
+                    save_trained(trainer, prepared, output_dir, force=request.replaces)
+                evaluation = evaluate_trained(request, prepared, trainer)
         report = report_of(request, prepared, trainer, evaluation, **trained)
         pushed = keep_results(request, prepared, trainer, report)
     outputs = list(evaluation.predictions.outputs)
