@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -65,6 +66,13 @@ def test_a_choice_of_the_user_stays(monkeypatch: pytest.MonkeyPatch, chosen: dic
 
 def test_the_command_and_its_processes_are_prepared() -> None:
     assert ALL.items() <= child_environment().items() and output(SHOW, *ALL) == str(ALL)
+
+
+def test_a_script_that_scores_is_prepared_like_a_verb() -> None:
+    script = Path(__file__).parents[1] / "scripts/bench/english.py"
+    begins = script.read_text("utf-8").partition("from documenting")[0]  # before anything imports torch
+    shown = "print({name: os.environ.get(name) for name in sys.argv[1:]}, 'torch' in sys.modules)"
+    assert output(f"{begins}\nimport os, sys\n{shown}", *ALL) == f"{ALL} False"
 
 
 @pytest.mark.skipif("CS_GNU_LIBC_VERSION" not in getattr(os, "confstr_names", ()), reason="glibc alone keeps memory")

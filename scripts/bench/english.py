@@ -16,6 +16,11 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from zoo.base.processes import prepare_process
+
+if __name__ == "__main__":
+    prepare_process()  # as the verbs do, before torch is imported
+
 from documenting import to_table
 
 from zoo.base.files import replace_part, write_file
