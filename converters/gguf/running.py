@@ -61,6 +61,11 @@ class GgufModel(WritingModel):
             foreign.append(f"eos_token_id={settings.eos_token_id}")
         if foreign:
             raise ConfigError(f"llama.cpp does not follow {', '.join(foreign)}; leave it out, or use another engine")
+        if (settings.num_return_sequences or 1) > 1 and not settings.do_sample:
+            raise ConfigError(
+                f"num_return_sequences={settings.num_return_sequences} was given without do_sample=True: llama.cpp has "
+                "no beams, and greedy outputs are all the same"
+            )
         found = {
             "n_predict": settings.max_new_tokens,
             "n_probs": int(is_scored(settings)),

@@ -161,6 +161,9 @@ def test_generate_runs_in_llama_cpp(saved, quantised):
     assert first == again != other and len({candidate.text for candidate in first.candidates}) == 2
     with pytest.raises(ConfigError, match="llama.cpp does not follow num_beams"):
         generate(model, TEXTS[0], tokenizer=tokenizers, num_beams=2)
+    greedy = {"num_return_sequences": 2, "do_sample": False, "max_new_tokens": 5}
+    with pytest.raises(ConfigError, match="num_return_sequences=2 was given without do_sample=True"):
+        model.generate(torch.ones(1, 2, dtype=torch.long), **greedy)
     with pytest.raises(UnsupportedOperationError, match="llama.cpp returns no logits here"):
         model(torch.ones(1, 2, dtype=torch.long))
 
