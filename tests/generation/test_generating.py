@@ -1,5 +1,7 @@
 """Text in, text out: order, batches, scores, and what is refused."""
 
+import copy
+
 import pytest
 import torch
 from transformers import TextStreamer
@@ -61,6 +63,23 @@ def test_batches_give_what_single_texts_give_in_their_order(folder, options):
         assert [candidate.text for candidate in alone.candidates] == [candidate.text for candidate in one.candidates]
         assert [c.score for c in alone.candidates] == pytest.approx([c.score for c in one.candidates], abs=1e-4)
         assert len(one.candidates) == options.get("num_return_sequences", 1)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"cache_implementation": "offloaded"}, "'offloaded' was given, which a model on a CPU cannot offload"),
+        ({"cache_implementation": "offloaded_static"}, "which a model on a CPU cannot offload"),
+        ({"exponential_decay_length_penalty": (2, 1.5)}, "there is no end token that it makes likelier"),
+        ({"is_assistant": True}, "transformers sets for a model that drafts"),
+    ],
+)
+def test_settings_that_transformers_fails_at_are_refused_by_name(writer, options, message):
+    model, tokenizers = load_checkpoint(writer, device="cpu")
+    only = copy.deepcopy(tokenizers.source)
+    only.eos_token = model.generation_config.eos_token_id = None
+    with pytest.raises(ConfigError, match=message):
+        zoo.generate(model, TEXTS[0], tokenizer=only, max_new_tokens=4, **options)
 
 
 def test_scores_are_the_models_own_log_probabilities(translator, tokenizers):

@@ -401,6 +401,18 @@ def test_settings_of_the_model_change_no_prompt_by_another() -> None:
         assert not any(letter in text for text in together)
 
 
+def test_speculative_decoding_of_the_model_s_own_settings_changes_no_answer() -> None:
+    """Its steps have several tokens at a time, and it takes one text."""
+    tokenizer = train_character(TEXTS)
+    model = zoo.build("llama-style@tiny", "causal-lm", vocab_size=len(tokenizer), seed=1).eval()
+    with Asked(model, Tokenizers(tokenizer, tokenizer)) as asked:
+        given: dict[str, Any] = {"prompt": ["No way", "it's fine"], "max_tokens": 12, "logprobs": 1}
+        expected = asked.complete(**given).choices
+        model.generation_config.prompt_lookup_num_tokens = 3
+        assert asked.complete(**given).choices == expected
+        assert asked.complete("No way", max_tokens=12).choices[0].text == expected[0].text
+
+
 def test_probabilities_are_the_models_own_whatever_changes_scores() -> None:
     tokenizer = train_character(TEXTS)
     model = zoo.build("llama-style@tiny", "causal-lm", vocab_size=len(tokenizer), seed=1).eval()

@@ -73,6 +73,10 @@ class LastLogits(LogitsProcessor):
             yield one, tuple(zip(names, values, strict=True))
 
 
+UNASSISTED = dict.fromkeys(("prompt_lookup_num_tokens", "assistant_early_exit", "use_mtp"))
+"""Settings of speculative decoding, which writes the same: its steps have several tokens, and take one text only."""
+
+
 class Follower(StoppingCriteria):
     """Follows generation step by step: hands on what is certain, and ends rows that are complete."""
 
@@ -186,7 +190,7 @@ class ServedModel:
         sampled = job.temperature >= COLDEST
         drawing = {"temperature": job.temperature, "top_p": job.top_p, "top_k": 0} if sampled else {}
         options = {"num_beams": 1, "num_return_sequences": 1, "max_new_tokens": job.max_tokens, "do_sample": sampled}
-        settings = generation_config(model, tokenizer, {**options, **drawing})
+        settings = generation_config(model, tokenizer, {**options, **drawing, **UNASSISTED})
         own, settings.stop_strings = settings.stop_strings or [], None
         stops = [*job.stops, *([own] if isinstance(own, str) else own)]
         model, ends = with_settings(model, settings), settings.eos_token_id

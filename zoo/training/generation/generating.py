@@ -178,7 +178,23 @@ def generation_config(
         settings.validate(strict=True, user_set_attributes=set(options))
     except (ValueError, TypeError, AttributeError) as error:  # raised by computing with options of any value
         raise ConfigError(f"generation options are not valid: {' '.join(str(error).split())}") from error
+    refuse_impossible(settings, model)
     return settings
+
+
+def refuse_impossible(settings: GenerationConfig, model: PreTrainedModel) -> None:
+    """Refuse settings that transformers fails at without naming them."""
+    kind = str(settings.cache_implementation)
+    if kind.startswith("offloaded") and model.device.type == "cpu":
+        raise ConfigError(
+            f"cache_implementation={kind!r} was given, which a model on a CPU cannot offload: leave it out"
+        )
+    if settings.exponential_decay_length_penalty is not None and settings.eos_token_id is None:
+        raise ConfigError(
+            "exponential_decay_length_penalty was given, and there is no end token that it makes likelier"
+        )
+    if settings.is_assistant:
+        raise ConfigError("is_assistant=True was given, which transformers sets for a model that drafts: leave it out")
 
 
 def with_settings(model: PreTrainedModel, settings: GenerationConfig) -> PreTrainedModel:
