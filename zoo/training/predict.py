@@ -13,6 +13,8 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from zoo.base.errors import ConfigError
+from zoo.base.files import read_json
+from zoo.base.folders import RESULT_FILE
 from zoo.building.weights import locate
 from zoo.converters.weights import task_of
 from zoo.data.tokenizers import Tokenizers
@@ -21,8 +23,6 @@ from zoo.registry import Task
 from zoo.training.generation import load_checkpoint
 from zoo.training.generation.checkpoint import TokenizerSource
 from zoo.training.generation.generating import pad
-
-from .record import saved_run
 
 
 @dataclass(frozen=True)
@@ -84,10 +84,18 @@ def predict(
             f"a {type(loaded).__name__} for {task} labels nothing; models for {', '.join(LABELLING)} do"
             + ("; zoo.generate lets this one write" if loaded.can_generate() else "")
         )
-    run = saved_run(locate(model)) if isinstance(model, (str, Path)) else None
-    longest = None if run is None else run.recipe.task_options.get("max_length")
+    longest = length_of_training(locate(model)) if isinstance(model, (str, Path)) else None
     batches = (list(texts[start : start + batch_size]) for start in range(0, len(texts), batch_size))
     return [found for batch in batches for found in label(loaded, tokenizers, batch, longest)]
+
+
+def length_of_training(folder: str | Path) -> int | None:
+    """The `max_length` of a recorded training, None without one. Reading the whole record would import `datasets`."""
+    try:
+        length = read_json(Path(folder) / RESULT_FILE)["recipe"]["task_options"].get("max_length")
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return None
+    return length if isinstance(length, int) else None
 
 
 def label_texts(
