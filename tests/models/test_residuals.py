@@ -35,6 +35,39 @@ class Sublayer(nn.Module):
         return torch.tanh(x @ self.weight)
 
 
+@pytest.mark.parametrize("name", RESIDUALS.names())
+def test_what_a_connection_reports_as_added_is_what_its_forward_adds(name: str) -> None:
+    """To the one vector of a token as it is, and to one of several; hyper-connections weight it for each stream."""
+    settings = config(residual=name, norm_placement="sandwich", residual_scaling="layer-scale", num_hidden_layers=3)
+    residual, sublayer = randomized(build_residual(settings, 1, opens_layer=True)), Sublayer()
+    residual.norm_out = nn.Identity()
+    stream = RESIDUALS.get(name).build_stream(settings).double().open(random(2, 5, WIDTH))
+    stream = random(*stream.shape, seed=4)
+
+    def added(output: Tensor) -> Tensor:
+        branch = residual.scale(residual.norm_branch(output))
+        return residual.added(residual.skip(stream), branch)
+
+    outputs: list[Tensor] = []
+
+    def noting(x: Tensor) -> Tensor:
+        outputs.append(sublayer(x))
+        return outputs[-1]
+
+    after = residual(stream, noting)
+    if stream.ndim == 3:
+        close(after, residual.skip(stream) + added(outputs[0]))
+        return
+    changed = after - residual(stream, torch.zeros_like)
+    one = (added(outputs[0]) - added(torch.zeros_like(outputs[0]))).unsqueeze(-2)
+    shares = (changed * one).sum(dim=-1, keepdim=True) / (one * one).sum(dim=-1, keepdim=True)
+    close(changed, (shares * one).detach())
+    if name.endswith("hyper-connections"):
+        assert shares.all()
+    else:
+        assert any(torch.allclose(shares[..., place, 0], torch.ones(2, 5).double()) for place in range(shares.shape[2]))
+
+
 def test_gated_hyper_connections_equal_qwen4() -> None:
     """transformers' own part, which stores the factors of norms as differences from one."""
     settings = config(residual="gated-hyper-connections", norm_placement="none", num_streams=STREAMS, gate_rank=5)
