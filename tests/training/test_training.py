@@ -175,5 +175,12 @@ def test_an_incomplete_last_batch_is_evaluated_where_training_drops_its_own(few,
 
 def test_bfloat16_on_a_cpu_is_evaluated_as_at_the_end_of_training(tiny, tmp_path):
     options = {**tiny, "tokenizer": None, "bf16": True}
-    report = train("explicando", REVERSE, output_dir=tmp_path / "m", **options).report
-    assert zoo.evaluate(tmp_path / "m").loss == report.heldout_loss
+    result = train("explicando", REVERSE, output_dir=tmp_path / "m", **options)
+    assert zoo.evaluate(tmp_path / "m").loss == result.report.heldout_loss
+    # The model itself computes as the one that was saved: nothing of autocast is left.
+    ids = torch.arange(3, 9)[None]
+    with torch.no_grad():
+        here, there = (
+            one.eval()(ids, decoder_input_ids=ids).logits for one in (result.model, zoo.load(tmp_path / "m"))
+        )
+    assert torch.equal(here, there) and "forward" not in vars(result.model)

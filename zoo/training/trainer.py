@@ -418,3 +418,13 @@ class ZooTrainer(EvaluatingTrainer):
     def trained_model(self) -> PreTrainedModel:
         model: PreTrainedModel = self.accelerator.unwrap_model(self.model)
         return model.eval()
+
+
+def without_mixed_precision(model: PreTrainedModel) -> PreTrainedModel:
+    """Undo accelerate's change of a model's forward, so that the model computes as it does when saved and loaded."""
+    original = vars(model).pop("_original_forward", None)
+    if original is not None:
+        del model.forward
+        if getattr(original, "__func__", None) is not type(model).forward:  # a user's own
+            model.forward = original
+    return model

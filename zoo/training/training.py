@@ -38,7 +38,7 @@ from .recipe import Recipe
 from .record import RunRecord, TrainingReport, TrainingResult, peak_memory, record_run
 from .request import TrainingRequest, check_further_outputs, places_taken
 from .saving import Revisions, folder_of, keep_report, marks_of, push_result, save_checkpoint
-from .trainer import ZooTrainer
+from .trainer import ZooTrainer, without_mixed_precision
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -178,7 +178,8 @@ def train(
         report = report_of(request, prepared, trainer, evaluation, **trained)
         pushed = keep_results(request, prepared, trainer, report)
     outputs = list(evaluation.predictions.outputs)
-    return TrainingResult(trainer.trained_model(), prepared.tokenizers, outputs, report, prepared.run, pushed)
+    model = without_mixed_precision(trainer.trained_model())
+    return TrainingResult(model, prepared.tokenizers, outputs, report, prepared.run, pushed)
 
 
 spell_out(train, TrainingOptions)
