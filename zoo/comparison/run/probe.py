@@ -27,7 +27,7 @@ class Probe:
 
     modules: tuple[str, ...]
     sources: tuple[str, ...]
-    references: tuple[str, ...] = ()  # Targets for the logits of an encoder-decoder
+    references: tuple[str, ...] = ()  # Targets for the logits of an encoder-decoder; without any, the sources are
     task: str = "seq2seq-lm"
     fast_paths: Mapping[str, str] = field(default_factory=dict)  # Modes that it is asked with
 
@@ -50,7 +50,7 @@ class Probe:
             logits = model(**read).logits
             outputs = logits.argmax(dim=-1)
         else:
-            wanted = target(list(self.references), **reading).to(model.device)
+            wanted = target(list(self.references or self.sources), **reading).to(model.device)
             labels = wanted["input_ids"].masked_fill(wanted["attention_mask"] == 0, -100)
             logits = model(**read, labels=labels).logits
             options = {"do_sample": False, "num_beams": 1, "max_length": limit}
