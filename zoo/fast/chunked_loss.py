@@ -85,11 +85,7 @@ class ChunkedCrossEntropy(torch.autograd.Function):
 def loss_and_gradient(
     logits: Tensor, labels: Tensor, ignored: Tensor | None, label_smoothing: float, z_loss: float = 0.0
 ) -> tuple[Tensor, Tensor]:
-    """Sum the losses of tokens, and compute the gradient in place of the probabilities.
-
-    Returns:
-        The sum, *Shape:* (), and its gradient with respect to the logits in float32, *Shape:* (num_tokens, vocab_size)
-    """
+    """Sum the losses of tokens, and compute the gradient, in float32, in place of the probabilities."""
     labels = labels[:, None]
     log_probabilities = logits.float().log_softmax(dim=-1)
     losses = (label_smoothing - 1) * log_probabilities.gather(1, labels)

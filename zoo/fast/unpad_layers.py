@@ -128,15 +128,7 @@ def takes_lengths(config: Any, hidden_states: Tensor, *, drops: bool, has_bias: 
 def find_unpaddings(
     config: PreTrainedConfig, *sequences: tuple[Any, Tensor | None], by_length: bool
 ) -> tuple[Unpadding | None, ...]:
-    """Find the tokens of all inputs of a stack, if it can run without padding and gains from it.
-
-    Args:
-        sequences: A padding mask and its states, of the stack's input and of the cross-attention input. *Shape:*
-            (batch_size, seq_len) or None, and (batch_size, seq_len, hidden_size) or None
-
-    Returns:
-        An unpadding for each input with states, or None for all.
-    """
+    """Find the tokens of a stack's inputs, each a mask and states, if running without padding gains time."""
     nothing = (None,) * len(sequences)
     mode = current().unpadding
     on_sdpa = ALL_ATTENTION_FUNCTIONS.get(config._attn_implementation) is sdpa_attention_forward

@@ -145,12 +145,7 @@ class Unpadding:
 
     @cached_property
     def rows_by_length(self) -> list[tuple[Tensor, Tensor]]:
-        """Group sequences with others of similar length (less than a factor of two), as padded rows.
-
-        Returns:
-            Indices into the concatenated tokens, with the last one repeated after a shorter sequence, *Shape:*
-            (num_sequences, longest); and the indices of real tokens in these rows, *Shape:* (num_tokens,).
-        """
+        """Indices of tokens in padded rows of similar lengths (within a factor of two), and of real tokens in these."""
         lengths = torch.tensor(self.lengths, device="cpu")
         firsts, rows = lengths.cumsum(0) - lengths, []
         doublings = lengths.sub(1).double().add(0.5).log2().floor()
@@ -228,11 +223,7 @@ def unpadded_attention(
     position_bias: Tensor | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """PyTorch's scaled dot-product attention on unpadded sequences: one at a time, or short ones padded again.
-
-    Shapes as for [`variable_length_attention`][]; of `position_bias`, (batch_size, num_attention_heads, query_len,
-    key_len).
-    """
+    """PyTorch's scaled dot-product attention on unpadded sequences: one at a time, or short ones padded again."""
     backend = dropping_attention if draws_bits(query, dropout) else torch_attention
     attend = partial(backend, module, scaling=scaling, dropout=dropout)
     is_causal, queries, keys = getattr(module, "is_causal", False), attention_mask.queries, attention_mask.keys

@@ -115,16 +115,7 @@ class LanguageModel(ZooPreTrainedModel):
         z_loss: float = 0.0,
         **kwargs: Any,
     ) -> tuple[Tensor | None, Tensor | None]:
-        """Logits, and the loss if labels are given.
-
-        Args:
-            hidden_states: *Shape:* (batch_size, seq_len, hidden_size)
-            labels: As given to the forward. *Shape:* (batch_size, seq_len)
-            kwargs: Further arguments of the forward, `num_items_in_batch` for instance.
-
-        Returns:
-            Logits, *Shape:* (batch_size, num_positions, vocab_size), None if they were skipped; and the loss or None.
-        """
+        """Logits, unless they were skipped, and the loss if labels are given."""
         if labels is not None and (skip_logits or label_smoothing or z_loss):
             options = {"z_loss": z_loss, **kwargs}
             logits, loss = cross_entropy(self, hidden_states, labels, skip_logits, label_smoothing, **options)
@@ -139,16 +130,7 @@ class LanguageModel(ZooPreTrainedModel):
 
 
 def keep_positions(hidden_states: Tensor, logits_to_keep: int | Tensor) -> Tensor:
-    """Keep the positions to predict at, before the costly projection.
-
-    Args:
-        hidden_states: *Shape:* (batch_size, seq_len, hidden_size)
-        logits_to_keep: How many last positions to keep; or their indices, *Shape:* (num_positions,), also per sequence,
-            *Shape:* (batch_size, num_positions); or a boolean mask, *Shape:* (batch_size, seq_len).
-
-    Returns:
-        *Shape:* (batch_size, num_positions, hidden_size), or (num_kept, hidden_size) for a mask.
-    """
+    """Keep the positions to predict at, before the costly projection."""
     if isinstance(logits_to_keep, int):
         return hidden_states[:, -logits_to_keep:]
     if logits_to_keep.dtype == torch.bool:

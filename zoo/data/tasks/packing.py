@@ -78,11 +78,7 @@ class PackedCollator:
 
 
 def pack(ends: Iterable[Ids], row_size: int) -> Numbers:
-    """Pack documents, by their ends in the row of all ids, by best fit, the longest of a window first.
-
-    Returns:
-        Row, first label and number of labels of each piece, by rows. *Shape:* (num_segments, 3)
-    """
+    """Pack documents by their ends, best fit: each piece's row, first label and number of labels, by rows."""
     found, rows = [np.empty((0, 3), np.int64)], 0
     for starts, lengths in windows(ends, row_size):
         placed, used = best_fit(lengths, row_size)

@@ -81,11 +81,7 @@ def _byte_level(
 def train_word(
     texts: Iterable[str], *, vocab_size: int | None = None, min_frequency: int = 2, lower_case: bool = False
 ) -> PreTrainedTokenizerFast:
-    """Collect words and punctuation marks; what is rare is unknown.
-
-    Args:
-        vocab_size: Number of ids at most, special ones included; None for no limit.
-    """
+    """Collect words and punctuation marks, at most `vocab_size` with special ones; what is rare is unknown."""
     check_size(vocab_size, len(SPECIALS) + 1)
     splits = [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Split(Regex(r"[^\w\s'’-]"), "isolated")]
     pieces = pre_tokenizers.Sequence(splits)
@@ -98,11 +94,7 @@ def train_word(
 def train_character(
     texts: Iterable[str], *, vocab_size: int | None = None, min_frequency: int = 1, lower_case: bool = False
 ) -> PreTrainedTokenizerFast:
-    """Collect characters; what is rare is unknown.
-
-    Args:
-        vocab_size: Number of ids at most, special ones included; None for no limit.
-    """
+    """Collect characters, at most `vocab_size` with special ones; what is rare is unknown."""
     check_size(vocab_size, len(SPECIALS) + 1)
     normalizer = _composed(lower_case)
     tokens = ranked(counted(texts, normalizer, CHARACTERS), min_frequency)[:vocab_size]

@@ -111,17 +111,7 @@ class DisentangledAttention(Attention):
         return super().attend(query, key, value, attention_mask, position_bias=position_bias, **kwargs)
 
     def relative_scores(self, query: Tensor, key: Tensor, table: Tensor, rows: Tensor) -> Tensor:
-        """Score contents with relative positions, by all rows of the table and not by all pairs of positions.
-
-        Args:
-            query: *Shape:* (batch_size, num_attention_heads, query_len, head_dim)
-            key: *Shape:* (batch_size, num_attention_heads, key_len, head_dim)
-            table: *Shape:* (num_rows, hidden_size)
-            rows: Row of the table for every query and key. *Shape:* (query_len, key_len)
-
-        Returns:
-            *Shape:* (batch_size, num_attention_heads, query_len, key_len)
-        """
+        """Score contents with relative positions, by all rows of the table and not by all pairs of positions."""
         table = dropped(table, self.dropout, training=self.training)[None]
         query_place, key_place = self.places(self.q_proj(table), self.k_proj(table))
         of_keys = look_up(query @ key_place.mT, rows)

@@ -92,10 +92,7 @@ class Chunks:
         self.later = torch.ones(size, size, dtype=torch.bool, device=self.query.device).triu(1)
 
     def solve(self, keys: Tensor, seen: Tensor, state: Tensor | None, seq_len: int) -> tuple[Tensor, Tensor]:
-        """Solve every chunk's system, and go from chunk to chunk with the memory.
-
-        Decayed products of keys, and of queries, with earlier keys: (batch_size, num_heads, num_chunks, size, size).
-        """
+        """Solve every chunk's system, and go from chunk to chunk with the memory."""
         since, until = self.decayed.exp(), (self.decayed[..., -1:, :] - self.decayed).exp()
         targets = torch.cat([self.strength * self.value, self.strength * since * self.key], dim=-1)
         solved = torch.linalg.solve_triangular(self.strength * keys, targets, upper=False, unitriangular=True)

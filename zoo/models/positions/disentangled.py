@@ -82,11 +82,7 @@ class DisentangledPosition(Position):
 
 
 def look_up(scores: Tensor, rows: Tensor) -> Tensor:
-    """Choose for every query and key the score of their distance.
-
-    *Shape:* (batch_size, num_heads, query_len, num_rows) and (query_len, key_len) to (batch_size, num_heads, query_len,
-    key_len).
-    """
+    """Choose for every query and key the score of their distance."""
     return scores.gather(-1, rows.expand(*scores.shape[:2], -1, -1))
 
 
