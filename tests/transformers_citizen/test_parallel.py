@@ -13,7 +13,8 @@ import zoo
 from zoo.models import ATTENTIONS
 from zoo.models.parallel import fully_sharded_plan, pipeline_parallel_plan, tensor_parallel_plan
 
-SLICED = (*ONE_OF_EACH, ("qk-norm", "causal-lm"), ("olmo2-style", "causal-lm"), ("t5-style", "seq2seq-lm"))
+EXPERTS = (("mixtral-style", "causal-lm"), ("deepseek-moe", "causal-lm"))
+SLICED = (*ONE_OF_EACH, ("qk-norm", "causal-lm"), ("olmo2-style", "causal-lm"), ("t5-style", "seq2seq-lm"), *EXPERTS)
 GATHERED = (*ONE_OF_EACH, ("universal", "seq2seq-lm"), ("gpt2-style", "causal-lm"))
 
 
@@ -63,7 +64,7 @@ def in_two_processes(pairs: tuple[tuple[str, str], ...]) -> pytest.MarkDecorator
 def test_sliced_weights_compute_the_same(pair, verdicts):
     verdict = verdicts["tp"][pair[0]]
     assert "error" not in verdict, verdict["error"]
-    for part in ("mlp.up_proj", "embed_tokens"):
+    for part in ("mlp.experts.gate_up_proj" if pair in EXPERTS else "mlp.up_proj", "embed_tokens"):
         assert any(part in name for name in verdict["sliced"])
     whole_attention = pair[0] in ("olmo2-style", "t5-style")
     assert any("q_proj" in name for name in verdict["sliced"]) is not whole_attention

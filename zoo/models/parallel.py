@@ -27,12 +27,15 @@ def tensor_parallel_plan(model: nn.Module) -> dict[str, str]:
             plan[wildcard(name)] = "embedding_rowwise"
         if sliced := styles(module):
             prefix = wildcard(name)
-            plan |= {f"{prefix}.{child}": style for child, style in sliced.items()}
+            plan |= {f"{prefix}.{child}".rstrip("."): style for child, style in sliced.items()}
     return plan
 
 
 def styles(module: nn.Module) -> dict[str, str]:
-    """{part: style of transformers} for slicing a sublayer by head or inner channel; empty if it must be whole."""
+    """{part: style of transformers} for slicing a sublayer by head or inner channel; empty if it must be whole.
+
+    The part "" is the module itself. A module of another kind declares its `parallel_styles`.
+    """
     if isinstance(module, Attention):
         if not slices_heads(type(module), module.config):
             return {}
@@ -43,7 +46,7 @@ def styles(module: nn.Module) -> dict[str, str]:
     if type(module) in (FeedForward, GatedFeedForward) and isinstance(module.norm, nn.Identity):
         gate = {"gate_proj": "colwise"} if isinstance(module, GatedFeedForward) else {}
         return {**gate, "up_proj": "colwise", "down_proj": "rowwise"}
-    return {}
+    return getattr(module, "parallel_styles", {})
 
 
 def slices_heads(attention: type[Attention], config: ZooConfig) -> bool:

@@ -45,6 +45,13 @@ class Experts(nn.Module):
             if bias is not None:
                 init.zeros_(bias)
 
+    @property
+    def parallel_styles(self) -> dict[str, str]:
+        """Styles of tensor parallelism by inner channels; none where biases or a norm need all of them."""
+        if type(self) is not Experts or self.has_bias or not isinstance(self.norm, Identity):
+            return {}
+        return {"gate_up_proj": "packed_colwise", "down_proj": "rowwise", "": "moe_tp_experts"}
+
     def forward(self, hidden_states: Tensor, top_k_index: Tensor, top_k_weights: Tensor) -> Tensor:
         """Sum the weighted outputs of every token's experts. *Shape:* (num_tokens, hidden_size)."""
         run = experts_function(self, Experts.one_by_one, hidden_states)
