@@ -23,6 +23,7 @@ from zoo.analysis.scaling.strategies import (
     hollow,
     optimizer_states,
     simulated,
+    sliced,
 )
 from zoo.analysis.scaling.tables import to_markdown
 from zoo.base.errors import ConfigError, InvalidChoiceError, UnknownNameError
@@ -125,6 +126,16 @@ def test_both_stacks_exchange_what_their_layers_compute():
     per_layer = 2 * 3 * 10 * one.hidden_size * 2
     assert exchanged_bytes(three, 10) - exchanged_bytes(one, 10) == 2 * per_layer
     assert exchanged_bytes(zoo.config("gpt2-style"), 10) == 2 * 2 * 12 * 10 * 768 * 2
+    assert exchanged_bytes(zoo.config("gpt2-style:num_nextn_predict_layers=2"), 10) == 2 * 2 * 14 * 10 * 768 * 2
+
+
+@pytest.mark.parametrize("name", ["mixtral-style", "llama-style:feed_forward=moe-shared"])
+def test_a_slice_has_as_many_times_fewer_channels_of_experts(name):
+    given = {"num_key_value_heads": 4, "num_attention_heads": 4, "moe_intermediate_size": 256}
+    shared = {"shared_expert_intermediate_size": 512} if "shared" in name else {}
+    settings = ",".join(f"{key}={value}" for key, value in (given | shared).items())
+    slice_ = dict(sliced(f"{name}{',' if shared else '@tiny:'}{settings}", "causal-lm", 4))
+    assert slice_["moe_intermediate_size"] == 64 and slice_.get("shared_expert_intermediate_size", 128) == 128
 
 
 def test_bounds_follow_from_the_device(plans):

@@ -108,7 +108,8 @@ Settings = tuple[tuple[str, Any], ...]  # Fields of a configuration and their va
 
 SLICED = (
     *("num_attention_heads", "num_key_value_heads", "decoder_attention_heads"),
-    *("intermediate_size", "decoder_intermediate_size", "vocab_size", "decoder_vocab_size"),
+    *("intermediate_size", "decoder_intermediate_size", "moe_intermediate_size", "shared_expert_intermediate_size"),
+    *("vocab_size", "decoder_vocab_size"),
 )
 """Quantities that tensor parallelism divides."""
 
