@@ -3,9 +3,10 @@
 import json
 
 import pytest
+import torch
 
 from zoo.cli.output import writable
-from zoo.comparison.doctor import PAYS
+from zoo.comparison.doctor import PAYS, padding
 from zoo.registry import describe
 
 LISTS = [["settings", "position"], ["settings"], ["tasks"], ["recipes"], ["tokenizers"]]
@@ -152,3 +153,10 @@ def test_completion_does_not_wait_for_torch(command):
 def test_drawings_degrade_where_the_encoding_has_no_lines():
     assert writable("│ + ◄──╯ × 2 ü", "utf-8") == "│ + ◄──╯ × 2 ü"
     assert writable("│ + ◄──╯ × 2 ü", "ascii") == "| + <--' x 2 ?"
+
+
+def test_a_gpu_without_the_kernel_keeps_its_padding(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
+    assert f"in half precision: none, as PyTorch {torch.__version__}" in padding().found
+    monkeypatch.setattr("zoo.fast.unpadding.has_kernel", lambda device: True)
+    assert "in half precision: any" in padding().found

@@ -115,9 +115,12 @@ def dropout() -> Finding:
 def padding() -> Finding:
     """When padding is taken out before the layers."""
     mode = current().unpadding
+    gpus = [torch.device("cuda", index) for index in range(torch.cuda.device_count())]
+    has_kernel = all(unpadding.has_kernel(gpu) for gpu in gpus)
     when = (
         f"on a CPU with sdpa: sequences of {unpadding.SHORT} tokens and more, "
-        f"{unpad_layers.SHARE:.1%} padding and more; on a GPU in half precision: any"
+        f"{unpad_layers.SHARE:.1%} padding and more; on a GPU in half precision: "
+        + ("any" if has_kernel else f"none, as PyTorch {torch.__version__} has no kernel for it here")
         if mode == "auto"
         else f"{mode}, as ZOO_UNPADDING or fast_paths sets"
     )

@@ -24,7 +24,8 @@ def to_markdown(found: dict[str, Any]) -> str:
     if not done:
         return NOTHING
     lines = [", ".join(f"{key} {value}" for key, value in found["about"].items()), ""]
-    lines += ["| aim | found | |", "|---|---:|---|", *aims(done), ""]
+    if reached := list(aims(done)):
+        lines += ["| aim | found | |", "|---|---:|---|", *reached, ""]
     lines += suite_lines(rows_of(done, "suite"))
     if fidelity := rows_of(done, "fidelity"):
         lines += ["| converted | dtype | deviation |", "|---|---|---:|"]
