@@ -54,6 +54,16 @@ def test_no_text_changes_how_much_follows_another(tokenizers, lengths):
     assert [one.text for one in together] == [zoo.generate(model, text, **given)[0].text for text in texts]
 
 
+def test_a_token_is_forced_after_a_single_one_in_batches_too(tokenizers):
+    """As transformers does: after a prompt of one token, which padding lengthens."""
+    model = zoo.build("gpt2-style", seed=1, vocab_size=len(tokenizers.source), **TINY)
+    given = {"tokenizer": tokenizers, "eos_token_id": -1, "forced_bos_token_id": 7, "max_new_tokens": 3}
+    texts = ["no", "The dog is here."]
+    assert [len(tokenizers.source(text, add_special_tokens=False)["input_ids"]) > 1 for text in texts] == [False, True]
+    together = zoo.generate(model, texts, **given)
+    assert [one.text for one in together] == [zoo.generate(model, text, **given)[0].text for text in texts]
+
+
 @pytest.mark.parametrize("options", [{}, {"num_beams": 3, "num_return_sequences": 2}])
 def test_batches_give_what_single_texts_give_in_their_order(folder, options):
     together = zoo.generate(folder, TEXTS, batch_size=3, max_new_tokens=6, scores=True, **options)

@@ -244,13 +244,14 @@ def batches_of(
     """Places of texts of these lengths, in batches of similar ones in which none changes how much follows another.
 
     The longest prompt counts in a batch's `max_length` and `min_length`, and in the positions that are left. Padding
-    counts as a token of the text in penalties of repetition.
+    counts as a token of the text in penalties of repetition, and `forced_bos_token_id` follows a single token alone.
     """
     order = sorted(range(len(lengths)), key=lambda i: lengths[i])
     groups = [order]
     reads_padding = {*LOOK_AT_INPUT, *(LOOK_BACK if continues(model) else ())} & {*unfollowed(settings)}
-    if reads_padding or (continues(model) and (settings.min_length or settings.max_new_tokens is None)):
-        by_length = reads_padding or settings.min_length or settings.max_length is not None
+    counts = settings.min_length or settings.forced_bos_token_id is not None
+    if reads_padding or (continues(model) and (counts or settings.max_new_tokens is None)):
+        by_length = reads_padding or counts or settings.max_length is not None
         limit = position_limit(model) or math.inf
         alike = [one if by_length else min(MAX_NEW_TOKENS, limit - one) for one in lengths]
         groups = [list(group) for _, group in groupby(order, key=lambda i: alike[i])]
