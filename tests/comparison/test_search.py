@@ -1,7 +1,7 @@
 """A sweep widens at edges, costs at most three runs, and chooses by trials near the best."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,14 @@ from synthetic_comparison import made_up
 
 from zoo.base.errors import ConfigError
 from zoo.comparison import Run
-from zoo.comparison.pipeline import set_up
+from zoo.comparison.files import RESULT, write_json
+from zoo.comparison.pipeline import Phases, set_up
+from zoo.comparison.plan import ComparisonPlan
 from zoo.comparison.request.request import Request
 from zoo.comparison.request.seeds import at_the_edge, beyond
 from zoo.comparison.results.fairness import as_built, fairness_sheet
 from zoo.comparison.run.search import Choice, chosen_values, lowest_point, recorded, search
+from zoo.comparison.setup.job import Job
 from zoo.comparison.setup.jobs import JobMaker
 from zoo.comparison.setup.shared_inputs import share_of_decay
 
@@ -91,12 +94,28 @@ def test_the_lowest_point_is_that_of_the_parabola() -> None:
     assert lowest_point(rates, [1.0, 1.0, 1.0]) == 2e-3
 
 
-def jobs_of(folder: Path, **options: Any) -> JobMaker:
-    """Makes the runs of a comparison that nothing is trained for."""
+def plan_of(folder: Path, **options: Any) -> tuple[ComparisonPlan, JobMaker]:
+    """The plan of a comparison that nothing is trained for, and what makes its runs."""
     asked = Request(names=["pre-norm"], task=TASK, settings=TINY, output_dir=folder, **options)
     asked.check()
-    request, _, inputs = set_up(asked, progress=False, tell=lambda sentence: None)
-    return JobMaker(inputs, request, "pre-norm", progress=False, tell=lambda sentence: None)
+    request, plan, inputs = set_up(asked, progress=False, tell=lambda sentence: None)
+    return plan, JobMaker(inputs, request, "pre-norm", progress=False, tell=lambda sentence: None)
+
+
+def jobs_of(folder: Path, **options: Any) -> JobMaker:
+    return plan_of(folder, **options)[1]
+
+
+def test_no_sweep_leaves_the_valid_values_of_a_setting(tmp_path: Path) -> None:
+    plan, maker = plan_of(tmp_path, sweep="dropout=0.5,0.9")
+
+    def launch(jobs: Sequence[Job], announce: Callable[[Job], None]) -> None:
+        for job in jobs:
+            report = {"heldout_loss": -job.settings["dropout"], "heldout_examples": 8}
+            write_json(Path(job.folder) / RESULT, {"hash": job.hash, "report": report})
+
+    choice = Phases(plan, maker, maker.request.tried, launch, None).choices()["pre-norm"]
+    assert choice.values == {"dropout": 0.9} and set(choice.tried("dropout")) == {0.5, 0.9}
 
 
 def test_a_budget_of_tokens_is_spent_with_every_batch_size(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,7 +62,7 @@ class Phases:
         if not self.tried:
             return {}
         seed, found = self.plan.seeds[0], {}
-        searches = {name: search(self.tried) for name in self.plan.names}
+        searches = {name: search(self.tried, partial(self.is_valid, name)) for name in self.plan.names}
         asked = {name: next(one) for name, one in searches.items()}
         while asked:
             jobs = {
@@ -79,6 +80,13 @@ class Phases:
             if choice.values is not None:
                 self.maker.tell(f"{name}: {', '.join(chosen_values(choice))}")
         return {name: found[name] for name in self.plan.names}
+
+    def is_valid(self, name: str, values: Mapping[str, Any]) -> bool:
+        try:
+            self.maker.job(name, self.plan.seeds[0], values, trial=True)
+        except ConfigError:
+            return False
+        return True
 
     def runs(self, names: Sequence[str], seeds: Sequence[int], choices: Mapping[str, Choice]) -> list[Run]:
         """Run variants with every seed, and what was chosen for each."""

@@ -8,7 +8,7 @@ trials together cost at most three runs.
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,14 +52,19 @@ class Choice:
 Asked = tuple[Sequence[Mapping[str, Any]], float]  # Values to try, and for which share of a run
 
 
-def search(tried: Values) -> Generator[Asked, Sequence[Run], Choice]:
-    """Search for the best values of one variant: yields what to try, takes what came of it, and returns the choice."""
+def search(
+    tried: Values, is_valid: Callable[[Mapping[str, Any]], bool] = lambda values: True
+) -> Generator[Asked, Sequence[Run], Choice]:
+    """Search for the best values of one variant: yields what to try, takes what came of it, and returns the choice.
+
+    Values beyond those that were asked for are tried where they are valid.
+    """
     first = combinations(tried)
     share = min(FINAL_SHARE, FIRST_COST / (len(first) + WIDENINGS))
     trials = yield from ask(first, share)
     for _ in range(WIDENINGS):
         further = further_values(trials)
-        if further is None:
+        if further is None or not is_valid(further):
             break
         trials += yield from ask([further], share)
     if len(trials) == 1:
