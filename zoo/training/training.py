@@ -169,6 +169,8 @@ def train(
         with determinism(wanted=request.args.full_determinism):
             trainer = make_trainer(request, prepared)
             with trainer.hooks:
+                if request.args.device.type == "cuda":
+                    torch.cuda.reset_peak_memory_stats(request.args.device)  # earlier trainings of this process
                 trainer.train(resume_from_checkpoint=checkpoint)
                 trained = {"train_seconds": trainer.totals.elapsed(), "peak_memory": peak_memory(request.args.device)}
                 trainer.check_trained()
