@@ -95,6 +95,21 @@ def test_conll_files_are_read(write):
     assert set(task.fitted(parts).labels) == {"NNP", "VBZ", "IN", "DT"}
 
 
+def test_tokens_of_conll_files_may_hold_blanks_and_comments_are_no_tokens(write):
+    text = (
+        "# sent_id = 1\n# text = 10 000 euros\n10 000\tB-N\neuros\tO\n\n# id 7 domain=en\n10\u00a0000 _ B-N\n# _ O\n\n"
+    )
+    splits = find_task("token-classification").load(write("a.conll", text * 2))
+    rows = [(row["tokens"], row["tags"]) for part in splits for row in part]
+    assert sorted(rows) == sorted([(["10 000", "euros"], ["B-N", "O"]), (["10\xa0000", "#"], ["B-N", "O"])] * 2)
+
+
+def test_labels_that_are_one_number_have_one_order(write):
+    text = "text,label\n" + "".join(f"t{i},{label}\n" for i, label in enumerate(["1", "01", "001", "2"] * 5))
+    task = find_task("text-classification")
+    assert task.fitted(task.load(write("a.csv", text))).labels == ("001", "01", "1", "2")
+
+
 @pytest.mark.parametrize(
     ("header", "text", "label"),
     [
@@ -133,6 +148,12 @@ def test_labels_that_cannot_be_meant_are_refused(write, task, rows, message):
     [
         ("text-classification", "a.tsv", "text\tlabel\ngood\tpos\nbad\n", "a.tsv, line 3: 1 field where 2 are"),
         ("text-classification", "a.tsv", "text\tlabel\ngood\t \n", "a.tsv, line 2: column 'label' is empty.*--columns"),
+        (
+            "text-classification",
+            "a.csv",
+            'label,text\npos,"good\nneg,bad\n',
+            "a.csv, line 2: not valid CSV: unexpected end",
+        ),
         ("text-classification", "a.tsv", "text\ngood\n", "a.tsv, line 1: 1 column where 2 are expected"),
         ("text-classification", "a.jsonl", '{"text": "a", "label": {}}\n', "a.jsonl, line 1: column 'label' is not"),
         ("token-classification", "a.jsonl", '{"tokens": ["a", "b"], "tags": ["O"]}', "line 1: 2 tokens and 1 labels"),

@@ -110,7 +110,7 @@ class LabelsTask(DataTask):
 
 def sorted_labels(labels: set[str]) -> tuple[str, ...]:
     if all(label.isdecimal() for label in labels):
-        return tuple(sorted(labels, key=int))
+        return tuple(sorted(labels, key=lambda label: (int(label), label)))  # also of 1 and 01 in one order everywhere
     return tuple(sorted(labels))
 
 

@@ -26,6 +26,8 @@ LONGEST_LINE = 1_000_000
 
 NAME = re.compile(r"[^\W\d]\w*(?:[.-]\w+)*")  # Pattern of a column's name; other first lines may be data
 
+COMMENT = re.compile("# .*=")  # Line before a sentence of a CoNLL file, "# name = value"
+
 PAIR = (Kind.SOURCE, Kind.SOURCE)
 
 
@@ -107,15 +109,17 @@ def read_tsv(file: Path, columns: Sequence[Column] | None, kinds: Sequence[Kind]
 
 def read_csv(file: Path, columns: Sequence[Column] | None, kinds: Sequence[Kind]) -> Table:
     """Read fields between commas, possibly quoted. Arguments as of `read_table`."""
-    reader = csv.reader(text for _, text in read_lines(file))
+    reader = csv.reader((text for _, text in read_lines(file)), strict=True)  # else a lone quote takes all that follows
 
     def rows() -> Iterator[Row]:
+        line = 0
         try:
             for fields in reader:
+                line = reader.line_num
                 if fields:
-                    yield reader.line_num, fields
+                    yield line, fields
         except csv.Error as error:
-            raise DataError(f"{file}, line {reader.line_num}: not valid CSV: {error}") from error
+            raise DataError(f"{file}, line {line + 1}: not valid CSV: {error}") from error
 
     return read_separated(file, rows(), columns, kinds)
 
@@ -192,7 +196,10 @@ def valid_parquet(file: Path) -> Iterator[None]:
 
 
 def read_conll(file: Path, columns: Sequence[Column] | None, kinds: Sequence[Kind]) -> Table:
-    """Read a token a line, by default with its label in the last column. Arguments as of `read_table`."""
+    """Read a token a line, by default with its label in the last column. Arguments as of `read_table`.
+
+    Fields are between tabs if the line has any, else between blanks. Comments before a sentence are `# name = value`.
+    """
     if kinds[-1] is not Kind.TAGS:
         raise DataError(f"{file}: CoNLL files hold labels of tokens, as for token-classification")
     names = [kind.usual_names[0] for kind in kinds]
@@ -206,9 +213,12 @@ def read_conll(file: Path, columns: Sequence[Column] | None, kinds: Sequence[Kin
     rows: list[Row] = []
     begins = True
     for number, text in read_lines(file):
-        fields = text.split()
-        if not fields or fields[0] == "-DOCSTART-":
+        line = text.strip()
+        fields = line.split("\t") if "\t" in line else re.split(" +", line)
+        if not line or fields[0] == "-DOCSTART-":
             begins = True
+            continue
+        if begins and COMMENT.match(line):
             continue
         if len(fields) < expected:
             raise DataError(f"{file}, line {number}: {len(fields)} field where {expected} are expected")
