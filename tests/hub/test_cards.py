@@ -11,6 +11,7 @@ from zoo.analysis.measuring import flops_per_token
 from zoo.hub import records
 from zoo.hub.addresses import parse_address
 from zoo.hub.cards import LENGTH, CardFacts, write_card
+from zoo.training.saving import keep_report
 
 REPORT = {
     "task": "translation",
@@ -62,6 +63,20 @@ def test_a_model_in_the_folder_of_another_has_none_of_its_results(folder: Path, 
     assert (
         records.find_results(tmp_path / "trained/changed") == [] == [*records.find_result(tmp_path / "trained/changed")]
     )
+
+
+def test_weights_that_are_saved_over_others_have_none_of_their_results(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "result.json").write_text(json.dumps({"seed": 3}))
+    keep_report(tmp_path, REPORT)
+    result = records.find_result(tmp_path)
+    assert result["report"]["steps"] == REPORT["steps"] and len(records.find_results(tmp_path)) == 2
+    records.keep_evaluation(tmp_path, {"task": "translation", "loss": 2.5}, "mine")
+    assert [found["metric_value"] for found in records.find_results(tmp_path)] == [2.5]
+    zoo.load(tmp_path).save_pretrained(tmp_path)
+    assert records.find_result(tmp_path) == result and len(records.find_results(tmp_path)) == 1
+    zoo.build("vanilla@tiny+cross-attention-reuses-self", vocab_size=37, seed=1).save_pretrained(tmp_path)
+    assert records.find_result(tmp_path) == {"seed": 3} and records.find_results(tmp_path) == []
 
 
 def test_a_card_makes_nothing_up(folder: Path) -> None:

@@ -106,6 +106,13 @@ def describe(file: Path) -> Written:
     return Written(file.stat().st_size, sha256_of(file), None if xxhash is None else quick_hash(file))
 
 
+def weights_of(folder: Path) -> dict[str, str]:
+    """SHA-256 of each file of weights in a folder: by its manifest, which is not verified here, if that has it."""
+    known = read_manifest(folder)
+    files = sorted(folder.glob(f"*{WEIGHTS}"))
+    return {file.name: known[file.name].sha256 if file.name in known else sha256_of(file) for file in files}
+
+
 MAPPED = 1 << 24
 """Bytes of a file that are mapped into memory at a time; systems want parts to begin at multiples of 2^16 at most."""
 

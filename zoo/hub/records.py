@@ -10,7 +10,7 @@ from typing import Any
 
 from zoo.base.files import read_json, without_folders, write_file
 from zoo.base.folders import EVALUATIONS_FILE, MODEL_FILE, RECORD_FILE, RESULT_FILE
-from zoo.base.manifest import recorded
+from zoo.base.manifest import recorded, weights_of
 
 RECIPE = {
     "task": "Task",
@@ -45,7 +45,10 @@ DATASET = "held-out examples"
 
 
 def find_result(folder: Path) -> Mapping[str, Any]:
-    """Find what the run that made a checkpoint has recorded: in it, or next to it in a comparison."""
+    """Find what the run that made a checkpoint has recorded: in it, or next to it in a comparison.
+
+    Numbers of other weights, which were saved over those of the run, are left out.
+    """
     above = folder.resolve().parent
     is_of_another = (above / MODEL_FILE).is_file()
     for file in (folder / RESULT_FILE, *([] if is_of_another else [above / RESULT_FILE])):
@@ -53,9 +56,15 @@ def find_result(folder: Path) -> Mapping[str, Any]:
             result = read_json(file)
         except (OSError, ValueError):
             continue
-        if any(_mapping(_mapping(result).get(numbers)) for numbers in NUMBERS):
-            return _mapping(result)
+        numbers = [found for name in NUMBERS if (found := _mapping(_mapping(result).get(name)))]
+        if numbers:
+            return _mapping(result) if all(is_of_weights(folder, one) for one in numbers) else run_of(result)
     return {}
+
+
+def is_of_weights(folder: Path, numbers: Mapping[str, Any]) -> bool:
+    """Whether numbers are of the weights in a folder, also where they do not record of which."""
+    return numbers.get("weights") in (None, weights_of(folder))
 
 
 def run_of(result: Mapping[str, Any]) -> dict[str, Any]:
@@ -92,6 +101,7 @@ def results_of(report: Mapping[str, Any]) -> list[dict[str, Any]]:
 def keep_evaluation(folder: Path, evaluation: Mapping[str, Any], data: str) -> Path:
     """Write the numbers of an evaluation into the checkpoint's folder, where its model card finds them."""
     kept = {"data": data} | {key: value for key, value in evaluation.items() if key not in (*NOT_KEPT, "data")}
+    kept["weights"] = weights_of(folder)
     others = [
         earlier
         for earlier in find_evaluations(folder)
@@ -150,6 +160,7 @@ def find_results(folder: Path) -> list[dict[str, Any]]:
     evaluated = [
         result
         for entry in find_evaluations(folder)
+        if is_of_weights(folder, entry)
         for result in _results(
             entry.get("task"),
             f"{entry.get('data')}, {entry.get('examples')} examples",

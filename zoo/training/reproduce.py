@@ -32,7 +32,7 @@ from zoo.training.record import read_result, saved_run
 STORED = ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "target")
 """Files of a trained folder that are copied unchanged, with the weights and the record of the run."""
 
-NOT_KEPT = ("history", "evaluations", "scores", "heldout_loss")
+NOT_KEPT = ("history", "evaluations", "scores", "heldout_loss", "weights")
 """Fields of a training report that are left out: curves, and numbers from before the weights were rounded."""
 
 NOISE = 0.05  # How far, in parts of it, a score without an interval may be from the recorded one

@@ -17,7 +17,7 @@ from transformers import PreTrainedModel, TrainerCallback, TrainerControl, Train
 from zoo.base.errors import ConfigError, InvalidChoiceError, UnwritableError, ZooError, ZooWarning
 from zoo.base.files import write_file
 from zoo.base.folders import RESULT_FILE, REVISIONS_SUFFIX, written_whole
-from zoo.base.manifest import recorded
+from zoo.base.manifest import recorded, weights_of
 from zoo.data.tasks import DataTask, Tokenizers
 
 from .arguments import ZooTrainingArguments
@@ -78,10 +78,11 @@ def save_checkpoint(
 
 
 def keep_report(folder: str | Path, report: Mapping[str, Any], key: str = "report") -> None:
-    """Write the numbers of a run into its record, for the model's card."""
+    """Write the numbers of a run into its record, for the model's card, with the hashes of the weights they are of."""
     file = Path(folder) / RESULT_FILE
     with explained(file), recorded(Path(folder)):
-        write_file(file, as_json({**read_result(folder), key: dict(report)}))
+        numbers = {**report, "weights": weights_of(Path(folder))}
+        write_file(file, as_json({**read_result(folder), key: numbers}))
 
 
 def is_unscored(folder: str | Path) -> bool:
