@@ -17,8 +17,10 @@ from matplotlib.figure import Figure
 import zoo
 from zoo.base.errors import ConfigError, UnknownNameError
 from zoo.cli.main import cli
+from zoo.data.tokenizers import open_texts, train_tokenizers
 from zoo.inside import attention, attention_figure, attention_page, head_statistics
 from zoo.inside.heatmaps import save_attention
+from zoo.inside.texts import inputs_of
 
 SOURCE = "My son doesn't like hot milk."
 TARGET = "Meu filho não gosta de leite quente."
@@ -70,6 +72,14 @@ def test_models_of_one_stack(writer, tokenizers):
     assert encoder.config._attn_implementation == "sdpa"  # as it was
     with pytest.raises(ConfigError, match="only reads"):
         attention(encoder, SOURCE, TARGET, tokenizer=tokenizers)
+
+
+def test_a_target_has_no_beginning_in_the_middle():
+    tokenizers = train_tokenizers(["a b c d"], kind="character")
+    open_texts(tokenizers.source)
+    model = zoo.build("gpt2-style@tiny", "causal-lm", vocab_size=len(tokenizers.source))
+    inputs = inputs_of(model, tokenizers, ["a b"], [" c"])
+    assert inputs.arguments["input_ids"].tolist() == [tokenizers.source("a b c")["input_ids"]]
 
 
 def test_records(maps):

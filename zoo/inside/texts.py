@@ -14,6 +14,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from zoo.data.tokenizers import Tokenizers
+from zoo.data.tokenizers.encoding import to_ids
 from zoo.training.generation.generating import MAX_NEW_TOKENS, generation_config, position_limit
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"  # Replacement character: decoded from bytes that are no complete character
@@ -45,7 +46,8 @@ def inputs_of(
     source = tokenizers.source
     encoded = [encode(source, text, end=not model.config.is_decoder) for text in sources]
     if model.config.is_decoder and targets is not None:
-        encoded = [[*ids, *encode(source, text, end=False)] for ids, text in zip(encoded, targets, strict=True)]
+        following = to_ids(source, targets, add_special_tokens=False)  # no beginning in the middle
+        encoded = [[*ids, *more] for ids, more in zip(encoded, following, strict=True)]
     input_ids, mask = padded(encoded, model.config.pad_token_id, model.device)
     arguments = {"input_ids": input_ids, "attention_mask": mask.long()}
     read = tuple(readable(source, ids) for ids in encoded)
