@@ -12,10 +12,10 @@ from typing import Any
 import torch
 import transformers
 from huggingface_hub.errors import StrictDataclassError
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import AutoConfig, GenerationConfig, PreTrainedModel
 from transformers.configuration_utils import PreTrainedConfig
-from transformers.utils import CONFIG_NAME, GENERATION_CONFIG_NAME
+from transformers.utils import ADAPTER_CONFIG_NAME, CONFIG_NAME, GENERATION_CONFIG_NAME
 
 from zoo.base.errors import ZooError, enumerate_names, first_line
 from zoo.base.files import read_json
@@ -46,12 +46,26 @@ def read_native_config(folder: Path) -> PreTrainedConfig:
 
 
 def open_folder(folder: Path, found: NativeFormat, native: PreTrainedConfig, task: str) -> PreTrainedModel:
+    if find(folder, ADAPTER_CONFIG_NAME) is not None:
+        raise ConversionError(f"{str(folder)!r} has an adapter next to its weights; merge it into them first")
     weights = unwrapped(read_weights(folder))
     report_not_finite(Checkpoint(weights, name=str(folder)))
     model = build(weights, str(folder), found, native, task)
-    if hasattr(model, "generation_config") and find(folder, GENERATION_CONFIG_NAME) is not None:
-        model.generation_config = GenerationConfig.from_pretrained(folder)
+    if hasattr(model, "generation_config"):
+        is_apart = find(folder, GENERATION_CONFIG_NAME) is not None
+        model.generation_config = (
+            GenerationConfig.from_pretrained(folder) if is_apart else older_settings(folder, model)
+        )
     return model
+
+
+def older_settings(folder: Path, model: Any) -> GenerationConfig:
+    """Read settings of generation from config.json, where older checkpoints have them, next to ids of the model's."""
+    try:
+        saved = GenerationConfig.from_model_config(read_json(folder / CONFIG_NAME)).to_diff_dict()
+        return GenerationConfig.from_dict({**model.generation_config.to_diff_dict(), **saved})
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ConversionError(f"{str(folder)!r} has invalid settings of generation: {first_line(error)}") from error
 
 
 def build(
@@ -67,16 +81,39 @@ def build(
             model, report = model_class.from_pretrained(
                 None, config=native, state_dict=weights, dtype=dtype, output_loading_info=True
             )
-    except (OSError, RuntimeError, ValueError) as error:
+    except (ImportError, OSError, RuntimeError, ValueError) as error:
         raise ConversionError(
             f"transformers cannot load {name!r} as {model_class.__name__}: {first_line(error)}"
         ) from error
-    prefix = found.prefix if task == Task.FEATURE_EXTRACTION else ""
+    if any(report.values()):
+        require_fit(report, name, model, found, task)
+    return model
+
+
+def require_fit(report: dict[str, Any], name: str, model: PreTrainedModel, found: NativeFormat, task: str) -> None:
+    """Refuse weights that a class lacks, and those that it would not read. Arguments as for `build`."""
+    prefix, class_name = found.prefix if task == Task.FEATURE_EXTRACTION else "", type(model).__name__
     if missing := sorted({prefix + key for key in report["missing_keys"]} - set(found.meaningless(task))):
-        raise ConversionError(f"{name!r} lacks weights of {model_class.__name__}: {enumerate_names(missing)}")
+        raise ConversionError(f"{name!r} lacks weights of {class_name}: {enumerate_names(missing)}")
     if report["mismatched_keys"]:
         raise ConversionError(f"{name!r} has weights of the wrong shape: {report['mismatched_keys']}")
-    return model
+    if unread := sorted(key for key in report["unexpected_keys"] if is_lost(key, model)):
+        raise ConversionError(f"{name!r} has weights that {class_name} does not read: {enumerate_names(unread)}")
+
+
+def is_lost(key: str, model: PreTrainedModel) -> bool:
+    """Whether a weight that a model does not read belongs to a module with others, or to a layer after the last."""
+    path = key.removeprefix(f"{model.base_model_prefix}.").split(".")
+    module: nn.Module = model if hasattr(model, path[0]) else model.base_model
+    for part in path[:-1]:
+        children = dict(module.named_children())
+        if part not in children:
+            predicted = getattr(model.config, "num_nextn_predict_layers", None) or 0
+            return isinstance(module, nn.ModuleList) and part.isdecimal() and int(part) >= len(module) + predicted
+        module = children[part]
+        if any(True for _ in module.parameters(recurse=False)):
+            return True
+    return False
 
 
 def is_native(source: Any, origin: str | None = None) -> bool:
@@ -142,7 +179,10 @@ def with_head(source: PreTrainedModel, found: NativeFormat, task: str | None) ->
     if task == own and not is_rounded:
         return source, task
     weights = {name: value.clone() for name, value in source.state_dict().items()}
-    return build(weights, names[0], found, source.config, task), task
+    model = build(weights, names[0], found, source.config, task)
+    if hasattr(model, "generation_config") and hasattr(source, "generation_config"):
+        model.generation_config = source.generation_config
+    return model, task
 
 
 def require_origin(origin: str | None, found: NativeFormat, name: str) -> None:

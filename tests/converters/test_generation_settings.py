@@ -89,6 +89,24 @@ def test_real_settings_survive_exports(name, tmp_path):
     assert model.generation_config.to_dict().items() >= REAL[name][2].items()
 
 
+@pytest.mark.parametrize("name", REAL)
+def test_real_settings_in_config_json_are_read(name, tmp_path):
+    """Where checkpoints had them before generation_config.json."""
+    family, sizes, generation = REAL[name]
+    native_model(family, HEADS.get(family, "ForConditionalGeneration"), sizes).save_pretrained(tmp_path)
+    (tmp_path / "generation_config.json").unlink()
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, **generation}))
+    assert zoo.convert(tmp_path).generation_config.to_dict().items() >= generation.items()
+
+
+def test_settings_of_a_model_in_16_bits_are_kept():
+    family, sizes, generation = REAL["bart-cnn"]
+    native = native_model(family, "ForConditionalGeneration", sizes, dtype=torch.bfloat16)
+    native.generation_config = transformers.GenerationConfig(**generation)
+    assert zoo.convert(native).generation_config.to_dict().items() >= generation.items()
+
+
 @pytest.mark.slow
 @pytest.mark.xdist_group("engines")
 def test_real_settings_survive_onnx(decoder, tmp_path):

@@ -380,3 +380,46 @@ def test_a_live_model_may_get_another_head():
 def test_shared_code_is_reported():
     with pytest.warns(LostInputWarning, match="the way back from the zoo is 'roberta', 'camembert' has the same code"):
         zoo.convert(native_model("Camembert", "Model", {**ROBERTA, "type_vocab_size": 1}))
+
+
+def changed(folder, change):
+    """Change the weights of a checkpoint."""
+    file = folder / "model.safetensors"
+    save_file(change(load_file(file)), file, metadata={"format": "pt"})
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "model.layers.0.self_attn.q_proj.bias",
+        "model.layers.1.mlp.up_proj.weight_scale",
+        "model.layers.1.self_attn.v_proj.lora_A.weight",
+        "model.layers.2.input_layernorm.weight",
+    ],
+)
+@pytest.mark.parametrize("task", ["causal-lm", "feature-extraction"])
+def test_weights_that_the_class_does_not_read_are_refused(name, task, tmp_path):
+    """A bias that the configuration switches off, a scale of rounded weights, an adapter's, a layer too many."""
+    native_model("Llama", "ForCausalLM", LLAMA).save_pretrained(tmp_path)
+    changed(tmp_path, lambda tensors: {**tensors, name: torch.randn(16)})
+    with pytest.raises(ConversionError, match=f"that Llama.* does not read: '?{name}"):
+        zoo.convert(tmp_path, task=task)
+
+
+def test_weights_of_other_heads_are_left_out(tmp_path):
+    """Poolers, heads, tables that are computed, and layers that predict further tokens."""
+    native_model("Bert", "ForMaskedLM", ENCODER).save_pretrained(tmp_path)
+    names = ("bert.pooler.dense.weight", "cls.seq_relationship.bias", "bert.embeddings.position_ids")
+    changed(tmp_path, lambda tensors: {**tensors, **{name: torch.ones(1) for name in names}})
+    assert zoo.convert(tmp_path).config.stack == "encoder"
+    native_model("Llama", "ForCausalLM", {**LLAMA, "num_nextn_predict_layers": 1}).save_pretrained(tmp_path)
+    name = "model.layers.2.mlp.up_proj.weight"
+    changed(tmp_path, lambda tensors: {**tensors, name: torch.ones(1)})
+    assert zoo.convert(tmp_path).config.num_hidden_layers == 2
+
+
+def test_adapters_next_to_weights_are_refused(tmp_path):
+    native_model("Llama", "ForCausalLM", LLAMA).save_pretrained(tmp_path)
+    (tmp_path / "adapter_config.json").write_text("{}")
+    with pytest.raises(ConversionError, match="has an adapter next to its weights; merge it"):
+        zoo.convert(tmp_path)
