@@ -172,11 +172,16 @@ def test_a_process_killed_at_any_moment_leaves_old_or_new_and_no_rubbish(tmp_pat
 
                 return wrapper
 
-            for name, call in originals.items():
-                setattr(os, name, dying(call))
-            save(out, force=True, **NEW)
-            os._exit(0)
-        killed = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+            try:
+                for name, call in originals.items():
+                    setattr(os, name, dying(call))
+                save(out, force=True, **NEW)
+                os._exit(0)
+            finally:  # an error, after which pytest would go on in both processes
+                os._exit(1)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        assert status in (0, 9), moment
+        killed = status == 9
         with pytest.raises(OutputExistsError):  # which finishes or clears what was left, and writes nothing
             save(out, **NEW)
         found = contents(out)
