@@ -29,7 +29,7 @@ PACKAGES = {"zoo": "zoo", "registry": "zoo.registry", "converters": "zoo.convert
 
 @dataclass(frozen=True)
 class Snippet:
-    """A fenced block: the word behind the fence, what stands in it, and where it begins, counted from 1."""
+    """A fenced block: the word after the fence, its lines, and the number of its first line, from 1."""
 
     language: str
     code: str

@@ -21,7 +21,7 @@ def transformer(state_dict: StateDict, x_1: Tensor, x_2: Tensor) -> Tensor:
 
 
 def scores(state_dict: StateDict, x_1: Tensor, x_2: Tensor) -> Tensor:
-    """What the original's last softmax is taken of. *Shape:* (batch_size, len, model_dim) of encoder and decoder."""
+    """Inputs of the original's last softmax. *Shape:* (batch_size, len, model_dim) of encoder and decoder."""
     memory, y = (x + position_encoding(*x.shape[1:]) for x in (x_1, x_2))
     for encoder in parts(state_dict, "encoders."):
         memory = attention_sublayer(part(encoder, "attention_layer"), memory, memory)

@@ -21,7 +21,7 @@ from zoo.serving.vllm import ARCHITECTURES
 from zoo.testing import cases, engines, subject_of
 
 ENGINES = "engines_with_attention_of_their_own_compute_the_same"
-AUTO = ("AutoModel", "AutoModelForCausalLM")  # Classes of which SGLang asks for the first that a bundle has
+AUTO = ("AutoModel", "AutoModelForCausalLM")  # SGLang asks for the first of these classes in a bundle
 
 REFUSED = {
     "alibi-decoder": "positions 'alibi'",

@@ -21,7 +21,7 @@ def whole(tensor: Tensor) -> Tensor:
 def compare(rank: int, size: int, rendezvous: str, folder: str, kind: str) -> None:
     """Load every model of a folder in slices ("tp", "fsdp") and whole, and compare logits, gradients and tokens.
 
-    Beside each model, with `inputs.pt`, `verdict.json` tells which parameters were sliced, or what went wrong.
+    A model has `inputs.pt` in its folder, and gets `verdict.json`, with the sliced parameters or the error.
     """
     torch.set_num_threads(1)
     os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(size))

@@ -63,7 +63,7 @@ def find_result(folder: Path) -> Mapping[str, Any]:
 
 
 def is_of_weights(folder: Path, numbers: Mapping[str, Any]) -> bool:
-    """Whether numbers are of the weights in a folder, also where they do not record of which."""
+    """Whether numbers belong to the weights in a folder, as numbers without a recorded hash are taken to."""
     return numbers.get("weights") in (None, weights_of(folder))
 
 

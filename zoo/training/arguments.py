@@ -126,7 +126,7 @@ CHOICES: dict[str, type[ExplicitEnum]] = {
 }
 """Arguments with a fixed set of values in transformers; an error names the nearest one."""
 
-ABSENT = {"max_steps": -1}  # Values outside of these ranges that stand for none
+ABSENT = {"max_steps": -1}  # Values outside of these ranges that switch an argument off
 
 
 @dataclass
