@@ -14,8 +14,10 @@ from zoo.models import ATTENTIONS
 from zoo.models.parallel import fully_sharded_plan, pipeline_parallel_plan, tensor_parallel_plan
 
 EXPERTS = (("mixtral-style", "causal-lm"), ("deepseek-moe", "causal-lm"))
+FURTHER = ("llama-style:num_nextn_predict_layers=2", "causal-lm")
 SLICED = (*ONE_OF_EACH, ("qk-norm", "causal-lm"), ("olmo2-style", "causal-lm"), ("t5-style", "seq2seq-lm"), *EXPERTS)
-GATHERED = (*ONE_OF_EACH, ("universal", "seq2seq-lm"), ("gpt2-style", "causal-lm"))
+SLICED += (FURTHER,)
+GATHERED = (*ONE_OF_EACH, ("universal", "seq2seq-lm"), ("gpt2-style", "causal-lm"), FURTHER)
 
 
 pytestmark = pytest.mark.xdist_group("parallel")  # one pair of processes serves many tests
@@ -64,7 +66,8 @@ def in_two_processes(pairs: tuple[tuple[str, str], ...]) -> pytest.MarkDecorator
 def test_sliced_weights_compute_the_same(pair, verdicts):
     verdict = verdicts["tp"][pair[0]]
     assert "error" not in verdict, verdict["error"]
-    for part in ("mlp.experts.gate_up_proj" if pair in EXPERTS else "mlp.up_proj", "embed_tokens"):
+    inner = "mlp.experts.gate_up_proj" if pair in EXPERTS else "mlp.up_proj"
+    for part in (inner, "embed_tokens", *([f"mtp.depths.1.layer.{inner}"] if pair == FURTHER else [])):
         assert any(part in name for name in verdict["sliced"])
     whole_attention = pair[0] in ("olmo2-style", "t5-style")
     assert any("q_proj" in name for name in verdict["sliced"]) is not whole_attention

@@ -208,8 +208,8 @@ class ZooForCausalLM(LanguageModel, CachedGenerationMixin):
         kwargs |= {} if labels is None else routed_tokens(self.config, attention_mask, labels)
         cache = {"past_key_values": past_key_values, "use_cache": use_cache}
         outputs = self.model(**given, inputs_embeds=inputs_embeds, **cache, **kwargs)
-        options = {"label_smoothing": loss_smoothing, "z_loss": z_loss, **kwargs}
-        logits, loss = self.logits_and_loss(outputs.last_hidden_state, labels, logits_to_keep, skip_logits, **options)
+        options = {"skip_logits": skip_logits, "label_smoothing": loss_smoothing, "z_loss": z_loss, **kwargs}
+        logits, loss = self.logits_and_loss(outputs.last_hidden_state, labels, logits_to_keep, **options)
         kept = (outputs.past_key_values, outputs.hidden_states, outputs.attentions)
         output = CausalLMOutputWithPast(loss, logits, *kept)
         if self.mtp is not None and self.training and labels is not None:

@@ -18,6 +18,7 @@ from zoo.fast.modules import Identity
 
 from .context import Context, EarlierLayers, position_biases, self_attention_masks
 from .norms import build_norm
+from .parallel import tensor_parallel_plan
 from .parts import RESIDUALS
 from .transformer import transformer_of
 
@@ -65,6 +66,7 @@ class MultiTokenPrediction(nn.Module):
         super().__init__()
         self.loss_weight = float(getattr(config, "mtp_loss_weight", LOSS_WEIGHT))
         self.depths = nn.ModuleList(PredictionDepth(config) for _ in range(prediction_depth(config)))
+        self._tp_plan, self._fsdp_plan = tensor_parallel_plan(self), {"depths.*": "free_full_weight"}
         further = "one further token" if len(self.depths) == 1 else f"each of {len(self.depths)} further tokens"
         self.drawn_as = ("multi-token prediction", f"next to it, in training only: a layer for {further}")
 
@@ -79,6 +81,7 @@ class MultiTokenPrediction(nn.Module):
         input_ids: Tensor | None,
         attention_mask: Any,
         position_ids: Tensor | None,
+        skip_logits: bool,
         label_smoothing: float,
         is_token: Tensor | None = None,
         z_loss: float = 0.0,
@@ -129,7 +132,7 @@ class MultiTokenPrediction(nn.Module):
             further = further.masked_fill(~follows.to(further.device), IGNORED)
             options: dict[str, Any] = {"num_items_in_batch": num_items_in_batch, "z_loss": z_loss}
             options["shift_labels"] = further
-            losses.append(cross_entropy(head, hidden_states, labels, True, label_smoothing, **options)[1])
+            losses.append(cross_entropy(head, hidden_states, labels, skip_logits, label_smoothing, **options)[1])
         output["mtp_loss"] = torch.stack(losses).mean()
         output["loss"] = output["loss"] + self.loss_weight * output["mtp_loss"]
         if not routes:
