@@ -7,7 +7,7 @@ import math
 import shutil
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -93,13 +93,14 @@ class EvaluatingTrainer(Seq2SeqTrainer):
         **gen_kwargs: Any,
     ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         """Evaluate a batch without label smoothing."""
-        inputs = self._without_repetitions(inputs)
+        inputs = without_labels(inputs, self._real_rows(inputs))
         if prediction_loss_only:
             inputs = {**inputs, **self._without_logits()}
         # The base class writes every default of transformers into the model's own settings, as if they were wanted.
         generation = copy.deepcopy(getattr(self.model, "generation_config", None))
         with (
             temporarily(self, label_smoother=None, _predicts=True),
+            temporarily(self.args, average_tokens_across_devices=False),  # the mean over a process's own labels
             temporarily(self.model, generation_config=generation),
         ):
             loss, outputs, labels = super().prediction_step(
@@ -120,9 +121,6 @@ class EvaluatingTrainer(Seq2SeqTrainer):
     def _get_num_items_in_batch(self, batch_samples: list[Any], device: torch.device) -> Tensor | int | None:
         if self._predicts and self._items is not None:
             return self._items.to(device)
-        # Evaluation needs the mean over a process's own labels; the base class divides by those of all processes.
-        if self._predicts and self.accelerator.num_processes > 1:
-            return None
         items = super()._get_num_items_in_batch(batch_samples, device)
         if items is None:
             return None
@@ -136,17 +134,16 @@ class EvaluatingTrainer(Seq2SeqTrainer):
         labels, rows = sums
         return items * (labels / labels.sum()) / (rows / rows.sum())
 
-    def _without_repetitions(self, inputs: dict[str, Any]) -> dict[str, Any]:
-        """Take the labels off the examples with which accelerate fills up the last batch of several processes."""
+    def _real_rows(self, inputs: dict[str, Any]) -> int | None:
+        """Number of rows before those that fill up the last batch of several processes; None for all."""
         state, processes = self.accelerator.gradient_state, self.accelerator.num_processes
-        if processes == 1 or not state.end_of_dataloader or state.remainder <= 0:
-            return inputs
+        loader: Any = state.active_dataloader
+        if processes == 1 or not self.accelerator.even_batches or not state.end_of_dataloader or loader._drop_last:
+            return None
+        *_, sampler = samplers_of(loader)  # accelerate's own `remainder` is of the data, and lacks in resumed epochs
         size = len(inputs["labels"])
-        real = min(max(state.remainder - size * self.accelerator.process_index, 0), size)
-        kept: dict[str, Any] = {name: inputs[name].clone() for name in ("labels", "shift_labels") if name in inputs}
-        for labels in kept.values():
-            labels[real:] = IGNORED
-        return {**inputs, **kept}
+        rest = len(sampler) % (size * processes)
+        return min(max(rest - size * self.accelerator.process_index, 0), size) if rest else None
 
     def evaluation_loop(self, dataloader: DataLoader[Any], *args: Any, **kwargs: Any) -> Any:
         """Evaluate, with the loss per token instead of the mean over batches."""
@@ -161,6 +158,24 @@ class EvaluatingTrainer(Seq2SeqTrainer):
             output.metrics[f"{prefix}_loss"] = total / weight
             output.metrics[f"{prefix}_labels"] = int(labels)
         return output
+
+
+def samplers_of(loader: Any) -> Iterator[Any]:
+    """Samplers of a data loader, each after the one that reads it."""
+    part = loader.batch_sampler
+    while part is not None:
+        yield part
+        part = getattr(part, "batch_sampler", None) or getattr(part, "sampler", None)
+
+
+def without_labels(inputs: dict[str, Any], begin: int | None) -> dict[str, Any]:
+    """Take the labels off the rows of a batch from one on; off none where it is None."""
+    if begin is None:
+        return inputs
+    kept: dict[str, Any] = {name: inputs[name].clone() for name in ("labels", "shift_labels") if name in inputs}
+    for labels in kept.values():
+        labels[begin:] = IGNORED
+    return {**inputs, **kept}
 
 
 DECAY_SHARE = 0.2
@@ -267,10 +282,19 @@ class ZooTrainer(EvaluatingTrainer):
         lengths = lengths_of(self.train_dataset)
         return LengthGroupedSampler(lengths, together, seed)
 
+    def get_batch_samples(self, epoch_iterator: Iterator[Any], *args: Any, **kwargs: Any) -> Any:
+        """Take the batches of an update, and count their tokens."""
+        return super().get_batch_samples(map(self._taken, epoch_iterator), *args, **kwargs)
+
+    def _taken(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        """A batch without repeated examples; where it has no others, with one, without its labels."""
+        real = self._real_rows(inputs)
+        self.train_tokens += self._tokens({name: rows[:real] for name, rows in inputs.items()}).to(self.args.device)
+        return inputs if real is None else without_labels({k: rows[: max(real, 1)] for k, rows in inputs.items()}, real)
+
     def training_step(
         self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Tensor | int | None = None
     ) -> Tensor:
-        self.train_tokens += self._tokens(inputs).to(self.train_tokens.device)
         with fast_matmul(inputs["input_ids"].numel(), self.model.config.hidden_size, self.args.device):
             loss = super().training_step(model, inputs, num_items_in_batch)
         self.guard.see(loss, self.state.global_step + 1)
@@ -353,11 +377,9 @@ class ZooTrainer(EvaluatingTrainer):
                 self.control.should_training_stop = True
                 return
         # In a loader that skips batches, accelerate sets no epoch on the data nor, with several processes, the sampler.
-        part = kwargs["train_dataloader"].batch_sampler
-        while part is not None:
+        for part in samplers_of(kwargs["train_dataloader"]):
             if hasattr(part, "set_epoch"):
                 part.set_epoch(kwargs["epoch"])
-            part = getattr(part, "batch_sampler", None) or getattr(part, "sampler", None)
         if hasattr(self.train_dataset, "set_epoch"):
             self.train_dataset.set_epoch(kwargs["epoch"])
         super()._run_epoch(**kwargs)
