@@ -72,6 +72,37 @@ def test_held_out_texts_are_found_whatever_blanks_are_around_them(tmp_path):
     assert splits.duplicates == 2 and splits.train["text"][:] == ["d"]
 
 
+@pytest.mark.parametrize(
+    ("name", "texts", "labels"),
+    [
+        ("text-classification", ("text", ["a b ", "c", "d"], ["a b", "c"]), ("label", list("yny"), list("yy"))),
+        (
+            "token-classification",
+            ("tokens", [["a", "b"], ["c"], ["d"]], [["a", "b"], ["c"]]),
+            ("tags", [["y", "n"], ["n"], ["y"]], [["y", "n"], ["y"]]),
+        ),
+    ],
+)
+def test_texts_that_are_held_out_with_another_label_are_not_trained_on(name, texts, labels, tmp_path):
+    for place, split in enumerate(("train", "heldout"), start=1):
+        rows = zip(texts[place], labels[place], strict=True)
+        lines = (json.dumps({texts[0]: text, labels[0]: label}) + "\n" for text, label in rows)
+        (tmp_path / f"{split}.jsonl").write_text("".join(lines))
+    splits = find_task(name).load_from(DataSource(str(tmp_path)))
+    assert splits.duplicates == 2 and splits.train[texts[0]][:] == texts[1][2:]
+
+
+def test_the_seed_of_the_data_chooses_what_is_set_aside(tiny, tmp_path):
+    file = pairs(tmp_path / "all.tsv", TASKS.get("translation").load().train.select(range(60)))
+    settings = {**tiny, "max_steps": 1, "eval_strategy": "steps", "eval_steps": 1, "early_stopping_patience": 1}
+    found = [
+        zoo.train("pre-norm", data=file, seed=seed, data_seed=data_seed, **settings).run.data
+        for seed, data_seed in ((0, 5), (1, 5), (1, 6))
+    ]
+    assert found[0] == found[1]
+    assert found[1].heldout != found[2].heldout and found[1].selection != found[2].selection
+
+
 def test_a_beginning_that_no_text_has_is_named(tmp_path):
     tokenizers = train_tokenizers(["a b c"], vocab_size=280)
     with pytest.warns(ZooWarning, match="between them and without <bos>, by which suites score sentences"):

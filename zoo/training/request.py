@@ -80,7 +80,7 @@ class TrainingRequest:
     @cached_property
     def source(self) -> DataSource:
         data = None if isinstance(self.data, Splits) else self.data
-        return DataSource.of(data, self.heldout, self.columns, self.seed)
+        return DataSource.of(data, self.heldout, self.columns, self.args.order_seed)
 
     @property
     def checkpoints(self) -> str:

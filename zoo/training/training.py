@@ -120,7 +120,8 @@ def train(
             removed at the end.
         push: The repository on the Hugging Face Hub that gets the model at the end, as for [`zoo.push`][].
         with_code: Whether to push the code too, for use where the zoo is not installed.
-        seed: Seed of weights, dropout and data.
+        seed: Seed of weights and dropout, and unless `data_seed` is given, of the data: those that are set aside, their
+            order, and what is drawn in them.
         scored: Whether to score outputs at the end, and not the loss alone.
         callbacks: transformers' callbacks, besides those of the run itself.
         progress: Whether to show progress bars.
@@ -237,7 +238,7 @@ def load_examples(request: TrainingRequest) -> tuple[DataTask, Tokenizers, Split
     """Load the task, tokenizers, examples, and those to choose the best checkpoint by, None where it is not chosen."""
     task, data, progress = request.chosen.data_task(), request.data, request.progress
     with loading_bars(shown=progress):
-        splits = without_leaks(data) if isinstance(data, Splits) else task.load_from(request.source)
+        splits = without_leaks(data, task.kinds) if isinstance(data, Splits) else task.load_from(request.source)
     task = task.fitted(splits)
     if isinstance(request.tokenizer, Tokenizers):
         tokenizers = request.tokenizer
@@ -250,7 +251,7 @@ def load_examples(request: TrainingRequest) -> tuple[DataTask, Tokenizers, Split
         warnings.warn(leaks_message(splits), DataWarning, stacklevel=2)
     if not (request.args.load_best_model_at_end or request.args.early_stopping_patience is not None):
         return task, tokenizers, splits, None
-    kept_for_training, selection = task.set_aside(splits.train, seed=request.seed)
+    kept_for_training, selection = task.set_aside(splits.train, seed=request.args.order_seed)
     return task, tokenizers, replace(splits, train=kept_for_training), selection
 
 

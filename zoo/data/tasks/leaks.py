@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ from zoo.base.errors import DataError
 
 from .mapped import values_of
 from .sources import Splits
-from .tables import NUMBERS
+from .tables import NUMBERS, Kind
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -18,14 +18,17 @@ if TYPE_CHECKING:
 PLACES = {*NUMBERS.values(), "document"}  # Columns with the place of an example, not its content
 
 
-def without_leaks(splits: Splits) -> Splits:
-    """Leave out of the training examples what is held out; texts in shards are compared at preparation."""
+ANSWERS = (Kind.LABEL, Kind.TAGS)  # Kinds of columns by which a text that is held out is not another one
+
+
+def without_leaks(splits: Splits, kinds: Sequence[Kind]) -> Splits:
+    """Leave out of the training examples what is held out, with any label; shards are compared at preparation."""
     from datasets import Dataset
 
     if not isinstance(splits.train, Dataset):
         return splits
-    heldout = set(contents(splits.heldout))
-    kept = [row for row, content in enumerate(contents(splits.train)) if content not in heldout]
+    heldout = set(contents(splits.heldout, kinds))
+    kept = [row for row, content in enumerate(contents(splits.train, kinds)) if content not in heldout]
     duplicates = len(splits.train) - len(kept)
     if not duplicates:
         return splits
@@ -34,9 +37,11 @@ def without_leaks(splits: Splits) -> Splits:
     return replace(splits, train=splits.train.select(kept), duplicates=splits.duplicates + duplicates)
 
 
-def contents(examples: Dataset) -> Iterator[tuple[str, ...]]:
-    """Write examples so that equal ones are equal, whatever blanks are around them."""
-    columns = [values_of(examples, name) for name in sorted(examples.column_names) if name not in PLACES]
+def contents(examples: Dataset, kinds: Sequence[Kind] = ()) -> Iterator[tuple[str, ...]]:
+    """Write examples without labels so that equal ones are equal, whatever blanks are around them."""
+    labels = {name for name, kind in zip(examples.column_names, kinds, strict=False) if kind in ANSWERS}
+    names = sorted({*examples.column_names} - PLACES - labels)
+    columns = [values_of(examples, name) for name in names]
     return (tuple(str(value).strip() for value in row) for row in zip(*columns, strict=True))
 
 

@@ -156,7 +156,7 @@ class DataTask(ABC):
     def load_from(self, source: DataSource) -> Splits:
         """Load examples, without training examples that are held out too, and record where they come from."""
         found = self.load(source.data, heldout=source.heldout, columns=source.columns, seed=source.seed)
-        return replace(without_leaks(found), source=source)
+        return replace(without_leaks(found, self.kinds), source=source)
 
     def set_aside(self, examples: Dataset, *, seed: int = 0) -> Splits:
         """Split training examples into those to train on and some to choose by, as held-out ones must not decide."""
