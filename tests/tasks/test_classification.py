@@ -104,6 +104,15 @@ def test_tokens_of_conll_files_may_hold_blanks_and_comments_are_no_tokens(write)
     assert sorted(rows) == sorted([(["10 000", "euros"], ["B-N", "O"]), (["10\xa0000", "#"], ["B-N", "O"])] * 2)
 
 
+def test_comments_of_conll_files_have_other_fields_than_tokens(write):
+    text = "# newpar\n# Author\tof it\tAna\nAna\tB-PER\n#\tO\n\n#\tO\n1\tO\n\n# a b c\n# newdoc id\n#\tO\n\n"
+    splits = find_task("token-classification").load(write("a.conll", text * 2))
+    rows = [(row["tokens"], row["tags"]) for part in splits for row in part]
+    assert sorted(rows) == sorted([(["Ana", "#"], ["B-PER", "O"]), (["#", "1"], ["O", "O"]), (["#"], ["O"])] * 2)
+    blanks = find_task("token-classification").load(write("b.conll", "# one sentence\n# O\nAna B-PER\n\n" * 2))
+    assert [row["tokens"] for part in blanks for row in part] == [["#", "Ana"]] * 2
+
+
 def test_labels_that_are_one_number_have_one_order(write):
     text = "text,label\n" + "".join(f"t{i},{label}\n" for i, label in enumerate(["1", "01", "001", "2"] * 5))
     task = find_task("text-classification")

@@ -26,7 +26,7 @@ LONGEST_LINE = 1_000_000
 
 NAME = re.compile(r"[^\W\d]\w*(?:[.-]\w+)*")  # Pattern of a column's name; other first lines may be data
 
-COMMENT = re.compile("# .*=")  # Line before a sentence of a CoNLL file, "# name = value"
+BORDER = "-DOCSTART-"  # First field of a line between two documents of a CoNLL file
 
 PAIR = (Kind.SOURCE, Kind.SOURCE)
 
@@ -198,7 +198,8 @@ def valid_parquet(file: Path) -> Iterator[None]:
 def read_conll(file: Path, columns: Sequence[Column] | None, kinds: Sequence[Kind]) -> Table:
     """Read a token a line, by default with its label in the last column. Arguments as of `read_table`.
 
-    Fields are between tabs if the line has any, else between blanks. Comments before a sentence are `# name = value`.
+    Fields are between tabs if the line has any, else between blanks. Comments are lines before a sentence that begin
+    with `# ` and are `# name = value`, or have other fields than tokens.
     """
     if kinds[-1] is not Kind.TAGS:
         raise DataError(f"{file}: CoNLL files hold labels of tokens, as for token-classification")
@@ -212,13 +213,14 @@ def read_conll(file: Path, columns: Sequence[Column] | None, kinds: Sequence[Kin
     expected = max(1 - min(places), max(places) + 1, 2)
     rows: list[Row] = []
     begins = True
-    for number, text in read_lines(file):
-        line = text.strip()
-        fields = line.split("\t") if "\t" in line else re.split(" +", line)
-        if not line or fields[0] == "-DOCSTART-":
+    lines = [(number, text.strip()) for number, text in read_lines(file)]
+    usual = next((shape_of(line) for _, line in lines if line and not line.startswith(("# ", BORDER))), None)
+    for number, line in lines:
+        fields = conll_fields(line)
+        if not line or fields[0] == BORDER:
             begins = True
             continue
-        if begins and COMMENT.match(line):
+        if begins and line.startswith("# ") and ("=" in line or usual not in (None, shape_of(line))):
             continue
         if len(fields) < expected:
             raise DataError(f"{file}, line {number}: {len(fields)} field where {expected} are expected")
@@ -228,6 +230,15 @@ def read_conll(file: Path, columns: Sequence[Column] | None, kinds: Sequence[Kin
         for parts, place in zip(rows[-1][1], places, strict=True):
             parts.append(fields[place])
     return make_table(file, names, kinds, rows)
+
+
+def conll_fields(line: str) -> list[str]:
+    return line.split("\t") if "\t" in line else re.split(" +", line)
+
+
+def shape_of(line: str) -> tuple[bool, int]:
+    """Separator and number of fields of a line of a CoNLL file."""
+    return "\t" in line, len(conll_fields(line))
 
 
 def table_of(dataset: Dataset, source: str | Path, columns: Sequence[Column] | None, kinds: Sequence[Kind]) -> Table:
