@@ -413,6 +413,25 @@ def test_speculative_decoding_of_the_model_s_own_settings_changes_no_answer() ->
         assert asked.complete("No way", max_tokens=12).choices[0].text == expected[0].text
 
 
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"penalty_alpha": 0.6, "top_k": 4}, "Contrastive Search"),
+        ({"dola_layers": "low"}, "Dola Generation"),
+        ({"force_words_ids": [[5]]}, "Constrained Beam Search"),
+        ({"token_healing": True}, "tokenizer"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_settings_of_the_model_that_cannot_be_followed_are_named(settings: dict[str, Any], named: str) -> None:
+    tokenizer = train_character(TEXTS)
+    model = zoo.build("llama-style@tiny", "causal-lm", vocab_size=len(tokenizer), seed=1).eval()
+    model.generation_config.update(**settings)
+    refused = pytest.raises(openai.BadRequestError, match=f"generation options are not valid: .*{named}")
+    with Asked(model, Tokenizers(tokenizer, tokenizer)) as asked, refused:
+        asked.complete("a", max_tokens=4)
+
+
 def test_probabilities_are_the_models_own_whatever_changes_scores() -> None:
     tokenizer = train_character(TEXTS)
     model = zoo.build("llama-style@tiny", "causal-lm", vocab_size=len(tokenizer), seed=1).eval()

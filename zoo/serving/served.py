@@ -26,6 +26,7 @@ from zoo.training.generation.generating import (
     batches_of,
     encode,
     generation_config,
+    options_explained,
     pad,
     position_limit,
     with_settings,
@@ -208,13 +209,14 @@ class ServedModel:
             for places in batches_of([len(row) for row in rows], model, settings, len(rows)):
                 ids, mask = pad([rows[place] for place in places], model)
                 followed = [texts[place] for place in places]
-                model.generate(
-                    input_ids=ids,
-                    attention_mask=mask,
-                    generation_config=settings,
-                    logits_processor=[logits] if logits else [],
-                    stopping_criteria=[Follower(followed, emit, stopped, logits, job.top or 0)],
-                )
+                with options_explained():  # those of the model's own settings
+                    model.generate(
+                        input_ids=ids,
+                        attention_mask=mask,
+                        generation_config=settings,
+                        logits_processor=[logits] if logits else [],
+                        stopping_criteria=[Follower(followed, emit, stopped, logits, job.top or 0)],
+                    )
         for text in texts:
             if text.finish is None:
                 emit(text.end("length"))

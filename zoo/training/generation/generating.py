@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
@@ -287,6 +288,17 @@ class StopsAt(StoppingCriteria):
         return next((length for length in range(1, len(ids)) if self.stops(ids[:length])), len(ids))
 
 
+@contextmanager
+def options_explained() -> Iterator[None]:
+    """Raise ConfigError for options that transformers looks at only while it generates."""
+    try:
+        yield
+    except ZooError:
+        raise
+    except (ValueError, IndexError, ImportError) as error:
+        raise ConfigError(f"generation options are not valid: {error}") from error
+
+
 def write(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerFast,
@@ -308,7 +320,7 @@ def write(
     settings.stop_strings = None if stops else settings.stop_strings
     begin = ids.shape[1] if causal else 1
     criterion = StopsAt(stops, tokenizer, begin) if stops else None
-    try:
+    with options_explained():
         output = model.generate(
             input_ids=ids,
             attention_mask=mask,
@@ -316,10 +328,6 @@ def write(
             streamer=streamer,
             **({"stopping_criteria": StoppingCriteriaList([criterion])} if criterion else {}),
         )
-    except ZooError:
-        raise
-    except (ValueError, IndexError, ImportError) as error:  # of what transformers looks at only here
-        raise ConfigError(f"generation options are not valid: {error}") from error
     sequences = output.sequences[:, begin:]
     written: list[list[int]] = sequences.tolist()
     lengths = [len(row) if criterion is None else criterion.length(row) for row in written]
