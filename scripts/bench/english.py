@@ -16,6 +16,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from zoo.base.folders import read_result
 from zoo.base.processes import prepare_process
 
 if __name__ == "__main__":
@@ -29,7 +30,6 @@ from zoo.comparison.benchmarks import find_benchmark, read_rows
 from zoo.comparison.benchmarks.across import read_across
 from zoo.comparison.benchmarks.page import in_markdown
 from zoo.registry import find_weights
-from zoo.training.record import read_result
 from zoo.training.suites import evaluate_suite
 
 KEPT = Path(__file__).with_suffix(".json")

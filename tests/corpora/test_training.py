@@ -11,11 +11,11 @@ from corpora.recorded import SETTINGS, by_update, forget_after, keeping_checkpoi
 from safetensors.torch import load_file
 
 from zoo.base.errors import ConfigError, DataError
+from zoo.base.folders import read_result
 from zoo.cli.main import cli
 from zoo.data.tasks import find_task, load_tokenizers
 from zoo.data.tokenizers import train_tokenizers
 from zoo.training import train
-from zoo.training.record import read_result
 
 WORDS = (("old", "cat", "dog"), ("red", "fox", "sea"))
 SENTENCES = [f"The {a} {b} number {n} sees the {c}." for n in range(40) for a, b, c in WORDS]

@@ -12,11 +12,11 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
 
 import zoo
 from zoo.base.errors import CheckpointError, ConfigError, InvalidChoiceError, OutputExistsError, ZooWarning
+from zoo.base.folders import read_result
 from zoo.data.tasks import find_task
 from zoo.training import train
 from zoo.training.arguments import ZooTrainingArguments, training_arguments
 from zoo.training.averaging import WeightAverage
-from zoo.training.record import read_result
 from zoo.training.saving import read_marks
 from zoo.training.trainer import ZooTrainer
 

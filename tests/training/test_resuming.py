@@ -15,10 +15,10 @@ from safetensors.torch import load_file
 from transformers import TrainerCallback
 
 from zoo.base.errors import ConfigError, OutputExistsError
+from zoo.base.folders import read_result
 from zoo.data.tasks import Splits
 from zoo.training import ScoringError, TrainingError, checkpoints, train
 from zoo.training.checkpoints import CheckpointWarning, last_checkpoint
-from zoo.training.record import read_result
 from zoo.training.trainer import ZooTrainer
 
 SAVING = {"resume": True, "save_strategy": "steps", "save_steps": 3, "max_steps": 8, "logging_steps": 2}

@@ -9,10 +9,9 @@ from transformers import AutoConfig, GenerationConfig
 
 from zoo.base.errors import ConfigError
 from zoo.base.files import write_file
-from zoo.base.folders import RESULT_FILE
+from zoo.base.folders import RESULT_FILE, read_result
 from zoo.building.weights import locate, locate_weights, read_record, write_record
 from zoo.registry import RecordedScore, Weights, find_weights, register_weights
-from zoo.training.record import read_result
 from zoo.training.reproduce import ScoreComparison, make_weights, store, verify_weights
 
 

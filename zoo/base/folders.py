@@ -15,11 +15,12 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from filelock import BaseFileLock, FileLock, Timeout
 
 from zoo.base.errors import OutputExistsError, enumerate_names
-from zoo.base.files import check_writable, written
+from zoo.base.files import check_writable, read_json, written
 from zoo.base.manifest import MANIFEST_FILE, WEIGHTS, changed_files, read_manifest, record_all
 
 MODEL_FILE = "config.json"  # Files of every saved model
@@ -42,6 +43,15 @@ LOCK, MAKING, READY = "lock", "new", "ready"
 
 SCRATCH = "zoo"  # Name of temporary folders in the system's own, between a dot and another
 WITHOUT_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK)  # Error codes of file systems without locks
+
+
+def read_result(folder: str | Path) -> dict[str, Any]:
+    """Read the record of a run; empty where there is none, or none that can be read."""
+    try:
+        written = read_json(Path(folder) / RESULT_FILE)
+    except (OSError, ValueError):
+        return {}
+    return written if isinstance(written, dict) else {}
 
 
 def check_output(folder: Path, *, force: bool = False) -> None:

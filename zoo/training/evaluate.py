@@ -15,7 +15,7 @@ from transformers import PreTrainedModel, PrinterCallback, ProgressCallback
 
 from zoo.base.errors import ConfigError, ZooError, ZooWarning
 from zoo.base.files import without_folders
-from zoo.base.folders import scratch_folder
+from zoo.base.folders import read_result, scratch_folder
 from zoo.building.loading import class_of_task
 from zoo.building.weights import locate
 from zoo.converters.engine import EngineModel
@@ -33,7 +33,7 @@ from zoo.training.generation.checkpoint import TokenizerSource
 from zoo.training.predicting import check_generation, predict, score
 from zoo.training.progress import LossProgress
 from zoo.training.recipe import Recipe, recipe_for, usual_task
-from zoo.training.record import RunRecord, digest_of_examples, read_result, saved_run
+from zoo.training.record import RunRecord, digest_of_examples, saved_run
 from zoo.training.trainer import ZooTrainer
 
 OWN_DATA = "the zoo's own corpus"  # Name of examples that ship with a task, or that it makes

@@ -13,8 +13,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from zoo.base.errors import ConfigError
-from zoo.base.files import read_json
-from zoo.base.folders import RESULT_FILE
+from zoo.base.folders import read_result
 from zoo.building.weights import locate
 from zoo.converters.weights import task_of
 from zoo.data.tokenizers import Tokenizers
@@ -92,8 +91,8 @@ def predict(
 def length_of_training(folder: str | Path) -> int | None:
     """The `max_length` of a recorded training, None without one. Reading the whole record would import `datasets`."""
     try:
-        length = read_json(Path(folder) / RESULT_FILE)["recipe"]["task_options"].get("max_length")
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        length = read_result(folder)["recipe"]["task_options"].get("max_length")
+    except (LookupError, TypeError, AttributeError):
         return None
     return length if isinstance(length, int) else None
 

@@ -17,8 +17,7 @@ import torch
 from datasets import Dataset
 from transformers import PreTrainedModel
 
-from zoo.base.files import read_json
-from zoo.base.folders import RESULT_FILE
+from zoo.base.folders import read_result
 from zoo.data.tasks import DataSource, Score, Splits, Tokenizers
 from zoo.data.tasks.prepared import ShardedTexts
 from zoo.data.tasks.tables import NUMBERS
@@ -266,14 +265,6 @@ def digest_of_tokenizers(tokenizers: Tokenizers) -> str:
         backend.no_padding()
         digest.update(f"{backend.to_str()}\n{tokenizer.special_tokens_map}\n".encode())
     return digest.hexdigest()
-
-
-def read_result(folder: str | Path) -> dict[str, Any]:
-    try:
-        written = read_json(Path(folder) / RESULT_FILE)
-    except (OSError, ValueError):
-        return {}
-    return written if isinstance(written, dict) else {}
 
 
 def saved_run(folder: str | Path) -> RunRecord | None:

@@ -18,7 +18,7 @@ from transformers.utils import GENERATION_CONFIG_NAME, SAFE_WEIGHTS_NAME
 
 from zoo.base.errors import ConfigError, ZooError
 from zoo.base.files import write_file
-from zoo.base.folders import RESULT_FILE, check_output, written_whole
+from zoo.base.folders import RESULT_FILE, check_output, read_result, written_whole
 from zoo.building.fingerprints import fingerprint
 from zoo.building.loading import load
 from zoo.building.weights import locate_weights, read_record, write_record
@@ -27,7 +27,7 @@ from zoo.data.corpora import is_here
 from zoo.hub.records import keep_evaluation
 from zoo.registry import CORPORA, RecordedScore, Weights, find_weights, list_weights
 from zoo.training.evaluate import evaluate
-from zoo.training.record import read_result, saved_run
+from zoo.training.record import saved_run
 
 STORED = ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "target")
 """Files of a trained folder that are copied unchanged, with the weights and the record of the run."""

@@ -16,12 +16,12 @@ from transformers import PreTrainedModel, TrainerCallback, TrainerControl, Train
 
 from zoo.base.errors import ConfigError, InvalidChoiceError, UnwritableError, ZooError, ZooWarning
 from zoo.base.files import write_file
-from zoo.base.folders import RESULT_FILE, REVISIONS_SUFFIX, written_whole
+from zoo.base.folders import RESULT_FILE, REVISIONS_SUFFIX, read_result, written_whole
 from zoo.base.manifest import recorded, weights_of
 from zoo.data.tasks import DataTask, Tokenizers
 
 from .arguments import ZooTrainingArguments
-from .record import RunRecord, read_result
+from .record import RunRecord
 
 if TYPE_CHECKING:
     from zoo.hub import PushReport
