@@ -130,6 +130,10 @@ def test_routers_of_layers_of_further_tokens_are_balanced():
     assert eject(f"mixtral-style@tiny:{settings}").differences["float64"] < 1e-12
 
 
+def test_a_convolution_over_one_token_keeps_none():
+    assert eject("qwen3-next-style@tiny:linear_conv_kernel_dim=1").differences["float64"] < 1e-12
+
+
 WHERE_SCHEMES_MEET_PARTS = [
     *(f"{name}-style:parametrization=mup" for name in ("kimi-linear", "t5", "ltg-bert", "deepseek-v3", "qwen3-next")),
     "gated-hyper-connections:parametrization=mup",

@@ -292,7 +292,7 @@ class Program:
         read = {attribute for node in self.definitions.values() for attribute in names(node).attributes}
         for name, node in self.definitions.items():
             if isinstance(node, cst.ClassDef):
-                unused = methods(node).keys() - read - {"__init__", "forward", "generate"}
+                unused = methods(node).keys() - read - {"__init__", "_apply", "forward", "generate"}
                 body = [
                     one for one in node.body.body if getattr(getattr(one, "name", None), "value", None) not in unused
                 ]

@@ -55,7 +55,7 @@ def file_of(
     summary = textwrap.fill(
         f"{summary} {USAGE}" if trains else summary, 114, break_on_hyphens=False, break_long_words=False
     )
-    given: dict[str, Any] = {"attention_mask": None} if config.task == "causal-lm" else {}
+    given: dict[str, Any] = {}
     if config.task not in MODELS:
         given = {"cache": None, "start": 0, "memory": None, "memory_mask": None, "depths": None}
     if not config.generates_with_cache:

@@ -19,14 +19,15 @@ def pooled(x: Tensor, attention_mask: Tensor | None, config: Config) -> Tensor:
     if "max-pools-padding" in config.quirks:
         # The original's defect: the maximum is taken over padding as well.
         return x.amax(dim=1)
-    mask = torch.ones_like(x[..., 0]) if attention_mask is None else attention_mask.to(x.dtype)
+    # In 16 bits, the numbers of places and of tokens are not exact.
+    mask = torch.ones(x.shape[:2], device=x.device) if attention_mask is None else attention_mask.float()
     if config.classifier_pooling == "cls":
         return x[torch.arange(len(x)), mask.argmax(dim=1)]
     if config.classifier_pooling == "last":
         last = (mask * torch.arange(x.shape[1], device=x.device)).argmax(dim=1)
         return x[torch.arange(len(x)), last]
     if config.classifier_pooling == "mean":
-        return (x * mask[..., None]).sum(dim=1) / mask.sum(dim=1, keepdim=True).clamp(min=1)
+        return ((x * mask[..., None]).sum(dim=1) / mask.sum(dim=1, keepdim=True).clamp(min=1)).to(x.dtype)
     if config.classifier_pooling == "max":
         return x.masked_fill(mask[..., None] == 0, torch.finfo(x.dtype).min).amax(dim=1)
     raise NoPlainForm("classifier_pooling")
@@ -109,9 +110,10 @@ class SequenceClassifier(nn.Module):
             return logits, F.mse_loss(logits, labels)
         if self.config.problem_type == "multi_label_classification":
             return logits, F.binary_cross_entropy_with_logits(logits, labels)
-        if self.config.classifier_positions is not None:
-            return logits, F.cross_entropy(logits.flatten(0, 1), labels.flatten())
-        return logits, F.cross_entropy(logits, labels)
+        if self.config.problem_type is None and labels.is_floating_point():
+            # One number for each class: several classes at once.
+            return logits, F.binary_cross_entropy_with_logits(logits, labels)
+        return logits, F.cross_entropy(logits.flatten(0, -2), labels.flatten())
 
 
 class TokenClassifier(nn.Module):

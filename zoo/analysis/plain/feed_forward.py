@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -152,6 +154,8 @@ class Router(nn.Module):
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Weights and indices of experts. *Shape:* (tokens, hidden_size) -> twice (tokens, num_experts_per_tok)."""
         scores = F.linear(x, self.weight)
+        # Experts are compared in float32 at least.
+        scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
         if self.config.feed_forward == "moe-clamped":
             scores = scores + self.bias
         if self.config.balances_experts:
@@ -175,7 +179,19 @@ class Router(nn.Module):
             weights = weights / (weights.sum(dim=-1, keepdim=True) + 1e-20)
         if self.config.feed_forward == "moe-sigmoid":
             weights = weights * self.config.routed_scaling_factor
-        return weights, experts
+        return weights.to(x.dtype), experts
+
+
+class BalancedRouter(Router):
+    """A router with a bias that balances the use of experts."""
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> nn.Module:
+        """Move and cast the weights, but not the bias to 16 bits, which would round its steps away."""
+        bias = self.balance_bias.data
+        super()._apply(fn, recurse)
+        cast = self.balance_bias.data
+        self.balance_bias.data = bias.to(cast.device, torch.promote_types(cast.dtype, torch.float32))
+        return self
 
 
 class Experts(nn.Module):
@@ -237,7 +253,10 @@ class MixtureOfExperts(nn.Module):
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config = config
-        self.router = Router(config)
+        if config.feed_forward == "moe-sigmoid":
+            self.router: nn.Module = BalancedRouter(config)
+        else:
+            self.router = Router(config)
         self.experts = Experts(config)
         if config.feed_forward == "moe-sigmoid" and config.n_shared_experts:
             self.shared_experts = GatedFeedForward(config, config.moe_intermediate_size * config.n_shared_experts)

@@ -39,6 +39,11 @@ def chosen(logits: Tensor, temperature: float) -> Tensor:
     return (logits / temperature).softmax(-1).multinomial(1) if temperature else logits.argmax(-1, keepdim=True)
 
 
+def up_to_last(labels: Tensor) -> Tensor:
+    """1 up to the last label of each row: what follows it is padding. *Shape:* (batch, length), unchanged."""
+    return (labels != -100).long().flip(1).cummax(dim=1).values.flip(1)
+
+
 class PredictionDepth(nn.Module):
     """One layer more, which looks one token further (DeepSeek-V3, section 2.2, equations 21 and 22)."""
 
@@ -137,23 +142,22 @@ class CausalLM(nn.Module):
         self,
         ids: Tensor,
         labels: Tensor | None = None,
-        attention_mask: Tensor | None = None,
         cache: list[Cache] | None = None,
         start: int = 0,
     ) -> tuple[Tensor, Tensor | None]:
         """Logits of the next tokens, and the loss. *Shape:* ids and labels (batch, length)."""
         if self.config.num_nextn_predict_layers and self.training and labels is not None:
-            x, *further = self.model(ids, attention_mask, depths=self.mtp.depths)
+            x, *further = self.model(ids, depths=self.mtp.depths)
         else:
-            x = self.model(ids, attention_mask, cache, start)
+            x = self.model(ids, None, cache, start)
         logits = bounded(self.lm_head(transformed(x, self, self.config)), self.config)
         loss = None if labels is None else F.cross_entropy(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
-        if self.config.balances_experts and loss is not None:
-            loss = loss + self.config.router_aux_loss_coef * balance(self.model, attention_mask, self.config)
+        if self.config.balances_experts and labels is not None and loss is not None:
+            real = up_to_last(labels)
+            loss = loss + self.config.router_aux_loss_coef * balance(self.model, real, self.config)
         if self.config.num_nextn_predict_layers and self.training and labels is not None:
             if self.config.balances_experts:
                 # Routers of further layers are balanced over the tokens that have the later one.
-                real = torch.ones_like(ids) if attention_mask is None else attention_mask
                 follows = [real * F.pad(real, (0, shift))[:, shift:] for shift in range(1, len(further) + 1)]
                 balanced = balance(self.mtp, torch.stack(follows), self.config)
                 loss = loss + self.config.router_aux_loss_coef * balanced
@@ -226,9 +230,7 @@ class Seq2SeqLM(nn.Module):
         loss = None if labels is None else F.cross_entropy(logits.flatten(0, 1), labels.flatten())
         if self.config.balances_experts and labels is not None and loss is not None:
             balanced = balance(self.model.encoder, attention_mask, self.config)
-            # What follows the last label of a target is padding.
-            real = (labels != -100).long().flip(1).cummax(dim=1).values.flip(1)
-            balanced = balanced + balance(self.model.decoder, real, self.config)
+            balanced = balanced + balance(self.model.decoder, up_to_last(labels), self.config)
             loss = loss + self.config.router_aux_loss_coef * balanced
         return logits, loss, encoded
 

@@ -17,7 +17,7 @@ def convolve(conv: nn.Conv1d, x: Tensor, cache: Cache | None) -> Tensor:
     before = conv.kernel_size[0] - 1
     x = torch.cat([cache["before"], x], dim=1) if cache else F.pad(x, (0, 0, before, 0))
     if cache is not None:
-        cache["before"] = x[:, -before:]
+        cache["before"] = x[:, x.shape[1] - before :]
     return conv(x.transpose(1, 2)).transpose(1, 2)
 
 

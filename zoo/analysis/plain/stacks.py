@@ -231,6 +231,9 @@ class Decoder(Stack):
             mask = mask & near
         if real is not None:
             mask = mask & real[:, None, None].bool()
+            if self.config.mixer != "attention":
+                # Layers without attention would remember padding.
+                assert not (real[:, 1:] > real[:, :-1]).any(), "padding has to follow the tokens of a text"
         if "decoder-sees-the-future" in self.config.quirks:
             # The original's defect: each token sees what the last one does.
             mask = mask[..., -1:, :]
