@@ -12,7 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from torch import Tensor
+from transformers import CONFIG_MAPPING
 
 from zoo.models import ACTIVATIONS, POSITIONS, TASK_CLASSES, ZooConfig, ZooPreTrainedModel
 from zoo.registry import VARIANTS, Task
@@ -187,6 +189,15 @@ def _rank(plan: TargetPlan) -> tuple[bool, bool, int, int]:
     return not plan.exact, not plan.half_precision, changes, NATIVE.get(plan.target).rank
 
 
+def refused_fields(native: NativeFormat, config: ZooConfig, task: str) -> list[str]:
+    """Obstacles for fields that are of no type or value that the class's configuration takes."""
+    try:
+        CONFIG_MAPPING[native.model_types[0]](**native.write_config(config, task))
+    except (StrictDataclassError, KeyError, TypeError, ValueError) as error:
+        return [f"its configuration refuses it: {' '.join(str(error).split())}"]
+    return []
+
+
 def plan_target(
     native: NativeFormat, config: ZooConfig, state: State, task: str, found: Arithmetic | None = None
 ) -> TargetPlan:
@@ -200,6 +211,9 @@ def plan_target(
     obstacles = because(Reason.ENGINE, found.own)
     route = find_route(config, {**plain_needs(task), **native.needs(config, task)}, task, native.reasons)
     obstacles += because(Reason.SETTING, [*route.obstacles, *native.obstacles(route.config, state, task)])
+    if task == Task.SEQ2SEQ_LM and config.decoder_start_token_id is None:
+        obstacles += because(Reason.SETTING, ["decoder_start_token_id is None, from which it generates"])
+    obstacles += because(Reason.SETTING, [] if obstacles else refused_fields(native, route.config, task))
     notes = [*native.notes(route.config, task), *further_tokens_left_out(config, task)]
     if not obstacles and found.needs_masks:
         notes.append("Give attention masks: the original made them from the ids where none were given.")

@@ -63,12 +63,13 @@ def without_classifier_bias(state: State, norm_bias: str) -> State:
     return {**state, norm_bias: state[norm_bias] + shift.to(state[norm_bias].dtype)}
 
 
-def decoder_obstacles(config: ZooConfig, state: State, task: str) -> list[str]:
+def decoder_obstacles(config: ZooConfig, state: State, task: str, *, biased_norms: bool = True) -> list[str]:
     """Obstacles for a decoder's head in transformers, where sequence classifiers have no bias."""
     found = [] if config.stack == "decoder" else [f"it is {a_stack(config)}, this is a decoder"]
     if task == Task.SEQUENCE_CLASSIFICATION:
         bias = state.get("classifier.bias")
-        if bias is not None and bias.any() and not absorbs_bias(config, state["classifier.weight"]):
+        absorbed = biased_norms and bias is not None and absorbs_bias(config, state["classifier.weight"])
+        if bias is not None and bias.any() and not absorbed:
             found.append("the classifier has a bias, its has none, and no norm with a bias is before it")
         if config.pad_token_id is None:
             found.append("pad_token_id is None, by which it finds the last token")

@@ -103,6 +103,19 @@ PARTIAL_ROPE = Field(
 )
 """Rotary positions of a leading part of each head."""
 
+FIXED_ROPE: Mapping[str, Any] = {"rope_type": "default", "rope_theta": 10000.0}
+"""Rotary settings of a class that has none."""
+
+
+def fixed_rope_obstacles(config: ZooConfig, *free: str) -> list[str]:
+    """Rotary settings that such a class lacks, but for those that it has."""
+    rope = dict(getattr(config, "rope_parameters", None) or FIXED_ROPE)
+    plain = {**FIXED_ROPE, "partial_rotary_factor": 1.0}
+    fits = all(name in free or plain.get(name, value) == value for name, value in rope.items())
+    theta = plain["rope_theta"]
+    return [] if fits else [f"rope_parameters={rope}, its wavelengths begin at {theta:g} and have no scaling"]
+
+
 ONE_WINDOW: Mapping[str, str | Field] = {"sliding_window": "sliding_window"}  # One window in all layers, or none
 
 
@@ -169,7 +182,7 @@ class DecoderFormat(DeclaredFormat):
     def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:
         found = super().obstacles(config, state, task)
         if config.stack == self.stack:
-            found += decoder_obstacles(config, state, task)
+            found += decoder_obstacles(config, state, task, biased_norms=self.biased_norms)
             found += self.rotary_obstacles(config) + self.window_obstacles(config)
         return found
 

@@ -17,6 +17,8 @@ from zoo.registry import Registry, Task
 State = dict[str, Tensor]  # Weights by name
 LM_TASKS = frozenset({Task.CAUSAL_LM, Task.MASKED_LM, Task.SEQ2SEQ_LM})  # Tasks with an output projection as their head
 
+DENSE_PARTS = ("mlp", "gated")  # Feed-forward parts with no weights but those of two or three projections
+
 QUERY_KEY_VALUE = r"\.(self_attn|cross_attn)\.[qkv]_proj\.weight$"
 QUERY = r"\.(self_attn|cross_attn)\.q_proj\.(weight|bias)$"
 FEED_FORWARD_IN = r"\.mlp\.(up|gate)_proj\.weight$"
@@ -26,7 +28,6 @@ EMBEDDING_NORM = r"\.embedding_norm\.(weight|bias)$"
 FINAL_NORM = r"^model(\.encoder|\.decoder)?\.norm\.(weight|bias)$"
 NORM_WEIGHTS = r"(?<!self_attn\.)norm(_in|_branch|_out)?\.weight$"
 EMBEDDINGS = r"\.embed_tokens\.weight$"
-TABLES = r"\.(embed_tokens|token_types|position)\.weight$"
 
 
 class Symmetry(ABC):
@@ -83,11 +84,16 @@ def layer_readers(cross: bool = True) -> list[str]:
     return [r"\.self_attn\.[qkv]_proj\.weight$", r"\.cross_attn\.q_proj\.weight$", FEED_FORWARD_IN]
 
 
-def head_readers(config: ZooConfig) -> list[str]:
+def head_readers(state: State) -> list[str]:
     """The weights after the last layer with columns for the channels of the residual stream."""
-    output = r"^transform\.dense\.weight$" if config.lm_head_transform else r"^lm_head\.weight$"
-    classifier = r"^classifier\.weight$" if config.classifier_pooler_act is None else r"^pooler\.dense\.weight$"
-    return [output, classifier]
+    pairs = (("transform.dense.weight", "lm_head.weight"), ("pooler.dense.weight", "classifier.weight"))
+    return [f"^{re.escape(first if first in state else last)}$" for first, last in pairs]
+
+
+def tables(config: ZooConfig) -> str:
+    """The tables of vectors that are summed before the first layer."""
+    positions = "|position" if config.position.startswith("learned") else ""
+    return rf"\.(embed_tokens|token_types{positions})\.weight$"
 
 
 def stacks(config: ZooConfig) -> Mapping[str, ZooConfig]:

@@ -16,6 +16,7 @@ from zoo.registry import Task
 
 from ..transforms import evens_then_odds, pairs_to_halves, permute, scale
 from .base import (
+    DENSE_PARTS,
     EMBEDDING_NORM,
     EMBEDDINGS,
     FINAL_NORM,
@@ -23,7 +24,6 @@ from .base import (
     NORM_WEIGHTS,
     QUERY,
     SYMMETRIES,
-    TABLES,
     WRITERS,
     State,
     Symmetry,
@@ -34,6 +34,7 @@ from .base import (
     stack_of,
     stacks,
     symmetry,
+    tables,
 )
 
 
@@ -55,9 +56,9 @@ class PermuteResidual(Symmetry):
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
         order = evens_then_odds(config.hidden_size)
         columns, rows = permute(order), permute(order, dim=0)
-        state = change(state, [*layer_readers(), *head_readers(config), TABLES], columns)
+        state = change(state, [*layer_readers(), *head_readers(state), tables(config)], columns)
         state = change(state, [WRITERS, LAYER_NORMS, EMBEDDING_NORM, FINAL_NORM, r"_residual\.scale\.weight$"], rows)
-        if config.lm_head_transform:
+        if "transform.dense.weight" in state:
             # The output projection may be tied to the permuted embedding, so what it reads is permuted as well.
             state = change(state, [r"^transform\.(dense|norm)\."], rows)
             state = change(state, [r"^lm_head\.weight$"], columns)
@@ -139,8 +140,8 @@ class MoveAttentionScale(Symmetry):
     summary = "attention's scale moved into the query projections"
 
     def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
-        """To any other scale, unless queries are normalised after their projection."""
-        return {"attention_scale": wanted} if config.qk_norm is None else None
+        """To any other scale, unless queries are normalised after their projection, or rotated in part (latent)."""
+        return {"attention_scale": wanted} if config.qk_norm is None and config.attention != "latent" else None
 
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
         pattern = re.compile(QUERY)
@@ -191,9 +192,10 @@ class FoldResidualScale(Symmetry):
     summary = "learned scales on the branches folded into the projections before them"
 
     def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
-        """From any to none, unless a norm is between projection and scale."""
+        """From any to none, unless a norm is between projection and scale, or experts are."""
         between = config.norm_placement in ("sandwich", "res-post") or config.parallel_residual
-        return {"residual_scaling": None} if wanted is None and not between else None
+        possible = not between and config.feed_forward in DENSE_PARTS
+        return {"residual_scaling": None} if wanted is None and possible else None
 
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
         changed = dict(state)
@@ -275,7 +277,7 @@ class RescaleStream(Symmetry):
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
         """Scale everything that is written onto the stream, and undo it where the stream is read without a norm."""
         factor = math.sqrt(wanted / config.layer_norm_eps)
-        state = change(state, [EMBEDDING_NORM if config.embedding_norm else TABLES, WRITERS], scale(factor))
+        state = change(state, [EMBEDDING_NORM if config.embedding_norm else tables(config), WRITERS], scale(factor))
         read_scaled: list[str] = []
         if config.norm_placement == "post":
             state = change(state, LAYER_NORMS, scale(factor))
@@ -283,7 +285,7 @@ class RescaleStream(Symmetry):
         elif not config.final_norm:
             read_scaled.append(r"\.cross_attn\.[kv]_proj\.weight$")
         if not config.final_norm:
-            read_scaled += head_readers(config)
+            read_scaled += head_readers(state)
         return change(state, read_scaled, scale(1 / factor)) if read_scaled else state
 
 
@@ -304,4 +306,4 @@ class RescaleEmbeddings(Symmetry):
         return {"embedding_norm_eps": wanted} if scalable else None
 
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
-        return change(state, TABLES, scale(math.sqrt(wanted / config.embedding_norm_eps)))
+        return change(state, tables(config), scale(math.sqrt(wanted / config.embedding_norm_eps)))

@@ -94,7 +94,7 @@ def canonical(config: ZooConfig) -> ZooConfig:
     parts = stacks(config).values()
     settings: dict[str, Any] = {}
     for word in ("head-dim", "none"):
-        if all(
+        if config.attention != "latent" and all(  # "head-dim" is another width there
             attention_scaling(part) == attention_scaling(settled(part, {"attention_scale": word})) for part in parts
         ):
             settings["attention_scale"] = word

@@ -9,7 +9,7 @@ from typing import Any
 from zoo.models import ZooConfig
 
 from ..transforms import pad_columns, pad_rows, repeat_heads
-from .base import QUERY_KEY_VALUE, SYMMETRIES, State, Symmetry, change, stack_of, stacks, symmetry
+from .base import DENSE_PARTS, SYMMETRIES, State, Symmetry, change, stack_of, stacks, symmetry
 
 
 @symmetry
@@ -22,7 +22,8 @@ class CopySharedLayers(Symmetry):
     summary = "shared layers copied"
 
     def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
-        return {"share_layers": False} if wanted is False else None
+        kinds_differ = getattr(config, "first_k_dense_replace", 0)  # unless they are shared
+        return {"share_layers": False} if wanted is False and not kinds_differ else None
 
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
         for prefix, stack in stacks(config).items():
@@ -108,7 +109,8 @@ class ZeroBias(Symmetry):
     rank: int
 
     def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
-        return {self.field: True} if wanted is True else None
+        lacking = {"attention_bias": config.attention == "latent", "mlp_bias": config.feed_forward not in DENSE_PARTS}
+        return {self.field: True} if wanted is True and not lacking.get(self.field) else None
 
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
         pattern = re.compile(self.layers)
@@ -120,9 +122,10 @@ class ZeroBias(Symmetry):
         return {**state, **added}
 
 
+GATE_OR_QKV = r"_attn\.([qkv]|gate)_proj\.weight$"
 DENSE = r"^transform\.dense\.weight$"
 ZERO_BIASES = {
-    "attention": ("attention_bias", 140, QUERY_KEY_VALUE, "biases of zeros for queries, keys and values"),
+    "attention": ("attention_bias", 140, GATE_OR_QKV, "biases of zeros for queries, keys and values"),
     "attention-out": ("attention_out_bias", 150, r"_attn\.o_proj\.weight$", "biases of zeros for attention's output"),
     "feed-forward": ("mlp_bias", 160, r"\.mlp\.\w+_proj\.weight$", "biases of zeros for the feed-forward network"),
     "transform": ("lm_head_transform_bias", 165, DENSE, "a bias of zeros for the transform of the output"),

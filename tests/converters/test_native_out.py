@@ -25,6 +25,7 @@ ENCODER = dict(is_decoder=False, is_encoder_decoder=False)
 DECODER = dict(is_decoder=True, is_encoder_decoder=False, classifier_pooling="last")
 
 TIED = dict(tie_word_embeddings=True, share_encoder_decoder_embeddings=True, lm_head_bias=True)
+DYNAMIC = {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}
 HALF = {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5}
 BLOOM = dict(embedding_norm=True, hidden_act="gelu_pytorch_tanh", intermediate_size=64)
 SIX_HEADS = dict(hidden_size=24, num_attention_heads=6, intermediate_size=96)  # slopes of no power of two
@@ -83,6 +84,18 @@ EXACT = {
     "llama-groups": ("llama-style", None, dict(num_key_value_heads=2), "llama"),
     "olmo2": ("olmo2-style", None, {}, "olmo2"),
     "gemma2": ("gemma2-style", None, GEMMA2, "gemma2 shift-norm-weights"),
+    "tokens-of-another-eps": (
+        "bert-style",
+        "token-classification",
+        dict(type_vocab_size=None, layer_norm_eps=1e-4),
+        "distilbert rescale-stream rescale-embeddings",
+    ),
+    "gated-attention": (
+        "qwen3-next-style",
+        None,
+        dict(feed_forward="gated", attention_out_bias=True, head_dim=8),
+        "qwen3_5_text zero-attention-bias",
+    ),
 }
 """Variants, tasks and settings, and the classes that express them, each with the symmetries by which it does."""
 
@@ -137,6 +150,18 @@ REFUSED = [
     ("universal", "causal-lm", {}, "opt", "computes more than its settings describe"),
     ("llama-style", "sequence-classification", dict(classifier_bias=True), "llama", "classifier has a bias"),
     ("bert-style", "masked-lm", dict(hidden_act="relu"), "roberta", "hidden_act='relu'"),
+    ("roformer-style", None, dict(rope_parameters=DYNAMIC), "roformer", "begin at 10000 and have no scaling"),
+    ("gptj-style", None, dict(rope_parameters=DYNAMIC), "gptj", "begin at 10000 and have no scaling"),
+    ("llama-style", None, dict(rope_parameters=DYNAMIC), "phi3", "its configuration refuses it.*longrope"),
+    ("llama-style", None, dict(bos_token_id=None), "cwm", "its configuration refuses it.*bos_token_id"),
+    ("llama-style", None, dict(position="rotary-interleaved", head_dim=6), "helium", "head_dim=6, it has 4"),
+    ("qwen3-moe-style", None, dict(residual_scaling="layer-scale"), "qwen3_moe", "residual_scaling='layer-scale'"),
+    ("deepseek-v3-style", None, dict(share_layers=True), "deepseek_v3", "share_layers=True"),
+    ("deepseek-v3-style", None, dict(attention_out_bias=True), "deepseek_v3", "attention_bias=False"),
+    ("gpt-oss-style", None, dict(mlp_bias=False), "gpt_oss", "mlp_bias=False"),
+    ("deepseek-v3-style", None, dict(attention_scale="hidden-size"), "deepseek_v3", "attention_scale='hidden-size'"),
+    ("deepseek-v3-style", None, dict(attention_scale=2.0, head_dim=4), "deepseek_v3", "attention_scale=2.0"),
+    ("gemma3-style", None, dict(attn_logit_softcapping=2.0), "gemma3_text", "attn_logit_softcapping=2.0"),
 ]
 
 

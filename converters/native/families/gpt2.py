@@ -12,7 +12,17 @@ from zoo.models import ZooConfig
 from ...symmetries.base import State
 from ...transforms import TRANSPOSE, Tensors, Transform, split
 from ..declared import Field, choice, native_format, same, without
-from ..decoders import CLASSIFIER_DROPOUT, GPT2_HEADS, ODD, PROJECTIONS, DecoderFormat, heads_by_group, rotated_columns
+from ..decoders import (
+    CLASSIFIER_DROPOUT,
+    FIXED_ROPE,
+    GPT2_HEADS,
+    ODD,
+    PROJECTIONS,
+    DecoderFormat,
+    fixed_rope_obstacles,
+    heads_by_group,
+    rotated_columns,
+)
 
 GPT2_FIELDS: Mapping[str, str | Field] = {
     **same("vocab_size", "initializer_range", "tie_word_embeddings"),
@@ -26,13 +36,12 @@ GPT2_FIELDS: Mapping[str, str | Field] = {
     "dropout": "resid_pdrop",
     "attention_dropout": "attn_pdrop",
 }
-THETA = 10000.0  # The base of the rotary wavelengths, which is no setting
 
 
 def rotated_part(native: Any) -> dict[str, Any]:
     """Read how many columns of a head are rotated."""
     share = {"partial_rotary_factor": native.rotary_dim / (native.n_embd // native.n_head)} if native.rotary_dim else {}
-    return {"rope_type": "default", "rope_theta": THETA, **share}
+    return {**FIXED_ROPE, **share}
 
 
 @native_format
@@ -62,15 +71,11 @@ class GptJ(DecoderFormat):
     }
 
     def rotary_obstacles(self, config: ZooConfig) -> list[str]:
-        """No scaling, and one base."""
-        rope = getattr(config, "rope_parameters", None)
-        if rope is None:
-            return []
-        plain = rope.get("rope_type", "default") == "default" and rope.get("rope_theta") == THETA
-        found = (
-            [] if plain else [f"rope_parameters={dict(rope)}, its wavelengths begin at {THETA:g} and have no scaling"]
-        )
-        return [*found, f"{rotated_columns(config)} {ODD}"] if rotated_columns(config) % 2 else found
+        """No scaling, one base, and a part of each head."""
+        found = fixed_rope_obstacles(config, "partial_rotary_factor")
+        if getattr(config, "rope_parameters", None) is None or not rotated_columns(config) % 2:
+            return found
+        return [*found, f"{rotated_columns(config)} {ODD}"]
 
 
 SHARDS = 4  # Into how many groups of heads the projection of queries, values and keys is cut

@@ -163,7 +163,7 @@ class StableLm(ParallelOrNot, NormedLike):
 
     name = "stablelm"
     fields = {
-        **NormedLike.fields,
+        **without(NormedLike.fields, "head_dim"),
         "rope_parameters": PARTIAL_ROPE,
         "attention_bias": "use_qkv_bias",
         "parallel_residual": "use_parallel_residual",

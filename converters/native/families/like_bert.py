@@ -10,7 +10,7 @@ from zoo.registry import Task
 from ...symmetries.base import State
 from ...transforms import split
 from ..declared import Field, choice, native_format, same, without
-from ..decoders import HEAD_DIM, PROJECTIONS, ROPE, ROPE_BY_LAYER
+from ..decoders import FIXED_ROPE, HEAD_DIM, PROJECTIONS, ROPE, ROPE_BY_LAYER, fixed_rope_obstacles
 from ..encoder_decoders import computed_table
 from ..encoders import (
     BERT_FIELDS,
@@ -112,8 +112,10 @@ class RoFormer(EncoderFormat):
     of_task = encoder_tasks(lambda config: config.hidden_act)
 
     def read_config(self, native: Any, task: str) -> dict[str, Any]:
-        rope = {"rope_type": "default", "rope_theta": 10000.0}
-        return {**super().read_config(native, task), "rope_parameters": rope}
+        return {**super().read_config(native, task), "rope_parameters": {**FIXED_ROPE}}
+
+    def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:
+        return super().obstacles(config, state, task) + fixed_rope_obstacles(config)
 
     def write_weights(self, config: ZooConfig, state: State, task: str) -> State:
         rows = computed_table(config.max_position_embeddings, config.head_dim)

@@ -89,8 +89,9 @@ class Helium(LlamaLike):
     """Helium (Kyutai 2025): rotates neighbouring columns."""
 
     name = "helium"
-    fields = {**LlamaLike.fields, **same("attention_bias", "mlp_bias")}
+    fields = {**without(LlamaLike.fields, "head_dim"), **same("attention_bias", "mlp_bias")}
     always = {**LlamaLike.always, **INTERLEAVED}
+    follows = {"head_dim": lambda config: config.head_dim}
 
 
 @native_format

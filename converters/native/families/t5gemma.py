@@ -14,7 +14,7 @@ from ...key_map import KeyMap
 from ...symmetries.base import State
 from ...symmetries.route import Needs
 from ..common import a_stack, tokens
-from ..declared import Field, NativeFormat, native_format, same, table
+from ..declared import Field, NativeFormat, native_format, same, table, without
 from ..decoders import ROPE_BY_LAYER, WINDOWS_BY_LAYER
 from .llama import ATTENTION, ATTENTION_BIAS, GATED, PRE_NORMS, QK_NORMS, SAME_OUT_BIAS, LlamaLike
 
@@ -82,7 +82,7 @@ class Gemma3(Gemma2):
 
     name = "gemma3_text"
     variant = "gemma3-style"
-    fields = {**CAPPED, **ROPE_BY_LAYER}
+    fields = {**without(CAPPED, "attn_logit_softcapping"), **ROPE_BY_LAYER}  # it has the field, and does not read it
     always = {**Gemma2.always, "qk_norm": "head"}
     only = {"use_bidirectional_attention": False}
     layer = {**Gemma2.layer, **QK_NORMS}

@@ -32,6 +32,7 @@ class Weightless(LlamaLike):
         return {**state, **{f"model.{name}": like.new_ones(width) for name, width in {**layers, **ends}.items()}}
 
     def write_weights(self, config: ZooConfig, state: State, task: str) -> State:
+        state = super().write_weights(config, state, task)
         return {name: value for name, value in state.items() if not name.endswith("norm.weight")}
 
     def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:
