@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from zoo.base.folders import scratch_folder
 from zoo.registry import Task
 
 from .bundle import BundleTarget
@@ -20,9 +21,10 @@ from .onnx.graphs import DECODER, GRAPH_ENDING, WHOLE, obstacles, write_onnx
 from .onnx.models import OnnxSession, model_of
 from .openvino.stateful import GRAPH_ENDING as OPENVINO_ENDING
 from .openvino.stateful import PREFIX, check_openvino, load_openvino, write_openvino
+from .symmetries.base import settled
 from .target import TARGETS, EngineTarget, ExportOptions, TargetPlan
 from .transformers_js.target import TransformersJsTarget
-from .verification import Difference, compare
+from .verification import Difference, compare, ends_of
 from .weights import task_of
 
 if TYPE_CHECKING:
@@ -60,7 +62,11 @@ class CTranslate2Target(EngineTarget):
         write_ctranslate2(model, folder, plan.route, self.stored(options), options.source)
 
     def check(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> Difference:
-        return check_ctranslate2(model, folder, self.stored(options))
+        if (stored := self.stored(options)) != self.dtypes[0]:  # rounding would hide any other difference
+            with scratch_folder() as exact:
+                self.write(model, exact, plan, ExportOptions())
+                check_ctranslate2(model, exact)
+        return check_ctranslate2(model, folder, stored)
 
     def open(self, folder: Path) -> PreTrainedModel:
         return CTranslate2Model.open(folder)
@@ -92,6 +98,8 @@ class GgufTarget(EngineTarget):
         "llama.cpp splits texts by named rules: byte-level BPE as GPT-2's or Llama 3's, and Unigram with Metaspace. "
         "Other tokenizers are refused, as are those that normalise texts, and any that gives other tokens than the "
         "original in 100 texts.",
+        "llama.cpp also stops at tokens of some names (`<|im_end|>`, `<|endoftext|>`, `</s>`, ...), and at token 11 "
+        "(Unigram: 1) where a model has no end. `zoo generate` goes on there.",
         "llama.cpp's K-quants (q6_k to q2_k) take 256 weights of a row at a time. As its own tool does, rows that 256 "
         "does not divide are stored as q8_0, q5_1, q5_0 or iq4_nl; where it divides none, the type is refused. "
         "Mixtures (q4_k_m, ...) take that tool: `llama-quantize`, given a file in f32.",
@@ -101,7 +109,9 @@ class GgufTarget(EngineTarget):
         return plan_gguf(self.name, model)
 
     def write(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> None:
-        write_folder(model, folder, plan, read_tokenizer(options.source, model.config), self.stored(options))
+        ends = ends_of(model.config if model.generation_config.eos_token_id is None else model.generation_config)
+        tokenizer = read_tokenizer(options.source, settled(model.config, {"eos_token_id": ends}))
+        write_folder(model, folder, plan, tokenizer, self.stored(options))
 
     def check(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> Difference:
         from .gguf.comparing import check_gguf

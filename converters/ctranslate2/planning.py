@@ -111,6 +111,8 @@ def needs(config: ZooConfig, task: str) -> dict[str, Any]:
         "qk_norm": (None, "head") if config.norm == "rmsnorm" and config.stack != "encoder-decoder" else None,
         "position": positions,
     }
+    if config.type_vocab_size:
+        found["scale_embedding"] = False  # it would scale the token types as well
     if config.stack == "decoder":
         found |= {"num_key_value_heads": ANY, "parallel_residual": ANY}
         found |= {"norm": "layernorm", "norm_placement": "pre"} if config.parallel_residual else {}

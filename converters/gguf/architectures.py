@@ -342,7 +342,6 @@ ARCHITECTURES = (
         changes=(centred, fold_scale("q_norm")),
         metadata=two_rotations,
         windows=True,
-        only={"attn_logit_softcapping": None},
         other_depths=(62,),
         **GEMMA,
     ),

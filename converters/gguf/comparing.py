@@ -102,7 +102,7 @@ def draw(model: ZooPreTrainedModel, source: Path | None, *, writes: bool, seed: 
     if source is not None and (source / TOKENIZER_FILE).is_file():
         tokenizer = AutoTokenizer.from_pretrained(source)
         drawn = [tokenizer.decode(ids(usual), skip_special_tokens=True) for _ in range(PROMPTS - len(AWKWARD))]
-        texts = [*AWKWARD, *drawn]
+        texts = [*AWKWARD, *drawn, *(f"a {token} b{token}c" for token in tokenizer.get_added_vocab())]
     return Job([ids(length) for length in lengths], texts, text)
 
 

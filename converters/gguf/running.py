@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -44,8 +45,9 @@ class GgufModel(WritingModel):
         """Let the server continue, greedily or by sampling."""
         request = self.request(settings)
         prompts = (ids[kept].tolist() for ids, kept in zip(input_ids, mask, strict=True))
+        ends = {*ends_of(self.config if settings.eos_token_id is None else settings)}
         many = settings.num_return_sequences or 1
-        return [[self.continued(prompt, request) for _ in range(many)] for prompt in prompts]
+        return [[self.continued(prompt, request, ends) for _ in range(many)] for prompt in prompts]
 
     def score(self, texts: list[ScoredText]) -> list[list[float]]:
         """Ask for an id at a time."""
@@ -56,10 +58,7 @@ class GgufModel(WritingModel):
         ]
 
     def request(self, settings: GenerationConfig) -> dict[str, Any]:
-        foreign = unfollowed(settings)
-        if settings.eos_token_id not in (None, self.config.eos_token_id, [self.config.eos_token_id]):
-            foreign.append(f"eos_token_id={settings.eos_token_id}")
-        if foreign:
+        if foreign := unfollowed(settings):
             raise ConfigError(f"llama.cpp does not follow {', '.join(foreign)}; leave it out, or use another engine")
         if (settings.num_return_sequences or 1) > 1 and not settings.do_sample:
             raise ConfigError(
@@ -78,19 +77,23 @@ class GgufModel(WritingModel):
             found |= {"top_p": 1.0 if settings.top_p is None else settings.top_p}
         return found
 
-    def continued(self, prompt: list[int], request: dict[str, Any]) -> tuple[list[int], float]:
-        seed = int(torch.randint(2**31, ())) if "samplers" in request else 0
-        self.refuse(len(prompt) + 1)
-        answer = self.server.complete(prompt, seed=seed, cache_prompt=False, **request)
-        written = list(answer["tokens"])
-        ends = ends_of(self.config)
-        if answer["stop_type"] != "eos" and len(written) < request["n_predict"]:
-            self.refuse(len(prompt) + request["n_predict"])
-        if answer["stop_type"] == "eos" and not {*written[-1:]} & {*ends}:
-            written += ends[:1]
-        if not (request["n_probs"] and written):
-            return written, 0.0
-        values = [float(step["logprob"]) for step in self.server.scored_steps(answer)]
-        for place in range(len(values), len(written)):
-            values.append(self.server.log_probability([*prompt, *written[:place]], written[place]))
-        return written, sum(values) / len(values)
+    def continued(self, prompt: list[int], request: dict[str, Any], ends: set[Any]) -> tuple[list[int], float]:
+        """Continue a prompt up to an end. llama.cpp stops at tokens of some names too, and is asked again there."""
+        written, values = list[int](), list[float]()
+        most = request["n_predict"]
+        while len(written) < most and not {*written[-1:]} & ends:
+            before = [*prompt, *written]
+            self.refuse(len(before) + 1)
+            seed = int(torch.randint(2**31, ())) if "samplers" in request else 0
+            asked = {**request, "n_predict": most - len(written)}
+            answer = self.server.complete(before, seed=seed, cache_prompt=False, **asked)
+            tokens = answer["tokens"]
+            written += tokens[: next((place for place, token in enumerate(tokens, 1) if token in ends), None)]
+            if request["n_probs"]:
+                values += [float(step["logprob"]) for step in self.server.scored_steps(answer)]
+                for place in range(len(values), len(written)):
+                    values.append(self.server.log_probability([*prompt, *written[:place]], written[place]))
+            if not tokens or (answer["stop_type"] != "eos" and len(tokens) < asked["n_predict"]):
+                self.refuse(len(prompt) + most)
+                break
+        return written, fmean(values[: len(written)] or [0.0])

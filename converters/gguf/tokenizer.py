@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
+
+from transformers import AutoTokenizer
 
 from zoo.base.errors import CheckpointError
 from zoo.base.files import read_json
@@ -67,11 +69,20 @@ def read_tokenizer(folder: Path | None, config: ZooConfig) -> TokenizerMetadata:
             problems.append(f"the normalizer {saved['normalizer']['type']}")
         if reader is None or problems:
             refuse(problems)
-        return reader(saved, special_ids(config))
+        found = reader(saved, special_ids(config))
+        return replace(found, fields={**found.fields, **chat_template(folder)})
     except ExportError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, OSError) as error:
         raise CheckpointError(f"{folder / TOKENIZER_FILE} cannot be read: {error!r}") from error
+
+
+def chat_template(folder: Path) -> dict[str, Any]:
+    """The template of conversations, or several by name; nothing without one."""
+    found = AutoTokenizer.from_pretrained(folder).chat_template
+    if isinstance(found, dict):
+        found = [{"name": name, "template": template} for name, template in found.items()]
+    return {"chat_template": found} if found else {}
 
 
 def refuse(problems: list[str]) -> NoReturn:
@@ -136,6 +147,9 @@ def described(
 ) -> TokenizerMetadata:
     """Put tokens and special tokens together."""
     added = {token["id"]: token for token in saved.get("added_tokens", [])}
+    for token in added.values():
+        if loose := [word for word in ("lstrip", "rstrip", "single_word") if token.get(word)]:
+            refuse([f"the token {token['content']!r} with {loose[0]}=True"])
     named = {number: token for token, number in vocabulary.items()}
     named |= {number: token["content"] for number, token in added.items()}
     size = max(named) + 1
@@ -174,7 +188,9 @@ def begins_with(processor: Mapping[str, Any] | None, start: int | None) -> bool:
 def special_ids(config: ZooConfig) -> dict[str, int]:
     """The special ids of a model, by what follows `add_` in the names of GGUFWriter's methods."""
     given = {"bos_token_id": config.bos_token_id, "pad_token_id": config.pad_token_id}
-    given |= dict(zip(ENDS, ends_of(config), strict=False))
+    if len(ends := ends_of(config)) > len(ENDS):
+        raise ExportError(f"eos_token_id={ends}, llama.cpp has {len(ENDS)} ends at most")
+    given |= dict(zip(ENDS, ends, strict=False))
     return {name: number for name, number in given.items() if number is not None}
 
 

@@ -12,9 +12,8 @@ from transformers import GenerationConfig
 
 import zoo
 from zoo.base.errors import CheckpointError, ConfigError, UnsupportedOperationError, ZooError
-from zoo.converters import TARGETS, plan_engines
-from zoo.converters.ctranslate2.planning import options_of, plan_ctranslate2
-from zoo.converters.ctranslate2.running import check_ctranslate2
+from zoo.converters import TARGETS, plan_engines, targets
+from zoo.converters.ctranslate2.planning import options_of
 from zoo.converters.ctranslate2.specification import write_ctranslate2
 from zoo.converters.errors import ExportError, MissingExtraError, VerificationError
 from zoo.converters.onnx.graphs import write_onnx
@@ -199,6 +198,8 @@ CTRANSLATE2 = {
     "nlpt": ("nlpt-encoder", "feature-extraction", {}),
     "bert": ("bert-style", "feature-extraction", {}),
     "t5-encoder": ("t5-style", "feature-extraction", ENCODER),
+    "t5-normed": ("t5-style", "feature-extraction", dict(embedding_norm=True, embedding_norm_eps=1e-2, **ENCODER)),
+    "bert-scaled": ("bert-style", "feature-extraction", dict(type_vocab_size=3, scale_embedding=True)),
 }
 
 
@@ -214,13 +215,14 @@ def test_ctranslate2_computes_the_same(case, tmp_path):
     assert (report.difference.greedy, report.difference.beams) == ((True, True) if decodes else (None, None))
 
 
-def test_a_wrong_ctranslate2_export_is_found(tmp_path):
+@pytest.mark.parametrize("dtype", ["float32", "int8"])
+def test_a_wrong_ctranslate2_export_is_found(dtype, tmp_path, monkeypatch):
     model, other = (zoo_model("gpt2-style", dtype=torch.float32) for _ in range(2))
     with torch.no_grad():
         other.model.layers[1].mlp.up_proj.bias += 0.01
-    write_ctranslate2(other, tmp_path, plan_ctranslate2(other)[0])
+    monkeypatch.setattr(targets, "write_ctranslate2", lambda _, *given: write_ctranslate2(other, *given))
     with pytest.raises(VerificationError, match="CTranslate2 differs by"):
-        check_ctranslate2(model, tmp_path)
+        zoo.export(model, tmp_path / "out", "ctranslate2", dtype=dtype)
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int16", "bfloat16"])

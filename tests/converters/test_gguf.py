@@ -12,7 +12,7 @@ from urllib.request import ProxyHandler, Request, build_opener
 import pytest
 import torch
 from command_line import run
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
+from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
 import zoo
@@ -21,15 +21,18 @@ from zoo.converters.errors import ExportError, MissingExtraError, VerificationEr
 from zoo.converters.gguf import comparing, writing
 from zoo.converters.gguf.architectures import ARCHITECTURES, SMALL_NORMS, TABLED
 from zoo.converters.gguf.planning import UNWRITTEN, plan_gguf
-from zoo.converters.gguf.tokenizer import numbered, read_tokenizer
+from zoo.converters.gguf.tokenizer import NORMAL, numbered, read_tokenizer
 from zoo.converters.gguf.writing import write_gguf
 from zoo.converters.native import NATIVE
 from zoo.converters.planning import scrambled
+from zoo.converters.target import ExportOptions
+from zoo.converters.verification import log_probabilities
 from zoo.data.tokenizers import Tokenizers, train_bpe, train_unigram, train_word
 from zoo.training.evaluate import evaluate
 from zoo.training.generation import generate, load_checkpoint
+from zoo.training.generation.engines import IN_LLAMA_CPP
 
-pytest.importorskip("gguf")
+GGUFReader = pytest.importorskip("gguf").GGUFReader
 pytest.importorskip("xllamacpp")
 
 # One process of llama.cpp serves all architectures, and one export most other tests.
@@ -123,6 +126,7 @@ def saved(tmp_path_factory):
     """A language model with a tokenizer of byte-level BPE."""
     folder = tmp_path_factory.mktemp("gguf") / "saved"
     tokenizer = train_bpe(TEXTS, vocab_size=300)
+    tokenizer.chat_template = {"default": "{{ messages }}", "tool_use": "{{ tools }}"}
     tiny("llama-style", vocab_size=len(tokenizer) + 3).save_pretrained(folder)
     Tokenizers(tokenizer, tokenizer).save(folder)
     return folder
@@ -146,6 +150,9 @@ def test_rounded_weights_say_what_they_cost(saved, quantised):
     sizes = [path.stat().st_size for path in (saved / "model.safetensors", folder / "model.gguf")]
     assert sizes[1] < 0.4 * sizes[0]
     assert (folder / "tokenizer.json").is_file() and (folder / "config.json").is_file()
+    written = GGUFReader(folder / "model.gguf").fields
+    assert written["tokenizer.chat_template"].contents() == "{{ messages }}"
+    assert written["tokenizer.chat_template.tool_use"].contents() == "{{ tools }}"
 
 
 @pytest.mark.slow
@@ -166,6 +173,33 @@ def test_generate_runs_in_llama_cpp(saved, quantised):
         model.generate(torch.ones(1, 2, dtype=torch.long), **greedy)
     with pytest.raises(UnsupportedOperationError, match="llama.cpp returns no logits here"):
         model(torch.ones(1, 2, dtype=torch.long))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ends", ["config", "generation_config", None])
+def test_llama_cpp_ends_where_the_model_does(ends, tmp_path):
+    """It stops at tokens of some names as well, and at token 11 of a model without an end."""
+    tokenizer = train_bpe(TEXTS, vocab_size=300)
+    tokenizer.add_tokens(["<|im_end|>"], special_tokens=True)
+    model = tiny("llama-style", vocab_size=len(tokenizer), eos_token_id=2 if ends else None)
+    named = tokenizer.convert_tokens_to_ids("<|im_end|>") if ends else 11
+    ids, most = tokenizer("the", return_tensors="pt")["input_ids"][:, :1], dict(max_new_tokens=12)
+    with torch.no_grad():
+        model.lm_head.weight[named] = 1.2 * model.lm_head.weight[model.generate(ids, **most)[0, -1]]
+    written = model.generate(ids, **most)[0, 1:].tolist()
+    last = next(number for number in reversed(written) if number != named)
+    assert named in written[: written.index(last)]
+    for end in [2, [2, last]] if ends else [None]:
+        model.generation_config.eos_token_id = end
+        if ends == "config":
+            model.config.eos_token_id = end
+        IN_LLAMA_CPP.target.write(model, tmp_path, plan_gguf("gguf", model), ExportOptions())
+        theirs = IN_LLAMA_CPP.target.load(tmp_path)
+        expected = model.generate(ids, **most)
+        found = theirs.generate(ids, output_scores=True, return_dict_in_generate=True, **most)
+        assert found.sequences.tolist() == expected.tolist()
+        scores = torch.cat(log_probabilities(model, expected.tolist()))[:-1].gather(1, expected[0, 1:, None])
+        assert found.sequences_scores[0] == pytest.approx(float(scores.mean()), abs=1e-4)
 
 
 @pytest.mark.slow
@@ -231,8 +265,13 @@ def test_a_wrong_file_is_found(saved, tmp_path):
     write_gguf(other, tmp_path / "other.gguf", plan, tokenizer, "f32")
     few = {**tokenizer.fields, "token_merges": tokenizer.fields["token_merges"][:5]}
     write_gguf(model, tmp_path / "cut.gguf", plan, replace(tokenizer, fields=few), "f32")
+    plain = replace(tokenizer, types=tuple(NORMAL for _ in tokenizer.types))
+    write_gguf(model, tmp_path / "plain.gguf", plan, plain, "f32")
     job = replace(comparing.draw(model, saved, writes=False), prompts=[[5, 6, 7]])
-    wrong, cut = comparing.run([(tmp_path / "other.gguf", job), (tmp_path / "cut.gguf", job)], model.config)
+    jobs = [(tmp_path / f"{name}.gguf", job) for name in ("other", "cut", "plain")]
+    wrong, cut, unmarked = comparing.run(jobs, model.config)
+    with pytest.raises(VerificationError, match="llama.cpp makes other tokens of 'a <"):
+        comparing.compare_prompts(job, unmarked, saved)
     with pytest.raises(VerificationError, match="llama.cpp differs by"):
         comparing.judge(model, job, wrong, saved, plan.architecture.tolerance)
     with pytest.raises(VerificationError, match="llama.cpp makes other tokens of '"):
@@ -299,6 +338,12 @@ def of(model, normalizer=None, pre_tokenizer=None):
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="<unk>", eos_token="<eos>")
 
 
+def with_tokens(*tokens):
+    tokenizer = train_bpe(TEXTS, vocab_size=300)
+    tokenizer.add_tokens([*tokens])
+    return tokenizer
+
+
 TOKENIZERS = {
     "WordLevel": lambda: train_word(TEXTS),
     "pre-tokenizer ByteLevel": lambda: train_unigram(TEXTS, vocab_size=300),
@@ -306,6 +351,8 @@ TOKENIZERS = {
     "normalizer NFC": lambda: of(models.BPE(), normalizers.NFC()),
     "pre-tokenizer Whitespace": lambda: of(models.BPE(), None, pre_tokenizers.Whitespace()),
     "continuing_subword_prefix='##'": lambda: of(models.BPE(continuing_subword_prefix="##")),
+    "the token '<call>' with rstrip=True": lambda: with_tokens(AddedToken("<call>", rstrip=True)),
+    "the token 'dog' with single_word=True": lambda: with_tokens(AddedToken("dog", single_word=True)),
 }
 
 
