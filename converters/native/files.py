@@ -10,7 +10,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from torch import Tensor
-from transformers.utils import CONFIG_NAME, SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, WEIGHTS_INDEX_NAME, WEIGHTS_NAME
+from transformers.utils import (
+    CHAT_TEMPLATE_DIR,
+    CONFIG_NAME,
+    SAFE_WEIGHTS_INDEX_NAME,
+    SAFE_WEIGHTS_NAME,
+    WEIGHTS_INDEX_NAME,
+    WEIGHTS_NAME,
+)
 
 from zoo.base.errors import first_line
 from zoo.base.files import read_json
@@ -47,6 +54,8 @@ def carry_tokenizer(folder: Path, out: Path, positions: int | None = None) -> li
     written = []
     for prefix in ("", f"{TARGET_FOLDER}/"):
         names = [file for file in TOKENIZER_FILES if (folder / prefix / file).is_file()]
+        named = (folder / prefix / CHAT_TEMPLATE_DIR).glob("*.jinja")
+        names += sorted(path.relative_to(folder / prefix).as_posix() for path in named)
         for name in names:
             require_inside(folder / prefix / name, folder)
         if not names:
@@ -56,6 +65,7 @@ def carry_tokenizer(folder: Path, out: Path, positions: int | None = None) -> li
             names = save_again(folder / prefix, out / prefix) or names
         for name in names:
             if not (out / prefix / name).exists():
+                (out / prefix / name).parent.mkdir(exist_ok=True)
                 shutil.copyfile(folder / prefix / name, out / prefix / name)
         if positions is not None and TOKENIZER_CONFIG in names:
             set_longest(out / prefix / TOKENIZER_CONFIG, positions)
@@ -91,7 +101,8 @@ def save_again(folder: Path, out: Path) -> list[str]:
 
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-        return sorted({Path(file).name for file in tokenizer.save_pretrained(out) if Path(file).is_file()})
+        files = {Path(file) for file in tokenizer.save_pretrained(out)}
+        return sorted(file.relative_to(out).as_posix() for file in files if file.is_file())
     except (ImportError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         warnings.warn(
             f"the tokenizer in {folder} cannot be loaded here ({first_line(error)}); its files are copied as they are, "
