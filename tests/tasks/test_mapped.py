@@ -83,6 +83,24 @@ def test_a_run_on_a_large_file_has_the_same_weights(task, tmp_path, monkeypatch)
     assert all(weights[0][name].equal(weights[1][name]) for name in weights[0])
 
 
+def test_other_columns_and_other_ends_are_no_rows_of_before(tmp_path, monkeypatch):
+    monkeypatch.setattr(mapped, "LARGE", 1000)
+    file = tmp_path / "a.conll"
+    file.write_text("".join(f"word{n} NN {'B-PER' if n % 2 else 'O'}\n\n" for n in range(100)))
+    task = find_task("token-classification")
+    counted = [{*task.label_counts(task.load(file, columns=columns).train)} for columns in (None, [0, 1], [0, 2])]
+    assert counted == [{"B-PER", "O"}, {"NN"}, {"B-PER", "O"}]
+    pairs, task = write(tmp_path / "a.tsv", "translation"), find_task("translation")
+    splits = task.load(pairs)
+    tokenizers = task.train_tokenizers(splits.train, kind="bpe", vocab_size=320)
+    ends = [tokenizers.target.eos_token_id]
+    assert {row[-1] for row in encode(task, splits, tokenizers, seed=0).train["labels"]} == {*ends}
+    for one in {id(one): one for one in (tokenizers.source, tokenizers.target)}.values():
+        one.eos_token = one.pad_token
+    found = encode(task, splits, tokenizers, seed=0).train["labels"]
+    assert {row[-1] for row in found} == {tokenizers.target.eos_token_id} != {*ends}
+
+
 def test_bad_rows_of_a_large_file_are_named_and_leave_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(mapped, "LARGE", 1000)
     file = write(tmp_path / "a.tsv", "translation")

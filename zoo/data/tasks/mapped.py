@@ -100,8 +100,8 @@ def in_parts(
         if not kept and refused is not None:
             raise refused
 
-    backends = [backend_json(one) for one in (tokenizers.source, tokenizers.target)]
-    place = place_of("encoded", [examples._fingerprint, backends, decides, options])
+    written = [(backend_json(one), one.special_tokens_map) for one in (tokenizers.source, tokenizers.target)]
+    place = place_of("encoded", [examples._fingerprint, written, decides, options])
     return mapped(place, parts(), examples.info.description)
 
 

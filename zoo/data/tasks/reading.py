@@ -210,6 +210,7 @@ def read_conll(file: Path, columns: Sequence[Column] | None, kinds: Sequence[Kin
         if not all(isinstance(column, int) for column in columns):
             raise DataError(f"{file}: the columns of CoNLL files have no names; give their numbers from 0")
         places = [int(column) for column in columns]
+        names = [str(place) for place in places]
     expected = max(1 - min(places), max(places) + 1, 2)
     rows: list[Row] = []
     begins = True
