@@ -138,6 +138,15 @@ def test_a_slice_has_as_many_times_fewer_channels_of_experts(name):
     assert slice_["moe_intermediate_size"] == 64 and slice_.get("shared_expert_intermediate_size", 128) == 128
 
 
+@pytest.mark.parametrize(
+    ("name", "part"), [("alibi-decoder", "self_attn.q_proj"), ("pre-norm:feed_forward=moe", "mlp.experts.gate_up_proj")]
+)
+def test_what_stays_whole_is_not_planned_in_slices(name, part):
+    """Attention with a bias of positions, and experts with biases."""
+    with pytest.raises(ConfigError, match=rf"model\.layers\.0\.{re.escape(part)}.* cannot be sliced"):
+        sliced(name, "causal-lm", 2)
+
+
 def test_bounds_follow_from_the_device(plans):
     one, eight = plans[Strategy.ONE], plans[Strategy.DDP]
     assert one.roofline.link == 0 and one.tokens_per_second <= one.tokens_per_update / one.roofline.compute

@@ -18,7 +18,7 @@ from zoo.analysis.measuring.flops import count_sequence
 from zoo.base.errors import ConfigError, UnknownNameError
 from zoo.building.builder import PATTERNS, skeleton
 from zoo.models import ZooPreTrainedModel
-from zoo.models.parallel import tensor_parallel_plan
+from zoo.models.parallel import wildcard
 from zoo.models.residual import SingleStream
 from zoo.models.stack import ZooStack
 
@@ -257,13 +257,17 @@ def sliced(name: str, task: str, slices: int) -> Settings:
     """The settings of what one device computes of every layer: a model with as many times fewer heads and channels."""
     model = hollow(name, task)
     config = model.config
-    if not any(style == "colwise" and key.endswith("q_proj") for key, style in tensor_parallel_plan(model).items()):
-        raise ConfigError(f"the attention of {name!r} cannot be sliced")
     sizes = {key: value for key in SLICED if (value := getattr(config, key, None)) is not None}
     heads = {key: value for key, value in sizes.items() if key.endswith("heads")}
     if odd := next((key for key, value in heads.items() if value % slices), None):
         raise ConfigError(f"{odd}={sizes[odd]} cannot be divided by {slices}")
-    return tuple({"head_dim": config.head_dim, **{key: -(-value // slices) for key, value in sizes.items()}}.items())
+    settings = (("head_dim", config.head_dim), *((key, -(-value // slices)) for key, value in sizes.items()))
+    parts = zip(model.named_parameters(), hollow(name, task, settings).parameters(), strict=True)
+    smaller = [key for (key, one), other in parts if one.shape != other.shape]
+    places = ((key, {wildcard(key), wildcard(key.rpartition(".")[0])}) for key in smaller)
+    if whole := next((key for key, names in places if names.isdisjoint(model.tp_plan)), None):
+        raise ConfigError(f"{whole} of {name!r} cannot be sliced")
+    return settings
 
 
 def gathered_parameters(model: ZooPreTrainedModel) -> int:
