@@ -98,14 +98,14 @@ def refuse_packed(position_ids: Tensor | None, attention_mask: Tensor | None) ->
 UNREAD = (
     *("output_attentions", "output_hidden_states", "inputs_embeds", "decoder_inputs_embeds", "causal_rows"),
     *("position_ids", "decoder_position_ids", "decoder_input_ids", "decoder_attention_mask"),
-    *("past_key_values", "encoder_outputs"),
+    *("past_key_values", "encoder_outputs", "logits_to_keep", "loss_smoothing", "z_loss"),
 )
 """Arguments that change outputs, and that exports do not read unless a model names them."""
 
 
 def refuse_unread(given: Mapping[str, Any]) -> None:
     """Refuse arguments that an export would ignore."""
-    asked = [name for name in UNREAD if given.get(name) is not None and given[name] is not False]
+    asked = [name for name in UNREAD if isinstance(value := given.get(name), Tensor) or value]
     if asked:
         raise UnsupportedOperationError(f"exports have no {', '.join(asked)}; ask the original model")
 

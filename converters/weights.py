@@ -95,6 +95,8 @@ def save_settings(model: ZooPreTrainedModel, folder: Path) -> None:
     config = copy.deepcopy(model.config)
     config.architectures = [type(model).__name__]
     config.dtype = torch.float32
+    if hasattr(config, "output_router_logits"):  # an export has none
+        config.output_router_logits = False
     config.save_pretrained(folder)
     save_generation(model, folder)
 
@@ -119,7 +121,11 @@ def longest(model: ZooPreTrainedModel) -> int | None:
 
 def traceable(model: ZooPreTrainedModel) -> ZooPreTrainedModel:
     """The same model in float32 on eager attention, with operators that every runtime has."""
-    return in_dtype(model, "float32", eager=True)
+    made = in_dtype(model, "float32", eager=True)
+    for module in made.modules():  # both stacks of an encoder-decoder have their own
+        if hasattr(getattr(module, "config", None), "output_router_logits"):
+            module.config.output_router_logits = False
+    return made
 
 
 def in_dtype(model: ZooPreTrainedModel, dtype: str, *, eager: bool = False) -> ZooPreTrainedModel:

@@ -22,6 +22,7 @@ from transformers.modeling_outputs import (
 
 from zoo.base.errors import CheckpointError, InputError, first_line
 from zoo.models import ZooConfig
+from zoo.models.language_modeling import keep_positions, next_labels
 from zoo.models.transformer import Transformer, transformer_of
 from zoo.registry import Task
 
@@ -162,6 +163,8 @@ class WholeModel(GraphModel):
             return BaseModelOutput(last_hidden_state=outputs["last_hidden_state"])
         logits, loss = outputs["logits"], None
         if labels is not None:
+            if self.task == Task.MASKED_LM and self.config.masked_next_token:
+                labels = next_labels(labels)
             scored = {"logits": logits, "pooled_logits": logits, "labels": labels, "config": self.config}
             loss = self.loss_function(**scored, vocab_size=logits.shape[-1], **kwargs)
         return OUTPUTS[self.task][1](loss=loss, logits=logits)
@@ -178,6 +181,7 @@ class GraphForCausalLM(GraphModel, GenerationMixin):
         past_key_values: Cache | None = None,
         labels: Tensor | None = None,
         use_cache: bool | None = None,
+        logits_to_keep: int | Tensor = 0,
         **kwargs: Any,
     ) -> CausalLMOutputWithPast:
         refuse_unread(kwargs)
@@ -190,12 +194,13 @@ class GraphForCausalLM(GraphModel, GenerationMixin):
         mask = self.mask(attention_mask, input_ids, seen)
         given = {"input_ids": input_ids, "attention_mask": mask, "position_ids": position_ids}
         outputs, cache = self.sessions[WHOLE].run(given, past_key_values)
-        loss = None
+        logits, loss = outputs["logits"], None
         if labels is not None:
-            size = self.config.vocab_size
-            loss = self.loss_function(logits=outputs["logits"], labels=labels, vocab_size=size, **kwargs)
+            loss = self.loss_function(logits=logits, labels=labels, vocab_size=self.config.vocab_size, **kwargs)
+        if isinstance(logits_to_keep, Tensor) or logits_to_keep:
+            logits = keep_positions(logits, logits_to_keep)
         kept = cache if use_cache is not False else None
-        return CausalLMOutputWithPast(loss=loss, logits=outputs["logits"], past_key_values=kept)
+        return CausalLMOutputWithPast(loss=loss, logits=logits, past_key_values=kept)
 
 
 class GraphForConditionalGeneration(GraphModel, GenerationMixin):
@@ -260,7 +265,9 @@ class GraphForConditionalGeneration(GraphModel, GenerationMixin):
         }
         outputs, cache = self.sessions[DECODER].run(given, past_key_values)
         logits = outputs["logits"]
-        loss = None if labels is None else self.loss_function(logits, labels, vocab_size=logits.shape[-1])
+        loss = None
+        if labels is not None:
+            loss = self.loss_function(logits, labels, vocab_size=logits.shape[-1], **kwargs)
         wanted = self.config.use_cache if use_cache is None else use_cache
         kept = cache if wanted else None
         return Seq2SeqLMOutput(loss=loss, logits=logits, past_key_values=kept, encoder_last_hidden_state=encoded)

@@ -106,13 +106,33 @@ def test_graphs_refuse_packed_documents_and_embeddings(exported_decoder):
 
 
 @pytest.mark.slow
-def test_graphs_refuse_causal_rows(tmp_path):
-    """Which a graph of an encoder would read from both sides, so that the loss would be too good."""
-    model = zoo.build("gpt-bert-style@tiny", "masked-lm", vocab_size=20, seed=0)
+@pytest.mark.parametrize(
+    ("name", "task"),
+    [
+        ("gpt-bert-style@tiny", "masked-lm"),  # labels are those of the next tokens
+        ("mixtral-style@tiny:output_router_logits=True", "causal-lm"),  # router logits are in no graph
+        ("pre-norm@tiny:feed_forward=moe,output_router_logits=True", "seq2seq-lm"),
+    ],
+)
+def test_the_loss_of_a_graph_is_that_of_its_model(name, task, tmp_path):
+    model = zoo.build(name, task, vocab_size=20, seed=0)
     zoo.export(model, tmp_path / "out", "onnx")
-    ids = torch.tensor([[5, 6, 7, 8, 9]])
-    with pytest.raises(UnsupportedOperationError, match="have no causal_rows"):
-        TARGETS.get("onnx").open(tmp_path / "out")(input_ids=ids, labels=ids, causal_rows=torch.tensor([True]))
+    loaded, ids = TARGETS.get("onnx").open(tmp_path / "out"), torch.tensor([[5, 6, 7, 8], [9, 8, 7, 6]])
+    assert not getattr(loaded.config, "output_router_logits", False)
+    labels = ids.masked_fill(ids == 8, -100)
+    routers = {"output_router_logits": False} if "moe" in name or "mixtral" in name else {}
+    for given in ({}, {"num_items_in_batch": torch.tensor(11)}):
+        expected = model(ids, labels=labels, **routers, **given).loss
+        torch.testing.assert_close(loaded(ids, labels=labels, **given).loss, expected, rtol=1e-4, atol=1e-4)
+    for name, value in {"loss_smoothing": 0.1, "z_loss": 0.1, "causal_rows": torch.tensor([True, False])}.items():
+        assert loaded(ids, labels=labels, **{name: None}).loss.isfinite()
+        with pytest.raises(UnsupportedOperationError, match=f"have no {name}"):
+            loaded(ids, labels=labels, **{name: value})
+    if task == "causal-lm":
+        for kept in (2, torch.tensor([0, 3])):
+            torch.testing.assert_close(
+                loaded(ids, logits_to_keep=kept).logits, model(ids, logits_to_keep=kept).logits, rtol=1e-4, atol=1e-4
+            )
 
 
 @pytest.mark.slow

@@ -154,5 +154,6 @@ class ZooForConditionalGeneration(LanguageModel, CachedGenerationMixin):
             encoder_hidden_states=outputs.encoder_hidden_states,
             encoder_attentions=outputs.encoder_attentions,
         )
-        output = self.balanced(output, outputs, attention_mask, labels, kwargs, "encoder_")
+        if labels is not None or encoder_outputs is None:  # beams share what the encoder routed once
+            output = self.balanced(output, outputs, attention_mask, labels, kwargs, "encoder_")
         return self.balanced(output, outputs, decoder_attention_mask, labels, tokens | kwargs, "decoder_")

@@ -64,6 +64,8 @@ def load_balancing_loss(
     chosen = F.one_hot(probabilities.topk(num_chosen, dim=-1).indices, scores.shape[-1]).sum(dim=-2)
     real = torch.ones_like(scores[..., 0])
     if attention_mask is not None:
+        if attention_mask.ndim == 2:  # cached positions are not routed again
+            attention_mask = attention_mask[:, -(scores.shape[1] // len(attention_mask)) :]
         real = attention_mask.reshape(-1, scores.shape[1]).to(real).expand_as(real)
     weights = (real / real.sum().clamp(min=1))[..., None]
     share = (chosen.to(weights.dtype) * weights).sum(dim=(0, 1))
