@@ -16,7 +16,7 @@ from zoo.models import TASK_CLASSES, ZooPreTrainedModel
 from .errors import ExportError
 from .model_card import write_card
 from .native.declared import NATIVE, UnknownNativeError
-from .native.files import carry_tokenizer, folder_of
+from .native.files import carry_tokenizer, folder_of, require_same_tokens
 from .native.writing import NativeTarget
 from .opening import open_folder
 from .planning import nearest, plan_engines, plan_export
@@ -114,6 +114,7 @@ def export(
         report = replace(report, notes=(*report.notes, *left_out))
         if source is not None:
             carry_tokenizer(source, workshop, longest(model))
+            require_same_tokens(source, workshop)
         write_card(workshop, report, model, find_target(report.target), options)
         written = sorted(path.relative_to(workshop).as_posix() for path in workshop.rglob("*") if path.is_file())
         files = tuple(name for name in written if name != MANIFEST_FILE)

@@ -21,7 +21,7 @@ from zoo.models import ZooConfig, ZooPreTrainedModel
 
 from .. import verification
 from ..errors import VerificationError, require
-from ..native.files import TOKENIZER_FILE
+from ..native.files import AWKWARD, TOKENIZER_FILE
 from ..target import TargetPlan
 from ..verification import ROUNDING, Answers, Difference, Perplexities, draw_tokens, ends_of, log_probabilities
 from ..weights import in_dtype
@@ -38,21 +38,6 @@ IDLE = 60  # Seconds after which a process of llama.cpp that does not compute is
 NEW_TOKENS = 4
 MOST = 200  # How many log-probabilities of a step are compared, the largest ones
 TEXT = 256  # Maximum number of tokens, written by the model itself, that its perplexity is measured on
-
-AWKWARD = (
-    "Hello, world!",
-    " two  spaces",
-    "a\n\nb\tc \n",
-    "It's 12345.67 (or 8-9)?",
-    "don't, we'll; they've",
-    "éàü ñ ç naïve Ünïcödé 漢字かな ٣٤٥",
-    "🙂👩\u200d👧",
-    "   ",
-    "\r\n",
-    "x=y+z*2; http://a.b/c?d=e&f",
-    "«Olá», disse ele.",
-)
-"""Texts that tokenizers often treat differently."""
 
 
 def check_gguf(

@@ -8,6 +8,7 @@ import shutil
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 from transformers.utils import (
@@ -24,7 +25,7 @@ from zoo.base.files import read_json
 from zoo.hub.addresses import is_repository
 
 from ..checkpoint import read_pickled, read_safetensors
-from ..errors import ConversionError, LostInputWarning, UnsafeFileError
+from ..errors import ConversionError, ExportError, LostInputWarning, UnsafeFileError
 
 TOKENIZER_FILE = "tokenizer.json"
 TOKENIZER_CONFIG = "tokenizer_config.json"
@@ -61,27 +62,44 @@ def carry_tokenizer(folder: Path, out: Path, positions: int | None = None) -> li
         if not names:
             continue
         (out / prefix).mkdir(exist_ok=True)
-        if not names_its_class(folder / prefix):
-            names = save_again(folder / prefix, out / prefix) or names
+        tokenizer = load_tokenizer(folder / prefix)
+        if tokenizer is not None and not names_its_class(folder / prefix):
+            files = {Path(file) for file in tokenizer.save_pretrained(out / prefix)}
+            names = sorted(file.relative_to(out / prefix).as_posix() for file in files if file.is_file())
         for name in names:
             if not (out / prefix / name).exists():
                 (out / prefix / name).parent.mkdir(exist_ok=True)
                 shutil.copyfile(folder / prefix / name, out / prefix / name)
-        if positions is not None and TOKENIZER_CONFIG in names:
-            set_longest(out / prefix / TOKENIZER_CONFIG, positions)
+        if TOKENIZER_CONFIG in names:
+            longest = {} if positions is None else {"model_max_length": positions}
+            complete(out / prefix / TOKENIZER_CONFIG, tokenizer, longest)
         written += [f"{prefix}{name}" for name in names]
     return written
 
 
-def set_longest(file: Path, positions: int) -> None:
-    """Write `model_max_length` into a tokenizer's configuration, if it is one."""
+def complete(file: Path, tokenizer: Any, settings: dict[str, Any]) -> None:
+    """Write settings into a tokenizer's configuration, and what its class implies: a model's type may replace that.
+
+    Args:
+        file: The configuration.
+        tokenizer: The tokenizer that it describes, None for one that cannot be loaded.
+        settings: Further settings.
+    """
+    from transformers import PreTrainedTokenizerFast
+    from transformers.models.auto.tokenization_auto import tokenizer_class_from_name
+
     try:
-        saved = read_json(file)
+        saved = dict(read_json(file))
     except (ValueError, TypeError):
         return
-    if isinstance(saved, dict):
-        saved["model_max_length"] = positions
-        file.write_text(json.dumps(saved, indent=2) + "\n", encoding="utf-8")
+    if tokenizer is not None:
+        if tokenizer_class_from_name(str(saved.get("tokenizer_class"))) is not type(tokenizer):
+            settings = {**settings, "tokenizer_class": type(tokenizer).__name__}
+        for name in ("padding_side", "model_input_names"):
+            if name not in saved and getattr(tokenizer, name) != getattr(PreTrainedTokenizerFast, name):
+                settings = {**settings, name: getattr(tokenizer, name)}
+    if settings:
+        file.write_text(json.dumps({**saved, **settings}, indent=2) + "\n", encoding="utf-8")
 
 
 def names_its_class(folder: Path) -> bool:
@@ -95,14 +113,12 @@ def names_its_class(folder: Path) -> bool:
         return False
 
 
-def save_again(folder: Path, out: Path) -> list[str]:
-    """Load a tokenizer and save it, so that its files name their class."""
+def load_tokenizer(folder: Path) -> Any:
+    """Load a tokenizer; None, with a warning, for one that cannot be loaded here."""
     from transformers import AutoTokenizer
 
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-        files = {Path(file) for file in tokenizer.save_pretrained(out)}
-        return sorted(file.relative_to(out).as_posix() for file in files if file.is_file())
+        return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     except (ImportError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         warnings.warn(
             f"the tokenizer in {folder} cannot be loaded here ({first_line(error)}); its files are copied as they are, "
@@ -110,8 +126,37 @@ def save_again(folder: Path, out: Path) -> list[str]:
             LostInputWarning,
             stacklevel=3,
         )
-        return []
+        return None
 
+
+def require_same_tokens(folder: Path, out: Path) -> None:
+    """Require that an exported tokenizer makes the tokens of the original, also next to another type of model."""
+    for prefix in ("", TARGET_FOLDER):
+        if not (out / prefix / TOKENIZER_FILE).is_file():
+            continue
+        ours, theirs = load_tokenizer(folder / prefix), load_tokenizer(out / prefix)
+        for text in AWKWARD if ours is not None else ():
+            if theirs is None or ours(text)["input_ids"] != theirs(text)["input_ids"]:
+                raise ExportError(
+                    f"next to this model, AutoTokenizer makes a {type(theirs).__name__} of the tokenizer, with other "
+                    f"tokens of {text!r}; export to another class, or leave the tokenizer out"
+                )
+
+
+AWKWARD = (
+    "Hello, world!",
+    " two  spaces",
+    "a\n\nb\tc \n",
+    "It's 12345.67 (or 8-9)?",
+    "don't, we'll; they've",
+    "éàü ñ ç naïve Ünïcödé 漢字かな ٣٤٥",
+    "🙂👩\u200d👧",
+    "   ",
+    "\r\n",
+    "x=y+z*2; http://a.b/c?d=e&f",
+    "«Olá», disse ele.",
+)
+"""Texts that tokenizers often treat differently."""
 
 WHOLE = (SAFE_WEIGHTS_NAME, WEIGHTS_NAME)
 INDEXES = {SAFE_WEIGHTS_NAME: SAFE_WEIGHTS_INDEX_NAME, WEIGHTS_NAME: WEIGHTS_INDEX_NAME}

@@ -12,7 +12,6 @@ import zoo
 from zoo.base.errors import InputError, SequenceTooLongError, ZooError
 from zoo.converters import TARGETS
 from zoo.converters.engine import WritingModel
-from zoo.converters.native.files import carry_tokenizer
 from zoo.converters.target import EngineTarget
 from zoo.data.tokenizers import train_word
 from zoo.training.generation.engines import load_for
@@ -103,23 +102,6 @@ def test_tokenizers_of_models_without_a_table_stay(tmp_path):
         (tmp_path / folder / "tokenizer_config.json").read_text(encoding="utf-8") for folder in ("saved", "out")
     )
     assert before == after
-
-
-@pytest.mark.parametrize("names_class", [True, False])
-def test_every_template_of_conversations_is_carried_over(names_class, tmp_path):
-    saved, out = tmp_path / "saved", tmp_path / "out"
-    tokenizer = transformers.GPT2Tokenizer(vocab={"<|endoftext|>": 0, "a": 1}, merges=[])
-    tokenizer.chat_template = {"default": "{{ messages }}", "tool_use": "{{ tools }}"}
-    zoo.build("gpt2-style", **SIZES).save_pretrained(saved)
-    tokenizer.save_pretrained(saved)
-    if not names_class:
-        settings = json.loads((saved / "tokenizer_config.json").read_text())
-        del settings["tokenizer_class"]
-        (saved / "tokenizer_config.json").write_text(json.dumps(settings))
-        (saved / "config.json").write_text(json.dumps({"model_type": "gpt2"}))
-    out.mkdir()
-    carry_tokenizer(saved, out)
-    assert transformers.AutoTokenizer.from_pretrained(out).chat_template == tokenizer.chat_template
 
 
 def test_a_length_that_was_set_is_kept(tmp_path):

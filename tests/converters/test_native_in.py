@@ -204,6 +204,46 @@ def test_a_tokenizer_that_cannot_be_loaded_is_copied_with_a_warning(tmp_path):
         assert carry_tokenizer(tmp_path, tmp_path / "to") == ["tokenizer.json"]
 
 
+@pytest.mark.parametrize("names_class", [True, False])
+def test_every_template_of_conversations_is_carried_over(names_class, tmp_path):
+    saved, out = tmp_path / "saved", tmp_path / "out"
+    tokenizer = transformers.GPT2Tokenizer(vocab={"<|endoftext|>": 0, "a": 1}, merges=[])
+    tokenizer.chat_template = {"default": "{{ messages }}", "tool_use": "{{ tools }}"}
+    tokenizer.save_pretrained(saved)
+    if not names_class:
+        settings = json.loads((saved / "tokenizer_config.json").read_text())
+        del settings["tokenizer_class"]
+        (saved / "tokenizer_config.json").write_text(json.dumps(settings))
+        (saved / "config.json").write_text(json.dumps({"model_type": "gpt2"}))
+    out.mkdir()
+    carry_tokenizer(saved, out)
+    assert transformers.AutoTokenizer.from_pretrained(out).chat_template == tokenizer.chat_template
+
+
+@pytest.mark.parametrize(("model_type", "kind"), [("transformer-zoo", "GPT2Tokenizer"), ("qwen2", "Qwen2Tokenizer")])
+def test_tokenizers_stay_of_the_class_that_they_are_next_to_a_model(model_type, kind, tmp_path):
+    saved, out = tmp_path / "saved", tmp_path / "out"
+    vocabulary = {"<|endoftext|>": 0, "1": 1, "2": 2, "12": 3}
+    transformers.GPT2Tokenizer(vocab=vocabulary, merges=[("1", "2")]).save_pretrained(saved)
+    (saved / "config.json").write_text(json.dumps({"model_type": model_type}))
+    out.mkdir()
+    carry_tokenizer(saved, out)
+    ours, theirs = (transformers.AutoTokenizer.from_pretrained(folder) for folder in (out, saved))
+    assert type(ours).__name__ == type(theirs).__name__ == kind
+    assert ours("12")["input_ids"] == theirs("12")["input_ids"]
+
+
+def test_the_side_of_padding_that_a_class_implies_is_written(tmp_path):
+    saved, out = tmp_path / "saved", tmp_path / "out"
+    tokenizer = transformers.CohereTokenizer(vocab={"<PAD>": 0, "a": 1}, merges=[])
+    assert tokenizer.padding_side == "left"
+    tokenizer.save_pretrained(saved)
+    out.mkdir()
+    carry_tokenizer(saved, out)
+    (out / "config.json").write_text(json.dumps({"model_type": "nemotron"}))
+    assert transformers.AutoTokenizer.from_pretrained(out).padding_side == "left"
+
+
 @pytest.mark.parametrize(
     ("family", "head", "settings", "says"),
     [

@@ -17,6 +17,7 @@ from zoo.converters.errors import ExportError, VerificationError
 from zoo.converters.exporting import export_as
 from zoo.converters.native.declared import UnknownNativeError
 from zoo.converters.native.writing import save_weights
+from zoo.data.tokenizers import train_bpe
 
 pytestmark = pytest.mark.thorough
 
@@ -274,6 +275,20 @@ def test_other_tokens_are_an_error():
         judge(ours, {**ours, "generate_greedy.tokens": torch.tensor([[1, 2, 3], [4, 5, 7]])})
     with pytest.raises(VerificationError, match="differs by inf"):
         judge(ours, {**ours, "full.output": same * torch.nan})
+
+
+@pytest.mark.parametrize("target", ["llama", "qwen2"])
+def test_tokenizers_that_a_class_of_models_replaces_are_refused(target, tmp_path):
+    """AutoTokenizer makes a Qwen2Tokenizer of any tokenizer next to that class."""
+    sizes = dict(vocab_size=300, hidden_size=16, num_attention_heads=2, intermediate_size=24)
+    zoo.build("llama-style", **sizes).save_pretrained(tmp_path / "saved")
+    train_bpe(["It is 12345"] * 3, vocab_size=300).save_pretrained(tmp_path / "saved")
+    if target == "qwen2":
+        with pytest.raises(ExportError, match="makes a Qwen2Tokenizer of the tokenizer, with other tokens"):
+            zoo.export(tmp_path / "saved", tmp_path / "out", target, fresh_process=False)
+        assert not (tmp_path / "out").exists()
+    else:
+        zoo.export(tmp_path / "saved", tmp_path / "out", target, fresh_process=False)
 
 
 def test_large_weights_are_sharded(tmp_path, monkeypatch):
