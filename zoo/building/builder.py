@@ -14,6 +14,7 @@ from zoo.base.errors import ConfigError, InvalidChoiceError, UnknownOverrideErro
 from zoo.building.completion import spell_out
 from zoo.building.keywords import Settings
 from zoo.building.proportions import SIZES, follow
+from zoo.building.unread import warn_of_unread
 from zoo.models import TASK_CLASSES, ZooConfig, ZooPreTrainedModel
 from zoo.models.capabilities import limits_of
 from zoo.models.choices import PARAMETRIZATIONS
@@ -148,6 +149,8 @@ def build(
     task = VARIANTS.get(parse_name(name).name).check_task(task)
     loading = {key: overrides.pop(key) for key in ("attn_implementation", "dtype") if key in overrides}
     model_config = config(name, task, faithful=faithful, quirks=quirks, **overrides)
+    if ":" in name or overrides:
+        warn_of_unread(model_config, name, task, overrides)
     model_class = TASK_CLASSES[task][1]
     with nullcontext() if seed is None else seeded(seed):
         model = model_class._from_config(model_config, **loading)

@@ -77,6 +77,7 @@ class Setting:
     # Its effect: "shapes" (of weights, and numbers), "numbers", "training" (and new weights) or "nothing"
     changes: str = "shapes"
     heads: tuple[str, ...] = ()  # Tasks with a head that reads it; all if empty
+    stacks: tuple[str, ...] = ()  # Stacks that read it; all if empty, encoder-decoders for one with `decoder_of`
     # Another setting, and its values with which this one is read; always if None
     read_with: tuple[str, tuple[Any, ...]] | None = None
     # Value that every export target expresses, by default `usual` or `default`; or `ANY`. A target that expresses
@@ -101,7 +102,7 @@ class Setting:
 
     def plain_value(self, config: Any) -> Any:
         """Value of a plain Transformer with the other settings of a configuration."""
-        if self.decoder_of or (self.read_with and getattr(config, self.read_with[0], None) not in self.read_with[1]):
+        if self.decoder_of or not self.is_read_next_to(config):
             return ANY
         if self.plain is None and self.usual is not None:
             return self.usual_value(config)
@@ -115,6 +116,15 @@ class Setting:
     def is_read(self, task: str) -> bool:
         """Whether models for a task read it."""
         return not self.heads or task in self.heads
+
+    def is_read_by(self, stack: str) -> bool:
+        """Whether an "encoder", "decoder" or "encoder-decoder" reads it."""
+        stacks = ("encoder-decoder",) if self.decoder_of else self.stacks
+        return not stacks or stack in stacks
+
+    def is_read_next_to(self, config: Any) -> bool:
+        """Whether it is read with the other settings of a configuration."""
+        return self.read_with is None or getattr(config, self.read_with[0], None) in self.read_with[1]
 
     def is_computed(self, task: str) -> bool:
         """Whether it decides what a model for a task computes."""
@@ -160,7 +170,7 @@ class Fields:
     decoder_vocab_size: FilledInt = setting(None, "Number of target token ids.", IDS, decoder_of="vocab_size")
     type_vocab_size: int | None = setting(None,
         "Number of token types of an encoder (BERT's first and second sentence), None for none.", IDS, DRAWN,
-        place="embeddings", words="{value} token types")
+        stacks=("encoder", "encoder-decoder"), place="embeddings", words="{value} token types")
     hidden_size: int = setting(512, "Width of the residual stream.", WIDTH, plain=ANY)
     embedding_size: int | None = setting(None,
         "Width of the embeddings before a map onto `hidden_size` (ALBERT), None for no map.", WIDTH, DRAWN,
@@ -257,7 +267,7 @@ class Fields:
     lm_head_transform: bool = setting(False,
         "Whether language modelling transforms its input first (BERT: dense, act, norm), to the width of the "
         "embeddings.",
-        DRAWN, heads=LANGUAGE_MODELS, place="output", words="transformed first")
+        DRAWN, heads=TRANSFORMED, place="output", words="transformed first")
     lm_head_transform_act: str | None = setting(None, "Its activation, `hidden_act` if None.", NUMBERS,
         heads=TRANSFORMED, read_with=("lm_head_transform", (True,)), place="output", words="{value} in its transform")
     lm_head_transform_bias: FilledBool = setting(None, "Whether it has a bias, `mlp_bias` if not given.",

@@ -7,19 +7,21 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
+from zoo.base.errors import ConfigError, enumerate_names
 from zoo.fast.modules import Dropout, Identity
 
-from .attention import build_attention
+from .attention import Attention, build_attention
 from .mixers.base import build_mixer
 from .norms import build_norm
 from .parts import ACTIVATIONS, FEED_FORWARDS
 from .residual import build_residual
 
 if TYPE_CHECKING:
-    from .attention import Attention
     from .configuration import ZooConfig
     from .context import EarlierLayers
     from .residual import Residual
+
+MULTI_HEAD = "multi-head"  # The attention that a variant's own may replace
 
 
 class FeedForward(nn.Module):
@@ -74,6 +76,22 @@ class TransformerLayer(GradientCheckpointingLayer):
         kwargs["sliding_window"] = None
         return self.cross_attn_residual(hidden_states, self.cross_attn, mask, None, states, **kwargs)
 
+    def replace_attention(self, name: str, own: Attention, *valid: str) -> None:
+        """Replace an attention by a variant's own; raise ConfigError where settings name another part.
+
+        Args:
+            name: Which one: "self_attn" or "cross_attn".
+            own: Replaces it.
+            valid: Values of `attention` with which it may, besides "multi-head".
+        """
+        config = own.config
+        if config.attention not in (MULTI_HEAD, *valid) or not isinstance(getattr(self, name), Attention):
+            raise ConfigError(
+                f"attention={config.attention!r} and mixer={config.mixer!r} were given; {config.variant!r} has its own "
+                f"attention instead of {enumerate_names([MULTI_HEAD, *valid])}, with mixer='attention'"
+            )
+        setattr(self, name, own)
+
     def routed(self, **kwargs: Any) -> dict[str, EarlierLayers | None]:
         """Further arguments of a feed-forward network in training: `earlier` if it has a router."""
         return {"earlier": kwargs.get("earlier")} if hasattr(self.mlp, "router") else {}
@@ -86,6 +104,8 @@ class EncoderLayer(TransformerLayer):
 
     def __init__(self, config: ZooConfig, layer_idx: int) -> None:
         super().__init__()
+        if config.parallel_residual:
+            raise ConfigError(f"parallel_residual=True was given; layers of {config.variant!r} have sublayers in a row")
         self.self_attn = build_mixer(config, layer_idx, is_causal=self.is_causal)
         self.self_attn_residual: nn.Module = build_residual(config, layer_idx, opens_layer=True)
         self.mlp = build_feed_forward(config, layer_idx)

@@ -60,10 +60,9 @@ def validate(config: ZooConfig, layer_types: list[str] | None) -> None:
 
 def validate_number(field: str, value: Any, one: Setting) -> None:
     """Require numbers to be in the range of their field, and finite."""
-    least = one.least
     for number in value if isinstance(value, (list, tuple)) else [value]:
-        if least is not None and number is not None and not least <= number <= min(one.greatest, largest(number)):
-            raise ConfigError(f"{field}={number} was given; it must be {range_in_words(least, one.greatest)}")
+        if not (one.least is None or number is None or one.least <= number <= min(one.greatest, largest(number))):
+            raise ConfigError(f"{field}={number} was given; it must be {range_in_words(one.least, one.greatest)}")
     if one.positive and isinstance(value, (int, float)) and not 0 < value <= largest(value):
         raise ConfigError(f"{field}={value} was given; it must be positive and finite")
 
@@ -97,14 +96,13 @@ def validate_further_tokens(config: ZooConfig) -> None:
         if not is_of_type(value, word):
             raise ConfigError(f"{name}={value!r} was given; it must be {type_in_words([word])}")
         require_at_least(0, **{name: value})
-    if not (depth := getattr(config, "num_nextn_predict_layers", 0)):
-        return
-    if config.stack != "decoder" or config.add_cross_attention:
+    depth = getattr(config, "num_nextn_predict_layers", 0)
+    if depth and (config.stack != "decoder" or config.add_cross_attention):
         raise ConfigError(
             f"num_nextn_predict_layers={depth} was given for a model with an encoder; further tokens are predicted by "
             "decoders without one"
         )
-    if ATTENTIONS.get(config.attention).reads_earlier_layers:
+    if depth and ATTENTIONS.get(config.attention).reads_earlier_layers:
         raise ConfigError(
             f"num_nextn_predict_layers={depth} was given with attention={config.attention!r}: its layers read what "
             "earlier ones keep, and a layer after the stack has no earlier one"
@@ -144,8 +142,7 @@ def validate_embeddings(config: ZooConfig) -> None:
 
 def validate_layers(config: ZooConfig, layer_types: list[str] | None) -> None:
     """Require layer types to name every layer, and windows to have a size."""
-    own = config.mixer_layer_type
-    valid = LAYER_TYPES if own is None else (*LAYER_TYPES, own)
+    valid = (*LAYER_TYPES, *filter(None, [config.mixer_layer_type]))
     if not isinstance(layer_types, (list, tuple, type(None))):
         raise ConfigError(f"layer_types={layer_types!r} was given; it must be a list of {enumerate_names(valid)}")
     for layer_type in layer_types or ():
@@ -253,8 +250,7 @@ def validate_inherited(config: Any, kwargs: dict[str, Any]) -> None:
     validate_rope_parameters(kwargs.get("rope_scaling"))
     validate_rope_parameters({name: kwargs[name] for name in ROPE_FIELDS & kwargs.keys()})
     dtype = config.dtype if config.dtype is not None else kwargs.get("torch_dtype")
-    if isinstance(dtype, str):
-        dtype = getattr(torch, dtype, dtype)
+    dtype = getattr(torch, dtype, dtype) if isinstance(dtype, str) else dtype
     if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
         raise ConfigError(f"dtype={dtype!r} was given; it must be a floating dtype of torch, e.g. 'bfloat16', or None")
     quantization = kwargs.get("quantization_config")

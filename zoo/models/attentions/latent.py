@@ -77,6 +77,11 @@ class LatentAttention(Attention):
         "latent_norm_eps": None,
     }
 
+    @classmethod
+    def unread(cls, config: ZooConfig) -> tuple[str, ...]:
+        """Settings that models with it do not read: every head has its own keys and values."""
+        return ("num_key_value_heads",)
+
     def __init__(self, config: ZooConfig, layer_idx: int, **kwargs: Any) -> None:
         super().__init__(config, layer_idx, **kwargs)
         self.num_key_value_groups = 1

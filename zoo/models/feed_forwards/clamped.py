@@ -53,14 +53,16 @@ class ClampedExperts(Experts):
 
 
 class ClampedMixtureOfExperts(MixtureOfExperts):
-    """Experts chosen by a softmax, with gates clamped at `swiglu_limit` (OpenAI 2025, gpt-oss, section 2.1).
-
-    `hidden_act` is not used: the gate is a sigmoid, steepened by `swiglu_alpha`.
-    """
+    """Experts chosen by a softmax, with gates clamped at `swiglu_limit` (OpenAI 2025, gpt-oss, section 2.1)."""
 
     options: ClassVar[dict[str, Any]] = {**MixtureOfExperts.options, "swiglu_alpha": 1.702, "swiglu_limit": 7.0}
     router_class = BiasedRouter
     experts_class = ClampedExperts
+
+    @classmethod
+    def unread(cls, config: ZooConfig) -> tuple[str, ...]:
+        """Settings that models with it do not read: the gate is a sigmoid, steepened by `swiglu_alpha`."""
+        return (*super().unread(config), "hidden_act")
 
     @classmethod
     def check_options(cls, config: ZooConfig) -> None:

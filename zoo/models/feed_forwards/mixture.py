@@ -58,6 +58,12 @@ class MixtureOfExperts(nn.Module):
         return (GatedFeedForward if layer_idx < option(config, cls, "first_k_dense_replace") else cls)(config)
 
     @classmethod
+    def unread(cls, config: ZooConfig) -> tuple[str, ...]:
+        """Settings that models with it do not read: the width of dense layers where there are none."""
+        experts_have_own = getattr(config, "moe_intermediate_size", None) is not None
+        return ("intermediate_size",) if experts_have_own and not option(config, cls, "first_k_dense_replace") else ()
+
+    @classmethod
     def check_options(cls, config: ZooConfig) -> None:
         """Refuse invalid numbers of experts."""
         count, chosen = (option(config, cls, name) for name in ("num_experts", "num_experts_per_tok"))

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import initialization as init
 
+from zoo.models.choices import NormPlacement
 from zoo.models.parts import option
 from zoo.models.residual import Residual, Stream
 from zoo.models.validation import require_at_least
@@ -91,6 +92,12 @@ class GatedHyperConnections(Residual):
         super().__init__(**slots)
         self.gates = gates
         self.write = write
+
+    @classmethod
+    def unread(cls, config: ZooConfig) -> tuple[str, ...]:
+        """Settings that models with it do not read: streams have their own norms, and there may be no others."""
+        others = (config.final_norm, config.embedding_norm, config.mlp_inner_norm, config.qk_norm is not None)
+        return ("norm",) if config.norm_placement == NormPlacement.NONE and not any(others) else ()
 
     @classmethod
     def check_options(cls, config: ZooConfig) -> None:

@@ -61,7 +61,9 @@ class D2LDecoderLayer(DecoderLayer):
     def __init__(self, config: ZooConfig, layer_idx: int) -> None:
         super().__init__(config, layer_idx)
         if config.has_quirk("evaluation-sees-the-future"):
-            self.self_attn = TrainingSeesThePast(config, layer_idx, is_causal=True)
+            self.replace_attention(
+                "self_attn", TrainingSeesThePast(config, layer_idx, is_causal=True), "masked-rows-uniform"
+            )
 
 
 class D2LPosition(SinusoidalPosition):

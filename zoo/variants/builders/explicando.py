@@ -50,7 +50,7 @@ class ExplicandoDecoderLayer(DecoderLayer):
     def __init__(self, config: ZooConfig, layer_idx: int) -> None:
         super().__init__(config, layer_idx)
         if config.has_quirk("memory-makes-queries"):
-            self.cross_attn = MemoryQueriesAttention(config, layer_idx, is_cross=True)
+            self.replace_attention("cross_attn", MemoryQueriesAttention(config, layer_idx, is_cross=True))
         if config.has_quirk("self-attention-stands-bare"):
             self.self_attn_residual = BareSublayer()
 

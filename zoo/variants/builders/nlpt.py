@@ -37,7 +37,7 @@ class NlptEncoderLayer(EncoderLayer):
         super().__init__(config, layer_idx)
         self.self_attn_residual.dropout = Identity()
         if config.has_quirk("masked-rows-are-nan"):
-            self.self_attn = InfinitelyMaskedAttention(config, layer_idx)
+            self.replace_attention("self_attn", InfinitelyMaskedAttention(config, layer_idx))
 
 
 def no_mask(attention_mask: Any, input_ids: Tensor | None, config: ZooConfig) -> Any:

@@ -37,7 +37,7 @@ class NormFormerEncoderLayer(EncoderLayer):
 
     def __init__(self, config: ZooConfig, layer_idx: int) -> None:
         super().__init__(config, layer_idx)
-        self.self_attn = HeadScaledAttention(config, layer_idx)
+        self.replace_attention("self_attn", HeadScaledAttention(config, layer_idx))
         self.self_attn_residual.norm_branch = build_norm(config)
 
 
@@ -46,10 +46,10 @@ class NormFormerDecoderLayer(DecoderLayer):
 
     def __init__(self, config: ZooConfig, layer_idx: int) -> None:
         super().__init__(config, layer_idx)
-        self.self_attn = HeadScaledAttention(config, layer_idx, is_causal=True)
+        self.replace_attention("self_attn", HeadScaledAttention(config, layer_idx, is_causal=True))
         self.self_attn_residual.norm_branch = build_norm(config)
         if config.add_cross_attention:
-            self.cross_attn = HeadScaledAttention(config, layer_idx, is_cross=True)
+            self.replace_attention("cross_attn", HeadScaledAttention(config, layer_idx, is_cross=True))
             self.cross_attn_residual.norm_branch = build_norm(config)
 
 

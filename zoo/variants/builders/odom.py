@@ -66,7 +66,7 @@ class OdomEncoderLayer(EncoderLayer):
 
     def __init__(self, config: ZooConfig, layer_idx: int) -> None:
         super().__init__(config, layer_idx)
-        self.self_attn = OdomAttention(config, layer_idx)
+        self.replace_attention("self_attn", OdomAttention(config, layer_idx))
 
 
 class OdomDecoderLayer(DecoderLayer):
@@ -74,8 +74,8 @@ class OdomDecoderLayer(DecoderLayer):
 
     def __init__(self, config: ZooConfig, layer_idx: int) -> None:
         super().__init__(config, layer_idx)
-        self.self_attn = OdomAttention(config, layer_idx, is_causal=True)
-        self.cross_attn = OdomAttention(config, layer_idx, is_cross=True)
+        self.replace_attention("self_attn", OdomAttention(config, layer_idx, is_causal=True))
+        self.replace_attention("cross_attn", OdomAttention(config, layer_idx, is_cross=True))
 
 
 class OdomPosition(SinusoidalPosition):
