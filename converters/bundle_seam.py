@@ -231,6 +231,6 @@ class CachedGenerationMixin(Generation):
 
 
 class Mixer(nn.Module):
-    """Base class of layers without attention, of which this model has none."""
+    """Base class of layers without attention; this model has none."""
 
     layer_type = None

@@ -38,7 +38,7 @@ class Checkpoint:
 
     @classmethod
     def of(cls, source: Source) -> Checkpoint:
-        """Take tensors from wherever they are."""
+        """Read the tensors of a module, a state_dict or a file."""
         if isinstance(source, nn.Module):
             found = cls(unwrapped(source.state_dict()), unwrapped_module(source), type(source).__name__)
         elif isinstance(source, Mapping):

@@ -377,7 +377,7 @@ def folded(
 
 
 def empty_attributes(texts: Iterable[str]) -> set[str]:
-    """Attributes of modules that are None wherever they are assigned."""
+    """Attributes of modules that are only ever assigned None."""
     values: dict[str, set[str]] = {}
     own = set[str]()
     for text in texts:

@@ -113,7 +113,7 @@ def shrink(config: ZooConfig) -> ZooConfig:
             "decoder_vocab_size": VOCABULARY,
             "decoder_start_token_id": 1,
         }
-    # Two layers are of different kinds wherever layers are.
+    # Two layers show both kinds where layers differ.
     kinds = list(zip(config.types_of_layers(), config.placed_types_of_layers(), strict=True))
     two = sorted(range(len(kinds)), key=lambda layer: kinds.index(kinds[layer]) != layer)[:2]
     if hasattr(config, "layer_types"):

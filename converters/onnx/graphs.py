@@ -180,7 +180,7 @@ def write_graph(graph: Graph, folder: Path, variant: str) -> None:
                 verbose=False,
             )
     except Exception as error:
-        # Whatever tracing a variant's code may raise: the export is refused with the reason.
+        # Any error of tracing a variant's code: the export is refused with the reason.
         reason = first_line(error.__cause__ or error)
         raise ExportError(f"{graph.name} of variant {variant!r} cannot be traced for onnx: {reason}") from error
     if program is None:

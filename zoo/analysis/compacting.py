@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 WIDTH = 120  # Longest line
 LEFT_OUT = "\0"  # Text of a line that is left out
-NEEDED = r"Shape|batch_size|\d{4}"  # What descriptions have that are never left out
+NEEDED = r"Shape|batch_size|\d{4}"  # Parts of descriptions that are never left out
 
 
 def compacted(text: str) -> str:

@@ -43,7 +43,7 @@ def is_watched(name: str) -> bool:
 
 
 def half_imported() -> list[str]:
-    """List the watched modules whose import has begun and not ended."""
+    """List the watched modules that are being imported."""
     return [
         name
         for name, module in list(sys.modules.items())

@@ -29,7 +29,7 @@ BAD_INPUT, FAILURE, INTERRUPTED = 2, 1, 130
 def report(error: BaseException, *, with_traceback: bool = False) -> int:
     """Write what went wrong to stderr, in one line."""
     if isinstance(error, click.Abort) and isinstance(error.__cause__, EOFError):
-        error = error.__cause__  # which click takes for the end of what a user types, wherever it comes from
+        error = error.__cause__  # click takes any EOFError for the end of input
     if isinstance(error, (click.Abort, KeyboardInterrupt)):
         cause = error.__cause__ if isinstance(error, click.Abort) else error  # click wraps what it catches
         message = str(cause) if isinstance(cause, KeyboardInterrupt) else ""

@@ -122,7 +122,7 @@ def write_card(folder: Path, address: Address, facts: CardFacts) -> str:
         key: value if isinstance(value, (int, float)) else as_text(value) for key, value in config.items() if value
     }
     about_model = facts_of_model(config)
-    is_packed = "quantization_config" in config  # whose tensors have other sizes than its parameters
+    is_packed = "quantization_config" in config  # tensors have other sizes than parameters
     shapes = {} if is_packed else tensor_shapes(folder)
     auto_class, pipeline = auto_class_of(config)
     known = variant_facts(config)

@@ -15,7 +15,7 @@ SECRET = re.compile(
     """,
     re.VERBOSE,
 )
-"""Access tokens and signatures of addresses, wherever they appear in a text."""
+"""Access tokens and signatures of addresses, anywhere in a text."""
 
 
 class HubError(ZooError, OSError):

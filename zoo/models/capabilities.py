@@ -67,7 +67,7 @@ def what_engines_lack(config: ZooConfig, attn_implementation: str) -> str | None
     if config.share_layers:
         return "share_layers=True, as every application of the layer needs its own place in the cache"
     if config.attn_logit_softcapping is not None and not (backend in CAPS_SCORES or "/" in backend):
-        return "attn_logit_softcapping, which only FlashAttention and vLLM are known to heed there"
+        return "attn_logit_softcapping, which only FlashAttention and vLLM are known to apply there"
     if config.sliding_window is not None and config.stack == "encoder" and backend in SERVING:
         return f"sliding_window={config.sliding_window} in an encoder, by which vLLM computes other states"
     if config.sliding_window is not None and backend == "sglang":

@@ -255,7 +255,7 @@ class ZooModel(ZooPreTrainedModel):
     """The body of a model, without a head: an encoder, a decoder or both, as the configuration describes.
 
     Called by itself it builds the right one of [`ZooEncoder`][], [`ZooDecoder`][] and [`ZooEncoderDecoder`][], so that
-    it can stand in transformers' `AutoModel` for all of them.
+    it represents all of them in transformers' `AutoModel`.
     """
 
     def __new__(cls, config: ZooConfig | None = None, *args: Any, **kwargs: Any) -> "ZooModel":

@@ -73,7 +73,7 @@ class Engine:
     def attend(
         self, module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any, scaling: float, **kwargs: Any
     ) -> tuple[Tensor, None]:
-        """Mix values; as an engine, without heed of masks and of what else it is given."""
+        """Mix values as an engine does, which reads no masks and no other arguments."""
         layer = module.layer_idx
         self.called.append(layer)
         pieces = zip(*(states[0].split(self.lengths, dim=1) for states in (query * scaling, key, value)), strict=True)

@@ -42,7 +42,7 @@ class Ejected(Printed):
     """A model as one file."""
 
     name: str  # The model, as it was given
-    task: str  # What it is for
+    task: str  # Its task
     text: str  # The file
     differences: dict[str, float]  # Largest ones of outputs from the model's, by dtype, in parts of the largest output
     file: Path | None = None  # Where it was written, None if nowhere

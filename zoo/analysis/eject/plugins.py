@@ -75,7 +75,7 @@ def with_forms(
 
 
 def hooks(config: ZooConfig) -> tuple[str, ...]:
-    """What a plugin's plain position does: "embed", "bias"."""
+    """Role of a plugin's plain position: "embed", "bias"."""
     form = plain_forms(config).get("position")
     return () if form is None else tuple(name for name in ("embed", "bias") if name in methods(form[1][form[0]]))
 

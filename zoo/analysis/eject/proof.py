@@ -135,7 +135,7 @@ def classes(config: Any) -> Tensor:
 def expected(
     model: ZooPreTrainedModel, inputs: dict[str, Tensor], labels: Tensor | None, writes: bool
 ) -> dict[str, Tensor]:
-    """What the zoo's model computes, under the names that the other process uses."""
+    """Outputs of the zoo's model, by the names that the other process uses."""
     found: dict[str, Tensor] = {}
     for dtype in TOLERANCES:
         model.to(dtype).eval()

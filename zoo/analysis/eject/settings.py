@@ -113,7 +113,7 @@ USUAL = {
 
 
 def by_layers(config: ZooConfig) -> dict[str, bool]:
-    """What the layers and the head of a variant's own code have, as settings."""
+    """Settings that describe the layers and the head of a variant's own code."""
     blueprint = transformer_of(config)
     build = blueprint.decoder_layer if config.stack == "decoder" else blueprint.encoder_layer
     with torch.device("meta"):

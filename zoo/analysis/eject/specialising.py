@@ -89,7 +89,7 @@ class Program:
         self.definitions, self.known = done, {}
 
     def values(self, key: Key, node: cst.FunctionDef) -> dict[str, Any]:
-        """What is known by name inside a function."""
+        """Known values by name inside a function."""
         if key in self.known:
             return self.known[key]
         view = SimpleNamespace(config=self.config, **self.attributes(key[0]))
@@ -271,7 +271,7 @@ class Program:
         return changed(node, body=Inliner().visit(node.body))
 
     def returned(self, found: cst.FunctionDef, call: cst.Call, known: Mapping[str, Any]) -> cst.BaseExpression | None:
-        """What a call returns or does, if its arguments leave one expression of the function."""
+        """The one expression of a function that a call's arguments leave, if they leave one."""
         given = bound(found, call)
         values: dict[str, Any] = {"config": self.config}
         for name, default in parameters(found).items():

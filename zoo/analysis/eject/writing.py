@@ -37,7 +37,7 @@ IMPORTS = {
     "Tensor": "from torch import Tensor, nn",
     "F": "from torch.nn import functional as F",
 }
-"""What a file may import, by the name that needs it, in order."""
+"""Imports of a file, by the name that needs them, in order."""
 
 USAGE = "python model.py --train TEXT [--load FOLDER] [--save FILE]"
 """The end of the docstring of a file that trains, which it prints where it was given something else."""

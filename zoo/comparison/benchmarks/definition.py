@@ -61,7 +61,7 @@ class Anchor:
 
     @property
     def room(self) -> tuple[float, float]:
-        """From where to where a score in percent may be: at the number, or wherever the others average to it."""
+        """Range of a score in percent: at the number, or so that the average with the others can reach it."""
         if self.tolerance is not None:
             return self.value, self.value
         total = self.averaged_over * self.value

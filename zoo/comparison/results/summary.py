@@ -71,7 +71,7 @@ class ComparisonSummary:
         return [row.difference for row in self.rows if row.difference is not None]
 
     def ranked(self, metric: Metric) -> list[VariantSummary]:
-        """The variants whose means of a metric are compared: those with a number that lost the fewest runs."""
+        """Variants that are compared by their means of a metric: those with a number that lost the fewest runs."""
         measured = [row for row in self.rows if metric.key in row.samples]
         fewest = min((row.lost(metric) for row in measured), default=0)
         return [row for row in measured if row.lost(metric) == fewest]

@@ -76,7 +76,7 @@ class TextSource:
 
     @cached_property
     def sha256(self) -> str:
-        """Hash of the content, wherever the files are; of a data set on the Hub, of its name."""
+        """Hash of the content, independent of the place; of the name for a data set on the Hub."""
         digest = hashlib.sha256(f"{len(self.units)} {self.name}".encode() if not self.files else b"")
         for file in self.files:
             with open(file, "rb") as stream:

@@ -160,7 +160,7 @@ def traced(inside: Inspected, same_length: bool) -> bytes:
             )
             return (folder / "graph.onnx").read_bytes()
     except Exception as error:
-        # Whatever tracing a variant's code may raise: the export is refused with the reason.
+        # Any error of tracing a variant's code: the export is refused with the reason.
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ExportError(f"variant {model.config.variant!r} cannot be traced for a page: {reason}") from error
 

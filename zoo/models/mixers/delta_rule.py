@@ -59,7 +59,7 @@ def channel_gated_delta_rule(
     """The same rule with a decay per channel of a key (Kimi Team 2025, Kimi Linear, equation 1).
 
     `a` is a diagonal matrix here, and `A_i / A_j (k_i · k_j)` is `k_i^T (A_i / A_j) k_j`, with quotients that differ by
-    channel. They are computed as they stand, at most 1 each, where products of `A_i k_i` and `k_j / A_j` would
+    channel. They are computed as written, at most 1 each, where products of `A_i k_i` and `k_j / A_j` would
     overflow; so chunks are shorter.
 
     Args:

@@ -25,7 +25,7 @@ TOKEN_BY_TOKEN = {
 
 
 class UniformMaskedRows(Attention):
-    """Attention in which a query without any visible key attends to all keys alike, whatever their values."""
+    """Attention in which a query without any visible key attends to all keys alike."""
 
     supports_unpadding = False
     backends = ("eager",)  # the only one that adds a finite number to masked scores: a row of them stays a softmax
