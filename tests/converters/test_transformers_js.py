@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 from command_line import run
-from transformers import AutoTokenizer
+from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from transformers_js import LENGTH, NODE, NPM, SIZES, TEXTS, VOCABULARY, build
 
 import zoo
@@ -112,6 +113,65 @@ def test_tokenizers_that_it_cuts_otherwise_are_refused(kind, tmp_path):
         tokenizer.check(tmp_path / "other" / "tokenizer.json")
 
 
+PIECES = {
+    "whitespace": pre_tokenizers.Whitespace(),
+    "punctuation": pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Punctuation()]),
+    "removed": pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Punctuation("removed")]),
+    "contiguous": pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Punctuation("contiguous")]),
+    "digits": pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Digits()]),
+    "digit": pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.Whitespace()]),
+    "bytes": pre_tokenizers.ByteLevel(add_prefix_space=False),
+    "metaspace": pre_tokenizers.Metaspace(),
+}
+"""Ways of cutting that transformers.js has, some of them with other classes of characters."""
+
+HARD = ["wait... what?! (no)", "x²+½ ٣٤ 12 345", "não é ΣΑΣ İ", "e\u0301 a\u200db \ufeffc\u3000d", "a_b «c» §5 $3"]
+
+
+def cut(kind: str, folder: Path) -> Tokenizer:
+    """A tokenizer with a vocabulary of whole pieces and of characters, saved into a folder."""
+    pieces, texts = PIECES[kind], [text.lower().replace("ς", "σ") for text in (*TEXTS, *HARD)]
+    words = sorted({piece for text in texts for piece, _ in pieces.pre_tokenize_str(text)})
+    made = Tokenizer(models.WordLevel({word: number for number, word in enumerate(["[UNK]", *words])}, "[UNK]"))
+    made.normalizer, made.pre_tokenizer = normalizers.Lowercase(), pieces
+    PreTrainedTokenizerFast(tokenizer_object=made, unk_token="[UNK]").save_pretrained(folder)
+    return made
+
+
+@pytest.mark.parametrize("kind", PIECES)
+def test_tokenizers_are_written_by_parts_that_are_alike(kind, tmp_path):
+    made = cut(kind, tmp_path / "saved")
+    (tmp_path / "out").mkdir()
+    tokenizer.carry(tmp_path / "saved", tmp_path / "out")
+    written = Tokenizer.from_file(str(tmp_path / "out" / "tokenizer.json"))
+    for text in (*TEXTS, *HARD):
+        assert written.encode(text).tokens == made.encode(text).tokens
+    assert json.loads((tmp_path / "out" / "tokenizer_config.json").read_text())["clean_up_tokenization_spaces"] is False
+    before, after = (one.pre_tokenizer.__getstate__() for one in (made, written))
+    assert before != after, "transformers.js would cut otherwise"
+
+
+@pytest.mark.parametrize(
+    ("model", "added", "says"),
+    [
+        (models.BPE(continuing_subword_prefix="##"), AddedToken("x"), "model BPE with continuing_subword_prefix='##'"),
+        (models.Unigram([("a", 0.0)], 0, True), AddedToken("x"), "model Unigram with byte_fallback=True"),
+        (models.BPE(), AddedToken("x", single_word=True), "added token 'x'; it is added as a single word"),
+    ],
+)
+def test_what_transformers_js_ignores_of_a_tokenizer_is_refused(model, added, says, tmp_path):
+    made = Tokenizer(model)
+    made.add_tokens([added])
+    made.save(str(tmp_path / "tokenizer.json"))
+    with pytest.raises(ExportError, match=f"it has the {says}"):
+        tokenizer.check(tmp_path / "tokenizer.json")
+    made = Tokenizer(models.BPE())
+    made.pre_tokenizer = pre_tokenizers.Punctuation("merged_with_next")
+    made.save(str(tmp_path / "tokenizer.json"))
+    with pytest.raises(ExportError, match="it has the pre_tokenizer Punctuation, mergedwithnext; valid: "):
+        tokenizer.check(tmp_path / "tokenizer.json")
+
+
 def packages(folder: Path, version: str) -> None:
     """Files by which packages of npm are found."""
     for package, files in page.PACKAGES.items():
@@ -179,20 +239,20 @@ def in_node(folder: Path, models: dict, tokenizers: dict) -> dict:
 @pytest.mark.nightly
 @NODE
 def test_outputs_that_never_end_do_so_at_the_last_position(tmp_path):
-    models = {}
+    asked = {}
     for name, task in (("gpt2-style", "causal-lm"), ("vanilla", "seq2seq-lm")):
         zoo.export(build(name, task), tmp_path / name, "transformers.js")
         start = [[1]] if task == "seq2seq-lm" else None
-        models[name] = dict(auto=TASK_CLASSES[task][0], ids=[[5, 6, 7]], mask=[[1, 1, 1]], start=start)
-        models[name]["settings"] = dict(do_sample=False, eos_token_id=None)
-    answers = in_node(tmp_path, models, {})["models"]
-    assert {name: len(answer["tokens"][0]) for name, answer in answers.items()} == dict.fromkeys(models, LENGTH)
+        asked[name] = dict(auto=TASK_CLASSES[task][0], ids=[[5, 6, 7]], mask=[[1, 1, 1]], start=start)
+        asked[name]["settings"] = dict(do_sample=False, eos_token_id=None)
+    answers = in_node(tmp_path, asked, {})["models"]
+    assert {name: len(answer["tokens"][0]) for name, answer in answers.items()} == dict.fromkeys(asked, LENGTH)
 
 
 @pytest.mark.nightly
 @NODE
-def test_node_computes_writes_and_cuts_texts_as_the_zoo_does(tmp_path):
-    models, expected = {}, {}
+def test_node_computes_and_writes_as_the_zoo_does(tmp_path):
+    asked, expected = {}, {}
     for name, task in MODELS.items():
         model = build(name, task)
         zoo.export(model, tmp_path / name, "transformers.js")
@@ -201,8 +261,8 @@ def test_node_computes_writes_and_cuts_texts_as_the_zoo_does(tmp_path):
         mask[1, slice(3) if task == "causal-lm" else slice(4, None)] = 0
         start = torch.tensor([[1, 5, 9], [1, 7, 8]]) if task == "seq2seq-lm" else None
         how = dict(max_new_tokens=12, do_sample=False, eos_token_id=None) if model.can_generate() else None
-        models[name] = dict(auto=TASK_CLASSES[task][0], ids=ids.tolist(), mask=mask.tolist(), settings=how)
-        models[name]["start"] = None if start is None else start.tolist()
+        asked[name] = dict(auto=TASK_CLASSES[task][0], ids=ids.tolist(), mask=mask.tolist(), settings=how)
+        asked[name]["start"] = None if start is None else start.tolist()
         given = {} if start is None else {"decoder_input_ids": start}
         if task == "causal-lm":
             given["position_ids"] = (mask.cumsum(1) - 1).clamp(min=0)
@@ -212,22 +272,31 @@ def test_node_computes_writes_and_cuts_texts_as_the_zoo_does(tmp_path):
         real = mask if values.ndim == 3 and start is None else torch.ones(values.shape[:2])
         tokens = model.generate(ids, attention_mask=mask, **how, pad_token_id=0).tolist() if how else None
         expected[name] = (values, real.bool(), tokens)
-    kinds = [kind for kind in TOKENIZERS if kind != "d2l-word"]
-    for kind in kinds:
-        TOKENIZERS.get(kind)(TEXTS).save_pretrained(tmp_path / "tokenizers" / kind)
-    answers = in_node(tmp_path, models, {f"tokenizers/{kind}": TEXTS for kind in kinds})
+    answers = in_node(tmp_path, asked, {})
     for name, (values, real, tokens) in expected.items():
         found = torch.tensor(answers["models"][name]["values"])
         torch.testing.assert_close(
             found[real], values[real], atol=1e-4, rtol=1e-4, msg=lambda m, name=name: f"{name}: {m}"
         )
         assert answers["models"][name].get("tokens") == tokens, name
-    for kind in kinds:
-        ours, theirs = (
-            AutoTokenizer.from_pretrained(tmp_path / "tokenizers" / kind),
-            answers["tokenizers"][f"tokenizers/{kind}"],
-        )
-        assert theirs["ids"] == [ours(text).input_ids for text in TEXTS], kind
-        assert theirs["texts"] == [ours.decode(ids, skip_special_tokens=True) for ids in theirs["ids"]], kind
     for task, known in KNOWN.items():
         assert set(known) <= set(answers["types"][TASK_CLASSES[task][0]]), task
+
+
+@pytest.mark.nightly
+@NODE
+def test_node_cuts_texts_as_the_zoo_does(tmp_path):
+    texts = {kind: TEXTS for kind in TOKENIZERS if kind != "d2l-word"} | {kind: [*TEXTS, *HARD] for kind in PIECES}
+    for kind in texts:
+        saved, out = tmp_path / "saved" / kind, tmp_path / "tokenizers" / kind
+        cut(kind, saved) if kind in PIECES else TOKENIZERS.get(kind)(TEXTS).save_pretrained(saved)
+        out.mkdir(parents=True)
+        tokenizer.carry(saved, out)
+    answers = in_node(tmp_path, {}, {f"tokenizers/{kind}": given for kind, given in texts.items()})
+    for kind, given in texts.items():
+        ours, theirs = (
+            AutoTokenizer.from_pretrained(tmp_path / "saved" / kind),
+            answers["tokenizers"][f"tokenizers/{kind}"],
+        )
+        assert theirs["ids"] == [ours(text).input_ids for text in given], kind
+        assert theirs["texts"] == [ours.decode(ids, skip_special_tokens=True) for ids in theirs["ids"]], kind
