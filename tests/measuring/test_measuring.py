@@ -11,6 +11,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 import zoo
 from zoo.analysis.measuring import (
     activation_bytes,
+    count_flops,
     decode_speed,
     executed,
     gemm_limit,
@@ -25,6 +26,8 @@ from zoo.analysis.measuring import (
 from zoo.analysis.parameters import count_by_parameter
 from zoo.base.errors import UnsupportedOperationError
 from zoo.fast import chunked_loss
+from zoo.fast.huge_pages import HugePages
+from zoo.fast.prepacked_linear import libraries
 from zoo.fast.switches import fast_paths
 
 SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32, "vocab_size": 50}
@@ -190,6 +193,23 @@ def test_the_fast_path_of_an_encoder_is_counted():
     expected = 3 * sum(2 * length * weights + 4 * length * length * width for length in lengths)
     with torch.inference_mode():
         assert executed(lambda: encoder(states, src_key_padding_mask=padding)).flops == expected
+
+
+def test_products_with_prepacked_weights_are_counted():
+    states, weight = torch.randn(3, 16), torch.randn(64, 16)
+    for linear, prepack in libraries().items():
+        prepacked = prepack(weight, 3, HugePages())
+        assert executed(lambda run=linear, laid=prepacked: run(states, laid, weight, None, 3)).flops == 2 * 3 * 16 * 64
+
+
+def test_products_with_experts_are_counted():
+    model = zoo.build("mixtral-style@tiny:moe_intermediate_size=48", attention_dropout=0.0).eval()
+    ids = torch.arange(3, 35).view(4, 8)
+    model.set_attn_implementation("eager")
+    counted = count_flops(model, {"input_ids": ids})
+    assert executed(lambda: model(input_ids=ids, use_cache=False)).flops == counted.forward
+    loss = executed(lambda: model(input_ids=ids, use_cache=False).logits.sum().backward()).flops
+    assert loss == counted.training
 
 
 def test_a_compiled_model_counts_like_itself():

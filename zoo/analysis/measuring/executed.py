@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry, shape_wrapper
 
-from .flops import OWN_FORMULAS
+from .flops import OWN_FORMULAS, multiplying
 
 aten = torch.ops.aten
 CPU_ATTENTION = aten._scaled_dot_product_flash_attention_for_cpu
@@ -22,6 +22,7 @@ BACKWARDS = (
     aten._scaled_dot_product_cudnn_attention_backward,
 )
 FAST_LAYER = aten._transformer_encoder_layer_fwd
+PREPACKED = [(torch.ops.mkl, "_mkl_linear"), (torch.ops.mkldnn, "_linear_pointwise")]  # Products of some builds
 
 
 class Executed(NamedTuple):
@@ -101,5 +102,6 @@ FORMULAS: dict[Any, Callable[..., int]] = {
     CPU_ATTENTION: attention_flops,
     FAST_LAYER: fast_layer_flops,
     **dict.fromkeys(BACKWARDS, attention_backward_flops),
+    **{getattr(ops, name): shape_wrapper(multiplying) for ops, name in PREPACKED if hasattr(ops, name)},
 }
 """Operations of operators, by PyTorch's own table where that knows them, and counts them as the literature does."""

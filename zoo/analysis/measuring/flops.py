@@ -42,7 +42,13 @@ def convolving_backward(gradient: torch.Size, states: torch.Size, filters: torch
     return 4 * math.prod(gradient) * math.prod(filters[1:])
 
 
+def multiplying(states: torch.Size, *rest: Any, out_shape: torch.Size, **named: Any) -> int:
+    """Operations of states, (..., in_features), by one matrix, or each by that of its group."""
+    return 2 * math.prod(states) * out_shape[-1]
+
+
 OWN_FORMULAS: dict[Any, Callable[..., int]] = {
+    torch.ops.aten._grouped_mm: multiplying,
     torch.ops.aten.linalg_solve_triangular: solving,
     torch.ops.aten.convolution: convolving,
     torch.ops.aten.convolution_backward: convolving_backward,
