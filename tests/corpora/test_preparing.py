@@ -1,6 +1,7 @@
 """Token shards: what is in them, who else reads them, and what interruptions and bad input leave."""
 
 import gzip
+import itertools
 import json
 import os
 import signal
@@ -10,7 +11,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -29,12 +30,13 @@ from zoo.cli.main import cli
 from zoo.data.corpora import shards
 from zoo.data.corpora.planning import find_source
 from zoo.data.corpora.preparing import Preparation, prepare
-from zoo.data.corpora.shard_worker import count_words
+from zoo.data.corpora.shard_worker import count_words, document_hash
 from zoo.data.corpora.shard_worker import run as run_shard
 from zoo.data.corpora.shards import MANIFEST, VERIFIED, Manifest, ShardRecord, TokenRow, is_prepared, read_manifest
 from zoo.data.corpora.sources import Piece, lines_of, parts_of, plan
 from zoo.data.tasks.blocks import TokenBlocks
 from zoo.data.tokenizers import Tokenizers, load_tokenizers, train_tokenizers
+from zoo.data.tokenizers.encoding import backend_json
 from zoo.training.sampling import ShuffledBlocks
 
 DOCUMENTS = [f"Document {number} says {'very ' * (number % 7)}little.\nIts second line." for number in range(60)]
@@ -126,7 +128,7 @@ def test_every_line_is_in_one_piece(tmp_path, size):
     file = tmp_path / "a.txt"
     file.write_bytes(b"one\n\ntwo two\n\nthree" + b"\nx" * 9 + b"\n" * (size % 2))
     pieces = [piece for shard in plan([file], size) for piece in shard]
-    assert b"".join(raw for piece in pieces for _, raw in lines_of(piece)) == file.read_bytes()
+    assert b"".join(raw for piece in pieces for _, _, raw in lines_of(piece)) == file.read_bytes()
 
 
 def test_the_bytes_do_not_depend_on_processes_or_interruptions(tokenizers, tmp_path):
@@ -217,6 +219,37 @@ def test_held_out_documents_are_left_out_of_training(tokenizers, tmp_path):
     assert sum(shard.heldout for shard in made.shards) == 2
     lines = (tmp_path / "out/heldout.jsonl").read_text().splitlines()
     assert [json.loads(line)["text"] for line in lines] == [DOCUMENTS[3], "Held out alone."]
+
+
+def in_parts(text: str, size: int) -> list[str]:
+    """A text in parts of the lines that begin in each of so many bytes."""
+    lines = text.splitlines(keepends=True)
+    places = itertools.accumulate(map(len, lines), initial=0)
+    pairs = itertools.groupby(zip(places, lines, strict=False), key=lambda pair: pair[0] // size)
+    return ["".join(line for _, line in part) for _, part in pairs]
+
+
+def test_parts_of_long_documents_are_compared_with_held_out_ones(tokenizers, tmp_path, monkeypatch):
+    """Whole copies are left out; of equal beginnings the rest is kept; and a text that is elsewhere in a file stays."""
+    monkeypatch.setattr("zoo.data.corpora.sources.LONGEST_PART", 100)
+    held, own, last = ("".join(f"{word} {number}\n" for number in range(60)) for word in ("held", "own", "last"))
+    texts = [own, held, f"{own}{held}", f"{held[:330]}\n{own}", f"{own[:330]}\n{held[331:]}", last]
+    for number, text in enumerate(texts):
+        (tmp_path / f"{number}.txt").write_text(text)
+    pieces = [asdict(piece) for shard in plan([tmp_path / f"{n}.txt" for n in range(6)], 300) for piece in shard]
+    out = set(in_parts(held, 100))
+    (tmp_path / "hashes").write_bytes(b"".join(map(document_hash, out)))
+    (tmp_path / "tokenizer.json").write_text(backend_json(tokenizers.source))
+    end = tokenizers.source.eos_token_id
+    job = {"place": str(tmp_path / "out"), "pieces": pieces, "stamps": {}, "heldout": str(tmp_path / "hashes")}
+    job |= {"tokenizer": str(tmp_path / "tokenizer.json"), "code": shards.UINT16, "end": end, "column": None}
+    made = run_shard({**job, "on_error": "stop"})
+    ids = np.fromfile(tmp_path / "out.bin", np.uint16)
+    found = [tokenizers.source.decode(one[:-1]) for one in np.split(ids, np.flatnonzero(ids == end) + 1)[:-1]]
+    kept = [[part for part in in_parts(text, 100) if part not in out] for text in texts]
+    assert found == ["".join(parts) for parts in kept if parts]
+    assert found[0] == own and found[1] == texts[2] and len(found) == 5 and found[2] != texts[3]
+    assert made.documents == 5 and made.heldout == sum(len(in_parts(text, 100)) for text in texts) - sum(map(len, kept))
 
 
 def test_near_duplicates_of_held_out_documents_are_left_out_if_asked(tokenizers, tmp_path):

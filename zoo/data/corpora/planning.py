@@ -18,6 +18,7 @@ from .sources import (
     COMPRESSED,
     HELDOUT_NAMES,
     HUB,
+    LONGEST_PART,
     SPLITS,
     TRAIN_NAMES,
     BadLineError,
@@ -158,7 +159,7 @@ def find_source(
     held = given if given is not None else [Piece(str(file.absolute())) for file in out]
     files = [file.absolute() for file in train or files]
     total = sum(file.stat().st_size for file in files)
-    size = shard_bytes if shard_bytes is not None else max(SHARD_BYTES, total // MOST_SHARDS)
+    size = shard_bytes or max(SHARD_BYTES, total // MOST_SHARDS // LONGEST_PART * LONGEST_PART)
     if held or not aside:
         return TextSource(name, plan(files, size), held, column=column)
     most = min(ASIDE_BYTES, int(ASIDE_SHARE * total))

@@ -8,7 +8,7 @@ import os
 import struct
 import sys
 from collections.abc import Container, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -118,13 +118,18 @@ def run(job: dict[str, Any]) -> ShardRecord:
     check_unchanged(job["stamps"])
     with partial.open("wb") as stream:
         writer = Writer(stream, read_tokenizer(job["tokenizer"]), job["code"], job["end"])
+        begun = True  # whether a part of the document is kept, as it may be in the shard before
         for part in documents(pieces, job["column"], skip):
-            if heldout and part.begins and part.ends and document_hash(part.text) in heldout:
+            begun = begun and not part.begins
+            if heldout and document_hash(part.text) in heldout:
                 left_out += 1
+                if begun and part.ends:
+                    writer.add(Part("", begins=False))
             elif part.begins and part.ends and part.text in near:
                 nearly += 1
             else:
-                writer.add(part)
+                writer.add(replace(part, begins=not begun))
+                begun = True
         writer.flush()
     check_unchanged(job["stamps"])
     write_index(partial_index, job["code"], writer.lengths)

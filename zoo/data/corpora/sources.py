@@ -47,7 +47,7 @@ class Part:
     ends: bool = True
 
 
-LONGEST_PART = 1 << 23  # Bytes of a text that are held at once
+LONGEST_PART = 1 << 23  # Bytes of a text that are held at once, and compared with held-out ones
 LONGEST_LINE = 1 << 27  # Bytes of the longest line
 
 
@@ -123,7 +123,7 @@ def parts_of(piece: Piece, column: str | None, skip: Callable[[BadLineError], No
     if kind == ".parquet":
         yield from parquet_rows(piece, column, skip)
     elif kind == ".jsonl":
-        for number, raw in lines_of(piece):
+        for number, _, raw in lines_of(piece):
             if not raw.strip():
                 continue
             try:
@@ -135,14 +135,16 @@ def parts_of(piece: Piece, column: str | None, skip: Callable[[BadLineError], No
 
 
 def text_parts(piece: Piece, skip: Callable[[BadLineError], None]) -> Iterator[Part]:
-    """Read a piece of a text file, which is one document, without the lines that are not UTF-8."""
+    """Read a piece of a text file, which is one document, without the lines that are not UTF-8.
+
+    Parts begin where `LONGEST_PART` divides the places of the file, so that those of equal files are equal.
+    """
     good: list[str] = []
-    begins, length = piece.start == 0, 0
-    for number, raw in lines_of(piece):
-        if length > LONGEST_PART:
+    begins, part = piece.start == 0, piece.start // LONGEST_PART
+    for number, place, raw in lines_of(piece):
+        if place // LONGEST_PART > part:
             yield Part("".join(good), begins, ends=False)
-            good, begins, length = [], False, 0
-        length += len(raw)
+            good, begins, part = [], False, place // LONGEST_PART
         try:
             good.append(raw.decode("utf-8-sig" if number == 0 and piece.start == 0 else "utf-8"))
         except UnicodeDecodeError as error:
@@ -150,8 +152,8 @@ def text_parts(piece: Piece, skip: Callable[[BadLineError], None]) -> Iterator[P
     yield Part("".join(good), begins, ends=piece.last)
 
 
-def lines_of(piece: Piece) -> Iterator[tuple[int, bytes]]:
-    """Lines that begin in a piece, numbered from 0."""
+def lines_of(piece: Piece) -> Iterator[tuple[int, int, bytes]]:
+    """Lines that begin in a piece, numbered from 0, with their first bytes in the file."""
     with readable(piece.file), opened(piece.file) as stream:
         place = piece.start
         if piece.start:
@@ -162,7 +164,7 @@ def lines_of(piece: Piece) -> Iterator[tuple[int, bytes]]:
             if len(raw) > LONGEST_LINE:
                 where = f"{piece.file}, line {line_number(piece, number)}"
                 raise DataError(f"{where}: longer than {LONGEST_LINE:,} bytes, which are held at once")
-            yield number, raw
+            yield number, place, raw
             place, number = place + len(raw), number + 1
 
 

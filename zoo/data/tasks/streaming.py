@@ -96,7 +96,7 @@ class StreamedRow:
         while True:
             found = 0
             for part in self.shuffled(random.Random(f"{self.seed} {epoch}")):
-                if part.begins and part.ends and document_hash(part.text) in heldout:
+                if document_hash(part.text) in heldout:
                     continue
                 encoded = tokenizer.encode_batch_fast(list(cut(part.text)), add_special_tokens=False)
                 ends = [[self.end]] if part.ends else []
