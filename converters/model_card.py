@@ -57,7 +57,8 @@ def recorded(
 
     config = model.config
     _, pipeline = auto_class_of({"architectures": [type(model).__name__]})
-    pipeline = None if getattr(config, "classifier_positions", None) else pipeline
+    if getattr(config, "classifier_positions", None) or (pipeline == "fill-mask" and config.masked_next_token):
+        pipeline = None
     results = [eval_result(result, pipeline) for result in find_results(source)] if source is not None else []
     data = ModelCardData(
         license=None if source is None else recorded_license(source),

@@ -215,6 +215,8 @@ def plan_target(
         obstacles += because(Reason.SETTING, ["decoder_start_token_id is None, from which it generates"])
     obstacles += because(Reason.SETTING, [] if obstacles else refused_fields(native, route.config, task))
     notes = [*native.notes(route.config, task), *further_tokens_left_out(config, task)]
+    if task == Task.MASKED_LM and config.masked_next_token:
+        notes.append("A masked token is predicted one position earlier: `fill-mask` reads another token's prediction.")
     if not obstacles and found.needs_masks:
         notes.append("Give attention masks: the original made them from the ids where none were given.")
     length = POSITIONS.get(route.config.position).changes_after(route.config)

@@ -43,13 +43,19 @@ def foreign_settings(settings: GenerationConfig, config: ZooConfig) -> list[str]
         foreign.append("early_stopping='never' (its beam search stops early)")
     if (settings.num_beams or 1) > 1 and settings.do_sample:
         foreign.append("do_sample with num_beams")
-    if (settings.num_beams or 1) > 1 and settings.repetition_penalty not in (None, 1.0):
-        foreign.append("repetition_penalty with num_beams (it penalizes logits, transformers log-probabilities)")
+    if (settings.num_beams or 1) > 1:
+        changed = [*looks_back(settings), *(["min_new_tokens"] if settings.min_new_tokens else [])]
+        foreign += [f"{name} with num_beams (it changes logits, transformers log-probabilities)" for name in changed]
     if config.is_encoder_decoder and settings.decoder_start_token_id not in (None, config.decoder_start_token_id):
         foreign.append("decoder_start_token_id (it begins as it was exported)")
     if not config.is_encoder_decoder or config.decoder_start_token_id in ends_of(config):
-        foreign += [name for name, none in REPETITION.items() if getattr(settings, name) not in (None, none)]
+        foreign += looks_back(settings)
     return foreign
+
+
+def looks_back(settings: GenerationConfig) -> list[str]:
+    """Settings that look back, of those that change something."""
+    return [name for name, none in REPETITION.items() if getattr(settings, name) not in (None, none)]
 
 
 def options_of(settings: GenerationConfig, config: ZooConfig) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from transformers import GenerationConfig
 
-from zoo.base.errors import CheckpointError, InputError, first_line
+from zoo.base.errors import CheckpointError, ConfigError, InputError, first_line
 from zoo.models import ZooConfig, ZooPreTrainedModel
 
 from ..engine import ScoredText, WritingModel, Written, is_scored
@@ -34,7 +34,7 @@ from ..verification import (
     padded,
 )
 from ..weights import in_dtype
-from .planning import options_of
+from .planning import looks_back, options_of
 
 
 @dataclass(frozen=True)
@@ -182,6 +182,14 @@ class CTranslate2Model(WritingModel):
             return self.continued(prompts, {**asked, "max_length": most, "min_length": fewest})
         asked |= {"max_decoding_length": most, "min_decoding_length": fewest, **WHOLE}
         found = self.run("translate_batch", prompts, **asked)
+        start = self.vocabularies.target[int(self.config.decoder_start_token_id or 0)]
+        written = [tokens for result in found for tokens in result.hypotheses]
+        for name, size in {"repetition_penalty": 1, "no_repeat_ngram_size": settings.no_repeat_ngram_size}.items():
+            if name in looks_back(settings) and any(begins_again([start, *tokens], size) for tokens in written):
+                raise ConfigError(
+                    f"CTranslate2 repeats the beginning of a text, {start!r} included, which {name} prevents in "
+                    "transformers; leave the setting out, or use another engine"
+                )
         return [[[self.numbers[token] for token in tokens] for tokens in result.hypotheses] for result in found]
 
     def continued(self, prompts: list[list[str]], asked: dict[str, Any]) -> list[list[list[int]]]:
@@ -195,6 +203,11 @@ class CTranslate2Model(WritingModel):
             found = self.run("generate_batch", batch, include_prompt_in_result=False, **asked)
             results |= {place: result.sequences_ids for place, result in zip(alike, found, strict=True)}
         return [results[place] for place in range(len(prompts))]
+
+
+def begins_again(text: list[str], size: int) -> bool:
+    """Whether the first few tokens of a text recur in it."""
+    return any(text[place : place + size] == text[:size] for place in range(1, len(text) - size + 1))
 
 
 INPUTS = 100  # How many random inputs greedy and beam search are compared on

@@ -211,5 +211,8 @@ class DecoderFormat(DeclaredFormat):
         return without_classifier_bias(state, last_norm) if last_norm in state else drop(state, "score.bias")
 
     def notes(self, config: ZooConfig, task: str) -> list[str]:
+        if task != Task.SEQUENCE_CLASSIFICATION:
+            return []
+        found = [f"The class reads the last token that is not pad_token_id={config.pad_token_id}."]
         moved = "If the classifier had a bias, the last norm's holds it: the class's own has none."
-        return [moved] if task == Task.SEQUENCE_CLASSIFICATION and config.norm == "layernorm" else []
+        return [*found, moved] if config.norm == "layernorm" else found

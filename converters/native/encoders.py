@@ -110,5 +110,7 @@ class EncoderFormat(DeclaredFormat):
         return {**super().write_weights(config, state, task), **pooler}
 
     def notes(self, config: ZooConfig, task: str) -> list[str]:
-        unused = ["`pooler_output` means nothing: the model has no pooler."] if self.pooler_weights(task) else []
-        return [*super().notes(config, task), *unused]
+        found = ["`pooler_output` means nothing: the model has no pooler."] if self.pooler_weights(task) else []
+        if task == Task.SEQUENCE_CLASSIFICATION:
+            found.append("Pad on the right: the class reads the first position, also of padding.")
+        return [*super().notes(config, task), *found]

@@ -13,11 +13,11 @@ from safetensors.torch import save_file
 from torch import Tensor
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
-from zoo.models import TASK_CLASSES, ZooPreTrainedModel
+from zoo.models import TASK_CLASSES, ZooConfig, ZooPreTrainedModel
 from zoo.models.capabilities import limits_in_vllm_on_cpu
 from zoo.registry import Task
 
-from ..errors import VerificationError
+from ..errors import ExportError, VerificationError
 from ..planning import plan_target
 from ..symmetries import Route
 from ..target import ExportOptions, Target, TargetPlan
@@ -25,6 +25,7 @@ from ..verification import Difference, verify
 from ..weights import change_config, save_generation, task_of, weights_of
 from .common import narrowed
 from .declared import NativeFormat
+from .files import TOKENIZER_CONFIG, load_tokenizer
 
 SHARD_SIZE = "5GB"
 WEIGHTS_PATTERN = SAFE_WEIGHTS_NAME.replace(".safetensors", "{suffix}.safetensors")
@@ -92,6 +93,22 @@ def save_weights(state: dict[str, Tensor], folder: Path) -> None:
         (folder / SAFE_WEIGHTS_INDEX_NAME).write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
 
 
+def require_readable(source: Path, config: ZooConfig) -> None:
+    """Refuse a tokenizer by which a classifier of transformers would read other tokens than ours, which knows the mask.
+
+    Args:
+        source: The folder of the tokenizer.
+        config: The classifier, which reads the first position, or the last one without the id of padding.
+    """
+    tokenizer = load_tokenizer(source) if (source / TOKENIZER_CONFIG).is_file() else None
+    if tokenizer is None:
+        return
+    if config.stack == "encoder" and tokenizer.padding_side == "left":
+        raise ExportError("the tokenizer pads on the left, and the class reads the first position, also of padding")
+    if config.stack == "decoder" and tokenizer("a")["input_ids"][-1:] == [config.pad_token_id]:
+        raise ExportError(f"the tokenizer ends texts with pad_token_id={config.pad_token_id}, which the class skips")
+
+
 class NativeTarget(Target):
     """A checkpoint of one of transformers' own classes."""
 
@@ -105,6 +122,8 @@ class NativeTarget(Target):
 
     def write(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> None:
         assert plan.route is not None
+        if task_of(model) == Task.SEQUENCE_CLASSIFICATION and options.source is not None:
+            require_readable(options.source, model.config)
         write_native(model, folder, self.native, plan.route)
 
     def check(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> Difference:

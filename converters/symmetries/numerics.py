@@ -101,8 +101,9 @@ class RotaryLayout(Symmetry):
     rank: int = 120
 
     def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
-        """From one layout to the other, unless queries are normalised after their projection."""
-        return {"position": wanted} if (config.position, wanted) == self.layouts and config.qk_norm is None else None
+        """From one layout to the other, unless queries are normalised after their projection, or rotated in part."""
+        possible = config.qk_norm is None and config.attention != "latent"
+        return {"position": wanted} if (config.position, wanted) == self.layouts and possible else None
 
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
         factor = config.rope_parameters.get("partial_rotary_factor", 1.0)

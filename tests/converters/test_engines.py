@@ -18,6 +18,7 @@ from zoo.converters.ctranslate2.specification import write_ctranslate2
 from zoo.converters.errors import ExportError, MissingExtraError, VerificationError
 from zoo.converters.onnx.graphs import write_onnx
 from zoo.training.generation import generate, load_checkpoint
+from zoo.training.generation.engines import IN_CTRANSLATE2
 
 # One export to each engine serves most tests.
 pytestmark = [pytest.mark.thorough, pytest.mark.xdist_group("engines")]
@@ -327,10 +328,25 @@ def test_repetitions_of_what_the_engine_does_not_see_are_refused(options):
             options_of(settings, config)
 
 
-def test_a_penalty_that_beams_apply_elsewhere_is_refused():
+@pytest.mark.parametrize(
+    ("name", "value"), [("repetition_penalty", 1.5), ("no_repeat_ngram_size", 2), ("min_new_tokens", 5)]
+)
+def test_a_penalty_that_beams_apply_elsewhere_is_refused(name, value):
     """In transformers to log-probabilities, in the engine to logits: most texts of random models differ."""
-    with pytest.raises(ConfigError, match="does not follow repetition_penalty with num_beams"):
-        options_of(GenerationConfig(repetition_penalty=1.5, num_beams=3), zoo.config("pre-norm", "seq2seq-lm"))
+    with pytest.raises(ConfigError, match=f"does not follow {name} with num_beams"):
+        options_of(GenerationConfig(**{name: value}, num_beams=3), zoo.config("pre-norm", "seq2seq-lm"))
+
+
+@pytest.mark.parametrize(("name", "value"), [("repetition_penalty", 1.5), ("no_repeat_ngram_size", 1)])
+def test_repetitions_of_a_start_token_are_refused(name, value):
+    """That is a part of the text in transformers, and not in the engine."""
+    model = zoo_model("pre-norm", "seq2seq-lm", dtype=torch.float32, lm_head_bias=True)
+    with torch.no_grad():
+        model.lm_head.bias[model.config.decoder_start_token_id] = 100.0
+    engine, ids = IN_CTRANSLATE2.run(model, None), torch.tensor([[5, 6, 7]])
+    assert engine.generate(ids, max_new_tokens=4).tolist() == model.generate(ids, max_new_tokens=4).tolist()
+    with pytest.raises(ConfigError, match=f"CTranslate2 repeats the beginning of a text, .* which {name} prevents"):
+        engine.generate(ids, max_new_tokens=4, **{name: value})
 
 
 def test_what_an_engine_cannot_follow_is_refused(translator, ctranslate2_folder):

@@ -2,6 +2,7 @@
 
 import json
 import re
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -160,6 +161,7 @@ REFUSED = [
     ("deepseek-v3-style", None, dict(share_layers=True), "deepseek_v3", "share_layers=True"),
     ("deepseek-v3-style", None, dict(attention_out_bias=True), "deepseek_v3", "attention_bias=False"),
     ("gpt-oss-style", None, dict(mlp_bias=False), "gpt_oss", "mlp_bias=False"),
+    ("llama-style", None, dict(attention="latent", position="rotary-interleaved"), "minicpm3", "rotary-interleaved"),
     ("deepseek-v3-style", None, dict(attention_scale="hidden-size"), "deepseek_v3", "attention_scale='hidden-size'"),
     ("deepseek-v3-style", None, dict(attention_scale=2.0, head_dim=4), "deepseek_v3", "attention_scale=2.0"),
     ("gemma3-style", None, dict(attn_logit_softcapping=2.0), "gemma3_text", "attn_logit_softcapping=2.0"),
@@ -275,6 +277,34 @@ def test_other_tokens_are_an_error():
         judge(ours, {**ours, "generate_greedy.tokens": torch.tensor([[1, 2, 3], [4, 5, 7]])})
     with pytest.raises(VerificationError, match="differs by inf"):
         judge(ours, {**ours, "full.output": same * torch.nan})
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "side", "says"),
+    [
+        ("gpt2-style", dict(pad_token_id=2), "right", "ends texts with pad_token_id=2"),
+        ("gpt2-style", {}, "left", None),
+        ("bert-style", {}, "left", "pads on the left"),
+        ("bert-style", {}, "right", None),
+    ],
+)
+def test_tokenizers_by_which_a_class_would_read_another_token_are_refused(name, settings, side, says, tmp_path):
+    """Classifiers of transformers find the first token by its position, and the last one by the id of padding."""
+    tokenizer = train_bpe(["It is 12345"] * 3, vocab_size=300)
+    tokenizer.save_pretrained(tmp_path / "saved")
+    written = tmp_path / "saved" / "tokenizer_config.json"
+    written.write_text(json.dumps({**json.loads(written.read_text()), "padding_side": side}))
+    sizes = dict(vocab_size=300, hidden_size=16, num_attention_heads=2, intermediate_size=24)
+    zoo.build(name, "sequence-classification", **sizes, **settings).save_pretrained(tmp_path / "saved")
+    with pytest.raises(ExportError, match=says) if says else nullcontext():
+        zoo.export(tmp_path / "saved", tmp_path / "out", fresh_process=False)
+
+
+def test_a_model_that_predicts_masked_tokens_earlier_says_so(tmp_path):
+    model = zoo_model("bert-style", "masked-lm", dtype=torch.float32, masked_next_token=True)
+    report = zoo.export(model, tmp_path / "out", "bert", fresh_process=False)
+    assert any("predicted one position earlier" in note for note in report.notes)
+    assert "pipeline_tag" not in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("target", ["llama", "qwen2"])
