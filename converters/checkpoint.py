@@ -156,15 +156,14 @@ def require_tensors(content: Any, name: str) -> dict[str, Tensor]:
 
 
 def report_not_finite(checkpoint: Checkpoint) -> None:
-    """Warn of weights that are NaN or infinite; they are converted as they are."""
-    broken = [
-        key
-        for key, value in checkpoint.tensors.items()
-        if value.is_floating_point() and not value.is_meta and not value.isfinite().all()
-    ]
-    if broken:
-        warnings.warn(
-            f"{checkpoint.name} holds NaN or infinite weights: {enumerate_names(broken)}",
-            NotFiniteWarning,
-            stacklevel=3,
+    """Warn of weights that are NaN or infinite; they are converted as they are. Refuse those in 8 bits."""
+    weights = {name: one for name, one in checkpoint.tensors.items() if one.is_floating_point() and not one.is_meta}
+    if small := [name for name, value in weights.items() if value.dtype.itemsize < 2]:
+        name, dtype = small[0], str(weights[small[0]].dtype).removeprefix("torch.")
+        raise ConversionError(
+            f"{checkpoint.name} holds {len(small)} weights in {dtype} ({name!r} is one), which mean nothing without "
+            "their scales; multiply them by these, and save them in bfloat16"
         )
+    if broken := [name for name, value in weights.items() if not value.isfinite().all()]:
+        message = f"{checkpoint.name} holds NaN or infinite weights: {enumerate_names(broken)}"
+        warnings.warn(message, NotFiniteWarning, stacklevel=3)
