@@ -103,9 +103,15 @@ class GraphModel(EngineModel):
         """The given padding mask, or one by the variant's rule. *Shape:* (batch_size, key_len)."""
         if attention_mask is None and not seen and (rule := self.rules.attention_mask) is not None:
             attention_mask = rule(None, input_ids, self.config)
+        rows, length = input_ids.shape[0], seen + input_ids.shape[1]
         if attention_mask is None:
-            attention_mask = input_ids.new_ones(input_ids.shape[0], seen + input_ids.shape[1])
-        return attention_mask.long()
+            attention_mask = input_ids.new_ones(rows, length)
+        if attention_mask.ndim != 2 or len(attention_mask) not in (1, rows) or attention_mask.shape[1] < length:
+            raise InputError(
+                f"an attention_mask of shape {tuple(attention_mask.shape)} was given, which an engine might stretch; "
+                f"valid: {(rows, length)}, with 1 for real tokens, cached ones included"
+            )
+        return attention_mask.long().expand(rows, -1)
 
     def place(self, input_ids: Tensor, attention_mask: Tensor | None, seen: int = 0, stack: int = 0) -> Tensor:
         """Positions by the variant's rule, (batch_size, seq_len); stack 1 is the decoder of an encoder-decoder."""
@@ -248,10 +254,10 @@ class GraphForConditionalGeneration(GraphModel, GenerationMixin):
         encoded = encoder_outputs.last_hidden_state
         if decoder_input_ids is None:
             decoder_input_ids = self.decoder_inputs(input_ids, labels)
-        if attention_mask is None:
-            attention_mask = (
-                torch.ones(encoded.shape[:2], dtype=torch.long) if input_ids is None else self.mask(None, input_ids)
-            )
+        read = torch.ones(encoded.shape[:2], dtype=torch.long) if input_ids is None else input_ids
+        attention_mask = self.mask(attention_mask, read)
+        if len(decoder_input_ids) != len(encoded):
+            raise InputError(f"{len(encoded)} sources were given for {len(decoder_input_ids)} targets")
         seen = length_of(past_key_values)
         mask = self.mask(decoder_attention_mask, decoder_input_ids, seen)
         self.place(decoder_input_ids, mask, seen, stack=1)
@@ -259,7 +265,7 @@ class GraphForConditionalGeneration(GraphModel, GenerationMixin):
         given = {
             **crossing,
             "input_ids": decoder_input_ids,
-            "encoder_attention_mask": attention_mask.long(),
+            "encoder_attention_mask": attention_mask,
             "encoder_hidden_states": encoded,
             "decoder_attention_mask": mask,
         }

@@ -224,6 +224,8 @@ class OpenVinoSession(Session):
             if length_of(past):
                 raise UnsupportedOperationError("the cache is inside of OpenVINO: it goes on from none but its own")
             cache = EngineCache(self.graph.create_infer_request(), len(given["input_ids"]))
+        if len(cache.order) != len(given["input_ids"]):
+            raise InputError(f"{len(given['input_ids'])} rows were given, but the cache holds {len(cache.order)}")
         outputs = self.infer(cache.request.infer, {**given, ORDER: cache.order.int()})
         cache.order = torch.arange(len(cache.order))
         cache.seen += given["input_ids"].shape[1]

@@ -12,6 +12,7 @@ from transformers.cache_utils import DynamicCache
 import zoo
 from zoo.base.errors import (
     CheckpointError,
+    InputError,
     UnsupportedOperationError,
     UnwritableError,
 )
@@ -68,6 +69,30 @@ def test_the_cache_is_inside(exported):
         loaded(ids, past_key_values=cache)
     with pytest.raises(UnsupportedOperationError, match="forgets no positions"):
         second.past_key_values.crop(1)
+
+
+def test_masks_and_rows_that_do_not_fit_are_refused(exported):
+    """The engine would stretch them and go on, or end the process."""
+    model, folder, _ = exported
+    loaded, ids = load_for(folder), torch.randint(3, 17, (3, 6))
+    with torch.no_grad():
+        wanted, cached = model(ids).logits, loaded(ids[:, :4]).past_key_values
+    for length in (6, 8):
+        found = loaded(ids, attention_mask=torch.ones(1, length, dtype=torch.long)).logits
+        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+    for shape in ((3, 5), (2, 6), (3, 1, 6, 6)):
+        with pytest.raises(InputError, match=r"valid: \(3, 6\), with 1 for real tokens"):
+            loaded(ids, attention_mask=torch.ones(shape, dtype=torch.long))
+    with pytest.raises(InputError, match=r"shape \(3, 2\) was given"):
+        loaded(ids[:, 4:], past_key_values=cached, attention_mask=torch.ones(3, 2, dtype=torch.long))
+    with pytest.raises(InputError, match="2 rows were given, but the cache holds 3"):
+        loaded(ids[:2, 4:], past_key_values=cached)
+
+
+def test_sources_have_a_target_each(openvino_folder):
+    loaded, ids = load_for(openvino_folder), torch.full((2, 3), 5)
+    with pytest.raises(InputError, match="1 sources were given for 2 targets"):
+        loaded(ids[:1], decoder_input_ids=ids)
 
 
 def test_openvino_alone_runs_it(exported):
