@@ -225,7 +225,11 @@ def bundle_files(config: ZooConfig) -> dict[str, str]:
 
 
 def own_packages(config: ZooConfig) -> list[str]:
-    return [*dict.fromkeys(("zoo", VARIANTS.get(config.variant).builder.__module__.partition(".")[0]))]
+    """The packages that a model's code is of: the zoo, and those of its variant and of its parts."""
+    parts = (table.get(name) for _, table, name in named_parts(config))
+    modules = [VARIANTS.get(config.variant).builder.__module__]
+    modules += [getattr(part, "func", part).__module__ for part in parts]
+    return [*dict.fromkeys(("zoo", *(one.partition(".")[0] for one in modules if not one.startswith(INSTALLED))))]
 
 
 def replaces(seam: set[str], module: str, name: str) -> bool:

@@ -233,6 +233,43 @@ def test_a_plugins_variant_brings_its_code(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("package", ["", "outside"])
+def test_a_plugins_part_brings_what_it_imports(package, tmp_path):
+    """In a variant of the zoo, and where the plugin is installed, so that importing it would work here."""
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "__init__.py").write_text("from . import norms\n")
+    (tmp_path / "outside" / "helpers.py").write_text("def halved(x):\n    return x * 0.5\n")
+    (tmp_path / "outside" / "norms.py").write_text(
+        textwrap.dedent(
+            f"""
+            from torch import nn
+            from zoo.models import NORMS
+            from {package}.helpers import halved
+
+            @NORMS.register("halved")
+            class Halved(nn.Module):
+                def __init__(self, width, config):
+                    super().__init__()
+
+                def forward(self, hidden_states):
+                    return halved(hidden_states)
+            """
+        )
+    )
+    script = (
+        "import torch; torch.set_num_threads(1);"
+        "import outside, zoo;"
+        "model = zoo.build('pre-norm@tiny', 'causal-lm', vocab_size=20, norm='halved');"
+        "print(zoo.export(model, 'out', 'bundle').difference.float32)"
+    )
+    done = run_python(["-c", script], env=os.environ, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr[-800:]
+    assert done.stdout.split()[-1] == "0.0"
+    text = (tmp_path / "out" / "modeling_zoo.py").read_text()
+    assert "def halved(x)" in text and "import halved" not in text
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "task"),
     [
