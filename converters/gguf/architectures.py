@@ -290,6 +290,12 @@ def without_query_rank(config: ZooConfig) -> list[str]:
     return [] if setting(config, "q_lora_rank") else ["q_lora_rank=0, it has a positive number"]
 
 
+def other_heads(config: ZooConfig) -> list[str]:
+    """Find heads that together are not as wide as the model."""
+    width = config.hidden_size // config.num_attention_heads
+    return [] if config.head_dim == width else [f"head_dim={config.head_dim}, it has {width}"]
+
+
 def unbounded(config: ZooConfig) -> list[str]:
     """Find bounds that are None, where Gemma 2 has numbers."""
     return [f"{name}=None, it has a number" for name, bound in softcaps(config).items() if bound is None]
@@ -319,11 +325,11 @@ LATENT |= {
 ARCHITECTURES = (
     Architecture("llama", "llama", changes=(interleaved,)),
     Architecture("llama", "mixtral", changes=(interleaved, stacked_experts), metadata=experts),
-    Architecture("qwen3", "qwen3"),
-    Architecture("qwen3moe", "qwen3_moe", changes=(stacked_experts,), metadata=experts, only=SUMMED),
-    Architecture("smollm3", "smollm3", changes=(interleaved,), positionless=4),
-    Architecture("olmo2", "olmo2", output=True),
-    Architecture("olmo2", "olmo3", windows=True, output=True),
+    Architecture("qwen3", "qwen3", only=BIASLESS),
+    Architecture("qwen3moe", "qwen3_moe", changes=(stacked_experts,), metadata=experts, only={**SUMMED, **BIASLESS}),
+    Architecture("smollm3", "smollm3", changes=(interleaved,), positionless=4, only={**BIASLESS, "mlp_bias": False}),
+    Architecture("olmo2", "olmo2", output=True, only=BIASLESS, differs=other_heads),
+    Architecture("olmo2", "olmo3", windows=True, output=True, only=BIASLESS, differs=other_heads),
     Architecture("gemma", "gemma", changes=(centred,), only=TIED, **GEMMA),
     Architecture(
         "gemma2",
@@ -346,7 +352,14 @@ ARCHITECTURES = (
         **GEMMA,
     ),
     Architecture("gpt2", "gpt2", TANH_GELU, TABLED, changes=(transposed,)),
-    Architecture("falcon", "falcon", TANH_GELU, TABLED, changes=(grouped("query_key_value"),)),
+    Architecture(
+        "falcon",
+        "falcon",
+        TANH_GELU,
+        TABLED,
+        changes=(grouped("query_key_value"),),
+        only={"parallel_residual": True},
+    ),
     Architecture(
         "gptneox",
         "gpt_neox",
@@ -368,7 +381,9 @@ ARCHITECTURES = (
         only={**BIASLESS, **SUMMED},
         differs=unlike_qwen3_next,
     ),
-    Architecture("lfm2", "lfm2", changes=(squeezed,), metadata=convolutions, only={"conv_bias": False}),
+    Architecture(
+        "lfm2", "lfm2", changes=(squeezed,), metadata=convolutions, only={"conv_bias": False}, differs=other_heads
+    ),
     Architecture(
         "gpt-oss",
         "gpt_oss",

@@ -161,6 +161,7 @@ REFUSED = [
     ("deepseek-v3-style", None, dict(share_layers=True), "deepseek_v3", "share_layers=True"),
     ("deepseek-v3-style", None, dict(attention_out_bias=True), "deepseek_v3", "attention_bias=False"),
     ("gpt-oss-style", None, dict(mlp_bias=False), "gpt_oss", "mlp_bias=False"),
+    ("gptj-style", None, dict(position="rotary", qk_norm="head", head_dim=8), "phi", "head_dim=8, it has 4"),
     ("llama-style", None, dict(attention="latent", position="rotary-interleaved"), "minicpm3", "rotary-interleaved"),
     ("deepseek-v3-style", None, dict(attention_scale="hidden-size"), "deepseek_v3", "attention_scale='hidden-size'"),
     ("deepseek-v3-style", None, dict(attention_scale=2.0, head_dim=4), "deepseek_v3", "attention_scale=2.0"),

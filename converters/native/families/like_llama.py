@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from zoo.models import ZooConfig
+
 from ...transforms import split_rows
 from ..declared import Field, biasless, choice, native_format, same, without
 from ..decoders import (
+    HEAD_DIM,
     NOPE_BY_LAYER,
     ONE_WINDOW,
     PARTIAL_ROPE,
@@ -39,6 +42,11 @@ JOINED_GATE = {
 }
 
 
+def normed_width(config: ZooConfig) -> int:
+    """The width of a head, which norms on queries and keys take for a share of the model's."""
+    return int(config.head_dim if config.qk_norm is None else config.hidden_size // config.num_attention_heads)
+
+
 @native_format
 class Phi(DecoderFormat):
     """Phi-1 to Phi-2 (Gunasekar et al. 2023)."""
@@ -51,6 +59,7 @@ class Phi(DecoderFormat):
         "rope_parameters": PARTIAL_ROPE,
         "dropout": "resid_pdrop",
         "qk_norm": choice("qk_layernorm", "qk_norm", {None: False, "head": True}),
+        "head_dim": Field("head_dim", HEAD_DIM.read, has=normed_width),
     }
     always = {"position": "rotary", "parallel_residual": True, "lm_head_bias": True}
     body = {"embed_tokens": "embed_tokens", "norm": "final_layernorm"}
