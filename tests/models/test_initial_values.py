@@ -65,6 +65,7 @@ def test_scaled_embeddings_of_another_width_have_the_size_of_one() -> None:
 
 
 PRESENT = {
+    ("depth", None),
     ("ladder", None),
     ("speed", None),
     ("english", None),

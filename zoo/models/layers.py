@@ -85,10 +85,10 @@ class TransformerLayer(GradientCheckpointingLayer):
             valid: Values of `attention` with which it may, besides "multi-head".
         """
         config = own.config
-        if config.attention not in (MULTI_HEAD, *valid) or not isinstance(getattr(self, name), Attention):
+        if config.attention not in (MULTI_HEAD, *valid):
             raise ConfigError(
-                f"attention={config.attention!r} and mixer={config.mixer!r} were given; {config.variant!r} has its own "
-                f"attention instead of {enumerate_names([MULTI_HEAD, *valid])}, with mixer='attention'"
+                f"attention={config.attention!r} was given, but variant {config.variant!r} has its own attention; "
+                f"valid: {enumerate_names([MULTI_HEAD, *valid])}"
             )
         setattr(self, name, own)
 
