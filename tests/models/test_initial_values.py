@@ -67,6 +67,7 @@ def test_scaled_embeddings_of_another_width_have_the_size_of_one() -> None:
 PRESENT = {
     ("depth", None),
     ("ladder", None),
+    ("lr-robustness", None),
     ("speed", None),
     ("english", None),
     *(("char-lm", f"500 steps{more}") for more in ("", ", learning rate swept", ", equal operations")),
