@@ -34,9 +34,7 @@ def is_read(field: str, config: ZooConfig, task: str) -> bool:
     setting = SETTINGS[field]
     if setting.changes not in ("shapes", "numbers"):
         return True
-    if field == "sliding_window" and "sliding_attention" not in config.types_of_layers():
-        return False
     parts = [registry.get(getattr(config, part)) for part, registry in PART_FIELDS.items()]
     if any(field in part.unread(config) for part in parts if hasattr(part, "unread")):
         return False
-    return setting.is_read(task) and setting.is_read_by(config.stack) and setting.is_read_next_to(config)
+    return setting.is_read(task) and setting.is_read_in(config)

@@ -77,7 +77,8 @@ class Setting:
     # Its effect: "shapes" (of weights, and numbers), "numbers", "training" (and new weights) or "nothing"
     changes: str = "shapes"
     heads: tuple[str, ...] = ()  # Tasks with a head that reads it; all if empty
-    stacks: tuple[str, ...] = ()  # Stacks that read it; all if empty, encoder-decoders for one with `decoder_of`
+    # Whether models with a configuration read it, where that is more than `decoder_of` and `read_with` state
+    read_if: Callable[[Any], bool] | None = None
     # Another setting, and its values with which this one is read; always if None
     read_with: tuple[str, tuple[Any, ...]] | None = None
     # Value that every export target expresses, by default `usual` or `default`; or `ANY`. A target that expresses
@@ -117,14 +118,14 @@ class Setting:
         """Whether models for a task read it."""
         return not self.heads or task in self.heads
 
-    def is_read_by(self, stack: str) -> bool:
-        """Whether an "encoder", "decoder" or "encoder-decoder" reads it."""
-        stacks = ("encoder-decoder",) if self.decoder_of else self.stacks
-        return not stacks or stack in stacks
-
     def is_read_next_to(self, config: Any) -> bool:
-        """Whether it is read with the other settings of a configuration."""
+        """Whether `read_with` holds in a configuration."""
         return self.read_with is None or getattr(config, self.read_with[0], None) in self.read_with[1]
+
+    def is_read_in(self, config: Any) -> bool:
+        """Whether models with a configuration read it, apart from their heads and parts."""
+        needed = (self.decoder_of is None or config.stack == "encoder-decoder", self.is_read_next_to(config))
+        return all(needed) and (self.read_if is None or self.read_if(config))
 
     def is_computed(self, task: str) -> bool:
         """Whether it decides what a model for a task computes."""
@@ -170,7 +171,7 @@ class Fields:
     decoder_vocab_size: FilledInt = setting(None, "Number of target token ids.", IDS, decoder_of="vocab_size")
     type_vocab_size: int | None = setting(None,
         "Number of token types of an encoder (BERT's first and second sentence), None for none.", IDS, DRAWN,
-        stacks=("encoder", "encoder-decoder"), place="embeddings", words="{value} token types")
+        read_if=lambda config: config.stack != "decoder", place="embeddings", words="{value} token types")
     hidden_size: int = setting(512, "Width of the residual stream.", WIDTH, plain=ANY)
     embedding_size: int | None = setting(None,
         "Width of the embeddings before a map onto `hidden_size` (ALBERT), None for no map.", WIDTH, DRAWN,
@@ -216,7 +217,8 @@ class Fields:
     attn_logit_softcapping: float | None = setting(None, "Bound on the scores, None for none.", NUMBERS, positive=True,
         place="attention", words="scores capped at {value}")
     sliding_window: int | None = setting(None, "Number of positions back that a key may be, None for all.", NUMBERS,
-        IDS, DRAWN, place="attention", words="window {value}")
+        IDS, DRAWN, read_if=lambda config: "sliding_attention" in config.types_of_layers(),
+        place="attention", words="window {value}")
 
     norm: str = setting("layernorm", "Norm part.", ELSEWHERE)
     norm_placement: str = setting("pre", "Position of the norms around a sublayer.", ELSEWHERE,
