@@ -14,7 +14,12 @@ from typing import Any
 
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, GenerationConfig
-from transformers.utils import GENERATION_CONFIG_NAME, SAFE_WEIGHTS_NAME
+from transformers.utils import (
+    CHAT_TEMPLATE_DIR,
+    CHAT_TEMPLATE_FILE,
+    GENERATION_CONFIG_NAME,
+    SAFE_WEIGHTS_NAME,
+)
 
 from zoo.base.errors import ConfigError, ZooError
 from zoo.base.files import write_file
@@ -29,7 +34,10 @@ from zoo.registry import CORPORA, RecordedScore, Weights, find_weights, list_wei
 from zoo.training.evaluate import evaluate
 from zoo.training.record import saved_run
 
-STORED = ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "target")
+STORED = (
+    *("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"),
+    *(CHAT_TEMPLATE_FILE, CHAT_TEMPLATE_DIR, "target"),
+)
 """Files of a trained folder that are copied unchanged, with the weights and the record of the run."""
 
 NOT_KEPT = ("history", "evaluations", "scores", "heldout_loss", "weights")
