@@ -4,7 +4,8 @@
 
 The checkpoint is random, written shard by shard, and deleted again. What is printed is what the process had beyond its
 imports: anonymous and mapped memory together, at its highest, compared with the model and 1.3 times the largest shard.
-Pages of libraries that the system dropped and read again count, too, so that a peak above is measured up to twice more.
+Other pages of the process can count, too, such as those of libraries that the system drops and reads again, so a
+peak above is measured up to twice more.
 """
 
 from __future__ import annotations

@@ -186,6 +186,19 @@ def test_bundles_load_where_the_zoo_cannot_be_imported(name, task, settings, tmp
     assert report.difference.greedy in (None, True)
 
 
+def code_of(folder: Path, plugin: str, built: str) -> str:
+    """The code of the bundle of a model with a plugin's code, which is in a folder."""
+    script = (
+        "import torch; torch.set_num_threads(1);"  # for the same bits, as in all of these tests
+        f"import {plugin}, zoo;"
+        f"print(zoo.export(zoo.build({built}), 'out', 'bundle').difference.float32)"
+    )
+    done = run_python(["-c", script], env=os.environ, cwd=folder)
+    assert done.returncode == 0, done.stderr[-800:]
+    assert done.stdout.split()[-1] == "0.0"
+    return (folder / "out" / "modeling_zoo.py").read_text()
+
+
 @pytest.mark.slow
 def test_a_plugins_variant_brings_its_code(tmp_path):
     """A variant of another package, whose layer is its own, runs without that package."""
@@ -219,17 +232,9 @@ def test_a_plugins_variant_brings_its_code(tmp_path):
             '''
         )
     )
-    script = (
-        "import torch; torch.set_num_threads(1);"  # for the same bits, as in all of these tests
-        "import outsider, zoo;"
-        "sizes = dict(vocab_size=20, hidden_size=16, num_attention_heads=4, max_position_embeddings=20);"
-        "model = zoo.build('outsider', **sizes);"
-        "print(zoo.export(model, 'out', 'bundle').difference.float32)"
-    )
-    done = run_python(["-c", script], env=os.environ, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr[-800:]
-    assert done.stdout.split()[-1] == "0.0"
-    assert "FACTOR = 0.5" in (tmp_path / "out" / "modeling_zoo.py").read_text()
+    sizes = "vocab_size=20, hidden_size=16, num_attention_heads=4, max_position_embeddings=20"
+    text = code_of(tmp_path, "outsider", f"'outsider', {sizes}")
+    assert "FACTOR = 0.5" in text
 
 
 @pytest.mark.slow
@@ -256,16 +261,7 @@ def test_a_plugins_part_brings_what_it_imports(package, tmp_path):
             """
         )
     )
-    script = (
-        "import torch; torch.set_num_threads(1);"
-        "import outside, zoo;"
-        "model = zoo.build('pre-norm@tiny', 'causal-lm', vocab_size=20, norm='halved');"
-        "print(zoo.export(model, 'out', 'bundle').difference.float32)"
-    )
-    done = run_python(["-c", script], env=os.environ, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr[-800:]
-    assert done.stdout.split()[-1] == "0.0"
-    text = (tmp_path / "out" / "modeling_zoo.py").read_text()
+    text = code_of(tmp_path, "outside", "'pre-norm@tiny', 'causal-lm', vocab_size=20, norm='halved'")
     assert "def halved(x)" in text and "import halved" not in text
 
 

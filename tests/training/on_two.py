@@ -44,7 +44,7 @@ def run(folder: Path, processes: int, **changed: object) -> dict[str, object]:
 
 
 def kinds(processes: int) -> dict[str, object]:
-    """Train on causal and on masked rows, of which the loss weighs the two means."""
+    """Train on causal and on masked rows; the loss weighs the means of both."""
     texts = TASKS.get("translation").load().train["en"]
     data = Splits(documents(texts[:60]), documents(texts[60:80]))
     settings = {**ARGUMENTS["settings"], "attention_dropout": 0.0}
