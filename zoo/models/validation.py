@@ -130,7 +130,14 @@ def require_choice(field: str, value: object, valid: list[str]) -> None:
 
 
 def validate_embeddings(config: ZooConfig) -> None:
-    """Require tied embeddings to be as wide as what is projected onto the vocabulary."""
+    """Require tied embeddings to be as wide as what is projected onto the vocabulary, and shared ones to have one size."""
+    sizes = {config.vocab_size, config.decoder_vocab_size or config.vocab_size}
+    if config.stack == "encoder-decoder" and config.share_encoder_decoder_embeddings and len(sizes) > 1:
+        raise ConfigError(
+            f"vocab_size={config.vocab_size} and decoder_vocab_size={config.decoder_vocab_size} with "
+            "share_encoder_decoder_embeddings=True were given, but one embedding has one vocabulary: give "
+            "both alike, or share_encoder_decoder_embeddings=False"
+        )
     transformed = config.stack != "encoder-decoder" and config.lm_head_transform
     if config.embedding_size not in (None, config.hidden_size) and config.tie_word_embeddings and not transformed:
         raise ConfigError(
