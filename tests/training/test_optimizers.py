@@ -164,6 +164,7 @@ def test_keeping_the_best_needs_evaluations(tmp_path):
         ({"average_last": 0.5}, ConfigError, "has no effect without average"),
         ({"checkpoint_in": "words"}, ConfigError, "has no effect without checkpoint_at"),
         ({"fp16": True}, ConfigError, "fp16=True has no effect on a CPU"),
+        ({"auto_find_batch_size": True}, ConfigError, "give per_device_train_batch_size and gradient_accumulation_st"),
         ({"prediction_loss_only": True}, ConfigError, "prediction_loss_only=True leaves out the outputs"),
         ({"remove_unused_columns": False}, ConfigError, "remove_unused_columns=False gives models what only the zoo"),
         ({"push_to_hub": True}, ConfigError, "--push REPO"),

@@ -104,6 +104,11 @@ REFUSED = {
         "is transformers' own push, which uploads all files of the folder; name the repository for the zoo's instead "
         "(--push REPO, push='org/name')",
     ),
+    "auto_find_batch_size": (
+        True,
+        "begins again with smaller batches and weights that are trained already, where memory is short: give "
+        "per_device_train_batch_size and gradient_accumulation_steps",
+    ),
     "prediction_loss_only": (True, "leaves out the outputs, which are scored at the end: leave it out"),
     "remove_unused_columns": (False, "gives models what only the zoo reads, such as lengths of examples: leave it out"),
 }
