@@ -109,8 +109,16 @@ def test_comments_of_conll_files_have_other_fields_than_tokens(write):
     splits = find_task("token-classification").load(write("a.conll", text * 2))
     rows = [(row["tokens"], row["tags"]) for part in splits for row in part]
     assert sorted(rows) == sorted([(["Ana", "#"], ["B-PER", "O"]), (["#", "1"], ["O", "O"]), (["#"], ["O"])] * 2)
-    blanks = find_task("token-classification").load(write("b.conll", "# one sentence\n# O\nAna B-PER\n\n" * 2))
-    assert [row["tokens"] for part in blanks for row in part] == [["#", "Ana"]] * 2
+    blanks = find_task("token-classification").load(write("b.conll", "# one sentence\n# O\nAna B-PER\nis O\n\n" * 2))
+    assert [row["tokens"] for part in blanks for row in part] == [["#", "Ana", "is"]] * 2
+
+
+def test_a_line_of_a_conll_file_that_may_be_a_comment_or_a_token_is_read_by_its_label(write):
+    text = "# a=b\n# A=b\nAna A=b\n\n"
+    splits = find_task("token-classification").load(write("a.conll", text * 2))
+    assert [row["tags"] for part in splits for row in part] == [["A=b", "A=b"]] * 2
+    with pytest.raises(DataError, match="a.conll, line 4: '# newdoc' is a comment, or the token '#' with a label"):
+        find_task("token-classification").load(write("a.conll", "Ana B\nis O\n\n# newdoc\nAna B\n"))
 
 
 def test_labels_that_are_one_number_have_one_order(write):

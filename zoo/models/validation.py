@@ -130,7 +130,7 @@ def require_choice(field: str, value: object, valid: list[str]) -> None:
 
 
 def validate_embeddings(config: ZooConfig) -> None:
-    """Require tied embeddings to be as wide as what is projected onto the vocabulary, and shared ones to have one size."""
+    """Require shared embeddings to have one vocabulary, and tied ones to be as wide as what is projected onto it."""
     sizes = {config.vocab_size, config.decoder_vocab_size or config.vocab_size}
     if config.stack == "encoder-decoder" and config.share_encoder_decoder_embeddings and len(sizes) > 1:
         raise ConfigError(

@@ -26,6 +26,8 @@ LONGEST_LINE = 1_000_000
 
 NAME = re.compile(r"[^\W\d]\w*(?:[.-]\w+)*")  # Pattern of a column's name; other first lines may be data
 
+COMMENT = re.compile(r"# \S+ = ")  # Line before a sentence of a CoNLL file, "# name = value"
+
 BORDER = "-DOCSTART-"  # First field of a line between two documents of a CoNLL file
 
 PAIR = (Kind.SOURCE, Kind.SOURCE)
@@ -199,7 +201,7 @@ def read_conll(file: Path, columns: Sequence[Column] | None, kinds: Sequence[Kin
     """Read a token a line, by default with its label in the last column. Arguments as of `read_table`.
 
     Fields are between tabs if the line has any, else between blanks. Comments are lines before a sentence that begin
-    with `# ` and are `# name = value`, or have other fields than tokens.
+    with `# ` and are `# name = value`, or have other fields than tokens, or an equals sign and no label of other lines.
     """
     if kinds[-1] is not Kind.TAGS:
         raise DataError(f"{file}: CoNLL files hold labels of tokens, as for token-classification")
@@ -215,14 +217,23 @@ def read_conll(file: Path, columns: Sequence[Column] | None, kinds: Sequence[Kin
     rows: list[Row] = []
     begins = True
     lines = [(number, text.strip()) for number, text in read_lines(file)]
-    usual = next((shape_of(line) for _, line in lines if line and not line.startswith(("# ", BORDER))), None)
+    plain = [line for _, line in lines if line and not line.startswith(("# ", BORDER))]
+    usual = shape_of(plain[0]) if plain else None
+    labels = {conll_fields(line)[places[-1]] for line in plain if usual == shape_of(line) and usual[1] >= expected}
     for number, line in lines:
         fields = conll_fields(line)
         if not line or fields[0] == BORDER:
             begins = True
             continue
-        if begins and line.startswith("# ") and ("=" in line or usual not in (None, shape_of(line))):
+        if begins and line.startswith("# ") and (COMMENT.match(line) or usual not in (None, shape_of(line))):
             continue
+        if begins and line.startswith("# ") and len(fields) >= expected and fields[places[-1]] not in labels:
+            if "=" in line:
+                continue
+            raise DataError(
+                f"{file}, line {number}: {line!r} is a comment, or the token '#' with a label that no other line has; "
+                "write '# name = value', or the token with tabs between its fields"
+            )
         if len(fields) < expected:
             raise DataError(f"{file}, line {number}: {len(fields)} field where {expected} are expected")
         if begins:
