@@ -177,6 +177,18 @@ def test_warmup_stable_decay_needs_no_number_of_steps(prepared, decay):
     assert {"tokens", "grad_norm"} <= set(result.report.history[-1])
 
 
+@pytest.mark.filterwarnings("ignore:1 example")
+def test_a_warmup_and_a_decay_fit_into_the_run(prepared):
+    schedule = {"max_steps": 5, "lr_scheduler_type": "warmup_stable_decay", "logging_steps": 1, "scored": False}
+    halves = small(prepared, **schedule, warmup_steps=0.5, lr_scheduler_kwargs={"num_decay_steps": 0.5})
+    rates = [entry["learning_rate"] for entry in halves.report.history]
+    assert sorted(rates[:4]) == rates[:4] and rates[3] > rates[4] == rates[3] / 2
+    for warmup, decay, updates in ((4, 0.4, 2), (2, 4, 4), (0.8, 0.3, 2)):
+        both = {"warmup_steps": warmup, "lr_scheduler_kwargs": {"num_decay_steps": decay}}
+        with pytest.raises(ConfigError, match=f"updates and the decay of {updates} are longer than the run of 5"):
+            small(prepared, **schedule, **both)
+
+
 def test_a_plan_has_the_tokens_and_updates_of_an_epoch(prepared):
     words = ["plan", "gpt2-style", "--devices", "1", "--tokens-per-update", "1024", "--data", str(prepared)]
     (plan,) = json.loads(CliRunner().invoke(cli, [*words, "--json"], catch_exceptions=False).stdout)

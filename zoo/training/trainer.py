@@ -125,11 +125,17 @@ class ZooTrainer(EvaluatingTrainer):
             )
         if self.args.lr_scheduler_type == SchedulerType.WARMUP_STABLE_DECAY:
             given = dict(self.args.lr_scheduler_kwargs or {})
-            decay = given.get("num_decay_steps", DECAY_SHARE)
-            self.args.lr_scheduler_kwargs = {
-                **given,
-                "num_decay_steps": math.ceil(decay * num_training_steps) if decay < 1 else decay,
-            }
+            decay, left = given.get("num_decay_steps", DECAY_SHARE), num_training_steps - warmup
+            if decay < 1:
+                fits = self.args.warmup_steps + decay < 1 + 1e-5  # shares, both of which are rounded up
+                decay = math.ceil(round(decay * num_training_steps, 6))
+                decay = min(decay, left) if fits else decay
+            if 0 < left < decay:
+                raise ConfigError(
+                    f"the warm-up of {warmup} updates and the decay of {decay:g} are longer than the run of "
+                    f"{num_training_steps}: give fewer warmup_steps, or num_decay_steps in lr_scheduler_kwargs"
+                )
+            self.args.lr_scheduler_kwargs = {**given, "num_decay_steps": decay}
         given = {name: getattr(self.args, name) for name in ("lr_scheduler_type", "lr_scheduler_kwargs")}
         with named_in_errors(**given):
             return super().create_scheduler(num_training_steps, optimizer)
