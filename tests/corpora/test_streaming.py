@@ -78,6 +78,29 @@ def test_an_epoch_has_each_document_once_and_none_that_is_held_out(hub, tokenize
     assert texts[:half] != texts[half:] and held
 
 
+def test_the_parts_of_a_long_document_follow_each_other(tmp_path, monkeypatch, tokenizers):
+    monkeypatch.setattr("zoo.data.corpora.sources.LONGEST_PART", 64)
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    long = {f"{name}.txt": "".join(f"{name} is line {n} of it.\n" for n in range(40)) for name in "ab"}
+    short = {f"{n}.txt": f"Short story {n}.\n" for n in range(20)}
+    for name, text in {**long, **short}.items():
+        (folder / name).write_text(text)
+    (tmp_path / "heldout.txt").write_text(long["b.txt"])
+    source = find_source(folder, heldout=tmp_path / "heldout.txt")
+    assert texts_of(source, tokenizers, 21) == sorted([long["a.txt"], *short.values()])
+    divided = texts_of(find_source(folder / "a.txt", heldout=tmp_path / "heldout.txt", shard_bytes=500), tokenizers, 2)
+    assert "".join(divided) == long["a.txt"] and len(divided) == 2
+
+
+def texts_of(source, tokenizers, number):
+    """The first documents of a stream, sorted."""
+    row, end = StreamedRow(source, tokenizers, 5, seed=0), tokenizers.source.eos_token_id
+    ids = row[0:5000].tolist()
+    ends = [place for place, token in enumerate(ids) if token == end][:number]
+    return sorted(tokenizers.source.decode(ids[a:b]) for a, b in zip([0, *(e + 1 for e in ends)], ends, strict=False))
+
+
 def test_a_streamed_run_reads_the_same_in_each_update_and_goes_on_exactly(hub, tmp_path, monkeypatch, data_home):
     with monkeypatch.context() as killed_before_it_removes_checkpoints:
         killed_before_it_removes_checkpoints.setattr("zoo.training.training.remove_checkpoints", lambda folder: None)

@@ -54,7 +54,8 @@ class StreamedRow:
     """Ids of documents in a random order, read in slices one after the other.
 
     A slice before the last one is read from the beginning again, and one after it by reading what is between: so every
-    process and every resumed run has the same row. Documents wait in a buffer, from which a random one is taken next.
+    process and every resumed run has the same row. Documents wait in a buffer, from which a random one is taken next;
+    the parts of those that are longer than `LONGEST_PART` follow each other where they are read.
     """
 
     def __init__(self, source: TextSource, tokenizers: Tokenizers, buffer: int, seed: int) -> None:
@@ -94,12 +95,13 @@ class StreamedRow:
         heldout = {document_hash(text) for text in self.source.heldout_texts(stop)}
         epoch = 0
         while True:
-            found = 0
+            found, begun = 0, False  # whether a document has ids and no end
             for part in self.shuffled(random.Random(f"{self.seed} {epoch}")):
-                if document_hash(part.text) in heldout:
-                    continue
-                encoded = tokenizer.encode_batch_fast(list(cut(part.text)), add_special_tokens=False)
-                ends = [[self.end]] if part.ends else []
+                kept = document_hash(part.text) not in heldout
+                encoded = tokenizer.encode_batch_fast(list(cut(part.text)) * kept, add_special_tokens=False)
+                begun = begun or kept
+                ends = [[self.end]] if begun and part.ends else []
+                begun = begun and not part.ends
                 ids = np.concatenate([np.empty(0, np.int64), *(one.ids for one in encoded), *ends]).astype(np.int64)
                 found += len(ids)
                 yield ids
@@ -108,16 +110,19 @@ class StreamedRow:
             epoch += 1
 
     def shuffled(self, order: random.Random) -> Iterator[Part]:
-        """Documents of all shards, which are shuffled, through the buffer."""
+        """Documents of all shards, which are shuffled, through the buffer; the parts of long ones pass it in order."""
         waiting: list[Part] = []
         for unit in order.sample(list(self.source.units), len(self.source.units)):
-            for part in (part for piece in unit for part in parts_of(piece, self.source.column, stop)):
-                if len(waiting) < self.buffer:
+            pieces = (replace(piece, last=True) for piece in unit)  # a shard ends what goes on in another one
+            for part in (part for piece in pieces for part in parts_of(piece, self.source.column, stop)):
+                if not (part.begins and part.ends):
+                    yield part
+                elif len(waiting) < self.buffer:
                     waiting.append(part)
-                    continue
-                place = order.randrange(self.buffer)
-                yield waiting[place]
-                waiting[place] = part
+                else:
+                    place = order.randrange(self.buffer)
+                    yield waiting[place]
+                    waiting[place] = part
         order.shuffle(waiting)
         yield from waiting
 
