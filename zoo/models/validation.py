@@ -130,20 +130,25 @@ def require_choice(field: str, value: object, valid: list[str]) -> None:
 
 
 def validate_embeddings(config: ZooConfig) -> None:
-    """Require shared embeddings to have one vocabulary, and tied ones to be as wide as what is projected onto it."""
-    sizes = {config.vocab_size, config.decoder_vocab_size or config.vocab_size}
-    if config.stack == "encoder-decoder" and config.share_encoder_decoder_embeddings and len(sizes) > 1:
-        raise ConfigError(
-            f"vocab_size={config.vocab_size} and decoder_vocab_size={config.decoder_vocab_size} with "
-            "share_encoder_decoder_embeddings=True were given, but one embedding has one vocabulary: give "
-            "both alike, or share_encoder_decoder_embeddings=False"
-        )
+    """Require tied embeddings to be as wide as what is projected onto the vocabulary."""
+    if config.stack == "encoder-decoder" and config.share_encoder_decoder_embeddings:
+        validate_shared_vocabulary(config)
     transformed = config.stack != "encoder-decoder" and config.lm_head_transform
     if config.embedding_size not in (None, config.hidden_size) and config.tie_word_embeddings and not transformed:
         raise ConfigError(
             f"embedding_size={config.embedding_size} and hidden_size={config.hidden_size} with "
             "tie_word_embeddings=True were given, but the output projection reads hidden states: "
             "tie_word_embeddings=False, or in a single stack lm_head_transform=True, which leads back to embedding_size"
+        )
+
+
+def validate_shared_vocabulary(config: ZooConfig) -> None:
+    """Require one size of both vocabularies, where source and target have one embedding."""
+    if config.decoder_vocab_size not in (None, config.vocab_size):
+        raise ConfigError(
+            f"vocab_size={config.vocab_size} and decoder_vocab_size={config.decoder_vocab_size} with "
+            "share_encoder_decoder_embeddings=True were given, but one embedding has one vocabulary: give both alike, "
+            "or share_encoder_decoder_embeddings=False"
         )
 
 
