@@ -131,7 +131,7 @@ class Page:
         self.send("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
 
     def emulate(self, media: str = "", **features: str) -> None:
-        """Pretend to be paper, or to be told to be dark: `color_scheme="dark"`."""
+        """Emulate print, or a dark color scheme: `color_scheme="dark"`."""
         listed = [{"name": f"prefers-{name.replace('_', '-')}", "value": value} for name, value in features.items()]
         self.send("Emulation.setEmulatedMedia", media=media, features=listed)
 

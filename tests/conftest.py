@@ -76,7 +76,7 @@ def pytest_sessionfinish() -> None:
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:
-    """Name a case of a long text by its beginning: of some texts of megabytes, every process is told every name."""
+    """Name a case of a long text by its beginning: every process gets every name, and some texts have megabytes."""
     return ascii(val[:80])[1:-1] if isinstance(val, str) and len(val) > 160 else None
 
 

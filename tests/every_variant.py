@@ -50,7 +50,7 @@ def enough(cases: Iterable[T], kinds: Callable[[T], AbstractSet[Any]]) -> set[T]
 
 
 EVERY_PART = {name for name, _ in enough(ONE_TASK.items(), kinds_of)}
-"""As few variants as have every part and every file of variants between them; the others only mix these anew."""
+"""As few variants as have every part and every file of variants between them; the others only combine these."""
 
 EACH: list[Any] = [pytest.param(name, marks=() if name in EVERY_PART else pytest.mark.nightly) for name in ONE_TASK]
 """To parametrize by: those variants each time, the others at night."""

@@ -2,7 +2,7 @@
 
 Of the four seconds for which a fresh process imports, three go to PyTorch and what transformers imports of it and of
 others. A fork begins with that. Transformers, huggingface_hub and the zoo, which read environment variables when they
-are imported, it imports itself. A fork of this process has these imported, too, as this process was told to.
+are imported, it imports itself. A fork of this process has these imported, too, with the environment of this process.
 
 One such process serves all processes of a test run, and ends with the last of them. As a script, this file is that
 process: it reads requests, a line of JSON each with the streams of the fork, and answers with the fork's process and
@@ -23,7 +23,7 @@ import subprocess
 import sys
 import tempfile
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache, partial
@@ -178,6 +178,17 @@ def run_fork(arguments: Sequence[str], *, env: Mapping[str, str], cwd: Path | No
             os._exit(become([*arguments], {**env}, str(cwd or Path.cwd()), streams))
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         return completed(arguments, code, stdout, stderr)
+
+
+def call_in_fork(work: Callable[[], object]) -> int:
+    """Call a function in a fork of this process, and return the exit code, 1 after an error."""
+    if (child := os.fork()) == 0:
+        try:
+            work()
+            os._exit(0)
+        finally:  # pytest would go on in both processes
+            os._exit(1)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def serve(address: str) -> None:

@@ -215,7 +215,7 @@ def test_the_browser_computes_what_python_does(page: Page, name: str) -> None:
     "name", [pytest.param(name, marks=pytest.mark.nightly) if "llama" in name else name for name in SOME]
 )
 def test_webgpu_computes_what_python_does(webgpu: Page, name: str) -> None:
-    """Each length is compiled anew, which takes long where software computes: few of them, and the last."""
+    """Each length is compiled separately, which takes long where software computes: few of them, and the last."""
     check_parity(webgpu, name, "webgpu", steps=3, most=1)
 
 

@@ -147,9 +147,9 @@ def answer() -> Iterator[Callable[[str], dict[str, str]]]:
                 together = [one for one in RUN if (one in AT_NIGHT) == (document in AT_NIGHT)]
                 command = [str(ROOT / "tests/snippets.py"), f"{name}/{document in AT_NIGHT}", *together]
                 done = run_python(command, env=environment)
-                told = [json.loads(line) for line in done.stdout.splitlines()]
-                assert len(told) == len(together), done.stderr
-                answers.update({one["document"]: one for one in told})
+                reported = [json.loads(line) for line in done.stdout.splitlines()]
+                assert len(reported) == len(together), done.stderr
+                answers.update({one["document"]: one for one in reported})
             return answers[document]
 
         yield get

@@ -67,7 +67,7 @@ def test_every_build_can_be_drawn_from_what_its_layers_do(name, task):
 
 
 @pytest.mark.parametrize(
-    ("attention", "told"),
+    ("attention", "message"),
     [
         ("multi-head", "4 heads of 16, 2 for keys and values, no biases"),
         ("gated", "gated, 4 heads of 16, 2 for keys and values, no biases"),
@@ -75,10 +75,10 @@ def test_every_build_can_be_drawn_from_what_its_layers_do(name, task):
         ("masked-rows-uniform", "masked-rows-uniform, 4 heads of 16, 2 for keys and values, no biases"),
     ],
 )
-def test_layers_name_the_attention_that_they_have(attention, told):
+def test_layers_name_the_attention_that_they_have(attention, message):
     """Wherever its class is registered; where a class changes some layers, the others attend as usual."""
     steps = draw(f"llama-style@tiny:attention={attention},num_hidden_layers=4").steps()
-    assert [step.detail for step in steps if step.kind == "attention"] == [told]
+    assert [step.detail for step in steps if step.kind == "attention"] == [message]
 
 
 def test_a_drawing_as_text():

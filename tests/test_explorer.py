@@ -1,4 +1,4 @@
-"""The explorer: what it shows, and its page in a real browser, which asks nobody but this machine."""
+"""The explorer: what it shows, and its page in a real browser, which asks this machine alone."""
 
 from __future__ import annotations
 

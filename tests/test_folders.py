@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from filelock import FileLock
+from preloaded import call_in_fork
 
 from zoo.base.errors import OutputExistsError, UnwritableError
 from zoo.base.files import without_folders
@@ -69,17 +70,17 @@ def test_force_replaces_what_the_zoo_wrote_and_nothing_else(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("name", "told"), [("config.json", "no .zoo-manifest.json"), ("README.md", "would replace: README.md")]
+    ("name", "message"), [("config.json", "no .zoo-manifest.json"), ("README.md", "would replace: README.md")]
 )
-def test_force_keeps_a_folder_of_somebody_else(tmp_path: Path, name: str, told: str) -> None:
+def test_force_keeps_a_folder_of_somebody_else(tmp_path: Path, name: str, message: str) -> None:
     out = tmp_path / "out"
     if name == "README.md":
         save(out, config_json="old")
     out.mkdir(exist_ok=True)
     (out / name).write_text("theirs")
-    with pytest.raises(OutputExistsError, match=told):
+    with pytest.raises(OutputExistsError, match=message):
         check_output(out, force=True)
-    with pytest.raises(OutputExistsError, match=told):
+    with pytest.raises(OutputExistsError, match=message):
         save(out, force=True, **NEW)
     assert contents(out)[name] == "theirs"
 
@@ -153,15 +154,12 @@ def test_a_name_that_libraries_cannot_write_is_refused_at_once(tmp_path: Path) -
 @pytest.mark.thorough
 def test_a_process_killed_at_any_moment_leaves_old_or_new_and_no_rubbish(tmp_path: Path) -> None:
     calls = ("replace", "rename", "unlink", "mkdir", "rmdir", "chmod")
-    originals = {name: getattr(os, name) for name in calls}
     for moment in range(100):
         out = tmp_path / str(moment) / "out"
         save(out, **OLD)
         (out / "notes.txt").write_text("mine")
-        left = moment
-        child = os.fork()
-        if child == 0:
 
+        def save_and_die(out: Path = out, left: int = moment) -> None:
             def dying(call):  # type: ignore[no-untyped-def]
                 def wrapper(*args, **kwargs):  # type: ignore[no-untyped-def]
                     nonlocal left
@@ -172,14 +170,11 @@ def test_a_process_killed_at_any_moment_leaves_old_or_new_and_no_rubbish(tmp_pat
 
                 return wrapper
 
-            try:
-                for name, call in originals.items():
-                    setattr(os, name, dying(call))
-                save(out, force=True, **NEW)
-                os._exit(0)
-            finally:  # an error, after which pytest would go on in both processes
-                os._exit(1)
-        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            for name in calls:
+                setattr(os, name, dying(getattr(os, name)))
+            save(out, force=True, **NEW)
+
+        status = call_in_fork(save_and_die)
         assert status in (0, 9), moment
         killed = status == 9
         with pytest.raises(OutputExistsError):  # which finishes or clears what was left, and writes nothing
@@ -259,12 +254,13 @@ def test_scratch_folders_of_killed_processes_go_and_those_in_use_stay(tmp_path: 
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     (tmp_path / ".zoo.theirs").mkdir()
     (tmp_path / ".zoo.theirs" / "file").write_text("no lock, so no scratch folder")
-    child = os.fork()
-    if child == 0:
+
+    def write_and_die() -> None:
         with scratch_folder() as scratch:
             (scratch / "model.safetensors").write_text("weights")
             os.kill(os.getpid(), signal.SIGKILL)
-    assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
+
+    assert call_in_fork(write_and_die) == -signal.SIGKILL
     assert len(list(tmp_path.glob(".zoo.*/new/model.safetensors"))) == 1
     with scratch_folder() as outer, scratch_folder() as inner:
         assert not list(tmp_path.glob(".zoo.*/new/*"))

@@ -149,7 +149,7 @@ def test_variants_and_folders_know_neither_hub_nor_converters(module: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("spoil", "told"),
+    ("spoil", "wording"),
     [
         (shutil.rmtree, "checkpoint is not a folder"),
         (lambda folder: (folder / "config.json").unlink(), r"no config\.json, so it is no checkpoint"),
@@ -159,9 +159,9 @@ def test_variants_and_folders_know_neither_hub_nor_converters(module: str) -> No
         (partial(edit_config, architectures=["ZooForEverything"]), "'ZooForEverything'.*ZooForCausalLM"),
     ],
 )
-def test_a_broken_folder_is_one_clear_error(folder: Path, spoil: Callable[[Path], object], told: str) -> None:
+def test_a_broken_folder_is_one_clear_error(folder: Path, spoil: Callable[[Path], object], wording: str) -> None:
     spoil(folder)
-    with pytest.raises(CheckpointError, match=told):
+    with pytest.raises(CheckpointError, match=wording):
         zoo.load(folder)
 
 

@@ -175,7 +175,7 @@ def test_changed_bytes_of_weights(saved: list[Path], tmp_path: Path, data: st.Da
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"num_hidden_layers": 1}, "holds weights that are not those of the ZooForCausalLM"),
         ({"num_hidden_layers": 9000}, "for 9000 layers"),
@@ -186,8 +186,10 @@ def test_changed_bytes_of_weights(saved: list[Path], tmp_path: Path, data: st.Da
         ({"attn_implementation": "someone/kernels"}, "attn_implementation='someone/kernels'"),
     ],
 )
-def test_a_configuration_of_another_model(saved: list[Path], tmp_path: Path, change: dict[str, Any], told: str) -> None:
-    with pytest.raises(CheckpointError, match=told):
+def test_a_configuration_of_another_model(
+    saved: list[Path], tmp_path: Path, change: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(CheckpointError, match=message):
         zoo.load(changed(saved[0], tmp_path / "model", **change))
 
 
@@ -257,9 +259,9 @@ def test_changed_records(tmp_path: Path, result: Any, evaluations: Any) -> None:
 
 def test_nested_too_deeply(saved: list[Path], tmp_path: Path) -> None:
     folder = changed(saved[0], tmp_path / "model")
-    for depth, told in ((400, "nested more than 50 levels"), (100_000, "not valid JSON")):
+    for depth, message in ((400, "nested more than 50 levels"), (100_000, "not valid JSON")):
         (folder / "config.json").write_text('{"model_type": "transformer-zoo", "x": ' + "[" * depth + "]" * depth + "}")
-        with pytest.raises(CheckpointError, match=told):
+        with pytest.raises(CheckpointError, match=message):
             zoo.load(folder)
 
 
@@ -268,8 +270,11 @@ def test_records_that_are_nested_too_deeply(saved: list[Path], tmp_path: Path) -
     for name in (RESULT_FILE, EVALUATIONS_FILE, RECORD_FILE, SEAL, "results.json"):
         (folder / name).write_text("[" * 100_000 + "]" * 100_000)
     assert saved_run(folder) is None and find_results(folder) == [] and damage(folder) == f"its {SEAL} cannot be read"
-    for read, told in ((Comparison.read, "no finished comparison"), (zoo.load, "is damaged: it is nested too deeply")):
-        with pytest.raises(ZooError, match=told):
+    for read, message in (
+        (Comparison.read, "no finished comparison"),
+        (zoo.load, "is damaged: it is nested too deeply"),
+    ):
+        with pytest.raises(ZooError, match=message):
             read(folder)
 
 
@@ -297,7 +302,7 @@ def test_a_changed_configuration_and_an_auto_class(saved: list[Path], tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"vocab_size": 41}, r"embed_tokens\.weight is \[40, 64\] in the file, \[41, 64\] in the model"),
         ({"base_model_ep_plan": ["x"]}, "base_model_ep_plan="),
@@ -306,8 +311,8 @@ def test_a_changed_configuration_and_an_auto_class(saved: list[Path], tmp_path: 
         ({"note": json.loads("[" * 60 + "]" * 60)}, "more than 50 levels"),
     ],
 )
-def test_an_auto_class_says_what_is_wrong_in_one_line(saved: list[Path], tmp_path: Path, change, told: str) -> None:
-    with pytest.raises(ZooError, match=told):
+def test_an_auto_class_says_what_is_wrong_in_one_line(saved: list[Path], tmp_path: Path, change, message: str) -> None:
+    with pytest.raises(ZooError, match=message):
         AutoModel.from_pretrained(changed(saved[0], tmp_path / "model", **change))
 
 

@@ -144,8 +144,8 @@ def test_padding_counts_for_rounding_only():
     padded = torch.cat([ids, torch.zeros_like(ids)], dim=1)
     mask = torch.cat([torch.ones_like(ids), torch.zeros_like(ids)], dim=1)
     with torch.no_grad():
-        alone, beside = quantised(ids).logits, quantised(padded, attention_mask=mask).logits[:, : ids.shape[1]]
-    assert float((alone - beside).norm() / alone.norm()) < 0.05
+        alone, together = quantised(ids).logits, quantised(padded, attention_mask=mask).logits[:, : ids.shape[1]]
+    assert float((alone - together).norm() / alone.norm()) < 0.05
 
 
 @pytest.fixture(scope="module")

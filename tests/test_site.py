@@ -30,7 +30,7 @@ LONG = ("reference/cli.html", "reference/zoo.data.tasks.html")  # Pages on which
 CONTRAST = 4.5  # Of letters on what is behind them, at least (WCAG 2.2, success criterion 1.4.3)
 
 SCHEMES = {"light": "default", "dark": "slate"}
-"""What the theme calls its colours, by what the reader's machine is told to be."""
+"""Names of the color scheme in the theme, by the preference of the system."""
 
 SETTLED = "!document.getAnimations().some(one => one instanceof CSSTransition)"
 """That no colour or place is on its way to another."""

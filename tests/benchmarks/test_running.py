@@ -89,7 +89,7 @@ def test_what_is_recorded_is_not_run_again(benchmark_: Benchmark, recorded: list
     file, folder = str(benchmark_.results.with_suffix(".yaml")), str(tmp_path / "elsewhere")
     words = ["bench", "run", file, "pre-norm:position=learned", "--record", "--quiet", "-o", folder]
     shown = CliRunner().invoke(cli, words).output
-    assert "position=learned" in shown and "ot recorded" not in shown  # nobody asked for the others
+    assert "position=learned" in shown and "ot recorded" not in shown  # the others were not asked for
 
 
 def test_a_seed_is_added_in_a_run_of_its_own(benchmark_: Benchmark, recorded, tmp_path: Path, monkeypatch) -> None:

@@ -66,7 +66,7 @@ def test_the_best_of_a_benchmark_come_first(zoo, tmp_path):
     word = next(one.verdict for one in best if one.variant == "llama-style")
     lines = zoo("list", "--sort", "char-lm", "llama-style", "vanilla").stdout.splitlines()
     assert lines[1].startswith("llama-style") and f"  {word}  " in lines[1] and lines[2].startswith("vanilla ")
-    mine = tmp_path / "mine.yaml"  # beside which nothing is recorded
+    mine = tmp_path / "mine.yaml"  # without recorded rows next to it
     mine.write_bytes(benchmarks()["char-lm"].results.parents[1].joinpath("char-lm.yaml").read_bytes())
     assert "nothing is recorded of benchmark 'mine'" in zoo("list", "--sort", str(mine)).stderr
     assert "did you mean 'char-lm'" in zoo("list", "--sort", "char_lm").stderr

@@ -123,7 +123,7 @@ def test_a_bug_is_called_one_in_one_line_with_what_a_report_needs(zoo, broken):
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "message"),
     [
         (PermissionError(errno.EACCES, "Permission denied", "out/config.json"), "out/config.json: Permission denied"),
         (OSError(errno.ENOSPC, "No space left on device"), "No space left on device"),
@@ -132,13 +132,13 @@ def test_a_bug_is_called_one_in_one_line_with_what_a_report_needs(zoo, broken):
         (ModuleNotFoundError("No module named 'matplotlib'"), "No module named 'matplotlib'"),
     ],
 )
-def test_what_the_machine_refuses_is_no_bug(zoo, monkeypatch, error, told):
+def test_what_the_machine_refuses_is_no_bug(zoo, monkeypatch, error, message):
     def fail(*args, **kwargs):
         raise error
 
     monkeypatch.setattr("zoo.analysis.parameters.count_by_parameter", fail)
     run = zoo("params", "vanilla")
-    assert run.exit_code == 1 and run.stderr.startswith(f"zoo: error: {told}") and "bug" not in run.stderr
+    assert run.exit_code == 1 and run.stderr.startswith(f"zoo: error: {message}") and "bug" not in run.stderr
 
 
 @pytest.mark.slow

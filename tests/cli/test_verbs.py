@@ -30,8 +30,8 @@ def test_what_is_printed_fits_the_terminal(zoo, words, columns):
 def test_show_tells_what_a_card_tells(zoo):
     text = zoo("show", "odom-style").stdout
     card = describe("odom-style")
-    for told in (card.summary, card.source, card.paper, f"{card.num_parameters:,}", f"{card.file}:{card.line}"):
-        assert told in text
+    for reported in (card.summary, card.source, card.paper, f"{card.num_parameters:,}", f"{card.file}:{card.line}"):
+        assert reported in text
     for quirk, description in card.quirks.items():
         assert quirk in text and description in text
     assert card.limits[0] in text and "cross-attention" in text

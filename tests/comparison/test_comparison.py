@@ -128,9 +128,9 @@ def interrupted(asked):
 @pytest.fixture(scope="module")
 def compared(asked, left):
     """The same command again."""
-    told = []
-    comparison = compare(**asked, on_run=lambda *what: told.append(what))
-    assert told == [(1, 2, "of-a-user:dropout=0.2, seed 0"), (2, 2, "killed, seed 0")]
+    reported = []
+    comparison = compare(**asked, on_run=lambda *what: reported.append(what))
+    assert reported == [(1, 2, "of-a-user:dropout=0.2, seed 0"), (2, 2, "killed, seed 0")]
     return comparison
 
 
@@ -206,11 +206,11 @@ def test_engines_get_whole_runs(compared, launcher, options, monkeypatch):
     monkeypatch.setenv("RAY_worker_niceness", "0")  # or its workers wait until the other tests are done
     run = compared.runs[0]
     Path(run.folder, RELOADED).unlink()
-    told = []
+    reported = []
     job = Job.read(Path(run.folder, "job.json"))
     assert not finished(job)
-    LAUNCHERS[launcher]([job], 2, options, told.append)
-    assert told == [job] and finished(job)
+    LAUNCHERS[launcher]([job], 2, options, reported.append)
+    assert reported == [job] and finished(job)
     assert replace(read_run(job), timings=run.timings) == run and run.circumstances["machine"]
 
 

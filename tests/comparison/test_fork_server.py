@@ -1,4 +1,4 @@
-"""One server for all runs of a command: what each finds imported, how each ends, and that nobody waits for ever."""
+"""One server for all runs of a command: what each finds imported, how each ends, and that nothing waits for ever."""
 
 import sys
 from concurrent.futures import ThreadPoolExecutor

@@ -260,8 +260,8 @@ def test_what_was_chosen_is_told():
     runs = [replace(run, settings={"hidden_size": 96, "max_steps": 400}) for run in comparison.runs_of("pre-norm")]
     changed = replace(comparison, runs=[*comparison.runs[:2], *runs], sweep={**sweep, "runs": [*tried, failed]})
     text = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", to_html(summarize(changed)).replace("<wbr>", "")))
-    told = ("Matched parameters", "Swept learning_rate of 2 values", "Chosen for it: hidden_size = 96", "2.7500 no")
-    assert all(one in text for one in told), text
+    reported = ("Matched parameters", "Swept learning_rate of 2 values", "Chosen for it: hidden_size = 96", "2.7500 no")
+    assert all(one in text for one in reported), text
     elsewhere = to_html(summarize(replace(changed, match_to="post-norm"))).replace("<wbr>", "")
     assert "parameters of post-norm" in elsewhere
     assert "feed-forward (96 → 2048 → 96" in text, "the drawing shows the matched size"

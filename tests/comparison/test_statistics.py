@@ -97,7 +97,7 @@ def test_scores_that_are_counted_or_heavy_tailed_raise_no_more_alarms(draw, seed
 
 
 def test_a_lost_run_is_worse_than_any_number():
-    # Two seeds are far better, and three have failed: nobody would choose it.
+    # Two seeds are far better, and three have failed: it must not be chosen.
     lost = PairedDifference.of(Pairs([5.0, 5.1], lost=3))
     assert (lost.wins, lost.losses, lost.p) == (2, 3, 1.0)
     (always,) = compare_all([Pairs([0.1, 0.2], lost=6)])

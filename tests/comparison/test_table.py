@@ -40,8 +40,8 @@ def test_no_column_is_folded_or_cut(width, seeds):
 
 def test_the_table_says_everything():
     text = shown(made_up(seeds=3), 300)
-    told = (" ± ", "+3.39", "0.023", "within noise", "better", "worse", "baseline", "1.90 M", "1.56 M", "470 MiB")
-    for part in (*told, "29.1", "7.82 ms", "217", "identical", "corrected interval"):
+    reported = (" ± ", "+3.39", "0.023", "within noise", "better", "worse", "baseline", "1.90 M", "1.56 M", "470 MiB")
+    for part in (*reported, "29.1", "7.82 ms", "217", "identical", "corrected interval"):
         assert part in text
     assert "BLEU: nrefs:1|case:mixed" in text and "8 epochs, seeds 0, 1, 2" in text
     assert "source" in text and "reference" in text and "Ela leu o livro ontem." in text

@@ -83,9 +83,9 @@ def test_real_settings_survive_exports(name, tmp_path):
         assert report.difference.greedy and report.difference.beams
         require_settings(tmp_path / str(target), name)
     unfollowed = {"forced_bos_token_id", "bad_words_ids", "forced_eos_token_id", "encoder_no_repeat_ngram_size"}
-    told = next((note for note in report.notes if "does not follow" in note), "")  # of CTranslate2, the last one
-    assert all(field in told for field in unfollowed & REAL[name][2].keys())
-    assert bool(told) == any(field in told for field in REAL[name][2])
+    reported = next((note for note in report.notes if "does not follow" in note), "")  # of CTranslate2, the last one
+    assert all(field in reported for field in unfollowed & REAL[name][2].keys())
+    assert bool(reported) == any(field in reported for field in REAL[name][2])
     assert model.generation_config.to_dict().items() >= REAL[name][2].items()
 
 
@@ -119,7 +119,7 @@ def test_real_settings_survive_onnx(decoder, tmp_path):
 
 def test_settings_that_transformers_would_not_write_are_carried_over(tmp_path):
     model = converted("llama3-instruct")
-    model.generation_config.do_sample = False  # beside a temperature
+    model.generation_config.do_sample = False  # next to a temperature
     zoo.export(model, tmp_path / "out", fresh_process=False)
     saved = json.loads((tmp_path / "out" / "generation_config.json").read_text())
     assert saved["temperature"] == 0.6 and not saved.get("do_sample")

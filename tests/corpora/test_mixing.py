@@ -159,9 +159,11 @@ def test_a_model_is_saved_after_given_numbers_of_words(kind, sources, tmp_path):
     options = {"checkpoint_at": "200", "checkpoint_in": "words", "tokenizer": "bpe:vocab_size=400"}
     seen = run(tmp_path / "out", data, 1, 12, task=task, **options)
     place = tmp_path / "out-revisions/chck_200"
-    told, tokenizer = json.loads((place / "result.json").read_text())["checkpoint"], load_tokenizers(place).source
-    texts = [tokenizer.decode(one).replace(tokenizer.eos_token, " ") for number, one in seen if number < told["steps"]]
+    reported, tokenizer = json.loads((place / "result.json").read_text())["checkpoint"], load_tokenizers(place).source
+    texts = [
+        tokenizer.decode(one).replace(tokenizer.eos_token, " ") for number, one in seen if number < reported["steps"]
+    ]
     # Blocks begin and end in words: half of a word each on average.
     read = sum(len(text.split()) - 1 for text in texts)
-    update = len(texts) // told["steps"] * max(len(text.split()) for text in texts)
+    update = len(texts) // reported["steps"] * max(len(text.split()) for text in texts)
     assert 200 - update / 4 <= read <= 200 + update

@@ -275,7 +275,7 @@ MOMENTS = [*((name, 5) for name in SUBJECTS if name != "mixtral-style"), ("gpt2-
 def test_nothing_stale_is_replayed(subjects, name, attack, after):
     model = subjects(name)
     untouched, expected = write(model, **REPORT), attacked(model, attack, "never", after)
-    found = attacked(model, attack, "always" if after else "auto", after)  # which captures nothing anew
+    found = attacked(model, attack, "always" if after else "auto", after)  # which captures nothing again
     assert torch.equal(found.sequences, expected.sequences)
     for one, other in zip(found.logits, expected.logits, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)

@@ -36,7 +36,7 @@ BEGIN, END = "<!-- faults: begin -->\n", "<!-- faults: end -->"
 
 @dataclass
 class Lane:
-    """A Hub, a process that knows no other, and a folder, so that several tests' work can go on beside each other."""
+    """A Hub, a process that knows no other, and a folder, so that several tests' work can run at the same time."""
 
     hub: LoopbackHub
     worker: Worker

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from preloaded import call_in_fork
 
 from zoo.hub.delivery import deliver
 
@@ -90,11 +91,7 @@ def test_a_pull_that_was_killed_leaves_one_version_or_none_and_the_next_finishes
         folder = tmp_path / f"out-{fatal}"
         deliver(old, content(old), folder, "old")
         write(folder, {"mine.txt": b"mine"})
-        if (child := os.fork()) == 0:
-            die_at(fatal)
-            deliver(new, content(new), folder, "new")
-            os._exit(0)
-        killed = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == KILLED
+        killed = call_in_fork(lambda: (die_at(fatal), deliver(new, content(new), folder, "new"))) == KILLED  # noqa: B023
         found = content(folder)
         assert found.pop("mine.txt") == b"mine"
         if "config.json" in found:

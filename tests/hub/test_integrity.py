@@ -103,7 +103,7 @@ def test_a_commit_that_was_pulled_by_half_is_not_whole_offline(hub: LoopbackHub,
 
 
 def test_what_is_downloaded_again_takes_no_place_before_it_is_verified(hub: LoopbackHub, worker: Start) -> None:
-    """Two repositories share a blob; one of them is pulled anew while the Hub delivers something else."""
+    """Two repositories share a blob; one of them is pulled again while the Hub delivers something else."""
     for repo_id in ("org/theirs", "org/model"):
         hub.storage.put(repo_id, checkpoint())
     process = worker()

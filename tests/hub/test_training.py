@@ -1,4 +1,4 @@
-"""A training run that ends on the Hub, as a user types it, with a tracker's log beside the model."""
+"""A training run that ends on the Hub, as a user types it, with a tracker's log next to the model."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A process that pushes and pulls through the real client, told what to do by lines of JSON on its standard input.
+"""A process that pushes and pulls through the real client. Commands are lines of JSON on its standard input.
 
 Its clock runs fast, so that the client's own waits between attempts do not make the tests slow.
 """

@@ -152,10 +152,10 @@ def test_the_command_writes_pictures_and_a_page(writer, tmp_path):
     out = tmp_path / "out"
     arguments = ["attention", str(writer), "--source", "My son", "-o", str(out), "--json"]
     done = CliRunner().invoke(cli, arguments)
-    told = json.loads(done.stdout)
-    assert np.shape(told["attention"]["decoder"]["weights"]) == (2, 4, 2, 2)
-    assert told["files"] == [str(out / one) for one in ("decoder.png", "attention.html")]
-    assert sorted(told["files"]) == sorted(map(str, out.iterdir()))
+    reported = json.loads(done.stdout)
+    assert np.shape(reported["attention"]["decoder"]["weights"]) == (2, 4, 2, 2)
+    assert reported["files"] == [str(out / one) for one in ("decoder.png", "attention.html")]
+    assert sorted(reported["files"]) == sorted(map(str, out.iterdir()))
     assert (out / "decoder.png").read_bytes().startswith(b"\x89PNG")
     again = CliRunner().invoke(cli, arguments)
     assert again.exit_code == 2 and "--force" in again.output

@@ -53,8 +53,8 @@ def test_checkpoints_and_the_command(tmp_path):
     model = zoo.build("pre-norm@tiny:max_position_embeddings=20", "causal-lm", vocab_size=30)
     model.save_pretrained(tmp_path)
     assert summary(tmp_path).total == summary(model).total == model.num_parameters()
-    told = json.loads(CliRunner().invoke(cli, ["summary", str(tmp_path), "--json"]).stdout)
-    assert told["rows"][0]["output_shape"] == [1, 20, 64] and told["rows"][-1]["output_shape"] == [1, 20, 30]
+    reported = json.loads(CliRunner().invoke(cli, ["summary", str(tmp_path), "--json"]).stdout)
+    assert reported["rows"][0]["output_shape"] == [1, 20, 64] and reported["rows"][-1]["output_shape"] == [1, 20, 30]
     for columns in ("80", "120"):
         printed = CliRunner().invoke(cli, ["summary", "marian-style"], env={"COLUMNS": columns}).stdout.splitlines()
         assert max(map(len, printed)) <= int(columns)

@@ -1,4 +1,4 @@
-"""FLOP counts, beside formulas that are written down here from the architectures."""
+"""FLOP counts, compared with formulas that are written here from the architectures."""
 
 import pytest
 import torch
@@ -98,7 +98,7 @@ def convolution(length: int, filters: int, channels: int) -> int:
 
 
 def gated_delta_net(length: int) -> tuple[int, int]:
-    """A layer, and what training takes beside three times that."""
+    """A layer, and what training takes more than three times that."""
     maps = linear(HIDDEN, 5 * HIDDEN + 2 * HEADS, length) + convolution(length, 4, 3 * HIDDEN)
     return delta_rule(length, HIDDEN // HEADS, maps)
 
@@ -112,7 +112,7 @@ def kimi_delta_attention(length: int) -> tuple[int, int]:
 
 
 def delta_rule(length: int, width: int, maps: int) -> tuple[int, int]:
-    """One chunk: projections and convolution, and products; and what training takes beside three times that."""
+    """One chunk: projections and convolution, and products; and what training takes more than three times that."""
     within = HEADS * 2 * width * length**2  # keys and queries with keys, and with what is written
     memory = HEADS * 2 * length * width**2  # read by keys and by queries, and written
     system = HEADS * length**2 * 2 * width
@@ -122,7 +122,7 @@ def delta_rule(length: int, width: int, maps: int) -> tuple[int, int]:
 
 
 def without_attention(variant: str, length: int) -> tuple[int, int]:
-    """A layer of a hybrid, and what training takes beside three times that."""
+    """A layer of a hybrid, and what training takes more than three times that."""
     if variant == "qwen3-next-style":
         return gated_delta_net(length)
     if variant == "kimi-linear-style":
@@ -232,11 +232,11 @@ def test_every_variant_needs_what_the_formula_says(variant):
     angles = flops.forward - forward
     of_target = TARGET * HIDDEN // DECODER_HEADS if variant == "t5gemma-style" else 0
     assert angles in (0, SOURCE * ROTATED.get(variant, 0) + of_target)
-    beside = without_attention(variant, SOURCE)[1] if variant in HYBRIDS else 0
+    further = without_attention(variant, SOURCE)[1] if variant in HYBRIDS else 0
     if variant == "multi-token-prediction":  # one more layer, which reads two vectors, and its scores
         layer = attention(SOURCE, SOURCE, HEADS) + feed_forward(variant, INNER, SOURCE)
-        beside = 3 * (linear(2 * HIDDEN, HIDDEN, SOURCE) + layer + linear(HIDDEN, VOCABULARY, SOURCE))
-    assert flops.training == 3 * forward + angles + beside  # backwards, there is a product for either factor of each
+        further = 3 * (linear(2 * HIDDEN, HIDDEN, SOURCE) + layer + linear(HIDDEN, VOCABULARY, SOURCE))
+    assert flops.training == 3 * forward + angles + further  # backwards, there is a product for either factor of each
 
 
 @pytest.mark.parametrize("variant, task", [("bert-style", task) for task in VARIANTS.get("bert-style").tasks])

@@ -47,7 +47,7 @@ OWN_PEERS: dict[str, Callable[[], transformers.PreTrainedModel]] = {"t5gemma-sty
 
 
 def modernbert() -> transformers.ModernBertForMaskedLM:
-    """On FlashAttention it takes padding out in every attention anew, and waits as often."""
+    """On FlashAttention it takes padding out in every attention, and waits as often."""
     ends = {"bos_token_id": 1, "cls_token_id": 1, "sep_token_id": 2}
     return transformers.ModernBertForMaskedLM(
         transformers.ModernBertConfig(vocab_size=VOCABULARY, **SIZES, **IDS, **ends)

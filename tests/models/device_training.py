@@ -40,7 +40,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 AT_A_LOG = 2
-"""How often the zoo's trainer looks back beside transformers': at the tokens, and whether a loss was no number."""
+"""Synchronizations of the zoo's trainer in addition to those of transformers': tokens, and whether a loss is finite."""
 
 STEPS = 3
 

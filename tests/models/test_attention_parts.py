@@ -1,4 +1,4 @@
-"""Attention parts beyond the usual one: beside transformers' own, and under the whole suite of a variant."""
+"""Attention parts beyond the usual one: compared with transformers' own, and under the whole suite of a variant."""
 
 from pathlib import Path
 from typing import Any

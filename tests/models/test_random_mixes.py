@@ -1,4 +1,4 @@
-"""Variants with settings that nobody has chosen for them: generation, padding, saving, on seeded random mixes."""
+"""Variants with random settings: generation, padding, saving, on seeded random mixes."""
 
 import random
 from typing import Any
@@ -40,7 +40,7 @@ SETTINGS: dict[str, list[Any]] = {
     "final_logit_softcapping": [None, 5.0],
     "share_encoder_decoder_embeddings": [True, False],
 }
-"""What is drawn from, beside windows."""
+"""Choices that are drawn from, in addition to windows."""
 
 WINDOWS: list[dict[str, Any]] = [
     {"sliding_window": 1},

@@ -1,4 +1,4 @@
-"""Residual parts beside transformers' own, and in variants of every kind."""
+"""Residual parts, compared with transformers' own, and in variants of every kind."""
 
 from typing import Any
 

@@ -119,10 +119,10 @@ def test_a_completion_has_the_tokens_and_probabilities_of_a_plain_loop(decoder: 
     assert PROMPT + choice.text == tokenizer.decode(prompt + ids)
     assert choice.finish_reason == "length" and answer.object == "text_completion" and answer.model == decoder.name
     assert answer.usage.to_dict() == {"prompt_tokens": 9, "completion_tokens": 24, "total_tokens": 33}
-    told = choice.logprobs
-    assert "".join(told.tokens) == choice.text and told.text_offset == list(range(9, 33))
-    assert told.token_logprobs == pytest.approx([float(row.max()) for row in rows], abs=1e-4)
-    for row, best in zip(rows, told.top_logprobs, strict=True):
+    reported = choice.logprobs
+    assert "".join(reported.tokens) == choice.text and reported.text_offset == list(range(9, 33))
+    assert reported.token_logprobs == pytest.approx([float(row.max()) for row in rows], abs=1e-4)
+    for row, best in zip(rows, reported.top_logprobs, strict=True):
         assert sorted(best.values(), reverse=True) == pytest.approx(row.topk(3).values.tolist(), abs=1e-4)
     assert len(decoder.complete(PROMPT).choices[0].text) == 16, "OpenAI's default"
     assert decoder.complete(prompt, max_tokens=24).choices[0].text == choice.text, "of ids"
@@ -218,9 +218,11 @@ def test_chats_need_a_template_and_follow_it(decoder: Asked) -> None:
         expected = decoder.complete("He is here. The", max_tokens=12).choices[0].text
         message = answer.choices[0].message
         assert (message.role, message.content, answer.choices[0].finish_reason) == ("assistant", expected, "length")
-        told = answer.choices[0].logprobs.content
-        assert "".join(one.token for one in told) == expected and all(len(one.top_logprobs) == 2 for one in told)
-        assert b"".join(bytes(one.bytes) for one in told).decode() == expected
+        reported = answer.choices[0].logprobs.content
+        assert "".join(one.token for one in reported) == expected and all(
+            len(one.top_logprobs) == 2 for one in reported
+        )
+        assert b"".join(bytes(one.bytes) for one in reported).decode() == expected
         with decoder.client.chat.completions.stream(**options) as events:
             pieces = [event.chunk.choices[0] for event in events if event.type == "chunk"]
             assert "".join(piece.delta.content or "" for piece in pieces) == expected

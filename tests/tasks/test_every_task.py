@@ -74,7 +74,7 @@ def named(task):
 @pytest.mark.thorough
 @pytest.mark.parametrize("task", sorted(TASKS))
 def test_a_saved_model_gets_the_scores_of_its_training(task, data, tmp_path):
-    """Without being told what it was trained on, and with which options."""
+    """Without naming the data and options that it was trained with."""
     folder = tmp_path / "model"
     variant = VARIANTS.get(task, "pre-norm" if task in ("copy", "reverse") else "gpt2-style")
     by_character = task in ("language-modeling", "masked-language-modeling")
@@ -86,8 +86,8 @@ def test_a_saved_model_gets_the_scores_of_its_training(task, data, tmp_path):
     assert found.task == report.task == task
     assert set(found.scores) == SCORES.get(task, {"exact_match", "symbol_accuracy"})
     assert TASKS.get(task).main_score in found.scores and found.loss == report.heldout_loss and found.repeats_training
-    scores, told = ({name: one.value for name, one in of.scores.items()} for of in (found, report))
-    assert scores == told and found.outputs == result.outputs
+    scores, reported = ({name: one.value for name, one in of.scores.items()} for of in (found, report))
+    assert scores == reported and found.outputs == result.outputs
     for name, score in found.scores.items():
         if name not in ("perplexity", "bits_per_byte"):
             assert score.interval[0] <= score.value <= score.interval[1]

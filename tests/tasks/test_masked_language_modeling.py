@@ -1,4 +1,4 @@
-"""Masks: the right share, the right kinds, drawn anew in every epoch and the same for everyone."""
+"""Masks: the right share, the right kinds, drawn again in every epoch and the same for everyone."""
 
 import numpy as np
 import pytest

@@ -65,7 +65,7 @@ def train_on(data: Splits, processes: int, *what: str, **changed: object) -> dic
 def sharded(folder: Path) -> dict[str, object]:
     """Train with fully sharded weights, and see that they are.
 
-    accelerate shards on GPUs only, although PyTorch can on CPUs too; so it is told that these are GPUs.
+    accelerate shards on GPUs only, although PyTorch can on CPUs too; so these are presented to it as GPUs.
     """
     seen = []
 

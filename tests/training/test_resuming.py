@@ -91,7 +91,7 @@ def test_a_run_that_had_stopped_early_goes_no_further(few, tiny, tmp_path, monke
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(
-    ("file", "spoil", "told"),
+    ("file", "spoil", "message"),
     [
         ("model.safetensors", lambda file: os.truncate(file, 1000), "model.safetensors is not what was written"),
         ("optimizer.pt", lambda file: os.truncate(file, 0), "optimizer.pt is not what was written"),
@@ -102,9 +102,9 @@ def test_a_run_that_had_stopped_early_goes_no_further(few, tiny, tmp_path, monke
         ("run.json", lambda file: file.write_text("[]"), "run.json cannot be read"),
     ],
 )
-def test_a_checkpoint_is_whole_only_if_every_file_is(finished, interrupted, few, tiny, file, spoil, told):
+def test_a_checkpoint_is_whole_only_if_every_file_is(finished, interrupted, few, tiny, file, spoil, message):
     spoil(Path(f"{interrupted}-checkpoints", "checkpoint-8", file))
-    with pytest.warns(CheckpointWarning, match=rf"checkpoint-8 is passed over: .*{told}"):
+    with pytest.warns(CheckpointWarning, match=rf"checkpoint-8 is passed over: .*{message}"):
         train("pre-norm:dropout=0.2", data=few, output_dir=interrupted, **{**tiny, **SAVING})
     assert_same(interrupted, finished)
 
@@ -118,7 +118,7 @@ def test_without_a_whole_checkpoint_a_run_begins_anew_and_says_so(finished, inte
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"seed": 1}, "its seed is 0, not 1"),
         ({"learning_rate": 0.5}, r"its arguments.learning_rate is 0.003, not 0.5"),
@@ -126,9 +126,9 @@ def test_without_a_whole_checkpoint_a_run_begins_anew_and_says_so(finished, inte
         ({"tokenizer": {"kind": "word", "min_frequency": 1, "lower_case": True}}, "its tokenizer.lower_case"),
     ],
 )
-def test_another_run_does_not_go_on_from_the_checkpoints(interrupted, few, tiny, change, told):
+def test_another_run_does_not_go_on_from_the_checkpoints(interrupted, few, tiny, change, message):
     before = sorted(Path(f"{interrupted}-checkpoints").rglob("*"))
-    with pytest.raises(ConfigError, match=f"{told}.*; give the settings of the interrupted run|another model"):
+    with pytest.raises(ConfigError, match=f"{message}.*; give the settings of the interrupted run|another model"):
         train("pre-norm:dropout=0.2", data=few, output_dir=interrupted, **{**tiny, **SAVING, **change})
     assert sorted(Path(f"{interrupted}-checkpoints").rglob("*")) == before
 

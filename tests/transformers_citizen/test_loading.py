@@ -59,7 +59,7 @@ def has_own(module: torch.nn.Module) -> bool:
 
 
 def leaves(module: torch.nn.Module, path: str = "") -> Iterator[str]:
-    """Paths of modules that own parameters, and of parameters beside modules."""
+    """Paths of modules that own parameters, and of parameters next to modules."""
     own = [f"{path}.{name}".lstrip(".") for name, _ in module.named_parameters(recurse=False)]
     children = [(f"{path}.{name}".lstrip("."), child) for name, child in module.named_children() if has_own(child)]
     if own and not children:

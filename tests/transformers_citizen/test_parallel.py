@@ -58,7 +58,7 @@ def in_two_processes(pairs: tuple[tuple[str, str], ...]) -> pytest.MarkDecorator
         )
         for pair in pairs
     ]
-    # Without a scope, pytest would start the processes anew for every pair.
+    # Without a scope, pytest would start new processes for every pair.
     return pytest.mark.parametrize(("pair", "verdicts"), params, indirect=["verdicts"], scope="module")
 
 
