@@ -94,7 +94,7 @@ class NotComparedWarning(ZooWarning):
 
 
 class LostInputWarning(ZooWarning):
-    """A checkpoint distinguishes inputs that the model of the zoo does not."""
+    """A checkpoint distinguishes inputs, or has rates of dropout, that the model of the zoo does not have."""
 
 
 class DifferentOutputsError(ConversionError):

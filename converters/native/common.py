@@ -36,8 +36,7 @@ def labels(config: Any, task: str) -> dict[str, Any]:
 
 def tokens(config: Any, *, decoder_start: bool = False) -> dict[str, Any]:
     """The special ids of a configuration, with equal names on both sides."""
-    names = ["pad_token_id", "bos_token_id", "eos_token_id"]
-    names += ["decoder_start_token_id"] if decoder_start else []
+    names = ("pad_token_id", "bos_token_id", "eos_token_id", *(("decoder_start_token_id",) if decoder_start else ()))
     return {name: getattr(config, name, None) for name in names}
 
 

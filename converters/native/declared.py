@@ -231,6 +231,9 @@ TENSORS = (".weight", ".bias", "_bias", ".experts.gate_up_proj", ".experts.down_
 
 NORM_BIAS = re.compile(r"norm(_in|_branch|_out)?\.bias$")
 
+RATE = re.compile(r"(?!classifier|qa_|seq_classif|summary)\w*drop")
+"""Names of rates of dropout, but for those that only heads read."""
+
 EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -286,10 +289,11 @@ class DeclaredFormat(NativeFormat):
     """A native format that is all tables. The names of its classes follow from its model type."""
 
     fields: ClassVar[Mapping[str, str | Field]]  # Native fields by the zoo's
+    read: ClassVar[Mapping[str, Field]]  # The same, where names alone have become fields
     always: ClassVar[Mapping[str, Any]] = EMPTY  # Settings of the class that differ from `plain_needs`, as in `Needs`
     of_task: ClassVar[Mapping[str, Mapping[str, Any]]] = EMPTY  # More settings of the class, by the task of its head
     only: ClassVar[Mapping[str, Any]] = EMPTY  # Native fields with the only value that can be converted
-    # Native fields that follow from the zoo's settings, and are not read on the way in
+    # Native fields that follow from the zoo's settings, and are not read; a warning names other rates of dropout
     follows: ClassVar[Mapping[str, Callable[[ZooConfig], Any]]] = EMPTY
     prefix = "model."
     layers: ClassVar[str] = "layers.{n}"  # Prefix of the layers, with `{n}` for a layer's number
@@ -304,6 +308,8 @@ class DeclaredFormat(NativeFormat):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
+        fields = getattr(cls, "fields", EMPTY)
+        cls.read = {zoo: Field(field) if isinstance(field, str) else field for zoo, field in fields.items()}
         if "name" in vars(cls):
             cls.rank = vars(cls).get("rank", NativeFormat.rank)
             cls.model_types = vars(cls).get("model_types", (cls.name,))
@@ -339,29 +345,29 @@ class DeclaredFormat(NativeFormat):
 
     def has(self, task: str) -> dict[str, Any]:
         """Settings of the class, for any model."""
-        has = {**plain_needs(task), **self.always}
-        for name, field in self.fields.items():
-            has[name] = field.has if isinstance(field, Field) and field.has is not None else ANY
-        return {**has, **self.of_task.get(task, EMPTY)}
+        mapped = {name: ANY if field.has is None else field.has for name, field in self.read.items()}
+        return {**plain_needs(task), **self.always, **mapped, **self.of_task.get(task, EMPTY)}
 
     def read_config(self, native: Any, task: str) -> dict[str, Any]:
         fixed = {name: value for name, value in self.of_task.get(task, EMPTY).items() if self.fields.get(name) == name}
         self.refuse(native, **self.only, **fixed)
-        settings: dict[str, Any] = {}
-        for name, field in self.fields.items():
-            found = field if isinstance(field, Field) else Field(field)
-            settings[name] = found.read(native) if found.read else getattr(native, found.name)
+        # A class without a field for one of these drops nothing there, whatever the variant's default.
+        settings: dict[str, Any] = dict.fromkeys(("dropout", "attention_dropout", "activation_dropout"), 0.0)
+        settings |= {zoo: f.read(native) if f.read else getattr(native, f.name) for zoo, f in self.read.items()}
         needs = {name: need for name, need in self.has(task).items() if name not in settings}
         for name, need in sorted(needs.items(), key=lambda item: callable(item[1])):  # those that follow come last
             value = admissible(need, SimpleNamespace(**settings))[0]  # type: ignore[arg-type]
             settings |= {} if value is ANY else {name: value}
+        ours: Any = SimpleNamespace(**settings)
+        rates = {name: self.follows.get(name, lambda _: 0.0)(ours) for name in native.to_dict() if RATE.match(name)}
+        rates |= {field.name: getattr(native, field.name) for field in self.read.values() if field.name in rates}
+        if lost := [f"{n}={rate}, here {own}" for n, own in rates.items() if (rate := getattr(native, n)) != own]:
+            warnings.warn(f"dropout differs from {self.name}'s: {', '.join(lost)}", LostInputWarning, stacklevel=2)
         return {**settings, **tokens(native), **labels(native, task)}
 
     def write_config(self, config: ZooConfig, task: str) -> dict[str, Any]:
         written = {**self.only, **{name: write(config) for name, write in self.follows.items()}}
-        for name, field in self.fields.items():
-            found = field if isinstance(field, Field) else Field(field)
-            written[found.name] = found.write(config) if found.write else getattr(config, name)
+        written |= {f.name: f.write(config) if f.write else getattr(config, name) for name, f in self.read.items()}
         return {**written, **tokens(config), **labels(config, task)}
 
     def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:

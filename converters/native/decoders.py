@@ -149,10 +149,10 @@ NOPE_BY_LAYER = Field(
 )
 """`nope_layers` of a class without positions in layers without a window."""
 
-CLASSIFIER_DROPOUT = Field(
-    "classifier_dropout",
-    lambda native: 0.1 if getattr(native, "classifier_dropout", None) is None else native.classifier_dropout,
-)
+CLASSIFIER_RATES = ("classifier_dropout", "hidden_dropout", "hidden_dropout_prob")
+"""Fields with the rate before a classifier of tokens, in the order in which classes look."""
+
+CLASSIFIER_DROPOUT = Field("classifier_dropout", lambda native: None)  # All decoders read it alike
 
 
 class DecoderFormat(DeclaredFormat):
@@ -170,14 +170,15 @@ class DecoderFormat(DeclaredFormat):
     reasons: ClassVar[Mapping[str, str]] = {"lm_head_bias": "its output projection has no bias"}
 
     def has(self, task: str) -> dict[str, Any]:
-        has = super().has(task)
-        if "final_norm" not in {*self.always, *self.fields}:
-            has["final_norm"] = True
-        return has
+        given = "final_norm" in {*self.always, *self.fields}
+        return {**super().has(task), **({} if given else {"final_norm": True})}
 
     def read_config(self, native: Any, task: str) -> dict[str, Any]:
-        """Express a native configuration. Sequence classifiers have no bias."""
-        return {"classifier_bias": task != Task.SEQUENCE_CLASSIFICATION, **super().read_config(native, task)}
+        """Express a native configuration. Sequence classifiers have neither a bias nor dropout."""
+        of_sequences = task == Task.SEQUENCE_CLASSIFICATION
+        rates = [rate for name in CLASSIFIER_RATES if (rate := getattr(native, name, None)) is not None]
+        dropout = 0.0 if of_sequences else [*rates, 0.1][0]
+        return {"classifier_bias": not of_sequences, **super().read_config(native, task), "classifier_dropout": dropout}
 
     def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:
         found = super().obstacles(config, state, task)

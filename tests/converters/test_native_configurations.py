@@ -1,6 +1,7 @@
 """Whatever a configuration of transformers says is converted as its class computes it, or refused with a reason."""
 
 import dataclasses
+import re
 
 import pytest
 import torch
@@ -8,14 +9,14 @@ import transformers
 from huggingface_hub.errors import StrictDataclassError
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from native_dense import LLAMA3, PART, YARN
+from native_dense import DISTILBERT, LLAMA3, MPT, PART, WIDE, YARN
 from native_families import FAMILY_CASES
 from native_models import BART, ENCODER, GPT2, LLAMA, OPT, ROBERTA, T5, XLM, batch, largest_difference, native_model
 from native_models import outputs as outputs_of
 
 import zoo
 from zoo.base.errors import ZooError
-from zoo.converters.errors import DifferentOutputsError
+from zoo.converters.errors import DifferentOutputsError, LostInputWarning
 from zoo.models import POSITIONS
 
 pytestmark = pytest.mark.thorough
@@ -163,3 +164,49 @@ def is_same_or_refused(family, head, drawn, dtype):
             inputs = {name: tensor[:1] for name, tensor in inputs.items()}
         assert largest_difference(outputs_of(native, inputs), outputs_of(model, inputs)) < 1e-4
     return True
+
+
+@pytest.mark.parametrize(
+    ("family", "head", "settings"),
+    [
+        ("Glm4", "ForCausalLM", WIDE),
+        ("EuroBert", "ForTokenClassification", WIDE),
+        ("Llama", "ForSequenceClassification", LLAMA),
+        ("Starcoder2", "ForTokenClassification", WIDE),
+        ("DistilBert", "ForTokenClassification", {**DISTILBERT, "dropout": 0.0, "seq_classif_dropout": 0.5}),
+        ("XLM", "ForSequenceClassification", {**XLM, "dropout": 0.0, "attention_dropout": 0.0}),
+        ("Mpt", "ForCausalLM", {**MPT, "resid_pdrop": 0.5}),
+    ],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_elements_are_dropped_in_training_where_the_class_drops_any(family, head, settings):
+    native = native_model(family, head, settings)
+    assert drops(zoo.convert(native)) == drops(native)
+
+
+def drops(model):
+    """Whether outputs are others in training."""
+    return largest_difference(outputs_of(model.eval()), outputs_of(model.train())) > 1e-6
+
+
+@pytest.mark.parametrize(
+    ("family", "head", "settings", "lost"),
+    [
+        ("GPT2", "LMHeadModel", {**GPT2, "embd_pdrop": 0.3}, r"gpt2's: embd_pdrop=0\.3, here 0\.1"),
+        ("GPTJ", "ForCausalLM", {**GPT2, "rotary_dim": 2, "embd_pdrop": 0.3}, r"embd_pdrop=0\.3, here 0\.0"),
+        ("Phi", "ForCausalLM", {**WIDE, "resid_pdrop": 0.3}, r"embd_pdrop=0\.0, here 0\.3"),
+        ("Starcoder2", "ForCausalLM", {**WIDE, "embedding_dropout": 0.3}, r"embedding_dropout=0\.3, here 0\.0"),
+        (
+            *("Bart", "Model", {**BART, "encoder_layerdrop": 0.1, "decoder_layerdrop": 0.2}),
+            r"encoder_layerdrop=0\.1, here 0\.0, decoder_layerdrop=0\.2, here 0\.0",
+        ),
+        ("OPT", "ForCausalLM", {**OPT, "layerdrop": 0.1}, r"layerdrop=0\.1, here 0\.0"),
+        ("GPT2", "LMHeadModel", GPT2, None),
+        ("Bart", "Model", BART, None),
+    ],
+)
+def test_rates_of_dropout_that_a_model_lacks_are_named(family, head, settings, lost, recwarn):
+    zoo.convert(native_model(family, head, settings))
+    found = [str(warning.message) for warning in recwarn if warning.category is LostInputWarning]
+    assert len(found) == (lost is not None)
+    assert all(re.search(lost, message) for message in found)

@@ -144,10 +144,6 @@ class MegatronBert(BertLike):
     layer = {**PROJECTIONS, "self_attn_residual.norm_in": "attention.ln", "mlp_residual.norm_in": "ln"}
     heads = bert_heads(prefix)
 
-    def read_config(self, native: Any, task: str) -> dict[str, Any]:
-        """One rate of dropout for layers and classifiers."""
-        return {**super().read_config(native, task), "classifier_dropout": native.hidden_dropout_prob}
-
 
 @native_format
 class Ernie(BertLike):

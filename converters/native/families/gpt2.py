@@ -53,6 +53,7 @@ class GptJ(DecoderFormat):
     variant = "gptj-style"
     prefix = "transformer."
     fields = {**GPT2_FIELDS, "rope_parameters": Field("rotary_dim", rotated_part, rotated_columns)}
+    follows = {"embd_pdrop": lambda config: config.dropout}
     always = {
         "position": "rotary-interleaved",
         "parallel_residual": True,
@@ -133,7 +134,7 @@ class Gpt2(DecoderFormat):
     }
     always = {"position": "learned"}
     only = {"add_cross_attention": False, "scale_attn_by_inverse_layer_idx": False}
-    follows = {"embd_pdrop": lambda config: config.dropout}
+    follows = GptJ.follows
     layers = "h.{n}"
     body = {"embed_tokens": "wte", "position.weight": "wpe.weight", "norm": "ln_f"}
     layer = {**NORMS, **JOINED, **transposed(LINEAR)}

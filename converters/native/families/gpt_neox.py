@@ -122,7 +122,6 @@ class Mpt(DecoderFormat):
         "num_attention_heads": "n_heads",
         "max_position_embeddings": "max_seq_len",
         "layer_norm_eps": "layer_norm_epsilon",
-        "dropout": "resid_pdrop",
     }
     always = {**NO_BIASES, **FOUR_TIMES, "position": "alibi", "hidden_act": "gelu"}
     only = {"logit_scale": None}
@@ -188,6 +187,7 @@ class Starcoder2(NormedLike):
         "dropout": "residual_dropout",
     }
     always = {**SAME_BIASES, "position": "rotary"}
+    follows = {"embedding_dropout": lambda config: config.dropout}
     layer = {**ATTENTION, **PRE_NORMS, "mlp.up_proj": "mlp.c_fc", "mlp.down_proj": "mlp.c_proj"}
 
 

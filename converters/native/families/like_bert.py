@@ -71,6 +71,11 @@ class DistilBert(EncoderFormat):
     )
     of_task = encoder_tasks("relu")
 
+    def read_config(self, native: Any, task: str) -> dict[str, Any]:
+        """Classifiers of tokens have the rate of the layers."""
+        rate = {"classifier_dropout": native.dropout} if task == Task.TOKEN_CLASSIFICATION else {}
+        return {**super().read_config(native, task), **rate}
+
 
 @native_format
 class Electra(EncoderFormat):
@@ -200,9 +205,11 @@ class Xlm(EncoderFormat):
     reasons = {"intermediate_size": "its feed-forward network is exactly four times as wide as the model"}
 
     def read_config(self, native: Any, task: str) -> dict[str, Any]:
-        if task == Task.SEQUENCE_CLASSIFICATION:
-            self.refuse(native, **SUMMARY)
-        return {**super().read_config(native, task), "lm_head_transform": False, "classifier_pooler_act": None}
+        settings = {**super().read_config(native, task), "lm_head_transform": False, "classifier_pooler_act": None}
+        if task != Task.SEQUENCE_CLASSIFICATION:
+            return settings
+        self.refuse(native, **SUMMARY)
+        return {**settings, "classifier_dropout": native.summary_first_dropout}
 
     def write_config(self, config: ZooConfig, task: str) -> dict[str, Any]:
         plain = {**SUMMARY, "summary_proj_to_labels": True, "use_lang_emb": False}
@@ -295,7 +302,7 @@ class EuroBert(EncoderFormat):
 
     name = "eurobert"
     variant = "roberta-prelayernorm-style"
-    fields = Llama.fields
+    fields = without(Llama.fields, "classifier_dropout")
     always = {**Llama.always, "norm_placement": "pre", "final_norm": True}
     body = Llama.body
     layer = Llama.layer

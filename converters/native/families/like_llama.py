@@ -62,6 +62,7 @@ class Phi(DecoderFormat):
         "head_dim": Field("head_dim", HEAD_DIM.read, has=normed_width),
     }
     always = {"position": "rotary", "parallel_residual": True, "lm_head_bias": True}
+    follows = {"embd_pdrop": lambda config: config.dropout}
     body = {"embed_tokens": "embed_tokens", "norm": "final_layernorm"}
     layer = {
         "residual.norm_in": "input_layernorm",

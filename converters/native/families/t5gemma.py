@@ -88,7 +88,13 @@ class Gemma3(Gemma2):
     layer = {**Gemma2.layer, **QK_NORMS}
 
 
-STACK = Gemma2()  # Kinds of its stacks
+class Stack(Gemma2):
+    """Kinds of its stacks."""
+
+    fields = {**Gemma2.fields, **dict.fromkeys(("dropout", "activation_dropout"), "dropout_rate")}
+
+
+STACK = Stack()
 
 OF_THE_DECODER = {
     "num_hidden_layers": "decoder_layers",
@@ -161,8 +167,6 @@ class T5Gemma(NativeFormat):
         return {
             **own,
             **{zoo: decoder[name] for name, zoo in OF_THE_DECODER.items()},
-            "dropout": native.dropout_rate,
-            "activation_dropout": native.dropout_rate,
             "tie_word_embeddings": native.tie_word_embeddings,
             "initializer_range": native.initializer_range,
             "share_encoder_decoder_embeddings": False,
