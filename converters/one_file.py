@@ -13,7 +13,7 @@ from functools import cached_property, lru_cache
 from zoo.analysis.compacting import compacted
 
 from .errors import ExportError
-from .tree_shaking import TYPE_CHECKING, Definition, Module, Shaker, imports_in, read_names, statement_of
+from .tree_shaking import TYPE_CHECKING, Definition, Import, Module, Shaker, imports_in, read_names, statement_of
 
 Edit = tuple[int, int, int, int, str]  # First line and column, last line and column, and the new text
 WIDTH = 120  # Longest line
@@ -101,7 +101,7 @@ class OneFile:
                 self.claim(alias, (module, name))
                 self.blocks.append((module, f"{alias} = {name}"))
         for inner in imports_in(tree):
-            if source.absolute(inner).partition(".")[0] in self.shaker.own:
+            if source.own_imports(inner):
                 edits.append((*place(inner), self.inner_import(source, inner)))
         if not self.postponed:
             owner = tree.name if isinstance(tree, (ast.ClassDef, ast.FunctionDef)) else ""
@@ -117,9 +117,9 @@ class OneFile:
                     self.read[source.name] |= read_names(ast.parse(node.value, mode="eval"))[0]
         return edited(text, edits)
 
-    def inner_import(self, source: Module, node: ast.ImportFrom) -> str:
+    def inner_import(self, source: Module, node: Import) -> str:
         """An import inside of a function: of the other file, or none."""
-        found = [self.shaker.resolve(source.absolute(node), alias.name) for alias in node.names]
+        found = [self.shaker.resolve(*pair) for pair in source.own_imports(node).values()]
         files = {self.elsewhere[each] for each in found if each in self.elsewhere}
         names = ", ".join(alias.name for alias in node.names)
         return f"from .{files.pop()} import {names}" if files else LEFT_OUT

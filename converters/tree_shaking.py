@@ -9,8 +9,12 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from .errors import ExportError
+
+Import = ast.Import | ast.ImportFrom
 Definition = tuple[str, str]  # A module's name and the name of something defined in it
 
 TYPE_CHECKING = "TYPE_CHECKING"
@@ -26,7 +30,7 @@ class Module:
     own: tuple[str, ...]
     imports: dict[str, tuple[str, str]] = field(default_factory=dict, init=False)
     for_types: dict[str, tuple[str, str]] = field(default_factory=dict, init=False)
-    foreign: list[tuple[ast.Import | ast.ImportFrom, bool]] = field(default_factory=list, init=False)
+    foreign: list[tuple[Import, bool]] = field(default_factory=list, init=False)
     definitions: dict[str, list[ast.stmt]] = field(default_factory=dict, init=False)
     effects: list[ast.Expr] = field(default_factory=list, init=False)
     everything_of: list[str] = field(default_factory=list, init=False)
@@ -43,7 +47,7 @@ class Module:
         last: str | None = None
         for statement in body:
             names = defined(statement)
-            if isinstance(statement, ast.Import | ast.ImportFrom):
+            if isinstance(statement, Import):
                 self._read_import(statement, for_types)
             elif isinstance(statement, ast.If):
                 inner = [name for each in (*statement.body, *statement.orelse) for name in defined(each)]
@@ -65,17 +69,23 @@ class Module:
                 self.effects.append(statement)
             last = names[0] if names else None
 
-    def _read_import(self, statement: ast.Import | ast.ImportFrom, for_types: bool) -> None:
-        if isinstance(statement, ast.ImportFrom):
-            source = self.absolute(statement)
-            if source.partition(".")[0] in self.own:
-                table = self.for_types if for_types else self.imports
-                table.update({alias.asname or alias.name: (source, alias.name) for alias in statement.names})
-                self.everything_of += [source for alias in statement.names if alias.name == "*"]
-                return
-            if source == "__future__":
-                return
-        self.foreign.append((statement, for_types))
+    def _read_import(self, statement: Import, for_types: bool) -> None:
+        own = self.own_imports(statement)
+        (self.for_types if for_types else self.imports).update(own)
+        self.everything_of += [source for source, name in own.values() if name == "*"]
+        if not own and getattr(statement, "module", "") != "__future__":
+            self.foreign.append((statement, for_types))
+
+    def own_imports(self, statement: Import) -> dict[str, tuple[str, str]]:
+        """Names that a statement imports of own packages, each with its module and its name there."""
+        pairs = {}
+        for alias in statement.names:
+            if isinstance(statement, ast.ImportFrom):
+                pairs[alias.asname or alias.name] = (self.absolute(statement), alias.name)
+            else:
+                parent, _, name = alias.name.rpartition(".")
+                pairs[alias.asname or alias.name.partition(".")[0]] = (parent, name)
+        return {bound: pair for bound, pair in pairs.items() if pair[0].partition(".")[0] in self.own}
 
     def absolute(self, statement: ast.ImportFrom) -> str:
         """The full name of the module that a statement imports from."""
@@ -144,9 +154,9 @@ def read_names(tree: ast.AST, *, weak: bool = False) -> tuple[frozenset[str], fr
 
 
 @lru_cache(maxsize=2**14)
-def imports_in(tree: ast.AST) -> tuple[ast.ImportFrom, ...]:
-    """Statements `from ... import ...` inside of a statement."""
-    return tuple(node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
+def imports_in(tree: ast.AST) -> tuple[Import, ...]:
+    """Import statements inside of a statement."""
+    return tuple(node for node in ast.walk(tree) if isinstance(node, Import))
 
 
 class Piece(NamedTuple):
@@ -183,7 +193,10 @@ class Shaker:
     def module(self, name: str) -> Module:
         if name not in self.modules:
             module = importlib.import_module(name)
-            self.modules[name] = parsed(name, hasattr(module, "__path__"), inspect.getsource(module), self.own)
+            is_package = hasattr(module, "__path__")
+            is_empty = is_package and not (module.__file__ and Path(module.__file__).stat().st_size)
+            source = "" if is_empty else inspect.getsource(module)  # which refuses an empty file
+            self.modules[name] = parsed(name, is_package, source, self.own)
         return self.modules[name]
 
     def resolve(self, module: str, name: str) -> Definition | None:
@@ -202,8 +215,18 @@ class Shaker:
         source = self.module(module)
         for name in names:
             is_own = name in source.definitions or name in source.imports
-            if is_own and (found := self.resolve(module, name)) is not None:
+            if is_own and (found := self.found(module, module, name)) is not None:
                 yield name, found
+
+    def found(self, importer: str, module: str, name: str) -> Definition | None:
+        """As `resolve`; ExportError where that is a module, and not one of its definitions."""
+        definition = self.resolve(module, name)
+        if definition is None and inspect.ismodule(whole := getattr(importlib.import_module(module), name, None)):
+            raise ExportError(
+                f"{importer} uses the module {whole.__name__}, and a bundle brings single definitions: import them by "
+                f"their names (from {whole.__name__} import ...)"
+            )
+        return definition
 
     def keep(self, module: str, name: str) -> None:
         """Keep a definition and everything that it needs."""
@@ -249,10 +272,8 @@ class Shaker:
             self.words |= words
             guards += guarded
             for node in imports_in(part):
-                source = self.module(module).absolute(node)
-                if source.partition(".")[0] in self.own:
-                    resolved = (self.resolve(source, alias.name) for alias in node.names)
-                    found += [each for each in resolved if each is not None and each != self.late]
+                resolved = (self.found(module, *pair) for pair in self.module(module).own_imports(node).values())
+                found += [each for each in resolved if each is not None and each != self.late]
         if self.weak:
             self.mentioned |= {definition for _, definition in self.needs(module, read_names(statement)[0])}
         for kind, body in guards:

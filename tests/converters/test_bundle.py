@@ -20,6 +20,7 @@ from ruff import find_ruff_bin
 import zoo
 from zoo.base.errors import CheckpointError
 from zoo.converters.bundle import auto_map, bundle_files, code_section, write_bundle
+from zoo.converters.errors import ExportError
 from zoo.converters.tree_shaking import Shaker
 from zoo.models import ZooConfig
 from zoo.registry import VARIANTS, list_variants
@@ -263,6 +264,28 @@ def test_a_plugins_part_brings_what_it_imports(package, tmp_path):
     )
     text = code_of(tmp_path, "outside", "'pre-norm@tiny', 'causal-lm', vocab_size=20, norm='halved'")
     assert "def halved(x)" in text and "import halved" not in text
+
+
+@pytest.mark.parametrize("line", ["from .deep import helpers", "import aloof.deep.helpers as helpers"])
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_module_that_a_plugins_part_reads_attributes_of_is_refused(line, inside, tmp_path, monkeypatch):
+    (tmp_path / "aloof" / "deep").mkdir(parents=True)
+    for folder in ("aloof", "aloof/deep"):
+        (tmp_path / folder / "__init__.py").touch()
+    (tmp_path / "aloof" / "deep" / "helpers.py").write_text("def halved(x):\n    return x * 0.5\n")
+    above, within = ("", f"    {line}\n") if inside else (f"{line}\n", "")
+    code = f"{above}from .deep.helpers import halved\ndef whole(x):\n{within}    return helpers.halved(x)\n"
+    (tmp_path / "aloof" / "parts.py").write_text(f"{code}def by_name(x):\n    return halved(x)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("aloof", "aloof.deep", "aloof.deep.helpers", "aloof.parts"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    shaker = Shaker(("aloof",))
+    shaker.keep("aloof.parts", "by_name")
+    assert ("aloof.deep.helpers", "halved") in shaker.kept
+    with pytest.raises(
+        ExportError, match=r"aloof.parts uses the module aloof.deep.helpers.*import them by their names"
+    ):
+        shaker.keep("aloof.parts", "whole")
 
 
 @pytest.mark.slow
