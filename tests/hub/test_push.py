@@ -59,8 +59,24 @@ def test_code_goes_with_everything_else_of_a_model(tmp_path: Path) -> None:
     plain, coded = (zoo.push(tmp_path, "org/model", with_code=code, dry_run=True) for code in (False, True))
     parts = {path for path in plain.files if path.startswith("model")}
     assert len(parts) > 2 and coded.left_out == plain.left_out == (".zoo-manifest.json", "notes.txt")
-    code = {"bundle.json", "configuration_zoo.py", "modeling_zoo.py", "model.safetensors"}
-    assert coded.files.keys() - code == plain.files.keys() - parts and code <= coded.files.keys()
+    code = {"bundle.json", "configuration_zoo.py", "modeling_zoo.py"}
+    assert coded.files.keys() - code == plain.files.keys() and code <= coded.files.keys()
+
+
+@pytest.mark.slow
+def test_numbers_of_a_model_with_code_are_still_its_own_when_it_is_pushed_again(
+    hub: LoopbackHub, worker: Start, tmp_path: Path
+) -> None:
+    zoo.build("gpt2-style@tiny:vocab_size=50", seed=0).save_pretrained(tmp_path / "model", max_shard_size="50KB")
+    loss = {"task": "language-modeling", "examples": 40, "loss": 1.5, "scores": {}}
+    keep_evaluation(tmp_path / "model", loss, "mine.txt")
+    process = worker()
+    process.ok("push", tmp_path / "model", "org/model", with_code=True)
+    first = hub.storage.contents("org/model")["README.md"].decode()
+    process.ok("pull", "org/model", local_dir=tmp_path / "pulled")
+    process.ok("push", tmp_path / "pulled", "org/model", with_code=True, overwrite_card=True)
+    again = hub.storage.contents("org/model")["README.md"].decode()
+    assert "| language-modeling | mine.txt, 40 examples | Loss, nats per label | 1.5 |" in first and again == first
 
 
 def test_pushing_the_same_again_changes_nothing(hub: LoopbackHub, worker: Start, tmp_path: Path) -> None:

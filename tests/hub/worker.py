@@ -47,7 +47,9 @@ def main() -> None:
     from zoo.base.errors import ZooError
 
     def push(folder: str, repo_id: str, first_wait: float = 1.0, **options: Any) -> dict[str, Any]:
-        if options.get("native"):  # verified here: in test_models.py, a fresh process does it
+        if options.get("native") or options.get(
+            "with_code"
+        ):  # verified here: in test_models.py, a fresh process does it
             from zoo import converters
             from zoo.converters.exporting import export
 

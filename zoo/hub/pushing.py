@@ -16,10 +16,10 @@ from zoo.base.folders import RESULT_FILE, REVISIONS_SUFFIX, scratch_folder
 
 from .addresses import MAIN, Address, parse_address
 from .cards import CardFacts, write_card
-from .client import Hub, token_in_use
+from .client import LIBRARY, Hub, token_in_use
 from .commits import Change
 from .errors import HubError, RepoIdError, RevisionMissingError, VisibilityError
-from .folders import CARD, CONFIG, INDEX, WEIGHTS, PushedFile, files_to_push, refuse_secrets
+from .folders import CARD, CONFIG, INDEX, WEIGHTS, PushedFile, files_to_push, read_object, refuse_secrets
 from .interruptions import interrupts_heard
 from .records import find_result, find_results, recipe_of, recorded_license, recorded_limits, run_of, without_places
 from .retries import RetryPolicy
@@ -64,12 +64,12 @@ def require_branch(hub: Hub, address: Address) -> str:
         return hub.resolve(address)
 
 
+def are_weights(path: str) -> bool:
+    return "/" not in path and (fnmatchcase(path, WEIGHTS) or path == INDEX)
+
+
 def stale_weights(files: Iterable[str], there: Iterable[str]) -> list[str]:
     """List weights of an earlier push that a loader would prefer to, or mix up with, the new ones."""
-
-    def are_weights(path: str) -> bool:
-        return "/" not in path and (fnmatchcase(path, WEIGHTS) or path == INDEX)
-
     pushed = set(files)
     if not any(are_weights(path) for path in pushed):
         return []
@@ -207,8 +207,10 @@ def push(
         files = {file.path: file for file in of_model}
         if code:
             bundled = {file.path: file for file in files_to_push(code.folder)[0]}
-            stale = stale_weights(bundled, files)
-            files = {path: file for path, file in files.items() if path not in stale} | bundled
+            # Numbers are recorded with the hashes of weights: those of the zoo stay in their files.
+            doubled = bundled if read_object(folder / CONFIG).get("model_type") == LIBRARY else files
+            parts = [(part is doubled, part.items()) for part in (files, bundled)]
+            files = {path: file for twice, part in parts for path, file in part if not (twice and are_weights(path))}
         own_card = (folder / CARD).is_file() and not overwrite_card
         if RESULT_FILE in files:
             content = json.dumps(without_places(find_result(folder)), indent=2, ensure_ascii=False).encode()
