@@ -74,6 +74,23 @@ def test_weights_of_the_last_part_are_averaged_and_evaluated(kind, every, few, t
     assert read_result(out)["report"]["average"] == reported
 
 
+@pytest.mark.parametrize(
+    ("name", "task"), [("bert-style", "masked-language-modeling"), ("gpt-bert-style", "masked-next-token")]
+)
+def test_averaged_weights_are_evaluated_with_the_same_masks(name, task, tmp_path):
+    text = "".join(f"{n} {n * n} is a square, and {n + 1} is next.\n" for n in range(60))
+    (tmp_path / "text.txt").write_text(text)
+    kept = {"average": "lawa", "average_last": 1.0, "learning_rate": 1e-12, "max_steps": 2, "warmup_steps": 0}
+    kept |= {"eval_strategy": "steps", "eval_steps": 1, "per_device_train_batch_size": 8, "use_cpu": True}
+    settings = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    data = {"data": tmp_path / "text.txt", "tokenizer": "character", "settings": settings}
+    result = train(name, f"{task}:block_size=16", **data, output_dir=tmp_path / "m", progress=False, **kept)
+    losses = [loss for entry in result.report.evaluations for loss in (entry["eval_loss"], entry["eval_average_loss"])]
+    loss = zoo.evaluate(tmp_path / "m").loss
+    assert [*losses, result.report.average["heldout_loss"]] == pytest.approx([loss] * 5, rel=1e-6)
+    assert result.report.heldout_loss == loss
+
+
 def test_an_average_goes_on_where_a_run_was_interrupted(few, tiny, tmp_path):
     options = {"average": "ema", "average_last": 1.0, "average_decay": 0.5, "max_steps": 6}
     options |= {"resume": True, "save_strategy": "steps", "save_steps": 2}

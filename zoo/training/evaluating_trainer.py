@@ -116,6 +116,8 @@ class EvaluatingTrainer(Seq2SeqTrainer):
     def evaluation_loop(self, dataloader: DataLoader[Any], *args: Any, **kwargs: Any) -> Any:
         """Evaluate, with the loss per token instead of the mean over batches."""
         self._evaluated.zero_()
+        if hasattr(dataloader, "set_epoch"):  # accelerate counts passes over it as epochs, by which masks are drawn
+            dataloader.set_epoch(0)
         self._items = items_of_blocks(dataloader.dataset)
         # Which drops the repetitions that fill up the last batch of several processes; the base class keeps them.
         self.gather_function = self.accelerator.gather_for_metrics
