@@ -168,6 +168,7 @@ def test_keeping_the_best_needs_evaluations(tmp_path):
         ({"prediction_loss_only": True}, ConfigError, "prediction_loss_only=True leaves out the outputs"),
         ({"remove_unused_columns": False}, ConfigError, "remove_unused_columns=False gives models what only the zoo"),
         ({"push_to_hub": True}, ConfigError, "--push REPO"),
+        ({"load_best_model_at_end": True, "eval_steps": 7, "save_steps": 14}, ConfigError, "eval_steps=7 and save_st"),
         ({"hidden_size": 16}, ConfigError, "setting of models: give settings={'hidden_size': 16}"),
         ({"learningrate": 1}, UnknownOverrideError, "did you mean 'learning_rate'"),
         ({"lr_scheduler_type": "cosin"}, InvalidChoiceError, "did you mean 'cosine'?"),

@@ -234,6 +234,11 @@ def completed(given: Mapping[str, Any]) -> dict[str, Any]:
     strategy = next((value for value in named if value not in (None, "no")), "epoch")
     steps = {key: given[key] for key in ("eval_steps", "save_steps") if key in given}
     interval = next(iter(steps.values()), None)
+    if any(value != interval for value in steps.values()):
+        raise ConfigError(
+            f"eval_steps={interval} and save_steps={steps['save_steps']} were given, and the best one of the "
+            "evaluations may not be saved: give both alike"
+        )
     return {
         "load_best_model_at_end": True,
         "metric_for_best_model": "loss",
