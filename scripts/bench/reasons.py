@@ -10,7 +10,7 @@ from pathlib import Path
 
 from zoo.base.files import replace_part
 from zoo.comparison.benchmarks.claims.contrast import Contrast
-from zoo.comparison.benchmarks.claims.judging import design_of, judge_contrasts
+from zoo.comparison.benchmarks.claims.judging import Evidence, design_of, judge_contrasts
 from zoo.comparison.benchmarks.claims.page import markdown, tested
 from zoo.comparison.benchmarks.definition import Benchmark, benchmarks
 from zoo.comparison.benchmarks.page import spread
@@ -80,8 +80,8 @@ def cells(compared: Compared, benchmark: Benchmark, rows: Sequence[Row]) -> list
     """Write a comparison; empty where it is not recorded."""
     name, condition, variant, baseline = compared
     contrast = Contrast(name, variant, "lower", baseline, [condition], score=benchmark.score)
-    sides = contrast.scores(benchmark, rows)
-    (found,) = judge_contrasts([contrast], [sides], designs=[design_of(contrast, benchmark)])
+    evidence = Evidence(contrast, *contrast.scores(benchmark, rows), design_of(contrast, benchmark))
+    (found,) = judge_contrasts([evidence])
     if found.difference is None:
         return []
     chosen = [learning_rates(rows, condition, one) for one in (variant, baseline)]

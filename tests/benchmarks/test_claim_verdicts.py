@@ -22,7 +22,7 @@ from zoo.comparison.benchmarks.claims.calibration import (
     rank_correlation,
     try_sign,
 )
-from zoo.comparison.benchmarks.claims.judging import FAILS, HOLDS, MISSING, NEITHER, UNCLEAR, judge_contrasts
+from zoo.comparison.benchmarks.claims.judging import FAILS, HOLDS, MISSING, NEITHER, UNCLEAR, Evidence, judge_contrasts
 from zoo.comparison.results.design import Design, Scores
 from zoo.comparison.results.statistics import paired_p
 
@@ -37,7 +37,7 @@ def verdict(expect: str, own: Scores, base: Scores, margin: float = 0.5, score: 
     """What is said of one comparison."""
     needs_margin = expect in ("same", "no higher", "no lower")
     contrast = Contrast("b", "v", expect, "w", score=score, margin=margin if needs_margin else 0.0)
-    return judge_contrasts([contrast], [(own, base)])[0].verdict
+    return judge_contrasts([Evidence(contrast, own, base)])[0].verdict
 
 
 def by_seed(values: list[float]) -> dict[int, float | None]:
@@ -101,16 +101,16 @@ def test_sides_that_share_no_seed_are_not_recorded(own: Scores, base: Scores) ->
 def test_more_comparisons_need_stronger_evidence() -> None:
     own, base = by_seed([1.0, 1.4, 1.2]), by_seed([0.0, 0.0, 0.0])
     contrast = Contrast("b", "v", "higher", "w", score="accuracy")
-    assert judge_contrasts([contrast], [(own, base)])[0].verdict == HOLDS
-    weak = by_seed([0.2, 1.0, 0.6]), base
-    assert judge_contrasts([contrast] * 8, [(own, base), *[weak] * 7])[0].verdict == UNCLEAR
+    strong, weak = (Evidence(contrast, side, base) for side in (own, by_seed([0.2, 1.0, 0.6])))
+    assert judge_contrasts([strong])[0].verdict == HOLDS
+    assert judge_contrasts([strong, *[weak] * 7])[0].verdict == UNCLEAR
 
 
 def test_more_comparisons_need_stronger_evidence_that_scores_are_the_same() -> None:
     own, base = by_seed([1.1, 0.9, 1.05]), by_seed([1.0, 1.0, 1.0])
-    contrast = Contrast("b", "v", "same", "w", score="accuracy", margin=0.21)
-    assert judge_contrasts([contrast], [(own, base)])[0].verdict == HOLDS
-    assert judge_contrasts([contrast] * 3, [(own, base)] * 3)[0].verdict == UNCLEAR
+    evidence = Evidence(Contrast("b", "v", "same", "w", score="accuracy", margin=0.21), own, base)
+    assert judge_contrasts([evidence])[0].verdict == HOLDS
+    assert judge_contrasts([evidence] * 3)[0].verdict == UNCLEAR
 
 
 def test_a_lost_run_is_not_the_same() -> None:
@@ -133,7 +133,7 @@ def verdict_by_look(expect: str, differences: Sequence[float]) -> str:
     """The verdict where seeds are added one by one, against a baseline of zeros."""
     contrast = Contrast("b", "v", expect, "w", score="accuracy")
     sides = by_seed(list(differences)), by_seed([0.0] * len(differences))
-    return judge_contrasts([contrast], [sides], designs=[BY_LOOK])[0].verdict
+    return judge_contrasts([Evidence(contrast, *sides, BY_LOOK)])[0].verdict
 
 
 @given(st.lists(numbers, min_size=3, max_size=9), st.sampled_from(["higher", "lower"]))

@@ -178,8 +178,7 @@ def show_rows(
     from zoo.comparison.benchmarks.page import cells, headings
 
     data = rows[0].data if rows and all(row.data == rows[0].data for row in rows) else None
-    own = (row for row in rows if (row.version, row.data) == (benchmark.version, data or benchmark.data))
-    having_baseline = {row.condition for row in own if row.variant == baseline}
+    having_baseline = {row.condition for row in benchmark.comparable(rows, data) if row.variant == baseline}
     absent, without_baseline = [], []
     for condition in benchmark.conditions:
         if having_baseline and condition not in having_baseline:

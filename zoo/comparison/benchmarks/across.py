@@ -187,8 +187,7 @@ READINGS: Mapping[str, Callable[[Benchmark, Iterable[Row]], Reading]] = dict(
 def read_across(benchmark: Benchmark, rows: Iterable[Row], *, data: str | None = None) -> Reading | None:
     if not benchmark.across:
         return None
-    own = [row for row in rows if (row.version, row.data) == (benchmark.version, data or benchmark.data)]
-    reading = READINGS[benchmark.across["reading"]](benchmark, own)
+    reading = READINGS[benchmark.across["reading"]](benchmark, benchmark.comparable(rows, data))
     if reading.most_seeds > 1:  # a single seed has no interval
         reading = replace(reading, summary=f"{reading.summary} {BRACKETS}")
     return reading if reading.rows else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from zoo.registry import CORPORA
 from zoo.training.recipe import read_yaml, recipe_for
 
 from .names import expand
-from .rows import SHIPPED
+from .rows import SHIPPED, Row
 
 FOLDER = Path(__file__).parent
 
@@ -141,6 +141,10 @@ class Benchmark:
     def data(self) -> str:
         """Name of its data in rows: the digest of the text that it names, or `SHIPPED`."""
         return self.text.sha256 if self.text else SHIPPED
+
+    def comparable(self, rows: Iterable[Row], data: str | None = None) -> list[Row]:
+        """Those of recorded rows that are of its version and of these data, by default its own."""
+        return [row for row in rows if (row.version, row.data) == (self.version, data or self.data)]
 
     def task(self, condition: str = "") -> DataTask:
         """Look up the task that is trained on, with its options."""

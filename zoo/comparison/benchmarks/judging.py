@@ -127,8 +127,8 @@ def judge(
     baseline = baseline or benchmark.baseline(condition)
     data = data or benchmark.data
     found: dict[str, list[Row]] = {}
-    for row in sorted(rows, key=lambda row: row.seed):
-        if (row.version, row.condition, row.data) == (benchmark.version, condition, data):
+    for row in sorted(benchmark.comparable(rows, data), key=lambda row: row.seed):
+        if row.condition == condition:
             found.setdefault(row.variant, []).append(row)
     known = list(dict.fromkeys(column for own in found.values() for row in own for column in row.values))
     if known and score not in known:

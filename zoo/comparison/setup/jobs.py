@@ -37,25 +37,21 @@ class JobMaker:
     match_to: str  # The variant that the others are made equal to
     progress: bool
     tell: Callable[[str], None]  # Takes sentences about what was chosen
-    matches: dict[str, Match] = field(default_factory=dict)
     lengths: dict[tuple[str, Workload], dict[str, Any]] = field(default_factory=dict)
-    counted: dict[str, FlopsPerToken] = field(default_factory=dict)
     checked: set[str] = field(default_factory=set)
 
-    def flops(self, variant: str) -> FlopsPerToken:
-        """Count the operations that a variant, with its sizes in its name, needs for a token, once."""
-        if variant not in self.counted:
-            self.counted[variant] = self.inputs.count_flops(variant)
-        return self.counted[variant]
+    @cached_property
+    def flops(self) -> Callable[[str], FlopsPerToken]:
+        """Counts the operations that a variant, with its sizes in its name, needs for a token, once."""
+        return cache(self.inputs.count_flops)
 
     def training_flops(self, variant: str) -> float:
         return self.flops(variant).training
 
-    def matched(self, name: str) -> Match:
-        """Make a variant equal to `match_to`, with other sizes where that takes some."""
-        if name not in self.matches:
-            self.matches[name] = self.find_match(name)
-        return self.matches[name]
+    @cached_property
+    def matched(self) -> Callable[[str], Match]:
+        """Makes a variant equal to `match_to`, once, with other sizes where that takes some."""
+        return cache(self.find_match)
 
     def find_match(self, name: str) -> Match:
         if self.request.match == "none" or name == self.match_to:

@@ -17,7 +17,7 @@ from zoo.data.tasks.metrics import rank_correlation
 from ..definition import CALIBRATION, Benchmark, benchmarks
 from ..rows import Row, read_rows
 from .contrast import Contrast, entries, made, read_contrast
-from .judging import FAILS, HOLDS, MISSING, NEITHER, UNCLEAR, Outcome, design_of, judge_contrasts, without_edges
+from .judging import FAILS, HOLDS, MISSING, NEITHER, UNCLEAR, Outcome, judge_rows
 
 PUBLISHED = ("better", "worse", "no better")
 
@@ -164,11 +164,8 @@ def try_sign(
     contrasts: list[Contrast] = [
         replace(whole, conditions=[condition], **expected) for condition in whole.conditions or benchmark.conditions
     ]
-    rows = recorded[benchmark.name]
     # Each size is judged by itself: how often verdicts are right is what is asked.
-    designs = [design_of(whole, benchmark)]
-    judged = (judge_contrasts([one], [one.scores(benchmark, rows)], None, designs)[0] for one in contrasts)
-    outcomes = [without_edges(one, benchmark, rows) for one in judged]
+    outcomes = [outcome for one in contrasts for outcome in judge_rows([one], known, recorded)]
     return [Trial(sign, one.contrast.conditions[0], one) for one in outcomes]
 
 

@@ -129,18 +129,15 @@ class Contrast:
 
     def scores(self, benchmark: Benchmark, rows: Iterable[Row]) -> tuple[Scores, Scores]:
         """The variant's and the baseline's scores by seed; empty where a side is not recorded."""
-        data = benchmark.data
-        fitting = [row for row in rows if (row.version, row.data) == (benchmark.version, data)]
-        variant, baseline = (scores_of(benchmark, fitting, *side) for side in self.sides)
+        variant, baseline = (scores_of(benchmark, benchmark.comparable(rows), *side) for side in self.sides)
         return variant, baseline
 
     def edges(self, benchmark: Benchmark, rows: Iterable[Row]) -> str:
         """Name swept arguments with a best value, on either side, at the edge of what was tried; empty for none."""
-        fitting = [row for row in rows if (row.version, row.data) == (benchmark.version, benchmark.data)]
         found = {
             f"{name} of {variant}"
             for variant, conditions, _ in self.sides
-            for row in fitting
+            for row in benchmark.comparable(rows)
             if row.variant == variant and row.condition in (conditions or benchmark.conditions)
             for name in edges(benchmark, row)
         }
@@ -148,14 +145,13 @@ class Contrast:
 
     def seconds(self, benchmark: Benchmark, rows: Iterable[Row]) -> float:
         """How long both sides train with one seed, by what was recorded; models that are on both sides count once."""
-        fitting = [row for row in rows if (row.version, row.data) == (benchmark.version, benchmark.data)]
         trained = {
             (variant, condition)
             for variant, conditions, _ in self.sides
             for condition in conditions or benchmark.conditions
         }
         times: dict[tuple[str, str], list[float]] = {}
-        for row in fitting:
+        for row in benchmark.comparable(rows):
             if (row.variant, row.condition) in trained and "train_seconds" in row.values:
                 times.setdefault((row.variant, row.condition), []).append(row.values["train_seconds"])
         return math.fsum(math.fsum(one) / len(one) for one in times.values())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from zoo.base.errors import UnknownNameError
@@ -136,25 +137,34 @@ def judge_claims(found: Sequence[Claim], known: Mapping[str, Benchmark]) -> list
 
 
 def judge_claim(claim: Claim, known: Mapping[str, Benchmark], recorded: Mapping[str, Sequence[Row]]) -> Finding:
-    sides = [one.scores(known[one.benchmark], recorded[one.benchmark]) for one in claim.tests]
-    seconds = [one.seconds(known[one.benchmark], recorded[one.benchmark]) for one in claim.tests]
-    designs = [design_of(one, known[one.benchmark]) for one in claim.tests]
-    outcomes = [
-        without_edges(outcome, known[outcome.contrast.benchmark], recorded[outcome.contrast.benchmark])
-        for outcome in judge_contrasts(claim.tests, sides, seconds, designs)
-    ]
+    outcomes = judge_rows(claim.tests, known, recorded, timed=True)
     verdicts = {outcome.verdict for outcome in outcomes}
     word = next(word for word in (FAILS, MISSING, UNCLEAR, NEITHER, HOLDS) if word in verdicts)
     names = dict.fromkeys(name for one in claim.tests for (name, *_) in one.sides)
     return Finding(claim, word, outcomes, tuple(dict.fromkeys(one for name in names for one in deviations_of(name))))
 
 
-def without_edges(outcome: Outcome, benchmark: Benchmark, rows: Sequence[Row]) -> Outcome:
-    """Leave an outcome undecided where the best value of a sweep is at the edge of what was tried."""
-    if outcome.verdict in (UNCLEAR, MISSING):
-        return outcome
-    found = outcome.contrast.edges(benchmark, rows)
-    return replace(outcome, verdict=UNCLEAR, edge=found) if found else outcome
+def judge_rows(
+    contrasts: Sequence[Contrast],
+    known: Mapping[str, Benchmark],
+    recorded: Mapping[str, Sequence[Row]],
+    *,
+    timed: bool = False,
+) -> list[Outcome]:
+    """Judge contrasts that belong together by recorded rows; nothing is decided at the edge of a sweep.
+
+    With `timed`, undecided ones have a cost in hours.
+    """
+    evidence, edges = [], []
+    for contrast in contrasts:
+        benchmark, rows = known[contrast.benchmark], recorded[contrast.benchmark]
+        seconds = contrast.seconds(benchmark, rows) if timed else None
+        evidence.append(Evidence(contrast, *contrast.scores(benchmark, rows), design_of(contrast, benchmark), seconds))
+        edges.append(contrast.edges(benchmark, rows))
+    return [
+        replace(outcome, verdict=UNCLEAR, edge=edge) if edge and outcome.verdict not in (UNCLEAR, MISSING) else outcome
+        for outcome, edge in zip(judge_contrasts(evidence), edges, strict=True)
+    ]
 
 
 def design_of(contrast: Contrast, benchmark: Benchmark) -> Design:
@@ -162,47 +172,67 @@ def design_of(contrast: Contrast, benchmark: Benchmark) -> Design:
     return benchmark.design if contrast.score == benchmark.score else replace(benchmark.design, margin=None)
 
 
-def judge_contrasts(
-    contrasts: Sequence[Contrast],
-    sides: Sequence[tuple[Scores, Scores]],
-    seconds: Sequence[float] | None = None,
-    designs: Sequence[Design] | None = None,
-) -> list[Outcome]:
-    """Judge contrasts that belong together, of the scores on both `sides`; `seconds` are those of one more seed."""
-    designs = [FIXED] * len(contrasts) if designs is None else designs
-    histories = [
-        history(contrast, own, base, design)
-        for contrast, (own, base), design in zip(contrasts, sides, designs, strict=True)
-    ]
-    tested = [number for number, looks in enumerate(histories) if looks]
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """The scores of both sides of a contrast, and how they decide it."""
+
+    contrast: Contrast
+    own: Scores
+    base: Scores
+    design: Design = FIXED
+    seconds: float | None = None  # Of training with one more seed
+
+    @cached_property
+    def looks(self) -> Sequence[Pairs]:
+        """The pairs at each look: of three seeds, of four, and so on to the limit; without one, of all seeds alone."""
+        looks = [pairs_of(self.own, self.base, self.contrast.direction)]
+        if self.design.limit is not None:
+            most = self.design.limit - FEWEST_SEEDS + 1
+            looks = [*history_of(self.own, self.base, self.contrast.direction)[:most]] or looks
+        return [pairs for pairs in looks if pairs.differences]
+
+    @property
+    def moved(self) -> Sequence[Pairs]:
+        """The looks, for "no lower" and "no higher" moved by the margin, towards what is expected."""
+        if self.contrast.expect not in ("no lower", "no higher"):
+            return self.looks
+        shift = self.contrast.direction * self.contrast.margin
+        return [replace(pairs, differences=[one + shift for one in pairs.differences]) for pairs in self.looks]
+
+    @property
+    def margin(self) -> float | None:
+        return self.contrast.margin or self.design.margin
+
+
+def judge_contrasts(evidence: Sequence[Evidence]) -> list[Outcome]:
+    """Judge contrasts that belong together."""
+    tested = [one for one in evidence if one.looks]
     # Holm's correction over contrasts with all seeds at once; each of the others has an equal share.
-    at_once = [number for number in tested if designs[number].limit is None]
-    plain = dict(zip(at_once, compare_all([histories[number][-1] for number in at_once]), strict=True))
+    at_once = [one for one in tested if one.design.limit is None]
+    plain = dict(zip(at_once, compare_all([one.looks[-1] for one in at_once]), strict=True))
     # Whether something is no lower than by a margin is a test of differences that are moved up by the margin.
-    moved = [moved_by(contrasts[number], histories[number][-1]) for number in at_once]
-    away = dict(zip(at_once, compare_all(moved), strict=True))
+    away = dict(zip(at_once, compare_all([one.moved[-1] for one in at_once]), strict=True))
     outcomes = []
-    for number, (contrast, (own, base)) in enumerate(zip(contrasts, sides, strict=True)):
-        decision = Decision(MISSING if not set(own) & set(base) else UNCLEAR)
-        if number in at_once:
-            margin = margin_of(contrast, designs[number])
-            found = plain[number] if margin is None else plain[number].within(margin, ERROR / len(tested))
-            decision = decide(contrast, histories[number][-1], found, away[number])
-        elif number in tested:
-            decision = decide_by_look(contrast, histories[number], designs[number], len(tested))
+    for one in evidence:
+        decision = Decision(UNCLEAR if set(one.own) & set(one.base) else MISSING)
+        if one in plain:
+            found = plain[one] if one.margin is None else plain[one].within(one.margin, ERROR / len(tested))
+            decision = decide(one.contrast, one.looks[-1], found, away[one])
+        elif one.looks:
+            decision = decide_by_look(one, len(tested))
         cost = None
         if decision.verdict == UNCLEAR and decision.moved is not None:
-            one_more = None if seconds is None else seconds[number]
-            cost = cost_of(contrast, decision.moved, designs[number], len(tested), one_more)
+            cost = cost_of(one, decision.moved, len(tested))
+        lost, baseline_lost = (sum(value is None for value in side.values()) for side in (one.own, one.base))
         outcomes.append(
             Outcome(
-                contrast,
+                one.contrast,
                 decision.verdict,
-                measured(own.values()),
-                measured(base.values()),
+                measured(one.own.values()),
+                measured(one.base.values()),
                 decision.plain,
                 decision.p,
-                (sum(value is None for value in own.values()), sum(value is None for value in base.values())),
+                (lost, baseline_lost),
                 cost,
             )
         )
@@ -219,36 +249,17 @@ class Decision:
     p: float | None = None
 
 
-def history(contrast: Contrast, own: Scores, base: Scores, design: Design) -> Sequence[Pairs]:
-    """The pairs at each look: of three seeds, of four, and so on to the limit; without one, of all seeds alone."""
-    looks = [pairs_of(own, base, contrast.direction)]
-    if design.limit is not None:
-        looks = [*history_of(own, base, contrast.direction)[: design.limit - FEWEST_SEEDS + 1]] or looks
-    return [pairs for pairs in looks if pairs.differences]
-
-
-def decide_by_look(contrast: Contrast, looks: Sequence[Pairs], design: Design, tests: int) -> Decision:
+def decide_by_look(evidence: Evidence, tests: int) -> Decision:
     """Decide after the fewest seeds that can; the error of all looks together is that of one test."""
-    share, limit = ERROR / tests, design.limit or 0
+    share, limit = ERROR / tests, evidence.design.limit or 0
     decision = Decision(UNCLEAR)
-    for look, pairs in enumerate(looks):
-        plain = at_look(pairs, share, look, limit, margin_of(contrast, design))
-        moved = at_look(moved_by(contrast, pairs), share, look, limit, None)
-        decision = decide(contrast, pairs, plain, moved)
+    for look, (pairs, shifted) in enumerate(zip(evidence.looks, evidence.moved, strict=True)):
+        plain = at_look(pairs, share, look, limit, evidence.margin)
+        moved = at_look(shifted, share, look, limit, None)
+        decision = decide(evidence.contrast, pairs, plain, moved)
         if decision.verdict != UNCLEAR:
             return decision
     return decision
-
-
-def moved_by(contrast: Contrast, pairs: Pairs) -> Pairs:
-    """Move differences by the margin of "no lower" and "no higher", towards what is expected."""
-    if contrast.expect not in ("no lower", "no higher"):
-        return pairs
-    return replace(pairs, differences=[one + contrast.direction * contrast.margin for one in pairs.differences])
-
-
-def margin_of(contrast: Contrast, design: Design) -> float | None:
-    return contrast.margin or design.margin
 
 
 def decide(contrast: Contrast, pairs: Pairs, plain: PairedDifference, moved: PairedDifference) -> Decision:
@@ -271,10 +282,9 @@ def decide(contrast: Contrast, pairs: Pairs, plain: PairedDifference, moved: Pai
     return Decision(word, plain, moved, p)
 
 
-def cost_of(
-    contrast: Contrast, moved: PairedDifference, design: Design, tests: int, seconds: float | None
-) -> Cost | None:
+def cost_of(evidence: Evidence, moved: PairedDifference, tests: int) -> Cost | None:
     """Cost of deciding one of `tests` contrasts if the true difference is the measured one, `moved` by the margin."""
+    contrast, design = evidence.contrast, evidence.design
     least = detectable(moved)
     if least is None or not moved.deviation:
         return None
@@ -288,5 +298,5 @@ def cost_of(
     seeds = seeds_needed(moved.deviation, away, tests) if away else None
     if seeds is not None:
         seeds = max(seeds, moved.pairs + 1)
-    more = None if seeds is None or seconds is None else max(0, seeds - moved.pairs) * seconds / 3600
-    return Cost(least, seeds, more)
+    hours = None if seeds is None or evidence.seconds is None else (seeds - moved.pairs) * evidence.seconds / 3600
+    return Cost(least, seeds, hours)
