@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 import warnings
 from pathlib import Path
-from typing import Any
 
 import torch
 import transformers
@@ -239,15 +238,10 @@ def check_body_and_head_load_from_each_other(subject: Subject) -> None:
     missing = {name for name in info["missing_keys"] if name.startswith("model.")}
     assert not missing, f"the body's checkpoint lacks {sorted(missing)} of the head's body"
     with torch.no_grad():
-        expected = last_hidden_state(subject.body(**subject.inputs()))
+        expected = subject.body(**subject.inputs()).last_hidden_state
         for what, loaded in (("body loaded = body saved", body), ("body in head = body saved", head.model)):
             assert_same_weights(loaded, subject.body, what)
-            assert_equal(last_hidden_state(loaded(**subject.inputs())), expected, what)
-
-
-def last_hidden_state(outputs: Any) -> Tensor:
-    """The last hidden state. *Shape:* (batch_size, seq_len, hidden_size)."""
-    return outputs.last_hidden_state
+            assert_equal(loaded(**subject.inputs()).last_hidden_state, expected, what)
 
 
 @check()

@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from zoo.base.errors import UnsupportedBackendError
@@ -19,6 +18,7 @@ from zoo.building.quantizing import to_int8
 from zoo.fast.int8 import Int8Linear
 from zoo.models import Attention, ZooConfig
 
+from .backends import mix, out_of_sight
 from .cases import assert_equal, check
 from .generating import NEW_TOKENS, generate
 from .subjects import Subject
@@ -85,17 +85,12 @@ class Engine:
         if module.is_causal and place in self.kept:
             key, value = (torch.cat(pair, dim=1) for pair in zip(self.kept[place], (key, value), strict=True))
         self.kept[place] = key, value
-        groups = query.shape[0] // key.shape[0]
-        key, value = key.repeat_interleave(groups, dim=0), value.repeat_interleave(groups, dim=0)
-        scores = query @ key.transpose(-1, -2)
-        if (cap := self.config.attn_logit_softcapping) is not None:
-            scores = cap * torch.tanh(scores / cap)
-        back = torch.arange(key.shape[1])[-query.shape[1] :, None] - torch.arange(key.shape[1])
         window = self.config.sliding_window if self.kind(place[0]) == "sliding_attention" else None
-        hidden = back < 0 if module.is_causal else torch.zeros_like(back, dtype=torch.bool)
-        if window is not None:
-            hidden |= back.abs() >= (window if module.is_causal else window + 1)
-        return F.softmax(scores.masked_fill(hidden.to(scores.device), -torch.inf), dim=-1) @ value
+        sides = (-1, -1) if window is None else (window - 1, 0) if module.is_causal else (window, window)
+        places = torch.arange(key.shape[1], device=key.device)
+        hidden = out_of_sight(places - places[-query.shape[1] :, None], module.is_causal, sides)
+        states = (one.transpose(0, 1)[None] for one in (query, key, value))
+        return mix(*states, hidden, 1.0, self.config.attn_logit_softcapping or 0.0)[0].transpose(0, 1)
 
     def kind(self, layer: int) -> str:
         """The type of a layer, by the configuration alone."""

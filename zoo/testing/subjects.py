@@ -123,6 +123,11 @@ def copied(model: ZooPreTrainedModel) -> ZooPreTrainedModel:
     return copy.deepcopy(model, empty)
 
 
+def gradients_of(model: ZooPreTrainedModel) -> dict[str, Tensor]:
+    """The gradients that parameters have, by name."""
+    return {name: parameter.grad for name, parameter in model.named_parameters() if parameter.grad is not None}
+
+
 def main_output(outputs: Any) -> Tensor:
     return outputs.logits if "logits" in outputs else outputs.last_hidden_state
 

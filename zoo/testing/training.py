@@ -10,7 +10,7 @@ from zoo.models import ATTENTIONS, ZooPreTrainedModel
 
 from .basics import LABELLED
 from .cases import assert_equal, assert_finite, check
-from .subjects import Subject
+from .subjects import Subject, gradients_of
 
 STEPS = 12
 
@@ -26,8 +26,7 @@ def gradients(subject: Subject, model: ZooPreTrainedModel) -> tuple[dict[str, Te
     subject.loss(model).backward()
     for hook in hooks:
         hook.remove()
-    found = {name: parameter.grad for name, parameter in model.named_parameters() if parameter.grad is not None}
-    return found, len(calls)
+    return gradients_of(model), len(calls)
 
 
 @check(once_per_stack=True)
