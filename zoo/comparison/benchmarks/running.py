@@ -175,29 +175,23 @@ class BenchmarkRun:
         """
         if self.benchmark.timed:
             return self.timed(condition, names, seeds, baseline)
-        arguments = self.benchmark.arguments(condition)
-        task, training, data = arguments.pop("task"), arguments.pop("arguments", {}), arguments.pop("data", None)
-        training = {**full_precision(), **training}
+        arguments = arguments_of(self.benchmark, condition, chosen)
         folder = self.folder / (condition or "all")
         if chosen is not None:
-            arguments.pop("sweep", None)
-            arguments["settings"] = {**arguments.get("settings", {}), **model_fields(chosen)}
-            training = {**training, **{name: one for name, one in chosen.items() if name not in model_fields(chosen)}}
             folder = self.folder / "added" / (condition or "all") / content_hash([names, seeds, chosen])[:8]
         if arguments.get("match", "none") != "none":
             arguments.setdefault("match_to", baseline)
+        if self.data is not None:
+            arguments["data"] = self.data
         try:
             found = compare(
                 names,
-                task,
-                data=self.data if self.data is not None else data,
                 seeds=seeds,
                 output_dir=folder,
                 progress=self.progress,
                 on_run=lambda number, total, label: self.tell(f"[{number}/{total}] {label}"),
                 **self.placing,
                 **arguments,
-                **training,
             )
         except (ConfigError, InputError) as error:  # others are about folders and data, and no result of a variant
             if len(names) > 1:
@@ -390,9 +384,16 @@ def bench(
     return session.rows
 
 
-def full_precision() -> dict[str, bool]:
-    """Training arguments for float32 where training takes bfloat16 and TF32 by default; none on a processor."""
-    return FULL_PRECISION if torch.cuda.is_available() else {}
+def arguments_of(benchmark: Benchmark, condition: str, chosen: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Arguments of [`zoo.compare`][] under a condition, with what was `chosen` in place of a sweep, None to sweep."""
+    arguments = benchmark.arguments(condition)
+    training = {**(FULL_PRECISION if torch.cuda.is_available() else {}), **arguments.pop("arguments", {})}
+    if chosen is not None:
+        arguments.pop("sweep", None)
+        fields = model_fields(chosen)
+        arguments["settings"] = {**arguments.get("settings", {}), **fields}
+        training |= {name: one for name, one in chosen.items() if name not in fields}
+    return {**arguments, **training}
 
 
 def deciding(benchmark: Benchmark) -> Benchmark:

@@ -12,12 +12,11 @@ from typing import Any
 from zoo.base.errors import ConfigError
 from zoo.base.folders import scratch_folder
 from zoo.comparison import Run, compare
-from zoo.models import ZooConfig
 
 from .definition import Benchmark
 from .judging import Verdicts, judge
 from .rows import DECAYED, Row, name_of_data
-from .running import BenchmarkRun, Tell, full_precision
+from .running import BenchmarkRun, Tell, arguments_of
 
 SPREADS = 3.0  # Standard deviations within which a repeated number counts as the same on another machine
 
@@ -94,27 +93,11 @@ def repeat(benchmark: Benchmark, row: Row, verdicts: Verdicts, data: Path | None
 
 
 def run_again(benchmark: Benchmark, row: Row, data: Path | None, folder: Path, tell: Tell | None) -> Run:
-    arguments = benchmark.arguments(row.condition)
-    for decided in ("match", "match_by", "match_to", "sweep"):
-        arguments.pop(decided, None)
-    sizes = {name: value for name, value in row.settings.items() if name in ZooConfig.__dataclass_fields__}
-    noted = (*sizes, "max_steps", "tried", DECAYED)
-    training = {name: value for name, value in row.settings.items() if name not in noted}
-    settings = {**arguments.pop("settings", {}), **sizes}
-    training = {**full_precision(), **arguments.pop("arguments", {}), **training}
-    found = compare(
-        [row.variant],
-        arguments.pop("task"),
-        data=arguments.pop("data", data),
-        settings=settings,
-        seeds=[row.seed],
-        output_dir=folder,
-        progress=False,
-        tell=tell,
-        **arguments,
-        **training,
-    )
-    return found.runs[0]
+    chosen = {name: value for name, value in row.settings.items() if name not in ("max_steps", "tried", DECAYED)}
+    decided = ("match", "match_by", "match_to")
+    arguments = {"data": data} | arguments_of(benchmark, row.condition, chosen)
+    given = {name: value for name, value in arguments.items() if name not in decided}
+    return compare([row.variant], seeds=[row.seed], output_dir=folder, progress=False, tell=tell, **given).runs[0]
 
 
 def judged(row: Row, value: float, circumstances: Mapping[str, Any], verdicts: Verdicts) -> Repeated:
