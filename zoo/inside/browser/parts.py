@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
 from typing import Any
 
 from zoo.analysis.drawing.parts import Step
@@ -28,21 +27,6 @@ FUNCTIONS = {"sinusoidal positions": "sinusoids", "rotary positions": "rotary", 
 """Functions of an ejected file that compute parts without a module, by the end of the part's label."""
 
 
-@dataclass(frozen=True)
-class PagePart:
-    """A part of a model."""
-
-    path: str  # Its place in the model; of parts in a layer, in the first one
-    label: str  # Its kind, e.g. "causal self-attention".
-    detail: str  # Its sizes
-    formula: str  # Expression that it computes
-    # Of its output: numbers, "source" or "target" for the number of tokens; empty if it is not known
-    shape: tuple[int | str, ...]
-    line: int | None  # Where it begins in the ejected file, from 1; None if the file has no such part
-    stack: str  # "encoder", "decoder" or "head"
-    quirks: tuple[str, ...]  # Quirks that change it
-
-
 Shapes = dict[str, tuple[int | str, ...]]
 
 
@@ -59,18 +43,18 @@ def parts_of(model: ZooPreTrainedModel, code: str, shapes: Shapes) -> list[dict[
         return next(filter(None, map(find, (step.path, step.lender, borrowers.get(step.path, "")))), None)
 
     return [
-        asdict(
-            PagePart(
-                step.path,
-                step.label,
-                step.detail,
-                formula_of(step, model),
-                anywhere(shapes.get, step) or (),
-                anywhere(lines.find, step) or lines.function(step.label),
-                stack,
-                quirks_of(step, model, stack) + (quirks if ".layers." in step.path else ()),
-            )
-        )
+        {
+            "path": step.path,  # of parts in a layer, in the first one
+            "label": step.label,
+            "detail": step.detail,
+            "formula": formula_of(step, model),
+            # Of its output: numbers, "source" or "target" for the number of tokens; empty if it is not known
+            "shape": anywhere(shapes.get, step) or (),
+            # Where it begins in the ejected file, from 1; None if the file has no such part
+            "line": anywhere(lines.find, step) or lines.function(step.label),
+            "stack": stack,  # or "head"
+            "quirks": quirks_of(step, model, stack) + (quirks if ".layers." in step.path else ()),
+        }
         for stack, step, quirks in places
         if step.kind not in SILENT
     ]
