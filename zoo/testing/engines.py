@@ -89,8 +89,8 @@ class Engine:
         sides = (-1, -1) if window is None else (window - 1, 0) if module.is_causal else (window, window)
         places = torch.arange(key.shape[1], device=key.device)
         hidden = out_of_sight(places - places[-query.shape[1] :, None], module.is_causal, sides)
-        states = (one.transpose(0, 1)[None] for one in (query, key, value))
-        return mix(*states, hidden, 1.0, self.config.attn_logit_softcapping or 0.0)[0].transpose(0, 1)
+        query, key, value = (one.transpose(0, 1)[None] for one in (query, key, value))
+        return mix(query, key, value, hidden, 1.0, self.config.attn_logit_softcapping or 0.0)[0].transpose(0, 1)
 
     def kind(self, layer: int) -> str:
         """The type of a layer, by the configuration alone."""
