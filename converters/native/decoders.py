@@ -103,6 +103,18 @@ PARTIAL_ROPE = Field(
 )
 """Rotary positions of a leading part of each head."""
 
+
+def partial_rotation_obstacles(native: DeclaredFormat, config: ZooConfig) -> list[str]:
+    """Rotations of a part of each head that a class cannot express."""
+    if getattr(config, "rope_parameters", None) is None:
+        return []
+    if all(rope.get("partial_rotary_factor", 1.0) == 1.0 for rope in rope_tables(config.rope_parameters)):
+        return []
+    if getattr(native.fields.get("rope_parameters"), "write", None) is not PARTIAL_ROPE.write:
+        return ["a part of each head is rotated, it rotates heads as a whole"]
+    return [f"{rotated_columns(config)} {ODD}"] if rotated_columns(config) % 2 else []
+
+
 FIXED_ROPE: Mapping[str, Any] = {"rope_type": "default", "rope_theta": 10000.0}
 """Rotary settings of a class that has none."""
 
@@ -189,13 +201,7 @@ class DecoderFormat(DeclaredFormat):
 
     def rotary_obstacles(self, config: ZooConfig) -> list[str]:
         """Rotary settings that the class cannot express."""
-        if getattr(config, "rope_parameters", None) is None:
-            return []
-        if all(rope.get("partial_rotary_factor", 1.0) == 1.0 for rope in rope_tables(config.rope_parameters)):
-            return []
-        if getattr(self.fields.get("rope_parameters"), "write", None) is not PARTIAL_ROPE.write:
-            return ["a part of each head is rotated, it rotates heads as a whole"]
-        return [f"{rotated_columns(config)} {ODD}"] if rotated_columns(config) % 2 else []
+        return partial_rotation_obstacles(self, config)
 
     def window_obstacles(self, config: ZooConfig) -> list[str]:
         """Which windows the class lacks."""

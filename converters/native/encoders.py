@@ -10,6 +10,7 @@ from zoo.registry import Task
 
 from ..symmetries.base import State
 from .declared import DeclaredFormat, Field, Keys, same
+from .decoders import partial_rotation_obstacles
 
 CLASSIFIER_DROPOUT = Field(
     "classifier_dropout",
@@ -101,6 +102,10 @@ class EncoderFormat(DeclaredFormat):
 
     def meaningless(self, task: str) -> tuple[str, ...]:
         return (*super().meaningless(task), *self.pooler_weights(task).values())
+
+    def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:
+        found = super().obstacles(config, state, task)
+        return [*found, *(partial_rotation_obstacles(self, config) if "rope_parameters" in self.fields else ())]
 
     def write_weights(self, config: ZooConfig, state: State, task: str) -> State:
         """Add a body's pooler, of zeros."""

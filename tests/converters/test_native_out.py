@@ -149,6 +149,16 @@ REFUSED = [
     ("post-norm", "masked-lm", dict(intermediate_size=80), "xlm", "four times"),
     ("t5-style", None, dict(hidden_act="gelu"), "t5", "gated-gelu"),
     ("llama-style", None, dict(rope_parameters=HALF), "llama", "a part of each head"),
+    *(
+        (
+            "roformer-style",
+            "feature-extraction",
+            dict(rope_parameters=HALF, position="rotary"),
+            target,
+            "a part of each",
+        )
+        for target in ("nomic_bert", "eurobert", "modernbert")
+    ),
     ("universal", "causal-lm", {}, "opt", "computes more than its settings describe"),
     ("llama-style", "sequence-classification", dict(classifier_bias=True), "llama", "classifier has a bias"),
     ("bert-style", "masked-lm", dict(hidden_act="relu"), "roberta", "hidden_act='relu'"),
