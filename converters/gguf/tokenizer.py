@@ -111,6 +111,8 @@ def read_unigram(saved: Mapping[str, Any], specials: Mapping[str, int]) -> Token
     problems = ["byte_fallback"] if model.get("byte_fallback") else []
     if spaces.get("type") != "Metaspace" or spaces.get("replacement") != "\N{LOWER ONE EIGHTH BLOCK}":
         problems.append(f"the pre-tokenizer {spaces.get('type')}")
+    if spaces.get("prepend_scheme") == "first":  # llama.cpp marks the text after every special token
+        problems.append("prepend_scheme='first'")
     if problems:
         refuse(problems)
     pieces = {piece: number for number, (piece, _) in enumerate(model["vocab"])}

@@ -299,6 +299,17 @@ def test_a_wrong_file_is_found(saved, tmp_path):
         ("qwen3-moe-style", dict(attention_bias=True), "as qwen3moe: attention_bias=True, it has False"),
         ("smollm3-style", dict(num_hidden_layers=4, mlp_bias=True), "as smollm3: mlp_bias=True, it has False"),
         ("olmo2-style", dict(attention_bias=True), "as olmo2: attention_bias=True, it has False"),
+        (
+            "llama-style",
+            dict(hidden_act="gelu_pytorch_tanh", attention_bias=True, **GEMMA),
+            "this setting differs",
+        ),
+        ("gemma2-style", dict(attention_bias=True), "as gemma2: attention_bias=True, it has False"),
+        (
+            "gemma3-style",
+            dict(num_hidden_layers=3, attention_bias=True),
+            "as gemma3: attention_bias=True, it has False",
+        ),
         ("olmo2-style", dict(head_dim=32), "as olmo2: head_dim=32, it has 16"),
         ("lfm2-style", dict(num_hidden_layers=4, head_dim=24), "as lfm2: head_dim=24, it has 16"),
         ("falcon-style", dict(parallel_residual=False, **GELU), "as falcon: parallel_residual=False, it has True"),
@@ -358,6 +369,7 @@ TOKENIZERS = {
     "normalizer NFC": lambda: of(models.BPE(), normalizers.NFC()),
     "pre-tokenizer Whitespace": lambda: of(models.BPE(), None, pre_tokenizers.Whitespace()),
     "continuing_subword_prefix='##'": lambda: of(models.BPE(continuing_subword_prefix="##")),
+    "prepend_scheme='first'": lambda: of(models.Unigram(), None, pre_tokenizers.Metaspace(prepend_scheme="first")),
     "the token '<call>' with rstrip=True": lambda: with_tokens(AddedToken("<call>", rstrip=True)),
     "the token 'dog' with single_word=True": lambda: with_tokens(AddedToken("dog", single_word=True)),
 }
