@@ -21,7 +21,7 @@ from transformers.modeling_outputs import (
 )
 
 from zoo.base.errors import CheckpointError, InputError, first_line
-from zoo.models import ZooConfig
+from zoo.models import ZooConfig, ZooForSequenceClassification
 from zoo.models.language_modeling import keep_positions, next_labels
 from zoo.models.transformer import Transformer, transformer_of
 from zoo.registry import Task
@@ -173,6 +173,8 @@ class WholeModel(GraphModel):
                 labels = next_labels(labels)
             scored = {"logits": logits, "pooled_logits": logits, "labels": labels, "config": self.config}
             loss = self.loss_function(**scored, vocab_size=logits.shape[-1], **kwargs)
+            if self.task == Task.SEQUENCE_CLASSIFICATION:
+                loss = ZooForSequenceClassification.share_of_update(loss, labels, self.config, **kwargs)
         return OUTPUTS[self.task][1](loss=loss, logits=logits)
 
 

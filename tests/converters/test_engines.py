@@ -137,6 +137,19 @@ def test_the_loss_of_a_graph_is_that_of_its_model(name, task, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("kind", ["regression", "multi_label_classification", "single_label_classification"])
+def test_the_loss_of_a_classifier_is_its_share_of_an_update_in_a_graph_too(kind, tmp_path):
+    model = zoo.build("bert-style@tiny", "sequence-classification", vocab_size=20, num_labels=3, seed=0)
+    model.config.problem_type = kind
+    zoo.export(model, tmp_path / "out", "onnx", fresh_process=False)
+    loaded, ids = TARGETS.get("onnx").open(tmp_path / "out"), torch.tensor([[5, 6, 7, 8], [9, 8, 7, 6]])
+    labels = torch.tensor([2, 0]) if kind.startswith("single") else torch.tensor([[1.0, 0.0, 1.0], [0.0, 0.0, 1.0]])
+    for given in ({}, {"num_items_in_batch": torch.tensor(11)}):
+        expected = model(ids, labels=labels, **given).loss
+        torch.testing.assert_close(loaded(ids, labels=labels, **given).loss, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.slow
 def test_a_causal_model_runs_in_onnx(exported_decoder, tmp_path):
     model, folder, report = exported_decoder
     assert report.difference.float32 < 1e-5

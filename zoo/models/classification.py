@@ -49,6 +49,14 @@ class Classifier(ZooPreTrainedModel):
                 f"their pooling, which engines do by themselves; valid: {', '.join(self.supported_backends())}"
             )
 
+    @classmethod
+    def share_of_update(
+        cls, loss: Tensor, labels: Tensor, config: ZooConfig, num_items_in_batch: Any = None, **kwargs: Any
+    ) -> Tensor:
+        """The loss, divided by the number of labels in an update instead of that in its batch where it is a mean."""
+        is_mean = config.problem_type in cls.mean_losses and num_items_in_batch is not None
+        return loss * labels.numel() / num_items_in_batch if is_mean else loss
+
     def pool(self, hidden_states: Tensor, attention_mask: Tensor | None) -> Tensor:
         """Hidden states to classify: those of tokens as they are."""
         return hidden_states
@@ -96,8 +104,7 @@ class Classifier(ZooPreTrainedModel):
         loss = None
         if labels is not None:
             loss = self.loss_function(labels=labels, config=self.config, **{self.scores: logits}, **kwargs)
-            if self.config.problem_type in self.mean_losses and (items := kwargs.get("num_items_in_batch")) is not None:
-                loss = loss * labels.numel() / items
+            loss = self.share_of_update(loss, labels, self.config, **kwargs)
             self.warn_in_eval_mode(loss)
         return self.output_class(loss, logits, outputs.hidden_states, outputs.attentions)
 
