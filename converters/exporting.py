@@ -134,7 +134,8 @@ def choose(model: ZooPreTrainedModel, target: str | None) -> TargetPlan:
         plan = find_target(target).plan(model)
         if plan.exact:
             return plan
-        exact = ", ".join([*(other.target for other in plan_export(model) if other.exact), what_works(model)])
+        others = plan_export(model, [name for name in NATIVE if name != target])
+        exact = ", ".join([*(other.target for other in others if other.exact), what_works(model, target)])
         raise ExportError(f"{target} cannot express this model: {plan.why_not}. What works: {exact}")
     plans = plan_export(model)
     if plans[0].exact:
@@ -144,9 +145,9 @@ def choose(model: ZooPreTrainedModel, target: str | None) -> TargetPlan:
     raise ExportError(f"no class of transformers expresses this model exactly{why}. What works: {what_works(model)}")
 
 
-def what_works(model: ZooPreTrainedModel) -> str:
-    """Name the exports that are no class of transformers."""
-    plans = [plan.target for plan in plan_engines(model) if plan.exact]
+def what_works(model: ZooPreTrainedModel, refused: str | None = None) -> str:
+    """Name the exports that are no class of transformers, but for one that is known not to work."""
+    plans = [plan.target for plan in plan_engines(model, [name for name in TARGETS if name != refused]) if plan.exact]
     sure = [name for name in plans if not TARGETS.get(name).by_trial]
     tried = [name for name in plans if TARGETS.get(name).by_trial]
     return "; ".join([", ".join(sure), *(f"{name} is traced and compared when it is tried" for name in tried)])

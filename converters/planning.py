@@ -171,10 +171,10 @@ def plan_export(model: ZooPreTrainedModel, names: Iterable[str] | None = None) -
     return sorted(plans, key=_rank)
 
 
-def plan_engines(model: ZooPreTrainedModel) -> list[TargetPlan]:
+def plan_engines(model: ZooPreTrainedModel, names: Iterable[str] | None = None) -> list[TargetPlan]:
     """Plan exports to the bundle and to other engines; that some of them work is known only after a trial."""
     left_out = further_tokens_left_out(model.config, task_of(model))
-    plans = [TARGETS.get(name).plan(model) for name in TARGETS]
+    plans = [TARGETS.get(name).plan(model) for name in (TARGETS if names is None else names)]
     return [plan if plan.target == "bundle" else replace(plan, notes=(*plan.notes, *left_out)) for plan in plans]
 
 

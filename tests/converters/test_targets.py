@@ -82,10 +82,12 @@ def test_a_plugin_adds_a_target_and_an_engine(plain, tmp_path):
     assert wrong.exit_code == 2 and "valid: plain-runner" in wrong.stderr
 
 
-def test_what_a_target_does_not_take_is_refused_before_anything_is_written(plain, tmp_path):
-    model = zoo.build("bert-style@tiny", "masked-lm")
+def test_what_a_target_does_not_take_is_refused_before_anything_is_written(plain, tmp_path, monkeypatch):
+    model, plan, planned = zoo.build("bert-style@tiny", "masked-lm"), Plain.plan, []
+    monkeypatch.setattr(Plain, "plan", lambda self, model: planned.append(model) or plan(self, model))
     with pytest.raises(ExportError, match="plain cannot express this model: it is no language model. What works: bert"):
         zoo.export(model, tmp_path / "out", "plain")
+    assert len(planned) == 1
     with pytest.raises(ExportError, match="valid for plain: float32, float16"):
         zoo.export(model, tmp_path / "out", "plain", dtype="int4")
     with pytest.raises(UnknownNativeError, match="unknown target 'plane'.*did you mean 'plain'"):
