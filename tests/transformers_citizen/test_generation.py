@@ -57,12 +57,31 @@ def test_a_mask_that_nobody_gave_is_named_as_the_variants_own():
         model.generate(**prompt(tiny(("vanilla", "seq2seq-lm"))), max_new_tokens=3, use_cache=True)
 
 
-@over(DECODERS)
+@over(GENERATIVE)
 def test_prompt_lookup_equals_greedy(pair):
     subject = tiny(pair)
     inputs = {"input_ids": prompt(subject)["input_ids"][:1].repeat(1, 2)}
+    if subject.stack == "encoder-decoder":  # the last target ids are no source ids
+        size = subject.target_vocabulary
+        inputs["decoder_input_ids"] = torch.tensor([[1, *range(size - 4, size), *range(size - 4, size)]])
     greedy = subject.model.generate(**inputs, **LENGTH, do_sample=False)
     assert subject.model.generate(**inputs, **LENGTH, prompt_lookup_num_tokens=2).tolist() == greedy.tolist()
+
+
+@over(GENERATIVE)
+@pytest.mark.parametrize("num_beams", [1, 2])
+def test_scores_of_written_tokens_are_log_probabilities(pair, num_beams):
+    """Of the target's vocabulary, which need not have the size of the source's."""
+    subject = tiny(pair)
+    options = dict(output_scores=True, return_dict_in_generate=True, num_beams=num_beams)
+    found = subject.model.generate(**prompt(subject), **LENGTH, **options)
+    beams = {"beam_indices": found.beam_indices} if num_beams > 1 else {"normalize_logits": True}
+    scores = subject.model.compute_transition_scores(found.sequences, found.scores, **beams)
+    rows = found.beam_indices if num_beams > 1 else torch.arange(len(scores))[:, None].expand_as(scores)
+    tokens = found.sequences[:, -scores.shape[1] :]
+    for step, logits in enumerate(found.scores):
+        expected = logits if num_beams > 1 else logits.log_softmax(-1)
+        torch.testing.assert_close(scores[:, step], expected[rows[:, step], tokens[:, step]])
 
 
 @over(GENERATIVE)

@@ -7,7 +7,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers.generation import GenerationMixin, GenerationMode, LogitsProcessorList
+from transformers.generation import (
+    GenerationMixin,
+    GenerationMode,
+    LogitsProcessorList,
+    PromptLookupCandidateGenerator,
+)
 
 from zoo.base.errors import ConfigError, UnsupportedBackendError, UnsupportedOperationError
 
@@ -64,6 +69,19 @@ class Generation(GenerationMixin):
             is_first_iteration,
             **kwargs,
         )
+
+    def compute_transition_scores(self: Any, *args: Any, **kwargs: Any) -> Any:
+        """Scores of the written tokens, as transformers computes them, in the target's vocabulary."""
+        return GenerationMixin.compute_transition_scores(self.get_decoder(), *args, **kwargs)
+
+    update_wrapper(compute_transition_scores, GenerationMixin.compute_transition_scores)
+
+    def _get_candidate_generator(self: Any, *args: Any, **kwargs: Any) -> Any:
+        """Make candidates as transformers does, in the target's vocabulary."""
+        candidates = super()._get_candidate_generator(*args, **kwargs)
+        if isinstance(candidates, PromptLookupCandidateGenerator):
+            candidates.vocab_size = self.get_decoder().config.vocab_size
+        return candidates
 
     def _get_static_cache_init_shape(self) -> None:
         """None, so that a static cache takes its shapes from what attention first stores: latent vectors, for one."""
