@@ -67,6 +67,19 @@ def test_a_bias_that_is_dropped_is_found(name, monkeypatch):
     assert (model(input_ids=ids).logits - eager).abs().max() > 1e-3
 
 
+@pytest.mark.parametrize("name", ["llama-style", "alibi-decoder"])
+@pytest.mark.parametrize("shape", [(1, 1, 9, 9), (2, 2, 9, 9)])
+def test_a_mask_of_queries_and_keys_is_that_of_eager_attention(name, shape):
+    """One for all rows, and one of every head, which transformers reads as that of the first row or head."""
+    model = zoo.build(name, "causal-lm", seed=0, **{**SIZES, "num_key_value_heads": 1})
+    mask = (torch.rand(shape, generator=torch.Generator().manual_seed(0)) > 0.5) | torch.eye(9, dtype=torch.bool)
+    found = []
+    for backend in ("eager", "flex_attention"):
+        model.set_attn_implementation(backend)
+        found.append(model(input_ids=torch.arange(18).view(2, 9), attention_mask=mask.tril()).logits)
+    torch.testing.assert_close(found[1], found[0])
+
+
 def test_it_says_that_it_cannot_drop_weights():
     model = zoo.build("gpt2-style", attn_implementation="flex_attention", attention_dropout=0.1, **SIZES).train()
     with pytest.raises(UnsupportedBackendError, match="attention_dropout=0"):

@@ -16,7 +16,7 @@ from transformers.utils import logging
 
 from zoo.base.errors import UnsupportedBackendError
 
-from .attention_backends import dropping_attention, eager_attention, torch_attention
+from .attention_backends import added_mask, dropping_attention, eager_attention, torch_attention
 from .modules import draws_bits
 from .unpadding import UnpaddedMask, has_kernel, unpadded_attention, variable_length_attention
 
@@ -79,8 +79,8 @@ def attention(
         return attention_by_source(module, query, key, value, attention_mask, interface=backend, **kwargs)
     if position_bias is not None or dropout or "flash" in attn_implementation:
         refuse_what_is_ignored(attn_implementation, dropout, position_bias, attention_mask)
-    if (window := kwargs.get("sliding_window", module.sliding_window)) is not None:
-        window = flash_window(module, window)
+    window = kwargs.get("sliding_window", module.sliding_window)
+    window = None if window is None else flash_window(module, window)
     kwargs |= {"dropout": dropout, "position_bias": position_bias, "sliding_window": window}
     if isinstance(attention_mask, UnpaddedMask):
         backend, attention_mask, kwargs = backend_without_padding(backend, query, value, attention_mask, kwargs)
@@ -89,9 +89,11 @@ def attention(
             backend = dropping_attention
         elif query.shape[1:3] == (key.shape[1], 1) and position_bias is None:
             backend = torch_attention
+    elif attn_implementation == "flex_attention" and isinstance(attention_mask, Tensor):
+        attention_mask, kwargs["position_bias"] = None, flex_bias(query, attention_mask, position_bias)
     mixed, weights = backend(module, query, key, value, attention_mask, **kwargs)
-    if mixed.ndim != 4:  # backends of serving engines merge the heads
-        mixed = mixed.reshape(query.shape[0], query.shape[2], query.shape[1], -1)
+    # Backends of serving engines merge the heads.
+    mixed = mixed if mixed.ndim == 4 else mixed.reshape(query.shape[0], query.shape[2], query.shape[1], -1)
     return mixed, weights
 
 
@@ -126,6 +128,13 @@ def backend_without_padding(
     return variable_length_attention if plain and has_kernel(query.device) else unpadded_attention, mask, options
 
 
+def flex_bias(query: Tensor, attention_mask: Tensor, position_bias: Tensor | None) -> Tensor:
+    """A mask of queries and keys as a bias of every row and head: transformers reads that of the first head only."""
+    attention_mask = added_mask(attention_mask, query.dtype)
+    bias = attention_mask if position_bias is None else attention_mask + position_bias
+    return bias.expand(*query.shape[:2], -1, -1)
+
+
 def attention_by_source(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any, **kwargs: Any
 ) -> tuple[Tensor, Tensor | None]:
@@ -144,6 +153,6 @@ def attention_by_source(
     return mixed.flatten(0, 1).unsqueeze(1), weights
 
 
-def flash_window(module: nn.Module, window: int | None) -> int | None:
+def flash_window(module: nn.Module, window: int) -> int:
     """A sliding window as FlashAttention counts it: with the query's own position, also in both directions."""
-    return None if window is None else window + (not module.is_causal)
+    return window + (not module.is_causal)

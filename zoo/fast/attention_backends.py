@@ -40,13 +40,18 @@ def eager_attention(
         scores = softcap * torch.tanh(scores / softcap)
     if position_bias is not None:
         scores = scores + position_bias
-    if attention_mask is not None and attention_mask.dtype == torch.bool:
-        hidden = torch.finfo(scores.dtype).min / 2  # far below every score, and a sum with it is finite
-        attention_mask = torch.zeros_like(attention_mask, dtype=scores.dtype).masked_fill_(~attention_mask, hidden)
     if attention_mask is not None:
-        scores = scores + attention_mask
+        scores = scores + added_mask(attention_mask, scores.dtype)
     weights = drop(scores.softmax(dim=-1).to(value.dtype), dropout, training=module.training)
     return (weights @ value).transpose(1, 2), weights
+
+
+def added_mask(attention_mask: Tensor, dtype: torch.dtype) -> Tensor:
+    """A mask of queries and keys, of any shape, as a term of the scores."""
+    if attention_mask.dtype != torch.bool:
+        return attention_mask
+    hidden = torch.finfo(dtype).min / 2  # far below every score, and a sum with it is finite
+    return torch.zeros_like(attention_mask, dtype=dtype).masked_fill_(~attention_mask, hidden)
 
 
 def torch_attention(

@@ -135,17 +135,17 @@ class Context:
 
     def place(self, inputs_embeds: Tensor, position: Position) -> None:
         """Continue positions from the cache unless they are given, and refuse positions that cannot be encoded."""
-        past = self.past_key_values
-        self.cache = past.self_attention_cache if isinstance(past, EncoderDecoderCache) else past
-        seen = 0 if self.cache is None else self.cache.get_seq_length()
+        self.cache = getattr(self.past_key_values, "self_attention_cache", self.past_key_values)
+        seen, length = 0 if self.cache is None else self.cache.get_seq_length(), None
         if not isinstance(seen, Tensor):  # a static cache counts on its device
             length = seen + inputs_embeds.shape[1]
             if position.max_length is None or length > position.max_length:
                 position.check(length, self.position_ids)
-            if isinstance(mask := self.attention_mask, Tensor) and mask.ndim == 2 and mask.shape[1] < length:
-                raise mask_too_short(mask, length)
-            if seen and not is_tracing(inputs_embeds) and position.outgrows_cache(mask, seen, length):
+            if seen and not is_tracing(inputs_embeds) and position.outgrows_cache(self.attention_mask, seen, length):
                 raise outgrown(seen, length)
+        mask, usual = self.attention_mask, (inputs_embeds.shape[0], length)
+        if mask is not None and (is_tracing(mask) or getattr(mask, "shape", None) != usual):
+            self.attention_mask = readable_mask(mask, inputs_embeds, seen)
         self.given_positions = self.position_ids
         if self.position_ids is None:
             self.position_ids = position.count(inputs_embeds, self.attention_mask, seen)
@@ -159,8 +159,10 @@ class Context:
 
     def source(self, config: ZooConfig, hidden_states: Tensor) -> tuple[Tensor | None, Any]:
         """Input of cross attention, (batch_size, source_len, hidden_size), and its mask for the backend or None."""
-        states, mask = self.encoder_hidden_states, self.encoder_attention_mask
+        states: Any = self.encoder_hidden_states
+        mask = self.encoder_attention_mask
         if not isinstance(mask, UnpaddedMask):
+            mask = mask if mask is None else readable_mask(mask, states, 0)
             mask = create_bidirectional_mask(config, hidden_states, mask, encoder_hidden_states=states)
         return states, mask
 
@@ -184,12 +186,36 @@ class EarlierLayers:
         return tuple(tensor.to(device) for tensor in self.kept[name])
 
 
-def mask_too_short(attention_mask: Tensor, length: int) -> InputError:
-    """The error of a padding mask that omits cached positions."""
-    return InputError(
-        f"the (decoder's) attention_mask, given or made of the token ids, covers {attention_mask.shape[1]} positions, "
-        f"but the cache makes {length}: give a mask for all of them, or use_cache=False"
-    )
+def readable_mask(mask: Any, states: Tensor, seen: int | Tensor) -> Any:
+    """A given mask in a form that every backend reads; InputError for another shape.
+
+    Masks of queries and keys are boolean, or added to the scores and of the dtype of the states; integers are 1 for
+    visible keys. Padding masks have a column for each of the `seen` cached positions, too.
+    """
+    if isinstance(mask, dict):
+        return {kind: readable_mask(one, states, seen) for kind, one in mask.items()}
+    if not isinstance(mask, Tensor):
+        return mask
+    if mask.ndim == 4:
+        if not mask.is_floating_point():
+            return mask.bool()
+        lowest = torch.finfo(states.dtype).min
+        return mask if mask.dtype == states.dtype else mask.to(states.dtype).clamp(min=lowest)
+    if mask.ndim != 2:
+        raise InputError(
+            f"an attention_mask of the shape {tuple(mask.shape)} was given; valid: (batch_size, key_len), 1 for real "
+            "tokens and 0 for padding, or (batch_size, 1 or num_attention_heads, query_len, key_len), True for "
+            "visible keys or added to the scores"
+        )
+    rows, length = states.shape[0], seen + states.shape[1]
+    fits = mask.shape[1] >= length if is_tracing(mask) else mask.shape == (rows, length)
+    if not (isinstance(seen, Tensor) or fits):
+        raise InputError(
+            f"the (decoder's) attention_mask, given or made of the token ids, covers {mask.shape[1]} positions of "
+            f"{mask.shape[0]} rows, but the cache and the input make {length} of {rows}: give a mask for all of them, "
+            "or use_cache=False"
+        )
+    return mask
 
 
 def outgrown(seen: int, length: int) -> InputError:

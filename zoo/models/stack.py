@@ -103,9 +103,8 @@ class ZooStack(ZooModel):
         # Made once for all layers: masks by layer type, what cross attention reads, rotations.
         masks = self_attention_masks(config, hidden_states, context, self.layer_types)
         source = context.source(config, hidden_states) if context.encoder_hidden_states is not None else ()
-        rotations: Any = {}
-        if self.position.rotates:
-            rotations = self.position.rotations(hidden_states, context.position_ids, filter(None, self.placed_types))
+        rotates, placed_types = self.position.rotates, filter(None, self.placed_types)
+        rotations: Any = self.position.rotations(hidden_states, context.position_ids, placed_types) if rotates else {}
         kwargs |= {"past_key_values": context.past_key_values, "attn_implementation": config._attn_implementation}
         mask, is_token = context.attention_mask, context.is_token
         is_token = mask[:, -hidden_states.shape[1] :] if isinstance(mask, Tensor) and mask.ndim == 2 else is_token

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from zoo.fast.attention_backends import added_mask
 from zoo.fast.modules import Identity
 from zoo.models import Attention, EncoderLayer, Transformer, ZooConfig
 from zoo.models.transformer import BACKENDS
@@ -25,8 +26,9 @@ class InfinitelyMaskedAttention(Attention):
         **kwargs: Any,
     ) -> tuple[Tensor, Tensor | None]:
         if attention_mask is not None:
-            lowest = torch.finfo(attention_mask.dtype).min
-            attention_mask = attention_mask.masked_fill(attention_mask == lowest, -torch.inf)
+            attention_mask = added_mask(attention_mask, query.dtype)
+            hidden = attention_mask <= torch.finfo(attention_mask.dtype).min / 2
+            attention_mask = attention_mask.masked_fill(hidden, -torch.inf)
         return super().attend(query, key, value, attention_mask, *args, **kwargs)
 
 

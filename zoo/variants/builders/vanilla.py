@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from zoo.base.errors import ConfigError
+from zoo.fast.attention_backends import added_mask
 from zoo.fast.modules import Identity
 from zoo.models import Attention, DecoderLayer, EncoderLayer, Residual, Transformer, ZooConfig
 from zoo.models.borrowing import Borrower
@@ -40,7 +41,8 @@ class UniformMaskedRows(Attention):
         **kwargs: Any,
     ) -> tuple[Tensor, Tensor | None]:
         if attention_mask is not None:
-            sees_nothing = (attention_mask <= torch.finfo(attention_mask.dtype).min).all(dim=-1, keepdim=True)
+            attention_mask = added_mask(attention_mask, query.dtype)
+            sees_nothing = (attention_mask <= torch.finfo(attention_mask.dtype).min / 2).all(dim=-1, keepdim=True)
             query = query.masked_fill(sees_nothing, 0.0)
         return super().attend(query, key, value, attention_mask, *args, **kwargs)
 
