@@ -21,7 +21,7 @@ SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "i
 DECODERS = ["llama-style", "gpt2-style", "pre-norm", "gemma2-style", "gptj-style", "pre-norm:sliding_window=3"]
 ENCODERS = ["bert-style", "pre-norm:sliding_window=2", "post-norm:position=rotary,sliding_window=3"]
 DECODERS += ["gemma2-style:share_layers=true,sliding_window=3"]  # one module with and without a window
-ENCODERS += ["modernbert-style:share_layers=true,sliding_window=2"]
+ENCODERS += ["modernbert-style:residual=plain,share_layers=true,sliding_window=2"]
 
 
 def built(name: str, task: str, **settings) -> ZooPreTrainedModel:

@@ -148,7 +148,7 @@ def test_a_text_continues_with_gradients_and_behind_inference_mode(mixer: str) -
         ("pre-norm", "masked-lm", CONV, "for an encoder; it sees earlier tokens only"),
         ("pre-norm", "seq2seq-lm", CONV, "for an encoder-decoder; it sees earlier tokens only"),
         ("pre-norm", "causal-lm", {"mixer": "short-con"}, "did you mean 'short-conv'"),
-        ("pre-norm", "causal-lm", {**CONV, "share_layers": True}, "layers of two kinds cannot be one"),
+        ("pre-norm", "causal-lm", {**CONV, "share_layers": True}, "its layers cannot be one: they are of two"),
         ("pre-norm", "causal-lm", {**CONV, "num_hidden_layers": 1}, "whose cache counts tokens"),
         ("pre-norm", "causal-lm", {**CONV, "layer_types": ["full_attention"]}, "layers of its own, 'conv'"),
         ("pre-norm", "causal-lm", {"layer_types": ["conv", "full_attention"]}, "a mixer with such layers is short-c"),

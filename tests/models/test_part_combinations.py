@@ -62,6 +62,8 @@ def configurations(draw: Any) -> tuple[str, dict[str, Any]]:
     task = draw(st.sampled_from(list(TASKS)))
     if chosen["residual"] == "depth-weighted-average":  # for the layers of one stack, each with its own weights
         chosen |= {"residual": "plain"} if task == "seq2seq-lm" else {"share_layers": False}
+    if chosen["residual"] == "no-first-norm":
+        chosen["share_layers"] = False
     if task == "causal-lm" and chosen["num_hidden_layers"] > 1 and not chosen["share_layers"] and draw(st.booleans()):
         chosen["mixer"] = draw(st.sampled_from(MIXERS.names()))
         chosen.pop("layer_types", None)

@@ -175,6 +175,12 @@ def validate_layers(config: ZooConfig, layer_types: list[str] | None) -> None:
         raise ConfigError("layer_types names sliding_attention layers, but sliding_window is None; give their window")
 
 
+def require_own_layers(config: ZooConfig, given: str, why: str) -> None:
+    """Refuse share_layers=True next to a setting by which layers differ."""
+    if config.share_layers:
+        raise ConfigError(f"{given} was given with share_layers=True, but its layers cannot be one: {why}")
+
+
 def require_at_least(least: float, **options: float) -> None:
     """Require settings of a part to be finite and not too small."""
     for name, value in options.items():

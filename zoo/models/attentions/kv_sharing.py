@@ -11,6 +11,7 @@ from zoo.base.errors import ConfigError, InputError
 
 from ..attention import Attention, Heads
 from ..parts import option
+from ..validation import require_own_layers
 
 if TYPE_CHECKING:
     from transformers.cache_utils import Cache
@@ -36,11 +37,7 @@ class EarlierLayersAttention(Attention):
     @classmethod
     def check_options(cls, config: ZooConfig) -> None:
         """Require `share_layers=False`."""
-        if config.share_layers:
-            raise ConfigError(
-                f"attention={config.attention!r} was given with share_layers=True, but its layers cannot be one: later "
-                "ones read what an earlier one keeps"
-            )
+        require_own_layers(config, f"attention={config.attention!r}", "later ones read what an earlier one keeps")
 
 
 class SharedKeyValueAttention(EarlierLayersAttention):

@@ -8,12 +8,12 @@ import torch
 from torch import Tensor, nn
 from transformers import initialization as init
 
-from zoo.base.errors import ConfigError, InputError
+from zoo.base.errors import InputError
 
 from ..attention import Attention, Heads
 from ..embedding import ValueEmbedding
 from ..parts import option
-from ..validation import require_at_least
+from ..validation import require_at_least, require_own_layers
 from .kv_sharing import EarlierLayersAttention
 
 if TYPE_CHECKING:
@@ -50,11 +50,9 @@ class ValueEmbeddingAttention(Attention):
         """Require a positive interval, and unshared layers if only some of them have a table."""
         interval = option(config, cls, "value_embedding_interval")
         require_at_least(1, value_embedding_interval=interval)
-        if config.share_layers and interval > 1:
-            raise ConfigError(
-                f"attention={config.attention!r} was given with share_layers=True, but its layers cannot be one: some "
-                f"have a table of embeddings (value_embedding_interval={interval}); give value_embedding_interval=1"
-            )
+        if interval > 1:
+            why = f"some have a table (value_embedding_interval={interval}); give value_embedding_interval=1"
+            require_own_layers(config, f"attention={config.attention!r}", why)
 
     def init_weights(self) -> None:
         """Initialize to the mean of both."""

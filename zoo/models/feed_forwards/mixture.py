@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from zoo.base.errors import ConfigError
 from zoo.models.layers import GatedFeedForward
 from zoo.models.parts import option
-from zoo.models.validation import require_at_least
+from zoo.models.validation import require_at_least, require_own_layers
 
 from .experts import Experts
 from .routing import Router, SigmoidRouter, SoftmaxRouter
@@ -68,7 +68,9 @@ class MixtureOfExperts(nn.Module):
         """Refuse invalid numbers of experts."""
         count, chosen = (option(config, cls, name) for name in ("num_experts", "num_experts_per_tok"))
         require_at_least(1, num_experts=count, num_experts_per_tok=chosen, moe_intermediate_size=inner_size(config))
-        require_at_least(0, first_k_dense_replace=option(config, cls, "first_k_dense_replace"))
+        require_at_least(0, first_k_dense_replace=(dense := option(config, cls, "first_k_dense_replace")))
+        if dense:
+            require_own_layers(config, f"first_k_dense_replace={dense}", "the first are dense")
         if chosen > count:
             raise ConfigError(f"num_experts_per_tok={chosen} was given; it must be at most num_experts={count}")
         if "router_aux_loss_coef" in cls.options:

@@ -15,6 +15,7 @@ from zoo.fast.unpadding import UnpaddedMask, mix_documents
 
 from ..attention import build_attention
 from ..parts import MIXERS
+from ..validation import require_own_layers
 
 if TYPE_CHECKING:
     from ..configuration import ZooConfig
@@ -51,8 +52,7 @@ class Mixer(nn.Module):
         if config.stack != "decoder" or config.add_cross_attention:
             stack = f"an {config.stack}" if config.stack != "decoder" else "a decoder with cross attention"
             raise ConfigError(f"{given} for {stack}; it sees earlier tokens only, so only decoders can have it")
-        if config.share_layers:
-            raise ConfigError(f"{given} with share_layers=True, but layers of two kinds cannot be one")
+        require_own_layers(config, f"mixer={config.mixer!r}", "they are of two kinds")
         kinds = set(config.types_of_layers())
         if cls.layer_type not in kinds or len(kinds) == 1:
             raise ConfigError(

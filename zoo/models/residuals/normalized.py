@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from zoo.models.norms import build_norm
 from zoo.models.residual import Residual
 from zoo.models.unit import RescaledWeights
+from zoo.models.validation import require_own_layers
 
 if TYPE_CHECKING:
     from torch import nn
@@ -19,6 +20,11 @@ if TYPE_CHECKING:
 
 class NoFirstNormResidual(Residual):
     """The plain sum without a norm before the first sublayer, since the embeddings have one (ModernBERT)."""
+
+    @classmethod
+    def check_options(cls, config: ZooConfig) -> None:
+        """Require `share_layers=False`."""
+        require_own_layers(config, f"residual={config.residual!r}", "the first one has fewer norms")
 
     @classmethod
     def build(cls, config: ZooConfig, layer_idx: int, opens_layer: bool, **slots: nn.Module) -> Residual:

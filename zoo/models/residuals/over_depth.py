@@ -13,7 +13,7 @@ from transformers import initialization as init
 from zoo.models.parts import option
 from zoo.models.precision import at_least_float32, in_own_precision
 from zoo.models.residual import Residual, Stream
-from zoo.models.validation import require_at_least
+from zoo.models.validation import require_at_least, require_own_layers
 
 if TYPE_CHECKING:
     from zoo.models.configuration import ZooConfig
@@ -84,8 +84,10 @@ class AttentionResidual(Residual):
 
     @classmethod
     def check_options(cls, config: ZooConfig) -> None:
-        """Raise ConfigError for a negative size of blocks."""
-        require_at_least(0, layers_per_block=option(config, cls, "layers_per_block"))
+        """Require a size of blocks that is not negative, and with shared layers not more than one layer."""
+        require_at_least(0, layers_per_block=(layers := option(config, cls, "layers_per_block")))
+        if layers > 1:
+            require_own_layers(config, f"layers_per_block={layers}", "the first of a block begins a vector")
 
     @classmethod
     def build(cls, config: ZooConfig, layer_idx: int, opens_layer: bool, **slots: nn.Module) -> Residual:
