@@ -9,7 +9,7 @@ import transformers
 from huggingface_hub.errors import StrictDataclassError
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from native_dense import DISTILBERT, LLAMA3, MPT, PART, WIDE, YARN
+from native_dense import DISTILBERT, LLAMA3, MPT, PART, T5GEMMA, WIDE, YARN
 from native_families import FAMILY_CASES
 from native_models import BART, ENCODER, GPT2, LLAMA, OPT, ROBERTA, T5, XLM, batch, largest_difference, native_model
 from native_models import outputs as outputs_of
@@ -210,3 +210,22 @@ def test_rates_of_dropout_that_a_model_lacks_are_named(family, head, settings, l
     found = [str(warning.message) for warning in recwarn if warning.category is LostInputWarning]
     assert len(found) == (lost is not None)
     assert all(re.search(lost, message) for message in found)
+
+
+@pytest.mark.parametrize(
+    ("family", "head", "settings"),
+    [
+        ("Marian", "MTModel", BART),
+        ("T5", "ForConditionalGeneration", T5),
+        ("T5Gemma", "ForConditionalGeneration", T5GEMMA),
+        *((name, "ForConditionalGeneration", BART) for name in ("Bart", "MBart", "PLBart", "Mvp", "M2M100")),
+        *((name, "ForConditionalGeneration", BART) for name in ("Pegasus", "Blenderbot")),
+    ],
+)
+def test_labels_alone_give_the_same_loss_or_a_warning(family, head, settings, recwarn):
+    native = native_model(family, head, settings, torch.float32)
+    model = zoo.convert(native)
+    ids, labels = torch.tensor([[5, 6, 7], [8, 9, 10]]), torch.tensor([[11, 12, 2, 16], [14, 2, 17, -100]])
+    losses = [one(input_ids=ids, labels=labels).loss for one in (native, model)]
+    warned = any("begin with decoder_start_token_id" in str(warning.message) for warning in recwarn)
+    assert (largest_difference(*losses) > 1e-4) == warned == (family in ("MBart", "PLBart"))

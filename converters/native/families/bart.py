@@ -81,6 +81,7 @@ class MBart(BartLike):
 
     name = "mbart"
     rank = 140
+    begins_with_last = True
     variant = "pegasus-style"
     placement = "pre"
     offset = 2
@@ -92,6 +93,7 @@ class PlBart(Bart):
     """PLBART (Ahmad et al. 2021): BART for code, with scaled embeddings."""
 
     name = "plbart"
+    begins_with_last = True
 
 
 @native_format
