@@ -8,7 +8,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.data import Dataset
-from transformers import GPT2Config, GPT2LMHeadModel, Trainer
+from transformers import (
+    BertConfig,
+    BertForMaskedLM,
+    BertForTokenClassification,
+    GPT2Config,
+    GPT2ForSequenceClassification,
+    GPT2LMHeadModel,
+    Trainer,
+)
 
 import zoo
 from zoo.data.tasks import find_task
@@ -95,6 +103,32 @@ def test_a_block_without_masks_has_no_gradient(task, tmp_path):
     torch.testing.assert_close(weights["both"], weights["first"])
     torch.testing.assert_close(weights["second"], model.state_dict())
     assert not torch.equal(weights["first"]["lm_head.weight"], model.state_dict()["lm_head.weight"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "task"),
+    [
+        (BertForMaskedLM, "masked-lm"),
+        (BertForTokenClassification, "token-classification"),
+        (GPT2ForSequenceClassification, "sequence-classification"),
+        (GPT2LMHeadModel, "causal-lm"),
+    ],
+)
+def test_parts_of_an_update_of_transformers_models_weigh_as_much_as_they_have_labels(kind, task, tmp_path):
+    sizes = dict(vocab_size=20, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, num_labels=20)
+    config = (GPT2Config if "GPT2" in kind.__name__ else BertConfig)(**sizes, pad_token_id=0)
+    trainer = ZooTrainer(
+        model=kind(config).eval(), args=training_arguments({"use_cpu": True}, output_dir=tmp_path, seed=0)
+    )
+    inputs = batch(task)
+    logits = trainer.model(input_ids=IDS, attention_mask=inputs.get("attention_mask")).logits
+    labels = inputs["labels"]
+    if task == "causal-lm":
+        inputs["shift_labels"] = labels
+    expected = F.cross_entropy(logits.flatten(0, -2), labels.flatten(), reduction="sum") / 31
+    trainer.model.training = True  # without dropout, as the parts of the model still evaluate
+    loss = trainer.compute_loss(trainer.model, inputs, num_items_in_batch=torch.tensor(31))
+    torch.testing.assert_close(loss, expected)
 
 
 def test_a_run_is_tried_on_a_block_that_has_masks(tmp_path):

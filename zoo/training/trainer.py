@@ -27,6 +27,7 @@ from zoo.data.tasks.mixing import MixedBlocks
 from zoo.data.tasks.streaming import is_streamed
 from zoo.fast.chunked_loss import IGNORED
 from zoo.fast.matmul import fast_matmul
+from zoo.models import ZooPreTrainedModel
 from zoo.models.feed_forwards.balance import has_router_loss
 
 from .after_steps import AfterSteps, RunTotals
@@ -223,6 +224,14 @@ class ZooTrainer(EvaluatingTrainer):
         if self.label_smoother is not None and "decoder_input_ids" not in inputs:
             # With smoothing the model does not see the labels, and cannot make its decoder's inputs from them.
             inputs = {**inputs, **self._decoder_inputs(model, inputs)}
+        of_model = self.label_smoother is None and self.compute_loss_func is None and "shift_labels" not in inputs
+        is_part = model.training and num_items_in_batch is not None and not return_outputs and self.args.n_gpu <= 1
+        if of_model and is_part and not isinstance(self.model, ZooPreTrainedModel):
+            # Some classes of transformers take the number of labels, and return the mean over the batch even so.
+            processes = self.accelerator.num_processes // self.get_tp_size()
+            if labels := int(inputs["labels"].ne(IGNORED).sum()):  # a mean of nothing is no number
+                labels *= processes if self.args.average_tokens_across_devices else 1
+                return super().compute_loss(model, inputs) * labels / num_items_in_batch
         return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
 
     def _decoder_inputs(self, model: nn.Module, inputs: dict[str, Any]) -> dict[str, Tensor]:
