@@ -43,6 +43,16 @@ def test_push_list_and_pull(hub: LoopbackHub, tmp_path: Path) -> None:
     assert (tmp_path / "out" / "model.safetensors").read_bytes() == checkpoint()["model.safetensors"]
 
 
+def test_a_card_that_stays_is_named_where_a_new_one_would_differ(hub: LoopbackHub, tmp_path: Path) -> None:
+    folder, home = write(tmp_path / "model", checkpoint()), tmp_path / "home"
+    own = zoo(hub, home, "push", folder, "org/model", "--tags", "mine", "--dry-run")
+    assert f"zoo: warning: {folder / 'README.md'} is kept" in " ".join(own.stderr.split()), own.stderr
+    (folder / "README.md").unlink()
+    for options, named in (((), False), ((), False), (("--license", "mit"), True), (("--overwrite-card",), False)):
+        done = zoo(hub, home, "push", folder, "org/model", *options)
+        assert done.returncode == 0 and ("README.md of org/model is kept" in done.stderr) == named, done.stderr
+
+
 @pytest.mark.parametrize("option", ["--dry_run", "--dry-run"])
 def test_a_dry_run_opens_no_socket(hub: LoopbackHub, tmp_path: Path, option: str) -> None:
     folder = write(tmp_path / "model", checkpoint())

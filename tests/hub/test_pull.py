@@ -65,13 +65,16 @@ def test_a_private_model_is_there_for_its_owner(hub: LoopbackHub, worker: Start)
 
 def test_offline_finds_what_was_pulled_and_asks_nothing(hub: LoopbackHub, worker: Start) -> None:
     hub.storage.put("org/model", checkpoint())
-    assert worker()("pull", "org/model")["error"] is None
+    snapshot = Path(worker().ok("pull", "org/model")["folder"])
     hub.log.clear()
     assert worker()("pull", "org/model", offline=True)["ok"]["files"] == digests(checkpoint())
     assert worker(HF_HUB_OFFLINE="1")("pull", "org/model")["ok"]["files"] == digests(checkpoint())
     answer = worker()("pull", "org/other", offline=True)
     assert answer["error"] == "HubAccessError" and "not in the cache" in answer["message"]
     assert hub.log == []
+    (snapshot / "model.safetensors").unlink()
+    answer = worker()("pull", "org/model", offline=True)
+    assert answer["error"] == "HubAccessError" and "not completely in the cache" in answer["message"]
 
 
 def test_a_hub_that_is_down_is_not_answered_from_the_cache(hub: LoopbackHub, worker: Start) -> None:

@@ -54,6 +54,7 @@ def test_each_model_of_a_run_is_a_branch(hub: LoopbackHub, worker: Start, model:
         record = json.loads(there.pop("result.json"))
         assert record["checkpoint"] == json.loads(here.pop("result.json"))["checkpoint"]
         assert record["checkpoint"]["train_tokens"] > 0
+        assert f'revision="{branch}"' in there["README.md"].decode(), "the card of the main branch"
         assert {
             name: there[name] for name in ("config.json", "tokenizer.json", "model.safetensors")
         }.items() <= here.items()

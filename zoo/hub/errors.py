@@ -58,6 +58,10 @@ class UnconfirmedCommitWarning(ZooWarning):
     """A commit was made, but the Hub does not list its files."""
 
 
+class KeptCardWarning(ZooWarning):
+    """A README was kept that differs from the card of what was pushed."""
+
+
 class VisibilityError(HubError):
     """A repository is public that should be private, or the other way round."""
 

@@ -271,9 +271,9 @@ def from_cache(
     damaged = [path for path in files if not is_intact_blob(folder / path)]
     if damaged:
         raise IntegrityError(f"{address} has been damaged in the cache: {enumerate_names(damaged)}; pull it again")
+    if CONFIG not in files or not matching(files, WEIGHTS, *PICKLES, "*.bin"):
+        raise HubAccessError(f"{address} is not completely in the cache, which holds {enumerate_names(files)}; pull it")
     require_weights(address, files, with_pickles=with_pickles)
-    if CONFIG not in files:
-        raise HubError(f"{address} has no {CONFIG} in the cache, so it is no checkpoint")
     check_shards(folder)
     refuse_code(address, read_object(folder / CONFIG), trust_remote_code=trust_remote_code)
     return Snapshot(address, folder.name, folder, files)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -16,9 +17,10 @@ from zoo.base.folders import RESULT_FILE, REVISIONS_SUFFIX, scratch_folder
 
 from .addresses import MAIN, Address, parse_address
 from .cards import CardFacts, write_card
+from .checksums import is_intact
 from .client import LIBRARY, Hub, token_in_use
 from .commits import Change
-from .errors import HubError, RepoIdError, RevisionMissingError, VisibilityError
+from .errors import HubError, KeptCardWarning, RepoIdError, RevisionMissingError, VisibilityError
 from .folders import CARD, CONFIG, INDEX, WEIGHTS, PushedFile, files_to_push, read_object, refuse_secrets
 from .interruptions import interrupts_heard
 from .records import find_result, find_results, recipe_of, recorded_license, recorded_limits, run_of, without_places
@@ -155,7 +157,8 @@ def push(
         recipe: How it was trained, for the card; by default a comparison's record next to the checkpoint.
         eval_results: How well it does, for the card: `EvalResult`s or mappings with their fields; by default what
             `zoo evaluate --save` wrote into the folder, or else likewise.
-        overwrite_card: Whether to replace a README that is there, in the folder or in the repository.
+        overwrite_card: Whether to replace a README that is there, in the folder or in the repository. Where one is
+            kept that a new card would differ from, a KeptCardWarning is given.
         with_code: Whether to push the code that loads the model where the zoo is not installed.
         native: Whether to push an export to a class of transformers as well, to the branch "native"; or which class's.
         space: Whether to write a Space of the same name, on which the model can be explored, as well; or the folder of
@@ -182,6 +185,7 @@ def push(
     if create_pr and native:
         raise RepoIdError(f"a pull request cannot hold a native export, which goes to the branch {NATIVE_REVISION!r}")
     of_run = models_of_run(model) if revisions else {}
+    tags = tuple(tags)
     if create_pr and revisions:
         raise RepoIdError("a pull request cannot hold revisions, which go to branches of their own")
     push_revisions = partial(
@@ -191,7 +195,6 @@ def push(
         license=license,
         recipe=recipe,
         commit_message=commit_message,
-        overwrite_card=overwrite_card,
         with_code=with_code,
         dry_run=dry_run,
         allow_secrets=allow_secrets,
@@ -217,9 +220,11 @@ def push(
             files[RESULT_FILE] = PushedFile(RESULT_FILE, len(content), content)
         if own_card:
             content = (folder / CARD).read_bytes()
+            if tags or license or recipe or eval_results:
+                warn_of_kept_card(folder / CARD)
         else:
             facts = CardFacts(
-                tags=tuple(tags),
+                tags=tags,
                 license=license if license is not None else recorded_license(folder),
                 recipe=recipe if recipe is not None else recipe_of(find_result(folder)),
                 eval_results=tuple(eval_results if eval_results is not None else find_results(folder)),
@@ -248,7 +253,7 @@ def push(
             space_files={path: len(content) for path, content in page.items()},
         )
         if dry_run:
-            return replace(report, revisions=push_revisions(address, []))
+            return replace(report, revisions=push_revisions(address, [], overwrite_card=overwrite_card))
         hub = Hub(token, retry_policy)
         address = require_repository(hub, address, private)
         message = commit_message or f"Push {'a model' if isinstance(model, (str, Path)) else type(model).__name__}"
@@ -256,6 +261,8 @@ def push(
         there = hub.files(address, parent)
         if CARD in there and not own_card and not overwrite_card:
             del files[CARD]
+            if not is_intact(there[CARD], content):
+                warn_of_kept_card(f"{CARD} of {address}")
         stale = stale_weights(files, there)
         landed = Change(hub, address, parent, list(files.values()), stale, message, create_pr).commit()
         done.append(f"{address} was pushed (commit {landed.commit})")
@@ -263,7 +270,9 @@ def push(
             push_native(hub, address, foreign_files, message, landed.commit)
             done.append("its native export was pushed")
         at = push_space(hub, address, page, private) if space else None
-        branches = push_revisions(address, done)
+        # A new branch begins with the main branch's card: if that was written here, it is about another model.
+        written = overwrite_card or (CARD in files and not own_card)
+        branches = push_revisions(address, done, overwrite_card=written)
     url = f"{hub.api.endpoint}/{address.repo_id}/tree/{address.revision}"
     return replace(
         report,
@@ -274,6 +283,16 @@ def push(
         pull_request=landed.pull_request,
         space=at,
         revisions=branches,
+    )
+
+
+def warn_of_kept_card(card: str | Path) -> None:
+    """Warn that a card stays which was not written for this push."""
+    warnings.warn(
+        f"{card} is kept, and has nothing of what this push would write; overwrite_card=True (--overwrite-card) "
+        "replaces it",
+        KeptCardWarning,
+        stacklevel=3,
     )
 
 
