@@ -269,7 +269,7 @@ def test_each_model_is_asked_for_what_it_does(decoder: Asked, translator: Asked)
 
 
 REFUSED = {
-    "prompt": [[], [""] * 129, 3, None, {}, [["a"]], [3, "a"], [10**6], [-1], "x" * 300],
+    "prompt": [[], [""] * 129, 3, None, {}, [["a"]], [3, "a"], [10**6], [10**30], [-1], "x" * 300],
     "max_tokens": [0, -1, 10**6, 10**30, "5", 1.5, True],
     "n": [0, 129, "a"],
     "temperature": [-0.1, 2.1, math.nan, math.inf, "hot"],
@@ -281,7 +281,7 @@ REFUSED = {
     "echo": [True],
     "suffix": ["."],
     "best_of": [2],
-    "presence_penalty": [0.5],
+    "presence_penalty": [0.5, -0.5],
     "frequency_penalty": [math.nan],
     "logit_bias": [{"5": 1}],
     "top_k": [3],
@@ -291,6 +291,8 @@ REFUSED = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_is_not_valid_or_not_supported_is_refused_by_name(decoder: Asked, translator: Asked, name: str) -> None:
+    from zoo.serving.requests import NOT_SUPPORTED
+
     for asked in (decoder, translator):
         for value in REFUSED[name]:
             body = {"model": asked.name, "prompt": "A", name: "A" * 3000 if value == "x" * 300 else value}
@@ -298,6 +300,12 @@ def test_what_is_not_valid_or_not_supported_is_refused_by_name(decoder: Asked, t
             error = answer["error"]
             assert (status, error["type"], error["param"]) == (400, "invalid_request_error", name), (value, answer)
             assert name in error["message"]
+            assert name not in NOT_SUPPORTED or "this value is not supported" in error["message"]
+
+
+def test_a_prompt_that_fills_the_context_leaves_no_token_to_write(decoder: Asked) -> None:
+    with pytest.raises(openai.BadRequestError, match=f"the prompt has {decoder.served.limit}, and none is left"):
+        decoder.complete([5] * decoder.served.limit)
 
 
 BROKEN = [b"", b"{", b"[]", b"null", b'"a"', b"\xff\xfe", b'{"model": "\\ud800"}', b"[" * 100_000, b"{}"]

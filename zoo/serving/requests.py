@@ -240,6 +240,8 @@ class EmbeddingRequest(Request):
 
 R = TypeVar("R", bound=Request)
 
+NOT_SUPPORTED = ("presence_penalty", "frequency_penalty", "logit_bias", "tools")  # But for the value that does nothing
+
 
 def read_request(kind: type[R], body: bytes) -> R:
     try:
@@ -251,6 +253,6 @@ def read_request(kind: type[R], body: bytes) -> R:
         if problem["type"] == "extra_forbidden" and len(problem["loc"]) == 1:
             raise RefusedRequestError(f"{name!r} is not supported", name) from None
         where = ".".join(str(part) for part in problem["loc"])
-        if problem["type"] == "literal_error":
+        if problem["type"] == "literal_error" or name in NOT_SUPPORTED:
             reason = f"this value is not supported; {reason}"
         raise RefusedRequestError(f"{where}: {reason}" if name else f"the body is not valid: {reason}", name) from None

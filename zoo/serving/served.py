@@ -137,18 +137,16 @@ class ServedModel:
         for number, prompt in enumerate(prompts, start=1):
             if isinstance(prompt, str):
                 try:
-                    (ids,) = encode([prompt], self.tokenizers, self.model)
+                    prompt = encode([prompt], self.tokenizers, self.model)[0].tolist()
                 except SequenceTooLongError as error:
                     raise self.too_long(str(error).replace("text 1", f"{param} {number}"), param) from error
                 except ZooError as error:
                     raise RefusedRequestError(str(error).replace("text 1", f"{param} {number}"), param) from error
-            else:
-                ids = torch.tensor(prompt)
-            if ids.max() >= size:
-                raise RefusedRequestError(f"{param} {number} has id {ids.max()}; valid are 0 to {size - 1}", param)
-            if len(ids) > self.limit:
-                raise self.too_long(f"{param} {number} has {len(ids)} tokens", param)
-            encoded.append(ids)
+            if max(prompt) >= size:
+                raise RefusedRequestError(f"{param} {number} has id {max(prompt)}; valid are 0 to {size - 1}", param)
+            if len(prompt) > self.limit:
+                raise self.too_long(f"{param} {number} has {len(prompt)} tokens", param)
+            encoded.append(torch.tensor(prompt))
         return encoded
 
     def chat_ids(self, messages: list[dict[str, str]]) -> Tensor:
@@ -171,7 +169,8 @@ class ServedModel:
         longest = 1 if self.model.config.is_encoder_decoder else max(map(len, prompts))
         left = self.limit - longest
         if left < 1 or (asked or 1) > left:
-            raise self.too_long(f"the prompt has {longest}, and {param} is {asked or 1}", param)
+            rest = "none is left to write" if asked is None else f"{param} is {asked}"
+            raise self.too_long(f"the prompt has {longest}, and {rest}", param)
         return asked or min(usual or left, left)
 
     def too_long(self, reason: str, param: str) -> RefusedRequestError:
