@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from zoo.cli.output import writable
-from zoo.comparison.doctor import PAYS, padding
+from zoo.comparison.doctor import PAYS, padding, steps
+from zoo.fast.switches import fast_paths
 from zoo.registry import describe
 
 LISTS = [["settings", "position"], ["settings"], ["tasks"], ["recipes"], ["tokenizers"]]
@@ -125,6 +126,12 @@ def test_doctor_says_what_pays(zoo):
     half = found["bfloat16 matmul"]
     faster = float(half["found"].split(", ")[1].split()[0])
     assert ("pays" in half["advice"]) is (faster > PAYS)
+
+
+@pytest.mark.parametrize(("switch", "found"), [("prepacked_weights", "not prepacked"), ("graph_capture", "captured")])
+def test_doctor_names_the_switch_that_is_off_for_decode_steps(switch, found):
+    with fast_paths(**{switch: "never"}):
+        assert f"ZOO_{switch.upper()}" in steps().found and found in steps().found
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])

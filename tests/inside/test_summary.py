@@ -55,6 +55,8 @@ def test_checkpoints_and_the_command(tmp_path):
     assert summary(tmp_path).total == summary(model).total == model.num_parameters()
     reported = json.loads(CliRunner().invoke(cli, ["summary", str(tmp_path), "--json"]).stdout)
     assert reported["rows"][0]["output_shape"] == [1, 20, 64] and reported["rows"][-1]["output_shape"] == [1, 20, 30]
+    assert summary("vanilla.language").total == zoo.load("vanilla.language").num_parameters()
+    assert CliRunner().invoke(cli, ["summary", "vanilla.language", "--task", "causal-lm"]).exit_code == 2
     for columns in ("80", "120"):
         printed = CliRunner().invoke(cli, ["summary", "marian-style"], env={"COLUMNS": columns}).stdout.splitlines()
         assert max(map(len, printed)) <= int(columns)

@@ -84,7 +84,7 @@ def plan(
         if both := given_options().keys() & {"task", "seq_len", "tokens_per_update"}:
             raise click.UsageError(f"--recipe has its own --{min(both).replace('_', '-')}; leave that out")
         name, task, arguments, epochs, tokens, steps = recipe_run(name, recipe)
-        asked |= arguments
+        asked |= {key: value for key, value in arguments.items() if key not in given_options()}
     plans = [make_plan(name, task, devices=number, **asked) for number in devices]
     whole = tokens if found is None or epochs is None else round(found.tokens * epochs)
     runs = [whole if steps is None else steps * plan.tokens_per_update for plan in plans]
@@ -153,6 +153,8 @@ def recipe_run(name: str, recipe: str) -> tuple[str, str, dict[str, Any], float 
     sizes = ",".join(f"{key}={value}" for key, value in settings.items() if value is not None and key != "sizes")
     batch = given.get("per_device_train_batch_size", 8) * given.get("gradient_accumulation_steps", 1)
     arguments = {"seq_len": block, "tokens_per_update": batch * block, "what": [name, "--recipe", recipe]}
+    if "optim" in given:
+        arguments["optim"] = given["optim"]
     marks = read_marks(given["checkpoint_at"]) if given.get("checkpoint_in") == "words" else {}
     tokens = round(max(marks.values()) * TOKENS_PER_WORD) if marks else None
     length = (given.get("num_train_epochs"), tokens, given.get("max_steps"))  # the last one wins

@@ -19,20 +19,22 @@ WIDE = 100  # From how many columns input shapes and classes, or names and numbe
 @click.option("--depth", type=click.IntRange(1), help="Depth of modules; by default down to the parts of a layer.")
 @click.option("--every-layer", is_flag=True, help="Rows for every layer instead of once for all that are alike.")
 @click.option("--batch-size", default=1, show_default=True, type=click.IntRange(1), help="How many examples to run.")
-@click.option("--seq-len", default=128, show_default=True, type=click.IntRange(1), help="How long they are.")
+@click.option("--seq-len", default=128, show_default=True, type=click.IntRange(1), help="How long they are, at most.")
 @json_option
 def summary(
     name: str, task: str | None, depth: int | None, every_layer: bool, batch_size: int, seq_len: int, as_json: bool
 ) -> None:
     """Show a model's layers, the shapes that pass through them, and parameters.
 
-    NAME is a variant, DIR a checkpoint's folder. Nothing is allocated. What several modules share is counted once.
+    NAME is a variant or the name of weights, DIR a checkpoint's folder. Nothing is allocated. What several modules
+    share is counted once.
     """
     from zoo.inside import summary as summarise
     from zoo.inside.layers import HEADINGS, shape_text
+    from zoo.registry import is_weights_name
 
-    if task is not None and Path(name).is_dir():
-        raise click.UsageError("--task is what a variant is built for; a folder holds a model with its head")
+    if task is not None and (Path(name).is_dir() or is_weights_name(name)):
+        raise click.UsageError("--task is what a variant is built for; a checkpoint has its own head")
     found = summarise(name, task, depth=depth, batch_size=batch_size, seq_len=seq_len, fold=not every_layer)
     if as_json:
         write_json(found.to_dict())

@@ -135,6 +135,8 @@ def steps() -> Finding:
         return Finding("Decode steps", "not captured, as ZOO_GRAPH_CAPTURE or fast_paths sets", advice)
     switch = "ZOO_GRAPH_CAPTURE=never switches that off, ZOO_PREPACKED_WEIGHTS=never the prepacking"
     advice = f"on a CPU they are captured after {CAPTURE_AFTER} of a kind, and replayed; {switch}"
+    if modes.prepacked_weights == "never":
+        return Finding("Decode steps", "weights not prepacked, as ZOO_PREPACKED_WEIGHTS or fast_paths sets", advice)
     gains = [try_rows(rows) for rows in ROWS]
     found = ", ".join(f"{gain.gain:.1f} for {rows}" for rows, gain in zip(ROWS, gains, strict=True))
     return Finding("Decode steps", f"times as fast with prepacked weights, by rows: {found}", advice)

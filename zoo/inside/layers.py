@@ -20,9 +20,11 @@ from zoo.analysis.measuring.flops import without_values
 from zoo.base.printed import Note, Part, Printed, Table, Title
 from zoo.building.builder import skeleton
 from zoo.building.loading import saved_class, saved_config
+from zoo.building.weights import locate
 from zoo.converters.errors import require
 from zoo.fast.switches import fast_paths
 from zoo.models.borrowing import borrowed_by
+from zoo.registry import is_weights_name
 from zoo.training.generation.generating import position_limit
 
 Shape = tuple[int, ...]
@@ -125,8 +127,8 @@ def summary(
     """Summarise a model, module by module, with shapes from a run without numbers.
 
     Args:
-        model: A variant's name, possibly with settings, or a checkpoint's folder, both without allocating weights; or
-            a model.
+        model: A variant's name, possibly with settings, a checkpoint's folder, or the name of weights, all without
+            allocating weights; or a model.
         task: Task of a variant, by default its first.
         depth: Depth of modules, by default down to the parts of a layer: 1 for the parts of the model.
         batch_size: Number of examples to run.
@@ -164,9 +166,9 @@ def summary(
 
 
 def unallocated(name: str, task: str | None) -> PreTrainedModel:
-    if not os.path.isdir(name):
+    if not (os.path.isdir(name) or is_weights_name(name)):
         return skeleton(name, task)
-    folder = Path(name)
+    folder = locate(name)
     config = saved_config(folder)
     with torch.device("meta"):
         return saved_class(folder, config)(config).eval()
