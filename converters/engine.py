@@ -188,6 +188,7 @@ class WritingModel(EngineModel, GenerationMixin):
         labels: Tensor | None = None,
         shift_labels: Tensor | None = None,
         position_ids: Tensor | None = None,
+        num_items_in_batch: Tensor | int | None = None,
         **kwargs: Any,
     ) -> CausalLMOutput | Seq2SeqLMOutput | BaseModelOutput:
         """Compute the loss of labels, or the hidden states of an encoder.
@@ -197,6 +198,7 @@ class WritingModel(EngineModel, GenerationMixin):
             labels: Target of an encoder-decoder, or the tokens of a decoder themselves; -100 does not count. *Shape:*
                 (batch_size, seq_len)
             shift_labels: Next tokens of a decoder, in place of `labels`. *Shape:* (batch_size, seq_len)
+            num_items_in_batch: Number of labels of the update that the batch is a part of, by default its own.
             kwargs: Arguments that a trainer gives every model.
         """
         refuse_packed(position_ids, attention_mask)
@@ -226,7 +228,8 @@ class WritingModel(EngineModel, GenerationMixin):
         scored = self.score([text for text in texts if text.ids])
         pairs = zip(scored, (text.labels for text in texts if text.ids), strict=True)
         counted = [score for scores, row in pairs for score, label in zip(scores, row, strict=True) if label != IGNORED]
-        return kind(loss=-torch.tensor(counted).mean())
+        items = len(counted) if num_items_in_batch is None else num_items_in_batch
+        return kind(loss=-torch.tensor(counted).sum() / items)
 
     def check_lengths(self, mask: Tensor) -> None:
         """Raise InputError for texts without a token, or with more tokens than the first stack has positions."""
