@@ -81,6 +81,13 @@ def test_another_kind_of_tokenizer_starts_from_its_own_options(tmp_path):
     assert recipe.changed(tokenizer=tmp_path).changed(tokenizer="word").tokenizer == {"kind": "word", "joint": True}
 
 
+def test_epochs_take_the_place_of_a_recipes_updates():
+    recipe = load_recipe("books")
+    epochs = recipe.changed(arguments={"num_train_epochs": 2}).arguments
+    assert epochs == {**{k: v for k, v in recipe.arguments.items() if k != "max_steps"}, "num_train_epochs": 2}
+    assert recipe.changed(arguments={"num_train_epochs": 2, "max_steps": 3}).arguments["max_steps"] == 3
+
+
 def test_bad_recipes(tmp_path):
     with pytest.raises(UnknownNameError, match="did you mean 'translation'"):
         load_recipe("translaton")

@@ -91,15 +91,18 @@ class Recipe:
     ) -> Recipe:
         """Change single values.
 
-        Another kind of tokenizer starts from its own options; settings of the model are `explicit` from then on.
+        Another kind of tokenizer starts from its own options; settings of the model are `explicit` from then on. Epochs
+        take the place of a number of updates.
         """
+        replaced = "max_steps" if "num_train_epochs" in (arguments or {}) else ""
+        kept = {name: value for name, value in self.arguments.items() if name != replaced}
         lengths = {*LENGTHS} if {*LENGTHS} & {*(generation or {})} else set()
         return Recipe(
             task=self.task,
             task_options={**self.task_options, **(task_options or {})},
             tokenizer=changed_tokenizer(self.tokenizer, tokenizer),
             model={**self.model, **(model or {})},
-            arguments={**self.arguments, **(arguments or {})},
+            arguments={**kept, **(arguments or {})},
             generation={
                 **{name: value for name, value in self.generation.items() if name not in lengths},
                 **(generation or {}),
