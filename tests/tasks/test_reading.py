@@ -5,7 +5,7 @@ import warnings
 from functools import partial
 
 import pytest
-from datasets import ClassLabel, Dataset, Features, Value
+from datasets import ClassLabel, Dataset, Features, Sequence, Value
 
 from zoo.data.tasks import DataError, Kind, UnknownColumnError, find_task, load_splits, read_columns
 from zoo.data.tasks.tables import DataWarning, chosen_columns, place_of
@@ -58,6 +58,15 @@ def test_text_keeps_its_blanks_as_pipelines_do_and_labels_lose_them(write):
     rows = [("a fine film ", " 1"), ("  dull", "0 ")]
     read = read_columns(write("a.tsv", as_tsv([("sentence", "label"), *rows])), kinds=(Kind.TEXT, Kind.LABEL))
     assert read["sentence"] == ["a fine film ", "  dull"] and read["label"] == ["1", "0"]
+
+
+@pytest.mark.parametrize("tags", [[[0, -1]], [[0, None]], [None]])
+def test_a_token_of_a_data_set_without_a_label_is_named(tags, tmp_path):
+    kinds = Features(tokens=Sequence(Value("string")), tags=Sequence(ClassLabel(names=["O", "B"])))
+    rows = {"tokens": [["a", "b"], ["a", "b"]], "tags": [[0, 1], *tags]}
+    Dataset.from_dict(rows, kinds).save_to_disk(tmp_path / "saved")
+    with pytest.raises(DataError, match="row 2: column 'tags' is empty; leave the row out"):
+        find_task("token-classification").load(tmp_path / "saved")
 
 
 def test_parquet_is_read_in_silence(tmp_path, capfd, monkeypatch):

@@ -268,14 +268,17 @@ def rows_of(parts: Iterable[Dataset], names: Sequence[str]) -> Iterator[Iterable
 def named_labels(dataset: Dataset, column: str) -> list[Any]:
     from datasets import ClassLabel
 
-    values = list(dataset[column])
     feature = dataset.features[column]
     inner = getattr(feature, "feature", None)
+
+    def named(value: Any, label: Any) -> str | None:
+        return None if value is None or value < 0 else label.int2str(value)
+
     if isinstance(feature, ClassLabel):
-        return [None if value is None or value < 0 else feature.int2str(value) for value in values]
+        return [named(value, feature) for value in dataset[column]]
     if isinstance(inner, ClassLabel):
-        return [[inner.int2str(value) for value in row] for row in values]
-    return values
+        return [row and [named(value, inner) for value in row] for row in dataset[column]]
+    return list(dataset[column])
 
 
 Reader = Callable[[Path, "Sequence[Column] | None", Sequence[Kind]], Table]
