@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -65,6 +66,27 @@ def test_a_repository_may_hold_the_record_of_a_pull(hub: LoopbackHub, worker: St
     for _ in range(2):
         answer = worker().ok("pull", "org/model", local_dir=tmp_path / "out")
         assert {**answer["files"], ".zoo-pull.json": ""} == {**digests(checkpoint()), ".zoo-pull.json": ""}
+
+
+def test_two_processes_deliver_into_one_folder_one_after_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second begins while the first copies."""
+    old, new = (write(tmp_path / name, checkpoint(name.encode())) for name in ("old", "new"))
+    folder, copyfile = tmp_path / "out", shutil.copyfile
+    second = Thread(target=lambda: deliver(new, content(new), folder, "new"))
+
+    def copy_and_begin(*arguments: Any) -> Any:
+        if second.ident is None:
+            second.start()
+            second.join(0.2)
+        return copyfile(*arguments)
+
+    monkeypatch.setattr(shutil, "copyfile", copy_and_begin)
+    deliver(old, content(old), folder, "old")
+    second.join(60)
+    assert content(folder) == content(new)
+    assert sorted(file.name for file in folder.glob(".*")) == [".zoo-pull.json"]
 
 
 def die_at(fatal: int) -> None:

@@ -11,29 +11,49 @@ import json
 import os
 import shutil
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from zoo.base.errors import OutputExistsError, enumerate_names
 from zoo.base.files import leaves_its_folder, read_json
+from zoo.base.folders import locked
 
 from .errors import HubError
 
 RECORD = ".zoo-pull.json"  # Record of a pull in a folder: commit and files
 STAGE = ".zoo-pull"  # The folder in which a delivery is prepared: the files, and the journal
+LOCK = ".zoo-pull.lock"  # The file that the process holds which delivers
 
 FILES, JOURNAL = "files", "journal.json"
 LAST = "config.json"  # The file by which a model is known: it goes first, and comes last
 
 
 def deliver(snapshot: Path, files: Iterable[str], folder: Path, source: str) -> Path:
-    files = sorted(path for path in files if not path.startswith(STAGE))
-    stage = folder / STAGE
+    """Copy a snapshot's files into a folder, one process at a time."""
+    if folder.exists() and not folder.is_dir():
+        raise OutputExistsError(f"{folder} is a file; a model is pulled into a folder")
     try:
-        finish_delivery(folder)
-        earlier = _earlier(folder)
-        _refuse_collisions(folder, set(files) - set(earlier))
-        shutil.rmtree(stage, ignore_errors=True)
+        with locked(folder / LOCK):
+            try:
+                _deliver(snapshot, sorted(path for path in files if not path.startswith(STAGE)), folder, source)
+            finally:
+                with suppress(OSError):  # Windows removes no file that is open
+                    (folder / LOCK).unlink()
+    except OutputExistsError:
+        raise
+    except OSError as error:
+        raise HubError(f"{folder} cannot be written: {error.strerror or error}") from error
+    return folder
+
+
+def _deliver(snapshot: Path, files: list[str], folder: Path, source: str) -> None:
+    stage = folder / STAGE
+    finish_delivery(folder)
+    earlier = _earlier(folder)
+    _refuse_collisions(folder, set(files) - set(earlier))
+    shutil.rmtree(stage, ignore_errors=True)
+    try:
         for path in files:
             (stage / FILES / path).parent.mkdir(parents=True, exist_ok=True)
             if os.path.lexists(stage / FILES / path):
@@ -45,14 +65,9 @@ def deliver(snapshot: Path, files: Iterable[str], folder: Path, source: str) -> 
         (stage / RECORD).write_text(json.dumps(journal, indent=2) + "\n", encoding="utf-8")
         os.replace(stage / RECORD, stage / JOURNAL)
         finish_delivery(folder)
-    except OutputExistsError:
-        raise
-    except OSError as error:
-        raise HubError(f"{folder} cannot be written: {error.strerror or error}") from error
     finally:
         if not (stage / JOURNAL).exists():
             shutil.rmtree(stage, ignore_errors=True)
-    return folder
 
 
 def finish_delivery(folder: Path) -> None:
@@ -106,13 +121,9 @@ def _refuse_collisions(folder: Path, new: Iterable[str]) -> None:
 
 def _earlier(folder: Path) -> list[str]:
     """The files of an earlier pull into the folder."""
-    if not folder.exists():
-        return []
-    if not folder.is_dir():
-        raise OutputExistsError(f"{folder} is a file; a model is pulled into a folder")
     record = folder / RECORD
     if not record.is_file():
-        if any(entry.name != STAGE for entry in folder.iterdir()):
+        if any(entry.name not in (STAGE, LOCK) for entry in folder.iterdir()):
             raise OutputExistsError(f"{folder} is not empty and no pull made it; choose a new or empty folder")
         return []
     return _read(record)[1]
