@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 from click.testing import CliRunner
-from comparison.in_process import quality, run_here
+from comparison.in_process import TINY, quality, run_here
 from safetensors.torch import load_file, save_file
 
 from zoo.base.errors import ConfigError, UnknownNameError, UnknownOverrideError, UnknownVariantError
@@ -35,7 +35,6 @@ from zoo.training.checkpoints import SEAL, seal
 
 pytestmark = pytest.mark.xdist_group("comparison")  # one comparison serves most tests
 
-SIZE = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
 MARK = 12345.0  # What the checkpoint of an interrupted run is known by
 
 BUDGET = {"max_steps": 40, "warmup_steps": 1, "per_device_train_batch_size": 8}
@@ -88,7 +87,7 @@ def asked(data, user_module, tmp_path_factory):
     """One that goes well, one of the user's, one that runs out of memory."""
     return {
         **{"names": ["vanilla", "of-a-user:dropout=0.2", "killed"], "data": str(data)},
-        **{"tokenizer": {"kind": "word", "min_frequency": 1}, "settings": SIZE},
+        **{"tokenizer": {"kind": "word", "min_frequency": 1}, "settings": TINY},
         **{"generation": {"num_beams": 2, "max_length": 12}, "output_dir": str(tmp_path_factory.mktemp("compared"))},
         **{"progress": False, "save_steps": 4},
         "full_determinism": True,  # no clock chooses the library of matmuls

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from comparison.in_process import TINY
 
 import zoo
 from zoo.comparison.run import worker
@@ -15,8 +16,7 @@ from zoo.data.tasks import TOKENIZERS
 @pytest.mark.parametrize("positions", [8, 2 * LONGEST_TEXT])
 def test_no_more_is_written_than_there_are_positions(positions: int) -> None:
     tokenizer: Any = TOKENIZERS.get("word")(["a b c", "a b c"])
-    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
-    model = zoo.build("pre-norm", "seq2seq-lm", vocab_size=9, max_position_embeddings=positions, seed=0, **sizes)
+    model = zoo.build("pre-norm", "seq2seq-lm", vocab_size=9, max_position_embeddings=positions, seed=0, **TINY)
     model.generation_config.eos_token_id = None
     answers = Probe((), ("a b", "c"), ("b c", "a")).ask(model, tokenizer, tokenizer)
     assert answers["outputs"].shape == (2, min(positions, LONGEST_TEXT))
