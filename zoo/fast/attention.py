@@ -79,8 +79,7 @@ def attention(
         return attention_by_source(module, query, key, value, attention_mask, interface=backend, **kwargs)
     if position_bias is not None or dropout or "flash" in attn_implementation:
         refuse_what_is_ignored(attn_implementation, dropout, position_bias, attention_mask)
-    window = kwargs.get("sliding_window", module.sliding_window)
-    window = None if window is None else flash_window(module, window)
+    window = flash_window(module, kwargs.get("sliding_window", module.sliding_window))
     kwargs |= {"dropout": dropout, "position_bias": position_bias, "sliding_window": window}
     if isinstance(attention_mask, UnpaddedMask):
         backend, attention_mask, kwargs = backend_without_padding(backend, query, value, attention_mask, kwargs)
@@ -153,6 +152,6 @@ def attention_by_source(
     return mixed.flatten(0, 1).unsqueeze(1), weights
 
 
-def flash_window(module: nn.Module, window: int) -> int:
+def flash_window(module: nn.Module, window: int | None) -> int | None:
     """A sliding window as FlashAttention counts it: with the query's own position, also in both directions."""
-    return window + (not module.is_causal)
+    return None if window is None else window + (not module.is_causal)
