@@ -120,6 +120,7 @@ def test_every_model_type_has_a_case():
         ("PhimoeModel", EXPERTS, "each of its two experts is weighed among those that score nearly as well"),
         ("Qwen3_5Model", {"text_config": QWEN3_5, "vision_config": PICTURES}, "AutoModelForCausalLM loads by itself"),
         ("Lfm2MoeModel", LFM2_MOE, "divided by a millionth more than their sum"),
+        ("ModernBertForMaskedLM", {**MODERN_BERT, "hidden_activation": "silu"}, "hidden_activation='silu' is set"),
         ("ModernBertDecoderModel", MODERN_BERT, "its language model's head transforms what it projects"),
     ],
 )

@@ -254,7 +254,7 @@ class ModernBert(EncoderFormat):
     only = {
         **dict.fromkeys(("norm_bias", "attention_bias", "mlp_bias", "classifier_bias"), False),
         "decoder_bias": True,
-        "classifier_activation": "gelu",
+        **dict.fromkeys(("hidden_activation", "classifier_activation"), "gelu"),
     }
     body = {"embed_tokens": "embeddings.tok_embeddings", "embedding_norm": "embeddings.norm", "norm": "final_norm"}
     layer = {
