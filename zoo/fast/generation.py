@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import update_wrapper
+from functools import update_wrapper, wraps
 from typing import Any
 
 import torch
@@ -70,11 +70,10 @@ class Generation(GenerationMixin):
             **kwargs,
         )
 
+    @wraps(GenerationMixin.compute_transition_scores)
     def compute_transition_scores(self: Any, *args: Any, **kwargs: Any) -> Any:
         """Scores of the written tokens, as transformers computes them, in the target's vocabulary."""
         return GenerationMixin.compute_transition_scores(self.get_decoder(), *args, **kwargs)
-
-    update_wrapper(compute_transition_scores, GenerationMixin.compute_transition_scores)
 
     def _get_candidate_generator(self: Any, *args: Any, **kwargs: Any) -> Any:
         """Make candidates as transformers does, in the target's vocabulary."""
