@@ -1,5 +1,6 @@
 """Pulling into a folder of the user's own."""
 
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 from preloaded import call_in_fork
 
+from zoo.base.errors import OutputExistsError
 from zoo.hub.delivery import deliver
 
 from .conftest import Start, checkpoint, digests, write
@@ -58,6 +60,28 @@ def test_what_is_the_users_own_is_not_replaced(hub: LoopbackHub, worker: Start, 
         hub.storage.commit("org/model", "main", {path: None}, "remove")
     assert process("pull", "org/model", local_dir=folder)["error"] is None
     assert (folder / "notes.txt").read_bytes() == b"mine" and not list((tmp_path / "elsewhere").iterdir())
+
+
+@pytest.mark.parametrize("path", ["model.safetensors", "config.json", "gone.txt"])
+def test_a_file_that_was_changed_after_a_pull_is_not_replaced(path: str, tmp_path: Path) -> None:
+    old = write(tmp_path / "old", {**checkpoint(b"old"), "gone.txt": b"1"})
+    new, folder = write(tmp_path / "new", checkpoint(b"new")), tmp_path / "out"
+    deliver(old, content(old), folder, "old")
+    write(folder, {path: b"trained further"})
+    with pytest.raises(OutputExistsError, match=f"{path}, .* changed since"):
+        deliver(new, content(new), folder, "new")
+    assert content(folder) == {**content(old), path: b"trained further"}
+    (folder / path).unlink()
+    deliver(new, content(new), folder, "new")
+    assert content(folder) == content(new)
+
+
+def test_a_record_without_hashes_is_read(tmp_path: Path) -> None:
+    old, new = write(tmp_path / "old", checkpoint(b"old")), write(tmp_path / "new", checkpoint(b"new"))
+    folder = write(tmp_path / "out", checkpoint(b"old"))
+    (folder / ".zoo-pull.json").write_text(json.dumps({"source": "old", "files": sorted(content(old))}))
+    deliver(new, content(new), folder, "new")
+    assert content(folder) == content(new)
 
 
 def test_a_repository_may_hold_the_record_of_a_pull(hub: LoopbackHub, worker: Start, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -18,10 +18,11 @@ from typing import Any
 from zoo.base.errors import OutputExistsError, enumerate_names
 from zoo.base.files import leaves_its_folder, read_json
 from zoo.base.folders import locked
+from zoo.base.manifest import quick_hash
 
 from .errors import HubError
 
-RECORD = ".zoo-pull.json"  # Record of a pull in a folder: commit and files
+RECORD = ".zoo-pull.json"  # Record of a pull in a folder: commit, and files with their hashes
 STAGE = ".zoo-pull"  # The folder in which a delivery is prepared: the files, and the journal
 LOCK = ".zoo-pull.lock"  # The file that the process holds which delivers
 
@@ -51,7 +52,7 @@ def _deliver(snapshot: Path, files: list[str], folder: Path, source: str) -> Non
     stage = folder / STAGE
     finish_delivery(folder)
     earlier = _earlier(folder)
-    _refuse_collisions(folder, set(files) - set(earlier))
+    _refuse_collisions(folder, set(files) - set(earlier), earlier)
     shutil.rmtree(stage, ignore_errors=True)
     try:
         for path in files:
@@ -61,7 +62,8 @@ def _deliver(snapshot: Path, files: list[str], folder: Path, source: str) -> Non
                     f"{source} has two files {path!r} but for upper and lower case; {folder} holds one"
                 )
             shutil.copyfile(snapshot / path, stage / FILES / path)
-        journal = {"source": source, "files": files, "stale": sorted(set(earlier) - set(files))}
+        hashes = {path: quick_hash(stage / FILES / path) for path in files}
+        journal = {"source": source, "files": hashes, "stale": sorted(set(earlier) - set(files))}
         (stage / RECORD).write_text(json.dumps(journal, indent=2) + "\n", encoding="utf-8")
         os.replace(stage / RECORD, stage / JOURNAL)
         finish_delivery(folder)
@@ -91,11 +93,12 @@ def finish_delivery(folder: Path) -> None:
     journal.unlink()
 
 
-def _read(file: Path) -> tuple[str, list[str], list[str]]:
-    """Read a record or a journal: source, files, and files to remove."""
+def _read(file: Path) -> tuple[str, dict[str, str | None], list[str]]:
+    """Read a record or a journal: source, files with their hashes, None in older ones, and files to remove."""
     try:
         content: dict[str, Any] = read_json(file)
-        files, stale = ([str(path) for path in content.get(key, ())] for key in ("files", "stale"))
+        listed, stale = content.get("files", ()), [str(path) for path in content.get("stale", ())]
+        files = {str(path): listed[path] if isinstance(listed, dict) else None for path in listed}
     except (ValueError, AttributeError, TypeError) as error:
         raise OutputExistsError(f"{file} is damaged; choose another folder, or empty this one") from error
     for path in (*files, *stale):
@@ -104,9 +107,9 @@ def _read(file: Path) -> tuple[str, list[str], list[str]]:
     return str(content.get("source")), files, stale
 
 
-def _refuse_collisions(folder: Path, new: Iterable[str]) -> None:
-    """Refuse to replace what no pull has brought, and to write through links."""
-    taken = []
+def _refuse_collisions(folder: Path, new: Iterable[str], earlier: Mapping[str, str | None]) -> None:
+    """Refuse to replace what no pull has brought or what was changed since, and to write through links."""
+    taken = [path for path, digest in earlier.items() if _is_changed(folder / path, digest)]
     for path in sorted(new):
         parents = [folder / parent for parent in list(PurePosixPath(path).parents)[:-1]]
         blocked = any(parent.is_symlink() or (parent.exists() and not parent.is_dir()) for parent in parents)
@@ -114,16 +117,22 @@ def _refuse_collisions(folder: Path, new: Iterable[str]) -> None:
             taken.append(path)
     if taken:
         raise OutputExistsError(
-            f"{folder} holds {enumerate_names(taken)}, which no pull has brought there and this one would replace; "
-            "move it away, or choose another folder"
+            f"{folder} holds {enumerate_names(taken)}, which this pull would replace or remove, and which no pull "
+            "has brought there or which was changed since; move it away, or choose another folder"
         )
 
 
-def _earlier(folder: Path) -> list[str]:
-    """The files of an earlier pull into the folder."""
+def _is_changed(file: Path, digest: str | None) -> bool:
+    if digest is None or not os.path.lexists(file):
+        return False
+    return not file.is_file() or quick_hash(file) != digest
+
+
+def _earlier(folder: Path) -> dict[str, str | None]:
+    """The files of an earlier pull into the folder, with their hashes."""
     record = folder / RECORD
     if not record.is_file():
         if any(entry.name not in (STAGE, LOCK) for entry in folder.iterdir()):
             raise OutputExistsError(f"{folder} is not empty and no pull made it; choose a new or empty folder")
-        return []
+        return {}
     return _read(record)[1]
