@@ -168,7 +168,6 @@ REFUSED = [
     ("llama-style", None, dict(bos_token_id=None), "cwm", "its configuration refuses it.*bos_token_id"),
     ("llama-style", None, dict(position="rotary-interleaved", head_dim=6), "helium", "head_dim=6, it has 4"),
     ("qwen3-moe-style", None, dict(residual_scaling="layer-scale"), "qwen3_moe", "residual_scaling='layer-scale'"),
-    ("deepseek-v3-style", None, dict(share_layers=True), "deepseek_v3", "share_layers=True"),
     ("deepseek-v3-style", None, dict(attention_out_bias=True), "deepseek_v3", "attention_bias=False"),
     ("gpt-oss-style", None, dict(mlp_bias=False), "gpt_oss", "mlp_bias=False"),
     ("gptj-style", None, dict(position="rotary", qk_norm="head", head_dim=8), "phi", "head_dim=8, it has 4"),

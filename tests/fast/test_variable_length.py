@@ -20,7 +20,7 @@ RUNS = [
     ("llama-style:num_key_value_heads=2", "causal-lm"),
     ("pre-norm:position=rotary,sliding_window=3", "masked-lm"),
     ("pre-norm:position=rotary,sliding_window=3", "causal-lm"),
-    ("modernbert-style:share_layers=true,sliding_window=3", "masked-lm"),
+    ("modernbert-style:residual=plain,share_layers=true,sliding_window=3", "masked-lm"),
     ("vanilla", "seq2seq-lm"),
 ]
 

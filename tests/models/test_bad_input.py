@@ -82,6 +82,8 @@ WRONG: dict[type[errors.ZooError], list[tuple[str, dict[str, Any], str]]] = {
         ("pre-norm", {"layer_types": 3}, "it must be a list of full_attention, sliding_attention"),
         ("pre-norm", {"num_labels": 10**12}, "num_labels=1000000000000 was given; it must be at least 1"),
         ("t5-style", {"vocab_size": 20, "decoder_vocab_size": 31}, "vocab_size=20 and decoder_vocab_size=31"),
+        ("explicando", {"vocab_size": 20, "decoder_vocab_size": 31}, "vocab_size=20 and decoder_vocab_size=31"),
+        ("t5-style", {"vocab_size": 20, "decoder_vocab_size": 5, "tie_word_embeddings": True}, "decoder_vocab_size=5"),
         ("t5-style", {"relative_attention_num_buckets": 3}, "at least 4 buckets"),
         ("t5-style", {"relative_attention_max_distance": 8}, "the distance must be more than 8"),
         ("llama-style", {"rope_parameters": {"rope_type": "yarn"}}, "KeyError: 'factor'"),

@@ -22,8 +22,8 @@ def test_another_number_of_labels_makes_a_new_head_and_says_so() -> None:
 
 
 def test_another_vocabulary_makes_new_embeddings_and_says_so() -> None:
-    with pytest.warns(NewHeadWarning, match=r"because vocab_size=30"):
-        model = zoo.build("vanilla", weights="en-pt", vocab_size=30)
+    with pytest.warns(NewHeadWarning, match=r"because vocab_size=30, decoder_vocab_size=30"):
+        model = zoo.build("vanilla", weights="en-pt", vocab_size=30, decoder_vocab_size=30)
     assert model.get_input_embeddings().weight.shape[0] == 30
     with pytest.raises(CheckpointError, match="other sizes than hidden_size=32 asks for"):
         zoo.build("vanilla.en-pt", hidden_size=32)

@@ -79,7 +79,8 @@ def attention(
         return attention_by_source(module, query, key, value, attention_mask, interface=backend, **kwargs)
     if position_bias is not None or dropout or "flash" in attn_implementation:
         refuse_what_is_ignored(attn_implementation, dropout, position_bias, attention_mask)
-    window = flash_window(module, kwargs.get("sliding_window", module.sliding_window))
+    if (window := kwargs.get("sliding_window", module.sliding_window)) is not None:
+        window = flash_window(module, window)
     kwargs |= {"dropout": dropout, "position_bias": position_bias, "sliding_window": window}
     if isinstance(attention_mask, UnpaddedMask):
         backend, attention_mask, kwargs = backend_without_padding(backend, query, value, attention_mask, kwargs)

@@ -143,8 +143,9 @@ def validate_embeddings(config: ZooConfig) -> None:
 
 
 def validate_shared_vocabulary(config: ZooConfig) -> None:
-    """Require one size of both vocabularies, where source and target have one embedding."""
-    if config.decoder_vocab_size not in (None, config.vocab_size):
+    """Require the one embedding of source and target to have a row for each target id, and no more if it is tied."""
+    target = config.decoder_vocab_size or config.vocab_size
+    if target > config.vocab_size or (config.tie_word_embeddings and target != config.vocab_size):
         raise ConfigError(
             f"vocab_size={config.vocab_size} and decoder_vocab_size={config.decoder_vocab_size} with "
             "share_encoder_decoder_embeddings=True were given, but one embedding has one vocabulary: give both alike, "
