@@ -69,6 +69,7 @@ PRESENT = {
     ("encoder", None),
     ("ladder", None),
     ("lr-robustness", None),
+    ("mad", None),
     ("speed", None),
     ("english", None),
     *(("char-lm", f"500 steps{more}") for more in ("", ", learning rate swept", ", equal operations")),
