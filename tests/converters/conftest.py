@@ -17,6 +17,7 @@ from zoo.converters.transformers_js import graphs as browser_graphs
 from zoo.data.tokenizers import Tokenizers, train_word
 from zoo.models import ZooPreTrainedModel
 
+TEXTS = ["the cat sleeps", "dog", "a dog runs the cat", "sleeps the"]
 PAIRS = ["the cat sleeps\tle chat dort", "a dog runs\tun chien court", "the dog sleeps\tle chien dort"]
 
 

@@ -1,4 +1,5 @@
 import hashlib
+import json
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -8,7 +9,21 @@ from urllib.parse import unquote
 import pytest
 from huggingface_hub import constants
 
+from zoo.data.tokenizers import Tokenizers, train_tokenizers
 from zoo.registry import CORPORA, Corpus, CorpusFile, register_corpus
+
+DOCUMENTS = [f"Document {number} says {'very ' * (number % 7)}little.\nIts second line." for number in range(60)]
+
+
+@pytest.fixture(scope="module")
+def tokenizers() -> Tokenizers:
+    return train_tokenizers(DOCUMENTS, kind="bpe", vocab_size=300)
+
+
+def jsonl(file: Path, documents: list[str]) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("".join(json.dumps({"text": text}) + "\n" for text in documents))
+    return file
 
 
 class Origin:

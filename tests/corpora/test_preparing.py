@@ -11,7 +11,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -25,32 +25,18 @@ from hypothesis import strategies as st
 from preloaded import run_fork
 
 from zoo.base.errors import ConfigError, DataError, OutputExistsError
-from zoo.base.manifest import sha256_of
 from zoo.cli.main import cli
 from zoo.data.corpora import shards
 from zoo.data.corpora.planning import find_source
 from zoo.data.corpora.preparing import Preparation, prepare
 from zoo.data.corpora.shard_worker import count_words, document_hash
 from zoo.data.corpora.shard_worker import run as run_shard
-from zoo.data.corpora.shards import MANIFEST, VERIFIED, Manifest, ShardRecord, TokenRow, is_prepared, read_manifest
+from zoo.data.corpora.shards import MANIFEST, is_prepared, read_manifest
 from zoo.data.corpora.sources import Piece, lines_of, parts_of, plan
-from zoo.data.tasks.blocks import TokenBlocks
 from zoo.data.tokenizers import Tokenizers, load_tokenizers, train_tokenizers
 from zoo.data.tokenizers.encoding import backend_json
-from zoo.training.sampling import ShuffledBlocks
 
-DOCUMENTS = [f"Document {number} says {'very ' * (number % 7)}little.\nIts second line." for number in range(60)]
-
-
-@pytest.fixture(scope="module")
-def tokenizers() -> Tokenizers:
-    return train_tokenizers(DOCUMENTS, kind="bpe", vocab_size=300)
-
-
-def jsonl(file: Path, documents: list[str]) -> Path:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text("".join(json.dumps({"text": text}) + "\n" for text in documents))
-    return file
+from .conftest import DOCUMENTS, jsonl
 
 
 def expected_ids(tokenizers: Tokenizers, documents: list[str]) -> list[int]:
@@ -294,70 +280,6 @@ def test_a_damaged_file_is_named(tokenizers, tmp_path, name):
         prepare(tmp_path / name, tokenizers, tmp_path / "out", aside=False, progress=False)
 
 
-def test_a_shard_whose_documents_are_all_held_out_has_no_words_to_count():
-    full, none = (ShardRecord("a", tokens, 1, 9, ("", ""), words=tokens) for tokens in (5, 0))
-    assert Manifest("", "", "", {}, [full, none]).words == 5
-    assert Manifest("", "", "", {}, [full, replace(full, words=0)]).words == 0
-
-
-def cut_short(file: Path) -> None:
-    file.write_bytes(file.read_bytes()[:-2])
-
-
-def empty(file: Path) -> None:
-    file.write_bytes(b"")
-
-
-def flip(file: Path) -> None:
-    """Change a bit of the last id or length, and nothing of the size."""
-    content = bytearray(file.read_bytes())
-    content[-4] ^= 1
-    file.write_bytes(content)
-
-
-@pytest.mark.parametrize("suffix", [".bin", ".idx"])
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        (cut_short, "is truncated"),
-        (empty, "is truncated|not a whole shard"),
-        (Path.unlink, "not a whole shard: .*No such file"),
-        (flip, "is damaged: its SHA-256 is not the recorded one"),
-    ],
-)
-def test_a_damaged_shard_among_whole_ones_is_named(tokenizers, tmp_path, suffix, damage, message):
-    source, out = jsonl(tmp_path / "a.jsonl", DOCUMENTS), tmp_path / "out"
-    made = prepare(source, tokenizers, out, aside=False, progress=False, shard_bytes=source.stat().st_size // 3)
-    assert len(made.shards) > 2
-    made.row(out)
-    damage(out / f"shards/shard-00001{suffix}")
-    with pytest.raises(DataError, match=f"shard-00001.*({message}).*; remove its folder, and prepare the data again"):
-        read_manifest(out).row(out)
-
-
-def test_shards_are_compared_with_their_hashes_once_and_again_after_a_change(tokenizers, tmp_path, monkeypatch):
-    source, out = jsonl(tmp_path / "a.jsonl", DOCUMENTS), tmp_path / "out"
-    made = prepare(source, tokenizers, out, aside=False, progress=False, shard_bytes=source.stat().st_size // 3)
-    compared: list[str] = []
-
-    def counted(file: Path) -> str:
-        compared.append(file.name)
-        return sha256_of(file)
-
-    monkeypatch.setattr(shards, "sha256_of", counted)
-    made.row(out)
-    assert sorted(compared) == sorted(one.name for one in (out / "shards").glob("shard-*.*") if one.suffix != ".json")
-    compared.clear()
-    made.row(out)
-    assert compared == []
-    os.utime(out / "shards/shard-00001.bin", ns=(1, 1))
-    made.row(out)
-    assert compared == ["shard-00001.bin"]
-    (out / VERIFIED).write_text("[1]")
-    made.row(out)
-    assert len(compared) == 1 + 2 * len(made.shards)
-
-
 def test_bad_sources_and_options_are_refused(tokenizers, tmp_path):
     out = tmp_path / "out"
     with pytest.raises(DataError, match="nowhere does not exist"):
@@ -428,34 +350,6 @@ def test_a_line_without_an_end_is_refused(tokenizers, tmp_path, monkeypatch):
     (tmp_path / "a.txt").write_text("short\n" + "x" * 1001)
     with pytest.raises(DataError, match=r"a.txt, line 2: longer than 1,000 bytes"):
         list(parts_of(Piece(str(tmp_path / "a.txt")), None, lambda error: None))
-
-
-def test_an_empty_row_has_no_ids():
-    assert len(TokenRow([])) == 0 and TokenRow([])[0:5].tolist() == [] and Piece("a").last
-
-
-def anonymous_memory() -> int:
-    """Bytes of this process that are no file's pages."""
-    status = Path("/proc/self/status").read_text()
-    return 1024 * next(int(line.split()[1]) for line in status.splitlines() if line.startswith("RssAnon"))
-
-
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads /proc")
-def test_reading_ten_thousand_batches_takes_no_more_memory(tokenizers, tmp_path):
-    made = prepare(jsonl(tmp_path / "a.jsonl", DOCUMENTS * 99), tokenizers, tmp_path / "o", aside=False, progress=False)
-    blocks = TokenBlocks(made.row(tmp_path / "o"), 16)
-    sampler = ShuffledBlocks(len(blocks), 8, seed=0)
-    before, read = None, 0
-    for epoch in range(100):
-        sampler.set_epoch(epoch)
-        for number in sampler:
-            assert len(blocks[number]["input_ids"]) > 0
-            read += 1
-            if read == 8_000:
-                before = anonymous_memory()
-        if read >= 80_000:
-            break
-    assert before is not None and anonymous_memory() - before < 4 << 20
 
 
 @given(st.text() | st.text(st.sampled_from("ab \n\x1f\x85\xa0\u2003\u3000\u3001\U0001f600")))

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic_core import PydanticCustomError
 from transformers import PreTrainedTokenizerFast
 
 from .text import Piece, Token, token_text
@@ -137,7 +138,17 @@ def as_stops(value: Any) -> Any:
 Prompts = Annotated[list[str | list[int]], BeforeValidator(as_prompts)]
 Stops = Annotated[list[Annotated[str, Field(min_length=1)]], BeforeValidator(as_stops), Field(max_length=4)]
 Count = Annotated[int, Field(ge=1)]
-Zero = Annotated[float, Field(ge=0, le=0)]
+
+
+def only_nothing(value: float | dict[str, float] | list[Any]) -> float | dict[str, float] | list[Any]:
+    """Admit the value with which a field that is not supported does nothing."""
+    if value:
+        nothing = repr(type(value)())
+        raise PydanticCustomError("not_supported", "this value is not supported; valid: {valid}", {"valid": nothing})
+    return value
+
+
+Zero = Annotated[float, AfterValidator(only_nothing)]
 
 
 class Strict(BaseModel):
@@ -172,7 +183,7 @@ class SamplingRequest(Request):
     stream_options: StreamOptions | None = None
     presence_penalty: Zero | None = None
     frequency_penalty: Zero | None = None
-    logit_bias: Annotated[dict[str, float], Field(max_length=0)] | None = None
+    logit_bias: Annotated[dict[str, float], AfterValidator(only_nothing)] | None = None
 
     @property
     def streamed_usage(self) -> bool:
@@ -227,7 +238,7 @@ class ChatRequest(SamplingRequest):
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
     response_format: ResponseFormat | None = None
     store: Literal[False] | None = None
-    tools: Annotated[list[Any], Field(max_length=0)] | None = None
+    tools: Annotated[list[Any], AfterValidator(only_nothing)] | None = None
     tool_choice: Literal["none"] | None = None
 
 
@@ -240,8 +251,6 @@ class EmbeddingRequest(Request):
 
 R = TypeVar("R", bound=Request)
 
-NOT_SUPPORTED = ("presence_penalty", "frequency_penalty", "logit_bias", "tools")  # But for the value that does nothing
-
 
 def read_request(kind: type[R], body: bytes) -> R:
     try:
@@ -253,6 +262,6 @@ def read_request(kind: type[R], body: bytes) -> R:
         if problem["type"] == "extra_forbidden" and len(problem["loc"]) == 1:
             raise RefusedRequestError(f"{name!r} is not supported", name) from None
         where = ".".join(str(part) for part in problem["loc"])
-        if problem["type"] == "literal_error" or name in NOT_SUPPORTED:
+        if problem["type"] == "literal_error":
             reason = f"this value is not supported; {reason}"
         raise RefusedRequestError(f"{where}: {reason}" if name else f"the body is not valid: {reason}", name) from None
