@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ from zoo.models.mixers.delta_net import sizes
 from zoo.models.mixers.kimi_delta import kimi_sizes
 from zoo.models.parts import option
 
+from ...errors import LostInputWarning
 from ...key_map import KeyMap
 from ...symmetries.base import State
 from ...transforms import Transform, each, join, split_by_group
@@ -202,6 +204,12 @@ class Lfm2(LlamaLike):
         "mlp_residual.norm_in": "ffn_norm",
     }
     reasons = {**LlamaLike.reasons, "mixer": "its layers without attention have a short convolution"}
+
+    def read_config(self, native: Any, task: str) -> dict[str, Any]:
+        if native.conv_bias:
+            reading = "by the biases of its projections the class reads padding on the left, the zoo's model does not"
+            warnings.warn(f"conv_bias=True: {reading}", LostInputWarning, stacklevel=2)
+        return super().read_config(native, task)
 
 
 KIMI_DELTA: Keys = {
