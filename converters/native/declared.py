@@ -358,12 +358,20 @@ class DeclaredFormat(NativeFormat):
         for name, need in sorted(needs.items(), key=lambda item: callable(item[1])):  # those that follow come last
             value = admissible(need, SimpleNamespace(**settings))[0]  # type: ignore[arg-type]
             settings |= {} if value is ANY else {name: value}
-        ours: Any = SimpleNamespace(**settings)
-        rates = {name: self.follows.get(name, lambda _: 0.0)(ours) for name in native.to_dict() if RATE.match(name)}
-        rates |= {field.name: getattr(native, field.name) for field in self.read.values() if field.name in rates}
-        if lost := [f"{n}={rate}, here {own}" for n, own in rates.items() if (rate := getattr(native, n)) != own]:
-            warnings.warn(f"dropout differs from {self.name}'s: {', '.join(lost)}", LostInputWarning, stacklevel=2)
+        self.warn_of_other_rates(native, settings)
         return {**settings, **tokens(native), **labels(native, task)}
+
+    def warn_of_other_rates(self, native: Any, settings: Mapping[str, Any]) -> None:
+        """Name rates of dropout that no setting has, where another one is used in their place."""
+        known = {field.name for field in self.read.values()}
+        ours: Any = SimpleNamespace(**settings)
+        lost = []
+        for name in native.to_dict():
+            if RATE.match(name) and name not in known:
+                rate, used = getattr(native, name), self.follows[name](ours) if name in self.follows else 0.0
+                lost += [f"{name}={rate}, here {used}"] if rate != used else []
+        if lost:
+            warnings.warn(f"dropout differs from {self.name}'s: {', '.join(lost)}", LostInputWarning, stacklevel=2)
 
     def write_config(self, config: ZooConfig, task: str) -> dict[str, Any]:
         written = {**self.only, **{name: write(config) for name, write in self.follows.items()}}

@@ -161,10 +161,14 @@ NOPE_BY_LAYER = Field(
 )
 """`nope_layers` of a class without positions in layers without a window."""
 
-CLASSIFIER_RATES = ("classifier_dropout", "hidden_dropout", "hidden_dropout_prob")
-"""Fields with the rate before a classifier of tokens, in the order in which classes look."""
 
-CLASSIFIER_DROPOUT = Field("classifier_dropout", lambda native: None)  # All decoders read it alike
+def token_classifier_dropout(native: Any) -> float:
+    """The rate before a classifier of tokens: the first one that a configuration has, or 0.1."""
+    rates = (getattr(native, name, None) for name in ("classifier_dropout", "hidden_dropout", "hidden_dropout_prob"))
+    return next((rate for rate in rates if rate is not None), 0.1)
+
+
+CLASSIFIER_DROPOUT = Field("classifier_dropout", token_classifier_dropout)
 
 
 class DecoderFormat(DeclaredFormat):
@@ -188,8 +192,7 @@ class DecoderFormat(DeclaredFormat):
     def read_config(self, native: Any, task: str) -> dict[str, Any]:
         """Express a native configuration. Sequence classifiers have neither a bias nor dropout."""
         of_sequences = task == Task.SEQUENCE_CLASSIFICATION
-        rates = [rate for name in CLASSIFIER_RATES if (rate := getattr(native, name, None)) is not None]
-        dropout = 0.0 if of_sequences else [*rates, 0.1][0]
+        dropout = 0.0 if of_sequences else token_classifier_dropout(native)
         return {"classifier_bias": not of_sequences, **super().read_config(native, task), "classifier_dropout": dropout}
 
     def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:
@@ -199,9 +202,7 @@ class DecoderFormat(DeclaredFormat):
             found += self.rotary_obstacles(config) + self.window_obstacles(config)
         return found
 
-    def rotary_obstacles(self, config: ZooConfig) -> list[str]:
-        """Rotary settings that the class cannot express."""
-        return partial_rotation_obstacles(self, config)
+    rotary_obstacles = partial_rotation_obstacles
 
     def window_obstacles(self, config: ZooConfig) -> list[str]:
         """Which windows the class lacks."""

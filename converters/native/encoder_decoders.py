@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -12,7 +11,6 @@ from torch import Tensor
 from zoo.models import POSITIONS, ZooConfig
 from zoo.registry import Task
 
-from ..errors import LostInputWarning
 from ..symmetries.base import State
 from ..symmetries.route import Needs
 from ..transforms import LEADING_AXIS, SAME, skip_rows
@@ -32,7 +30,6 @@ class BartLike(DeclaredFormat):
     offset: ClassVar[int] = 0  # Rows at the beginning of the position table that are never read
     embedding_norm: ClassVar[bool] = False
     output_bias: ClassVar[bool] = True
-    begins_with_last: ClassVar[bool] = False  # Whether decoder inputs made of labels begin with the last of them
     tables = tuple(f"model.{stack}.embed_positions.weight" for stack in ("encoder", "decoder"))
     fields: ClassVar[Mapping[str, str | Field]] = {
         **same("vocab_size", "decoder_layers", "decoder_attention_heads", "max_position_embeddings", "scale_embedding"),
@@ -84,11 +81,6 @@ class BartLike(DeclaredFormat):
         return has | ({"lm_head_bias": self.output_bias} if task == Task.SEQ2SEQ_LM else {})
 
     def read_config(self, native: Any, task: str) -> dict[str, Any]:
-        if self.begins_with_last:
-            message = (
-                f"decoder inputs made of labels begin with decoder_start_token_id, {self.name}'s with the last label"
-            )
-            warnings.warn(f"{message}: give decoder_input_ids for the same loss", LostInputWarning, stacklevel=2)
         shared = getattr(native, "share_encoder_decoder_embeddings", True)
         return {
             **super().read_config(native, task),
@@ -102,10 +94,6 @@ class BartLike(DeclaredFormat):
     def write_config(self, config: ZooConfig, task: str) -> dict[str, Any]:
         tied = {"tie_word_embeddings": self.one_embedding(config), "forced_eos_token_id": None}
         return {**super().write_config(config, task), **tied, **tokens(config, decoder_start=True)}
-
-    def notes(self, config: ZooConfig, task: str) -> list[str]:
-        note = "Decoder inputs made of labels begin with the last label in this class: give decoder_input_ids."
-        return [note] if self.begins_with_last else []
 
     def one_embedding(self, config: ZooConfig) -> bool:
         """Whether source, target and output share one table, which is all that the class can tie."""

@@ -104,8 +104,8 @@ class EncoderFormat(DeclaredFormat):
         return (*super().meaningless(task), *self.pooler_weights(task).values())
 
     def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:
-        found = super().obstacles(config, state, task)
-        return [*found, *(partial_rotation_obstacles(self, config) if "rope_parameters" in self.fields else ())]
+        rotary = partial_rotation_obstacles(self, config) if "rope_parameters" in self.fields else []
+        return super().obstacles(config, state, task) + rotary
 
     def write_weights(self, config: ZooConfig, state: State, task: str) -> State:
         """Add a body's pooler, of zeros."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 from zoo.models import ZooConfig
 
-from ...errors import NoCounterpartError
+from ...errors import LostInputWarning, NoCounterpartError
 from ...symmetries.base import State
 from ...symmetries.route import Needs
 from ..common import COUNTS_TOKENS, drop, fairseq_table, table_obstacles
@@ -75,13 +76,28 @@ class Blenderbot(BartLike):
         return super().write_config(config, task) | {"encoder_no_repeat_ngram_size": 0}
 
 
+class BeginsWithLastLabel(BartLike):
+    """A class that makes its decoder's inputs of labels by moving the last label to the front."""
+
+    def read_config(self, native: Any, task: str) -> dict[str, Any]:
+        warnings.warn(
+            f"decoder inputs made of labels begin with decoder_start_token_id, {self.name}'s with the last label: give "
+            "decoder_input_ids for the same loss",
+            LostInputWarning,
+            stacklevel=2,
+        )
+        return super().read_config(native, task)
+
+    def notes(self, config: ZooConfig, task: str) -> list[str]:
+        return ["Decoder inputs made of labels begin with the last label in this class: give decoder_input_ids."]
+
+
 @native_format
-class MBart(BartLike):
+class MBart(BeginsWithLastLabel):
     """MBart (Liu et al. 2020): pre-norm, learned positions, a norm on the embeddings."""
 
     name = "mbart"
     rank = 140
-    begins_with_last = True
     variant = "pegasus-style"
     placement = "pre"
     offset = 2
@@ -89,11 +105,10 @@ class MBart(BartLike):
 
 
 @native_format
-class PlBart(Bart):
+class PlBart(BeginsWithLastLabel, Bart):
     """PLBART (Ahmad et al. 2021): BART for code, with scaled embeddings."""
 
     name = "plbart"
-    begins_with_last = True
 
 
 @native_format
