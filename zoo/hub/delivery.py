@@ -39,7 +39,8 @@ def deliver(snapshot: Path, files: Iterable[str], folder: Path, source: str) -> 
             try:
                 _deliver(snapshot, sorted(path for path in files if not path.startswith(STAGE)), folder, source)
             finally:
-                with suppress(OSError):  # Windows removes no file that is open
+                # A process that waits for it takes the next file, since filelock 3.24. Windows removes no open file.
+                with suppress(OSError):
                     (folder / LOCK).unlink()
     except OutputExistsError:
         raise
