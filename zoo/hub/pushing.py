@@ -211,9 +211,10 @@ def push(
         if code:
             bundled = {file.path: file for file in files_to_push(code.folder)[0]}
             # Numbers are recorded with the hashes of weights: those of the zoo stay in their files.
-            doubled = bundled if read_object(folder / CONFIG).get("model_type") == LIBRARY else files
-            parts = [(part is doubled, part.items()) for part in (files, bundled)]
-            files = {path: file for twice, part in parts for path, file in part if not (twice and are_weights(path))}
+            if read_object(folder / CONFIG).get("model_type") == LIBRARY:
+                files |= {path: file for path, file in bundled.items() if not are_weights(path)}
+            else:
+                files = {path: file for path, file in files.items() if not are_weights(path)} | bundled
         own_card = (folder / CARD).is_file() and not overwrite_card
         if RESULT_FILE in files:
             content = json.dumps(without_places(find_result(folder)), indent=2, ensure_ascii=False).encode()

@@ -124,8 +124,9 @@ class Setting:
 
     def is_read_in(self, config: Any) -> bool:
         """Whether models with a configuration read it, apart from their heads and parts."""
-        needed = (self.decoder_of is None or config.stack == "encoder-decoder", self.is_read_next_to(config))
-        return all(needed) and (self.read_if is None or self.read_if(config))
+        if self.decoder_of is not None and config.stack != "encoder-decoder":
+            return False
+        return self.is_read_next_to(config) and (self.read_if is None or self.read_if(config))
 
     def is_computed(self, task: str) -> bool:
         """Whether it decides what a model for a task computes."""

@@ -206,7 +206,9 @@ def validate_heads(config: ZooConfig) -> None:
     # A saved configuration has a head_dim in any case: the decoder's differs where it only follows from the width.
     follows = config.head_dim is None or config.head_dim * config.num_attention_heads == config.hidden_size
     for field in ("num_attention_heads", "decoder_attention_heads"):
-        heads = getattr(config, field) or config.num_attention_heads
+        heads = getattr(config, field)
+        if heads is None:
+            continue
         if follows and config.hidden_size % heads:
             raise ConfigError(
                 f"{field}={heads} does not divide hidden_size={config.hidden_size}; "

@@ -128,7 +128,7 @@ class ZooTrainer(EvaluatingTrainer):
             given = dict(self.args.lr_scheduler_kwargs or {})
             decay, left = given.get("num_decay_steps", DECAY_SHARE), num_training_steps - warmup
             if decay < 1:
-                fits = self.args.warmup_steps + decay < 1 + 1e-5  # shares, both of which are rounded up
+                fits = self.args.warmup_steps + decay < 1 + 1e-5  # shares; each is rounded up to whole updates
                 decay = math.ceil(round(decay * num_training_steps, 6))
                 decay = min(decay, left) if fits else decay
             if 0 < left < decay:

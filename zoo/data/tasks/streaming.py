@@ -98,7 +98,8 @@ class StreamedRow:
             found, begun = 0, False  # whether a document has ids and no end
             for part in self.shuffled(random.Random(f"{self.seed} {epoch}")):
                 kept = document_hash(part.text) not in heldout
-                encoded = tokenizer.encode_batch_fast(list(cut(part.text)) * kept, add_special_tokens=False)
+                texts = list(cut(part.text)) if kept else []
+                encoded = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
                 begun = begun or kept
                 ends = [[self.end]] if begun and part.ends else []
                 begun = begun and not part.ends
