@@ -58,14 +58,14 @@ def test_texts_have_an_encoding_and_modules_import_everywhere(source: Path) -> N
         if not isinstance(node, ast.Call):
             continue
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", None)
-        reported = {keyword.arg for keyword in node.keywords}
+        shown = {keyword.arg for keyword in node.keywords}
         if name in ("read_text", "write_text") and isinstance(node.func, ast.Attribute):
-            assert "encoding" in reported, f"line {node.lineno}"
+            assert "encoding" in shown, f"line {node.lineno}"
         elif name == "open" and isinstance(node.func, ast.Name):
             modes = [one.value for one in node.args[1:2] if isinstance(one, ast.Constant)]
-            assert "encoding" in reported or any("b" in str(mode) for mode in modes), f"line {node.lineno}"
+            assert "encoding" in shown or any("b" in str(mode) for mode in modes), f"line {node.lineno}"
         elif ast.unparse(node.func) in ("subprocess.run", "subprocess.Popen"):
-            assert "text" not in reported, f"line {node.lineno}: name the encoding of what is read"
+            assert "text" not in shown, f"line {node.lineno}: name the encoding of what is read"
         elif name == "str" and node.args and isinstance(node.args[0], ast.Call):
             made = getattr(node.args[0].func, "attr", None)
             assert made != "relative_to", f"line {node.lineno}: as_posix() names the same file on Windows"

@@ -100,9 +100,9 @@ def test_seeds_are_added_to_undecided_variants_and_the_baseline_alone():
     assert [seed for seed, _ in asked] == [3, 4, 5] and comparison.seeds == list(range(6))
     seeds = {row.name: [run.seed for run in row.runs] for row in summary.rows}
     assert seeds["near"] == seeds["a"] == list(range(6)) and len(seeds["far"]) < 6
-    reported = " ".join(sentences(summary))
-    assert "near against a is undecided" in reported and "would have been found" in reported
-    assert "at most 6; after 4 rounds 5.0 % of the error of 5.0 % is spent" in reported
+    shown = " ".join(sentences(summary))
+    assert "near against a is undecided" in shown and "would have been found" in shown
+    assert "at most 6; after 4 rounds 5.0 % of the error of 5.0 % is spent" in shown
     assert with_more_seeds(comparison, None, None) is comparison  # at the limit
     counts = f"{len(seeds['far'])} to 6 seeds"
     assert all(counts in page for page in (to_markdown(summary), to_latex(summary), to_html(summary)))
@@ -111,14 +111,11 @@ def test_seeds_are_added_to_undecided_variants_and_the_baseline_alone():
 
 def test_signs_are_told_of_only_where_they_are_tested():
     made = made_up({"a": (30.0, 1.0), "b": (36.0, 1.0)}, seeds=5)
-    for changes, reported in (
-        ({"error": "loaded with other logits"}, False),
-        ({"error": "lost", "report": None}, True),
-    ):
+    for changes, shown in (({"error": "loaded with other logits"}, False), ({"error": "lost", "report": None}, True)):
         runs = [*made.runs[:-1], replace(made.runs[-1], **changes)]
         summary = summarize(replace(made, runs=runs))
-        assert ("signs are tested, not sizes" in " ".join(sentences(summary))) == reported
-        assert summary.rows[1].difference.is_by_size != reported
+        assert ("signs are tested, not sizes" in " ".join(sentences(summary))) == shown
+        assert summary.rows[1].difference.is_by_size != shown
 
 
 def test_a_margin_ends_it_where_nothing_differs():

@@ -46,13 +46,13 @@ def comparison_of(table: list[list[float | None]], design: Any = None) -> Any:
 def test_word_sentence_interval_and_picture_agree(table: list[list[float | None]], design: Any) -> None:
     summary = summarize(comparison_of(table, design))
     margin = summary.design.margin
-    reported = "\n".join(sentences(summary))
+    shown = "\n".join(sentences(summary))
     for row in summary.rows[1:]:
         difference, decided = row.difference, row.verdict in (BETTER, WORSE)
         for word in (BETTER, WORSE):
-            assert (f"{row.name} is {word} than v0:" in reported) == (row.verdict == word)
-        assert (f"{row.name} is the same as v0 within" in reported) == (row.verdict == SAME)
-        assert (f"{row.name} against v0 is undecided" in reported) == (row.verdict == UNDECIDED)
+            assert (f"{row.name} is {word} than v0:" in shown) == (row.verdict == word)
+        assert (f"{row.name} is the same as v0 within" in shown) == (row.verdict == SAME)
+        assert (f"{row.name} against v0 is undecided" in shown) == (row.verdict == UNDECIDED)
         if difference is None:
             assert not decided
             continue
@@ -88,8 +88,8 @@ def test_fewer_than_three_seeds_test_nothing(seeds: int) -> None:
     """Two differences that are nearly the same have a p of 0.0001."""
     summary = summarize(comparison_of([[30.0, 30.0001][:seeds], [39.0, 39.0][:seeds]]))
     assert summary.rows[1].verdict == UNKNOWN
-    reported = "\n".join(sentences(summary))
-    assert "better" not in reported and "three seeds" in reported
+    shown = "\n".join(sentences(summary))
+    assert "better" not in shown and "three seeds" in shown
 
 
 def test_the_loss_decides_in_place_of_perplexity() -> None:

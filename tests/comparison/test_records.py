@@ -102,8 +102,8 @@ def test_a_comparison_records_what_ran(made, pairs):
     assert "character" in report and "&#34;bpe&#34;" not in report and '"bpe"' not in report
     check_card(folder / CHECKPOINT)
     assert zoo.evaluate(folder / CHECKPOINT).loss == run.report["heldout_loss"]
-    reported = without_places(result)
-    assert reported["data"]["source"]["data"] == "some.tsv" and str(pairs) not in json.dumps(reported)
+    shown = without_places(result)
+    assert shown["data"]["source"]["data"] == "some.tsv" and str(pairs) not in json.dumps(shown)
 
 
 def test_a_training_records_what_ran(pairs, tmp_path):

@@ -76,12 +76,12 @@ def test_the_same_command_gives_the_same_bits(begun, tmp_path):
 
 
 def test_more_variants_and_seeds_extend_it(begun, again, labels):
-    reported = []
-    wanted = {"budget": "steps=3", "seeds": [0, 4], "baseline": "pre-norm", "tell": reported.append}
+    shown = []
+    wanted = {"budget": "steps=3", "seeds": [0, 4], "baseline": "pre-norm", "tell": shown.append}
     extended = again(["pre-norm:dropout=0.5", "vanilla"], **wanted)
     finished = "2 of 6 runs were finished before and are not repeated"
-    assert reported[:2] == [f"{begun.folder} is extended; it holds pre-norm as well", finished]
-    assert [line for line in reported[2:] if not line.startswith("Columns: ")] == []
+    assert shown[:2] == [f"{begun.folder} is extended; it holds pre-norm as well", finished]
+    assert [line for line in shown[2:] if not line.startswith("Columns: ")] == []
     new = [f"{name}, seed 4" for name in ("vanilla", "pre-norm")]
     assert sorted(labels) == sorted([*new, *(f"pre-norm:dropout=0.5, seed {seed}" for seed in (0, 4))])
     assert extended.names == ["vanilla", "pre-norm", "pre-norm:dropout=0.5"]
@@ -169,8 +169,8 @@ def test_a_sweep_never_sees_held_out_examples(tmp_path, monkeypatch):
         return train(*args, data=data, recipe=recipe, **kwargs)
 
     monkeypatch.setattr(worker, "train", spying)
-    reported = []
-    wanted = {"match": "params", "sweep": "lr=1e-4,1e-2", "budget": "tokens=2e3", "seeds": 2, "tell": reported.append}
+    shown = []
+    wanted = {"match": "params", "sweep": "lr=1e-4,1e-2", "budget": "tokens=2e3", "seeds": 2, "tell": shown.append}
     swept = small(["pre-norm", "pre-norm:feed_forward=gated"], output_dir=tmp_path, **wanted)
     train_part, heldout_part = seen[-1][1]
     trials = swept.sweep["runs"]
@@ -192,9 +192,7 @@ def test_a_sweep_never_sees_held_out_examples(tmp_path, monkeypatch):
     assert gated.settings["intermediate_size"] != TINY["intermediate_size"]
     assert json.loads((Path(gated.folder) / JOB).read_text())["flops"] == [2.0, 6.0]
     assert baseline.report["train_tokens"] == gated.report["train_tokens"] == pytest.approx(2e3, rel=0.3)
-    assert any("parameters" in sentence for sentence in reported) and any(
-        "steps of" in sentence for sentence in reported
-    )
+    assert any("parameters" in sentence for sentence in shown) and any("steps of" in sentence for sentence in shown)
 
 
 def test_a_failed_trial_is_never_the_best(begun):
@@ -207,14 +205,13 @@ def test_examples_that_are_left_out_are_told_once(tmp_path, recwarn):
     rows = ["en\tpt\n", *(f"A word {i}.\tUma palavra {i}.\n" for i in range(40))]
     (tmp_path / "train.tsv").write_text("".join(rows), encoding="utf-8")
     (tmp_path / "heldout.tsv").write_text("".join(rows[:2]), encoding="utf-8")
-    reported: list[str] = []
+    shown: list[str] = []
     data = {"task": "translation", "data": tmp_path / "train.tsv", "heldout": tmp_path / "heldout.tsv"}
-    more = {"tokenizer": "word", "budget": "steps=1", "output_dir": tmp_path / "runs", "tell": reported.append}
+    more = {"tokenizer": "word", "budget": "steps=1", "output_dir": tmp_path / "runs", "tell": shown.append}
     small(["pre-norm", "vanilla"], **data, **more)
     said = "1 example is among those to train on and among the held-out ones; it is not trained on, which leaves 39"
     assert (
-        reported.count(said) == 1
-        and [warning for warning in recwarn if issubclass(warning.category, DataWarning)] == []
+        shown.count(said) == 1 and [warning for warning in recwarn if issubclass(warning.category, DataWarning)] == []
     )
 
 

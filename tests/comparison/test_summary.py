@@ -180,8 +180,8 @@ def test_unequal_use_of_the_hardware_is_stated():
     assert not any("MFU" in sentence for sentence in sentences(summarize(comparison)))
     for run in comparison.runs:
         run.costs["model_flops_utilization"] = {"a": 0.05, "b": 0.3}[run.name]
-    (reported,) = (sentence for sentence in sentences(summarize(comparison)) if "MFU" in sentence)
-    assert "from 5.0 % of a to 30.0 % of b: equal FLOPs are not equal time" in reported
+    (shown,) = (sentence for sentence in sentences(summarize(comparison)) if "MFU" in sentence)
+    assert "from 5.0 % of a to 30.0 % of b: equal FLOPs are not equal time" in shown
 
 
 def test_runs_of_unequal_machines_are_stated():

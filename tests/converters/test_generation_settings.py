@@ -83,9 +83,9 @@ def test_real_settings_survive_exports(name, tmp_path):
         assert report.difference.greedy and report.difference.beams
         require_settings(tmp_path / str(target), name)
     unfollowed = {"forced_bos_token_id", "bad_words_ids", "forced_eos_token_id", "encoder_no_repeat_ngram_size"}
-    reported = next((note for note in report.notes if "does not follow" in note), "")  # of CTranslate2, the last one
-    assert all(field in reported for field in unfollowed & REAL[name][2].keys())
-    assert bool(reported) == any(field in reported for field in REAL[name][2])
+    shown = next((note for note in report.notes if "does not follow" in note), "")  # of CTranslate2, the last one
+    assert all(field in shown for field in unfollowed & REAL[name][2].keys())
+    assert bool(shown) == any(field in shown for field in REAL[name][2])
     assert model.generation_config.to_dict().items() >= REAL[name][2].items()
 
 

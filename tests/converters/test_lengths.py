@@ -227,15 +227,15 @@ def test_a_graph_checks_its_tables_and_stores_its_options(tmp_path):
     core = openvino.Core()
     graph = core.read_model(str(tmp_path / "out" / "openvino_model.xml"))
     stored = graph.get_rt_info(["runtime_options"]).value
-    plain, reported = core.compile_model(graph, "CPU"), core.compile_model(graph, "CPU", stored)
+    plain, shown = core.compile_model(graph, "CPU"), core.compile_model(graph, "CPU", stored)
     assert plain.get_property("KV_CACHE_PRECISION").get_type_name() == "f32"
-    assert reported.get_property("EXECUTION_MODE_HINT").name == "ACCURACY"
+    assert shown.get_property("EXECUTION_MODE_HINT").name == "ACCURACY"
 
     def run_alone(ids, last):
         positions = torch.arange(last + 1 - len(ids), last + 1)[None].numpy()
         given = {"input_ids": torch.tensor([ids]).numpy(), "position_ids": positions}
         given["attention_mask"] = torch.ones(1, len(ids), dtype=torch.long).numpy()
-        return reported({**given, "beam_idx": torch.zeros(1, dtype=torch.int32).numpy()})["logits"]
+        return shown({**given, "beam_idx": torch.zeros(1, dtype=torch.int32).numpy()})["logits"]
 
     ids, last = list(range(3, 3 + POSITIONS)), POSITIONS - 1
     with torch.no_grad():

@@ -159,11 +159,9 @@ def test_a_model_is_saved_after_given_numbers_of_words(kind, sources, tmp_path):
     options = {"checkpoint_at": "200", "checkpoint_in": "words", "tokenizer": "bpe:vocab_size=400"}
     seen = run(tmp_path / "out", data, 1, 12, task=task, **options)
     place = tmp_path / "out-revisions/chck_200"
-    reported, tokenizer = json.loads((place / "result.json").read_text())["checkpoint"], load_tokenizers(place).source
-    texts = [
-        tokenizer.decode(one).replace(tokenizer.eos_token, " ") for number, one in seen if number < reported["steps"]
-    ]
+    shown, tokenizer = json.loads((place / "result.json").read_text())["checkpoint"], load_tokenizers(place).source
+    texts = [tokenizer.decode(one).replace(tokenizer.eos_token, " ") for number, one in seen if number < shown["steps"]]
     # Blocks begin and end in words: half of a word each on average.
     read = sum(len(text.split()) - 1 for text in texts)
-    update = len(texts) // reported["steps"] * max(len(text.split()) for text in texts)
+    update = len(texts) // shown["steps"] * max(len(text.split()) for text in texts)
     assert 200 - update / 4 <= read <= 200 + update

@@ -212,8 +212,8 @@ def test_a_damaged_choice_is_made_again_and_few_stay(engines, clock, cache, monk
 
     assert choose(3) == "quick is taken, 10.00 times as fast as torch"
     (place,) = cache.iterdir()
-    reported = f"quick is taken, 10.00 times as fast as torch when it was measured; remove {place} to measure again"
-    assert choose(3) == reported
+    shown = f"quick is taken, 10.00 times as fast as torch when it was measured; remove {place} to measure again"
+    assert choose(3) == shown
     for text in ("{", "[]", '{"engine": "gone", "speed": 2}'):
         (place / "choice.json").write_text(text)
         assert choose(3) == "quick is taken, 10.00 times as fast as torch"

@@ -92,8 +92,8 @@ def test_native_checkpoints_are_fetched_converted_kept_and_verified(
 
     offline = use(hub, tmp_path, names[:1], HF_HUB_OFFLINE="1")
     repository, _, revision = sources["places"][names[0]].removeprefix("hf-hub:").partition("@")
-    reported = f"are fetched from {hub.endpoint}/{repository}, revision {revision}, when there is a connection"
-    assert offline[names[0]].startswith("HubAccessError") and reported in offline[names[0]]
+    shown = f"are fetched from {hub.endpoint}/{repository}, revision {revision}, when there is a connection"
+    assert offline[names[0]].startswith("HubAccessError") and shown in offline[names[0]]
 
     online = use(hub, tmp_path, names)
     for name in names:

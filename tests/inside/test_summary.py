@@ -53,8 +53,8 @@ def test_checkpoints_and_the_command(tmp_path):
     model = zoo.build("pre-norm@tiny:max_position_embeddings=20", "causal-lm", vocab_size=30)
     model.save_pretrained(tmp_path)
     assert summary(tmp_path).total == summary(model).total == model.num_parameters()
-    reported = json.loads(CliRunner().invoke(cli, ["summary", str(tmp_path), "--json"]).stdout)
-    assert reported["rows"][0]["output_shape"] == [1, 20, 64] and reported["rows"][-1]["output_shape"] == [1, 20, 30]
+    shown = json.loads(CliRunner().invoke(cli, ["summary", str(tmp_path), "--json"]).stdout)
+    assert shown["rows"][0]["output_shape"] == [1, 20, 64] and shown["rows"][-1]["output_shape"] == [1, 20, 30]
     assert summary("vanilla.language").total == zoo.load("vanilla.language").num_parameters()
     assert CliRunner().invoke(cli, ["summary", "vanilla.language", "--task", "causal-lm"]).exit_code == 2
     for columns in ("80", "120"):

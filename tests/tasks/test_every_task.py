@@ -86,8 +86,8 @@ def test_a_saved_model_gets_the_scores_of_its_training(task, data, tmp_path):
     assert found.task == report.task == task
     assert set(found.scores) == SCORES.get(task, {"exact_match", "symbol_accuracy"})
     assert TASKS.get(task).main_score in found.scores and found.loss == report.heldout_loss and found.repeats_training
-    scores, reported = ({name: one.value for name, one in of.scores.items()} for of in (found, report))
-    assert scores == reported and found.outputs == result.outputs
+    scores, shown = ({name: one.value for name, one in of.scores.items()} for of in (found, report))
+    assert scores == shown and found.outputs == result.outputs
     for name, score in found.scores.items():
         if name not in ("perplexity", "bits_per_byte"):
             assert score.interval[0] <= score.value <= score.interval[1]

@@ -137,11 +137,9 @@ def found(folder: Path) -> tuple[dict[str, Tensor], Any, list[str]]:
 
 def differences(folder: Path, whole: Path) -> list[str]:
     """In what a run that was killed differs from one that was not."""
-    (weights, report, left), (wanted, reported, _) = found(folder), found(whole)
+    (weights, report, left), (wanted, shown, _) = found(folder), found(whole)
     unequal = [name for name in wanted if not torch.equal(weights[name], wanted[name])]
-    fields = [
-        f"{name}: {report[name]} instead of {reported[name]}" for name in reported if report[name] != reported[name]
-    ]
+    fields = [f"{name}: {report[name]} instead of {shown[name]}" for name in shown if report[name] != shown[name]]
     stray = [name for name in left if name not in ("model", "model-checkpoints")]
     return [f"{len(unequal)} weights"] * bool(unequal) + fields + stray
 
@@ -164,22 +162,21 @@ def main() -> None:
             if number >= wanted.kills:
                 break
             folder = wanted.folder / f"{setting}-{number}"
-            reported = []
+            shown = []
             for _ in range(min(moments.choice((1, 2, 3)), wanted.kills - number)):
                 moment = moments.uniform(0, 1) * lasting[setting]
                 if not killed(folder, setting, moment):
                     lasting[setting] = moment
                     break
                 number += 1
-                reported.append(f"{moment:.2f} s")
+                shown.append(f"{moment:.2f} s")
             else:
                 status = ending(in_child(folder, setting)[0])
-                assert status == 0, f"{setting}, killed after {', '.join(reported)}: ended with {status}"
+                assert status == 0, f"{setting}, killed after {', '.join(shown)}: ended with {status}"
             unlike = differences(folder, wanted.folder / f"{setting}-whole")
             wrong += bool(unlike)
             print(
-                f"{setting}, killed after {', '.join(reported) or 'its end'}: {'; '.join(unlike) or 'equal'}",
-                flush=True,
+                f"{setting}, killed after {', '.join(shown) or 'its end'}: {'; '.join(unlike) or 'equal'}", flush=True
             )
             if not unlike:
                 shutil.rmtree(folder)

@@ -61,17 +61,13 @@ def test_weights_of_the_last_part_are_averaged_and_evaluated(kind, every, few, t
     for name in saved:
         torch.testing.assert_close(saved[name].double(), average[name], rtol=0, atol=1e-6)
         torch.testing.assert_close(result.model.state_dict()[name], seen.kept[-1][name], rtol=0, atol=0)
-    reported = result.report.average
-    assert (reported["kind"], reported["updates"], set(reported["scores"])) == (
-        kind,
-        len(taken),
-        set(result.report.scores),
-    )
+    shown = result.report.average
+    assert (shown["kind"], shown["updates"], set(shown["scores"])) == (kind, len(taken), set(result.report.scores))
     first, last = result.report.evaluations
     assert "eval_average_loss" not in first and last["eval_average_loss"] != last["eval_loss"]
     evaluated = zoo.evaluate(tmp_path / "model-average", data=few.heldout)
-    assert evaluated.loss == pytest.approx(reported["heldout_loss"], rel=1e-5)
-    assert read_result(out)["report"]["average"] == reported
+    assert evaluated.loss == pytest.approx(shown["heldout_loss"], rel=1e-5)
+    assert read_result(out)["report"]["average"] == shown
 
 
 @pytest.mark.parametrize(
@@ -197,15 +193,13 @@ def test_a_model_is_saved_after_given_numbers_of_tokens_or_words(unit, text, tin
     characters_a_word = len(text.read_text()) * 0.9 / (1800 * 0.9)
     for name, number in zip(named, (100, 200) if unit == "tokens" else (50, 100), strict=True):
         place = tmp_path / f"model-revisions/chck_{name}"
-        reported = read_result(place)["checkpoint"]
+        shown = read_result(place)["checkpoint"]
         wanted = number * (1 if unit == "tokens" else characters_a_word)
-        assert reported["train_tokens"] - 64 < wanted * (1 + 1e-3) and reported["train_tokens"] >= wanted * (1 - 1e-3)
-        assert (
-            reported["train_tokens"] == 64 * reported["steps"] == result.report.history[reported["steps"] - 1]["tokens"]
-        )
+        assert shown["train_tokens"] - 64 < wanted * (1 + 1e-3) and shown["train_tokens"] >= wanted * (1 - 1e-3)
+        assert shown["train_tokens"] == 64 * shown["steps"] == result.report.history[shown["steps"] - 1]["tokens"]
         model = AutoModelForCausalLM.from_pretrained(place)
         for weight, kept in model.named_parameters():
-            torch.testing.assert_close(kept, seen.kept[reported["steps"] - 1][weight], rtol=0, atol=0)
+            torch.testing.assert_close(kept, seen.kept[shown["steps"] - 1][weight], rtol=0, atol=0)
         assert len(AutoTokenizer.from_pretrained(place)) == model.config.vocab_size
     assert all(entry["grad_norm"] > 0 for entry in result.report.history)
     shutil.rmtree(out)

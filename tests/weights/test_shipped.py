@@ -124,8 +124,8 @@ def test_scores_are_one_number_from_one_place(name: str) -> None:
     weights = find_weights(name)
     folder = Path(weights.source)
     assert "scores" not in json.loads((folder / RECORD_FILE).read_text())
-    reported = {result["metric_type"]: result["metric_value"] for result in find_results(folder)}
-    assert reported == pytest.approx({key: score.value for key, score in weights.scores.items()}, abs=1e-4)
+    shown = {result["metric_type"]: result["metric_value"] for result in find_results(folder)}
+    assert shown == pytest.approx({key: score.value for key, score in weights.scores.items()}, abs=1e-4)
     assert recorded_license(folder) == weights.license.lower()
 
 
