@@ -12,8 +12,11 @@ from .matrix import pattern
 pytestmark = pytest.mark.thorough
 
 
-MOST_READ = 80 << 20
-"""Bytes of an answer that may leave the Hub: what the zoo reads, and what fits into the buffers of sockets."""
+SOCKETS = 48 << 20
+"""Bytes that may wait in the buffers of two sockets: Linux lets them grow to 36 MB."""
+
+MOST_READ = (64 << 20) + SOCKETS
+"""Bytes of an answer that may leave the Hub: 64 MiB that the zoo reads, and those that wait in buffers."""
 
 NO_XET = {"HF_HUB_DISABLE_XET": "1"}
 
@@ -67,7 +70,7 @@ def test_files_are_not_written_past_their_listed_size(
     process = worker(**NO_XET)
     answer = process("pull", "org/model")
     assert answer["error"] == "IntegrityError" and "bytes that the Hub lists" in answer["message"], answer
-    assert fault.sent / fault.happened < 8 << 20
+    assert fault.sent / fault.happened < SOCKETS
     hub.clear()
     assert process("pull", "org/model")["ok"]["files"] == digests(checkpoint())
 

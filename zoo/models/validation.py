@@ -206,8 +206,7 @@ def validate_heads(config: ZooConfig) -> None:
     # A saved configuration has a head_dim in any case: the decoder's differs where it only follows from the width.
     follows = config.head_dim is None or config.head_dim * config.num_attention_heads == config.hidden_size
     for field in ("num_attention_heads", "decoder_attention_heads"):
-        heads = getattr(config, field)
-        if heads is None:
+        if (heads := getattr(config, field)) is None:
             continue
         if follows and config.hidden_size % heads:
             raise ConfigError(
