@@ -284,19 +284,33 @@ def check(benchmark: Benchmark, file: Path) -> None:
     """Refuse a definition that contradicts itself."""
     if "task" not in benchmark.compare:
         raise ConfigError(f"{file}: compare names no task")
-    if benchmark.margin is not None and not benchmark.margin > 0:
-        raise ConfigError(f"{file}: margin is {benchmark.margin}; valid: a difference of {benchmark.score} above 0")
-    if (
-        benchmark.most_seeds is not None
-        and not max(FEWEST_SEEDS, benchmark.seeds) <= benchmark.most_seeds <= MOST_LOOKS
-    ):
-        raise ConfigError(
-            f"{file}: most_seeds is {benchmark.most_seeds}; valid: {max(FEWEST_SEEDS, benchmark.seeds)} to {MOST_LOOKS}"
-        )
-    if benchmark.across and benchmark.across.get("reading") not in ACROSS:
-        raise UnknownNameError(str(benchmark.across.get("reading")), ACROSS, kind="reading", owner=str(file))
+    check_verdicts(benchmark, file)
     if benchmark.timed or benchmark.score == RELATIVE_SPEED:
         check_timed(benchmark, file)
+    check_rates(benchmark, file)
+    check_anchors(benchmark, file)
+    for condition in benchmark.conditions:
+        for test in benchmark.tests.values():
+            find_task(test.format(task=benchmark.task(condition).name))
+    for entry in ("conditions", "tests"):
+        for name in benchmark.quick.get(entry, ()):
+            if name not in getattr(benchmark, entry):
+                raise UnknownNameError(name, getattr(benchmark, entry), kind=entry.rstrip("s"), owner=str(file))
+
+
+def check_verdicts(benchmark: Benchmark, file: Path) -> None:
+    """Refuse a margin, a limit of seeds or a reading across conditions by which nothing can be decided."""
+    if benchmark.margin is not None and not benchmark.margin > 0:
+        raise ConfigError(f"{file}: margin is {benchmark.margin}; valid: a difference of {benchmark.score} above 0")
+    fewest = max(FEWEST_SEEDS, benchmark.seeds)
+    if benchmark.most_seeds is not None and not fewest <= benchmark.most_seeds <= MOST_LOOKS:
+        raise ConfigError(f"{file}: most_seeds is {benchmark.most_seeds}; valid: {fewest} to {MOST_LOOKS}")
+    if benchmark.across and benchmark.across.get("reading") not in ACROSS:
+        raise UnknownNameError(str(benchmark.across.get("reading")), ACROSS, kind="reading", owner=str(file))
+
+
+def check_rates(benchmark: Benchmark, file: Path) -> None:
+    """Refuse learning rates taken from a condition that finds none."""
     for condition in benchmark.rates:
         if condition not in benchmark.conditions:
             raise UnknownNameError(condition, benchmark.conditions, kind="condition", owner=f"{file}, rates")
@@ -305,6 +319,10 @@ def check(benchmark: Benchmark, file: Path) -> None:
                 f"{file}, rates: {condition!r} has no sweep of learning_rate to take a rate from; valid: conditions "
                 "after the first one, with a sweep of learning_rate in compare"
             )
+
+
+def check_anchors(benchmark: Benchmark, file: Path) -> None:
+    """Refuse published scores of unknown conditions, and those without one way to judge them."""
     is_averaged = bool(benchmark.across) and benchmark.across["reading"] == "average"
     for anchor in benchmark.anchors:
         if anchor.condition not in benchmark.conditions and (anchor.condition or not is_averaged):
@@ -314,13 +332,6 @@ def check(benchmark: Benchmark, file: Path) -> None:
                 f"{file}, anchors: tolerance={anchor.tolerance} and averaged_over={anchor.averaged_over} of"
                 f" {anchor.value:g}; valid: either a tolerance, or an average over at least 2 scores"
             )
-    for condition in benchmark.conditions:
-        for test in benchmark.tests.values():
-            find_task(test.format(task=benchmark.task(condition).name))
-    for entry in ("conditions", "tests"):
-        for name in benchmark.quick.get(entry, ()):
-            if name not in getattr(benchmark, entry):
-                raise UnknownNameError(name, getattr(benchmark, entry), kind=entry.rstrip("s"), owner=str(file))
 
 
 def check_timed(benchmark: Benchmark, file: Path) -> None:

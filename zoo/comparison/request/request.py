@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import zip_longest
+from itertools import product, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +90,16 @@ class Request(Options):
     def check(self) -> None:
         """Refuse what can be refused without any data."""
         check_names(self.names)
+        self.check_options()
+        self.check_design()
+        self.check_sweep()
+        self.check_models()
+        self.check_arguments()
+        if self.spent is not None and self.spent.kind == "seconds":
+            self.check_by_clock()
+
+    def check_options(self) -> None:
+        """Refuse unknown choices, and options that do nothing or contradict each other."""
         for name, option in options().items():
             value = getattr(self, name)
             if option.choices and value is not None and value not in option.choices:
@@ -97,17 +107,25 @@ class Request(Options):
         for name in ("match_by", "match_to"):
             if (given := getattr(self, name)) is not None and self.match == "none":
                 raise ConfigError(f"{name}={given} was given, but nothing is matched; give match=params or =flops")
-        self.check_design()
         for length in LENGTHS:
             if self.spent is not None and length in self.arguments:
                 raise ConfigError(
                     f"both the budget {self.spent} and {length} were given, which may contradict each other"
                 )
+
+    def check_sweep(self) -> None:
+        """Refuse to sweep what all variants share or what has a value."""
         for swept in self.tried:
             if swept in ("seed", *LENGTHS):
                 raise ConfigError(f"{swept} is to be swept, but is the same for all variants; give seeds, or a budget")
             if swept in self.arguments:
                 raise ConfigError(f"{swept} was given, and is to be swept as well; give one of both")
+        for name, field in product(self.names, model_fields(self.tried)):
+            if field in parse_name(name).overrides:
+                raise ConfigError(f"{name!r} has a value of {field}, which is to be swept as well; give one of both")
+
+    def check_models(self) -> None:
+        """Refuse variants that do not fit the task, and settings that they do not take."""
         task = self.chosen.data_task()
         if self.suite is not None:
             self.suite.check(task.model_task)
@@ -117,21 +135,18 @@ class Request(Options):
             settings = self.chosen.model_settings(name)
             config(name, task.model_task, **settings)
             for field, values in model_fields(self.tried).items():
-                if field in parse_name(name).overrides:
-                    raise ConfigError(
-                        f"{name!r} has a value of {field}, which is to be swept as well; give one of both"
-                    )
                 for value in values:
                     config(name, task.model_task, **{**settings, field: value})
-        arguments = {name: values for name, values in self.tried.items() if name not in model_fields(self.tried)}
-        for name, values in [("seed", self.all_seeds), *arguments.items()]:
+
+    def check_arguments(self) -> None:
+        """Refuse seeds and training arguments, those of the sweep included, that training does not take."""
+        swept = {name: values for name, values in self.tried.items() if name not in model_fields(self.tried)}
+        for name, values in [("seed", self.all_seeds), *swept.items()]:
             for value in values:
                 check_numbers({name: value})
-        for values in zip_longest(*arguments.values()) if arguments else [()]:
-            one = {name: value for name, value in zip(arguments, values, strict=True) if value is not None}
+        for values in zip_longest(*swept.values()) if swept else [()]:
+            one = {name: value for name, value in zip(swept, values, strict=True) if value is not None}
             training_arguments({**self.chosen.arguments, **one}, output_dir=self.folder, seed=0)
-        if self.spent is not None and self.spent.kind == "seconds":
-            self.check_by_clock()
 
     def check_by_clock(self) -> None:
         """Refuse counts of updates in runs that a clock ends."""
