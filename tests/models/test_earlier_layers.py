@@ -49,9 +49,9 @@ def test_layers_that_share_cache_nothing(name: str) -> None:
     [
         ({"attention": "value-residual", "share_layers": True}, "its layers cannot be one"),
         ({"attention": "kv-sharing", "share_layers": True}, "its layers cannot be one"),
-        ({"residual": "no-first-norm", "share_layers": True}, "its layers cannot be one: the first one has fewer"),
-        ({"residual": "attn-res", "layers_per_block": 2, "share_layers": True}, "its layers cannot be one"),
-        ({"feed_forward": "moe", "first_k_dense_replace": 1, "share_layers": True}, "its layers cannot be one"),
+        ({"residual": "no-first-norm", "share_layers": True}, "give residual='plain', or share_layers=False"),
+        ({"residual": "attn-res", "layers_per_block": 2, "share_layers": True}, "give layers_per_block=1"),
+        ({"feed_forward": "moe", "first_k_dense_replace": 1, "share_layers": True}, "give first_k_dense_replace=0, or"),
         ({"attention": "kv-sharing", "num_kv_shared_layers": 2}, "needs an earlier one of its type"),
         ({"attention": "kv-sharing", "num_kv_shared_layers": -1}, "needs an earlier one of its type"),
     ],

@@ -40,6 +40,7 @@ class Attention(nn.Module):
         supports_unpadding: Whether it runs on unpadded tokens, with an `UnpaddedMask` as mask.
         caches_heads: Whether it caches the keys and values of every head.
         weights_sum_to_one: Whether a query's weights over the keys sum to one.
+        keeps_distances: Whether scores of rotated queries and keys depend on distances alone.
         reads_earlier_layers: Whether layers read tensors of earlier layers in the same call.
         reads_token_ids: Whether layers look up token ids, so that embeddings alone are not enough.
         attends_as_usual: Whether this layer is an ordinary one, in a class that changes only some of the layers.
@@ -50,6 +51,7 @@ class Attention(nn.Module):
     supports_unpadding: bool = True
     caches_heads: bool = True
     weights_sum_to_one: bool = True
+    keeps_distances: bool = True
     reads_earlier_layers: bool = False
     reads_token_ids: bool = False
     attends_as_usual: bool = False

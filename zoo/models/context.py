@@ -148,7 +148,8 @@ class Context:
             self.attention_mask = readable_mask(mask, inputs_embeds, seen)
         self.given_positions = self.position_ids
         if self.position_ids is None:
-            self.position_ids = position.count(inputs_embeds, self.attention_mask, seen)
+            tokens = mask if mask is None or getattr(mask, "ndim", 4) == 2 else self.is_token
+            self.position_ids = position.count(inputs_embeds, tokens, seen)
 
     @property
     def is_first(self) -> bool:

@@ -127,14 +127,14 @@ class Position(nn.Module):
                 f"{self.max_length}: shorten the input or build the model with a larger table"
             )
 
-    def count(self, inputs_embeds: Tensor, attention_mask: Any = None, seen: int | Tensor = 0) -> Tensor:
+    def count(self, inputs_embeds: Tensor, attention_mask: Tensor | None = None, seen: int | Tensor = 0) -> Tensor:
         """Positions if the caller gives none, (batch_size or 1, seq_len): 0, 1, ..., continued from the cache.
 
         Args:
-            attention_mask: 1 for real tokens, cached ones included, *Shape:* (batch_size, key_len); or any other mask.
+            attention_mask: 1 for real tokens, cached ones included. *Shape:* (batch_size, key_len)
             seen: Number of cached positions.
         """
-        if self.counts_padding or not (isinstance(attention_mask, Tensor) and attention_mask.ndim == 2):
+        if self.counts_padding or attention_mask is None:
             return (torch.arange(inputs_embeds.shape[1], device=inputs_embeds.device) + seen)[None]
         numbers = attention_mask.long().cumsum(dim=1) - 1
         return numbers[:, -inputs_embeds.shape[1] :].clamp(min=0)

@@ -10,6 +10,7 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
 
 from .embedding import Position, Rotation
+from .parts import ATTENTIONS
 
 if TYPE_CHECKING:
     from .configuration import ZooConfig
@@ -74,7 +75,7 @@ class RotaryPosition(Position):
     def __init__(self, config: ZooConfig) -> None:
         super().__init__(config)
         self.rotary_emb = PartialRotaryEmbedding(config)
-        self.counts_padding = self.rotary_emb.changes_after is None
+        self.counts_padding = self.rotary_emb.changes_after is None and ATTENTIONS.get(config.attention).keeps_distances
 
     @classmethod
     def changes_after(cls, config: ZooConfig) -> int | None:

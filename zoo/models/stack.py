@@ -158,7 +158,8 @@ class ZooEncoder(ZooStack):
         Args:
             input_ids: Token ids. *Shape:* (batch_size, seq_len)
             attention_mask: 1 for real tokens, 0 for padding; of the prefix, too. *Shape:* (batch_size, key_len)
-            position_ids: Positions, by default counted on from the prefix. *Shape:* (batch_size, seq_len)
+            position_ids: Positions, by default counted on from the prefix; a finished mask of queries and keys does not
+                show padding, so places are counted. *Shape:* (batch_size, seq_len)
             inputs_embeds: Instead of input_ids. *Shape:* (batch_size, seq_len, embedding_size)
             token_type_ids: Types of tokens, by default 0; without effect in a model that has no types.
                 *Shape:* (batch_size, seq_len)
@@ -226,8 +227,9 @@ class ZooDecoder(ZooStack):
         Args:
             input_ids: Token ids. *Shape:* (batch_size, seq_len)
             attention_mask: 1 for real tokens, cached ones included. *Shape:* (batch_size, key_len)
-            position_ids: Positions, by default counted on from the cache; without a mask, a document begins where they
-                do not count on. *Shape:* (batch_size, seq_len)
+            position_ids: Positions, by default counted on from the cache; a finished mask of queries and keys does not
+                show padding, so places are counted. Without a mask, a document begins where they do not count on.
+                *Shape:* (batch_size, seq_len)
             past_key_values: Keys and values of earlier positions, extended in place.
             inputs_embeds: Instead of input_ids. *Shape:* (batch_size, seq_len, embedding_size)
             encoder_hidden_states: Input of cross attention. *Shape:* (batch_size, source_len, hidden_size)

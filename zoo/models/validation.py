@@ -176,10 +176,13 @@ def validate_layers(config: ZooConfig, layer_types: list[str] | None) -> None:
         raise ConfigError("layer_types names sliding_attention layers, but sliding_window is None; give their window")
 
 
-def require_own_layers(config: ZooConfig, given: str, why: str) -> None:
-    """Refuse share_layers=True next to a setting by which layers differ."""
+def require_own_layers(config: ZooConfig, given: str, why: str, *others: str) -> None:
+    """Refuse share_layers=True next to a setting by which layers differ; `others` are settings that may be given."""
     if config.share_layers:
-        raise ConfigError(f"{given} was given with share_layers=True, but its layers cannot be one: {why}")
+        raise ConfigError(
+            f"{given} was given with share_layers=True, but its layers cannot be one: {why}; "
+            f"give {', or '.join((*others, 'share_layers=False'))}"
+        )
 
 
 def require_at_least(least: float, **options: float) -> None:

@@ -46,19 +46,19 @@ def check_padding_on_the_left_changes_nothing(subject: Subject) -> None:
         changed["decoder_position_ids"] = _positions(mask)
         output = subject.run(**{**inputs, **changed})
         assert_equal(output[:, PADDING:], plain, "with padding on the left of the target = without")
-        part = POSITIONS.get(subject.config.position)
-        if not (part.has_bias or part.uses_rope_parameters):
-            return
-        ids, mask = padded(inputs["input_ids"], subject.config.vocab_size, "left")
-        output = subject.run(**{**inputs, "input_ids": ids, "attention_mask": mask})
-    else:
-        ids, mask = padded(inputs["input_ids"], subject.config.vocab_size, "left")
-        output = subject.run(input_ids=ids, attention_mask=mask, position_ids=_positions(mask))
-    real = output if output.shape == plain.shape else output[:, PADDING:]
-    # A distance is the difference of two rounded angles in rotary embeddings.
-    rounding = 1e-5 * max(1.0, float(plain.abs().max()))
-    tolerance = rounding if subject.stack == "encoder-decoder" else 1e-9
-    assert_equal(real, plain, "with padding on the left = without", tolerance)
+    ids, mask = padded(inputs["input_ids"], subject.config.vocab_size, "left")
+    padding = {"input_ids": ids, "attention_mask": mask}
+    if subject.stack != "encoder-decoder":
+        output = subject.run(**padding, position_ids=_positions(mask))
+        real = output if output.shape == plain.shape else output[:, PADDING:]
+        assert_equal(real, plain, "with padding on the left and positions = without", 1e-9)
+    part = POSITIONS.get(subject.config.position)
+    if part.has_bias or part.uses_rope_parameters or not part.counts_padding:
+        output = subject.run(**{**inputs, **padding})
+        real = output if output.shape == plain.shape else output[:, PADDING:]
+        # A distance is the difference of two rounded angles in rotary embeddings.
+        rounding = 1e-5 * max(1.0, float(plain.abs().max()))
+        assert_equal(real, plain, "with padding on the left = without", rounding)
 
 
 def _positions(mask: Tensor) -> Tensor:

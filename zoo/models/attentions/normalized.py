@@ -21,6 +21,8 @@ class NormalizedAttention(UnitWeights, Attention):
     the same for both; scores are multiplied by sqrt(head_dim), unless `attention_scale` is set.
     """
 
+    keeps_distances = False  # a rotation's two channels have a factor each, after it
+
     unit_weights: ClassVar[dict[str, int]] = {
         **dict.fromkeys(("q_proj.weight", "k_proj.weight", "v_proj.weight"), -1),
         "o_proj.weight": 0,

@@ -51,8 +51,8 @@ class ValueEmbeddingAttention(Attention):
         interval = option(config, cls, "value_embedding_interval")
         require_at_least(1, value_embedding_interval=interval)
         if interval > 1:
-            why = f"some have a table (value_embedding_interval={interval}); give value_embedding_interval=1"
-            require_own_layers(config, f"attention={config.attention!r}", why)
+            given, why = f"attention={config.attention!r}", f"some have a table (value_embedding_interval={interval})"
+            require_own_layers(config, given, why, "value_embedding_interval=1")
 
     def init_weights(self) -> None:
         """Initialize to the mean of both."""

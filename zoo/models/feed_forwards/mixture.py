@@ -70,7 +70,8 @@ class MixtureOfExperts(nn.Module):
         require_at_least(1, num_experts=count, num_experts_per_tok=chosen, moe_intermediate_size=inner_size(config))
         require_at_least(0, first_k_dense_replace=(dense := option(config, cls, "first_k_dense_replace")))
         if dense:
-            require_own_layers(config, f"first_k_dense_replace={dense}", "the first are dense")
+            others = ("first_k_dense_replace=0", "feed_forward='gated', which weights saved with both fit")
+            require_own_layers(config, f"first_k_dense_replace={dense}", "the first are dense", *others)
         if chosen > count:
             raise ConfigError(f"num_experts_per_tok={chosen} was given; it must be at most num_experts={count}")
         if "router_aux_loss_coef" in cls.options:

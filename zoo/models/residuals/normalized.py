@@ -24,7 +24,8 @@ class NoFirstNormResidual(Residual):
     @classmethod
     def check_options(cls, config: ZooConfig) -> None:
         """Require `share_layers=False`."""
-        require_own_layers(config, f"residual={config.residual!r}", "the first one has fewer norms")
+        given, why = f"residual={config.residual!r}", "the first one has fewer norms"
+        require_own_layers(config, given, why, "residual='plain'")
 
     @classmethod
     def build(cls, config: ZooConfig, layer_idx: int, opens_layer: bool, **slots: nn.Module) -> Residual:

@@ -87,7 +87,8 @@ class AttentionResidual(Residual):
         """Require a size of blocks that is not negative, and with shared layers not more than one layer."""
         require_at_least(0, layers_per_block=(layers := option(config, cls, "layers_per_block")))
         if layers > 1:
-            require_own_layers(config, f"layers_per_block={layers}", "the first of a block begins a vector")
+            given, why = f"layers_per_block={layers}", "the first of a block begins a vector"
+            require_own_layers(config, given, why, "layers_per_block=1, which weights saved with both fit")
 
     @classmethod
     def build(cls, config: ZooConfig, layer_idx: int, opens_layer: bool, **slots: nn.Module) -> Residual:
