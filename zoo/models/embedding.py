@@ -136,8 +136,7 @@ class Position(nn.Module):
         """
         if self.counts_padding or attention_mask is None:
             return (torch.arange(inputs_embeds.shape[1], device=inputs_embeds.device) + seen)[None]
-        numbers = attention_mask.long().cumsum(dim=1) - 1
-        return numbers[:, -inputs_embeds.shape[1] :].clamp(min=0)
+        return (attention_mask.long().cumsum(dim=1) - 1)[:, -inputs_embeds.shape[1] :].clamp(min=0)
 
     @classmethod
     def changes_after(cls, config: ZooConfig) -> int | None:
