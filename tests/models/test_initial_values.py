@@ -67,6 +67,7 @@ def test_scaled_embeddings_of_another_width_have_the_size_of_one() -> None:
 PRESENT = {
     ("depth", None),
     ("encoder", None),
+    ("grokking", None),
     ("ladder", None),
     ("lr-robustness", None),
     ("mad", None),
