@@ -53,6 +53,12 @@ def test_every_activation_of_transformers_is_one():
     assert {name for name in ACTIVATIONS if ACTIVATIONS.origin(name).built_in} == set(ACT2FN)
 
 
+@pytest.mark.parametrize("name", ["prelu", "xielu"])
+def test_weights_of_activations_have_the_dtype_of_the_model(name):
+    model = zoo.build("pre-norm", "causal-lm", hidden_act=name, **TINY)
+    assert {tensor.dtype for tensor in model.state_dict().values()} == {torch.float32}
+
+
 @pytest.mark.parametrize("field", ["hidden_act", "classifier_pooler_act"])
 def test_a_checkpoint_names_the_plugin_of_its_activation(field, monkeypatch):
     saved = zoo.config("pre-norm", **{field: "cube"}).to_dict()

@@ -88,6 +88,9 @@ WRONG: dict[type[errors.ZooError], list[tuple[str, dict[str, Any], str]]] = {
         ("t5-style", {"relative_attention_max_distance": 8}, "the distance must be more than 8"),
         ("llama-style", {"rope_parameters": {"rope_type": "yarn"}}, "KeyError: 'factor'"),
         ("llama-style", {"rope_parameters": {"rope_theta": -1.0}}, "rope_theta=-1.0; it must be posit"),
+        ("llama-style", {"rope_parameters": {"partial_rotary_factor": 0.01}}, "turn 0 of head_dim=64 channels"),
+        ("llama-style", {"rope_parameters": {"partial_rotary_factor": 1.5}}, "turn 96 of head_dim=64 channels"),
+        ("llama-style", {"head_dim": 1}, "turn 2 of head_dim=1 channels; give an even head_dim"),
     ],
 }
 """By error: a name and perhaps a task, settings, and what the message has."""

@@ -341,8 +341,13 @@ def validate_rope_tables(config: Any, layer_types: tuple[str, ...] = ()) -> None
     if layer_types:
         return
     compute = ROPE_INIT_FUNCTIONS.get(config.rope_parameters.setdefault("rope_type", DEFAULT_ROPE))
-    if (config.rope_parameters.get("partial_rotary_factor") or 1.0) > 1:
-        raise ConfigError(f"rope_parameters={config.rope_parameters!r} turn more than all of a head")
+    share = config.rope_parameters.get("partial_rotary_factor") or 1.0
+    turned = 2 * math.ceil(int(config.head_dim * share) / 2)  # channels turn in pairs
+    if not 0 < turned <= config.head_dim:
+        raise ConfigError(
+            f"rope_parameters={config.rope_parameters!r} turn {turned} of head_dim={config.head_dim} channels; give an "
+            "even head_dim, and a partial_rotary_factor of at most 1 that leaves at least one channel"
+        )
     if compute is None:
         return
     try:
