@@ -334,28 +334,26 @@ def is_number(value: Any) -> bool:
 
 def validate_rope_tables(config: Any, layer_types: tuple[str, ...] = ()) -> None:
     """Compute the rotary frequencies of all layer types once, as the model will, and raise ConfigError if it fails."""
-    for layer_type in layer_types:
+    for rope_parameters in [config.rope_parameters[kind] for kind in layer_types] or [config.rope_parameters]:
         own = copy.copy(config)
-        own.rope_parameters = config.rope_parameters[layer_type]
-        validate_rope_tables(own)
-    if layer_types:
-        return
-    compute = ROPE_INIT_FUNCTIONS.get(config.rope_parameters.setdefault("rope_type", DEFAULT_ROPE))
-    share = config.rope_parameters.get("partial_rotary_factor") or 1.0
-    turned = 2 * math.ceil(int(config.head_dim * share) / 2)  # channels turn in pairs
-    if not 0 < turned <= config.head_dim:
+        own.rope_parameters = rope_parameters
+        validate_rope_table(own)
+
+
+def validate_rope_table(config: Any) -> None:
+    """The same for settings that all layers have."""
+    rope, width = config.rope_parameters, config.head_dim
+    given = f"rope_parameters={rope!r}"
+    compute = ROPE_INIT_FUNCTIONS.get(rope.setdefault("rope_type", DEFAULT_ROPE))
+    turned = 2 * math.ceil(int(width * (rope.get("partial_rotary_factor") or 1.0)) / 2)  # channels turn in pairs
+    if not 0 < turned <= width:
         raise ConfigError(
-            f"rope_parameters={config.rope_parameters!r} turn {turned} of head_dim={config.head_dim} channels; give an "
-            "even head_dim, and a partial_rotary_factor of at most 1 that leaves at least one channel"
+            f"{given} turn {turned} of head_dim={width} channels; give an even head_dim, and a partial_rotary_factor "
+            "of at most 1 that leaves at least one channel"
         )
-    if compute is None:
-        return
     try:
-        frequencies, _ = compute(config, torch.device("cpu"))
-        usable = bool(torch.isfinite(frequencies).all())
+        usable = compute is None or bool(torch.isfinite(compute(config, torch.device("cpu"))[0]).all())
     except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
-        raise ConfigError(
-            f"rope_parameters={config.rope_parameters!r} cannot be used: {type(error).__name__}: {error}"
-        ) from error
+        raise ConfigError(f"{given} cannot be used: {type(error).__name__}: {error}") from error
     if not usable:
-        raise ConfigError(f"rope_parameters={config.rope_parameters!r} give frequencies that are no finite numbers")
+        raise ConfigError(f"{given} give frequencies that are no finite numbers")
