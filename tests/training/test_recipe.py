@@ -85,7 +85,17 @@ def test_epochs_take_the_place_of_a_recipes_updates():
     recipe = load_recipe("books")
     epochs = recipe.changed(arguments={"num_train_epochs": 2}).arguments
     assert epochs == {**{k: v for k, v in recipe.arguments.items() if k != "max_steps"}, "num_train_epochs": 2}
-    assert recipe.changed(arguments={"num_train_epochs": 2, "max_steps": 3}).arguments["max_steps"] == 3
+    assert recipe.changed(arguments={"num_train_epochs": 2, "max_steps": -1}).arguments["max_steps"] == -1
+
+
+@pytest.mark.parametrize("function", [zoo.train, lambda name, **given: zoo.compare([name], **given)])
+def test_epochs_and_updates_together_are_refused(function, tmp_path):
+    with pytest.raises(ConfigError, match="^max_steps=3 and num_train_epochs=2 were given; give one of both"):
+        function("pre-norm", max_steps=3, num_train_epochs=2, output_dir=tmp_path / "out")
+    file = tmp_path / "recipe.yaml"
+    file.write_text("task: translation\narguments: {max_steps: 3, num_train_epochs: 2}")
+    with pytest.raises(ConfigError, match=r"recipe.yaml: max_steps=3 and num_train_epochs=2 were given"):
+        function("pre-norm", recipe=file, output_dir=tmp_path / "out")
 
 
 def test_bad_recipes(tmp_path):

@@ -94,6 +94,7 @@ class Recipe:
         Another kind of tokenizer starts from its own options; settings of the model are `explicit` from then on. Epochs
         take the place of a number of updates.
         """
+        check_length(arguments or {})
         replaced = "max_steps" if "num_train_epochs" in (arguments or {}) else ""
         kept = {name: value for name, value in self.arguments.items() if name != replaced}
         lengths = {*LENGTHS} if {*LENGTHS} & {*(generation or {})} else set()
@@ -146,6 +147,13 @@ class Recipe:
         return {size: self.model[size] for size in sizes if size in self.model}
 
 
+def check_length(arguments: Mapping[str, Any], place: str = "") -> None:
+    """Refuse two lengths of a run, of which transformers takes the updates."""
+    steps, epochs = arguments.get("max_steps"), arguments.get("num_train_epochs")
+    if steps not in (None, -1) and epochs is not None:
+        raise ConfigError(f"{place}max_steps={steps} and num_train_epochs={epochs} were given; give one of both")
+
+
 def changed_tokenizer(tokenizer: Mapping[str, Any], change: str | Path | Mapping[str, Any] | None) -> Mapping[str, Any]:
     if change is None:
         return tokenizer
@@ -188,6 +196,7 @@ def load_recipe(recipe: str | Path) -> Recipe:
             raise ConfigError(f"{file}: section {section!r} must hold names and values, not {type(value).__name__}")
         if section == "explicit" and not isinstance(value, list):
             raise ConfigError(f"{file}: section 'explicit' must be a list of names, not {value!r}")
+    check_length(read.get("arguments", {}), f"{file}: ")
     return Recipe(**read)
 
 
