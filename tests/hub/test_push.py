@@ -184,11 +184,18 @@ def test_weights_of_an_earlier_push_do_not_outlive_it(hub: LoopbackHub, worker: 
 
 
 def test_a_missing_branch_is_created(hub: LoopbackHub, worker: Start, tmp_path: Path) -> None:
-    before = hub.storage.put("org/model", {"notes.txt": b"main"})
-    worker().ok("push", write(tmp_path / "model", checkpoint()), "org/model@v2")
+    before = hub.storage.put("org/model", {"notes.txt": b"main", "README.md": b"main"})
+    files, process = checkpoint(), worker()
+    own_card = files.pop("README.md")
+    process.ok("push", write(tmp_path / "model", files), "org/model@v2")
     repo = hub.storage.repo("org/model")
     assert repo["refs"]["main"] == before
-    assert set(checkpoint()) <= set(hub.storage.contents("org/model", "v2"))
+    there = hub.storage.contents("org/model", "v2")
+    assert set(files) <= set(there)
+    assert b"org/model@v2" in there["README.md"], "the card of the main branch"
+    process.ok("push", write(tmp_path / "own", {**files, "README.md": own_card}), "org/model@v2")
+    process.ok("push", tmp_path / "model", "org/model@v2")
+    assert hub.storage.contents("org/model", "v2")["README.md"] == own_card
 
 
 def test_a_pull_request_leaves_the_branch_alone(hub: LoopbackHub, worker: Start, tmp_path: Path) -> None:

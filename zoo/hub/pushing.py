@@ -158,7 +158,7 @@ def push(
         eval_results: How well it does, for the card: `EvalResult`s or mappings with their fields; by default what
             `zoo evaluate --save` wrote into the folder, or else likewise.
         overwrite_card: Whether to replace a README that is there, in the folder or in the repository. Where one is
-            kept that a new card would differ from, a KeptCardWarning is given.
+            kept that a new card would differ from, a KeptCardWarning is given. A new branch always gets a new one.
         with_code: Whether to push the code that loads the model where the zoo is not installed.
         native: Whether to push an export to a class of transformers as well, to the branch "native"; or which class's.
         space: Whether to write a Space of the same name, on which the model can be explored, as well; or the folder of
@@ -260,7 +260,8 @@ def push(
         message = commit_message or f"Push {'a model' if isinstance(model, (str, Path)) else type(model).__name__}"
         parent = require_branch(hub, address)
         there = hub.files(address, parent)
-        if CARD in there and not own_card and not overwrite_card:
+        begins = address.revision != MAIN and parent == hub.resolve(replace(address, revision=MAIN))
+        if CARD in there and not own_card and not overwrite_card and not begins:
             del files[CARD]
             if not is_intact(there[CARD], content):
                 warn_of_kept_card(f"{CARD} of {address}")
@@ -271,9 +272,7 @@ def push(
             push_native(hub, address, foreign_files, message, landed.commit)
             done.append("its native export was pushed")
         at = push_space(hub, address, page, private) if space else None
-        # A new branch begins with the main branch's card: if that was written here, it is about another model.
-        written = overwrite_card or (CARD in files and not own_card)
-        branches = push_revisions(address, done, overwrite_card=written)
+        branches = push_revisions(address, done, overwrite_card=overwrite_card)
     url = f"{hub.api.endpoint}/{address.repo_id}/tree/{address.revision}"
     return replace(
         report,
