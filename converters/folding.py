@@ -168,6 +168,8 @@ class Folder(BranchFolder):
             return cst.RemoveFromParent()
         if self.within == ["Generation"] and not self.settings.rotates_anew:
             return cst.RemoveFromParent()
+        if self.within == ["TargetGeneration"] and not self.settings.config.is_encoder_decoder:
+            return cst.RemoveFromParent()
         kept = [
             one
             for one in updated_node.decorators

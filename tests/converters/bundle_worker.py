@@ -22,7 +22,7 @@ torch.manual_seed(0)
 FOLDER = sys.argv[1]
 CONFIG = AutoConfig.from_pretrained(FOLDER, trust_remote_code=True)
 HAS_ENCODER = CONFIG.is_encoder_decoder
-IDS = torch.randint(3, 20, (3, 6))
+IDS = torch.randint(3, 18, (3, 6))
 GIVEN = {"input_ids": IDS, "labels": IDS}
 
 
@@ -48,6 +48,10 @@ def check_generation(model):
     assert torch.equal(tokens, model.generate(IDS, cache_implementation="static", **text))
     beams = model.generate(IDS, num_beams=3, **text)
     assert torch.equal(beams, model.generate(IDS, num_beams=3, use_cache=False, **text))
+    found = model.generate(IDS, output_scores=True, return_dict_in_generate=True, **text)
+    of_tokens = model.compute_transition_scores(found.sequences, found.scores, normalize_logits=True)
+    steps = torch.stack(found.scores, dim=1).log_softmax(-1)
+    assert torch.allclose(of_tokens, steps.gather(2, found.sequences[:, -5:, None])[..., 0])
 
 
 def check_checkpointing():

@@ -7,13 +7,20 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList, TextIteratorStreamer
+from transformers import (
+    GenerationConfig,
+    LogitsProcessor,
+    LogitsProcessorList,
+    TextIteratorStreamer,
+    WatermarkingConfig,
+)
 from transformers_citizen.support import EVERY_GENERATIVE, GENERATIVE, enough_over, over, prompt, single, tiny
 
 import zoo
 import zoo.base.errors
 
 DECODERS = tuple(pair for pair in GENERATIVE if pair[1] == "causal-lm")
+WRITERS = tuple(pair for pair in GENERATIVE if pair[1] == "seq2seq-lm")
 LENGTH = dict(max_new_tokens=6, min_new_tokens=6)
 
 
@@ -84,6 +91,27 @@ def test_scores_of_written_tokens_are_log_probabilities(pair, num_beams):
         torch.testing.assert_close(scores[:, step], expected[rows[:, step], tokens[:, step]])
 
 
+@over(WRITERS)
+def test_a_watermark_is_in_the_vocabulary_of_the_target(pair):
+    subject, watermark = tiny(pair), WatermarkingConfig(bias=1e3)
+    green = watermark.construct_processor(subject.target_vocabulary, "cpu")
+    for row in subject.model.generate(**prompt(subject), **LENGTH, watermarking_config=watermark):
+        assert all(row[place] in green._get_greenlist_ids(row[:place]) for place in range(1, len(row)))
+
+
+@over(WRITERS)
+@pytest.mark.parametrize(
+    ("option", "value"), [("encoder_repetition_penalty", 2.0), ("encoder_no_repeat_ngram_size", 2)]
+)
+def test_target_ids_are_looked_for_in_the_source_only_where_they_are_the_same(pair, option, value):
+    subject = tiny(pair)
+    if subject.target_vocabulary == subject.config.vocab_size:
+        subject.model.generate(**prompt(subject), **LENGTH, **{option: value})
+        return
+    with pytest.raises(zoo.base.errors.UnsupportedOperationError, match=f"{option}={value} was given.*leave it out"):
+        subject.model.generate(**prompt(subject), **LENGTH, **{option: value})
+
+
 @over(GENERATIVE)
 @pytest.mark.parametrize("settings", [dict(), dict(do_sample=True), dict(num_beams=3)], ids=str)
 def test_logits_processors_are_obeyed(pair, settings):
@@ -112,7 +140,7 @@ def test_embeddings_can_be_the_prompt(pair):
     assert subject.model.generate(inputs_embeds=embeds, **LENGTH).tolist() == from_ids.tolist()
 
 
-@over(tuple(pair for pair in GENERATIVE if pair[1] == "seq2seq-lm"))
+@over(WRITERS)
 def test_source_embeddings_can_be_the_input(pair):
     subject = tiny(pair)
     ids = prompt(subject)["input_ids"]
@@ -145,7 +173,7 @@ def test_scores_and_attentions_of_every_step(pair):
         assert len(outputs.encoder_attentions) == subject.config.num_hidden_layers
 
 
-@over(tuple(pair for pair in GENERATIVE if pair[1] == "seq2seq-lm"))
+@over(WRITERS)
 @pytest.mark.parametrize(
     "settings",
     [

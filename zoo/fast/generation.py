@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from functools import update_wrapper, wraps
+import copy
+from functools import partial, update_wrapper, wraps
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -34,7 +36,52 @@ class LogitsProcessors(LogitsProcessorList):
         return scores
 
 
-class Generation(GenerationMixin):
+class TargetGeneration(GenerationMixin):
+    """transformers' generation, also by encoder-decoders with target ids that are no source ids."""
+
+    @wraps(GenerationMixin.compute_transition_scores)
+    def compute_transition_scores(self: Any, *args: Any, **kwargs: Any) -> Any:
+        """Scores of the written tokens, as transformers computes them, in the target's vocabulary."""
+        return GenerationMixin.compute_transition_scores(self.get_decoder(), *args, **kwargs)
+
+    def _get_candidate_generator(self: Any, *args: Any, **kwargs: Any) -> Any:
+        """Make candidates as transformers does, in the target's vocabulary."""
+        candidates = super()._get_candidate_generator(*args, **kwargs)
+        if isinstance(candidates, PromptLookupCandidateGenerator):
+            candidates.vocab_size = self.get_decoder().config.vocab_size
+        return candidates
+
+    def _get_logits_processor(self: Any, generation_config: Any, *args: Any, **kwargs: Any) -> LogitsProcessorList:
+        """Make processors as transformers does, a watermark in the target's vocabulary."""
+        size, watermark = self.get_decoder().config.vocab_size, generation_config.watermarking_config
+        for name, unset in (("encoder_repetition_penalty", 1.0), ("encoder_no_repeat_ngram_size", 0)):
+            value = getattr(generation_config, name)
+            if self.config.is_encoder_decoder and value not in (None, unset) and size != self.config.vocab_size:
+                raise UnsupportedOperationError(
+                    f"{name}={value} was given, which looks for target ids in the source, and the model has a "
+                    "vocabulary for each; leave it out"
+                )
+        if watermark is not None:
+            made = partial(watermark.construct_processor, size)
+            generation_config = copy.copy(generation_config)
+            generation_config.watermarking_config = SimpleNamespace(construct_processor=lambda _, device: made(device))
+        return super()._get_logits_processor(generation_config, *args, **kwargs)
+
+    def _prepare_cache_for_generation(self: Any, generation_config: Any, *args: Any, **kwargs: Any) -> Any:
+        if self.config.is_encoder_decoder and generation_config.prefill_chunk_size is not None:
+            raise UnsupportedOperationError(
+                f"prefill_chunk_size={generation_config.prefill_chunk_size} is for decoders, whose prompt it splits; "
+                "leave it out"
+            )
+        if self.config.is_encoder_decoder and generation_config.guidance_scale not in (None, 1):
+            raise UnsupportedOperationError(
+                f"guidance_scale={generation_config.guidance_scale} is for decoders: transformers would give the "
+                "target's tokens to the encoder; leave it out"
+            )
+        return super()._prepare_cache_for_generation(generation_config, *args, **kwargs)
+
+
+class Generation(TargetGeneration):
     """transformers' generation, also with keys that are rotated by the length of the text."""
 
     def prepare_inputs_for_generation(
@@ -70,34 +117,12 @@ class Generation(GenerationMixin):
             **kwargs,
         )
 
-    @wraps(GenerationMixin.compute_transition_scores)
-    def compute_transition_scores(self: Any, *args: Any, **kwargs: Any) -> Any:
-        """Scores of the written tokens, as transformers computes them, in the target's vocabulary."""
-        return GenerationMixin.compute_transition_scores(self.get_decoder(), *args, **kwargs)
-
-    def _get_candidate_generator(self: Any, *args: Any, **kwargs: Any) -> Any:
-        """Make candidates as transformers does, in the target's vocabulary."""
-        candidates = super()._get_candidate_generator(*args, **kwargs)
-        if isinstance(candidates, PromptLookupCandidateGenerator):
-            candidates.vocab_size = self.get_decoder().config.vocab_size
-        return candidates
-
     def _get_static_cache_init_shape(self) -> None:
         """None, so that a static cache takes its shapes from what attention first stores: latent vectors, for one."""
 
     def _prepare_cache_for_generation(
         self: Any, generation_config: Any, model_kwargs: dict[str, Any], mode: Any, *args: Any, **kwargs: Any
     ) -> Any:
-        if self.config.is_encoder_decoder and generation_config.prefill_chunk_size is not None:
-            raise UnsupportedOperationError(
-                f"prefill_chunk_size={generation_config.prefill_chunk_size} is for decoders, whose prompt it splits; "
-                "leave it out"
-            )
-        if self.config.is_encoder_decoder and generation_config.guidance_scale not in (None, 1):
-            raise UnsupportedOperationError(
-                f"guidance_scale={generation_config.guidance_scale} is for decoders: transformers would give the "
-                "target's tokens to the encoder; leave it out"
-            )
         threshold = self.get_decoder().position.changes_after(self.config)
         if threshold and mode == GenerationMode.ASSISTED_GENERATION and generation_config.max_length > threshold:
             raise UnsupportedOperationError(
