@@ -11,7 +11,7 @@ from transformers import get_scheduler
 import zoo
 from zoo.base.errors import ConfigError, InvalidChoiceError, UnknownOverrideError
 from zoo.training import train
-from zoo.training.arguments import training_arguments
+from zoo.training.arguments import check_idle, training_arguments
 from zoo.training.optimizers import build_muon
 
 SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 20}
@@ -152,8 +152,14 @@ def test_keeping_the_best_needs_evaluations(tmp_path):
     assert (best.save_strategy, best.save_steps, best.save_total_limit) == ("steps", 7, 2)
     assert not arguments().load_best_model_at_end
     assert arguments(load_best_model_at_end=True, eval_steps=7).eval_strategy == "steps"
+    kept = arguments(load_best_model_at_end=True, save_strategy="best")
+    assert (kept.eval_strategy, kept.save_strategy) == ("epoch", "best")
+    assert arguments(eval_strategy="epoch", save_strategy="best").metric_for_best_model == "loss"
     often = arguments(eval_steps=7, save_steps=14)
     assert (often.eval_strategy, often.eval_steps, often.save_strategy, often.save_steps) == ("steps", 7, "steps", 14)
+
+
+BEST = {"load_best_model_at_end": True}
 
 
 @pytest.mark.parametrize(
@@ -168,7 +174,16 @@ def test_keeping_the_best_needs_evaluations(tmp_path):
         ({"prediction_loss_only": True}, ConfigError, "prediction_loss_only=True leaves out the outputs"),
         ({"remove_unused_columns": False}, ConfigError, "remove_unused_columns=False gives models what only the zoo"),
         ({"push_to_hub": True}, ConfigError, "--push REPO"),
+        ({"resume_from_checkpoint": "there"}, ConfigError, "=there has no effect: --resume"),
+        ({"generation_num_beams": 2}, ConfigError, "generation_num_beams=2 has no effect"),
+        ({"greater_is_better": True}, ConfigError, "the highest loss"),
         ({"load_best_model_at_end": True, "eval_steps": 7, "save_steps": 14}, ConfigError, "eval_steps=7 and save_st"),
+        ({**BEST, "save_strategy": "no"}, ConfigError, "save_strategy=no was given, and the best checkpoint"),
+        ({**BEST, "eval_strategy": "no"}, ConfigError, "eval_strategy=no was given, and the best checkpoint"),
+        ({**BEST, "eval_strategy": "epoch", "save_strategy": "steps"}, ConfigError, "give both alike"),
+        ({"early_stopping_patience": 1, "load_best_model_at_end": False}, ConfigError, "leave one out"),
+        ({"save_strategy": "best"}, ConfigError, "without evaluations: give eval_strategy"),
+        ({"metric_for_best_model": "bleu"}, InvalidChoiceError, "unknown metric_for_best_model 'bleu'; valid: loss"),
         ({"hidden_size": 16}, ConfigError, "setting of models: give settings={'hidden_size': 16}"),
         ({"learningrate": 1}, UnknownOverrideError, "did you mean 'learning_rate'"),
         ({"lr_scheduler_type": "cosin"}, InvalidChoiceError, "did you mean 'cosine'?"),
@@ -184,3 +199,21 @@ def test_arguments_that_would_fail_or_do_nothing_are_refused(tmp_path, given, er
         training_arguments({"use_cpu": True, **given}, output_dir=tmp_path, seed=0)
     assert useful in str(refused.value)
     training_arguments({"use_cpu": True, "remove_unused_columns": True, "push_to_hub": False}, output_dir=".", seed=0)
+
+
+@pytest.mark.parametrize(
+    ("given", "useful"),
+    [
+        ({"eval_steps": 2, "eval_strategy": "epoch"}, "eval_steps=2 was given, which has no effect with eval_strategy"),
+        ({"save_steps": 2, "save_strategy": "no"}, "save_steps=2 was given, which has no effect with save_strategy=no"),
+        ({"warmup_steps": 2, "lr_scheduler_type": "constant"}, "no effect with lr_scheduler_type=constant"),
+        ({"adam_beta1": 0.5, "optim": "adafactor"}, "adam_beta1=0.5 was given, which has no effect with optim=adafac"),
+        ({"average_decay": 0.5, "average": "lawa"}, "average_decay=0.5 was given, which has no effect with average=l"),
+    ],
+)
+def test_arguments_without_an_effect_next_to_others_are_refused(tmp_path, given, useful):
+    with pytest.raises(ConfigError, match=useful):
+        train("pre-norm", output_dir=tmp_path / "model", **given)
+    with pytest.raises(ConfigError, match=useful):
+        zoo.compare(["pre-norm"], output_dir=tmp_path / "comparison", **given)
+    check_idle({"optim": "adafactor"}, {"optim": "adafactor", "adam_beta2": 0.98})  # which is the recipe's

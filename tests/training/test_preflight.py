@@ -155,9 +155,9 @@ def test_trackers_that_are_not_installed():
         ({"seed": 2**32}, "valid: 0 to 4294967295"),
         ({"data_seed": -1}, "data_seed=-1 is not valid; valid: 0 to 4294967295"),
         ({"early_stopping_patience": 0}, "valid: 1 and more, whole numbers"),
-        ({"num_train_epochs": 0}, "num_train_epochs=0 is not valid; valid: above 0"),
+        ({"num_train_epochs": 0, "max_steps": -1}, "num_train_epochs=0 is not valid; valid: above 0"),
         ({"max_steps": -3}, "max_steps=-3 is not valid; valid: 1 and more"),
-        ({"num_train_epochs": -1}, "num_train_epochs=-1 is not valid"),
+        ({"num_train_epochs": -1, "max_steps": -1}, "num_train_epochs=-1 is not valid"),
         ({"label_smoothing_factor": 2}, "valid: 0 to 1"),
         (
             {"settings": {"vocab_size": 3}},

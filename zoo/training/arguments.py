@@ -98,7 +98,7 @@ WHOLE = (
 
 POSITIVE = ("num_train_epochs",)  # Numbers that must be above the smallest value of their range
 
-REFUSED = {
+REFUSED: dict[str, tuple[Any, str]] = {
     "push_to_hub": (
         True,
         "is transformers' own push, which uploads all files of the folder; name the repository for the zoo's instead "
@@ -111,8 +111,17 @@ REFUSED = {
     ),
     "prediction_loss_only": (True, "leaves out the outputs, which are scored at the end: leave it out"),
     "remove_unused_columns": (False, "gives models what only the zoo reads, such as lengths of examples: leave it out"),
+    "greater_is_better": (True, "would keep the checkpoint with the highest loss: leave it out"),
+    "do_train": (False, "has no effect: to score a model without training it, see zoo evaluate"),
+    "do_eval": (False, "has no effect: models are scored at the end; eval_strategy=no leaves out evaluations before"),
+    "predict_with_generate": (False, "has no effect: outputs are scored at the end (scored=False leaves them out)"),
+    **dict.fromkeys(
+        ("generation_config", "generation_max_length", "generation_num_beams"),
+        (..., "has no effect: outputs are written by the recipe's section 'generation', or generation={...}"),
+    ),
+    "resume_from_checkpoint": (..., "has no effect: --resume (resume=True) goes on from the last checkpoint"),
 }
-"""Values with which a run would do something else, or fail at its end, and why."""
+"""Values, or any (...), with which a run would do something else, nothing, or fail at its end, and why."""
 
 NEEDED = {
     "average_last": "average",
@@ -123,6 +132,19 @@ NEEDED = {
 }
 """Arguments without an effect, and those that they need."""
 
+WITHOUT_BETAS = ("adafactor", "adagrad", "adalomo", "lomo", "rmsprop", "schedule_free_sgd", "sgd")
+"""Optimisers that do not read the betas and the epsilon of Adam."""
+
+IDLE: dict[str, tuple[str, tuple[str, ...]]] = {
+    **dict.fromkeys(("adam_beta1", "adam_beta2", "adam_epsilon"), ("optim", WITHOUT_BETAS)),
+    "average_decay": ("average", ("lawa",)),
+    "eval_steps": ("eval_strategy", ("no", "epoch")),
+    "logging_steps": ("logging_strategy", ("no", "epoch")),
+    "save_steps": ("save_strategy", ("no", "epoch", "best")),
+    "warmup_steps": ("lr_scheduler_type", ("constant",)),
+}
+"""Arguments, each with another one and the values of that with which it has no effect."""
+
 CHOICES: dict[str, type[ExplicitEnum]] = {
     "optim": OptimizerNames,
     "lr_scheduler_type": SchedulerType,
@@ -130,6 +152,10 @@ CHOICES: dict[str, type[ExplicitEnum]] = {
     "save_strategy": SaveStrategy,
 }
 """Arguments with a fixed set of values in transformers; an error names the nearest one."""
+
+METRICS = ("loss", "eval_loss")  # What checkpoints can be compared by
+
+STRATEGIES = ("eval_strategy", "save_strategy")
 
 ABSENT = {"max_steps": -1}  # Values outside of these ranges that switch an argument off
 
@@ -182,8 +208,8 @@ def training_arguments(
         if name not in valid:
             raise UnknownOverrideError(name, valid, owner="Seq2SeqTrainingArguments")
     for name, (value, reason) in REFUSED.items():
-        if given.get(name, not value) == value:
-            raise ConfigError(f"{name}={value} {reason}")
+        if name in given and value in (given[name], ...):
+            raise ConfigError(f"{name}={given[name]} {reason}")
     for name, needed in NEEDED.items():
         if name in given and needed not in given:
             raise ConfigError(f"{name}={given[name]} was given, which has no effect without {needed}; give both")
@@ -227,11 +253,30 @@ def completed(given: Mapping[str, Any]) -> dict[str, Any]:
     """Add what follows from steps between evaluations or checkpoints, and from the wish to keep the best checkpoint."""
     by_steps = {f"{kind}_strategy": "steps" for kind in ("eval", "save") if given.get(f"{kind}_steps") is not None}
     given = {**by_steps, **given}
-    keeps_best = given.get("load_best_model_at_end", given.get("early_stopping_patience") is not None)
+    patience, evaluates, saves = (given.get(key) for key in ("early_stopping_patience", *STRATEGIES))
+    keeps_best = given.get("load_best_model_at_end", patience is not None)
+    if patience is not None and not keeps_best:
+        raise ConfigError(
+            f"early_stopping_patience={patience} and load_best_model_at_end=False were given, and early stopping keeps "
+            "the best checkpoint: leave one out"
+        )
+    if saves == "best":
+        given = {"metric_for_best_model": "loss", **given}
+        if evaluates in (None, "no") and not keeps_best:
+            raise ConfigError(
+                "save_strategy=best was given, which has no effect without evaluations: give eval_strategy"
+            )
     if not keeps_best:
         return given
-    named = [given.get(key) for key in ("eval_strategy", "save_strategy")]
-    strategy = next((value for value in named if value not in (None, "no")), "epoch")
+    for name in STRATEGIES:
+        if given.get(name) == "no":
+            raise ConfigError(f"{name}=no was given, and the best checkpoint of the evaluations is kept: leave one out")
+    if None not in (evaluates, saves) and saves not in (evaluates, "best"):
+        raise ConfigError(
+            f"eval_strategy={evaluates} and save_strategy={saves} were given, and the best one of the evaluations may "
+            "not be saved: give both alike"
+        )
+    strategy = evaluates or (saves if saves != "best" else None) or "epoch"
     steps = {key: given[key] for key in ("eval_steps", "save_steps") if key in given}
     interval = next(iter(steps.values()), None)
     if any(value != interval for value in steps.values()):
@@ -244,10 +289,20 @@ def completed(given: Mapping[str, Any]) -> dict[str, Any]:
         "metric_for_best_model": "loss",
         "save_total_limit": 2,
         **({"eval_steps": interval, "save_steps": interval} if interval is not None else {}),
-        **{key: value for key, value in given.items() if key not in ("eval_strategy", "save_strategy")},
+        **{key: value for key, value in given.items() if key not in STRATEGIES},
         "eval_strategy": strategy,
-        "save_strategy": strategy,
+        "save_strategy": saves or strategy,
     }
+
+
+def check_idle(given: Mapping[str, Any], arguments: Mapping[str, Any]) -> None:
+    """Refuse given arguments without an effect next to all arguments of a run, those of its recipe included."""
+    for name, (other, values) in IDLE.items():
+        if given.get(name) and arguments.get(other) in values:
+            value = getattr(arguments[other], "value", arguments[other])
+            raise ConfigError(
+                f"{name}={given[name]} was given, which has no effect with {other}={value}; leave out one of the two"
+            )
 
 
 def check_numbers(given: Mapping[str, Any]) -> None:
@@ -275,3 +330,5 @@ def check_choices(given: Mapping[str, Any]) -> None:
             raise InvalidChoiceError(value, valid, kind=name)
     if given.get("decay", DECAYS[0]) not in DECAYS:
         raise InvalidChoiceError(str(given["decay"]), DECAYS, kind="decay")
+    if (metric := given.get("metric_for_best_model")) not in (None, *METRICS):
+        raise InvalidChoiceError(str(metric), METRICS, kind="metric_for_best_model")

@@ -17,7 +17,7 @@ from zoo.base.folders import check_output, held_alone, scratch_folder
 from zoo.data.tasks import DataSource, Splits, Tokenizers
 from zoo.data.tasks.tables import Column
 
-from .arguments import ZooTrainingArguments, training_arguments
+from .arguments import ZooTrainingArguments, check_idle, training_arguments
 from .checkpoints import clear_checkpoints
 from .inputs import full_recipe
 from .recipe import Recipe
@@ -102,6 +102,7 @@ class TrainingRequest:
         elif self.resume or self.push:
             given = "resume" if self.resume else "push"
             raise ConfigError(f"{given} is given without output_dir, where the model is kept")
+        check_idle(self.arguments, self.chosen.arguments)
         task = self.chosen.data_task()
         if isinstance(self.model, str):
             task.check_variant(self.model)

@@ -15,7 +15,7 @@ from zoo.building.builder import config
 from zoo.data.tasks import DataSource, Splits
 from zoo.registry import parse_name
 from zoo.training import Recipe
-from zoo.training.arguments import check_numbers, training_arguments
+from zoo.training.arguments import check_idle, check_numbers, training_arguments
 from zoo.training.inputs import full_recipe
 from zoo.training.record import digest_of_examples
 from zoo.training.suites import SuiteRun
@@ -147,6 +147,7 @@ class Request(Options):
         for values in zip_longest(*swept.values()) if swept else [()]:
             one = {name: value for name, value in zip(swept, values, strict=True) if value is not None}
             training_arguments({**self.chosen.arguments, **one}, output_dir=self.folder, seed=0)
+            check_idle({**self.arguments, **one}, self.chosen.arguments)
 
     def check_by_clock(self) -> None:
         """Refuse counts of updates in runs that a clock ends."""
