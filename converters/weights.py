@@ -15,6 +15,7 @@ from transformers import PreTrainedModel
 from transformers.utils import CONFIG_NAME, GENERATION_CONFIG_NAME, logging
 
 from zoo.base.files import read_json
+from zoo.building.loading import task_of_class
 from zoo.models import TASK_CLASSES, ZooConfig, ZooPreTrainedModel
 from zoo.models.borrowing import borrowed_by
 from zoo.models.multi_token_prediction import prediction_depth
@@ -42,12 +43,8 @@ def no_progress_bar() -> Iterator[None]:
 
 
 def task_of(model: PreTrainedModel) -> str:
-    if isinstance(model, EngineModel):
-        return model.task
-    for task, (_, model_class) in TASK_CLASSES.items():
-        if task != Task.FEATURE_EXTRACTION and isinstance(model, model_class):
-            return task
-    return Task.FEATURE_EXTRACTION.value
+    """The task of a model, of an export too; feature-extraction for classes of other code."""
+    return model.task if isinstance(model, EngineModel) else task_of_class(type(model))
 
 
 def weights_of(model: ZooPreTrainedModel) -> dict[str, Tensor]:

@@ -30,9 +30,10 @@ from zoo.base.files import read_json
 from zoo.base.formats import BUNDLE, DISTRIBUTION
 from zoo.base.manifest import CODE_FILE, check_code
 from zoo.building.fingerprints import check_fingerprint, recorded_fingerprint
-from zoo.models import TASK_CLASSES, ZooConfig, ZooForCausalLM, ZooPreTrainedModel
+from zoo.models import TASK_CLASSES, ZooConfig, ZooForCausalLM, ZooModel, ZooPreTrainedModel
 from zoo.models.checkpoint_files import check_described, checked_before_reading, saved_shapes
 from zoo.models.configuration import MODEL_TYPE
+from zoo.registry import Task
 
 TYPE_CHECKING = False  # for jedi
 if TYPE_CHECKING:
@@ -225,3 +226,9 @@ def class_of_task(task: str) -> type[ZooPreTrainedModel]:
     if task not in TASK_CLASSES:
         raise UnknownTaskError(task, TASK_CLASSES)
     return TASK_CLASSES[task][1]
+
+
+def task_of_class(model_class: type) -> str:
+    """The task that a model class is for; feature-extraction for bodies, and for other code's classes."""
+    heads = (task for task, (_, head) in TASK_CLASSES.items() if head is not ZooModel and issubclass(model_class, head))
+    return next(heads, Task.FEATURE_EXTRACTION.value)

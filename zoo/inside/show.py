@@ -13,8 +13,9 @@ from zoo.analysis.own_settings import own_settings
 from zoo.base.errors import InputError
 from zoo.base.printed import Part, Printed, Title
 from zoo.building.dispatch import load
+from zoo.converters.weights import task_of
 from zoo.hub import is_address
-from zoo.models import TASK_CLASSES, ZooPreTrainedModel
+from zoo.models import ZooPreTrainedModel
 from zoo.models.capabilities import limits_of
 from zoo.models.parts import deviations_of_parts
 from zoo.registry import Card, Facts, describe, is_weights_name
@@ -52,6 +53,7 @@ def show(model: VariantName | str | ZooPreTrainedModel, task: TaskName | str | N
         model = load(model, task)
     if isinstance(model, str):
         return Portrait(describe(model), draw(model, task))
+    refuse_foreign(model)
     own_task = task_of(model)
     name, own = own_settings(model.config, own_task)
     card = describe(name)
@@ -60,8 +62,6 @@ def show(model: VariantName | str | ZooPreTrainedModel, task: TaskName | str | N
     return Portrait(card, draw(name, own_task, sizes="fixed", **own))
 
 
-def task_of(model: ZooPreTrainedModel) -> str:
-    for task, (_, kind) in TASK_CLASSES.items():
-        if type(model) is kind:
-            return task
-    raise InputError(f"a {type(model).__name__} was given; give a model of the zoo, or a variant's name")
+def refuse_foreign(model: object) -> None:
+    if not isinstance(model, ZooPreTrainedModel):
+        raise InputError(f"a {type(model).__name__} was given; give a model of the zoo, or a variant's name")

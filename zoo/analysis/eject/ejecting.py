@@ -17,7 +17,8 @@ from zoo.base.printed import Note, Part, Printed, Source, Title
 from zoo.building.builder import config as configure
 from zoo.building.dispatch import build, load
 from zoo.building.fingerprints import fingerprint
-from zoo.models import TASK_CLASSES, ZooPreTrainedModel
+from zoo.building.loading import task_of_class
+from zoo.models import ZooPreTrainedModel
 from zoo.registry import describe, is_weights_name
 
 from ..diff import tasks_of
@@ -99,7 +100,7 @@ def eject(
         raise OutputExistsError(f"{str(place)!r} exists; give another file, or force=True (--force) to replace it")
     built, is_new = (model, False) if isinstance(model, ZooPreTrainedModel) else opened(model, task)
     name = type(built).__name__ if isinstance(model, ZooPreTrainedModel) else str(model)
-    of_task = task_of(built)
+    of_task = task_of_class(type(built))
     text = text_of(built.config, of_task, name)
     with tempfile.TemporaryDirectory() as folder:
         trial = Path(folder, "model.py")
@@ -137,14 +138,6 @@ def opened(model: str | Path, task: str | None) -> tuple[Any, bool]:
         return load(model, task), False
     named = is_weights_name(str(model)) or str(model).startswith("hf-hub:")
     return build(str(model), task, seed=None if named else 0), not named
-
-
-def task_of(model: ZooPreTrainedModel) -> str:
-    """The task that a model's class is for."""
-    for task, (_, model_class) in TASK_CLASSES.items():
-        if type(model) is model_class:
-            return str(task)
-    return "feature-extraction"
 
 
 def text_of(config: Any, task: str, name: str) -> str:

@@ -19,8 +19,8 @@ from zoo.base.errors import ConfigError, ZooError
 from zoo.base.files import read_json
 from zoo.base.folders import scratch_folder
 from zoo.converters.native.files import TOKENIZER_CONFIG, TOKENIZER_FILE
+from zoo.converters.weights import task_of
 from zoo.inside.explorer.models import Explored, with_quirks
-from zoo.inside.show import task_of
 from zoo.inside.texts import encode
 from zoo.registry import VARIANTS, Task, find_weights, is_weights_name
 from zoo.registry.variants import active_quirks

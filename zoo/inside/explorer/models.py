@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from zoo.base.errors import InputError
+from zoo.converters.weights import task_of
 from zoo.data.tokenizers import Tokenizers
-from zoo.inside.show import task_of
+from zoo.inside.show import refuse_foreign
 from zoo.models import ZooConfig, ZooPreTrainedModel
 from zoo.registry import VARIANTS, find_weights, list_weights
 from zoo.training.generation import load_checkpoint
@@ -36,7 +37,7 @@ def shipped_models() -> list[str]:
 def explored(name: str) -> Explored:
     """Load a model on the CPU, once."""
     model, tokenizers = load_checkpoint(name, device="cpu", engine="torch")
-    task_of(model)  # refuses what is not of the zoo
+    refuse_foreign(model)
     return Explored(name, model, tokenizers)
 
 

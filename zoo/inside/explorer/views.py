@@ -12,9 +12,10 @@ from zoo.analysis.diff import diff, tasks_of
 from zoo.analysis.drawing import Drawing, draw, to_svg_beside
 from zoo.analysis.drawing import compare as compare_drawings
 from zoo.base.printed import Note, Part, Picture, Table, Title
+from zoo.converters.weights import task_of
 from zoo.inside import attention, logit_lens
 from zoo.inside.layers import shape_text
-from zoo.inside.show import show, task_of
+from zoo.inside.show import show
 from zoo.inside.texts import inputs_of
 from zoo.registry import VARIANTS, Task
 from zoo.training.generation import generate
