@@ -162,7 +162,8 @@ def test_chats_need_a_template_and_follow_it(decoder: Asked) -> None:
         for wrong in ({"role": "tool", "content": "x"}, {"role": "user", "content": [{"type": "image_url"}]}, {}):
             with pytest.raises(openai.BadRequestError, match=r"messages\.0"):
                 ask(**{**options, "messages": [wrong]})
-        for refused in ({"tools": [{"type": "function"}]}, {"response_format": {"type": "json_object"}}):
+        others = [{"tools": [{"type": "function"}]}, {"response_format": {"type": "json_object"}}, {"max_tokens": 3}]
+        for refused in others:
             with pytest.raises(openai.BadRequestError, match=next(iter(refused))):
                 ask(**{**options, **refused})
     finally:
@@ -207,6 +208,7 @@ REFUSED = {
     "stop": ["", ["a"] * 5, [1], 3],
     "seed": [2**70, 0.5],
     "stream": ["yes", 1],
+    "stream_options": [{"include_usage": True}],
     "echo": [True],
     "suffix": ["."],
     "best_of": [2],

@@ -73,6 +73,8 @@ def build_app(served: ServedModel) -> Starlette:
         served.check_writes()
         if asked.top_logprobs and not asked.logprobs:
             raise RefusedRequestError("top_logprobs needs logprobs=true", "top_logprobs")
+        if None not in (asked.max_tokens, asked.max_completion_tokens):
+            raise RefusedRequestError("max_tokens and max_completion_tokens are one field: give one", "max_tokens")
         prompt = await asyncio.to_thread(served.chat_ids, [message.to_dict() for message in asked.messages])
         longest = asked.max_completion_tokens or asked.max_tokens
         room = served.room([prompt], longest, None, "max_completion_tokens")
@@ -163,6 +165,8 @@ async def answer(request: Request, served: ServedModel, asked: SamplingRequest, 
     rows = len(job.prompts) * job.each
     if rows > MAX_ROWS:
         raise RefusedRequestError(f"{rows} outputs are asked for; at most {MAX_ROWS}", "n")
+    if asked.stream_options and not asked.stream:
+        raise RefusedRequestError("stream_options needs stream=true", "stream_options")
     work, form = Work(served, job), kind(served.tokenizers.target, job.top)
     head = {"id": f"{form.prefix}-{uuid.uuid4().hex}", "created": int(time.time()), "model": asked.model}
     lengths = [len(served.tokenizers.source.decode(ids, skip_special_tokens=True)) for ids in job.prompts]
