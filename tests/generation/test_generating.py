@@ -221,9 +221,14 @@ def test_what_cannot_be_done_is_refused(translator, tokenizers, tmp_path):
         (translator, TEXTS, {"do_sample": True, "top_p": 1.5}, ConfigError, "valid: 0 to 1"),
         (translator, TEXTS, {"forced_bos_token_id": 9999}, ConfigError, "index 9999 is out of bounds"),
         (translator, TEXTS, {"temperature": 0.5}, ConfigError, "temperature"),
+        (translator, TEXTS, {"max_length": 5, "max_new_tokens": 4}, ConfigError, "give one of both"),
+        (translator, TEXTS, {"min_length": 2, "min_new_tokens": 3}, ConfigError, "give one of both"),
+        (translator, TEXTS, {"diversity_penalty": 0.5}, ConfigError, "without num_beam_groups; give both"),
         (translator, TEXTS, {"seed": 1}, ConfigError, "seed=1 changes nothing without sampling"),
         (translator, TEXTS, {"num_return_sequences": 2}, ConfigError, "num_return_sequences"),
         (zoo.load(translator), TEXTS, {}, ConfigError, "without a tokenizer"),
+        (zoo.load(translator), TEXTS, {"engine": "onnx"}, ConfigError, "which is loaded already: give the checkpoint"),
+        (translator, TEXTS, {"engine": "onnx", "device": "meta"}, ConfigError, "exports run on the CPU: leave it out"),
         (encoder, TEXTS, {"tokenizer": tokenizers}, ConfigError, "does not write"),
     ):
         with pytest.raises(error, match=message):

@@ -11,11 +11,12 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 from zoo.base.errors import ConfigError, InvalidChoiceError
 from zoo.building.loading import load
 from zoo.building.weights import locate
+from zoo.converters.engine import EngineModel
 from zoo.converters.weights import task_of
 from zoo.data.tokenizers import Tokenizers, load_tokenizers
 from zoo.data.tokenizers.pairs import TOKENIZER_FILE, read_tokenizer
 
-from .engines import TORCH_INT8, load_for
+from .engines import TORCH, TORCH_INT8, load_for
 
 TokenizerSource: TypeAlias = str | Path | Tokenizers | PreTrainedTokenizerFast
 
@@ -36,7 +37,13 @@ def load_checkpoint(
         if task is not None and getattr(loaded.config, "masked_next_token", False) and task_of(loaded) != task:
             loaded = load(found, task=task)
         folder = tokenizer if tokenizer is not None else found
+        if isinstance(loaded, EngineModel) and torch.device(device or "cpu").type != "cpu":
+            raise ConfigError(f"device={device} was given, and exports run on the CPU: leave it out")
         device = device or ("cuda" if torch.cuda.is_available() and engine != TORCH_INT8 else "cpu")
+    elif engine not in (None, TORCH):
+        raise ConfigError(
+            f"engine={engine} was given with a {type(model).__name__}, which is loaded already: give the checkpoint"
+        )
     elif tokenizer is None:
         raise ConfigError(f"a {type(model).__name__} was given without a tokenizer; give tokenizer=, or the checkpoint")
     else:

@@ -67,6 +67,16 @@ COUNTS = (*LENGTHS, "num_beams", "num_return_sequences")
 SHARES = ("top_p", "typical_p")  # Options that transformers leaves out without looking where they are above 1
 
 
+NEEDED = {
+    "diversity_penalty": "num_beam_groups",
+    "max_matching_ngram_size": "prompt_lookup_num_tokens",
+    **dict.fromkeys(
+        ("assistant_confidence_threshold", "num_assistant_tokens", "num_assistant_tokens_schedule"),
+        "assistant_early_exit",
+    ),
+}
+"""Options without an effect, and those that they need."""
+
 LOOK_BACK = ("repetition_penalty", "no_repeat_ngram_size")
 LOOK_AT_INPUT = ("encoder_repetition_penalty", "encoder_no_repeat_ngram_size")
 """Options by which tokens of a prompt, padding among them, change the scores of the same tokens."""
@@ -166,6 +176,12 @@ def generation_config(
         if name in SHARES and isinstance(value, (int, float)) and value > 1:
             raise ConfigError(f"{name}={value!r} is not valid; valid: 0 to 1")
         setattr(settings, name, value)
+    for name, needed in NEEDED.items():
+        if options.get(name) is not None and getattr(settings, needed) is None:
+            raise ConfigError(f"{name}={options[name]} was given, which has no effect without {needed}; give both")
+    for new, whole in (LENGTHS, ("min_new_tokens", "min_length")):
+        if None not in (options.get(new), options.get(whole)):
+            raise ConfigError(f"{new}={options[new]} and {whole}={options[whole]} were given; give one of both")
     for given, other in (LENGTHS, LENGTHS[::-1]):
         if given in options and other not in options:
             setattr(settings, other, None)  # of two lengths, generation takes max_new_tokens
