@@ -68,6 +68,7 @@ def test_offline_finds_what_was_pulled_and_asks_nothing(hub: LoopbackHub, worker
     snapshot = Path(worker().ok("pull", "org/model")["folder"])
     hub.log.clear()
     assert worker()("pull", "org/model", offline=True)["ok"]["files"] == digests(checkpoint())
+    assert worker()("pull", "org/model", offline=True, force_download=True)["error"] == "ConfigError"
     assert worker(HF_HUB_OFFLINE="1")("pull", "org/model")["ok"]["files"] == digests(checkpoint())
     answer = worker()("pull", "org/other", offline=True)
     assert answer["error"] == "HubAccessError" and "not in the cache" in answer["message"]

@@ -71,8 +71,11 @@ def test_models_of_another_run_and_runs_without_models_are_refused(model: Path, 
         "chck_0.4K",
         "chck_1K",
     }
-    with pytest.raises(RepoIdError, match="a pull request cannot hold revisions"):
-        zoo.push(tmp_path / "model", "org/model", revisions=True, create_pr=True)
+    for option in ("revisions", "space"):
+        with pytest.raises(RepoIdError, match=f"(?i)a pull request cannot hold (a )?{option}"):
+            zoo.push(tmp_path / "model", "org/model", create_pr=True, **{option: True})
+    with pytest.raises(RepoIdError, match="replaces all files of the branch 'native'"):
+        zoo.push(tmp_path / "model", "org/model@native", native=True)
     file = tmp_path / "model-revisions/chck_1K/result.json"
     file.write_text(file.read_text().replace('"learning_rate"', '"another_rate"'))
     with pytest.raises(CheckpointError, match="chck_1K was saved in another run"):

@@ -21,7 +21,7 @@ from huggingface_hub.file_download import repo_folder_name
 from huggingface_hub.hf_api import RepoFile
 from huggingface_hub.utils import filter_repo_objects  # type: ignore[attr-defined]
 
-from zoo.base.errors import ZooWarning, enumerate_names
+from zoo.base.errors import ConfigError, ZooWarning, enumerate_names
 from zoo.base.files import leaves_its_folder
 from zoo.base.formats import installed_version
 
@@ -239,6 +239,8 @@ def pull(
         OutputExistsError: When `local_dir` holds something else.
     """
     address = parse_address(repo_id, revision)
+    if offline and force_download:
+        raise ConfigError("offline and force_download were given, and nothing is downloaded offline: give one of both")
     if offline or constants.HF_HUB_OFFLINE:
         snapshot = from_cache(address, cache_dir, trust_remote_code=trust_remote_code, with_pickles=with_pickles)
     else:

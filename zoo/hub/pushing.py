@@ -184,10 +184,16 @@ def push(
         raise RepoIdError(f"a pull request is opened against {MAIN!r}, but revision={address.revision!r} was given")
     if create_pr and native:
         raise RepoIdError(f"a pull request cannot hold a native export, which goes to the branch {NATIVE_REVISION!r}")
-    of_run = models_of_run(model) if revisions else {}
-    tags = tuple(tags)
+    if create_pr and space:
+        raise RepoIdError("a pull request cannot hold a Space, in which the model of the main branch is explored")
     if create_pr and revisions:
         raise RepoIdError("a pull request cannot hold revisions, which go to branches of their own")
+    if native and address.revision == NATIVE_REVISION:
+        raise RepoIdError(
+            f"the native export replaces all files of the branch {NATIVE_REVISION!r}: give another branch"
+        )
+    of_run = models_of_run(model) if revisions else {}
+    tags = tuple(tags)
     push_revisions = partial(
         _push_revisions,
         of_run,
