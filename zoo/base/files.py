@@ -26,6 +26,12 @@ def read_json(file: Path) -> Any:
         raise ValueError("it is nested too deeply") from None
 
 
+def stamp_of(file: str | Path) -> list[int]:
+    """Size and time of change of a file, which differ once it was written to."""
+    found = os.stat(file)
+    return [found.st_size, found.st_mtime_ns]
+
+
 def leaves_its_folder(name: str) -> bool:
     """Whether a file's name, put after a folder's, leads elsewhere on any system, as `../x` and `C:x` do."""
     return any(

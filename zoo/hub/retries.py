@@ -51,16 +51,7 @@ class RetryPolicy:
     longest_wait: float = 60.0
 
     def wait(self, attempt: int, error: BaseException) -> float:
-        """Seconds to wait after a failure.
-
-        Args:
-            attempt: Number of attempts made.
-            error: How the last one failed.
-
-        Returns:
-            The Hub's wish, or else twice as long as before; never less than half of it, so that clients which
-            failed together do not come back together.
-        """
+        """Seconds to wait after a number of attempts, partly random: clients that failed together come back apart."""
         backoff = min(self.first_wait * 2 ** (attempt - 1), self.longest_wait)
         return random.uniform(0.5, 1.0) * backoff + retry_after(error)
 

@@ -39,9 +39,7 @@ class RunTotals(TrainerCallback, ExportableState):
         if control.should_save and last:
             control.should_save, self.saves_at_epoch_end = False, True
 
-    def on_epoch_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_epoch_end(self, args: Any, state: Any, control: TrainerControl, **kwargs: Any) -> None:
         if self.saves_at_epoch_end:
             control.should_save, self.saves_at_epoch_end = True, False
 
@@ -66,15 +64,11 @@ class AfterSteps(TrainerCallback):
     def __init__(self) -> None:
         self.is_needed = True
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, model: nn.Module, **kwargs: Any
-    ) -> None:
+    def on_train_begin(self, args: Any, state: Any, control: Any, model: nn.Module, **kwargs: Any) -> None:
         """Find out whether the model has such parts."""
         self.is_needed = any(isinstance(module, (SigmoidRouter, UnitWeights)) for module in model.modules())
 
-    def on_optimizer_step(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, model: nn.Module, **kwargs: Any
-    ) -> None:
+    def on_optimizer_step(self, args: Any, state: Any, control: Any, model: nn.Module, **kwargs: Any) -> None:
         """Do both. transformers calls it after the optimiser's step."""
         if self.is_needed:
             after_step(model)
@@ -106,13 +100,7 @@ class TimeBudget(TrainerCallback, ExportableState):
         self.began = time.perf_counter()
 
     def on_step_end(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        optimizer: Any = None,
-        lr_scheduler: Any = None,
-        **kwargs: Any,
+        self, args: Any, state: TrainerState, control: TrainerControl, lr_scheduler: Any = None, **kwargs: Any
     ) -> None:
         part = self.elapsed() / self.seconds
         if part >= 1:

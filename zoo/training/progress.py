@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from datasets import Dataset
 from tqdm import tqdm  # type: ignore[import-untyped]
-from transformers import ProgressCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import ProgressCallback, TrainerState
 
 from zoo.data.tasks import DataTask, Splits
 from zoo.data.tasks.streaming import is_streamed
@@ -110,9 +110,7 @@ class LossProgress(ProgressCallback):
         super().__init__()
         self.name = name
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         super().on_train_begin(args, state, control, **kwargs)
         if self.training_bar is not None:
             self.current_step = state.global_step
@@ -120,9 +118,7 @@ class LossProgress(ProgressCallback):
             slow_in_a_file(self.training_bar)
             self.training_bar.set_description(self.name)
 
-    def on_prediction_step(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_prediction_step(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         begins = self.prediction_bar is None
         super().on_prediction_step(args, state, control, **kwargs)
         if begins and self.prediction_bar is not None:
@@ -130,14 +126,7 @@ class LossProgress(ProgressCallback):
             slow_in_a_file(self.prediction_bar)
             self.prediction_bar.set_description(f"{self.name}, evaluation")
 
-    def on_log(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        logs: dict[str, Any] | None = None,
-        **kwargs: Any,
-    ) -> None:
+    def on_log(self, *_: Any, logs: dict[str, Any] | None = None, **kwargs: Any) -> None:
         shown = {key: f"{logs[key]:.3f}" for key in ("loss", "eval_loss") if logs and key in logs}
         if self.training_bar is not None and shown:
             self.training_bar.set_postfix(shown, refresh=False)

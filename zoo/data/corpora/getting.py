@@ -15,7 +15,7 @@ from typing import Any, cast
 from urllib.parse import quote
 
 from zoo.base.errors import DataError
-from zoo.base.files import read_json, write_file, written
+from zoo.base.files import read_json, stamp_of, write_file, written
 from zoo.base.manifest import sha256_of
 from zoo.registry import CORPORA, Corpus, CorpusFile
 
@@ -115,9 +115,14 @@ def made_once(place: Path, make: Callable[[Path], object]) -> Path:
     return place
 
 
+def place_of(kind: str, decides: Any) -> Path:
+    """Folder of something that is made once, by a hash of the data that decide it."""
+    written_out = json.dumps(decides, sort_keys=True, default=str)
+    return data_folder() / PREPARED / f"{kind}-{hashlib.sha256(written_out.encode()).hexdigest()[:KEY_DIGITS]}"
+
+
 def stamps(folder: Path, files: Any) -> dict[str, list[int]]:
-    """Size and time of change of files, by their paths in a folder."""
-    return {name: [(found := (folder / name).stat()).st_size, found.st_mtime_ns] for name in files}
+    return {name: stamp_of(folder / name) for name in files}
 
 
 def build(corpus: Corpus, folder: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from zoo.base.errors import DataError, suggest
+from zoo.base.files import stamp_of
 from zoo.registry import CORPORA
 
 from .getting import located
@@ -61,7 +62,7 @@ class TextSource:
     @cached_property
     def stamps(self) -> dict[str, list[int]]:
         """Size and time of change of the files."""
-        return {file: [(found := os.stat(file)).st_size, found.st_mtime_ns] for file in self.files}
+        return {file: stamp_of(file) for file in self.files}
 
     @property
     def planned(self) -> dict[str, Any]:

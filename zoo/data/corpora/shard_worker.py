@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from zoo.base.errors import DataError, ZooError
-from zoo.base.files import write_file, written
+from zoo.base.files import stamp_of, write_file, written
 
 from .cutting import cut
 from .shards import TYPES, ShardRecord, write_index
@@ -148,8 +148,7 @@ def documents(pieces: list[Piece], column: str | None, skip: Any) -> Iterator[Pa
 def check_unchanged(stamps: dict[str, list[int]]) -> None:
     """Refuse sources that changed since the preparation began."""
     for file, stamp in stamps.items():
-        found = os.stat(file)
-        if [found.st_size, found.st_mtime_ns] != stamp:
+        if stamp_of(file) != stamp:
             raise DataError(f"{file} changed while it was prepared; prepare again when it no longer changes")
 
 

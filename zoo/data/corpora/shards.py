@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from zoo.base.errors import DataError, FormatVersionError
-from zoo.base.files import read_json, write_file
+from zoo.base.files import read_json, stamp_of, write_file
 from zoo.base.formats import SHARDS
 from zoo.base.manifest import sha256_of
 
@@ -111,15 +111,7 @@ VERIFIED = "verified.json"
 
 
 def verify(folder: Path, shards: Sequence[Shard]) -> None:
-    """Compare shards with their hashes, once: again only after a change of size or time.
-
-    Args:
-        folder: The prepared folder.
-        shards: Its shards.
-
-    Raises:
-        DataError: When one differs, with its name.
-    """
+    """Compare the shards of a folder with their hashes, once: again only after a change of size or time."""
     try:
         known = dict(read_json(folder / VERIFIED))
     except (OSError, ValueError, TypeError):
@@ -127,9 +119,9 @@ def verify(folder: Path, shards: Sequence[Shard]) -> None:
     hashes = {
         file: sha256 for one in shards for file, sha256 in zip((one.file, one.index), one.record.sha256, strict=True)
     }
-    stamps = {file: (file.stat().st_size, file.stat().st_mtime_ns, hashes[file]) for file in hashes}
+    stamps = {file: [*stamp_of(file), hashes[file]] for file in hashes}
     names = {file: file.relative_to(folder).as_posix() for file in hashes}
-    unknown = [file for file in hashes if known.get(names[file]) != list(stamps[file])]
+    unknown = [file for file in hashes if known.get(names[file]) != stamps[file]]
     with ThreadPoolExecutor() as pool:
         for file, found in zip(unknown, pool.map(sha256_of, unknown), strict=True):
             if found != hashes[file]:

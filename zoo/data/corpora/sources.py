@@ -74,16 +74,7 @@ def files_of(source: Path) -> list[Path]:
 
 
 def plan(files: Sequence[Path], size: int, end: int | None = None) -> list[list[Piece]]:
-    """Divide files into shards of about equal size.
-
-    Args:
-        files: The files.
-        size: Bytes of a shard. A compressed file, and a row group of parquet, is never divided.
-        end: Where a text file ends, by default at its end.
-
-    Returns:
-        The pieces of each shard.
-    """
+    """Divide files into shards of about `size` bytes; compressed files and row groups of parquet stay whole."""
     shards: list[list[Piece]] = [[]]
     room = size
     for file in files:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zoo.base.errors import DataError
-from zoo.data.corpora import data_folder
-from zoo.data.corpora.getting import KEY_DIGITS, PREPARED, made_once
+from zoo.base.files import stamp_of
+from zoo.data.corpora.getting import made_once, place_of
 from zoo.data.corpora.planning import SAMPLE_CHARACTERS, SHARD_BYTES
 
 if TYPE_CHECKING:
@@ -51,14 +48,8 @@ def is_mapped(examples: Any) -> bool:
 
 def mapped_rows(source: str, names: Sequence[str], decides: Any, rows: Iterable[Mapping[str, list[Any]]]) -> Dataset:
     """Map the rows of a file, which are written as Arrow the first time; `decides` are the data of their identity."""
-    found = os.stat(source)
-    stamp = [str(Path(source).absolute()), found.st_size, found.st_mtime_ns]
+    stamp = [str(Path(source).absolute()), *stamp_of(source)]
     return mapped(place_of("table", [stamp, list(names), decides]), rows, source)
-
-
-def place_of(kind: str, decides: Any) -> Path:
-    key = hashlib.sha256(json.dumps(decides, default=str).encode()).hexdigest()[:KEY_DIGITS]
-    return data_folder() / PREPARED / f"{kind}-{key}"
 
 
 def mapped(place: Path, parts: Iterable[Mapping[str, list[Any]]], description: str) -> Dataset:

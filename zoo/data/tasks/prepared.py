@@ -13,8 +13,7 @@ from typing import Any
 from datasets import DatasetInfo
 
 from zoo.base.errors import ConfigError, DataError
-from zoo.data.corpora import data_folder
-from zoo.data.corpora.getting import KEY_DIGITS, PREPARED, made_once
+from zoo.data.corpora.getting import made_once, place_of
 from zoo.data.corpora.planning import SHARD_BYTES, TextSource, find_source
 from zoo.data.corpora.preparing import HELDOUT_FILE, Preparation
 from zoo.data.corpora.shards import Manifest, TokenRow, read_manifest
@@ -164,9 +163,7 @@ class SourceTexts(ShardedTexts):
 def trained_once(
     train: Callable[[Any], Tokenizers], texts: Iterable[str], sources: Sequence[Any], options: Mapping[str, Any]
 ) -> Tokenizers:
-    decides = json.dumps([*sources, dict(options)], sort_keys=True, default=str)
-    key = hashlib.sha256(decides.encode()).hexdigest()[:KEY_DIGITS]
-    place = data_folder() / PREPARED / f"tokenizer-{key}"
+    place = place_of("tokenizer", [*sources, dict(options)])
     return load_tokenizers(made_once(place, lambda folder: train(texts).save(folder)))
 
 

@@ -77,14 +77,7 @@ class Splits:
 
 
 def full_path(data: str | Path | None) -> str | None:
-    """Write where data are.
-
-    Args:
-        data: A file or folder, a dataset's name on the Hub, or a mixture of these.
-
-    Returns:
-        A full path, or the name; None for none.
-    """
+    """Write files and folders, those of a mixture too, with their full paths; other names stay as they are."""
     if data is None:
         return None
     if (shares := shares_of(str(data))) is not None:

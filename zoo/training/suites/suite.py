@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from zoo.base.errors import DataError, UnknownNameError
 from zoo.data.corpora import data_folder, get
@@ -29,30 +29,6 @@ class Option:
     @property
     def start(self) -> int:
         return len(self.prefix) + len(self.separator)
-
-
-class Item(Protocol):
-    """A question to a model: options, the right one first."""
-
-    @property
-    def options(self) -> tuple[Option, ...]:
-        """The texts to choose from, the right one first."""
-
-    @property
-    def paradigm(self) -> str:
-        """The set of items that it belongs to."""
-
-    @property
-    def phenomenon(self) -> str:
-        """The phenomenon that the paradigm tests."""
-
-    @property
-    def field(self) -> str:
-        """Another group that it belongs to, such as a field of linguistics."""
-
-    @property
-    def preference(self) -> float | None:
-        """Share of people who prefer the first option, if that was asked."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +61,9 @@ class Choice:
     field: str = "other"
     preference: float | None = None
 
+
+Item = MinimalPair | Choice
+"""A question to a model: options, the right one first."""
 
 Reader = Callable[[Path, Mapping[str, Any]], Item]
 """Makes an item from a file's name and an object in it; raises KeyError, TypeError, ValueError for other objects."""
