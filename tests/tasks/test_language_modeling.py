@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import zoo
+from zoo.base.errors import ConfigError
 from zoo.data.corpora import cutting
-from zoo.data.tasks import DataError, find_task, train_tokenizers
+from zoo.data.tasks import DataError, DataSource, find_task, train_tokenizers
 from zoo.data.tasks.blocks import BlockCollator, TokenBlocks
 from zoo.fast.chunked_loss import IGNORED
 
@@ -32,6 +33,24 @@ def test_blocks_that_begin_anywhere_are_those_of_nano_gpt():
     blocks = TokenBlocks(np.arange(20), 8, stride=1)
     assert [block["input_ids"][0] for block in blocks] == list(range(20 - 8))
     assert all(len(block["labels"]) == 8 for block in blocks)
+
+
+@pytest.mark.parametrize(
+    ("options", "source", "message"),
+    [
+        ("block_size=8", {"columns": ["a"]}, r"columns=\['a'\] were given, and .*a.txt is one text without any"),
+        (
+            "train_fraction=0.5",
+            {"heldout": "a.txt"},
+            "train_fraction=0.5 was given, which divides texts without a held-",
+        ),
+    ],
+)
+def test_options_that_a_text_does_not_read_are_refused(tmp_path, options, source, message):
+    (tmp_path / "a.txt").write_text(TEXT)
+    given = {name: str(tmp_path / value) if name == "heldout" else value for name, value in source.items()}
+    with pytest.raises((ConfigError, DataError), match=message):
+        find_task(f"language-modeling:{options}").load_from(DataSource(str(tmp_path / "a.txt"), **given))
 
 
 def test_a_shorter_block_is_padded_and_does_not_count():

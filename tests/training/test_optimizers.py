@@ -207,6 +207,7 @@ def test_arguments_that_would_fail_or_do_nothing_are_refused(tmp_path, given, er
         ({"eval_steps": 2, "eval_strategy": "epoch"}, "eval_steps=2 was given, which has no effect with eval_strategy"),
         ({"save_steps": 2, "save_strategy": "no"}, "save_steps=2 was given, which has no effect with save_strategy=no"),
         ({"warmup_steps": 2, "lr_scheduler_type": "constant"}, "no effect with lr_scheduler_type=constant"),
+        ({"lr_scheduler_kwargs": {"x": 1}, "lr_scheduler_type": "constant"}, "lr_scheduler_kwargs={'x': 1} was given"),
         ({"adam_beta1": 0.5, "optim": "adafactor"}, "adam_beta1=0.5 was given, which has no effect with optim=adafac"),
         ({"average_decay": 0.5, "average": "lawa"}, "average_decay=0.5 was given, which has no effect with average=l"),
     ],

@@ -137,7 +137,9 @@ def evaluate(
         report=report,
         **options,
     )
-    if outputs is not None:
+    if outputs is not None and not evaluation.outputs:
+        click.echo(f"{outputs} was not written: {evaluation.task} has no outputs", err=True)
+    elif outputs is not None:
         write_answers(outputs, evaluation.answers, evaluation.outputs)
     if save:
         # Rounded weights and other ways to generate give other numbers than those of the model as it is.

@@ -84,18 +84,6 @@ RANGES: dict[str, tuple[float, float]] = {
 }
 """The smallest and the largest valid value of numbers that transformers does not look at before it uses them."""
 
-WHOLE = (
-    "max_steps",
-    "per_device_train_batch_size",
-    "per_device_eval_batch_size",
-    "gradient_accumulation_steps",
-    "seed",
-    "data_seed",
-    "early_stopping_patience",
-    "average_steps",
-)
-"""Those that are whole numbers."""
-
 POSITIVE = ("num_train_epochs",)  # Numbers that must be above the smallest value of their range
 
 REFUSED: dict[str, tuple[Any, str]] = {
@@ -140,8 +128,9 @@ IDLE: dict[str, tuple[str, tuple[str, ...]]] = {
     "average_decay": ("average", ("lawa",)),
     "eval_steps": ("eval_strategy", ("no", "epoch")),
     "logging_steps": ("logging_strategy", ("no", "epoch")),
+    "lr_scheduler_kwargs": ("lr_scheduler_type", ("constant", "constant_with_warmup")),
     "save_steps": ("save_strategy", ("no", "epoch", "best")),
-    "warmup_steps": ("lr_scheduler_type", ("constant",)),
+    "warmup_steps": ("lr_scheduler_type", ("constant", "greedy", "reduce_lr_on_plateau")),
 }
 """Arguments, each with another one and the values of that with which it has no effect."""
 
@@ -196,6 +185,10 @@ class ZooTrainingArguments(Seq2SeqTrainingArguments):
     def order_seed(self) -> int:
         """Seed of the order of examples, and of what is masked in them."""
         return self.seed if self.data_seed is None else self.data_seed
+
+
+WHOLE = {field.name for field in fields(ZooTrainingArguments) if str(field.type) in (str(int), "int", "int | None")}
+"""Arguments that are whole numbers."""
 
 
 def training_arguments(

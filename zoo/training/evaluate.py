@@ -165,6 +165,7 @@ def evaluate(
     run = None if folder is None else saved_run(folder)
     recipe = evaluation_recipe(run, evaluated, task).changed(generation=generation)
     data_task = recipe.data_task()
+    data_task.check_generation(generation)
     own_task = task_of(evaluated)
     if isinstance(evaluated, (ZooPreTrainedModel, EngineModel)) and own_task != data_task.model_task:
         raise ConfigError(

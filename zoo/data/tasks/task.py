@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -73,15 +73,7 @@ class DataTask(ABC):
         return self.model_task in VARIANTS.get(parse_name(name).name).tasks
 
     def check_variant(self, name: str) -> None:
-        """Refuse a variant that cannot be built for the task.
-
-        Args:
-            name: The variant's name, possibly with settings.
-
-        Raises:
-            UnknownVariantError: When the variant is unknown.
-            UnsupportedTaskError: When it does something else; the message names the option that would suit it.
-        """
+        """Refuse a variant that cannot be built for the task; the message names the option that would suit it."""
         if self.suits(name):
             return
         variant = VARIANTS.get(parse_name(name).name)
@@ -92,6 +84,13 @@ class DataTask(ABC):
     def misfit(self, config: Any) -> str | None:
         """Why the scores of a model of this configuration would be wrong; None where they are not."""
         return None
+
+    def check_generation(self, generation: Mapping[str, Any] | None) -> None:
+        """Refuse options of generation where nothing is generated."""
+        if generation and self.outputs != Outputs.GENERATED:
+            raise ConfigError(
+                f"generation={dict(generation)} was given, and {self.name!r} generates no text: leave it out"
+            )
 
     def configured(self, options: Mapping[str, Any]) -> Self:
         """Another task with these options; an unknown name or an invalid value is an error."""
@@ -104,6 +103,12 @@ class DataTask(ABC):
             return replace(self, **options)
         except TypeError as error:
             raise ConfigError(f"options of task {self.name!r} are not valid: {error}") from error
+
+    def refuse_given(self, options: Iterable[str], reason: str) -> None:
+        """Raise ConfigError for an option with another value than its default."""
+        for field in fields(self):
+            if field.name in options and getattr(self, field.name) != field.default:
+                raise ConfigError(f"{field.name}={getattr(self, field.name)!r} was given, {reason}")
 
     def tokens_per_word(self, examples: Any, encoded: Any, tokenizers: Tokenizers) -> float | None:
         """Average number of tokens of a word in texts that are read as one row; None for other examples."""
@@ -260,15 +265,5 @@ def find_task(name: str, options: Mapping[str, Any] | None = None) -> DataTask:
 
 
 def split_name(name: str) -> tuple[str, dict[str, Any]]:
-    """Separate a task's name from the options after it.
-
-    Args:
-        name: For instance "language-modeling:block_size=64".
-
-    Returns:
-        The name, and the options.
-
-    Raises:
-        NameSyntaxError: When it cannot be read.
-    """
+    """Separate a task's name from the options after it: "language-modeling:block_size=64"."""
     return split_options(name, "task")

@@ -16,7 +16,7 @@ from zoo.data.tokenizers import Tokenizers, train_tokenizers
 from zoo.data.tokenizers.encoding import to_ids
 
 from .reading import READERS, documents, read_lines, read_table
-from .sources import Splits, find_file, shares_of
+from .sources import DataSource, Splits, find_file, shares_of
 from .tables import Column, Kind
 from .task import DataTask
 
@@ -40,6 +40,10 @@ def read_text(path: str | Path) -> str:
     if not text.strip():
         raise DataError(f"{file} is empty")
     return text
+
+
+def is_one_text(file: str) -> bool:
+    return Path(file).is_file() and kind_of(file) == TEXT_SUFFIX
 
 
 def in_parts(text: str) -> Dataset:
@@ -73,6 +77,8 @@ class RawTextTask(DataTask):
             value = getattr(self, option)
             if value is not None and (not isinstance(value, int) or value < 1):
                 raise ConfigError(f"{option}={value!r} is not valid; it is a number of {unit}, at least 1")
+        if not self.streaming:
+            self.refuse_given(["shuffle_buffer"], "which has no effect without streaming=true")
         if not 0 < self.train_fraction < 1:
             raise ConfigError(f"train_fraction={self.train_fraction!r} is not valid; it lies between 0 and 1")
 
@@ -110,6 +116,16 @@ class RawTextTask(DataTask):
         if heldout is not None:
             return Splits(in_parts(text), self.texts_of(heldout, columns))
         return self.divided(text, str(train_file))
+
+    def load_from(self, source: DataSource) -> Splits:
+        files = [file for file in (source.data, source.heldout) if file is not None]
+        if source.columns is not None and files and all(map(is_one_text, files)):
+            raise DataError(
+                f"columns={source.columns} were given, and {files[0]} is one text without any: leave them out"
+            )
+        if source.heldout is not None:
+            self.refuse_given(["train_fraction"], "which divides texts without a held-out file; leave it out")
+        return super().load_from(source)
 
     def texts_of(self, file: str | Path, columns: Sequence[Column] | None) -> Dataset:
         """Texts to evaluate on: the rows of a table, or a file of another kind as a whole."""

@@ -33,7 +33,7 @@ class Compression(Synthetic):
     main_score = "symbol_accuracy"
     options_for: ClassVar[Mapping[str, str]] = {}
     separated = False
-    has_one_length = True
+    unread = ("min_length",)
 
     num_symbols: int = 16
     length: int = 32

@@ -45,7 +45,7 @@ class AskedInPlace(Synthetic):
             raise ConfigError(f"task {self.name!r} asks inside its sequences, so decoder_only must be true")
 
     separated = False  # the sequence itself asks
-    has_one_length = True
+    unread = ("min_length",)
 
     @abstractmethod
     def example(self, generator: random.Random) -> Asked:

@@ -52,6 +52,7 @@ class Addition(Synthetic):
     """Add two numbers of `min_length` to `length` digits: `9 5 + 7` becomes `1 0 2`."""
 
     name = "addition"
+    unread = ("num_symbols",)
 
     length: int = 3
 
@@ -72,6 +73,7 @@ class AlignedAddition(Synthetic):
     """
 
     name = "aligned-addition"
+    unread = ("num_symbols", "min_length")
 
     length: int = 2
     train_examples: int = 9000
@@ -94,6 +96,7 @@ class ModularAddition(Synthetic):
     """
 
     name = "modular-addition"
+    unread = ("length", "min_length")
 
     num_symbols: int = 113
     train_examples: int = 3830

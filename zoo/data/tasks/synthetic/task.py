@@ -36,7 +36,7 @@ class Synthetic(PairsTask):
     recipe = "synthetic"
     # Whether a language model reads where the question ends, and predicts where the answer does
     separated: ClassVar[bool] = True
-    has_one_length: ClassVar[bool] = False  # Whether all sequences are of `length`, without `min_length`
+    unread: ClassVar[tuple[str, ...]] = ()  # Options that do not change the examples
     options_for: ClassVar[Mapping[str, str]] = {"seq2seq-lm": "decoder_only=false", "causal-lm": "decoder_only=true"}
 
     num_symbols: int = 10  # Number of different symbols
@@ -55,8 +55,8 @@ class Synthetic(PairsTask):
             value = getattr(self, option)
             if not isinstance(value, int) or value < 1:
                 raise ConfigError(f"{option}={value!r} is not valid; it is a number, at least 1")
-        if self.has_one_length and self.min_length != 1:
-            raise ConfigError(f"min_length={self.min_length} was given; all sequences of {self.name!r} have one length")
+        unread = (*self.unread, *(("cut",) if self.decoder_only else ()))
+        self.refuse_given(unread, f"which changes nothing in the sequences of {self.name!r}; leave it out")
         if self.min_length > self.length:
             raise ConfigError(f"min_length={self.min_length} is above length={self.length}")
 
