@@ -23,7 +23,7 @@ pytestmark = pytest.mark.xdist_group("comparison")
 MODEL = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 32}
 ARGUMENTS = {
     **dict(max_steps=2, learning_rate=0.002, per_device_train_batch_size=4, per_device_eval_batch_size=3),
-    **dict(warmup_steps=1, weight_decay=0.5, optim="adafactor", lr_scheduler_type="constant"),
+    **dict(warmup_steps=1, weight_decay=0.5, optim="adafactor", lr_scheduler_type="constant_with_warmup"),
     **dict(label_smoothing_factor=0.25, use_cpu=True),
 }
 GENERATION = {"num_beams": 3, "max_length": 5}

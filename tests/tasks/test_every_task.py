@@ -27,6 +27,7 @@ VARIANTS = {
 IN_PLACE = {
     **{"compression": "length=8", "multi-query-recall": "length=8,num_pairs=2", "in-context-recall": "length=12"},
     **{"selective-copying": "length=8,num_copied=3", "memorization": "length=8"},
+    **{"aligned-addition": "length=3", "modular-addition": "num_symbols=20"},
 }
 RAW_TEXT = ("language-modeling", "masked-language-modeling", "masked-next-token", "span-corruption")
 OPTIONS = dict.fromkeys(RAW_TEXT, "block_size=20") | {task: f"{FEW},{options}" for task, options in IN_PLACE.items()}

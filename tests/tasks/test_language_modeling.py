@@ -53,6 +53,13 @@ def test_options_that_a_text_does_not_read_are_refused(tmp_path, options, source
         find_task(f"language-modeling:{options}").load_from(DataSource(str(tmp_path / "a.txt"), **given))
 
 
+def test_options_of_generation_are_refused_where_no_text_is_generated():
+    with pytest.raises(
+        ConfigError, match="generation={'num_beams': 2} was given, and no text is generated for language-"
+    ):
+        zoo.evaluate("gpt2-style.char-en", generation={"num_beams": 2})
+
+
 def test_a_shorter_block_is_padded_and_does_not_count():
     batch = BlockCollator(0)([TokenBlocks(np.arange(5, 17), 8)[i] for i in range(2)])
     assert batch["labels"].ne(IGNORED).sum() == 11 and batch["attention_mask"].sum() == 11

@@ -21,7 +21,7 @@ from zoo.building.weights import locate
 from zoo.converters.engine import EngineModel
 from zoo.converters.weights import task_of
 from zoo.data.corpora import located
-from zoo.data.tasks import DataTask, Score, full_path, split_name
+from zoo.data.tasks import DataTask, Outputs, Score, full_path, split_name
 from zoo.data.tasks.labels import LabelsTask
 from zoo.data.tasks.libraries import loading_bars
 from zoo.data.tasks.tables import Column
@@ -165,7 +165,10 @@ def evaluate(
     run = None if folder is None else saved_run(folder)
     recipe = evaluation_recipe(run, evaluated, task).changed(generation=generation)
     data_task = recipe.data_task()
-    data_task.check_generation(generation)
+    if generation and data_task.outputs != Outputs.GENERATED:
+        raise ConfigError(
+            f"generation={dict(generation)} was given, and no text is generated for {data_task.name}: leave it out"
+        )
     own_task = task_of(evaluated)
     if isinstance(evaluated, (ZooPreTrainedModel, EngineModel)) and own_task != data_task.model_task:
         raise ConfigError(

@@ -104,7 +104,6 @@ class TrainingRequest:
             raise ConfigError(f"{given} is given without output_dir, where the model is kept")
         check_idle(self.arguments, self.chosen.arguments)
         task = self.chosen.data_task()
-        task.check_generation(self.generation)
         if isinstance(self.model, str):
             task.check_variant(self.model)
             self.chosen.check_name(self.model)

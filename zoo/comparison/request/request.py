@@ -127,7 +127,6 @@ class Request(Options):
     def check_models(self) -> None:
         """Refuse variants that do not fit the task, and settings that they do not take."""
         task = self.chosen.data_task()
-        task.check_generation(self.generation)
         if self.suite is not None:
             self.suite.check(task.model_task)
         for name in (*self.names, *filter(None, [self.match_to])):

@@ -85,13 +85,6 @@ class DataTask(ABC):
         """Why the scores of a model of this configuration would be wrong; None where they are not."""
         return None
 
-    def check_generation(self, generation: Mapping[str, Any] | None) -> None:
-        """Refuse options of generation where nothing is generated."""
-        if generation and self.outputs != Outputs.GENERATED:
-            raise ConfigError(
-                f"generation={dict(generation)} was given, and {self.name!r} generates no text: leave it out"
-            )
-
     def configured(self, options: Mapping[str, Any]) -> Self:
         """Another task with these options; an unknown name or an invalid value is an error."""
         valid = {field.name: field.default for field in fields(self)}
