@@ -189,13 +189,14 @@ def _rank(plan: TargetPlan) -> tuple[bool, bool, int, int]:
     return not plan.exact, not plan.half_precision, changes, NATIVE.get(plan.target).rank
 
 
-def refused_fields(native: NativeFormat, config: ZooConfig, task: str) -> list[str]:
-    """Obstacles for fields that are of no type or value that the class's configuration takes."""
+def try_config(native: NativeFormat, config: ZooConfig, task: str) -> tuple[list[str], list[str]]:
+    """Obstacles for fields that are of no type or value that the class's configuration takes, and notes on others."""
     try:
-        CONFIG_MAPPING[native.model_types[0]](**native.write_config(config, task))
+        written = CONFIG_MAPPING[native.model_types[0]](**native.write_config(config, task))
     except (StrictDataclassError, KeyError, TypeError, ValueError) as error:
-        return [f"its configuration refuses it: {' '.join(str(error).split())}"]
-    return []
+        return [f"its configuration refuses it: {' '.join(str(error).split())}"], []
+    found = native.differences(written, native.read_config(written, task), config)
+    return [], [f"{difference[0].upper()}{difference[1:]}." for difference in found]
 
 
 def plan_target(
@@ -213,8 +214,9 @@ def plan_target(
     obstacles += because(Reason.SETTING, [*route.obstacles, *native.obstacles(route.config, state, task)])
     if task == Task.SEQ2SEQ_LM and config.decoder_start_token_id is None:
         obstacles += because(Reason.SETTING, ["decoder_start_token_id is None, from which it generates"])
-    obstacles += because(Reason.SETTING, [] if obstacles else refused_fields(native, route.config, task))
-    notes = [*native.notes(route.config, task), *further_tokens_left_out(config, task)]
+    refused, differences = ([], []) if obstacles else try_config(native, route.config, task)
+    obstacles += because(Reason.SETTING, refused)
+    notes = [*native.notes(route.config, task), *differences, *further_tokens_left_out(config, task)]
     if task == Task.MASKED_LM and config.masked_next_token:
         notes.append("A masked token is predicted one position earlier: `fill-mask` reads another token's prediction.")
     if not obstacles and found.needs_masks:

@@ -27,11 +27,14 @@ def drop(state: State, *names: str) -> State:
     return {name: tensor for name, tensor in state.items() if name not in names}
 
 
+LABELS = ("id2label", "label2id", "problem_type")  # Settings of a classifier's labels
+
+
 def labels(config: Any, task: str) -> dict[str, Any]:
     """The labels of a classifier, with equal names on both sides."""
     if task not in (Task.SEQUENCE_CLASSIFICATION, Task.TOKEN_CLASSIFICATION):
         return {}
-    return {name: getattr(config, name) for name in ("id2label", "label2id", "problem_type")}
+    return {name: getattr(config, name) for name in LABELS}
 
 
 def tokens(config: Any, *, decoder_start: bool = False) -> dict[str, Any]:

@@ -243,7 +243,7 @@ def grow(native: PreTrainedModel, config: ZooConfig, output: str, lengths: range
     text, size = "input_ids", config.vocab_size
     inputs: dict[str, Tensor] = {}
     if config.stack == "encoder-decoder":
-        inputs[text] = torch.randint(0, size, (1, PROMPT), generator=generator)
+        inputs[text] = without_padding(torch.randint(0, size, (1, PROMPT), generator=generator), config, size)
         text, size = "decoder_input_ids", config.decoder_vocab_size
     inputs[text] = without_padding(torch.randint(0, size, (1, lengths[-1]), generator=generator), config, size)
     if POSITIONS.get(config.position).changes_after(config) is None:

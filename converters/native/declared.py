@@ -104,6 +104,25 @@ class NativeFormat(ABC):
     def notes(self, config: ZooConfig, task: str) -> list[str]:
         return []
 
+    def differences(self, native: Any, read: Mapping[str, Any], config: ZooConfig) -> list[str]:
+        """Name differences from a model of the zoo that its outputs do not show, such as rates of dropout.
+
+        Args:
+            native: The configuration of the class.
+            read: The result of `read_config`.
+            config: The configuration of the zoo's model, into or from which the class is converted.
+        """
+        names = (*RATES, "classifier_dropout") if "id2label" in read else RATES  # classifiers alone have labels
+        ours = {name: getattr(config, name) for name in names} | self.further_rates(native, config)
+        theirs = {**vars(native), "classifier_dropout": read.get("dropout", config.dropout), **read}
+        lost = {name: rate for name, rate in ours.items() if theirs.get(name, rate) != rate}
+        listed = "; ".join(f"{name}={theirs[name]} in {self.name}, {rate} in the zoo" for name, rate in lost.items())
+        return [f"rates of dropout differ: {listed}"] if lost else []
+
+    def further_rates(self, native: Any, config: ZooConfig) -> dict[str, float]:
+        """The zoo's rates in place of those of a class that no setting has, by the class's names."""
+        return {}
+
     def refuse(self, native: Any, **expected: Any) -> None:
         """Raise NoCounterpartError, naming every field with another value than the only one expected."""
         given = {field: getattr(native, field, value) for field, value in expected.items()}
@@ -231,6 +250,8 @@ TENSORS = (".weight", ".bias", "_bias", ".experts.gate_up_proj", ".experts.down_
 
 NORM_BIAS = re.compile(r"norm(_in|_branch|_out)?\.bias$")
 
+RATES = ("dropout", "attention_dropout", "activation_dropout")
+
 RATE = re.compile(r"(?!classifier|qa_|seq_classif|summary)\w*drop")
 """Names of rates of dropout, but for those that only heads read."""
 
@@ -293,7 +314,7 @@ class DeclaredFormat(NativeFormat):
     always: ClassVar[Mapping[str, Any]] = EMPTY  # Settings of the class that differ from `plain_needs`, as in `Needs`
     of_task: ClassVar[Mapping[str, Mapping[str, Any]]] = EMPTY  # More settings of the class, by the task of its head
     only: ClassVar[Mapping[str, Any]] = EMPTY  # Native fields with the only value that can be converted
-    # Native fields that follow from the zoo's settings, and are not read; a warning names other rates of dropout
+    # Native fields that follow from the zoo's settings, and are not read; `differences` names other rates of dropout
     follows: ClassVar[Mapping[str, Callable[[ZooConfig], Any]]] = EMPTY
     prefix = "model."
     layers: ClassVar[str] = "layers.{n}"  # Prefix of the layers, with `{n}` for a layer's number
@@ -352,26 +373,17 @@ class DeclaredFormat(NativeFormat):
         fixed = {name: value for name, value in self.of_task.get(task, EMPTY).items() if self.fields.get(name) == name}
         self.refuse(native, **self.only, **fixed)
         # A class without a field for one of these drops nothing there, whatever the variant's default.
-        settings: dict[str, Any] = dict.fromkeys(("dropout", "attention_dropout", "activation_dropout"), 0.0)
+        settings: dict[str, Any] = dict.fromkeys(RATES, 0.0)
         settings |= {zoo: f.read(native) if f.read else getattr(native, f.name) for zoo, f in self.read.items()}
         needs = {name: need for name, need in self.has(task).items() if name not in settings}
         for name, need in sorted(needs.items(), key=lambda item: callable(item[1])):  # those that follow come last
             value = admissible(need, SimpleNamespace(**settings))[0]  # type: ignore[arg-type]
             settings |= {} if value is ANY else {name: value}
-        self.warn_of_other_rates(native, settings)
         return {**settings, **tokens(native), **labels(native, task)}
 
-    def warn_of_other_rates(self, native: Any, settings: Mapping[str, Any]) -> None:
-        """Name rates of dropout that no setting has, where another one is used in their place."""
-        known = {field.name for field in self.read.values()}
-        ours: Any = SimpleNamespace(**settings)
-        lost = []
-        for name in native.to_dict():
-            if RATE.match(name) and name not in known:
-                rate, used = getattr(native, name), self.follows[name](ours) if name in self.follows else 0.0
-                lost += [f"{name}={rate}, here {used}"] if rate != used else []
-        if lost:
-            warnings.warn(f"dropout differs from {self.name}'s: {', '.join(lost)}", LostInputWarning, stacklevel=2)
+    def further_rates(self, native: Any, config: ZooConfig) -> dict[str, float]:
+        names = {name for name in native.to_dict() if RATE.match(name)} - {field.name for field in self.read.values()}
+        return {name: self.follows[name](config) if name in self.follows else 0.0 for name in sorted(names)}
 
     def write_config(self, config: ZooConfig, task: str) -> dict[str, Any]:
         written = {**self.only, **{name: write(config) for name, write in self.follows.items()}}

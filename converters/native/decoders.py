@@ -13,7 +13,7 @@ from ..errors import NoCounterpartError
 from ..symmetries.base import State
 from ..transforms import Transform, split_groups
 from .common import decoder_obstacles, drop, without_classifier_bias
-from .declared import DeclaredFormat, Field, Keys
+from .declared import DeclaredFormat, Field, Keys, without
 
 HEADS: Mapping[str, Keys] = {
     "causal-lm": {"lm_head": "lm_head"},
@@ -54,8 +54,8 @@ def rope_tables(rope_parameters: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def rotation_by_layer(native: Any) -> dict[str, Any]:
-    """Read rotary settings that are given for every kind of layer."""
-    kinds = {kind: whole_heads(native.rope_parameters[kind]) for kind in LAYER_TYPES}
+    """Read rotary settings that are given for every kind of layer. There transformers 5.23 does not read `truncate`."""
+    kinds = {kind: without(whole_heads(native.rope_parameters[kind]), "truncate") for kind in LAYER_TYPES}
     first, *others = (kinds[kind] for kind in sorted(set(native.layer_types)))
     return kinds if any(other != first for other in others) else first
 
@@ -105,9 +105,12 @@ PARTIAL_ROPE = Field(
 
 
 def partial_rotation_obstacles(native: DeclaredFormat, config: ZooConfig) -> list[str]:
-    """Rotations of a part of each head that a class cannot express."""
+    """Rotations of a part of each head, and wavelengths by layer, that a class cannot express."""
     if getattr(config, "rope_parameters", None) is None:
         return []
+    by_layer = native.fields.get("position") is ROPE_BY_LAYER["position"]
+    if by_layer and not all(rope.get("truncate", True) for rope in rope_tables(config.rope_parameters)):
+        return ["truncate=False is set in rope_parameters, which it does not read"]
     if all(rope.get("partial_rotary_factor", 1.0) == 1.0 for rope in rope_tables(config.rope_parameters)):
         return []
     if getattr(native.fields.get("rope_parameters"), "write", None) is not PARTIAL_ROPE.write:
@@ -193,7 +196,10 @@ class DecoderFormat(DeclaredFormat):
         """Express a native configuration. Sequence classifiers have neither a bias nor dropout."""
         of_sequences = task == Task.SEQUENCE_CLASSIFICATION
         dropout = 0.0 if of_sequences else token_classifier_dropout(native)
-        return {"classifier_bias": not of_sequences, **super().read_config(native, task), "classifier_dropout": dropout}
+        read = {"classifier_bias": not of_sequences, **super().read_config(native, task), "classifier_dropout": dropout}
+        if "rope_parameters" in self.fields and getattr(native, "head_dim", None):  # by which angles are computed
+            self.refuse(native, head_dim=read.get("head_dim") or native.hidden_size // native.num_attention_heads)
+        return read
 
     def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:
         found = super().obstacles(config, state, task)

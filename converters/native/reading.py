@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import os
+import warnings
 import weakref
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,9 @@ from zoo.models import ZooConfig, ZooPreTrainedModel
 from zoo.registry import Task
 
 from ..checkpoint import Checkpoint, report_not_finite, unwrapped
-from ..errors import ConversionError, NoCounterpartError
+from ..errors import ConversionError, LostInputWarning, NoCounterpartError
 from ..weights import model_with, no_progress_bar
+from .common import LABELS
 from .comparing import observe, observe_growth, require_same, require_same_growth
 from .declared import NATIVE, NativeFormat, class_names, format_of, task_of_architecture, task_of_class
 from .files import find, folder_of, is_checkpoint, read_weights
@@ -142,7 +144,7 @@ def convert_native(
         task = task or task_of_architecture(found, config, str(source))
         native, copies = open_folder(folder, found, config, task), False
     generation = copy.deepcopy(getattr(native, "generation_config", None))
-    config, state = describe(found, native.config, with_prefix(native.state_dict(), found, task), task)
+    config, state = describe(found, native.config, native.state_dict(), task)
     output = found.output(config, task)
     seen = observe(native, config, task, output)
     growth = () if seen is None else observe_growth(native, config, task, output)
@@ -195,20 +197,15 @@ def describe(
     found: NativeFormat, native: PreTrainedConfig, tensors: dict[str, Tensor], task: str
 ) -> tuple[ZooConfig, dict[str, Tensor]]:
     """Settings of a native model in the zoo, and the native weights that its model needs."""
-    settings = {
-        "is_decoder": found.stack == "decoder",
-        "is_encoder_decoder": found.stack == "encoder-decoder",
-        **found.read_config(native, task),
-    }
-    state = dict(found.infer(native, found.read_weights(native, tensors, task), settings))
-    labels = {key: settings.pop(key) for key in ("id2label", "label2id", "problem_type") if key in settings}
+    read = found.read_config(native, task)
+    stacks = {"is_decoder": found.stack == "decoder", "is_encoder_decoder": found.stack == "encoder-decoder"}
+    settings = stacks | {name: value for name, value in read.items() if name not in LABELS}
+    prefix = found.prefix if task == Task.FEATURE_EXTRACTION else ""  # weights are named as under a head
+    named = {prefix + name: value for name, value in tensors.items()}
+    state = dict(found.infer(native, found.read_weights(native, named, task), settings))
     config = build_config(found.variant, task, **settings)
-    for field, value in labels.items():
-        setattr(config, field, value)
+    for field in [name for name in LABELS if name in read]:
+        setattr(config, field, read[field])
+    for difference in found.differences(native, read, config):
+        warnings.warn(difference, LostInputWarning, stacklevel=2)
     return config, state
-
-
-def with_prefix(tensors: dict[str, Tensor], found: NativeFormat, task: str) -> dict[str, Tensor]:
-    """Name a body's weights as under a head."""
-    prefix = found.prefix if task == Task.FEATURE_EXTRACTION else ""
-    return {prefix + name: value for name, value in tensors.items()}

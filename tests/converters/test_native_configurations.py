@@ -9,14 +9,29 @@ import transformers
 from huggingface_hub.errors import StrictDataclassError
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from native_dense import DISTILBERT, LLAMA3, MPT, PART, T5GEMMA, WIDE, YARN
+from native_dense import ALIKE, DISTILBERT, LLAMA3, MPT, PART, T5GEMMA, WIDE, YARN
+from native_experts import MINIMAX, QWEN3_MOE
 from native_families import FAMILY_CASES
-from native_models import BART, ENCODER, GPT2, LLAMA, OPT, ROBERTA, T5, XLM, batch, largest_difference, native_model
+from native_models import (
+    BART,
+    ENCODER,
+    GPT2,
+    LLAMA,
+    OPT,
+    ROBERTA,
+    T5,
+    XLM,
+    batch,
+    largest_difference,
+    native_model,
+    zoo_model,
+)
 from native_models import outputs as outputs_of
 
 import zoo
 from zoo.base.errors import ZooError
 from zoo.converters.errors import DifferentOutputsError, LostInputWarning
+from zoo.converters.exporting import find_target
 from zoo.models import POSITIONS
 
 pytestmark = pytest.mark.thorough
@@ -52,6 +67,7 @@ ROPES = (
     *({"rope_type": "default", "rope_theta": 100.0}, PART, LINEAR, {**LINEAR, "partial_rotary_factor": 0.5}),
     *({"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}, YARN, LLAMA3),
 )
+ROUNDED = {**YARN, "truncate": False}  # which classes with wavelengths by layer do not read
 BY_NAME = {
     "rope_parameters": st.sampled_from(ROPES),
     "sliding_window": st.sampled_from([None, 1, 2, 4]),
@@ -199,24 +215,60 @@ def drops(model):
             {**TABLES["Lfm2"][1], "conv_bias": True},
             "conv_bias=True: .* reads padding on the left",
         ),
-        ("GPT2", "LMHeadModel", {**GPT2, "embd_pdrop": 0.3}, r"gpt2's: embd_pdrop=0\.3, here 0\.1"),
-        ("GPTJ", "ForCausalLM", {**GPT2, "rotary_dim": 2, "embd_pdrop": 0.3}, r"embd_pdrop=0\.3, here 0\.0"),
-        ("Phi", "ForCausalLM", {**WIDE, "resid_pdrop": 0.3}, r"embd_pdrop=0\.0, here 0\.3"),
-        ("Starcoder2", "ForCausalLM", {**WIDE, "embedding_dropout": 0.3}, r"embedding_dropout=0\.3, here 0\.0"),
+        ("GPT2", "LMHeadModel", {**GPT2, "embd_pdrop": 0.3}, r"differ: embd_pdrop=0\.3 in gpt2, 0\.1 in the zoo"),
+        ("GPTJ", "ForCausalLM", {**GPT2, "rotary_dim": 2, "embd_pdrop": 0.3}, r"embd_pdrop=0\.3 in gptj, 0\.0"),
+        ("Phi", "ForCausalLM", {**WIDE, "resid_pdrop": 0.3}, r"embd_pdrop=0\.0 in phi, 0\.3"),
+        ("Starcoder2", "ForCausalLM", {**WIDE, "embedding_dropout": 0.3}, r"embedding_dropout=0\.3 in starcoder2"),
         (
             *("Bart", "Model", {**BART, "encoder_layerdrop": 0.1, "decoder_layerdrop": 0.2}),
-            r"encoder_layerdrop=0\.1, here 0\.0, decoder_layerdrop=0\.2, here 0\.0",
+            r"decoder_layerdrop=0\.2 in bart, 0\.0 in the zoo; encoder_layerdrop=0\.1 in bart, 0\.0",
         ),
-        ("OPT", "ForCausalLM", {**OPT, "layerdrop": 0.1}, r"layerdrop=0\.1, here 0\.0"),
+        ("OPT", "ForCausalLM", {**OPT, "layerdrop": 0.1}, r"layerdrop=0\.1 in opt, 0\.0"),
+        ("MiniMaxM2", "ForCausalLM", {**MINIMAX, "output_router_logits": True}, "have an addend that balances experts"),
+        ("T5Gemma", "ForConditionalGeneration", T5GEMMA, "takes every pad_token_id for padding"),
+        ("Mellum", "ForCausalLM", {**QWEN3_MOE, "rope_parameters": {**ALIKE, "full_attention": ROUNDED}}, None),
         ("GPT2", "LMHeadModel", GPT2, None),
+        ("M2M100", "ForConditionalGeneration", {**BART, "vocab_size": 22, "encoder_layerdrop": 0.1}, "layerdrop=0"),
         ("Bart", "Model", BART, None),
     ],
 )
-def test_rates_of_dropout_that_a_model_lacks_are_named(family, head, settings, lost, recwarn):
-    zoo.convert(native_model(family, head, settings))
+def test_inputs_losses_and_rates_of_dropout_that_a_model_lacks_are_named(family, head, settings, lost, recwarn):
+    zoo.convert(native_model(family, head, settings, torch.float32))
     found = [str(warning.message) for warning in recwarn if warning.category is LostInputWarning]
     assert len(found) == (lost is not None)
     assert all(re.search(lost, message) for message in found)
+
+
+@pytest.mark.parametrize(
+    ("variant", "target", "settings", "lost"),
+    [
+        ("llama-style", "llama", {"dropout": 0.2}, "Rates of dropout differ: dropout=0.0 in llama, 0.2 in the zoo."),
+        ("llama-style", "mistral", {"activation_dropout": 0.2}, "activation_dropout=0.0 in mistral, 0.2"),
+        ("llama-style", "llama", {"attention_dropout": 0.2}, ""),
+        ("llama-style", "llama", {"task": "token-classification", "classifier_dropout": 0.2}, ""),
+        (
+            *("llama-style", "llama"),
+            {"task": "sequence-classification", "classifier_dropout": 0.2, "classifier_bias": False},
+            "classifier_dropout=0.0 in llama, 0.2 in the zoo",
+        ),
+        ("gpt2-style", "gpt2", {"dropout": 0.2}, ""),
+        ("t5-style", "t5", {"dropout": 0.2, "attention_dropout": 0.1}, "attention_dropout=0.2 in t5, 0.1 in the zoo"),
+        ("bert-style", "bert", {"activation_dropout": 0.2}, "activation_dropout=0.0 in bert, 0.2 in the zoo"),
+        ("t5gemma-style", "t5gemma", {"dropout": 0.2, "activation_dropout": 0.0}, "activation_dropout=0.2 in t5gemma"),
+        ("lfm2-style", "lfm2", {"conv_bias": True}, "reads padding on the left"),
+        ("t5gemma-style", "t5gemma", {}, "Without an attention_mask t5gemma takes every pad_token_id for padding"),
+        (
+            "pegasus-style",
+            "mbart",
+            {"position": "learned", "embedding_norm": True},
+            "begin with the last label in mbart",
+        ),
+    ],
+)
+def test_exports_note_what_a_class_trains_or_reads_otherwise(variant, target, settings, lost):
+    model = zoo_model(variant, **{"pad_token_id": 0, "dropout": 0.0, **settings})
+    plan = find_target(target).plan(model)
+    assert plan.exact and (lost in " ".join(plan.notes) if lost else "dropout" not in " ".join(plan.notes))
 
 
 @pytest.mark.parametrize(
@@ -234,5 +286,5 @@ def test_labels_alone_give_the_same_loss_or_a_warning(family, head, settings, re
     model = zoo.convert(native)
     ids, labels = torch.tensor([[5, 6, 7], [8, 9, 10]]), torch.tensor([[11, 12, 2, 16], [14, 2, 17, -100]])
     losses = [one(input_ids=ids, labels=labels).loss for one in (native, model)]
-    warned = any("begin with decoder_start_token_id" in str(warning.message) for warning in recwarn)
+    warned = any("begin with the last label" in str(warning.message) for warning in recwarn)
     assert (largest_difference(*losses) > 1e-4) == warned == (family in ("MBart", "PLBart"))

@@ -7,7 +7,19 @@ import torch
 import transformers
 from every_variant import enough
 from native_dense import FALCON, GEMMA, MODERN_BERT, MPT, MULTIPLIED, NEOX, PART, T5GEMMA, WIDE, YARN
-from native_experts import DEEPSEEK, EXPERTS, KIMI, LFM2_MOE, MINICPM3, PICTURES, QWEN3_5, QWEN3_MOE, SIGMOIDS, YOUTU
+from native_experts import (
+    DEEPSEEK,
+    EXPERTS,
+    GLM4_LITE,
+    KIMI,
+    LFM2_MOE,
+    MINICPM3,
+    PICTURES,
+    QWEN3_5,
+    QWEN3_MOE,
+    SIGMOIDS,
+    YOUTU,
+)
 from native_families import FAMILY_CASES
 from native_models import ENCODER, LLAMA, NATIVE_CASES, T5, batch, largest_difference, native_model, outputs, scramble
 
@@ -108,6 +120,15 @@ def test_every_model_type_has_a_case():
             {**DEEPSEEK, "rope_parameters": {**PART, "rope_type": "linear", "factor": 2.0}},
             r"partial_rotary_factor=0\.5 is set with 'linear'",
         ),
+        (
+            "Glm4MoeLiteModel",
+            {**GLM4_LITE, "rope_parameters": PART},
+            r"partial_rotary_factor=0\.5 is set with 'default'",
+        ),
+        ("StableLmModel", {**WIDE, "head_dim": 16}, "head_dim=16 is set, only 8 can be converted"),
+        ("YoutuModel", {**YOUTU, "head_dim": 2}, "head_dim=2 is set, only 4 can be converted"),
+        ("KimiLinearModel", {**KIMI, "hidden_act": "relu"}, "hidden_act='relu' is set, only 'silu'"),
+        ("T5GemmaModel", {**T5GEMMA, "pad_token_id": 3}, "only one id for all can be converted"),
         ("GraniteSWAModel", {**MULTIPLIED, "layer_rope_theta": [1e4, 5e3]}, "can have one base only"),
         ("NanoChatModel", {**LLAMA, "rope_parameters": YARN, "rms_norm_eps": 0.01}, r"rms_norm_eps=0\.01 is added"),
         ("NomicBertForMaskedLM", ENCODER, "NomicBertForMaskedLM has a head that no model of the zoo has"),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
+from collections.abc import Mapping
 from typing import Any
 
 from zoo.models import ZooConfig
 
-from ...errors import LostInputWarning, NoCounterpartError
+from ...errors import NoCounterpartError
 from ...symmetries.base import State
 from ...symmetries.route import Needs
 from ..common import COUNTS_TOKENS, drop, fairseq_table, table_obstacles
@@ -79,17 +79,12 @@ class Blenderbot(BartLike):
 class BeginsWithLastLabel(BartLike):
     """A class that makes its decoder's inputs of labels by moving the last label to the front."""
 
-    def read_config(self, native: Any, task: str) -> dict[str, Any]:
-        warnings.warn(
-            f"decoder inputs made of labels begin with decoder_start_token_id, {self.name}'s with the last label: give "
-            "decoder_input_ids for the same loss",
-            LostInputWarning,
-            stacklevel=2,
+    def differences(self, native: Any, read: Mapping[str, Any], config: ZooConfig) -> list[str]:
+        begin = (
+            f"decoder inputs made of labels begin with the last label in {self.name}, with decoder_start_token_id in "
+            "the zoo: give decoder_input_ids for the same loss"
         )
-        return super().read_config(native, task)
-
-    def notes(self, config: ZooConfig, task: str) -> list[str]:
-        return ["Decoder inputs made of labels begin with the last label in this class: give decoder_input_ids."]
+        return [begin, *super().differences(native, read, config)]
 
 
 @native_format

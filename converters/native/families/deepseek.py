@@ -83,9 +83,11 @@ def query_rank(config: ZooConfig) -> int:
     return option(config, LatentAttention, "q_lora_rank")
 
 
-def rotation(native: Any) -> dict[str, Any]:
-    """Read the rotary settings of keys with a part that is rotated as a whole."""
-    rope = whole_heads(native.rope_parameters)
+def rotation(native: Any, *, any_scheme: bool = False) -> dict[str, Any]:
+    """Read the rotary settings of keys with a part that is rotated as a whole, as the class does by default."""
+    rope = dict(native.rope_parameters)
+    if not any_scheme or rope.get("partial_rotary_factor") == 1.0:
+        rope = whole_heads(rope)
     if "partial_rotary_factor" in rope:
         given = f"partial_rotary_factor={rope['partial_rotary_factor']} is set with {rope['rope_type']!r} wavelengths"
         raise NoCounterpartError(native.model_type, [f"{given}, only the whole of qk_rope_head_dim can be rotated"])
@@ -169,7 +171,11 @@ class Glm4MoeLite(DeepseekV3):
     """GLM-4.7-Flash (GLM team 2026), without the modules that predict further tokens: as DeepSeek-V3."""
 
     name = "glm4_moe_lite"
-    fields = {**DeepseekV3.fields, **DENSE_FIRST}
+    fields = {
+        **DeepseekV3.fields,
+        **DENSE_FIRST,
+        "rope_parameters": Field("rope_parameters", lambda native: rotation(native, any_scheme=True), ROPE.write),
+    }
 
 
 class LatentLike(DeepseekV3):

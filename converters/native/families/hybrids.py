@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -14,7 +13,6 @@ from zoo.models.mixers.delta_net import sizes
 from zoo.models.mixers.kimi_delta import kimi_sizes
 from zoo.models.parts import option
 
-from ...errors import LostInputWarning
 from ...key_map import KeyMap
 from ...symmetries.base import State
 from ...transforms import Transform, each, join, split_by_group
@@ -205,11 +203,9 @@ class Lfm2(LlamaLike):
     }
     reasons = {**LlamaLike.reasons, "mixer": "its layers without attention have a short convolution"}
 
-    def read_config(self, native: Any, task: str) -> dict[str, Any]:
-        if native.conv_bias:
-            reading = "by the biases of its projections the class reads padding on the left, the zoo's model does not"
-            warnings.warn(f"conv_bias=True: {reading}", LostInputWarning, stacklevel=2)
-        return super().read_config(native, task)
+    def differences(self, native: Any, read: Mapping[str, Any], config: ZooConfig) -> list[str]:
+        reading = "by the biases of its projections the class reads padding on the left, the zoo's model does not"
+        return [f"conv_bias=True: {reading}"] * native.conv_bias + super().differences(native, read, config)
 
 
 KIMI_DELTA: Keys = {
@@ -229,6 +225,9 @@ BY_HEAD = each("flatten", lambda rates: rates.flatten(), lambda rates: rates[Non
 """From one rate a head, *Shape:* (1, 1, num_heads, 1), to a vector of them."""
 
 
+FIXED_IN_KIMI = {"tie_word_embeddings": False, "hidden_act": "silu"}  # With other activations it convolves by them too
+
+
 @native_format
 class KimiLinear(DeepseekV3):
     """Kimi Linear (Kimi Team 2025)."""
@@ -236,7 +235,7 @@ class KimiLinear(DeepseekV3):
     name = "kimi_linear"
     variant = "kimi-linear-style"
     fields = {
-        **without(DeepseekV3.fields, "rope_parameters", "position", "attention_scale", "tie_word_embeddings"),
+        **without(DeepseekV3.fields, "rope_parameters", "position", "attention_scale", *FIXED_IN_KIMI),
         **by_layer("linear_attention", "kimi-delta-attention"),
         "linear_num_heads": Field("linear_num_heads", write=lambda config: kimi_sizes(config)[0]),
         "linear_head_dim": Field("linear_head_dim", write=lambda config: kimi_sizes(config)[1]),
@@ -244,8 +243,8 @@ class KimiLinear(DeepseekV3):
         "num_experts": setting("num_experts", "num_local_experts"),
         **DENSE_FIRST,
     }
-    always = {**DeepseekV3.always, "position": "none", "tie_word_embeddings": False}
-    only = {"tie_word_embeddings": False}
+    always = {**DeepseekV3.always, "position": "none", **FIXED_IN_KIMI}
+    only = FIXED_IN_KIMI
     reasons = {
         **DeepseekV3.reasons,
         "mixer": "its layers without attention have Kimi delta attention",

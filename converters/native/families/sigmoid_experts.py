@@ -1,5 +1,12 @@
 """Decoders with experts that sigmoids choose, as in DeepSeek-V3, and with plain attention."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from zoo.models import ZooConfig
+
 from ..declared import Field, choice, native_format, without
 from ..decoders import NOPE_BY_LAYER, PARTIAL_ROPE, WINDOWS_BY_LAYER
 from .deepseek import SIGMOID_EXPERTS, SIGMOID_ROUTING, SigmoidLike, at_least_one, shared_experts
@@ -90,3 +97,8 @@ class MiniMaxM2(SigmoidExpertsLike):
         "routed_scaling_factor": 1.0,
     }
     layer = {**ATTENTION, **EXPERTS, **PRE_NORMS, **QK_NORMS, "mlp.router.balance_bias": "mlp.e_score_correction_bias"}
+
+    def differences(self, native: Any, read: Mapping[str, Any], config: ZooConfig) -> list[str]:
+        lost = f"losses of {self.name} have an addend that balances experts, those of the zoo have none"
+        found = [f"output_router_logits=True: {lost}"] if native.output_router_logits else []
+        return found + super().differences(native, read, config)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from zoo.models import ZooConfig
@@ -162,6 +163,9 @@ class T5Gemma(NativeFormat):
             for name, value in expected.items()
             if decoder[name] != value and name not in (*OF_THE_DECODER, *OF_BOTH)
         ]
+        padding = {stack.pad_token_id for stack in (native, native.encoder, native.decoder)}
+        if len(padding) > 1 or None in padding:
+            wrong.append(f"pad_token_id of the model and its stacks is {padding}, only one id for all can be converted")
         if wrong:
             raise NoCounterpartError(self.name, wrong)
         return {
@@ -204,5 +208,6 @@ class T5Gemma(NativeFormat):
             found.append("decoder_start_token_id is pad_token_id, which it takes for padding")
         return found
 
-    def notes(self, config: ZooConfig, task: str) -> list[str]:
-        return ["Without an attention_mask it takes every pad_token_id for padding."]
+    def differences(self, native: Any, read: Mapping[str, Any], config: ZooConfig) -> list[str]:
+        masked = f"without an attention_mask {self.name} takes every pad_token_id for padding, the zoo does not"
+        return [masked, *super().differences(native, read, config)]
