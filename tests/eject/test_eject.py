@@ -137,7 +137,7 @@ def test_a_convolution_over_one_token_keeps_none():
 WHERE_SCHEMES_MEET_PARTS = [
     *(f"{name}-style:parametrization=mup" for name in ("kimi-linear", "t5", "ltg-bert", "deepseek-v3", "qwen3-next")),
     "gated-hyper-connections:parametrization=mup",
-    "pre-norm:parametrization=mup,scale_embedding=True,embedding_size=32",
+    "pre-norm:parametrization=mup,scale_embedding=True,embedding_size=32,position=sinusoidal",
     "bert-style:parametrization=mup,scale_embedding=True,type_vocab_size=8",
     "pre-norm:initializer=xavier-uniform,scale_embedding=True,embedding_size=16",
     "ltg-bert-style:parallel_residual=True",

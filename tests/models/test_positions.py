@@ -38,15 +38,19 @@ TREE = [[0, 1, 2, 2, 3, 3]]  # Positions of a trunk of two tokens, and of two br
 def test_positions_that_distances_of_places_contradict_are_refused(position: str) -> None:
     model = zoo.build("pre-norm", task="causal-lm", seed=0, **SIZES, position=position).double().eval()
     encoder = zoo.build("pre-norm", task="masked-lm", seed=0, **SIZES, position=position).eval()
+    kinds = {"sliding_window": 1, "layer_types": ["full_attention", "sliding_attention"]}
+    windowed = zoo.build("pre-norm", task="causal-lm", **{**SIZES, **kinds, "num_hidden_layers": 2}, position=position)
     ids, tree = torch.tensor([[5, 6, 7, 8, 9, 10]]), torch.tensor(TREE)
     ancestors = torch.tensor([[0, 0], [1, 0], [2, 0], [2, 1], [3, 0], [3, 1]])  # depth and branch
     sees = (
         torch.tensor([[a[0] < b[0] and a[1] in (0, b[1]) for a in ancestors] for b in ancestors]) | torch.eye(6).bool()
     )
+    masks = {"full_attention": sees[None, None], "sliding_attention": torch.eye(6)[None, None].bool()}
     for called in (
         lambda: model(ids, attention_mask=sees[None, None], position_ids=tree),
         lambda: model(ids, attention_mask=torch.ones_like(ids), position_ids=tree),
         lambda: encoder(ids, position_ids=tree),
+        lambda: windowed(ids, attention_mask=masks, position_ids=tree),
     ):
         with pytest.raises(InputError, match="do not count on by one"):
             called()

@@ -273,21 +273,24 @@ def check_distances(context: Context, is_decoder: bool) -> None:
     seq_len = ids.shape[1]
     moved = ids - torch.arange(seq_len, device=ids.device)
     wrong = moved[:, None, :, None] != moved[:, None, None]
-    for seen in mask.values() if isinstance(mask, dict) else [mask]:
-        if isinstance(seen, Tensor) and seen.ndim == 2:
-            is_token = seen[:, None, -seq_len:].bool()
-            wrong = wrong & is_token[..., None] & is_token[..., None, :]
-        elif isinstance(seen, Tensor):
-            first = 0 if cache is None else cache.get_seq_length() - cache.get_mask_sizes(seq_len, 0)[1]
-            own = seen[..., first : first + seq_len]
-            wrong = wrong & (own == 0 if own.is_floating_point() else own.bool())
-        elif seen is not None:
-            return
-    if wrong.any():
+    masks = mask.values() if isinstance(mask, dict) else [mask]
+    if any((wrong & visible_places(one, seq_len, cache)).any() for one in masks):
         raise InputError(
             "position_ids were given that do not count on by one within what a token sees, and this model's positions "
             "are distances of places in a row: leave position_ids out, or build the model with position='rotary'"
         )
+
+
+def visible_places(mask: Any, seq_len: int, cache: Cache | None) -> Tensor | bool:
+    """Which places of the input see which, (batch_size, heads, seq_len, seq_len), or all or none of them."""
+    if not isinstance(mask, Tensor):
+        return mask is None
+    if mask.ndim == 2:
+        is_token = mask[:, None, -seq_len:].bool()
+        return is_token[..., None] & is_token[..., None, :]
+    first = 0 if cache is None else cache.get_seq_length() - cache.get_mask_sizes(seq_len, 0)[1]
+    own = mask[..., first : first + seq_len]
+    return own == 0 if own.is_floating_point() else own.bool()
 
 
 def new_cache(config: ZooConfig, *, has_source: bool) -> Cache:

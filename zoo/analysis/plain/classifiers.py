@@ -62,7 +62,7 @@ class PositionDecoder(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """*Shape:* (batch, hidden_size) -> (batch, positions, hidden_size)."""
         positions = torch.arange(self.config.classifier_positions, device=x.device)
-        x = x[:, None] + sinusoids(positions, "sinusoidal", self.config).to(x.dtype)
+        x = x[:, None] + sinusoids(positions, x.shape[-1], "sinusoidal", self.config).to(x.dtype)
         for norm, dense in zip(self.norms, self.dense, strict=True):
             x = F.gelu(dense(norm(x)))
         return self.norm(x)

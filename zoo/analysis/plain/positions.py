@@ -11,18 +11,18 @@ from torch.nn import functional as F
 from .config import Config, NoPlainForm
 
 
-def sinusoids(positions: Tensor, kind: str, config: Config) -> Tensor:
+def sinusoids(positions: Tensor, width: int, kind: str, config: Config) -> Tensor:
     """Sines and cosines of each position (Vaswani et al. 2017, section 3.5). *Shape:* (..., length) -> (..., width)."""
     if "cosines-have-own-exponents" in config.quirks and kind == "sinusoidal":
         # The original's defect: odd column j has exponent j / d instead of the paper's (j - 1) / d.
-        columns = torch.arange(config.hidden_size, device=positions.device)
-        angles = positions[..., None].float() / config.sinusoidal_theta ** (columns / config.hidden_size)
+        columns = torch.arange(width, device=positions.device)
+        angles = positions[..., None].float() / config.sinusoidal_theta ** (columns / width)
         return torch.where(columns % 2 == 0, angles.sin(), angles.cos())
-    exponents = torch.arange(0, config.hidden_size, 2, device=positions.device) / config.hidden_size
+    exponents = torch.arange(0, width, 2, device=positions.device) / width
     angles = positions[..., None].float() / config.sinusoidal_theta**exponents
     if kind == "sinusoidal-halves":
-        return torch.cat([angles.sin(), angles.cos()], dim=-1)[..., : config.hidden_size]
-    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)[..., : config.hidden_size]
+        return torch.cat([angles.sin(), angles.cos()], dim=-1)[..., :width]
+    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)[..., :width]
 
 
 def frequencies(positions: Tensor, theta: float, kind: str, config: Config) -> Tensor:

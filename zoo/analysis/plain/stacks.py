@@ -103,9 +103,9 @@ class Stack(nn.Module):
             x = x + self.position(positions)
         elif "changes-its-inputs" in self.config.quirks and self.config.position == "sinusoidal":
             # The original's defect: embeddings are changed in place, given ones too.
-            x = x.add_(sinusoids(positions, self.config.position, self.config).to(x.dtype))
+            x = x.add_(sinusoids(positions, x.shape[-1], self.config.position, self.config).to(x.dtype))
         elif self.config.position in ("sinusoidal", "sinusoidal-halves"):
-            x = x + sinusoids(positions, self.config.position, self.config).to(x.dtype)
+            x = x + sinusoids(positions, x.shape[-1], self.config.position, self.config).to(x.dtype)
         elif "embed" in self.config.position_hooks:
             x = self.position.embed(x, positions)
         if self.config.embedding_norm:
