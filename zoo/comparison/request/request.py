@@ -144,8 +144,8 @@ class Request(Options):
         for name, values in [("seed", self.all_seeds), *swept.items()]:
             for value in values:
                 check_numbers({name: value})
-        for values in zip_longest(*swept.values()) if swept else [()]:
-            one = {name: value for name, value in zip(swept, values, strict=True) if value is not None}
+        for together in zip_longest(*swept.values()) if swept else [()]:
+            one = {name: value for name, value in zip(swept, together, strict=True) if value is not None}
             training_arguments({**self.chosen.arguments, **one}, output_dir=self.folder, seed=0)
             check_idle({**self.arguments, **one}, self.chosen.arguments)
 
