@@ -168,6 +168,7 @@ def test_positions_are_drawn_in_layers_that_have_them():
     assert "on queries and keys in 1 of 4 layers" in to_text(drawing)
     assert to_svg(drawing).partition("</desc>")[2].count(">rotary positions<") == 1
     assert "on queries and keys in every layer" in to_text(draw("llama-style@tiny"))
+    assert "no positions" in to_text(draw("kimi-linear-style@tiny"))
     assert "in 3 of 4 layers" in to_text(draw("smollm3-style@tiny:num_hidden_layers=4"))
 
 

@@ -49,7 +49,7 @@ def label_and_detail(module: nn.Module, config: ZooConfig) -> tuple[str, str]:
     if isinstance(module, FeedForward):
         return feed_forward_words(module, config)
     if isinstance(module, Position):
-        return f"{config.position} positions", position_detail(module, config)
+        return f"{'no' if config.position == 'none' else config.position} positions", position_detail(module, config)
     if isinstance(module, nn.Dropout):
         return f"dropout {module.p:g}", ""
     if isinstance(module, Scale):
