@@ -11,6 +11,7 @@ from typing import Any
 
 import jinja2
 
+from zoo.base.printed import table_in_markdown
 from zoo.building.builder import build, config
 from zoo.models import ZooPreTrainedModel
 from zoo.registry import VARIANTS, list_variants
@@ -118,15 +119,15 @@ def sizes(name: str, task: str) -> dict[str, Any]:
 def to_markdown(rows: Iterable[MatrixRow]) -> str:
     targets = other_targets()
     titles = ("Variant", "Task", "Class of transformers, by", "Difference", "Also", *targets.values())
-    lines = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
+    lines = []
     for row in rows:
         by = ", ".join(row.transforms) or "renaming"
         to = f"none; nearest {row.reason}" if row.target is None else f"**{row.target}** by {by}"
         found = None if row.target is None else row.difference(row.target)
         difference = "" if found is None else f"{found:.0e}"
         cells = (row.variant, row.task, to, difference, ", ".join(row.others), *map(row.cell, targets))
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
+        lines.append(cells)
+    return table_in_markdown(titles, lines) + "\n"
 
 
 def obstacles_to_markdown(rows: Iterable[MatrixRow]) -> str:

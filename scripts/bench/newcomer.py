@@ -25,7 +25,7 @@ from typing import Any
 
 from zoo.analysis.environment import processor_facts
 from zoo.base.files import replace_part, write_file
-from zoo.building.weights.tables import markdown
+from zoo.base.printed import table_in_markdown
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "start.md"
@@ -122,8 +122,8 @@ def table() -> str:
         (step, *(f"{seconds[start][step]:.0f} s" for start in ("clone", "wheel"))) for step in ("Installation", *STEPS)
     ]
     return (
-        markdown(("step", "from a clone", "from a wheel"), rows)
-        + f"\n{recorded['machine']}, Python {recorded['python']}, {recorded['date']}. Packages came from uv's cache; "
+        table_in_markdown(("step", "from a clone", "from a wheel"), rows)
+        + f"\n\n{recorded['machine']}, Python {recorded['python']}, {recorded['date']}. Packages came from uv's cache; "
         + f"{before:g} to {after:g} processes\nwanted a core meanwhile.\n"
     )
 

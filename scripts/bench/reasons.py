@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from zoo.base.files import replace_part
+from zoo.base.printed import table_in_markdown
 from zoo.comparison.benchmarks.claims.contrast import Contrast
 from zoo.comparison.benchmarks.claims.judging import Evidence, design_of, judge_contrasts
-from zoo.comparison.benchmarks.claims.page import markdown, tested
+from zoo.comparison.benchmarks.claims.page import tested
 from zoo.comparison.benchmarks.definition import Benchmark, benchmarks
 from zoo.comparison.benchmarks.page import spread
 from zoo.comparison.benchmarks.rows import Row, read_rows
@@ -73,7 +74,8 @@ def table(compared: Sequence[Compared]) -> str:
     """Write the recorded comparisons of one question."""
     known = benchmarks()
     recorded = {name: read_rows(known[name].results) for name in {name for name, *_ in compared}}
-    return markdown(HEADINGS, [row for one in compared if (row := cells(one, known[one[0]], recorded[one[0]]))]) + "\n"
+    rows = [row for one in compared if (row := cells(one, known[one[0]], recorded[one[0]]))]
+    return table_in_markdown(HEADINGS, rows) + "\n"
 
 
 def cells(compared: Compared, benchmark: Benchmark, rows: Sequence[Row]) -> list[str]:

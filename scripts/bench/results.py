@@ -8,14 +8,14 @@ weights that ship are written too.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree
 
 from zoo.base.files import replace_part, write_file
-from zoo.building.weights.tables import markdown
+from zoo.base.printed import table_in_markdown
 from zoo.comparison.benchmarks import Benchmark, Verdicts, benchmarks, judge, read_rows
 from zoo.comparison.benchmarks.across import read_across
 from zoo.comparison.benchmarks.page import description, in_markdown, made_on, markdown_table, spread, title
@@ -134,7 +134,7 @@ def overview(found: Iterable[Recorded]) -> str:
         variants = {row.variant for row in one.rows}
         lines.append((link, one.benchmark.summary, str(len(one.rows)), str(len(variants))))
         published.append(anchors(one.benchmark, one.judged, f"{link}, "))
-    table = markdown(("benchmark", "what it asks", "runs", "variants"), lines).strip()
+    table = table_in_markdown(("benchmark", "what it asks", "runs", "variants"), lines)
     return "\n\n".join([INTRODUCTION.strip(), table, PUBLISHED, "\n".join(filter(None, published))]) + "\n"
 
 
@@ -163,7 +163,7 @@ def fronts(found: Iterable[Recorded]) -> dict[Path, str]:
     }
 
 
-def front_table(found: Iterable[Recorded], headings: Iterable[str], empty: str) -> str:
+def front_table(found: Iterable[Recorded], headings: Sequence[str], empty: str) -> str:
     """Write the table of README.md: the extremes of each benchmark, under its first condition with enough tests.
 
     Args:
@@ -178,10 +178,8 @@ def front_table(found: Iterable[Recorded], headings: Iterable[str], empty: str) 
         [one for one in recorded.judged.values() if sum(row.verdict != UNKNOWN for row in one.standings) >= ENOUGH]
         for recorded in found
     )
-    return markdown(
-        tuple(headings),
-        (front_row(verdicts, empty) for verdicts, *_ in filter(None, enough)),
-    )
+    rows = (front_row(verdicts, empty) for verdicts, *_ in filter(None, enough))
+    return f"{table_in_markdown(headings, rows)}\n"
 
 
 def front_row(verdicts: Verdicts, empty: str) -> tuple[str, ...]:

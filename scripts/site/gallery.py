@@ -15,6 +15,7 @@ import zoo
 from zoo.analysis.drawing import draw, to_svg, to_svg_beside
 from zoo.analysis.eject import code_difference
 from zoo.analysis.eject.ejecting import text_of
+from zoo.base.printed import table_in_markdown
 from zoo.building.settings import setting_cards
 from zoo.building.weights.tables import scores_text
 from zoo.comparison.benchmarks import benchmarks
@@ -192,7 +193,7 @@ def sections(
         "Also called": ", ".join(card.aliases),
         "Tags": ", ".join(card.tags),
     }
-    yield rows(("", ""), ((name, cell(text)) for name, text in facts.items() if text))
+    yield table_in_markdown(("", ""), ((name, cell(text)) for name, text in facts.items() if text))
     settings = [(setting_name(name), f"`{value}`") for name, value in card.settings.items()]
     yield section("Settings", ("setting", "value"), settings)
     quirks = [(f"`{card.name}+{name}`", cell(text)) for name, text in card.quirks.items()]
@@ -246,17 +247,11 @@ def difference_page(a: str, b: str) -> str:
     differences = [(cell(one.axis), f"`{one.a}`", f"`{one.b}`") for one in zoo.diff(a, b)]
     return (
         f"# {a} and {b}\n\n[{a}]({a}.md), [{b}]({b}.md)\n\n![{a} next to {b}]({a}--{b}.svg){{ .drawing }}\n\n"
-        f"{rows(('', a, b), differences)}\n"
+        f"{table_in_markdown(('', a, b), differences)}\n"
     )
 
 
 def section(title: str, headings: tuple[str, ...], table: Iterable[tuple[str, ...]]) -> str:
     """A table under a title; nothing where the table is empty."""
     table = list(table)
-    return f"## {title}\n\n{rows(headings, table)}" if table else ""
-
-
-def rows(headings: tuple[str, ...], table: Iterable[tuple[str, ...]]) -> str:
-    """A table."""
-    lines = (headings, ("---",) * len(headings), *table)
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return f"## {title}\n\n{table_in_markdown(headings, table)}" if table else ""

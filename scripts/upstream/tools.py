@@ -27,8 +27,8 @@ from transformers import AutoModel, AutoModelForSequenceClassification, AutoToke
 
 import zoo
 from zoo.base.files import replace_part, write_file
+from zoo.base.printed import table_in_markdown
 from zoo.building.weights import locate
-from zoo.building.weights.tables import markdown
 from zoo.data.tasks import find_task
 
 RECORD = Path(__file__).with_suffix(".json")
@@ -292,7 +292,7 @@ def table() -> str:
     for name, row in recorded.items():
         libraries = ", ".join(f"{one} {row['versions'][one]}" for one in LIBRARIES)
         rows.append((f"{name} {row['versions'][name]}", row["what"], row["result"], libraries))
-    return markdown(("tool", "run", "result", "with"), rows)
+    return table_in_markdown(("tool", "run", "result", "with"), rows) + "\n"
 
 
 def main() -> None:

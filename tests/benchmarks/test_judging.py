@@ -105,6 +105,8 @@ def test_the_pareto_front_is_what_none_beats() -> None:
     verdicts = judge(BENCHMARK, made)
     assert [one.variant for one in front(verdicts, "training_flops")] == ["post-norm", "pre-norm"]
     assert "`rezero`" not in description(verdicts).split("Pareto")[1].split("\n")[0]
+    tied = judge(BENCHMARK, [*made, *rows("normformer", [70.0, 70.0], cost=2.0)])
+    assert [one.variant for one in front(tied, "training_flops")] == ["post-norm", "pre-norm", "normformer"]
     diverged = judge(BENCHMARK, [*made, *rows("deepnorm", [90.0, None], cost=0.5)])
     assert [one.variant for one in front(diverged, "training_flops")] == ["post-norm", "pre-norm"]
 

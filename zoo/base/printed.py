@@ -24,6 +24,11 @@ def escaped(character: str) -> str:
     return character.encode("unicode_escape").decode()
 
 
+def table_in_markdown(headings: Sequence[str], rows: Iterable[Sequence[str]], rule: Sequence[str] = ()) -> str:
+    """Write a table in Markdown; `rule` has the alignment of each column, by default "---"."""
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (headings, rule or ["---"] * len(headings), *rows))
+
+
 WIDTH = 100  # How many columns text takes at most
 
 SHADE, STRONGEST = "#3b82c4", 0.6

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 
+from zoo.base.printed import table_in_markdown
+
 from .planning import Plan
 
 GIB = 2**30
@@ -33,9 +35,8 @@ def heading(plan: Plan) -> str:
 
 def to_markdown(plans: Iterable[Plan]) -> str:
     plans = list(plans)
-    lines = [f"**{heading(plans[0])}**", "", f"| {' | '.join(COLUMNS)} |"]
-    lines.append("|---:|---|" + "---:|" * (len(COLUMNS) - 3) + "---|")
-    lines += [f"| {' | '.join(row(plan))} |" for plan in plans]
+    rule = ["---:", "---", *["---:"] * (len(COLUMNS) - 3), "---"]
+    lines = [f"**{heading(plans[0])}**", "", table_in_markdown(COLUMNS, map(row, plans), rule)]
     for plan in plans:
         lines += ["", f"On {plan.devices}:", "", "```sh", (plan.slurm or plan.command).rstrip(), "```"]
     return "\n".join(lines) + "\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from zoo.base.printed import table_in_markdown
 from zoo.registry import RecordedScore, Weights
 
 from .built_in import SHIPPED
@@ -72,9 +73,4 @@ def to_markdown(found: Iterable[Weights]) -> str:
         (("name", "what it does", "parameters", "score on held-out examples", "size"), here),
         (("name", "what it does", "from", "licence"), there),
     )
-    return "\n".join(markdown(headings, rows) for headings, rows in tables if rows)
-
-
-def markdown(headings: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    lines = (headings, ("---",) * len(headings), *rows)
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+    return "\n".join(f"{table_in_markdown(headings, rows)}\n" for headings, rows in tables if rows)

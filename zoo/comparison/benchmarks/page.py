@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from zoo.base.printed import table_in_markdown
 from zoo.comparison.results.metrics import COSTS, LOSSES
-from zoo.comparison.results.statistics import EDGE, EQUAL, Measurements
+from zoo.comparison.results.statistics import EDGE, EQUAL, Measurements, pareto_front
 from zoo.comparison.results.units import counted, p_value
 
 from ..results.design import FAILED
@@ -79,11 +80,8 @@ def front(verdicts: Verdicts, cost: str) -> list[Standing]:
     fewest = min((one.lost for one in both), default=0)
     both = [one for one in both if one.lost == fewest]
     better = verdicts.benchmark.better(verdicts.score)
-    found: list[Standing] = []
-    for one in sorted(both, key=lambda one: (one.samples[cost].mean, -better * one.samples[verdicts.score].mean)):
-        if not found or better * one.samples[verdicts.score].mean > better * found[-1].samples[verdicts.score].mean:
-            found.append(one)
-    return found
+    found = pareto_front(both, lambda one: (better * one.samples[verdicts.score].mean, -one.samples[cost].mean))
+    return sorted(found, key=lambda one: one.samples[cost].mean)
 
 
 def markdown_table(verdicts: Verdicts) -> str:
@@ -93,8 +91,8 @@ def markdown_table(verdicts: Verdicts) -> str:
 
 def in_markdown(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Write a table of Markdown; rows begin with a variant."""
-    lines = [columns, ["---", *("---:" for _ in columns[1:])], *([f"`{row[0]}`", *row[1:]] for row in rows)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    rule = ["---", *("---:" for _ in columns[1:])]
+    return table_in_markdown(columns, ([f"`{row[0]}`", *row[1:]] for row in rows), rule)
 
 
 def description(verdicts: Verdicts) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from zoo.base.errors import UnknownNameError
 from zoo.base.files import write_file
-from zoo.base.printed import printable
+from zoo.base.printed import printable, table_in_markdown
 
 from ..results.comparison import Comparison
 from ..results.summary import ComparisonSummary, summarize
@@ -65,29 +65,29 @@ def write_files(
 
 
 def to_markdown(summary: ComparisonSummary) -> str:
-    header, *rows = table(summary, summary.metrics)
-    rule = [":--", *("--:" for _ in header[1:])]
-    lines = markdown_rows((header, rule, *rows))
+    rows = table(summary, summary.metrics)
+    lines = escaped_table(rows, [":--", *("--:" for _ in rows[0][1:])])
     words = [f"- {markdown(sentence)}" for sentence in sentences(summary)]
     command = printable(shlex.join(summary.comparison.command))  # a path may have the end of the block in it
     seeds = span([len(row.runs) for row in summary.rows])
     numbers = (counted(len(summary.rows), "variant"), f"{seeds} seed{'' if seeds == '1' else 's'}")
     title = f"# {markdown(summary.comparison.task)}: {', '.join(numbers)}"
     sheet = [*fairness_lines(summary), ""]
-    return "\n".join([title, "", *lines, "", *words, "", *sheet, "```console", f"$ {command}", "```", ""])
+    return "\n".join([title, "", lines, "", *words, "", *sheet, "```console", f"$ {command}", "```", ""])
 
 
 def fairness_lines(summary: ComparisonSummary) -> list[str]:
     """Write the fairness sheet as Markdown: what is shared, and a column a variant."""
     sheet = summary.fairness
-    rows = [["", *sheet.variants], [":--", *(":--" for _ in sheet.variants)]]
+    rows = [["", *sheet.variants]]
     rows += [[topic, *(own.get(topic, "") for own in sheet.variants.values())] for topic in sheet.topics]
     listed = (f"- {topic}: {markdown(text)}" for topic, text in sheet.shared.items())
-    return ["## Fairness", "", *listed, "", *markdown_rows(rows)]
+    return ["## Fairness", "", *listed, "", escaped_table(rows, [":--" for _ in rows[0]])]
 
 
-def markdown_rows(rows: Iterable[Sequence[str]]) -> list[str]:
-    return ["| " + " | ".join(markdown(cell).replace("|", "\\|") for cell in row) + " |" for row in rows]
+def escaped_table(rows: Iterable[Sequence[str]], rule: Sequence[str]) -> str:
+    headings, *others = ([markdown(cell).replace("|", "\\|") for cell in row] for row in rows)
+    return table_in_markdown(headings, others, rule)
 
 
 def markdown(text: str) -> str:

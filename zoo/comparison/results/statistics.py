@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from statistics import NormalDist, median_low
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,18 @@ __all__ = ["detectable", "equivalence_p", "same_within", "seeds_needed", "smalle
 USUAL_POWER = 0.8  # How often a difference is to be found (Cohen 1988)
 
 MOST_SEEDS = 1000
+
+T = TypeVar("T")
+
+
+def pareto_front(found: Sequence[T], gains: Callable[[T], tuple[float, float]]) -> list[T]:
+    """Find what nothing else beats in one gain without losing in the other; equal ones are in it together."""
+    every = [gains(one) for one in found]
+
+    def is_beaten(own: tuple[float, float]) -> bool:
+        return any(other != own and other[0] >= own[0] and other[1] >= own[1] for other in every)
+
+    return [one for one, own in zip(found, every, strict=True) if not is_beaten(own)]
 
 
 def smallest_difference(deviation: float, seeds: int, tests: int = 1, chance: float = USUAL_POWER) -> float:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
+from zoo.base.printed import table_in_markdown
 from zoo.comparison.results.statistics import PairedDifference
 from zoo.comparison.results.units import counted, p_value, with_p
 
@@ -108,10 +109,6 @@ def rate_row(calibration: Calibration, condition: str) -> list[str]:
     ]
 
 
-def markdown(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    return "\n".join(f"| {' | '.join(row)} |" for row in (headings, ["---"] * len(headings), *rows))
-
-
 def theme_section(theme: str, findings: Sequence[Finding]) -> str:
     rows = []
     for finding in findings:
@@ -124,7 +121,7 @@ def theme_section(theme: str, findings: Sequence[Finding]) -> str:
             [f"`{claim.name}`", f"{claim.claim} ({claim.source})", f"*{finding.verdict}*", "<br>".join(outcomes)]
         )
     heading = theme.replace("-", " ").capitalize()
-    return f"## {heading}\n\n{markdown(['Claim', 'Statement', 'Verdict', 'Comparison'], rows)}"
+    return f"## {heading}\n\n{table_in_markdown(['Claim', 'Statement', 'Verdict', 'Comparison'], rows)}"
 
 
 def calibration_section(calibration: Calibration) -> str:
@@ -140,7 +137,7 @@ def calibration_section(calibration: Calibration) -> str:
             filter(None, (known.published, effect, known.size, known.tokens and f"{known.tokens} tokens"))
         )
         rows.append([f"{known.sign} ({known.source})", published, compared, *cells])
-    table = markdown(["Published", "Sign, effect, size", "Here", *calibration.conditions], rows)
-    rates = markdown(RATE_HEADINGS, [rate_row(calibration, condition) for condition in calibration.conditions])
+    table = table_in_markdown(["Published", "Sign, effect, size", "Here", *calibration.conditions], rows)
+    rates = table_in_markdown(RATE_HEADINGS, [rate_row(calibration, condition) for condition in calibration.conditions])
     left = [f"- {sign.sign} ({sign.source}): {sign.untested}." for sign in calibration.untested]
     return "\n\n".join([rates, table, "Not tested:", "\n".join(left)])

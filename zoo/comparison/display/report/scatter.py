@@ -10,6 +10,7 @@ from markupsafe import Markup
 from zoo.analysis.drawing.elements import element
 
 from ...results.metrics import Metric
+from ...results.statistics import pareto_front
 from ...results.summary import ComparisonSummary
 from ..formatting import number
 from .svg import SERIES, Axis, cut, frame, line, marker, padded, picture
@@ -52,13 +53,8 @@ def points_of(summary: ComparisonSummary, main: Metric, cost: Metric) -> list[Po
 
 def pareto(points: Sequence[Point], main: Metric, cost: Metric) -> list[Point]:
     """Find the points that no other one beats in quality without costing more, by cost, of those that are ranked."""
-    points = [point for point in points if point.is_ranked]
-
-    def beats(one: Point, other: Point) -> bool:
-        better = (main.better * (one.quality - other.quality), cost.better * (one.cost - other.cost))
-        return min(better) >= 0 and max(better) > 0
-
-    front = [point for point in points if not any(beats(other, point) for other in points)]
+    ranked = [point for point in points if point.is_ranked]
+    front = pareto_front(ranked, lambda point: (main.better * point.quality, cost.better * point.cost))
     return sorted(front, key=lambda point: point.cost)
 
 
