@@ -43,6 +43,18 @@ def test_show_draws_the_task_that_is_asked_for(zoo):
     assert "max pooling" not in zoo("show", "vanilla").stdout
 
 
+def test_show_takes_a_folder(zoo, tmp_path):
+    zoo("build", "gpt2-style@tiny:vocab_size=500,position=rotary", "-o", f"{tmp_path}/m")
+    text = zoo("show", f"{tmp_path}/m").stdout
+    assert "vocab_size=500" in text and "rotary positions" in text and "164,608" not in text
+    shown = json.loads(zoo("show", f"{tmp_path}/m", "--json").stdout)
+    assert shown["settings"]["vocab_size"] == 500 and f"{shown['num_parameters']:,} parameters" in text
+    zoo("show", f"{tmp_path}/m", "--svg", f"{tmp_path}/m.svg")
+    assert "rotary" in (tmp_path / "m.svg").read_text(encoding="utf-8")
+    refused = zoo("show", f"{tmp_path}/m", "--code")
+    assert refused.exit_code == 2 and "--code is of variants" in refused.stderr
+
+
 def test_show_names_presets_of_the_variants_own(zoo):
     text = zoo("show", "attention-is-all-you-need").stdout
     assert "big (hidden_size=1024" in text and "tiny, small" in text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,8 +10,10 @@ import click
 from rich.console import RenderableType
 from rich.text import Text
 
+from zoo.registry import describe, find_weights, is_weights_name, list_variants, list_weights
+
 from .output import heading, indented, origin_text, setting_text, table, width, write, write_json, write_picture
-from .parameters import VARIANT_NAME, given_options, json_option, refuse_with, svg_option, task_option
+from .parameters import Registered, given_options, json_option, readable, refuse_with, svg_option, task_option
 from .weights import show_weights
 
 if TYPE_CHECKING:
@@ -18,8 +21,12 @@ if TYPE_CHECKING:
     from zoo.registry import Card
 
 
+def folder_or_readable(name: str) -> str:
+    return name if Path(name).is_dir() else readable(name)
+
+
 @click.command("show")
-@click.argument("name", type=VARIANT_NAME, metavar="NAME")
+@click.argument("name", type=Registered("name", folder_or_readable, list_variants), metavar="NAME|DIR")
 @task_option("What to draw the model for; by default the variant's first task.")
 @svg_option("Draw it as a block diagram into this SVG file instead of printing it.")
 @click.option("--code", "wants_code", is_flag=True, help="Print the source that a forward passes, in reading order.")
@@ -38,10 +45,9 @@ def show(
     """Show what a variant is, with a drawing of its block.
 
     In the drawing the residual stream runs down the left side; branches leave it to the right and join it again. Where
-    NAME switches quirks on ('vanilla+faithful'), the drawing shows what each one changes. NAME may be that of weights.
+    NAME switches quirks on ('vanilla+faithful'), the drawing shows what each one changes. NAME may be that of weights,
+    DIR a checkpoint's folder.
     """
-    from zoo.registry import describe, find_weights, is_weights_name, list_weights
-
     for one in ("svg", "wants_code", "signals"):
         refuse_with(one, "name", "task", "draws", "as_json")
     if is_weights_name(name):
@@ -49,21 +55,29 @@ def show(
             raise click.UsageError(f"{name} is a name of weights, which take no {others[0]}; give that of a variant")
         show_weights(find_weights(name), as_json=as_json)
         return
+    if Path(name).is_dir() and (task or wants_code or signals):
+        given = given_options()
+        flag = next(given[one] for one in ("task", "wants_code", "signals") if one in given)
+        raise click.UsageError(f"{flag} is of variants, and {name} is a checkpoint's folder")
     if wants_code:
         show_source(name, task, as_json=as_json)
         return
     if signals:
         show_signals(name, task, as_json=as_json)
         return
+    if Path(name).is_dir():
+        from zoo.inside.show import show as show_model
+
+        portrait = show_model(name)
+        card, drawn = portrait.card, lambda: portrait.drawing
+    else:
+        card, drawn = describe(name), partial(drawing_of, name, task)
     if svg is not None:
-        from zoo.analysis.drawing import draw, to_svg
+        from zoo.analysis.drawing import to_svg
 
-        write_picture(svg, to_svg(draw(name, task)), as_json=as_json)
+        write_picture(svg, to_svg(drawn()), as_json=as_json)
         return
-    card = describe(name)
     if as_json:
-        from zoo.analysis.drawing import draw
-
         trained = list_weights(f"{card.name}.*")
         from zoo.comparison.benchmarks.claims import claims_about
         from zoo.comparison.benchmarks.judging import as_data, standings_of
@@ -73,7 +87,7 @@ def show(
             "results": [as_data(*found) for found in standings_of(card.name)],
             "claims": {finding.claim.name: finding.verdict for finding in claims_about(card.name)},
         }
-        write_json({**card.to_dict(), **about, "drawing": draw(name, task).to_dict()})
+        write_json({**card.to_dict(), **about, "drawing": drawn().to_dict()})
         return
     write(*facts(card))
     if card.quirks:
@@ -91,15 +105,19 @@ def show(
         write(indented(table(("", "", "", ""), results)))
     if not draws:
         return
-    from zoo.analysis.drawing import draw
-
-    drawing = draw(name, task)
+    drawing = drawn()
     write(heading(f"One block, for {drawing.task}"), indented(picture(drawing)))
     write(Text(f"\n  {card.num_parameters:,} parameters for {card.tasks[0]}"))
     if card.limits:
         write(heading("Limits"), *(indented(Text(limit)) for limit in card.limits))
     if card.deviations:
         write(heading("Deviations from the paper"), *(indented(Text(one)) for one in card.deviations))
+
+
+def drawing_of(name: str, task: str | None) -> Drawing:
+    from zoo.analysis.drawing import draw
+
+    return draw(name, task)
 
 
 def show_signals(name: str, task: str | None, *, as_json: bool) -> None:
