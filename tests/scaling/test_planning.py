@@ -9,10 +9,13 @@ import pytest
 import torch
 from accelerate.commands.launch import _validate_launch_command, launch_command_parser
 from click.testing import CliRunner
+from datasets import Dataset
 from torch.distributed.run import config_from_args, get_args_parser
+from transformers import default_data_collator
 
 import zoo
 from zoo.analysis.measuring import count_flops
+from zoo.analysis.measuring.machine import Allocations
 from zoo.analysis.scaling import DEVICES, Plan, Strategy, plan
 from zoo.analysis.scaling.planning import exchanged_bytes, parse_bytes
 from zoo.analysis.scaling.simulating import Precision, step_memory
@@ -22,6 +25,7 @@ from zoo.analysis.scaling.strategies import (
     gathered_parameters,
     hollow,
     optimizer_states,
+    share_of,
     simulated,
     sliced,
 )
@@ -29,6 +33,9 @@ from zoo.analysis.scaling.tables import to_markdown
 from zoo.base.errors import ConfigError, InvalidChoiceError, UnknownNameError
 from zoo.cli.plan import plan as plan_verb
 from zoo.cli.train import train as train_verb
+from zoo.fast.switches import fast_paths
+from zoo.training.arguments import training_arguments
+from zoo.training.trainer import ZooTrainer
 
 pytestmark = pytest.mark.xdist_group("planning")  # four plans serve many tests
 
@@ -92,10 +99,44 @@ def test_counting_layers_on_comes_to_what_all_layers_take(name, rel):
     assert flops_of(name, "causal-lm", 64) == count_flops(hollow(name, "causal-lm"), {"input_ids": ids})
 
 
+FEW_IDS = ("gpt2-style", "llama-style", "mixtral-style", "deepseek-v3-style", "universal", "albert-style", "vanilla")
+FEW_IDS += ("t5-style", "attention-is-all-you-need", "falcon-style", "lfm2-style", "qwen3-next-style", "gpt-oss-style")
+FEW_IDS += ("multi-token-prediction", "hyper-connections")
+MANY_IDS = "bert-style@tiny for sequence-classification"
+"""A table of embeddings with a gradient of more bytes than the activations of a few sequences."""
+
+
 @pytest.mark.slow
-def test_experts_can_be_planned():
-    made = plan("mixtral-style@tiny:num_hidden_layers=1", devices=1, memory="1GiB", seq_len=32, tokens_per_update=2**10)
-    assert made.memory.activations > 0 and made.memory.total <= 0.9 * made.available
+@pytest.mark.parametrize("again", [False, pytest.param(True, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize(
+    "case",
+    [
+        *("gpt2-style@tiny:vocab_size=500", MANY_IDS),
+        *(pytest.param(f"{name}@tiny:vocab_size=500", marks=pytest.mark.nightly) for name in FEW_IDS[1:]),
+    ],
+)
+def test_training_takes_the_bytes_of_the_plan(case, again, tmp_path, monkeypatch):
+    monkeypatch.setattr("zoo.fast.chunked_loss.LOGITS", 2**16)  # a small batch has full chunks
+    simulated.cache_clear()
+    name, _, task = case.partition(" for ")
+    model = zoo.build(name, task or zoo.describe(name).tasks[0], attention_dropout=0.0, seed=0)
+    options = {"checkpointing": again, "optim": "adamw_torch_fused"}
+    planned = share_of(name, task or zoo.describe(name).tasks[0], 64, 1, Strategy.ONE, **options).memory(32)
+    simulated.cache_clear()
+    ids = torch.randint(3, 500, (128, 64)).tolist()
+    data = Dataset.from_dict({"input_ids": ids, "labels": [0] * 128 if task else ids})
+    given = {"per_device_train_batch_size": 32, "gradient_accumulation_steps": 2, "max_steps": 2, "use_cpu": True}
+    given |= {"bf16": True, "optim": options["optim"], "gradient_checkpointing": again, "save_strategy": "no"}
+    args = training_arguments({**given, "eval_strategy": "no"}, output_dir=tmp_path, seed=0)
+    with fast_paths(unpadding="never", quick_dropout="never"), Allocations() as allocations:
+        for tensor in (*model.parameters(), *model.buffers()):
+            allocations.see(tensor)
+        trainer = ZooTrainer(model=model, args=args, train_dataset=data, data_collator=default_data_collator)
+        trainer.train()
+    states = [state for of_one in trainer.optimizer.state.values() for state in of_one.values() if state.ndim]
+    assert planned.parameters == planned.gradients == sum(one.nbytes for one in model.parameters())
+    assert planned.optimizer == sum(state.nbytes for state in states)
+    assert planned.total == pytest.approx(allocations.peak, rel=0.08)
 
 
 @pytest.mark.parametrize("is_sharded", [False, True])
@@ -258,6 +299,7 @@ def test_a_recipe_is_planned_whole(tmp_path):
     assert by_words["run_updates"] == by_words["run_tokens"] / 256
     assert by_words["command"].startswith(f"zoo train gpt2-style --recipe {recipe} --data DATA")
     (by_data,) = json.loads(CliRunner().invoke(plan_verb, [*words, "--data", "babylm-10m"]).stdout)
+    assert "--data babylm-10m " in by_data["command"]
     assert by_data["run_tokens"] == 10 * by_data["epoch_tokens"] == 133_000_000
     recipe.write_text(RECIPE.replace("num_train_epochs: 10", "max_steps: 50"))
     (by_steps,) = json.loads(CliRunner().invoke(plan_verb, words).stdout)

@@ -79,6 +79,7 @@ def plan(
         from zoo.data.corpora.estimating import estimate
 
         found = estimate(data)
+        asked["data"] = str(data)
     epochs, tokens, steps = None, None, None
     if recipe is not None:
         if both := given_options().keys() & {"task", "seq_len", "tokens_per_update"}:

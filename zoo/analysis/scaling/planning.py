@@ -51,8 +51,10 @@ srun {command}
 """
 
 
-def train_command(what: Sequence[str], share: Share, *, devices: int, sequences: int, batches: int, optim: str) -> str:
-    arguments = ["train", *what, "--data", "DATA"]
+def train_command(
+    what: Sequence[str], data: str, share: Share, *, devices: int, sequences: int, batches: int, optim: str
+) -> str:
+    arguments = ["train", *what, "--data", data]
     arguments += ["--per-device-train-batch-size", str(sequences), "--gradient-accumulation-steps", str(batches)]
     arguments += ["--optim", optim]
     if share.checkpointing:
@@ -189,6 +191,7 @@ def plan(
     tokens_per_update: int = UPDATE,
     optim: str = "adamw_torch_fused",
     what: Sequence[str] | None = None,
+    data: str = "DATA",
 ) -> Plan:
     """Plan how to train a variant, without allocating it: strategy, memory, the most tokens a second, the command.
 
@@ -203,6 +206,7 @@ def plan(
         tokens_per_update: About how many; the most that one batch on all devices has.
         optim: The optimiser, as for [`zoo.train`][].
         what: Subject of the command, such as a variant with a recipe; by default the variant on a task.
+        data: Data of the command: a file, a folder or a corpus.
 
     Returns:
         The plan: the fastest strategy that fits, layers computed again only where nothing else does.
@@ -241,7 +245,7 @@ def plan(
     )
     tokens = flops.tokens * replicas * sequences * batches
     what = what or [name, "--task", DATA[Task(task)].format(seq_len=seq_len)]
-    command = train_command(what, share, devices=devices, sequences=sequences, batches=batches, optim=optim)
+    command = train_command(what, data, share, devices=devices, sequences=sequences, batches=batches, optim=optim)
     return Plan(
         name=name,
         task=task,

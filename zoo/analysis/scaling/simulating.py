@@ -23,7 +23,8 @@ from zoo.models.language_modeling import LanguageModel
 
 from ..measuring.machine import Allocations
 
-MANY = 4  # Sequences of a batch in which these, and not the weights, decide what memory a step takes
+MANY = 2**20  # Tokens of a batch in which these, and not the gradients of weights, decide what memory a step takes
+CHUNKS = 64  # Chunks of logits of a batch that is as good as many, where each is computed
 
 
 class Precision(str, Enum):
@@ -42,8 +43,8 @@ class Precision(str, Enum):
 class Peak(NamedTuple):
     """The most bytes at one time, by the sequences of a batch."""
 
-    least: int  # Minimum: gradients of large weights, on their way to those that are kept
-    fixed: int  # Bytes that do not depend on the number of sequences
+    least: int  # Of one sequence, with gradients of large weights on their way to those that are kept
+    fixed: int  # Of a large batch, what does not depend on the number of sequences; so chunks of logits are full
     each: int  # For every sequence
 
     def at(self, sequences: int) -> int:
@@ -54,6 +55,7 @@ class StepMemory(NamedTuple):
     """Peak memory of a training step, without weights, kept gradients, and the optimiser's states."""
 
     body: Peak  # Without head and loss
+    loss: Peak  # While chunks of logits are computed
     whole: Peak
 
     def activations(self, sequences: int) -> int:
@@ -61,7 +63,9 @@ class StepMemory(NamedTuple):
         return self.body.at(sequences)
 
     def logits(self, sequences: int) -> int:
-        return max(0, self.whole.at(sequences) - self.body.at(sequences))
+        return max(
+            0, self.loss.at(sequences) - self.body.at(sequences), self.whole.at(sequences) - self.body.at(sequences)
+        )
 
 
 def step_memory(
@@ -73,15 +77,19 @@ def step_memory(
             ids = torch.empty(sequences, seq_len, dtype=torch.long)
             return peak(hollow, lambda: forward(hollow, ids), precision)
 
-        sequences = 1
-        if isinstance(hollow, LanguageModel) and not whole_logits:  # from here on, chunks of logits are full
-            sequences = -(-chunk_size_for(hollow.lm_head.out_features) // seq_len)
-        many = max(MANY, sequences)
+        many = -(-MANY // seq_len)
         body = grow(lambda number: run(body_sum, number), many)
         if not isinstance(hollow, LanguageModel):
-            return StepMemory(body, body)
-        loss = model_loss if whole_logits else chunked_loss
-        return StepMemory(body, grow(lambda number: run(loss, number), many))
+            return StepMemory(body, body, body)
+        if whole_logits:
+            whole = grow(lambda number: run(model_loss, number), many)
+            return StepMemory(body, whole, whole)
+        chunk = chunk_size_for(hollow.lm_head.out_features)
+        if getattr(hollow, "mtp", None) is not None:
+            whole = grow(lambda number: run(chunked_loss, number), -(-CHUNKS * chunk // seq_len))
+            return StepMemory(body, whole, whole)
+        loss = grow(lambda number: run(chunked_loss, number), -(-2 * chunk // seq_len))  # from here on, two are full
+        return StepMemory(body, loss, grow(lambda number: run(chunked_loss, number), many))
 
 
 def batch_memory(
@@ -185,12 +193,13 @@ def model_loss(model: LanguageModel, ids: Tensor) -> Tensor:
 def chunked_loss(model: LanguageModel, ids: Tensor) -> Tensor:
     """The loss by the logits of a chunk of tokens, all with labels."""
     if getattr(model, "mtp", None) is not None:  # losses of further tokens need every state
-        whole: Tensor = model(**without_cache(model, ids), labels=ids, skip_logits=True).loss
-        return whole
+        loss: Tensor = model(**without_cache(model, ids), labels=ids, skip_logits=True).loss
+        return loss
     chunk = chunk_size_for(model.lm_head.out_features)
-    states = body_of(model, ids).flatten(0, 1).clone()  # of the tokens that have a label
+    whole_states = body_of(model, ids)  # held while the loss is computed
+    states = whole_states.flatten(0, 1).clone()  # of the tokens that have a label
     states = states[: 2 * chunk]  # further chunks would use the same memory again
     parameters = [parameter for module in model.head_modules() for parameter in module.parameters()]
     labels = ids.flatten()[: 2 * chunk]
-    loss: Tensor = ChunkedCrossEntropy.apply(states, labels, None, model.project, chunk, 0.0, 0.0, *parameters)
+    loss = ChunkedCrossEntropy.apply(states, labels, None, model.project, chunk, 0.0, 0.0, *parameters)
     return loss

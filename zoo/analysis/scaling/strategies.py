@@ -208,10 +208,10 @@ def simulated(
     def step(depths: Settings) -> tuple[int, ...]:
         model = hollow(name, task, (*settings, *depths))
         found = step_memory(model, seq_len, precision=precision, checkpointing=checkpointing, whole_logits=is_sharded)
-        return (*found.body, *found.whole)
+        return tuple(size for peak in found for size in peak)
 
     sizes = counted_on(name, task, step)
-    return StepMemory(Peak(*sizes[:3]), Peak(*sizes[3:]))
+    return StepMemory(*(Peak(*sizes[start : start + 3]) for start in (0, 3, 6)))
 
 
 @cache
