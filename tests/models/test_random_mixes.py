@@ -28,7 +28,8 @@ CHECKED = (
 )
 
 SETTINGS: dict[str, list[Any]] = {
-    **{field: AXES[field] for field in ("position", "norm", "feed_forward", "norm_placement", "qk_norm")},
+    **{field: AXES[field] for field in ("position", "norm", "attention", "residual", "feed_forward", "mixer")},
+    **{field: AXES[field] for field in ("norm_placement", "qk_norm")},
     **{field: AXES[field] for field in ("residual_scaling", "attn_logit_softcapping", "tie_word_embeddings")},
     **{field: AXES[field] for field in ("share_layers", "parallel_residual")},
     "num_hidden_layers": [1, 2, 3],
