@@ -9,7 +9,7 @@ import transformers
 from huggingface_hub.errors import StrictDataclassError
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from native_dense import ALIKE, DISTILBERT, LLAMA3, MPT, PART, T5GEMMA, WIDE, YARN
+from native_dense import ALIKE, DISTILBERT, FALCON, LLAMA3, MPT, PART, T5GEMMA, WIDE, YARN
 from native_experts import MINIMAX, QWEN3_MOE
 from native_families import FAMILY_CASES
 from native_models import (
@@ -193,6 +193,7 @@ def is_same_or_refused(family, head, drawn, dtype):
         ("DistilBert", "ForTokenClassification", {**DISTILBERT, "dropout": 0.0, "seq_classif_dropout": 0.5}),
         ("XLM", "ForSequenceClassification", {**XLM, "dropout": 0.0, "attention_dropout": 0.0}),
         ("Mpt", "ForCausalLM", {**MPT, "resid_pdrop": 0.5}),
+        ("Falcon", "ForCausalLM", {**FALCON, "attention_dropout": 0.5}),  # which FlashAttention alone reads there
     ],
 )
 @pytest.mark.filterwarnings("ignore")

@@ -268,7 +268,7 @@ class Falcon(ParallelOrNot):
     prefix = "transformer."
     fields = {
         **same("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "max_position_embeddings"),
-        **same("initializer_range", "attention_dropout", "tie_word_embeddings"),
+        **same("initializer_range", "tie_word_embeddings"),
         "num_key_value_heads": Field("num_kv_heads", key_heads),
         "intermediate_size": "ffn_hidden_size",
         "hidden_act": "activation",
