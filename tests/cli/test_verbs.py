@@ -55,6 +55,11 @@ def test_show_takes_a_folder(zoo, tmp_path):
     assert refused.exit_code == 2 and "--code is of variants" in refused.stderr
 
 
+def test_show_refuses_a_setting_before_it_prints_a_card(zoo):
+    refused = zoo("show", "gpt2-style:hidden_sise=3", "--no-drawing")
+    assert refused.exit_code and not refused.stdout and "did you mean 'hidden_size'" in refused.stderr
+
+
 def test_show_names_presets_of_the_variants_own(zoo):
     text = zoo("show", "attention-is-all-you-need").stdout
     assert "big (hidden_size=1024" in text and "tiny, small" in text

@@ -10,7 +10,7 @@ import click
 from rich.console import RenderableType
 from rich.text import Text
 
-from zoo.registry import describe, find_weights, is_weights_name, list_variants, list_weights
+from zoo.registry import describe, find_weights, is_weights_name, list_variants, list_weights, parse_name
 
 from .output import heading, indented, origin_text, setting_text, table, width, write, write_json, write_picture
 from .parameters import Registered, given_options, json_option, readable, refuse_with, svg_option, task_option
@@ -71,6 +71,10 @@ def show(
         portrait = show_model(name)
         card, drawn = portrait.card, lambda: portrait.drawing
     else:
+        if parse_name(name).overrides:  # refused before anything is printed
+            from zoo.building.builder import config
+
+            config(name, task)
         card, drawn = describe(name), partial(drawing_of, name, task)
     if svg is not None:
         from zoo.analysis.drawing import to_svg
