@@ -71,10 +71,11 @@ PRESENT = {
     ("ladder", None),
     ("lr-robustness", None),
     ("mad", None),
+    ("quirks", None),
+    ("recall", None),
     ("speed", None),
     ("english", None),
     *(("char-lm", f"500 steps{more}") for more in ("", ", learning rate swept", ", equal operations")),
-    ("quirks", "explicando, one length"),
 }
 """Benchmarks, or conditions of them, whose rows are made with the present initial values."""
 
