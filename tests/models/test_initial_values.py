@@ -65,6 +65,7 @@ def test_scaled_embeddings_of_another_width_have_the_size_of_one() -> None:
 
 
 PRESENT = {
+    ("adder", None),
     ("depth", None),
     ("encoder", None),
     ("grokking", None),
