@@ -86,7 +86,7 @@ def test_what_is_wrong_is_one_sentence_on_the_page(tmp_path: Path) -> None:
         assert "nonsense" in look(tab, ["nonsense"], TEXT)
     assert "Choose a model and type a text" in look("Outputs", [], TEXT)
     with pytest.raises(InputError, match="give a model of the zoo"):
-        views.task_of(torch.nn.Linear(1, 1))  # type: ignore[arg-type]
+        views.show(torch.nn.Linear(1, 1))  # type: ignore[arg-type]
     with pytest.raises(InputError, match=r"do not fit 'odom-style\+heads-share-weights'"):
         with_quirks(explored("odom-style.en-pt"), ("heads-share-weights",))
 

@@ -104,7 +104,7 @@ def example(model: ZooPreTrainedModel, lengths: tuple[int, int], *, padded: bool
         mask = torch.ones_like(ids)
         if padded:
             ids[1, -2:], mask[1, -2:] = model.config.pad_token_id or 0, 0
-        given += [ids, mask, torch.arange(length).repeat(2, 1)]
+        given += [ids, mask, stack.position.count(ids, mask).expand_as(ids)]
     heads = [torch.ones(depth(owner), owner.config.num_attention_heads) for owner in owners(model)]
     return (*given, *heads, *(torch.ones(depth(stack)) for stack in stacks.values()))
 
