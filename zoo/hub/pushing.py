@@ -90,6 +90,11 @@ def what_was_verified(export: ExportReport) -> Mapping[str, Any]:
     return {"target": export.target, "verified": verified, "difference": f"{export.difference.float32:.1e} in float32"}
 
 
+def place_of(native: ExportReport) -> dict[str, str]:
+    """Describe on a model card where its native export is."""
+    return {"target": native.target, "auto_class": native.auto_class, "revision": NATIVE_REVISION}
+
+
 ATTRIBUTES = ".gitattributes"  # Files that every repository keeps
 
 
@@ -180,18 +185,7 @@ def push(
         HubError: When the Hub refuses, cannot be reached, or was changed meanwhile.
     """
     address = parse_address(repo_id, revision)
-    if create_pr and address.revision != MAIN:
-        raise RepoIdError(f"a pull request is opened against {MAIN!r}, but revision={address.revision!r} was given")
-    if create_pr and native:
-        raise RepoIdError(f"a pull request cannot hold a native export, which goes to the branch {NATIVE_REVISION!r}")
-    if create_pr and space:
-        raise RepoIdError("a pull request cannot hold a Space, in which the model of the main branch is explored")
-    if create_pr and revisions:
-        raise RepoIdError("a pull request cannot hold revisions, which go to branches of their own")
-    if native and address.revision == NATIVE_REVISION:
-        raise RepoIdError(
-            f"the native export replaces all files of the branch {NATIVE_REVISION!r}: give another branch"
-        )
+    check_branch(address, create_pr=create_pr, native=native, space=space, revisions=revisions)
     of_run = models_of_run(model) if revisions else {}
     tags = tuple(tags)
     push_revisions = partial(
@@ -215,12 +209,7 @@ def push(
         foreign = export(folder, workshop / "native", native if isinstance(native, str) else None) if native else None
         files = {file.path: file for file in of_model}
         if code:
-            bundled = {file.path: file for file in files_to_push(code.folder)[0]}
-            # Numbers are recorded with the hashes of weights: those of the zoo stay in their files.
-            if read_object(folder / CONFIG).get("model_type") == LIBRARY:
-                files |= {path: file for path, file in bundled.items() if not are_weights(path)}
-            else:
-                files = {path: file for path, file in files.items() if not are_weights(path)} | bundled
+            files = with_bundle(files, folder, code)
         own_card = (folder / CARD).is_file() and not overwrite_card
         if RESULT_FILE in files:
             content = json.dumps(without_places(find_result(folder)), indent=2, ensure_ascii=False).encode()
@@ -237,9 +226,7 @@ def push(
                 eval_results=tuple(eval_results if eval_results is not None else find_results(folder)),
                 limits=recorded_limits(folder),
                 exports=tuple(what_was_verified(one) for one in (code, foreign) if one),
-                native=None
-                if foreign is None
-                else {"target": foreign.target, "auto_class": foreign.auto_class, "revision": NATIVE_REVISION},
+                native=None if foreign is None else place_of(foreign),
                 space=bool(space),
             )
             content = write_card(code.folder if code else folder, address, facts).encode()
@@ -290,6 +277,32 @@ def push(
         space=at,
         revisions=branches,
     )
+
+
+def check_branch(address: Address, *, create_pr: bool, **others: object) -> None:
+    """Refuse a pull request of what goes elsewhere, and a model on the branch of its native export."""
+    if create_pr and address.revision != MAIN:
+        raise RepoIdError(f"a pull request is opened against {MAIN!r}, but revision={address.revision!r} was given")
+    elsewhere = {
+        "native": f"a native export, which goes to the branch {NATIVE_REVISION!r}",
+        "space": "a Space, in which the model of the main branch is explored",
+        "revisions": "revisions, which go to branches of their own",
+    }
+    for name, what in elsewhere.items():
+        if create_pr and others[name]:
+            raise RepoIdError(f"a pull request cannot hold {what}")
+    if others["native"] and address.revision == NATIVE_REVISION:
+        raise RepoIdError(
+            f"the native export replaces all files of the branch {NATIVE_REVISION!r}: give another branch"
+        )
+
+
+def with_bundle(files: dict[str, PushedFile], folder: Path, bundle: ExportReport) -> dict[str, PushedFile]:
+    """Files of a checkpoint and of its bundle; numbers are recorded with the hashes of weights, so the zoo's stay."""
+    bundled = {file.path: file for file in files_to_push(bundle.folder)[0]}
+    if read_object(folder / CONFIG).get("model_type") == LIBRARY:
+        return files | {path: file for path, file in bundled.items() if not are_weights(path)}
+    return {path: file for path, file in files.items() if not are_weights(path)} | bundled
 
 
 def warn_of_kept_card(card: str | Path) -> None:

@@ -164,38 +164,13 @@ def evaluate(
     evaluated, tokenizers = load_checkpoint(model if folder is None else folder, tokenizer=tokenizer, engine=engine)
     run = None if folder is None else saved_run(folder)
     recipe = evaluation_recipe(run, evaluated, task).changed(generation=generation)
-    data_task = recipe.data_task()
-    if generation and data_task.outputs != Outputs.GENERATED:
-        raise ConfigError(
-            f"generation={dict(generation)} was given, and no text is generated for {data_task.name}: leave it out"
-        )
-    own_task = task_of(evaluated)
-    if isinstance(evaluated, (ZooPreTrainedModel, EngineModel)) and own_task != data_task.model_task:
-        raise ConfigError(
-            f"task {data_task.name!r} needs a model for {data_task.model_task} "
-            f"({class_of_task(data_task.model_task).__name__}), and this is a {type(evaluated).__name__} for {own_task}"
-        )
-    if report is not None and not isinstance(data_task, LabelsTask):
-        raise ConfigError(f"an error report needs labels, and {data_task.name} has none")
-    if (problem := data_task.misfit(evaluated.config)) is not None:
-        raise ConfigError(problem)
+    data_task = checked_task(recipe, evaluated, generation, needs_labels=report is not None)
     check_generation(evaluated, data_task, tokenizers, recipe.generation)
     data_task = data_task.fitted_to(evaluated.config)
     name = str(model) if folder is not None else f"the {type(evaluated).__name__}"
     repeats = data is None and heldout is None
-    if isinstance(data, Dataset):
-        examples, called = data, "given examples"
-    elif repeats:
-        if columns is not None:
-            raise ConfigError("columns are given without the data that have them; give data or heldout as well")
-        with loading_bars(shown=progress):
-            examples, called = examples_of_run(run, data_task, name)
-    else:
-        with loading_bars(shown=progress):
-            if columns is None and run is not None and run.data.source is not None:
-                columns = run.data.source.columns
-            examples = named_examples(data_task, data, heldout, columns)
-        called = file_name(full_path(heldout if heldout is not None else data))
+    with loading_bars(shown=progress):
+        examples, called = chosen_examples(run, data_task, name, data, heldout, columns)
     encoded: Any = data_task.encode(examples, tokenizers)
     with scratch_folder() as scratch:
         reported = report_of(folder)
@@ -234,6 +209,49 @@ def evaluate(
     if report is not None:
         write_report(Path(report), f"{name} on {called}", evaluation.answers, evaluation.labels)
     return evaluation
+
+
+def checked_task(
+    recipe: Recipe, evaluated: PreTrainedModel, generation: Mapping[str, Any] | None, *, needs_labels: bool
+) -> DataTask:
+    """Find the task of a recipe, and refuse what it cannot do with a model."""
+    task = recipe.data_task()
+    if generation and task.outputs != Outputs.GENERATED:
+        raise ConfigError(
+            f"generation={dict(generation)} was given, and no text is generated for {task.name}: leave it out"
+        )
+    own_task = task_of(evaluated)
+    if isinstance(evaluated, (ZooPreTrainedModel, EngineModel)) and own_task != task.model_task:
+        raise ConfigError(
+            f"task {task.name!r} needs a model for {task.model_task} "
+            f"({class_of_task(task.model_task).__name__}), and this is a {type(evaluated).__name__} for {own_task}"
+        )
+    if needs_labels and not isinstance(task, LabelsTask):
+        raise ConfigError(f"an error report needs labels, and {task.name} has none")
+    if (problem := task.misfit(evaluated.config)) is not None:
+        raise ConfigError(problem)
+    return task
+
+
+def chosen_examples(
+    run: RunRecord | None,
+    task: DataTask,
+    model: str,
+    data: str | Path | Dataset | None,
+    heldout: str | Path | None,
+    columns: Sequence[Column] | None,
+) -> tuple[Dataset, str]:
+    """Load the examples that were named, or those that a run held out; and what they are called."""
+    if isinstance(data, Dataset):
+        return data, "given examples"
+    if data is None and heldout is None:
+        if columns is not None:
+            raise ConfigError("columns are given without the data that have them; give data or heldout as well")
+        return examples_of_run(run, task, model)
+    if columns is None and run is not None and run.data.source is not None:
+        columns = run.data.source.columns
+    examples = named_examples(task, data, heldout, columns)
+    return examples, file_name(full_path(heldout if heldout is not None else data))
 
 
 def evaluation_recipe(run: RunRecord | None, loaded: PreTrainedModel, task: str | None) -> Recipe:
