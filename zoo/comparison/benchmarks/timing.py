@@ -93,7 +93,7 @@ def take_turns(
     return {
         name: {
             "values": {
-                RELATIVE_SPEED: median(100 * one[name] / one[names[0]] for one in rounds),
+                RELATIVE_SPEED: 100 * median(one[name] / one[names[0]] for one in rounds),
                 "tokens_per_second": median(one[name] for one in rounds),
                 "parameters": models[name].num_parameters(),
             },
