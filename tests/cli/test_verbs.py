@@ -55,6 +55,13 @@ def test_show_takes_a_folder(zoo, tmp_path):
     assert refused.exit_code == 2 and "--code is of variants" in refused.stderr
 
 
+def test_show_takes_a_variant_before_a_folder_of_its_name(zoo, tmp_path, monkeypatch):
+    (tmp_path / "vanilla").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert "def forward" in zoo("show", "vanilla", "--code").stdout
+    assert zoo("show", "./vanilla").exit_code == 2
+
+
 def test_show_refuses_a_setting_before_it_prints_a_card(zoo):
     refused = zoo("show", "gpt2-style:hidden_sise=3", "--no-drawing")
     assert refused.exit_code and not refused.stdout and "did you mean 'hidden_size'" in refused.stderr

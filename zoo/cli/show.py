@@ -10,7 +10,7 @@ import click
 from rich.console import RenderableType
 from rich.text import Text
 
-from zoo.registry import describe, find_weights, is_weights_name, list_variants, list_weights, parse_name
+from zoo.registry import VARIANTS, describe, find_weights, is_weights_name, list_variants, list_weights, parse_name
 
 from .output import heading, indented, origin_text, setting_text, table, width, write, write_json, write_picture
 from .parameters import Registered, given_options, json_option, readable, refuse_with, svg_option, task_option
@@ -21,8 +21,13 @@ if TYPE_CHECKING:
     from zoo.registry import Card
 
 
+def is_folder(name: str) -> bool:
+    """Whether a name is that of a folder; the name of a variant is not, as ./vanilla names a folder."""
+    return name not in VARIANTS and Path(name).is_dir()
+
+
 def folder_or_readable(name: str) -> str:
-    return name if Path(name).is_dir() else readable(name)
+    return name if is_folder(name) else readable(name)
 
 
 @click.command("show")
@@ -55,7 +60,7 @@ def show(
             raise click.UsageError(f"{name} is a name of weights, which take no {others[0]}; give that of a variant")
         show_weights(find_weights(name), as_json=as_json)
         return
-    if Path(name).is_dir() and (task or wants_code or signals):
+    if is_folder(name) and (task or wants_code or signals):
         given = given_options()
         flag = next(given[one] for one in ("task", "wants_code", "signals") if one in given)
         raise click.UsageError(f"{flag} is of variants, and {name} is a checkpoint's folder")
@@ -65,7 +70,7 @@ def show(
     if signals:
         show_signals(name, task, as_json=as_json)
         return
-    if Path(name).is_dir():
+    if is_folder(name):
         from zoo.inside.show import show as show_model
 
         portrait = show_model(name)
