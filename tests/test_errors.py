@@ -17,12 +17,21 @@ from zoo.base.errors import (
     suggest,
 )
 
-VARIANTS = ["vanilla", "pre-norm", "post-norm", "llama-style", "roberta-prelayernorm-style", "bert-style"]
+VARIANTS = [
+    "vanilla",
+    "pre-norm",
+    "post-norm",
+    "llama-style",
+    "roberta-prelayernorm-style",
+    "bert-style",
+    "gpt2-style",
+    "ngpt",
+]
 
 
 NEAREST = {
     **{"vanila": "vanilla", "Vanilla": "vanilla", "pre_norm": "pre-norm", "PreNorm": "pre-norm"},
-    **{"post norm": "post-norm", "llama": "llama-style", "bert": "bert-style"},
+    **{"post norm": "post-norm", "llama": "llama-style", "bert": "bert-style", "gpt2": "gpt2-style"},
     **{"roberta": "roberta-prelayernorm-style", "xyzzy": None, "": None, "-": None},
 }
 

@@ -21,7 +21,8 @@ def nearest(given: str, valid: Iterable[str]) -> str | None:
     wanted = _spelling(given)
     if not wanted:
         return None
-    alike = difflib.get_close_matches(wanted, by_spelling, n=1)
+    begun = [name for name in by_spelling if name.startswith(wanted)]
+    alike = begun if len(begun) == 1 else difflib.get_close_matches(wanted, by_spelling, n=1)
     containing = sorted((name for name in by_spelling if wanted in name), key=lambda name: (name.find(wanted), name))
     matches = alike or containing
     return by_spelling[matches[0]] if matches else None
