@@ -41,7 +41,7 @@ TOKENIZERS = {
         },
     ),
 }
-"""Files of tokenizers that do not say of which class they are, and the model type that does."""
+"""Files of tokenizers that do not name their class, and the model type that does."""
 
 
 @pytest.mark.parametrize("case", TOKENIZERS)

@@ -148,7 +148,7 @@ class Context:
             self.attention_mask = readable_mask(mask, inputs_embeds, seen)
         self.given_positions = self.position_ids
         if self.position_ids is None:
-            tokens = mask if mask is None or getattr(mask, "ndim", 4) == 2 else self.is_token
+            tokens = mask if isinstance(mask, Tensor) and mask.ndim == 2 else self.is_token
             self.position_ids = position.count(inputs_embeds, tokens, seen)
 
     @property

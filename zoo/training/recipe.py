@@ -148,7 +148,7 @@ class Recipe:
 
 
 def check_length(arguments: Mapping[str, Any], place: str = "") -> None:
-    """Refuse two lengths of a run, of which transformers takes the updates."""
+    """Refuse two lengths of a run: transformers would take the updates, and ignore the epochs."""
     steps, epochs = arguments.get("max_steps"), arguments.get("num_train_epochs")
     if steps not in (None, -1) and epochs is not None:
         raise ConfigError(f"{place}max_steps={steps} and num_train_epochs={epochs} were given; give one of both")
