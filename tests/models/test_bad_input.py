@@ -198,6 +198,18 @@ def test_a_mask_that_names_no_padding_for_a_classifier(rows: int) -> None:
         model(torch.ones(rows, 4, dtype=torch.long), attention_mask=torch.ones(rows, 1, 4, 4, dtype=torch.bool))
 
 
+@pytest.mark.parametrize("task", ["causal-lm", "masked-lm", "sequence-classification", "seq2seq-lm"])
+def test_a_mask_of_tokens_that_is_added_to_scores(task: str) -> None:
+    model, ids = build(task=task), torch.tensor([[3, 4, 5], [3, 4, 0]])
+    inputs = {"decoder_input_ids": ids} if task == "seq2seq-lm" else {}
+    visible = (ids != 0).float()
+    assert model(ids, attention_mask=visible, **inputs).logits.equal(
+        model(ids, attention_mask=ids != 0, **inputs).logits
+    )
+    with pytest.raises(errors.InputError, match="2 dimensions with values below 0.*== 0"):
+        model(ids, attention_mask=(1 - visible) * -1e9, **inputs)
+
+
 def test_nothing_to_decode() -> None:
     with pytest.raises(errors.InputError, match="decoder_input_ids"):
         build(task="seq2seq-lm")(inputs_embeds=torch.zeros(1, 2, 64))

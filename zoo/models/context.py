@@ -144,7 +144,7 @@ class Context:
             if seen and not is_tracing(inputs_embeds) and position.outgrows_cache(self.attention_mask, seen, length):
                 raise outgrown(seen, length)
         mask, usual = self.attention_mask, (inputs_embeds.shape[0], length)
-        if mask is not None and (is_tracing(mask) or getattr(mask, "shape", None) != usual):
+        if mask is not None and (is_tracing(mask) or getattr(mask, "shape", None) != usual or mask.is_floating_point()):
             self.attention_mask = readable_mask(mask, inputs_embeds, seen)
         self.given_positions = self.position_ids
         if self.position_ids is None:
@@ -188,7 +188,7 @@ class EarlierLayers:
 
 
 def readable_mask(mask: Any, states: Tensor, seen: int | Tensor) -> Any:
-    """A given mask in a form that every backend reads; InputError for another shape.
+    """A given mask in a form that every backend reads; InputError for another shape, and for 2 dimensions below 0.
 
     Masks of queries and keys are boolean, or added to the scores and of the dtype of the states; integers are 1 for
     visible keys. Padding masks have a column for each of the `seen` cached positions, too.
@@ -215,6 +215,11 @@ def readable_mask(mask: Any, states: Tensor, seen: int | Tensor) -> Any:
             f"the (decoder's) attention_mask, given or made of the token ids, covers {mask.shape[1]} positions of "
             f"{mask.shape[0]} rows, but the cache and the input make {length} of {rows}: give a mask for all of them, "
             "or use_cache=False"
+        )
+    if mask.is_floating_point() and not is_tracing(mask) and (mask < 0).any():
+        raise InputError(
+            "an attention_mask of 2 dimensions with values below 0 was given, as masks have that are added to scores; "
+            "valid: 1 for real tokens and 0 for padding, here (attention_mask == 0).long()"
         )
     return mask
 
