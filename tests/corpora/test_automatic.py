@@ -43,10 +43,11 @@ def written(folder: Path, kind: str) -> str:
         for number, text in enumerate(DOCUMENTS):
             (folder / f"{number}.txt").write_text(text)
         return str(folder)
-    if kind == "splits in folders":
+    if kind in ("splits in folders", "splits in shards"):
         for split, part in (("train", DOCUMENTS[5:]), ("validation", DOCUMENTS[:5])):
-            (folder / split).mkdir()
-            (folder / split / "a.jsonl").write_text(lines(part))
+            file = folder / (f"data/{split}-00000-of-00001.jsonl" if kind == "splits in shards" else f"{split}/a.jsonl")
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(lines(part))
         return str(folder)
     (folder / "train.jsonl").write_text(lines(DOCUMENTS[5:]))  # a data set as the Hub has it
     if kind == "hub with validation":
@@ -54,7 +55,8 @@ def written(folder: Path, kind: str) -> str:
     return f"hf:{folder}"
 
 
-KINDS = ["jsonl.gz", "large jsonl", "large txt", "folder of txt", "splits in folders", "hub", "hub with validation"]
+OF_FILES = ["jsonl.gz", "large jsonl", "large txt", "folder of txt", "splits in folders", "splits in shards"]
+KINDS = [*OF_FILES, "hub", "hub with validation"]
 
 
 @pytest.fixture(autouse=True)
@@ -105,6 +107,16 @@ def test_a_copy_of_a_held_out_document_is_left_out_and_counted(tmp_path):
     task, tokenizers = find_task("language-modeling"), train_tokenizers(DOCUMENTS, kind="bpe", vocab_size=300)
     splits = task.prepare(task.load(tmp_path / "a.jsonl"), tokenizers)
     assert splits.heldout["text"][0] == DOCUMENTS[0] and splits.duplicates == 2
+
+
+def test_held_out_texts_that_changed_since_are_left_out_too(tmp_path):
+    train_file, heldout = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
+    train_file.write_text(lines(DOCUMENTS))
+    task, tokenizers = find_task("language-modeling"), train_tokenizers(DOCUMENTS, kind="bpe", vocab_size=300)
+    for number in (2, 5):
+        heldout.write_text(lines(DOCUMENTS[:number]))
+        splits = task.prepare(task.load(train_file, heldout=heldout), tokenizers)
+        assert splits.duplicates == number and len(splits.train) == len(DOCUMENTS) - number
 
 
 def test_another_column_has_another_tokenizer(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -39,6 +40,8 @@ ASIDE_BYTES, ASIDE_SHARE, ASIDE_SHARDS = 1 << 22, 0.05, 64
 
 SAMPLE_CHARACTERS = 1 << 26  # Characters that a tokenizer is trained on, at most
 
+HUB_SHARD = re.compile(rf"({'|'.join((*TRAIN_NAMES, *HELDOUT_NAMES))})-\d{{5}}-of-\d{{5}}\.")  # Often in a folder data
+
 Skip = Callable[[BadLineError], None]
 
 
@@ -61,8 +64,9 @@ class TextSource:
 
     @cached_property
     def stamps(self) -> dict[str, list[int]]:
-        """Size and time of change of the files."""
-        return {file: stamp_of(file) for file in self.files}
+        """Size and time of change of the files, those that are held out included."""
+        held = (piece.file for piece in self.heldout if not piece.file.startswith(HUB))
+        return {file: stamp_of(file) for file in (*self.files, *held)}
 
     @property
     def planned(self) -> dict[str, Any]:
@@ -193,9 +197,11 @@ def hub_pieces(name: str) -> list[Piece]:
 
 
 def split_of(file: Path, source: Path) -> str:
-    """Split that a file of a folder belongs to: its suffix of BabyLM, its name, or the first folder that it is in."""
+    """Split of a file: its suffix of BabyLM, its name as the Hub's shards have it, or the first part of its path."""
     if file.suffix in SPLITS:
         return file.suffix[1:]
+    if (shard := HUB_SHARD.match(file.name)) is not None:
+        return shard[1]
     parts = file.relative_to(source).parts if source.is_dir() else (file.name,)
     return parts[0].partition(".")[0].lower()
 
