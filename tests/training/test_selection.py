@@ -43,7 +43,7 @@ def test_tasks_train_on_nothing_that_is_held_out(name):
     task = TASKS.get(name)
     if task.makes_examples or task.shipped is not None:
         splits = task.load()
-        assert not set(contents(splits.train)) & set(contents(splits.heldout))
+        assert not set(contents(splits.train, task.kinds)) & set(contents(splits.heldout, task.kinds))
 
 
 @pytest.mark.thorough
@@ -90,6 +90,14 @@ def test_texts_that_are_held_out_with_another_label_are_not_trained_on(name, tex
         (tmp_path / f"{split}.jsonl").write_text("".join(lines))
     splits = find_task(name).load_from(DataSource(str(tmp_path)))
     assert splits.duplicates == 2 and splits.train[texts[0]][:] == texts[1][2:]
+
+
+@pytest.mark.parametrize("name", ["text-classification", "translation"])
+def test_a_column_called_document_is_compared_as_well(name, tmp_path):
+    rows = [f"text {number}\t{number % 2}\n" for number in range(40)]
+    (tmp_path / "all.tsv").write_text("document\tlabel\n" + "".join(rows))
+    splits = find_task(name).load_from(DataSource(str(tmp_path / "all.tsv")))
+    assert splits.duplicates == 0 and len(splits.train) == 38
 
 
 def test_the_seed_of_the_data_chooses_what_is_set_aside(tiny, tmp_path):

@@ -10,13 +10,10 @@ from zoo.base.errors import DataError
 
 from .mapped import values_of
 from .sources import Splits
-from .tables import NUMBERS, Kind
+from .tables import Kind
 
 if TYPE_CHECKING:
     from datasets import Dataset
-
-PLACES = {*NUMBERS.values(), "document"}  # Columns with the place of an example, not its content
-
 
 ANSWERS = (Kind.LABEL, Kind.TAGS)  # Kinds of columns by which a text that is held out is not another one
 
@@ -37,11 +34,10 @@ def without_leaks(splits: Splits, kinds: Sequence[Kind]) -> Splits:
     return replace(splits, train=splits.train.select(kept), duplicates=splits.duplicates + duplicates)
 
 
-def contents(examples: Dataset, kinds: Sequence[Kind] = ()) -> Iterator[tuple[str, ...]]:
+def contents(examples: Dataset, kinds: Sequence[Kind]) -> Iterator[tuple[str, ...]]:
     """Write examples without labels so that equal ones are equal, whatever blanks are around them."""
-    labels = {name for name, kind in zip(examples.column_names, kinds, strict=False) if kind in ANSWERS}
-    names = sorted({*examples.column_names} - PLACES - labels)
-    columns = [values_of(examples, name) for name in names]
+    named = zip(examples.column_names, kinds, strict=False)  # further columns are places of the rows
+    columns = [values_of(examples, name) for name, kind in named if kind not in ANSWERS]
     return (tuple(str(value).strip() for value in row) for row in zip(*columns, strict=True))
 
 
