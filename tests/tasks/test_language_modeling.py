@@ -39,18 +39,17 @@ def test_blocks_that_begin_anywhere_are_those_of_nano_gpt():
     ("options", "source", "message"),
     [
         ("block_size=8", {"columns": ["a"]}, r"columns=\['a'\] were given, and .*a.txt is one text without any"),
-        (
-            "train_fraction=0.5",
-            {"heldout": "a.txt"},
-            "train_fraction=0.5 was given, which divides texts without a held-",
-        ),
+        ("train_fraction=0.5", {"heldout": "a.txt"}, "train_fraction=0.5 was given, which divides one text without"),
+        ("train_fraction=0.5", {"data": "b.jsonl"}, "train_fraction=0.5 was given, which divides one text without"),
+        ("train_fraction=0.5,streaming=true", {}, "train_fraction=0.5 was given, which divides one text without"),
     ],
 )
 def test_options_that_a_text_does_not_read_are_refused(tmp_path, options, source, message):
     (tmp_path / "a.txt").write_text(TEXT)
-    given = {name: str(tmp_path / value) if name == "heldout" else value for name, value in source.items()}
+    (tmp_path / "b.jsonl").write_text('{"text": "a b"}\n' * 9)
+    files = {name: str(tmp_path / value) for name, value in {"data": "a.txt", **source}.items() if name != "columns"}
     with pytest.raises((ConfigError, DataError), match=message):
-        find_task(f"language-modeling:{options}").load_from(DataSource(str(tmp_path / "a.txt"), **given))
+        find_task(f"language-modeling:{options}").load_from(DataSource(**{**source, **files}))
 
 
 def test_options_of_generation_are_refused_where_no_text_is_generated():

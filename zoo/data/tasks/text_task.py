@@ -46,6 +46,16 @@ def is_one_text(file: str) -> bool:
     return Path(file).is_file() and kind_of(file) == TEXT_SUFFIX
 
 
+def is_divided(data: str | None) -> bool:
+    """Whether data are one text that is read into memory, which is divided where no held-out file is given."""
+    from zoo.data.corpora.planning import resolved
+
+    from .prepared import needs_shards
+
+    place = "" if data is None else resolved(data)
+    return is_one_text(place) and not needs_shards(place)
+
+
 def in_parts(text: str) -> Dataset:
     """Cut a long text so that no tokenizer has to take it at once."""
     from datasets import Dataset
@@ -123,8 +133,8 @@ class RawTextTask(DataTask):
             raise DataError(
                 f"columns={source.columns} were given, and {files[0]} is one text without any: leave them out"
             )
-        if source.heldout is not None:
-            self.refuse_given(["train_fraction"], "which divides texts without a held-out file; leave it out")
+        if self.streaming or source.heldout is not None or not is_divided(source.data):
+            self.refuse_given(["train_fraction"], "which divides one text without a held-out file; leave it out")
         return super().load_from(source)
 
     def texts_of(self, file: str | Path, columns: Sequence[Column] | None) -> Dataset:
