@@ -117,6 +117,13 @@ def test_a_joint_vocabulary_replaces_separate_ones(tmp_path):
     assert load_tokenizers(tmp_path).joint
 
 
+def test_the_longest_text_of_a_saved_tokenizer_is_that_of_its_own_model(tmp_path):
+    tokenizers = train_tokenizers(ENGLISH)
+    for length in (64, 512):
+        tokenizers.save(tmp_path, length)
+        assert AutoTokenizer.from_pretrained(tmp_path).model_max_length == length
+
+
 def test_training_is_deterministic():
     first, second = (train_tokenizers(ENGLISH, PORTUGUESE).source for _ in range(2))
     assert first.get_vocab() == second.get_vocab()

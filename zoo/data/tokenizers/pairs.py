@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import shutil
 from collections.abc import Iterable, Mapping
@@ -55,12 +56,11 @@ class Tokenizers:
             folder: Where to; a target's own tokenizer goes to a folder inside.
             max_length: The model's longest text in tokens, to which `truncation=True` cuts from then on.
         """
-        for tokenizer in (self.source, self.target):
-            tokenizer.model_max_length = min(tokenizer.model_max_length, max_length or tokenizer.model_max_length)
         shutil.rmtree(Path(folder) / TARGET_FOLDER, ignore_errors=True)
-        self.source.save_pretrained(folder)
-        if not self.joint:
-            self.target.save_pretrained(Path(folder) / TARGET_FOLDER)
+        for tokenizer, place in ((self.source, ""), (self.target, TARGET_FOLDER))[: 1 if self.joint else 2]:
+            written = copy.copy(tokenizer)
+            written.model_max_length = min(tokenizer.model_max_length, max_length or tokenizer.model_max_length)
+            written.save_pretrained(Path(folder) / place)
 
 
 def load_tokenizers(folder: str | Path) -> Tokenizers:
