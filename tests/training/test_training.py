@@ -10,9 +10,11 @@ from torch.nn.functional import cross_entropy
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 import zoo
-from zoo.base.errors import OutputExistsError, UnknownNameError, UnknownOverrideError, UnknownVariantError
+from zoo.base.errors import OutputExistsError, UnknownNameError, UnknownOverrideError, UnknownVariantError, ZooWarning
 from zoo.data.tasks import TASKS
 from zoo.training import TrainingError, train
+from zoo.training.arguments import training_arguments
+from zoo.training.predicting import check_generation, predict, settings_of_outputs
 from zoo.training.record import peak_memory
 from zoo.training.trainer import ZooTrainer
 
@@ -57,6 +59,30 @@ def test_outputs_are_in_the_order_of_the_data(trained, few):
     for sentence, output in zip(few.heldout["en"], result.outputs, strict=True):
         ids = result.model.generate(**source([sentence], return_tensors="pt"), num_beams=2, max_length=12)
         assert target.decode(ids[0], skip_special_tokens=True).strip() == output
+
+
+def test_outputs_end_where_those_of_generate_do(trained, few, tiny):
+    """Settings of the model, which would win over another length, do not; without any, 128 tokens are the most."""
+    tokenizers = trained[0].tokenizers
+    model = zoo.build("pre-norm", "seq2seq-lm", seed=0, **tiny["settings"], **TASK.model_settings(tokenizers))
+    model.generation_config.max_new_tokens = 3
+    encoded = TASK.encode(few.heldout, tokenizers)
+    longest = max(map(len, encoded["labels"]))
+    with pytest.warns(ZooWarning, match=rf"references have more than 3 tokens, .*'max_new_tokens': {longest}}}"):
+        check_generation(model, TASK, tokenizers, {}, encoded)
+    arguments = training_arguments({"use_cpu": True}, output_dir="unused", seed=0, progress=False)
+    trainer = ZooTrainer(
+        model=model,
+        args=arguments,
+        data_collator=TASK.collator(tokenizers),
+        eval_dataset=encoded,
+        processing_class=tokenizers.target,
+    )
+    outputs = predict(trainer, TASK, tokenizers, {"max_length": 12}).outputs
+    generated = zoo.generate(model, few.heldout["en"][:], tokenizer=tokenizers, max_length=12)
+    assert outputs == [one.text for one in generated] and model.generation_config.max_new_tokens == 3
+    model.generation_config.max_new_tokens = None
+    assert settings_of_outputs(model, tokenizers, {}).max_new_tokens == 128
 
 
 def test_the_report_is_complete(trained):

@@ -15,7 +15,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from zoo.data.tokenizers import Tokenizers
 from zoo.data.tokenizers.encoding import to_ids
-from zoo.training.generation.generating import MAX_NEW_TOKENS, generation_config, position_limit
+from zoo.training.generation.generating import end_somewhere, generation_config
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"  # Replacement character: decoded from bytes that are no complete character
 
@@ -90,9 +90,8 @@ def padded(sequences: Sequence[Sequence[int]], pad_token_id: int | None, device:
 def greedy(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, source: Sequence[int]) -> list[int]:
     """Let an encoder-decoder write what it finds most probable, token by token."""
     settings = generation_config(model, tokenizer, {"do_sample": False, "num_beams": 1})
-    limit = position_limit(model)
-    settings.max_new_tokens = MAX_NEW_TOKENS if limit is None else min(MAX_NEW_TOKENS, limit - 1)
-    settings.max_length = None
+    settings.max_new_tokens = settings.max_length = None
+    end_somewhere(settings, model, begin=1)
     ids = torch.tensor([source], device=model.device)
     written = model.generate(input_ids=ids, attention_mask=torch.ones_like(ids), generation_config=settings)
     return list(written[0, 1:].tolist())

@@ -165,13 +165,13 @@ def evaluate(
     run = None if folder is None else saved_run(folder)
     recipe = evaluation_recipe(run, evaluated, task).changed(generation=generation)
     data_task = checked_task(recipe, evaluated, generation, needs_labels=report is not None)
-    check_generation(evaluated, data_task, tokenizers, recipe.generation)
     data_task = data_task.fitted_to(evaluated.config)
     name = str(model) if folder is not None else f"the {type(evaluated).__name__}"
     repeats = data is None and heldout is None
     with loading_bars(shown=progress):
         examples, called = chosen_examples(run, data_task, name, data, heldout, columns)
     encoded: Any = data_task.encode(examples, tokenizers)
+    check_generation(evaluated, data_task, tokenizers, recipe.generation, encoded)
     with scratch_folder() as scratch:
         reported = report_of(folder)
         on_cpu = evaluated.device.type == "cpu"

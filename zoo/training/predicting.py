@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -9,13 +10,13 @@ import numpy as np
 from datasets import Dataset
 from torch import Tensor
 from torch.utils.data import Subset
-from transformers import PreTrainedModel
+from transformers import GenerationConfig, PreTrainedModel
 
-from zoo.base.errors import UnsupportedOperationError
+from zoo.base.errors import UnsupportedOperationError, ZooWarning
 from zoo.data.tasks import DataTask, Outputs, Predictions, Score, Tokenizers
 from zoo.fast.chunked_loss import IGNORED
 from zoo.registry.variants import active_quirks
-from zoo.training.generation.generating import generation_config
+from zoo.training.generation.generating import end_somewhere, generation_config
 
 from .sampling import lengths_of
 from .temporary import temporarily
@@ -27,11 +28,30 @@ PREFIX = "heldout"
 
 
 def check_generation(
-    model: PreTrainedModel, task: DataTask, tokenizers: Tokenizers, generation: Mapping[str, Any]
+    model: PreTrainedModel, task: DataTask, tokenizers: Tokenizers, generation: Mapping[str, Any], heldout: Any
 ) -> None:
-    """Refuse options of generation while nothing is lost by it."""
-    if outputs_of(model, task) == Outputs.GENERATED:
-        generation_config(model, tokenizers.target, generation)
+    """Refuse options of generation while nothing is lost by it; warn of encoded references that end after outputs."""
+    if outputs_of(model, task) != Outputs.GENERATED:
+        return
+    settings = settings_of_outputs(model, tokenizers, generation)
+    most = settings.max_new_tokens or settings.max_length - 1  # which counts the token that outputs begin with
+    lengths = list(map(len, heldout["labels"])) if isinstance(heldout, Dataset) else []
+    if longer := sum(length > most for length in lengths):
+        warnings.warn(
+            f"{longer:,} of {len(lengths):,} held-out references have more than {most} tokens, where outputs end, so "
+            f"that scores are lower: give generation={{'max_new_tokens': {max(lengths)}}}, or that in the recipe",
+            ZooWarning,
+            stacklevel=2,
+        )
+
+
+def settings_of_outputs(
+    model: PreTrainedModel, tokenizers: Tokenizers, generation: Mapping[str, Any]
+) -> GenerationConfig:
+    """How outputs are generated that are scored: as `zoo.generate` does by the same options."""
+    settings = generation_config(model, tokenizers.target, generation)
+    end_somewhere(settings, model, begin=1)
+    return settings
 
 
 def can_generate(model: PreTrainedModel) -> bool:
@@ -82,8 +102,9 @@ def generated(trainer: ZooTrainer, tokenizers: Tokenizers, generation: Mapping[s
     """Let a model write, in batches of similar lengths."""
     dataset = trainer.eval_dataset
     order = by_length(lengths_of(dataset))
-    with temporarily(trainer.args, predict_with_generate=True):
-        found = trainer.predict(chosen(dataset, order), metric_key_prefix=PREFIX, **generation)
+    settings = settings_of_outputs(trainer.trained_model(), tokenizers, generation)
+    with temporarily(trainer.args, predict_with_generate=True), temporarily(trainer.model, generation_config=settings):
+        found = trainer.predict(chosen(dataset, order), metric_key_prefix=PREFIX)
     tokenizer = tokenizers.target
     ids = np.where(found.predictions < 0, tokenizer.pad_token_id, found.predictions)
     texts = [text.strip() for text in tokenizer.batch_decode(ids, skip_special_tokens=True)]

@@ -230,7 +230,7 @@ def prepare(request: TrainingRequest) -> Prepared:
     check_examples(model, chosen_by, "training")
     if args.ddp_find_unused_parameters is None:
         args.ddp_find_unused_parameters = bool(idle)
-    check_generation(model, task, tokenizers, recipe.generation)
+    check_generation(model, task, tokenizers, recipe.generation, encoded.heldout)
     return Prepared(task, tokenizers, splits, encoded, chosen_by, model, run, marks)
 
 

@@ -255,6 +255,13 @@ def position_limit(model: PreTrainedModel) -> int | None:
     return min((limit for limit in limits if limit is not None), default=None)
 
 
+def end_somewhere(settings: GenerationConfig, model: PreTrainedModel, begin: int) -> None:
+    """Give settings without a length the default one, of as many positions as are left after the first `begin`."""
+    if all(getattr(settings, name) is None for name in LENGTHS):
+        limit = position_limit(model)
+        settings.max_new_tokens = MAX_NEW_TOKENS if limit is None else min(MAX_NEW_TOKENS, limit - begin)
+
+
 def batches_of(
     lengths: Sequence[int], model: PreTrainedModel, settings: GenerationConfig, batch_size: int
 ) -> list[list[int]]:
@@ -327,10 +334,7 @@ def write(
     causal = not model.config.is_encoder_decoder
     ids, mask = pad(encoded, model)
     settings = copy.deepcopy(settings)
-    if all(getattr(settings, name) is None for name in LENGTHS):
-        limit = position_limit(model)
-        left = MAX_NEW_TOKENS if limit is None else limit - (ids.shape[1] if causal else 1)
-        settings.max_new_tokens = min(MAX_NEW_TOKENS, left)
+    end_somewhere(settings, model, ids.shape[1] if causal else 1)
     settings.return_dict_in_generate, settings.output_logits = True, scores
     stops = None if isinstance(model, WritingModel) else settings.stop_strings  # which such an engine refuses
     settings.stop_strings = None if stops else settings.stop_strings
