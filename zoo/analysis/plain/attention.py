@@ -16,7 +16,94 @@ from .residual import LearnedScale
 Cache = dict[str, Tensor]
 
 
-class Attention(nn.Module):
+def scaled(scores: Tensor, width: int, config: Config) -> Tensor:
+    """Scores times the factor that the configuration names; a head's queries have this width."""
+    if config.attention_scale == "head-dim":
+        return scores * width**-0.5
+    if config.attention_scale == "hidden-size":
+        return scores * config.hidden_size**-0.5
+    return scores if config.attention_scale == "none" else scores / config.attention_scale
+
+
+class Scores(nn.Module):
+    """Values, mixed by the softmax of scores."""
+
+    config: Config
+    q_proj: nn.Linear
+    k_proj: nn.Linear
+    sinks: nn.Parameter
+
+    def relative_scores(self, query: Tensor, key: Tensor, table: Tensor) -> Tensor:
+        """Scores of contents with vectors of relative positions. *Shape:* (batch, heads, length, keys)."""
+        if self.config.attention_dropout:
+            table = F.dropout(table, self.config.attention_dropout, self.training)
+        places = torch.arange(key.shape[2], device=key.device)
+        rows = bucket(places[-query.shape[2] :, None] - places, self.config)
+        row_queries, row_keys = self.q_proj(table), self.k_proj(table)
+        if self.config.attention == "disentangled-other-rows":
+            # The original's defect: a head has the rows of other heads here than for contents.
+            both = torch.cat([row_queries, row_keys], dim=-1).unflatten(-1, (-1, 2 * self.config.head_dim))
+            row_queries, row_keys = both.chunk(2, dim=-1)
+        else:
+            row_queries, row_keys = (y.unflatten(-1, (-1, self.config.head_dim)) for y in (row_queries, row_keys))
+        of_keys = torch.einsum("bhqd,qkhd->bhqk", query, row_keys[rows])
+        return of_keys + torch.einsum("bhkd,qkhd->bhqk", key, row_queries[rows])
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor, bias: Tensor | None) -> Tensor:
+        """Mix values by the softmax of scores. *Shape:* (batch, heads, length or keys, head_dim)."""
+        if self.config.attention == "differential":
+            # Both heads of a pair mix the values of both, head i and head i + n / 2.
+            value = torch.cat([half.repeat(1, 2, 1, 1) for half in value.chunk(2, dim=1)], dim=-1)
+        if self.config.num_key_value_heads < self.config.num_attention_heads:
+            # Several queries share a key and a value (Ainslie et al. 2023, GQA, section 2.2).
+            key, value = (y.repeat_interleave(query.shape[1] // y.shape[1], dim=1) for y in (key, value))
+        scores = query @ key.mT
+        if self.config.position == "disentangled" and bias is not None:
+            # Contents meet relative positions, both ways (He et al. 2020, DeBERTa, equation 4).
+            scores = scores + self.relative_scores(query, key, bias)
+        if self.config.attention.startswith("disentangled"):
+            # The sum of three scores, whether there are relative positions or not.
+            scores = scores * 3**-0.5
+        if self.config.attention == "normalized" and self.config.attention_scale == "head-dim":
+            # Cosines are small, so scores are scaled up (nGPT, section 2.3.2).
+            scores = scores * self.config.head_dim**0.5
+        elif "scores-scaled-by-model-width" in self.config.quirks:
+            # The original's defect: the root of the model's width, where the paper has that of a head's.
+            scores = scores * self.config.hidden_size**-0.5
+        elif self.config.attention == "latent":
+            scores = scaled(scores, query.shape[-1], self.config)
+        else:
+            scores = scaled(scores, self.config.head_dim, self.config)
+        if self.config.attn_logit_softcapping is not None:
+            # Scores are bounded (Gemma 2, section 2).
+            scores = torch.tanh(scores / self.config.attn_logit_softcapping) * self.config.attn_logit_softcapping
+        if bias is not None and self.config.position != "disentangled":
+            scores = scores + bias.to(scores.dtype)
+        if self.config.attention == "masked-rows-uniform":
+            # The original's defect: a query that sees no key gives all of them the same weight.
+            scores = scores.masked_fill(~mask, -1e9)
+        elif "masked-rows-are-nan" in self.config.quirks:
+            # The original's defect: a query that sees no key becomes NaN.
+            scores = scores.masked_fill(~mask, -math.inf)
+        else:
+            scores = scores.masked_fill(~mask, torch.finfo(query.dtype).min)
+        if self.config.attention == "sinks":
+            # Each head may attend to nothing: a learned logit has a share of the softmax (gpt-oss, section 2).
+            sinks = self.sinks[:, None, None].expand(*scores.shape[:-1], 1)
+            scores = torch.cat([scores, sinks], dim=-1)
+        if "softmax-over-the-batch" in self.config.quirks:
+            # The original's defect: the weights of a query and a key sum to one over the batch, not over the keys.
+            weights = scores.softmax(dim=0).masked_fill(~mask, 0.0)
+        else:
+            weights = scores.softmax(dim=-1)
+        if self.config.attention == "sinks":
+            weights = weights[..., :-1]
+        if self.config.attention_dropout:
+            weights = F.dropout(weights, self.config.attention_dropout, self.training)
+        return weights @ value
+
+
+class Attention(Scores):
     """Multi-head attention (Vaswani et al. 2017, section 3.2.2)."""
 
     def __init__(self, config: Config, layer_idx: int, is_cross: bool = False, extra_bias: bool = False) -> None:
@@ -179,79 +266,8 @@ class Attention(nn.Module):
         key, value = earlier[f"key {self.source}"], earlier[f"value {self.source}"]
         return self.o_proj(self.attend(query, key, value, mask, bias).transpose(1, 2).flatten(-2))
 
-    def relative_scores(self, query: Tensor, key: Tensor, table: Tensor) -> Tensor:
-        """Scores of contents with vectors of relative positions. *Shape:* (batch, heads, length, keys)."""
-        if self.config.attention_dropout:
-            table = F.dropout(table, self.config.attention_dropout, self.training)
-        places = torch.arange(key.shape[2], device=key.device)
-        rows = bucket(places[-query.shape[2] :, None] - places, self.config)
-        row_queries, row_keys = self.q_proj(table), self.k_proj(table)
-        if self.config.attention == "disentangled-other-rows":
-            # The original's defect: a head has the rows of other heads here than for contents.
-            both = torch.cat([row_queries, row_keys], dim=-1).unflatten(-1, (-1, 2 * self.config.head_dim))
-            row_queries, row_keys = both.chunk(2, dim=-1)
-        else:
-            row_queries, row_keys = (y.unflatten(-1, (-1, self.config.head_dim)) for y in (row_queries, row_keys))
-        of_keys = torch.einsum("bhqd,qkhd->bhqk", query, row_keys[rows])
-        return of_keys + torch.einsum("bhkd,qkhd->bhqk", key, row_queries[rows])
 
-    def attend(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor, bias: Tensor | None) -> Tensor:
-        """Mix values by the softmax of scores. *Shape:* (batch, heads, length or keys, head_dim)."""
-        if self.config.attention == "differential":
-            # Both heads of a pair mix the values of both, head i and head i + n / 2.
-            value = torch.cat([half.repeat(1, 2, 1, 1) for half in value.chunk(2, dim=1)], dim=-1)
-        if self.config.num_key_value_heads < self.config.num_attention_heads:
-            # Several queries share a key and a value (Ainslie et al. 2023, GQA, section 2.2).
-            key, value = (y.repeat_interleave(query.shape[1] // y.shape[1], dim=1) for y in (key, value))
-        scores = query @ key.mT
-        if self.config.position == "disentangled" and bias is not None:
-            # Contents meet relative positions, both ways (He et al. 2020, DeBERTa, equation 4).
-            scores = scores + self.relative_scores(query, key, bias)
-        if self.config.attention.startswith("disentangled"):
-            # The sum of three scores, whether there are relative positions or not.
-            scores = scores * 3**-0.5
-        if self.config.attention == "normalized" and self.config.attention_scale == "head-dim":
-            # Cosines are small, so scores are scaled up (nGPT, section 2.3.2).
-            scores = scores * self.config.head_dim**0.5
-        elif self.config.attention_scale == "head-dim":
-            scores = scores * self.config.head_dim**-0.5
-        elif self.config.attention_scale == "hidden-size" and "scores-scaled-by-model-width" in self.config.quirks:
-            # The original's defect: the root of the model's width, where the paper has that of a head's.
-            scores = scores * self.config.hidden_size**-0.5
-        elif self.config.attention_scale == "hidden-size":
-            scores = scores * self.config.hidden_size**-0.5
-        elif self.config.attention_scale != "none":
-            scores = scores / self.config.attention_scale
-        if self.config.attn_logit_softcapping is not None:
-            # Scores are bounded (Gemma 2, section 2).
-            scores = torch.tanh(scores / self.config.attn_logit_softcapping) * self.config.attn_logit_softcapping
-        if bias is not None and self.config.position != "disentangled":
-            scores = scores + bias.to(scores.dtype)
-        if self.config.attention == "masked-rows-uniform":
-            # The original's defect: a query that sees no key gives all of them the same weight.
-            scores = scores.masked_fill(~mask, -1e9)
-        elif "masked-rows-are-nan" in self.config.quirks:
-            # The original's defect: a query that sees no key becomes NaN.
-            scores = scores.masked_fill(~mask, -math.inf)
-        else:
-            scores = scores.masked_fill(~mask, torch.finfo(query.dtype).min)
-        if self.config.attention == "sinks":
-            # Each head may attend to nothing: a learned logit has a share of the softmax (gpt-oss, section 2).
-            sinks = self.sinks[:, None, None].expand(*scores.shape[:-1], 1)
-            scores = torch.cat([scores, sinks], dim=-1)
-        if "softmax-over-the-batch" in self.config.quirks:
-            # The original's defect: the weights of a query and a key sum to one over the batch, not over the keys.
-            weights = scores.softmax(dim=0).masked_fill(~mask, 0.0)
-        else:
-            weights = scores.softmax(dim=-1)
-        if self.config.attention == "sinks":
-            weights = weights[..., :-1]
-        if self.config.attention_dropout:
-            weights = F.dropout(weights, self.config.attention_dropout, self.training)
-        return weights @ value
-
-
-class LatentAttention(nn.Module):
+class LatentAttention(Scores):
     """Keys and values are computed from one small vector a token, which is cached (DeepSeek-V2, section 2.1)."""
 
     def __init__(self, config: Config) -> None:
@@ -301,24 +317,8 @@ class LatentAttention(nn.Module):
         kv = self.kv_b_proj(latent).unflatten(-1, (config.num_attention_heads, -1)).transpose(1, 2)
         key, value = kv.split([config.qk_nope_head_dim, config.v_head_dim], dim=-1)
         key = torch.cat([key, key_rope.expand(-1, config.num_attention_heads, -1, -1)], dim=-1)
-        if config.attention_scale == "head-dim":
-            scores = query @ key.mT * (config.qk_nope_head_dim + config.head_dim) ** -0.5
-        elif config.attention_scale == "hidden-size":
-            scores = query @ key.mT * config.hidden_size**-0.5
-        elif config.attention_scale == "none":
-            scores = query @ key.mT
-        else:
-            scores = query @ key.mT / config.attention_scale
-        if config.attn_logit_softcapping is not None:
-            # Scores are bounded (Gemma 2, section 2).
-            scores = torch.tanh(scores / config.attn_logit_softcapping) * config.attn_logit_softcapping
-        if bias is not None:
-            scores = scores + bias.to(scores.dtype)
-        scores = scores.masked_fill(~mask, torch.finfo(query.dtype).min)
-        weights = scores.softmax(dim=-1)
-        if config.attention_dropout:
-            weights = F.dropout(weights, config.attention_dropout, self.training)
-        return self.o_proj((weights @ value).transpose(1, 2).flatten(-2))
+        mixed = self.attend(query, key, value, mask, bias)
+        return self.o_proj(mixed.transpose(1, 2).flatten(-2))
 
 
 def build_attention(config: Config, layer_idx: int, is_cross: bool = False, extra_bias: bool = False) -> nn.Module:

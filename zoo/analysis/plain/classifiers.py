@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .config import Config, NoPlainForm
-from .feed_forward import activate, learned_activation
+from .feed_forward import activated, learned_activation
 from .initialization import initialize
 from .norms import build_norm
 from .positions import sinusoids
@@ -44,9 +44,7 @@ class Pooler(nn.Module):
             self.act_fn = learned_activation(config.classifier_pooler_act)
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.config.classifier_pooler_act in ("prelu", "xielu"):
-            return self.act_fn(self.dense(x))
-        return activate(self.dense(x), self.config.classifier_pooler_act)
+        return activated(self.dense(x), self, self.config.classifier_pooler_act)
 
 
 class PositionDecoder(nn.Module):

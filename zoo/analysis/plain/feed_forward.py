@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -75,6 +76,13 @@ def learned_activation(name: str) -> nn.Module:
     return XIELU()
 
 
+def activated(x: Tensor, owner: Any, name: str) -> Tensor:
+    """The activation of this name, with the owner's parameters if it has some."""
+    if name in ("prelu", "xielu"):
+        return owner.act_fn(x)
+    return activate(x, name)
+
+
 class FeedForward(nn.Module):
     """The position-wise network (Vaswani et al. 2017, section 3.3)."""
 
@@ -89,10 +97,7 @@ class FeedForward(nn.Module):
             self.norm = build_norm(config, width, config.layer_norm_eps)
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.config.hidden_act in ("prelu", "xielu"):
-            x = self.act_fn(self.up_proj(x))
-        else:
-            x = activate(self.up_proj(x), self.config.hidden_act)
+        x = activated(self.up_proj(x), self, self.config.hidden_act)
         if self.config.activation_dropout:
             x = F.dropout(x, self.config.activation_dropout, self.training)
         if self.config.mlp_inner_norm:
@@ -123,14 +128,9 @@ class GatedFeedForward(nn.Module):
             # Gate and input have learned factors (nGPT, section 2.4).
             gate = self.gate_proj(x) * (self.gate_scales() * self.config.hidden_size**0.5)
             up = self.up_proj(x) * self.up_scales()
-            if self.config.hidden_act in ("prelu", "xielu"):
-                x = self.act_fn(gate) * up
-            else:
-                x = activate(gate, self.config.hidden_act) * up
-        elif self.config.hidden_act in ("prelu", "xielu"):
-            x = self.act_fn(self.gate_proj(x)) * self.up_proj(x)
+            x = activated(gate, self, self.config.hidden_act) * up
         else:
-            x = activate(self.gate_proj(x), self.config.hidden_act) * self.up_proj(x)
+            x = activated(self.gate_proj(x), self, self.config.hidden_act) * self.up_proj(x)
         if self.config.activation_dropout:
             x = F.dropout(x, self.config.activation_dropout, self.training)
         if self.config.mlp_inner_norm:
@@ -222,10 +222,8 @@ class Experts(nn.Module):
             gate = gate.clamp(max=self.config.swiglu_limit)
             up = up.clamp(-self.config.swiglu_limit, self.config.swiglu_limit)
             x = gate * torch.sigmoid(self.config.swiglu_alpha * gate) * (up + 1)
-        elif self.config.hidden_act in ("prelu", "xielu"):
-            x = self.act_fn(gate) * up
         else:
-            x = activate(gate, self.config.hidden_act) * up
+            x = activated(gate, self, self.config.hidden_act) * up
         if self.config.activation_dropout:
             x = F.dropout(x, self.config.activation_dropout, self.training)
         if self.config.mlp_inner_norm:
@@ -288,12 +286,7 @@ def build_feed_forward(config: Config, layer_idx: int) -> nn.Module:
         return FeedForward(config, config.intermediate_size)
     if config.feed_forward in ("gated", "normalized"):
         return GatedFeedForward(config, config.intermediate_size)
-    if config.feed_forward in ("moe", "moe-sigmoid", "moe-shared", "moe-clamped") and config.first_k_dense_replace:
-        return (
-            GatedFeedForward(config, config.intermediate_size)
-            if layer_idx < config.first_k_dense_replace
-            else MixtureOfExperts(config)
-        )
     if config.feed_forward in ("moe", "moe-sigmoid", "moe-shared", "moe-clamped"):
-        return MixtureOfExperts(config)
+        dense = config.first_k_dense_replace and layer_idx < config.first_k_dense_replace
+        return GatedFeedForward(config, config.intermediate_size) if dense else MixtureOfExperts(config)
     raise NoPlainForm("feed_forward")

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from .attention import Cache
 from .config import Config
-from .feed_forward import activate, balance, learned_activation
+from .feed_forward import activated, balance, learned_activation
 from .initialization import initialize
 from .layers import DecoderLayer
 from .norms import build_norm
@@ -117,9 +117,7 @@ class PredictionTransform(nn.Module):
         self.norm = build_norm(config, width, config.layer_norm_eps)
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.config.lm_head_transform_act in ("prelu", "xielu"):
-            return self.norm(self.act_fn(self.dense(x)))
-        return self.norm(activate(self.dense(x), self.config.lm_head_transform_act))
+        return self.norm(activated(self.dense(x), self, self.config.lm_head_transform_act))
 
 
 class CausalLM(nn.Module):
@@ -172,16 +170,14 @@ class CausalLM(nn.Module):
     @torch.no_grad()
     def generate(self, ids: Tensor, max_new_tokens: int, temperature: float = 0.0) -> Tensor:
         """Continue texts; greedy at temperature 0. *Shape:* (batch, length) -> (batch, length + new tokens)."""
-        if not self.config.generates_with_cache:
-            # Earlier keys are computed again: they depend on the tokens that follow.
-            for _ in range(max_new_tokens):
-                logits = self(ids)[0][:, -1]
-                new = chosen(logits, temperature)
-                ids = torch.cat([ids, new], dim=1)
-            return ids
-        cache, new = [dict[str, Tensor]() for _ in range(self.config.num_hidden_layers)], ids
+        if self.config.generates_with_cache:
+            cache, new = [dict[str, Tensor]() for _ in range(self.config.num_hidden_layers)], ids
         for _ in range(max_new_tokens):
-            logits = self(new, cache=cache, start=ids.shape[1] - new.shape[1])[0][:, -1]
+            if self.config.generates_with_cache:
+                logits = self(new, cache=cache, start=ids.shape[1] - new.shape[1])[0][:, -1]
+            else:
+                # Earlier keys are computed again: they depend on the tokens that follow.
+                logits = self(ids)[0][:, -1]
             new = chosen(logits, temperature)
             ids = torch.cat([ids, new], dim=1)
         return ids
@@ -242,17 +238,14 @@ class Seq2SeqLM(nn.Module):
         target = torch.full_like(ids[:, :1], self.config.decoder_start_token_id)
         if not self.config.generates:
             raise NotImplementedError("the original cannot write token by token")
-        if not self.config.generates_with_cache:
-            for _ in range(max_new_tokens):
-                logits, _, _ = self(ids, None, attention_mask, target)
-                last = logits[:, -1]
-                new = chosen(last, temperature)
-                target = torch.cat([target, new], dim=1)
-            return target
-        cache: list[Cache] = [{} for _ in range(self.config.decoder_layers)]
-        new, memory = target, None
+        if self.config.generates_with_cache:
+            cache: list[Cache] = [{} for _ in range(self.config.decoder_layers)]
+            new, memory = target, None
         for _ in range(max_new_tokens):
-            logits, _, memory = self(ids, None, attention_mask, new, cache, target.shape[1] - new.shape[1], memory)
+            if self.config.generates_with_cache:
+                logits, _, memory = self(ids, None, attention_mask, new, cache, target.shape[1] - new.shape[1], memory)
+            else:
+                logits, _, _ = self(ids, None, attention_mask, target)
             last = logits[:, -1]
             new = chosen(last, temperature)
             target = torch.cat([target, new], dim=1)

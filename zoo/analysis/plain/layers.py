@@ -43,6 +43,9 @@ class EncoderLayer(nn.Module):
         bias: Tensor | None = None,
         rotation: tuple[Tensor, Tensor] | None = None,
         earlier: Cache | None = None,
+        cache: Cache | None = None,
+        memory: Tensor | None = None,
+        memory_mask: Tensor | None = None,
     ) -> Tensor:
         if self.config.parallel_residual:
             # Both sublayers read one norm and are summed (Wang and Komatsuzaki 2021, GPT-J).
@@ -91,10 +94,10 @@ class DecoderLayer(nn.Module):
         mask: Tensor,
         bias: Tensor | None = None,
         rotation: tuple[Tensor, Tensor] | None = None,
+        earlier: Cache | None = None,
         cache: Cache | None = None,
         memory: Tensor | None = None,
         memory_mask: Tensor | None = None,
-        earlier: Cache | None = None,
     ) -> Tensor:
         has_attention = self.config.mixer == "attention" or self.has_attention
         if self.config.parallel_residual and has_attention:

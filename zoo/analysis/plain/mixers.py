@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +20,24 @@ def convolve(conv: nn.Conv1d, x: Tensor, cache: Cache | None) -> Tensor:
     if cache is not None:
         cache["before"] = x[:, x.shape[1] - before :]
     return conv(x.transpose(1, 2)).transpose(1, 2)
+
+
+def delta_rule(queries: Tensor, keys: Tensor, values: Tensor, decay: Tensor, strength: Tensor, cache: Any) -> Tensor:
+    """Read a memory that replaces the values of keys (Yang et al. 2024, equation 10). *Shape:* (batch, length, ...)."""
+    # A matrix for each head. *Shape:* (batch, heads, width of keys, width of values).
+    memory = torch.zeros_like(keys[:, 0, :, :, None] * values[:, 0, :, None])
+    if cache is not None:
+        memory = cache.get("memory", memory)
+    read = []
+    for place in range(queries.shape[1]):
+        # S = a S + b k (v - (a S)^T k)^T, and o = S^T q.
+        q, k, v = queries[:, place, :, None], keys[:, place, :, None], values[:, place, :, None]
+        memory = memory * decay[:, place, :, :, None]
+        memory = memory + strength[:, place, :, None, None] * k.mT @ (v - k @ memory)
+        read.append((q @ memory).squeeze(2) * queries.shape[-1] ** -0.5)
+    if cache is not None:
+        cache["memory"] = memory
+    return torch.stack(read, dim=1)
 
 
 class ShortConvolution(nn.Module):
@@ -63,7 +82,6 @@ class GatedDeltaNet(nn.Module):
         config = self.config
         keys = config.linear_num_key_heads * config.linear_key_head_dim
         values = config.linear_num_value_heads * config.linear_value_head_dim
-        memory = cache["memory"] if cache else None
         mixed = F.silu(convolve(self.conv1d, self.in_proj_qkv(x), cache))
         query, key, value = mixed.split([keys, keys, values], dim=-1)
         query, key = (y.unflatten(-1, (config.linear_num_key_heads, -1)) for y in (query, key))
@@ -75,20 +93,9 @@ class GatedDeltaNet(nn.Module):
         if config.linear_allow_neg_eigval:
             strength = 2 * strength
         decay = (-self.A_log.exp() * F.softplus(self.in_proj_a(x) + self.dt_bias)).exp()
-        if memory is None:
-            # A matrix for each head. *Shape:* (batch, heads, width of keys, width of values).
-            memory = torch.zeros_like(key[:, 0, :, :, None] * value[:, 0, :, None])
-        read = []
-        for place in range(x.shape[1]):
-            # S = a S + b k (v - (a S)^T k)^T, and o = S^T q (equation 10).
-            q, k, v = query[:, place, :, None], key[:, place, :, None], value[:, place, :, None]
-            memory = memory * decay[:, place, :, None, None]
-            memory = memory + strength[:, place, :, None, None] * k.mT @ (v - k @ memory)
-            read.append((q @ memory).squeeze(2) * config.linear_key_head_dim**-0.5)
-        if cache is not None:
-            cache["memory"] = memory
+        read = delta_rule(query, key, value, decay[..., None], strength, cache)
         z = self.in_proj_z(x).unflatten(-1, (config.linear_num_value_heads, -1))
-        return self.out_proj((self.norm(torch.stack(read, dim=1)) * F.silu(z)).flatten(2))
+        return self.out_proj((self.norm(read) * F.silu(z)).flatten(2))
 
 
 class KimiDeltaAttention(nn.Module):
@@ -115,27 +122,15 @@ class KimiDeltaAttention(nn.Module):
     def forward(self, x: Tensor, cache: Cache | None = None) -> Tensor:
         """Mix each token with those before it. *Shape:* (batch, length, hidden_size), unchanged."""
         heads = self.config.linear_num_heads
-        memory = cache["memory"] if cache else None
         mixed = F.silu(convolve(self.conv1d, self.in_proj_qkv(x), cache))
         query, key, value = (y.unflatten(-1, (heads, -1)) for y in mixed.chunk(3, dim=-1))
         query, key = (y * torch.rsqrt(y.square().sum(dim=-1, keepdim=True) + 1e-6) for y in (query, key))
         strength = self.in_proj_b(x).sigmoid()
         decay = F.softplus(self.f_b_proj(self.f_a_proj(x)) + self.dt_bias).unflatten(-1, (heads, -1))
         decay = (-self.A_log.exp()[:, None] * decay).exp()
-        if memory is None:
-            # A matrix for each head. *Shape:* (batch, heads, width of keys, width of values).
-            memory = torch.zeros_like(key[:, 0, :, :, None] * value[:, 0, :, None])
-        read = []
-        for place in range(x.shape[1]):
-            # The gated delta rule with a decay per channel.
-            q, k, v = query[:, place, :, None], key[:, place, :, None], value[:, place, :, None]
-            memory = memory * decay[:, place, :, :, None]
-            memory = memory + strength[:, place, :, None, None] * k.mT @ (v - k @ memory)
-            read.append((q @ memory).squeeze(2) * self.config.linear_head_dim**-0.5)
-        if cache is not None:
-            cache["memory"] = memory
+        read = delta_rule(query, key, value, decay, strength, cache)
         gate = self.g_b_proj(self.g_a_proj(x)).sigmoid().unflatten(-1, (heads, -1))
-        return self.out_proj((self.norm(torch.stack(read, dim=1)) * gate).flatten(2))
+        return self.out_proj((self.norm(read) * gate).flatten(2))
 
 
 def build_mixer(config: Config) -> nn.Module:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -24,10 +25,13 @@ class LearnedScale(nn.Module):
 
 
 def skipped(x: Tensor, config: Config) -> Tensor:
-    """The skip connection."""
-    if config.norm_placement == "deepnorm":
-        return x * config.deepnorm_alpha
-    return x
+    """The skip connection, which may be scaled up (Wang et al. 2022, DeepNet, figure 2)."""
+    return x * config.deepnorm_alpha if config.norm_placement == "deepnorm" else x
+
+
+def summed(x: Tensor, owner: Any, config: Config) -> Tensor:
+    """The sum of stream and branch, which may be normalised (Vaswani et al. 2017, section 3.1)."""
+    return owner.norm_out(x) if config.norm_placement in ("post", "deepnorm") else x
 
 
 class Residual(nn.Module):
@@ -58,8 +62,8 @@ class Residual(nn.Module):
         elif config.residual_scaling == "rezero":
             self.scale = LearnedScale(1, 0.0)
 
-    def computed(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        """Compute the branch, before dropout. *Shape:* (batch, length, hidden_size), unchanged."""
+    def branch(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        """Compute the branch. *Shape:* (batch, length, hidden_size), unchanged."""
         if self.config.norm_placement in ("pre", "sandwich"):
             # Pre-norm: the stream itself is never normalised (Xiong et al. 2020, figure 1 (b)).
             branch = sublayer(x if self.is_first else self.norm_in(x))
@@ -78,23 +82,16 @@ class Residual(nn.Module):
         elif self.config.residual_scaling == "rezero":
             # One weight, zero at first (Bachlechner et al. 2020, ReZero, section 3).
             branch = self.scale(branch)
-        return branch
-
-    def branch(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        """Compute the branch. *Shape:* (batch, length, hidden_size), unchanged."""
-        branch = self.computed(x, sublayer)
-        if self.config.dropout and self.drops:
+        if self.config.dropout and not self.drops_skip and self.drops:
             branch = F.dropout(branch, self.config.dropout, self.training)
         return branch
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         """Add what the sublayer computes to the stream. *Shape:* (batch, length, hidden_size), unchanged."""
-        branch = self.computed(x, sublayer)
+        branch = self.branch(x, sublayer)
         if self.drops_skip:
             # The original's defect: dropout falls on the stream instead of on the branch.
             x = F.dropout(x, self.config.dropout, self.training)
-        elif self.config.dropout and self.drops:
-            branch = F.dropout(branch, self.config.dropout, self.training)
         if self.config.norm_placement == "post":
             # Post-norm: the sum is normalised (Vaswani et al. 2017, section 3.1).
             return self.norm_out(x + branch)

@@ -46,13 +46,21 @@ def entered(x: Tensor, layer: Any, index: int, config: Config) -> Tensor:
     return x
 
 
+def score_bias(stack: Any, queries: Tensor, keys: Tensor, config: Config) -> Any:
+    """The term on scores by positions: numbers to add, vectors that attention projects, or None."""
+    if config.position == "t5" or "bias" in config.position_hooks:
+        return stack.position.bias(queries, keys)
+    if config.position == "alibi":
+        return alibi(queries, keys, config)
+    return stack.position() if config.position == "disentangled" else None
+
+
 class Stack(nn.Module):
-    """What encoder and decoder have in common: embeddings, and how the stream begins and ends."""
+    """What encoder and decoder have in common: embeddings, layers, and how the stream begins and ends."""
 
     position: Any
-    layers: nn.ModuleList
 
-    def __init__(self, config: Config, is_causal: bool) -> None:
+    def __init__(self, config: Config, layer: Any, is_causal: bool) -> None:
         super().__init__()
         self.config = config
         width = config.hidden_size if config.embedding_size is None else config.embedding_size
@@ -76,6 +84,12 @@ class Stack(nn.Module):
             self.embedding_projection = nn.Linear(config.embedding_size, config.hidden_size)
         if config.residual in ("gated-hyper-connections", "manifold-hyper-connections", "attention-residuals"):
             self.stream = build_stream(config)
+        if config.share_layers:
+            self.layers = nn.ModuleList([layer(config, 0)])
+        else:
+            self.layers = nn.ModuleList(layer(config, index) for index in range(config.num_hidden_layers))
+        if config.final_norm:
+            self.norm = build_norm(config, config.hidden_size, config.layer_norm_eps)
 
     def look_up(self, ids: Tensor) -> Tensor:
         """The vectors of tokens. *Shape:* (batch, length) -> (batch, length, width)."""
@@ -117,18 +131,41 @@ class Stack(nn.Module):
             x = self.embedding_projection(x)
         return x
 
+    def through(
+        self,
+        ids: Tensor,
+        x: Tensor,
+        mask: Tensor,
+        near: Any,
+        bias: Any,
+        rotation: Any,
+        local: Any,
+        cache: list[Cache] | None = None,
+        memory: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+    ) -> Tensor:
+        """Run the layers and the final norm; an encoder's layers leave the last three arguments alone."""
+        config = self.config
+        # The stream: several vectors a token, at first all its embedding.
+        x = begun(x, config)
+        earlier = dict[str, Tensor]() if config.keeps_values else {"ids": ids} if config.looks_up_values else None
+        layers = [self.layers[0]] * config.num_hidden_layers if config.share_layers else self.layers
+        for index, layer in enumerate(layers):
+            x = entered(x, layer, index, config)
+            visible = seen(mask, near, index, config)
+            layer_rotation = rotation_of(rotation, local, index, config)
+            kept = cache[index] if cache else {} if config.generates_with_cache else None
+            x = layer(x, visible, bias_of(bias, index, config), layer_rotation, earlier, kept, memory, memory_mask)
+        # One vector a token again.
+        x = ended(x, self, config)
+        return self.norm(x) if config.final_norm else x
+
 
 class Encoder(Stack):
     """Layers that see the whole input."""
 
     def __init__(self, config: Config) -> None:
-        super().__init__(config, is_causal=False)
-        if config.share_layers:
-            self.layers = nn.ModuleList([EncoderLayer(config, 0)])
-        else:
-            self.layers = nn.ModuleList(EncoderLayer(config, index) for index in range(config.num_hidden_layers))
-        if config.final_norm:
-            self.norm = build_norm(config, config.hidden_size, config.layer_norm_eps)
+        super().__init__(config, EncoderLayer, is_causal=False)
 
     def forward(
         self, ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
@@ -153,16 +190,7 @@ class Encoder(Stack):
             near = None
         if self.config.all_layers_have_windows:
             mask = mask & near
-        if self.config.position == "t5":
-            bias = self.position.bias(positions, positions)
-        elif self.config.position == "alibi":
-            bias = alibi(positions, positions, self.config)
-        elif self.config.position == "disentangled":
-            bias = self.position()
-        elif "bias" in self.config.position_hooks:
-            bias = self.position.bias(positions, positions)
-        else:
-            bias = None
+        bias = score_bias(self, positions, positions, self.config)
         if self.config.position_skips_padding and real is not None:
             positions = (real.cumsum(dim=1) - 1).clamp(min=0)
         config = self.config
@@ -172,31 +200,14 @@ class Encoder(Stack):
         if self.config.type_vocab_size is not None and token_type_ids is None:
             token_type_ids = torch.zeros_like(ids)
         x = self.embed(ids, positions, token_type_ids)
-        # The stream: several vectors a token, at first all its embedding.
-        x = begun(x, self.config)
-        earlier = dict[str, Tensor]() if config.keeps_values else {"ids": ids} if config.looks_up_values else None
-        layers = [self.layers[0]] * self.config.num_hidden_layers if self.config.share_layers else self.layers
-        for index, layer in enumerate(layers):
-            x = entered(x, layer, index, self.config)
-            visible = seen(mask, near, index, self.config)
-            layer_rotation = rotation_of(rotation, local, index, self.config)
-            x = layer(x, visible, bias_of(bias, index, self.config), layer_rotation, earlier)
-        # One vector a token again.
-        x = ended(x, self, self.config)
-        return self.norm(x) if self.config.final_norm else x
+        return self.through(ids, x, mask, near, bias, rotation, local)
 
 
 class Decoder(Stack):
     """Layers in which each token sees itself and earlier ones."""
 
     def __init__(self, config: Config) -> None:
-        super().__init__(config, is_causal=True)
-        if config.share_layers:
-            self.layers = nn.ModuleList([DecoderLayer(config, 0)])
-        else:
-            self.layers = nn.ModuleList(DecoderLayer(config, index) for index in range(config.num_hidden_layers))
-        if config.final_norm:
-            self.norm = build_norm(config, config.hidden_size, config.layer_norm_eps)
+        super().__init__(config, DecoderLayer, is_causal=True)
 
     def forward(
         self,
@@ -240,16 +251,7 @@ class Decoder(Stack):
         if "evaluation-sees-the-future" in self.config.quirks and not self.training:
             # The original's defect: outside of training, each token sees what the last one does.
             mask = mask[..., -1:, :]
-        if self.config.position == "t5":
-            bias = self.position.bias(positions, keys)
-        elif self.config.position == "alibi":
-            bias = alibi(positions, keys, self.config)
-        elif self.config.position == "disentangled":
-            bias = self.position()
-        elif "bias" in self.config.position_hooks:
-            bias = self.position.bias(positions, keys)
-        else:
-            bias = None
+        bias = score_bias(self, positions, keys, self.config)
         if self.config.position_skips_padding and real is not None:
             positions = (real.cumsum(dim=1) - 1).clamp(min=0)
         if "every-step-is-position-zero" in self.config.quirks:
@@ -260,28 +262,7 @@ class Decoder(Stack):
         # Layers that see near tokens alone have shorter wavelengths (Gemma team 2025, section 2).
         local = rotary(positions, config.rope_local_theta, config.rope_local_type, config) if config.has_local else None
         x = self.embed(ids, positions)
-        # The stream: several vectors a token, at first all its embedding.
-        x = begun(x, self.config)
-        earlier = dict[str, Tensor]() if config.keeps_values else {"ids": ids} if config.looks_up_values else None
-        layers = [self.layers[0]] * self.config.num_hidden_layers if self.config.share_layers else self.layers
-        for index, layer in enumerate(layers):
-            x = entered(x, layer, index, config)
-            visible = seen(mask, near, index, config)
-            layer_rotation = rotation_of(rotation, local, index, config)
-            x = layer(
-                x,
-                visible,
-                bias_of(bias, index, config),
-                layer_rotation,
-                cache[index] if cache else {} if config.generates_with_cache else None,
-                memory,
-                memory_mask,
-                earlier,
-            )
-        # One vector a token again.
-        x = ended(x, self, self.config)
-        if self.config.final_norm:
-            x = self.norm(x)
+        x = self.through(ids, x, mask, near, bias, rotation, local, cache, memory, memory_mask)
         if self.config.num_nextn_predict_layers and depths is not None:
             # Further layers look at the tokens that follow, one more each (DeepSeek-V3, section 2.2).
             states, last = [x], self.config.num_hidden_layers - 1

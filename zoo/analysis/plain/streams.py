@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from .config import Config, NoPlainForm
 from .norms import build_norm
-from .residual import BareSublayer, NormalizedResidual, Residual, skipped
+from .residual import BareSublayer, NormalizedResidual, Residual, skipped, summed
 
 
 class ConnectionWeights(nn.Module):
@@ -72,14 +72,10 @@ class HyperConnections(Residual):
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         """Write to the streams. *Shape:* (batch, length, streams, hidden_size), unchanged."""
-        if self.config.residual == "hyper-connections":
-            read, write, mix = self.weights(self.norm_streams(x))
-        else:
-            read, write, mix = self.weights(x)
+        read, write, mix = self.weights(self.norm_streams(x) if self.config.residual == "hyper-connections" else x)
         mean = (read[..., None, :] @ x).squeeze(-2)
         branch = self.branch(mean, sublayer)
-        x = mix.mT @ skipped(x, self.config) + write[..., None] * branch[..., None, :]
-        return self.norm_out(x) if self.config.norm_placement in ("post", "deepnorm") else x
+        return summed(mix.mT @ skipped(x, self.config) + write[..., None] * branch[..., None, :], self, self.config)
 
 
 class StreamNorm(nn.Module):
@@ -124,8 +120,7 @@ class GatedHyperConnections(Residual):
         read, together = self.gates(x)
         shares = 2 * (self.write(together) / self.config.num_streams).sigmoid()
         branch = self.branch(read, sublayer)
-        x = skipped(x, self.config) + shares[..., None] * branch[..., None, :]
-        return self.norm_out(x) if self.config.norm_placement in ("post", "deepnorm") else x
+        return summed(skipped(x, self.config) + shares[..., None] * branch[..., None, :], self, self.config)
 
 
 class DepthAttention(nn.Module):
@@ -160,9 +155,7 @@ class AttentionResidual(Residual):
             # Sublayers of one block write into one vector, as the plain sum does.
             branch = skipped(x[:, :, -1], self.config) + branch
             x = x[:, :, :-1]
-        if self.config.norm_placement in ("post", "deepnorm"):
-            branch = self.norm_out(branch)
-        return torch.cat([x, branch[:, :, None]], dim=2)
+        return torch.cat([x, summed(branch, self, self.config)[:, :, None]], dim=2)
 
 
 class GatedStreams(nn.Module):
@@ -259,9 +252,7 @@ class LambdaResidual(Residual):
         if self.mix is not None:
             stream = self.mix(stream, embedded)
         branch = self.branch(stream, sublayer)
-        if self.config.norm_placement in ("post", "deepnorm"):
-            return torch.stack([self.norm_out(skipped(stream, self.config) + branch), embedded], dim=2)
-        return torch.stack([stream + branch, embedded], dim=2)
+        return torch.stack([summed(skipped(stream, self.config) + branch, self, self.config), embedded], dim=2)
 
 
 class DepthMixture(nn.Module):
@@ -286,10 +277,8 @@ class DepthWeightedResidual(Residual):
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         """Read the mixture, the first vector, and append the sum. *Shape:* (batch, length, vectors, hidden_size)."""
-        summed = skipped(x[:, :, 0], self.config) + self.branch(x[:, :, 0], sublayer)
-        if self.config.norm_placement in ("post", "deepnorm"):
-            summed = self.norm_out(summed)
-        states = torch.cat([x[:, :, 1:], summed[:, :, None]], dim=2)
+        total = summed(skipped(x[:, :, 0], self.config) + self.branch(x[:, :, 0], sublayer), self, self.config)
+        states = torch.cat([x[:, :, 1:], total[:, :, None]], dim=2)
         return torch.cat([self.mix(states)[:, :, None], states], dim=2)
 
 
