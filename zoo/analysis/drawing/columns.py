@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from .canvas import DETAIL, LEADING, Box, Canvas, Line, Marks, Point, draw_badge, fitted, measure
-from .parts import Block, Layer, Residual, Step, Together
+from .parts import Block, Layer, Residual, Step, Together, roles
 from .wording import EVERY_LAYER
 
 WIDTH = 216.0  # How wide a box is
@@ -28,16 +28,10 @@ class Column:
 
     def __post_init__(self) -> None:
         self.inner = next((step for step in self.block.before if step.kind == "inner-position"), None)
-        parallel = any(
-            isinstance(item, Together)
-            for part in self.block.items
-            if isinstance(part, Residual)
-            for item in part.branch
-        )
-        self.reach = NARROW + 8 if parallel else WIDTH / 2
-        skips = [step for item in self.block.items if isinstance(item, Residual) for step in item.skip]
-        self.lane = self.side * (self.reach + (24 + 60 if skips else 24))
-        self.edge = abs(self.lane) + (64 if skips else 14)
+        found = {role for _, role in roles(self.block.items)}
+        self.reach = NARROW + 8 if "parallel" in found else WIDTH / 2
+        self.lane = self.side * (self.reach + (24 + 60 if "skip" in found else 24))
+        self.edge = abs(self.lane) + (64 if "skip" in found else 14)
 
     def draw(self, start: str) -> None:
         self.canvas.text((0, self.y), start, "soft", size=12)

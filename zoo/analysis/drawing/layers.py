@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from .parts import Block, Drawing, Layer, Residual, Step, Together, steps_of, with_steps
+from .parts import Block, Drawing, Layer, Residual, Step, roles, with_steps
 
 Items = tuple[Step | Residual, ...]  # Steps of a layer
 IN_A_LAYER = re.compile(r"(?:.*\.)?layers\.\d+\.")  # Common prefix of the places of all modules of a layer
@@ -34,9 +34,9 @@ def merged(drawn: Mapping[int, Items], numbers: Mapping[int, Sequence[int]], tot
 def with_common_details(drawn: Mapping[int, Items], numbers: Mapping[int, Sequence[int]]) -> Items:
     """Draw layers that differ in details only as one."""
     first = next(iter(drawn.values()))
-    details: dict[str, Counter[str]] = {step.path: Counter() for step in steps_in(first)}
+    details: dict[str, Counter[str]] = {step.path: Counter() for step, _ in roles(first)}
     for number, items in drawn.items():
-        for step, counterpart in zip(steps_in(first), steps_in(items), strict=True):
+        for (step, _), (counterpart, _) in zip(roles(first), roles(items), strict=True):
             details[step.path][counterpart.detail] += len(numbers[number])
     return with_steps(first, lambda step: dataclasses.replace(step, detail=common(details[step.path])))
 
@@ -46,10 +46,6 @@ def outline(items: Items) -> Items:
     return with_steps(
         items, lambda step: dataclasses.replace(step, detail="", lender="", path=IN_A_LAYER.sub("", step.path))
     )
-
-
-def steps_in(items: Items) -> list[Step]:
-    return [step for item in items for step in steps_of(item)]
 
 
 def common(details: Mapping[str, int]) -> str:
@@ -132,25 +128,10 @@ def located(drawing: Drawing) -> Iterator[tuple[Place, tuple[Step, str]]]:
         most = max(block.layers, key=lambda layer: layer.repeats)
         for layer in block.layers:
             name = block.name if layer is most else f"{block.name}, {layer.where}:"
-            for item in layer.items:
-                for step, role in roles(item):
-                    yield (name, IN_A_LAYER.sub("", step.path)), (step, role)
+            for step, role in roles(layer.items):
+                yield (name, IN_A_LAYER.sub("", step.path)), (step, role)
     for step in (*drawing.head, *drawing.rules):
         yield ("", step.path), (step, "stream")
-
-
-def roles(item: Step | Residual) -> Iterator[tuple[Step, str]]:
-    """Go through the steps of a part of a layer."""
-    if isinstance(item, Step):
-        yield item, "stream"
-        return
-    for step in item.skip:
-        yield step, "skip"
-    for part in item.branch:
-        for step in part.steps if isinstance(part, Together) else (part,):
-            yield step, "parallel" if isinstance(part, Together) else "branch"
-    for step in item.after:
-        yield step, "after"
 
 
 def facts(step: Step, role: str) -> tuple[Any, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
@@ -77,6 +77,14 @@ class Residual:
     branch: tuple[Step | Together, ...]
     after: tuple[Step, ...]
 
+    def roles(self) -> Iterator[tuple[Step, str]]:
+        """Its steps in order, each with its role."""
+        yield from ((step, "skip") for step in self.skip)
+        for part in self.branch:
+            steps = part.steps if isinstance(part, Together) else (part,)
+            yield from ((step, "parallel" if isinstance(part, Together) else "branch") for step in steps)
+        yield from ((step, "after") for step in self.after)
+
 
 @dataclass(frozen=True)
 class Layer:
@@ -120,10 +128,7 @@ class Block:
 
     def steps(self) -> Iterator[Step]:
         """All steps, in the order of the drawing."""
-        yield from self.before
-        for item in self.items:
-            yield from steps_of(item)
-        yield from self.after
+        yield from (*self.before, *(step for step, _ in roles(self.items)), *self.after)
 
 
 @dataclass(frozen=True)
@@ -152,10 +157,7 @@ class Drawing(Printed):
 
     def steps(self) -> Iterator[Step]:
         """All steps, in the order of the drawing."""
-        for block in self.blocks:
-            yield from block.steps()
-        yield from self.head
-        yield from self.rules
+        yield from (*(step for block in self.blocks for step in block.steps()), *self.head, *self.rules)
 
     def with_details(self, words: Mapping[str, str]) -> Drawing:
         """Another drawing, with additions to the details of steps by their place in the model."""
@@ -170,15 +172,19 @@ class Drawing(Printed):
         return dataclasses.asdict(self)
 
 
-def steps_of(item: Step | Residual | Together) -> Iterator[Step]:
-    """Go through the steps of one part of a drawing."""
-    if isinstance(item, Step):
-        yield item
-    elif isinstance(item, Together):
-        yield from item.steps
-    else:
-        for inner in (*item.skip, *item.branch, *item.after):
-            yield from steps_of(inner)
+def roles(items: Iterable[Step | Residual]) -> Iterator[tuple[Step, str]]:
+    """Go through the steps of layers, each with its role."""
+    for item in items:
+        yield from ((item, "stream"),) if isinstance(item, Step) else item.roles()
+
+
+def notes_of(steps: Iterable[Step]) -> list[str]:
+    """Descriptions of the variant's own parts, after the labels of their steps."""
+    labels: dict[str, dict[str, None]] = {}
+    for step in steps:
+        if step.note:
+            labels.setdefault(step.note, {})[step.label] = None
+    return [f"{', '.join(names)}: {note}" for note, names in labels.items()]
 
 
 def with_steps(item: Drawn, change: Callable[[Step], Step]) -> Drawn:

@@ -10,7 +10,7 @@ from .canvas import CHARACTER, Canvas, Marks, draw_badge, fitted
 from .columns import GAP, WIDTH, Column
 from .elements import element, lines
 from .layers import compare
-from .parts import Drawing
+from .parts import Drawing, notes_of
 from .text import to_text
 
 FILLS = {
@@ -172,11 +172,10 @@ def lend(columns: list[tuple[Column, float]]) -> None:
     for column, _ in columns:
         free = -column.side
         reach = 0
-        members = dict(column.boxes)
         for path, (box, (x, y)) in column.boxes.items():
             if not box.step.lender:
                 continue
-            lender = box.step.lender if box.step.lender in members else sibling(column, path, box.step.lender)
+            lender = box.step.lender if box.step.lender in column.boxes else sibling(column, path, box.step.lender)
             if lender is None:
                 continue
             other, (x2, y2) = column.boxes[lender]
@@ -200,25 +199,19 @@ def sibling(column: Column, path: str, lender: str) -> str | None:
 
 def footnotes(canvas: Canvas, drawing: Drawing, marks: Marks) -> None:
     """Write below a picture what has no place in it: rules, and what the variant's own parts do."""
-    notes: dict[str, list[str]] = {}
-    for step in drawing.steps():
-        if step.note and step.kind != "rule":
-            notes.setdefault(step.note, []).append(step.label)
     y, left = canvas.bounds.bottom + 26, canvas.bounds.left
     width = max(canvas.bounds.right - left, WIDTH)
+    words: list[tuple[str, str, str]] = []
     for step in drawing.rules:
         text = f"{step.label}: {step.detail}{f'. {step.note}' if step.note else ''}"
-        if mark := marks.get(step.path, ""):
+        words.append((text, "text", marks.get(step.path, "")))
+        words += [(f"⚠ {quirk}", "quirk-text bold", "") for quirk in step.quirks]
+    words += [(note, "soft", "") for note in notes_of(step for step in drawing.steps() if step.kind != "rule")]
+    for text, style, mark in words:
+        if mark:
             draw_badge(canvas, (left - 14, y - 4), mark)
         for line in fitted(text, width, 11):
-            canvas.text((left, y), line, "text", size=11, anchor="start")
-            y += 15
-        for quirk in step.quirks:
-            canvas.text((left, y), f"⚠ {quirk}", "quirk-text bold", size=11, anchor="start")
-            y += 15
-    for note, labels in notes.items():
-        for line in fitted(f"{', '.join(dict.fromkeys(labels))}: {note}", width, 11):
-            canvas.text((left, y), line, "soft", size=11, anchor="start")
+            canvas.text((left, y), line, style, size=11, anchor="start")
             y += 15
 
 

@@ -4,29 +4,29 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
-from .parts import Block, Drawing, Residual, Step, Together, steps_of
+from .parts import Block, Drawing, Residual, Step, notes_of, roles
 
 LEAST_DETAIL = 24  # Minimum number of columns of details
 QUIRK_SIGN = "◂"  # Mark before the quirks that change a step
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """A line of a drawing."""
 
     figure: str  # Drawn characters
-    below: str = ""  # Drawn characters next to further lines of details
-    step: Step | None = None  # The step, with the details to write next to it
-    remark: str = ""  # Text next to it, where it is no step
-    quirks: tuple[str, ...] = ()  # The quirks to name where it is no step
+    below: str = ""  # Drawn characters next to further lines of text
+    texts: tuple[str, ...] = ()  # Text next to it
 
-    @property
-    def texts(self) -> list[str]:
-        """Text next to the figure, as few lines as possible."""
-        text, names = (self.remark, self.quirks) if self.step is None else (self.step.detail, self.step.quirks)
-        return [part for part in (text, f"{QUIRK_SIGN} {', '.join(names)}" if names else "") if part]
+
+def row(figure: str, below: str, step: Step) -> Row:
+    return Row(figure, below, texts(step.detail, step.quirks))
+
+
+def texts(detail: str, quirks: tuple[str, ...]) -> tuple[str, ...]:
+    """Details and quirks, as few lines as possible."""
+    return tuple(filter(None, (detail, f"{QUIRK_SIGN} {', '.join(quirks)}" if quirks else "")))
 
 
 def to_text(drawing: Drawing, width: int | None = 80) -> str:
@@ -39,24 +39,19 @@ def to_text(drawing: Drawing, width: int | None = 80) -> str:
         Its lines, of box-drawing characters and words.
     """
     sections = [(block.name, list(block_rows(block))) for block in drawing.blocks]
-    if drawing.head:
-        sections.append(("head", [Row(f"  {step.label}", "", step) for step in drawing.head]))
-    if drawing.rules:
-        sections.append(("rules", [Row(f"  {step.label}", "", step) for step in drawing.rules]))
-    column = 2 + max(len(row.figure) for _, rows in sections for row in rows if row.texts)
+    for title, steps in (("head", drawing.head), ("rules", drawing.rules)):
+        if steps:
+            sections.append((title, [row(f"  {step.label}", "", step) for step in steps]))
+    column = 2 + max(len(one.figure) for _, rows in sections for one in rows if one.texts)
     lines: list[str] = []
     for title, rows in sections:
         lines += ["", title]
-        for row in rows:
-            lines += with_texts(row, column, width)
-    notes: dict[str, dict[str, None]] = {}
-    for step in drawing.steps():
-        if step.note:
-            notes.setdefault(step.note, {})[step.label] = None
-    if notes:
+        for one in rows:
+            lines += with_texts(one, column, width)
+    if notes := notes_of(drawing.steps()):
         lines += ["", "the variant's own parts"]
-    for note, labels in notes.items():
-        lines += wrapped(f"  {', '.join(labels)}: {note}", width, "    ")
+    for note in notes:
+        lines += wrapped(f"  {note}", width, "    ")
     return "\n".join(line.rstrip() for line in lines[1:])
 
 
@@ -76,39 +71,37 @@ def wrapped(text: str, width: int | None, indent: str = "") -> list[str]:
 
 def block_rows(block: Block) -> Iterator[Row]:
     for step in block.before:
-        yield Row(f"  {step.label}", "  │", step)
-    skips = [step.label for item in block.items if isinstance(item, Residual) for step in item.skip]
+        yield row(f"  {step.label}", "  │", step)
+    skips = [step.label for step, role in roles(block.items) if role == "skip"]
     arm = max(6, *map(len, skips)) + 2 if skips else 8
     for number, layer in enumerate(block.layers):
         repeats = f"{layer.repeats} times" if layer.repeats > 1 else "once"
         remark = "; ".join(filter(None, (layer.where, block.remark if number == 0 else "")))
-        yield Row(f"╭─┴ {repeats} ───", "│", remark=remark, quirks=block.quirks)
+        yield Row(f"╭─┴ {repeats} ───", "│", texts(remark, block.quirks))
         for item in layer.items:
             if isinstance(item, Step):
-                yield Row(f"│ {item.label}", "│ │", item)
+                yield row(f"│ {item.label}", "│ │", item)
             else:
                 yield from residual_rows(item, arm)
         yield Row("╰─┬───")
     for step in block.after:
-        yield Row(f"  {step.label}", "  │", step)
+        yield row(f"  {step.label}", "  │", step)
 
 
 def residual_rows(residual: Residual, arm: int) -> Iterator[Row]:
     gap = " " * (arm - 1)
     yield Row(f"│ ├{'─' * (arm - 1)}╮")
-    skip = list(residual.skip)
-    for step in skip:
-        yield Row(f"│ {step.label}".ljust(arm + 2) + "│", f"│ │{gap}│", step)
+    for step in residual.skip:
+        yield row(f"│ {step.label}".ljust(arm + 2) + "│", f"│ │{gap}│", step)
     for item in residual.branch:
-        steps = tuple(steps_of(item))
-        for place, step in enumerate(steps):
-            sign = ""
-            if isinstance(item, Together):
-                sign = "┌ " if place == 0 else "└ " if place == len(steps) - 1 else "├ "
-            below = "│" if not sign or place < len(steps) - 1 else ""
-            yield Row(f"│ │{gap}{sign}{step.label}", f"│ │{gap}{below}", step)
-        if isinstance(item, Together):
-            yield Row(f"│ │{gap}+", f"│ │{gap}│", remark="both read the same input; their outputs are summed")
+        if isinstance(item, Step):
+            yield row(f"│ │{gap}{item.label}", f"│ │{gap}│", item)
+            continue
+        *others, last = item.steps
+        for sign, step in zip("┌" + "├" * len(others), others, strict=False):
+            yield row(f"│ │{gap}{sign} {step.label}", f"│ │{gap}│", step)
+        yield row(f"│ │{gap}└ {last.label}", f"│ │{gap}", last)
+        yield Row(f"│ │{gap}+", f"│ │{gap}│", ("both read the same input; their outputs are summed",))
     yield Row(f"│ + ◄{'─' * (arm - 3)}╯")
     for step in residual.after:
-        yield Row(f"│ {step.label}", "│ │", step)
+        yield row(f"│ {step.label}", "│ │", step)
