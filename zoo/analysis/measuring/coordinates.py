@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 from zoo.base.errors import ConfigError
@@ -71,6 +71,5 @@ def check_width(
 
 def growth(found: Sequence[Coordinates]) -> float:
     """By which power of the width the first update's effect grows: about 0 in muP, 1/2 to 1 in the standard one."""
-    logs = [(math.log(one.width), math.log(one.changes[0])) for one in found]
-    mean_x, mean_y = (sum(values) / len(logs) for values in zip(*logs, strict=True))
-    return sum((x - mean_x) * (y - mean_y) for x, y in logs) / sum((x - mean_x) ** 2 for x, _ in logs)
+    widths, changes = zip(*((one.width, one.changes[0]) for one in found), strict=True)
+    return float(np.polyfit(np.log(widths), np.log(changes), deg=1)[0])

@@ -32,13 +32,8 @@ def solving(system: torch.Size, targets: torch.Size, **named: Any) -> int:
     return math.prod(system) * targets[-1]
 
 
-def convolving(states: torch.Size, filters: torch.Size, *rest: Any, out_shape: torch.Size, **named: Any) -> int:
-    """Operations of a convolution with filters (channels, channels per group, ...)."""
-    return 2 * math.prod(out_shape) * math.prod(filters[1:])
-
-
 def convolving_backward(gradient: torch.Size, states: torch.Size, filters: torch.Size, *rest: Any, **named: Any) -> int:
-    """Operations of the backward pass of a convolution, for its input and its filters."""
+    """Operations of the backward pass of a convolution, filters (channels, channels per group, ...) included."""
     return 4 * math.prod(gradient) * math.prod(filters[1:])
 
 
@@ -50,7 +45,6 @@ def multiplying(states: torch.Size, *rest: Any, out_shape: torch.Size, **named: 
 OWN_FORMULAS: dict[Any, Callable[..., int]] = {
     torch.ops.aten._grouped_mm: multiplying,
     torch.ops.aten.linalg_solve_triangular: solving,
-    torch.ops.aten.convolution: convolving,
     torch.ops.aten.convolution_backward: convolving_backward,
 }
 """Operations, by shapes, of what PyTorch counts not at all, or as if every channel saw every other."""
