@@ -68,28 +68,30 @@ class StepMemory(NamedTuple):
         )
 
 
+Forward = Callable[[Any, Tensor], Tensor]
+"""A function of a model and ids, (batch_size, seq_len), that makes what is differentiated."""
+
+
 def step_memory(
     model: ZooPreTrainedModel, seq_len: int, *, precision: Precision, checkpointing: bool, whole_logits: bool
 ) -> StepMemory:
     with simulated_training(model, precision, checkpointing=checkpointing) as hollow:
 
-        def run(forward: Callable[[Any, Tensor], Tensor], sequences: int) -> int:
-            ids = torch.empty(sequences, seq_len, dtype=torch.long)
-            return peak(hollow, lambda: forward(hollow, ids), precision)
+        def grow(forward: Forward, many: int) -> Peak:
+            one, less, more = (peak(hollow, forward, (size, seq_len), precision) for size in (1, many, 2 * many))
+            each = (more - less) // many
+            return Peak(one, less - each * many, each)
 
-        many = -(-MANY // seq_len)
-        body = grow(lambda number: run(body_sum, number), many)
+        many, forward = -(-MANY // seq_len), forward_of(hollow, whole_logits)
+        body = grow(body_sum, many)
         if not isinstance(hollow, LanguageModel):
             return StepMemory(body, body, body)
-        if whole_logits:
-            whole = grow(lambda number: run(model_loss, number), many)
-            return StepMemory(body, whole, whole)
         chunk = chunk_size_for(hollow.lm_head.out_features)
-        if getattr(hollow, "mtp", None) is not None:
-            whole = grow(lambda number: run(chunked_loss, number), -(-CHUNKS * chunk // seq_len))
+        if whole_logits or getattr(hollow, "mtp", None) is not None:
+            whole = grow(forward, many if whole_logits else -(-CHUNKS * chunk // seq_len))
             return StepMemory(body, whole, whole)
-        loss = grow(lambda number: run(chunked_loss, number), -(-2 * chunk // seq_len))  # from here on, two are full
-        return StepMemory(body, loss, grow(lambda number: run(chunked_loss, number), many))
+        loss = grow(forward, -(-2 * chunk // seq_len))  # from here on, two are full
+        return StepMemory(body, loss, grow(forward, many))
 
 
 def batch_memory(
@@ -103,11 +105,7 @@ def batch_memory(
 ) -> int:
     """Find the memory of a training step of one batch, which is less to compute than how it grows."""
     with simulated_training(model, precision, checkpointing=checkpointing) as hollow:
-        ids = torch.empty(sequences, seq_len, dtype=torch.long)
-        if not isinstance(hollow, LanguageModel):
-            return peak(hollow, lambda: body_sum(hollow, ids), precision)
-        loss = model_loss if whole_logits else chunked_loss
-        return peak(hollow, lambda: loss(hollow, ids), precision)
+        return peak(hollow, forward_of(hollow, whole_logits), (sequences, seq_len), precision)
 
 
 @contextmanager
@@ -150,20 +148,21 @@ class GroupedProducts(TorchDispatchMode):
         return left.new_empty(*groups, left.shape[0], right.shape[-1])
 
 
-def grow(run: Callable[[int], int], many: int) -> Peak:
-    less, more = run(many), run(2 * many)
-    each = (more - less) // many
-    return Peak(run(1), less - each * many, each)
-
-
-def peak(model: ZooPreTrainedModel, forward: Callable[[], Tensor], precision: Precision) -> int:
+def peak(model: ZooPreTrainedModel, forward: Forward, shape: tuple[int, int], precision: Precision) -> int:
+    ids = torch.empty(shape, dtype=torch.long)
     gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
     mixed = precision != Precision.FLOAT32
     with Allocations([*model.parameters(), *model.buffers(), *gradients]) as allocations:
         with torch.autocast("cpu", dtype=torch.bfloat16) if mixed else nullcontext():
-            loss = forward()
+            loss = forward(model, ids)
         loss.backward()
     return allocations.peak
+
+
+def forward_of(model: ZooPreTrainedModel, whole_logits: bool) -> Forward:
+    if not isinstance(model, LanguageModel):
+        return body_sum
+    return model_loss if whole_logits else chunked_loss
 
 
 def body_sum(model: ZooPreTrainedModel, ids: Tensor) -> Tensor:
