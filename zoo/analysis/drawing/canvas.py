@@ -29,52 +29,38 @@ def fitted(text: str, width: float, size: float) -> list[str]:
     return [line.replace(UNBROKEN, " ") for line in textwrap.wrap(", ".join(facts), letters)]
 
 
-@dataclass
-class Bounds:
-    """The rectangle that a picture fills."""
+class Canvas:
+    """Collects the elements of a picture, and the rectangle that they fill; y grows downwards."""
 
-    left: float = 0.0  # Its least x
-    top: float = 0.0  # Its least y
-    right: float = 0.0  # Its greatest x
-    bottom: float = 0.0  # Its greatest y
-
-    @property
-    def width(self) -> float:
-        return self.right - self.left
+    def __init__(self) -> None:
+        self.parts: list[Markup] = []
+        self.left = self.top = self.right = self.bottom = 0.0
 
     def include(self, left: float, top: float, right: float, bottom: float) -> None:
         """Grow so as to hold a rectangle."""
         self.left, self.top = min(self.left, left), min(self.top, top)
         self.right, self.bottom = max(self.right, right), max(self.bottom, bottom)
 
-
-class Canvas:
-    """Collects the elements of a picture; y grows downwards."""
-
-    def __init__(self) -> None:
-        self.parts: list[Markup] = []
-        self.bounds = Bounds()
-
     def rectangle(self, center: Point, width: float, height: float, style: str, *, radius: float = 6.0) -> None:
         x, y = center[0] - width / 2, center[1] - height / 2
-        self.bounds.include(x, y, x + width, y + height)
+        self.include(x, y, x + width, y + height)
         self.parts.append(element("rect", class_=style, x=x, y=y, width=width, height=height, rx=radius))
 
     def circle(self, center: Point, radius: float, style: str) -> None:
         x, y = center
-        self.bounds.include(x - radius, y - radius, x + radius, y + radius)
+        self.include(x - radius, y - radius, x + radius, y + radius)
         self.parts.append(element("circle", class_=style, cx=x, cy=y, r=radius))
 
     def text(self, at: Point, words: str, style: str, *, size: float, anchor: str = "middle") -> None:
         x, y = at
         width = len(words) * size * CHARACTER
         left = x - width * {"start": 0.0, "middle": 0.5, "end": 1.0}[anchor]
-        self.bounds.include(left, y - size, left + width, y + size / 3)
+        self.include(left, y - size, left + width, y + size / 3)
         self.parts.append(element("text", words, class_=style, x=x, y=y, font_size=size, text_anchor=anchor))
 
     def line(self, *points: Point, style: str = "wire", arrow: bool = False) -> None:
         for x, y in points:
-            self.bounds.include(x, y, x, y)
+            self.include(x, y, x, y)
         end = toward(points[-1], points[-2], ARROW - 1) if arrow else points[-1]
         self.parts.append(element("path", class_=style, d=rounded([*points[:-1], end])))
         if arrow:
@@ -90,9 +76,9 @@ class Canvas:
         self.parts = [*before, element("g", lines(*self.parts), class_=style)]
 
     def paste(self, other: Canvas, offset: Point) -> None:
-        (x, y), bounds = offset, other.bounds
+        x, y = offset
         self.parts.append(element("g", lines(*other.parts), transform=f"translate({x:g} {y:g})"))
-        self.bounds.include(bounds.left + x, bounds.top + y, bounds.right + x, bounds.bottom + y)
+        self.include(other.left + x, other.top + y, other.right + x, other.bottom + y)
 
 
 def toward(point: Point, target: Point, distance: float) -> Point:

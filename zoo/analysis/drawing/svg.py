@@ -95,7 +95,7 @@ def to_svg(drawing: Drawing) -> str:
     same facts for screen readers.
     """
     canvas = picture(drawing, {})
-    caption(canvas, drawing, canvas.bounds.left, canvas.bounds.top, canvas.bounds.width)
+    caption(canvas, drawing, canvas.left, canvas.top, canvas.right - canvas.left)
     return document(canvas, drawing.name, to_text(drawing, None))
 
 
@@ -104,14 +104,14 @@ def to_svg_beside(a: Drawing, b: Drawing) -> str:
     comparison = compare(a, b)
     pictures = [picture(drawing, marks) for drawing, marks in zip((a, b), comparison.marks, strict=True)]
     canvas = Canvas()
-    lefts = (0.0, pictures[0].bounds.width + BETWEEN)
+    lefts = (0.0, pictures[0].right - pictures[0].left + BETWEEN)
     for one, left in zip(pictures, lefts, strict=True):
-        canvas.paste(one, (left - one.bounds.left, 0))
+        canvas.paste(one, (left - one.left, 0))
     divider = lefts[1] - BETWEEN / 2
-    canvas.line((divider, canvas.bounds.top), (divider, canvas.bounds.bottom), style="divider")
-    top = canvas.bounds.top
+    canvas.line((divider, canvas.top), (divider, canvas.bottom), style="divider")
+    top = canvas.top
     for drawing, one, left in zip((a, b), pictures, lefts, strict=True):
-        caption(canvas, drawing, left, top, one.bounds.width)
+        caption(canvas, drawing, left, top, one.right - one.left)
     legend(canvas)
     words = "\n".join(comparison.words) or "They do not differ."
     return document(canvas, f"{a.name} next to {b.name}", words)
@@ -125,7 +125,7 @@ def caption(canvas: Canvas, drawing: Drawing, left: float, top: float, width: fl
 
 def legend(canvas: Canvas) -> None:
     """Explain the marks below a comparison."""
-    y = canvas.bounds.bottom + 34
+    y = canvas.bottom + 34
     for x, mark, words in ((12, "only", "only on this side"), (172, "changed", "on both sides, but not the same")):
         draw_badge(canvas, (x, y - 4), mark)
         canvas.text((x + 16, y), words, "text", size=12, anchor="start")
@@ -144,9 +144,9 @@ def picture(drawing: Drawing, marks: Marks) -> Canvas:
                 column.trunk(step)
             column.rise(GAP + 4)
             column.canvas.text((0, column.y - 8), OUTPUTS.get(drawing.task, "hidden states"), "soft", size=12)
-        offset = x - column.canvas.bounds.left
+        offset = x - column.canvas.left
         columns.append((column, offset))
-        x = offset + column.canvas.bounds.right + BETWEEN
+        x = offset + column.canvas.right + BETWEEN
     lend(columns)
     for column, offset in columns:
         canvas.paste(column.canvas, (offset, 0))
@@ -160,7 +160,7 @@ def remember(canvas: Canvas, encoder: tuple[Column, float], decoder: tuple[Colum
     """Draw how the encoder's output reaches cross-attention."""
     (source, start), (target, end) = encoder, decoder
     top = source.y
-    corridor = start + source.canvas.bounds.right + BETWEEN * 0.45
+    corridor = start + source.canvas.right + BETWEEN * 0.45
     for box, (x, y) in target.boxes.values():
         if box.step.kind == "cross-attention":
             arrival = (end + x - box.width / 2, y)
@@ -199,8 +199,8 @@ def sibling(column: Column, path: str, lender: str) -> str | None:
 
 def footnotes(canvas: Canvas, drawing: Drawing, marks: Marks) -> None:
     """Write below a picture what has no place in it: rules, and what the variant's own parts do."""
-    y, left = canvas.bounds.bottom + 26, canvas.bounds.left
-    width = max(canvas.bounds.right - left, WIDTH)
+    y, left = canvas.bottom + 26, canvas.left
+    width = max(canvas.right - left, WIDTH)
     words: list[tuple[str, str, str]] = []
     for step in drawing.rules:
         text = f"{step.label}: {step.detail}{f'. {step.note}' if step.note else ''}"
@@ -216,9 +216,8 @@ def footnotes(canvas: Canvas, drawing: Drawing, marks: Marks) -> None:
 
 
 def document(canvas: Canvas, title: str, description: str) -> str:
-    bounds = canvas.bounds
-    x, y = bounds.left - MARGIN, bounds.top - MARGIN
-    width, height = bounds.right - x + MARGIN, bounds.bottom - y + MARGIN
+    x, y = canvas.left - MARGIN, canvas.top - MARGIN
+    width, height = canvas.right - x + MARGIN, canvas.bottom - y + MARGIN
     name = f"zoo-{zlib.crc32((title + description).encode()):08x}"
     drawn = element(
         "svg",

@@ -103,33 +103,39 @@ def write_model(one: Explored, folder: Path) -> dict[str, Any]:
     if (why := obstacle(one)) is not None:
         raise ConfigError(why)
     folder.mkdir(parents=True)
-    weights = Weights()
+    weights, shapes = Weights(), named_shapes(one)
     written: list[dict[str, Any]] = []
     first: tuple[Tensor, ...] | None = None
-    shapes = named_shapes(one)
+    stages: dict[str, list[str]] = {}
     for kind in forms_of(one):
         inside = fitting(one, kind)
         outputs = None if inside is None else run(inside)
         if inside is None or outputs is None:
             continue
-        if first is not None and kind.positions == written[0]["positions"] and same(first, outputs):
-            continue  # it changes training alone, or inputs that the page has not
         if first is None:
             first = outputs
+            stages = {stack: list(seen.stages) for stack, seen in inside.seen.items()}
             write_first(one, kind, inside, folder)
-        graph = graph_of(inside, weights, same_length=kind.target == "source")
-        file = f"graph-{hashlib.sha256(graph).hexdigest()[:12]}.onnx"
-        (folder / file).write_bytes(graph)
+        elif kind.positions == written[0]["positions"] and all(map(torch.equal, first, outputs)):
+            continue  # it changes training alone, or inputs that the page has not
+        graph = write_named(folder, "graph", "onnx", graph_of(inside, weights, same_length=kind.target == "source"))
         model = with_quirks(one, kind.quirks).model
-        code = zipped(source := ejected(model, one.name))
-        name = f"code-{hashlib.sha256(code).hexdigest()[:12]}.bin"
-        (folder / name).write_bytes(code)
-        written.append({**asdict(kind), "graph": file, "code": name, "parts": parts_of(model, source, shapes)})
+        source = ejected(model, one.name)
+        code = write_named(folder, "code", "bin", zipped(source))
+        written.append({**asdict(kind), "graph": graph, "code": code, "parts": parts_of(model, source, shapes)})
     (folder / WEIGHTS).write_bytes(packed(weights.content(), **NUMBERS))
-    about = {**facts(one), "texts": write_tokenizers(one, folder.parent), "forms": written, "weights": weights.sizes}
+    about = facts(one) | {"stages": stages, "texts": write_tokenizers(one, folder.parent)}
+    about |= {"forms": written, "weights": weights.sizes}
     (folder / ABOUT).write_text(json.dumps(about, ensure_ascii=False, indent=1), encoding="utf-8")
     entry = {key: about[key] for key in ("name", "variant", "task", "summary")}
     return {**entry, "text": first_text(one), "folder": folder.name}
+
+
+def write_named(folder: Path, kind: str, ending: str, content: bytes) -> str:
+    """Write a file that is named by its content; its name."""
+    name = f"{kind}-{hashlib.sha256(content).hexdigest()[:12]}.{ending}"
+    (folder / name).write_bytes(content)
+    return name
 
 
 def stored(one: Explored) -> Explored:
@@ -202,12 +208,11 @@ def shortened(logits: Tensor) -> dict[str, Any]:
     logs = logits.log_softmax(dim=-1).flatten(end_dim=-2)
     best = logs.topk(min(SHOWN, logs.shape[-1]))
     others = (1 - best.values.exp().sum(dim=-1)).clamp_min(1e-9) / max(1, logs.shape[-1] - SHOWN)
-    rest = others.log().tolist()
     return {
         "dims": list(logits.shape),
         "ids": best.indices.flatten().tolist(),
         "values": [round(value, 4) for value in best.values.flatten().tolist()],
-        "rest": [round(value, 4) for value in rest],
+        "rest": [round(value, 4) for value in others.log().tolist()],
     }
 
 
@@ -218,13 +223,13 @@ def numbers(values: Tensor) -> dict[str, Any]:
 
 def fitting(one: Explored, kind: Form) -> Inspected | None:
     """The model in a form, None if its weights do not fit."""
-    if kind.graph_quirks == tuple(one.model.config.quirks):
-        return inspected(one.model)
-    try:
-        other = with_quirks(one, kind.graph_quirks).model
-    except ZooError:  # or the form has no such part
-        return None
-    return inspected(other)
+    model = one.model
+    if kind.graph_quirks != tuple(model.config.quirks):
+        try:
+            model = with_quirks(one, kind.graph_quirks).model
+        except ZooError:  # or the form has no such part
+            return None
+    return inspected(model)
 
 
 def run(inside: Inspected) -> tuple[Tensor, ...] | None:
@@ -234,10 +239,6 @@ def run(inside: Inspected) -> tuple[Tensor, ...] | None:
             return inside(*example(inside.model, (LENGTH, LENGTH), padded=True))
     except ZooError:
         return None
-
-
-def same(some: tuple[Tensor, ...], others: tuple[Tensor, ...]) -> bool:
-    return all(torch.equal(one, other) for one, other in zip(some, others, strict=True))
 
 
 def facts(one: Explored) -> dict[str, Any]:
@@ -259,7 +260,6 @@ def facts(one: Explored) -> dict[str, Any]:
             kind: [depth(stack), stack.config.num_attention_heads]
             for kind, stack in zip(kinds_of(model), owners(model), strict=True)
         },
-        "stages": stage_names(model),
         "ids": {
             "start": start if start is not None else source.bos_token_id,
             "end": end_of(one),
@@ -278,24 +278,15 @@ def end_of(one: Explored) -> int | None:
     return generation_config(model, one.tokenizers.target, {}).eos_token_id if model.can_generate() else None
 
 
-def stage_names(model: Any) -> dict[str, list[str]]:
-    """Names of the places at which the page compares the residual stream."""
-    inside = inspected(model)
-    run(inside)
-    return {stack: list(seen.stages) for stack, seen in inside.seen.items()}
-
-
 def write_tokenizers(one: Explored, folder: Path) -> dict[str, str]:
-    """Write tokenizers as compressed files that are named by their content; the names for source and target."""
+    """Write tokenizers as compressed files; their names for source and target."""
     written: dict[str, str] = {}
     for side, tokenizer in (("source", one.tokenizers.source), ("target", one.tokenizers.target)):
         with scratch_folder() as scratch:
             tokenizer.save_pretrained(scratch)
             files = {"tokenizer": TOKENIZER_FILE, "config": TOKENIZER_CONFIG}
             content = {key: read_json(scratch / name) for key, name in files.items()}
-        file = zipped(content)
-        written[side] = f"texts-{hashlib.sha256(file).hexdigest()[:12]}.bin"
-        (folder / written[side]).write_bytes(file)
+        written[side] = write_named(folder, "texts", "bin", zipped(content))
     return written
 
 

@@ -46,7 +46,9 @@ def write_site(
             index = folder / INDEX
             index.write_text(index.read_text(encoding="utf-8").replace(MARK, ""), encoding="utf-8")
         write_json(folder / MODELS / LIST, entries)
-        write_json(folder / FILES, dict(hashes(folder)))
+        # By their hashes the page keeps copies for use without a network.
+        hashes = {one: hashlib.sha256((folder / one).read_bytes()).hexdigest()[:16] for one in relative_files(folder)}
+        write_json(folder / FILES, hashes)
         return {path: (folder / path).stat().st_size for path in relative_files(folder)}
 
 
@@ -63,12 +65,6 @@ def write_models(named: Mapping[str, str], folder: Path) -> Iterator[dict[str, A
 def lesson_models(page: Path) -> set[str]:
     lessons = (file.read_text(encoding="utf-8") for file in (page / LESSONS).rglob("*.html"))
     return {name for text in lessons for name in re.findall(r'data-(?:model|with)="([^"]+)"', text)}
-
-
-def hashes(folder: Path) -> Iterator[tuple[str, str]]:
-    """Hashes by path, by which the page keeps copies for use without a network."""
-    for path in relative_files(folder):
-        yield path, hashlib.sha256((folder / path).read_bytes()).hexdigest()[:16]
 
 
 def write_json(path: Path, content: object) -> None:
