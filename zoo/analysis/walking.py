@@ -21,32 +21,11 @@ NO_EXPRESSIONS = {("Attribute", "attr"), ("Arg", "keyword"), ("Param", "name")}
 """Names of attributes and parameters, which are no variables."""
 
 
-class Order(cst.CSTVisitor):
-    """Note the attributes of a node in the order in which they are read."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.attributes: list[str] = []
-
-    def on_visit(self, node: cst.CSTNode) -> bool:
-        return not self.attributes
-
-    def on_visit_attribute(self, node: cst.CSTNode, attribute: str) -> None:
-        self.attributes.append(attribute)
-
-
-ATTRIBUTES: dict[type[cst.CSTNode], tuple[str, ...]] = {}
-"""Attributes to visit by the class of a node, each class added when it is first met."""
-
-
-def attributes(node: cst.CSTNode) -> tuple[str, ...]:
-    kind = type(node)
-    if kind not in ATTRIBUTES:
-        node.visit(order := Order())
-        every = dict.fromkeys([*order.attributes, *(field.name for field in fields(node))])
-        kept = (name for name in every if (kind.__name__, name) not in NO_EXPRESSIONS)
-        ATTRIBUTES[kind] = tuple(name for name in kept if not PUNCTUATION.search(name))
-    return ATTRIBUTES[kind]
+@cache
+def attributes(kind: type[cst.CSTNode]) -> tuple[str, ...]:
+    """Attributes of nodes of a class that are visited."""
+    names = (field.name for field in fields(kind) if (kind.__name__, field.name) not in NO_EXPRESSIONS)
+    return tuple(name for name in names if not PUNCTUATION.search(name))
 
 
 class Visitor:
@@ -62,7 +41,7 @@ class Visitor:
         """The entry of `plans` for a node that has none."""
         kind = type(node).__name__
         enter, leave = (getattr(type(self), f"{when}_{kind}", None) for when in ("visit", "leave"))
-        self.plans[type(node)] = enter, leave, attributes(node)
+        self.plans[type(node)] = enter, leave, attributes(type(node))
         return self.plans[type(node)]
 
     def visit(self, node: cst.CSTNode) -> Any:
@@ -119,7 +98,7 @@ def nodes_of(node: cst.CSTNode, kind: type) -> Iterator[Any]:
     """Nodes of a class in a node, itself included."""
     if isinstance(node, kind):
         yield node
-    for name in attributes(node):
+    for name in attributes(type(node)):
         value = getattr(node, name)
         for one in value if isinstance(value, (tuple, list)) else (value,):
             if isinstance(one, cst.CSTNode):
