@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +21,9 @@ def convolve(conv: nn.Conv1d, x: Tensor, cache: Cache | None) -> Tensor:
     return conv(x.transpose(1, 2)).transpose(1, 2)
 
 
-def delta_rule(queries: Tensor, keys: Tensor, values: Tensor, decay: Tensor, strength: Tensor, cache: Any) -> Tensor:
+def delta_rule(
+    queries: Tensor, keys: Tensor, values: Tensor, decay: Tensor, strength: Tensor, cache: Cache | None
+) -> Tensor:
     """Read a memory that replaces the values of keys (Yang et al. 2024, equation 10). *Shape:* (batch, length, ...)."""
     # A matrix for each head. *Shape:* (batch, heads, width of keys, width of values).
     memory = torch.zeros_like(keys[:, 0, :, :, None] * values[:, 0, :, None])
