@@ -62,8 +62,8 @@ class Residual(nn.Module):
         elif config.residual_scaling == "rezero":
             self.scale = LearnedScale(1, 0.0)
 
-    def branch(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        """Compute the branch. *Shape:* (batch, length, hidden_size), unchanged."""
+    def computed(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        """Compute the branch, before dropout. *Shape:* (batch, length, hidden_size), unchanged."""
         if self.config.norm_placement in ("pre", "sandwich"):
             # Pre-norm: the stream itself is never normalised (Xiong et al. 2020, figure 1 (b)).
             branch = sublayer(x if self.is_first else self.norm_in(x))
@@ -82,16 +82,23 @@ class Residual(nn.Module):
         elif self.config.residual_scaling == "rezero":
             # One weight, zero at first (Bachlechner et al. 2020, ReZero, section 3).
             branch = self.scale(branch)
-        if self.config.dropout and not self.drops_skip and self.drops:
+        return branch
+
+    def branch(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        """Compute the branch. *Shape:* (batch, length, hidden_size), unchanged."""
+        branch = self.computed(x, sublayer)
+        if self.config.dropout and self.drops:
             branch = F.dropout(branch, self.config.dropout, self.training)
         return branch
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         """Add what the sublayer computes to the stream. *Shape:* (batch, length, hidden_size), unchanged."""
-        branch = self.branch(x, sublayer)
+        branch = self.computed(x, sublayer)
         if self.drops_skip:
             # The original's defect: dropout falls on the stream instead of on the branch.
             x = F.dropout(x, self.config.dropout, self.training)
+        elif self.config.dropout and self.drops:
+            branch = F.dropout(branch, self.config.dropout, self.training)
         if self.config.norm_placement == "post":
             # Post-norm: the sum is normalised (Vaswani et al. 2017, section 3.1).
             return self.norm_out(x + branch)
