@@ -108,6 +108,17 @@ def test_probabilities_are_those_of_the_problem(texts, problem_type):
             assert one.label == scores[0]["label"] and one.score == pytest.approx(scores[0]["score"])
 
 
+def test_words_are_read_between_the_tokens_that_frame_a_text():
+    texts = ["the cat runs", "cat"]
+    tokenizer = TOKENIZERS.get("explicando-character")(texts)  # "<bos> $A <eos>"
+    model = zoo.build("bert-style@tiny", "token-classification", vocab_size=len(tokenizer), num_labels=3, seed=0)
+    for text, found in zip(texts, zoo.predict(model, ["", *texts], tokenizer=tokenizer)[1:], strict=True):
+        with torch.no_grad():
+            shares = model(**tokenizer(text, return_tensors="pt")).logits[0].softmax(-1)
+        firsts = [1, *(1 + place for place, letter in enumerate(text) if letter == " ")]
+        assert [word.score for word in found.words] == pytest.approx(shares[firsts].max(-1).values.tolist())
+
+
 def test_words_get_theirs(words):
     run = CliRunner().invoke(cli, ["predict", str(words / "model"), "the dog runs", "the cat"])
     assert run.stdout.splitlines() == ["the/O dog/ANIMAL runs/O", "the/O cat/ANIMAL"], run.output

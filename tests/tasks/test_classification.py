@@ -66,7 +66,7 @@ def test_a_label_that_is_only_held_out_is_named_with_its_line(write):
         find_task("token-classification").load(folder)
 
 
-@pytest.mark.parametrize("kind", ["bpe", "character", "word"])
+@pytest.mark.parametrize("kind", ["bpe", "character", "word", "explicando-character"])
 def test_a_label_stands_on_the_first_piece_of_its_token(write, kind):
     rows = [{"tokens": ["Ana", "lives", "here"], "tags": ["B-PER", "O", "O"]}, {"tokens": "No way", "tags": "O O"}]
     task = find_task("token-classification")

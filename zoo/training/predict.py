@@ -17,7 +17,7 @@ from zoo.base.folders import read_result
 from zoo.building.weights import locate
 from zoo.converters.weights import task_of
 from zoo.data.tokenizers import Tokenizers
-from zoo.data.tokenizers.encoding import pieces_of, to_ids
+from zoo.data.tokenizers.encoding import frame_of, pieces_of, to_ids
 from zoo.registry import Task
 from zoo.training.generation import load_checkpoint
 from zoo.training.generation.checkpoint import TokenizerSource
@@ -113,14 +113,14 @@ def label_texts(
 def label_words(
     model: PreTrainedModel, tokenizers: Tokenizers, texts: Sequence[str], longest: int | None
 ) -> list[Label]:
-    end = tokenizers.source.eos_token_id
     words = [text.split() for text in texts]
     pieces = [pieces_of(tokenizers.source, row) for row in words]
-    rows = [[*(piece for word in row for piece in word), *([] if end is None else [end])][:longest] for row in pieces]
+    before, after = frame_of(tokenizers.source, next(filter(str.strip, texts), ""))
+    rows = [[*before, *(piece for word in row for piece in word), *after][:longest] for row in pieces]
     labels = [Label(text) for text in texts]
     filled = [place for place, row in enumerate(words) if row]
     for place, logits in zip(filled, logits_of(model, [rows[place] for place in filled]), strict=True):
-        firsts = accumulate((len(piece) for piece in pieces[place][:-1]), initial=0)
+        firsts = accumulate((len(piece) for piece in pieces[place][:-1]), initial=len(before))
         found = (
             label_of(model, word, logits[first]) if first < len(rows[place]) else Label(word, None, None)
             for word, first in zip(words[place], firsts, strict=True)

@@ -12,7 +12,7 @@ from typing_extensions import Self
 
 from zoo.base.errors import ConfigError, DataError, enumerate_names, suggest
 from zoo.data.tokenizers import Tokenizers, train_tokenizers
-from zoo.data.tokenizers.encoding import padding_right, pieces_of, to_ids
+from zoo.data.tokenizers.encoding import frame_of, padding_right, pieces_of, to_ids
 
 from .encoding import check_length, encoded
 from .mapped import texts_of, values_of
@@ -176,17 +176,18 @@ class TokenClassification(LabelsTask):
         from zoo.fast.chunked_loss import IGNORED
 
         tokenizer = tokenizers.source
-        ending = [] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id]
+        before, after = frame_of(tokenizer, self.sources(examples.select([0]))[0])
         rows: list[list[int]] = []
         labels: list[list[int]] = []
         pairs = zip(*(examples[name][:] for name in examples.column_names[:2]), strict=True)
         for place, (tokens, tags) in enumerate(pairs):
             filled = pieces_of(tokenizer, tokens)
             numbers = [self.number(tag, examples, place) for tag in tags]
-            row = [*chain.from_iterable(filled), *ending]
+            row = [*before, *chain.from_iterable(filled), *after]
             marks = [[number] + [IGNORED] * (len(ids) - 1) for number, ids in zip(numbers, filled, strict=True)]
             rows.append(row[: self.max_length])
-            labels.append([*chain.from_iterable(marks), *([IGNORED] * len(ending))][: self.max_length])
+            ids = [*([IGNORED] * len(before)), *chain.from_iterable(marks), *([IGNORED] * len(after))]
+            labels.append(ids[: self.max_length])
         return self.rows(rows, labels, examples)
 
     def collator(self, tokenizers: Tokenizers) -> Callable[[Any], dict[str, Any]]:

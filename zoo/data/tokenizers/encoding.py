@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from zoo.base.errors import DataError
@@ -47,6 +48,16 @@ def backend_json(tokenizer: PreTrainedTokenizerFast) -> str:
     """A tokenizer as JSON, without the truncation and padding of its last call."""
     written = json.loads(tokenizer.backend_tokenizer.to_str())
     return json.dumps({**written, "truncation": None, "padding": None}, ensure_ascii=False)
+
+
+def frame_of(tokenizer: PreTrainedTokenizerFast, text: str) -> tuple[list[int], list[int]]:
+    """Special ids that a tokenizer puts before and after a text, this one for instance; an end where it puts none."""
+    found = encode(tokenizer, [text], return_special_tokens_mask=True)
+    ids, special = found["input_ids"][0], found["special_tokens_mask"][0]
+    before, after = (len(list(takewhile(bool, side))) for side in (special, special[::-1]))
+    if before or after:
+        return ids[:before], ids[len(ids) - after :]
+    return [], [] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id]
 
 
 def pieces_of(tokenizer: PreTrainedTokenizerFast, tokens: Sequence[str]) -> list[list[int]]:
