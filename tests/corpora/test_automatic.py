@@ -105,8 +105,9 @@ def check_documents(kind, data, tokenizers):
 def test_a_copy_of_a_held_out_document_is_left_out_and_counted(tmp_path):
     (tmp_path / "a.jsonl").write_text(lines([*DOCUMENTS, DOCUMENTS[0], DOCUMENTS[0]]))
     task, tokenizers = find_task("language-modeling"), train_tokenizers(DOCUMENTS, kind="bpe", vocab_size=300)
-    splits = task.prepare(task.load(tmp_path / "a.jsonl"), tokenizers)
+    splits = task.prepare(found := task.load(tmp_path / "a.jsonl"), tokenizers)
     assert splits.heldout["text"][0] == DOCUMENTS[0] and splits.duplicates == 2
+    assert not set(found.train.source.sample()) & set(splits.heldout["text"])
 
 
 def test_held_out_texts_that_changed_since_are_left_out_too(tmp_path):

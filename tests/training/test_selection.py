@@ -65,6 +65,13 @@ def test_held_out_examples_choose_nothing(tiny, tmp_path, choice):
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
 
 
+def test_copies_of_what_is_chosen_by_are_not_trained_on(tiny):
+    examples = TASKS.get("translation").load().train
+    splits = Splits(concatenate_datasets([examples.select(range(20))] * 3), examples.select(range(100, 110)))
+    data = zoo.train("pre-norm", data=splits, early_stopping_patience=1, **{**tiny, "max_steps": 1}).run.data
+    assert data.selection.examples == 3 and data.train.examples in (51, 54)  # of three pairs, or of two
+
+
 def test_held_out_texts_are_found_whatever_blanks_are_around_them(tmp_path):
     for name, texts in (("train", ["a b\n", " c", "d"]), ("heldout", ["a b", "c"])):
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))

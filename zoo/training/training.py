@@ -251,7 +251,8 @@ def load_examples(request: TrainingRequest) -> tuple[DataTask, Tokenizers, Split
         warnings.warn(leaks_message(splits), DataWarning, stacklevel=2)
     if not (request.args.load_best_model_at_end or request.args.early_stopping_patience is not None):
         return task, tokenizers, splits, None
-    kept_for_training, selection = task.set_aside(splits.train, seed=request.args.order_seed)
+    divided = task.set_aside(splits.train, seed=request.args.order_seed)
+    kept_for_training, selection = without_leaks(divided, task.kinds)
     return task, tokenizers, replace(splits, train=kept_for_training), selection
 
 

@@ -117,10 +117,12 @@ class TextSource:
         return (part.text for part in parts if part.begins and part.ends)
 
     def sample(self, share: float = 1.0) -> Iterator[str]:
-        """Beginnings of all shards, of equal length: what a tokenizer is trained on."""
+        """Beginnings of all shards, of equal length, without held-out documents: what a tokenizer is trained on."""
+        held = set(self.heldout_texts(lambda error: None)) if self.aside else ()
         for unit in self.units:
             left = int(SAMPLE_CHARACTERS * share) // len(self.units)
-            for part in (part for piece in unit for part in parts_of(piece, self.column, lambda error: None)):
+            parts = (part for piece in unit for part in parts_of(piece, self.column, lambda error: None))
+            for part in (part for part in parts if part.text not in held):
                 yield part.text[:left]
                 left -= len(part.text)
                 if left <= 0:
