@@ -117,6 +117,18 @@ print(zoo.config("pre-norm@tiny", position="triangle").providers)
     assert run("-c", program, folder=tmp_path, PYTHONPATH=str(site)) == expected
 
 
+HTML = {"a", "br", "details", "div", "img", "kbd", "p", "picture", "source", "sub", "summary", "sup"}
+
+
+def test_marks_of_tokens_are_code() -> None:
+    """As HTML, where they are not, <mask> and <bos> are elements that no reader sees."""
+    pages = {page: [(ROOT / page).read_text(encoding="utf-8")] for page in PAGES}
+    pages |= {file: [text for text, _ in docstrings(ROOT / file)] for file in SOURCES if "/cli/" not in file}
+    for page, texts in pages.items():
+        prose = re.sub(r"```.*?```|`[^`]*`|<!--.*?-->", "", "\n\n".join(texts), flags=re.DOTALL)
+        assert set(re.findall(r"</?([a-zA-Z_][\w-]*)[^>]*>", prose)) <= HTML, page
+
+
 @pytest.mark.parametrize("page", TRANSLATED)
 def test_a_translated_page_shows_the_code_of_the_other(page: str) -> None:
     """All but what its comments say, which are in the reader's language."""

@@ -115,7 +115,7 @@ def projections(theirs: str, ours: str) -> list[tuple[str, str]]:
 
 
 def character_tokenizer(characters: Sequence[str]) -> PreTrainedTokenizerFast:
-    """Make the document's tokenizer: <pad> 0, <bos> 1, <eos> 2, then a character an id; no unknown characters."""
+    """Make the document's tokenizer: `<pad>` 0, `<bos>` 1, `<eos>` 2, then a character an id; no unknown characters."""
     vocab = {token: number for number, token in enumerate((*SPECIAL, *dict.fromkeys(characters)))}
     tokenizer = Tokenizer(models.WordLevel(vocab))
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
