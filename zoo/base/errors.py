@@ -5,7 +5,7 @@ Catch `ZooError` to catch them all. Each message is one line: what was given, wh
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import partial
 
 from zoo.base.synonyms import translate
@@ -85,6 +85,15 @@ class UnknownNameError(ZooError, LookupError):
 
     def __reduce__(self) -> tuple[object, ...]:
         return partial(type(self), kind=self.kind, owner=self.owner), (self.given, self.valid)
+
+    @classmethod
+    def check(
+        cls, *given: object, valid: Collection[str], kind: str | None = None, owner: object | None = None
+    ) -> None:
+        """Raise this error for the first name that is not among the valid ones."""
+        for name in given:
+            if name not in valid:
+                raise cls(str(name), valid, kind=kind, owner=None if owner is None else str(owner))
 
 
 class UnknownVariantError(UnknownNameError):

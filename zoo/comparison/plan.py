@@ -49,9 +49,10 @@ def make_plan(
         if (difference := first_difference(known.common, shared)) is not None:
             raise OutputExistsError(f"{folder} holds another comparison: {difference}; choose another folder (-o)")
         plan = replace(known, names=united(known.names, names), seeds=united(known.seeds, seeds))
-    if baseline is not None and baseline not in plan.names:
-        raise UnknownNameError(baseline, plan.names, kind="baseline")
-    return plan if baseline is None else replace(plan, baseline=baseline)
+    if baseline is None:
+        return plan
+    UnknownNameError.check(baseline, valid=plan.names, kind="baseline")
+    return replace(plan, baseline=baseline)
 
 
 def find_plan(folder: Path) -> ComparisonPlan | None:

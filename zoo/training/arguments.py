@@ -59,28 +59,14 @@ DEFAULTS: dict[str, Any] = {
 """Where the zoo differs from transformers."""
 
 RANGES: dict[str, tuple[float, float]] = {
-    "max_steps": (1, math.inf),
-    "num_train_epochs": (0, math.inf),
-    "learning_rate": (0, math.inf),
-    "weight_decay": (0, math.inf),
-    "warmup_steps": (0, math.inf),
-    "max_grad_norm": (0, math.inf),
-    "label_smoothing_factor": (0, 1),
-    "adam_beta1": (0, 1),
-    "adam_beta2": (0, 1),
-    "adam_epsilon": (0, math.inf),
-    "eval_steps": (0, math.inf),
-    "save_steps": (0, math.inf),
-    "per_device_train_batch_size": (1, math.inf),
-    "per_device_eval_batch_size": (1, math.inf),
+    **dict.fromkeys(("max_steps", "early_stopping_patience", "average_steps"), (1, math.inf)),
+    **dict.fromkeys(("per_device_train_batch_size", "per_device_eval_batch_size"), (1, math.inf)),
     "gradient_accumulation_steps": (1, math.inf),
-    "seed": (0, 2**32 - 1),
-    "data_seed": (0, 2**32 - 1),
-    "early_stopping_patience": (1, math.inf),
-    "z_loss": (0, math.inf),
-    "average_last": (0, 1),
-    "average_steps": (1, math.inf),
-    "average_decay": (0, 1),
+    **dict.fromkeys(("num_train_epochs", "learning_rate", "weight_decay", "warmup_steps"), (0, math.inf)),
+    **dict.fromkeys(("max_grad_norm", "adam_epsilon", "eval_steps", "save_steps", "z_loss"), (0, math.inf)),
+    **dict.fromkeys(("label_smoothing_factor", "adam_beta1", "adam_beta2"), (0, 1)),
+    **dict.fromkeys(("average_last", "average_decay"), (0, 1)),
+    **dict.fromkeys(("seed", "data_seed"), (0, 2**32 - 1)),
 }
 """The smallest and the largest valid value of numbers that transformers does not look at before it uses them."""
 
@@ -198,8 +184,7 @@ def training_arguments(
     for name in given:
         if name not in valid and name in ZooConfig.__dataclass_fields__:
             raise ConfigError(f"{name} is a setting of models: give settings={{{name!r}: {given[name]!r}}}")
-        if name not in valid:
-            raise UnknownOverrideError(name, valid, owner="Seq2SeqTrainingArguments")
+        UnknownOverrideError.check(name, valid=valid, owner="Seq2SeqTrainingArguments")
     for name, (value, reason) in REFUSED.items():
         if name in given and value in (given[name], ...):
             raise ConfigError(f"{name}={given[name]} {reason}")
@@ -319,9 +304,8 @@ def check_choices(given: Mapping[str, Any]) -> None:
     """Refuse an unknown optimiser, schedule, strategy or rule of weight decay."""
     for name, kind in CHOICES.items():
         valid = [*((MUON,) if name == "optim" else ()), *(one.value for one in kind)]
-        if isinstance(value := given.get(name), str) and value not in valid:
-            raise InvalidChoiceError(value, valid, kind=name)
-    if given.get("decay", DECAYS[0]) not in DECAYS:
-        raise InvalidChoiceError(str(given["decay"]), DECAYS, kind="decay")
-    if (metric := given.get("metric_for_best_model")) not in (None, *METRICS):
-        raise InvalidChoiceError(str(metric), METRICS, kind="metric_for_best_model")
+        if isinstance(value := given.get(name), str):
+            InvalidChoiceError.check(value, valid=valid, kind=name)
+    InvalidChoiceError.check(given.get("decay", DECAYS[0]), valid=DECAYS, kind="decay")
+    if (metric := given.get("metric_for_best_model")) is not None:
+        InvalidChoiceError.check(metric, valid=METRICS, kind="metric_for_best_model")

@@ -134,8 +134,7 @@ def marks_of(
     args: ZooTrainingArguments, task: DataTask, examples: Any, encoded: Any, tokenizers: Tokenizers
 ) -> dict[str, float]:
     """Numbers of tokens at which a run saves the model, by name; words count by their tokens on average."""
-    if args.checkpoint_in not in UNITS:
-        raise InvalidChoiceError(str(args.checkpoint_in), UNITS, kind="checkpoint_in")
+    InvalidChoiceError.check(args.checkpoint_in, valid=UNITS, kind="checkpoint_in")
     if args.checkpoint_at is None:
         return {}
     marks = read_marks(args.checkpoint_at)

@@ -153,8 +153,7 @@ class Benchmark:
 
     def arguments(self, condition: str) -> dict[str, Any]:
         """Arguments of [`zoo.compare`][] under a condition, one of `conditions`."""
-        if condition not in self.conditions:
-            raise UnknownNameError(condition, self.conditions, kind="condition", owner=f"benchmark {self.name!r}")
+        UnknownNameError.check(condition, valid=self.conditions, kind="condition", owner=f"benchmark {self.name!r}")
         changes = {name: value for name, value in self.conditions[condition].items() if name != "variants"}
         merged = changed(self.compare, changes)
         return {name: value for name, value in merged.items() if name != "sweep" or condition not in self.rates}
@@ -255,8 +254,7 @@ def find_benchmark(name: str) -> Benchmark:
     if Path(name).suffix in (".yaml", ".yml"):
         return read(Path(name))
     files = shipped()
-    if name not in files:
-        raise UnknownNameError(name, files, kind="benchmark")
+    UnknownNameError.check(name, valid=files, kind="benchmark")
     return read(files[name])
 
 
@@ -293,9 +291,8 @@ def check(benchmark: Benchmark, file: Path) -> None:
         for test in benchmark.tests.values():
             find_task(test.format(task=benchmark.task(condition).name))
     for entry in ("conditions", "tests"):
-        for name in benchmark.quick.get(entry, ()):
-            if name not in getattr(benchmark, entry):
-                raise UnknownNameError(name, getattr(benchmark, entry), kind=entry.rstrip("s"), owner=str(file))
+        named = benchmark.quick.get(entry, ())
+        UnknownNameError.check(*named, valid=getattr(benchmark, entry), kind=entry.rstrip("s"), owner=file)
 
 
 def check_verdicts(benchmark: Benchmark, file: Path) -> None:
@@ -305,15 +302,14 @@ def check_verdicts(benchmark: Benchmark, file: Path) -> None:
     fewest = max(FEWEST_SEEDS, benchmark.seeds)
     if benchmark.most_seeds is not None and not fewest <= benchmark.most_seeds <= MOST_LOOKS:
         raise ConfigError(f"{file}: most_seeds is {benchmark.most_seeds}; valid: {fewest} to {MOST_LOOKS}")
-    if benchmark.across and benchmark.across.get("reading") not in ACROSS:
-        raise UnknownNameError(str(benchmark.across.get("reading")), ACROSS, kind="reading", owner=str(file))
+    if benchmark.across:
+        UnknownNameError.check(benchmark.across.get("reading"), valid=ACROSS, kind="reading", owner=file)
 
 
 def check_rates(benchmark: Benchmark, file: Path) -> None:
     """Refuse learning rates taken from a condition that finds none."""
     for condition in benchmark.rates:
-        if condition not in benchmark.conditions:
-            raise UnknownNameError(condition, benchmark.conditions, kind="condition", owner=f"{file}, rates")
+        UnknownNameError.check(condition, valid=benchmark.conditions, kind="condition", owner=f"{file}, rates")
         if condition == benchmark.first or "learning_rate" not in (benchmark.compare.get("sweep") or {}):
             raise ConfigError(
                 f"{file}, rates: {condition!r} has no sweep of learning_rate to take a rate from; valid: conditions "
@@ -325,8 +321,9 @@ def check_anchors(benchmark: Benchmark, file: Path) -> None:
     """Refuse published scores of unknown conditions, and those without one way to judge them."""
     is_averaged = bool(benchmark.across) and benchmark.across["reading"] == "average"
     for anchor in benchmark.anchors:
-        if anchor.condition not in benchmark.conditions and (anchor.condition or not is_averaged):
-            raise UnknownNameError(anchor.condition, benchmark.conditions, kind="condition", owner=f"{file}, anchors")
+        if anchor.condition or not is_averaged:
+            known, where = benchmark.conditions, f"{file}, anchors"
+            UnknownNameError.check(anchor.condition, valid=known, kind="condition", owner=where)
         if anchor.averaged_over < 1 or (anchor.tolerance is None) != (anchor.averaged_over > 1):
             raise ConfigError(
                 f"{file}, anchors: tolerance={anchor.tolerance} and averaged_over={anchor.averaged_over} of"
@@ -343,6 +340,4 @@ def check_timed(benchmark: Benchmark, file: Path) -> None:
             f"{file}: a benchmark of speeds names what every condition times, decides by {RELATIVE_SPEED}, and has a "
             "budget of seconds"
         )
-    for what in benchmark.timed.values():
-        if what not in TIMED:
-            raise UnknownNameError(what, TIMED, kind="entry", owner=f"{file}, timed")
+    UnknownNameError.check(*benchmark.timed.values(), valid=TIMED, kind="entry", owner=f"{file}, timed")

@@ -131,8 +131,8 @@ def judge(
         if row.condition == condition:
             found.setdefault(row.variant, []).append(row)
     known = list(dict.fromkeys(column for own in found.values() for row in own for column in row.values))
-    if known and score not in known:
-        raise UnknownNameError(score, known, kind="column", owner=f"benchmark {benchmark.name!r}")
+    if known:
+        UnknownNameError.check(score, valid=known, kind="column", owner=f"benchmark {benchmark.name!r}")
     if found and baseline not in found and baseline not in benchmark.names(condition):
         raise UnknownNameError(baseline, list(found), kind="baseline")
     better = benchmark.better(score)

@@ -99,9 +99,7 @@ def to_latex(summary: ComparisonSummary, columns: Sequence[str] | None = None) -
     """Write one row a variant as a table of the package booktabs. Arguments as of `write_files`."""
     metrics = {metric.key: metric for metric in summary.metrics}
     usual = (summary.main.key if summary.main else summary.comparison.main_score, *LATEX_COSTS)
-    for name in columns or ():
-        if name not in metrics:
-            raise UnknownNameError(name, metrics, kind="column", owner=LATEX)
+    UnknownNameError.check(*(columns or ()), valid=metrics, kind="column", owner=LATEX)
     shown = [metrics[name] for name in columns or usual if name in metrics]
     header, *rows = ([for_latex(cell) for cell in row] for row in table(summary, shown))
     baseline = summary.comparison.baseline

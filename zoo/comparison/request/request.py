@@ -101,9 +101,8 @@ class Request(Options):
     def check_options(self) -> None:
         """Refuse unknown choices, and options that do nothing or contradict each other."""
         for name, option in options().items():
-            value = getattr(self, name)
-            if option.choices and value is not None and value not in option.choices:
-                raise InvalidChoiceError(str(value), option.choices, kind=name)
+            if option.choices and (value := getattr(self, name)) is not None:
+                InvalidChoiceError.check(value, valid=option.choices, kind=name)
         for name in ("match_by", "match_to"):
             if (given := getattr(self, name)) is not None and self.match == "none":
                 raise ConfigError(f"{name}={given} was given, but nothing is matched; give match=params or =flops")

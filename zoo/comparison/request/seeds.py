@@ -103,8 +103,7 @@ def read_budget(given: str | Mapping[str, float] | None) -> Budget | None:
         return None
     text = given if isinstance(given, str) else ",".join(f"{kind}={amount}" for kind, amount in given.items())
     kind, _, value = (part.strip() for part in text.partition("="))
-    if kind not in KINDS:
-        raise InvalidChoiceError(kind, KINDS, kind="budget")
+    InvalidChoiceError.check(kind, valid=KINDS, kind="budget")
     try:
         amount = float(value)
     except ValueError:

@@ -181,9 +181,7 @@ def tried_engines(model: ZooPreTrainedModel, engines: Iterable[str] | None, exac
         raise InputError(f"the model is on {model.device}; engines are for the CPU: give model.cpu()")
     known = [name for name in ENGINES if not isinstance(ENGINES.get(name), Fastest)]
     names = list(known if engines is None else dict.fromkeys(engines))
-    for name in names:
-        if name not in known:
-            raise InvalidChoiceError(name, known, kind="engine")
+    InvalidChoiceError.check(*names, valid=known, kind="engine")
     return [TORCH, *(name for name in names if name != TORCH and (ENGINES.get(name).exact or not exact))]
 
 

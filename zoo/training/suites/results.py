@@ -201,9 +201,7 @@ class SuiteRun:
         """Read a name with options, such as `blimp:limit=100`."""
         name, options = split_options(text, "suite")
         SUITES.get(name)
-        for option in options:
-            if option not in (known := ("limit", "method", "data")):
-                raise UnknownOverrideError(option, known, kind="option", owner=f"suite {name!r}")
+        UnknownOverrideError.check(*options, valid=("limit", "method", "data"), kind="option", owner=f"suite {name!r}")
         limit = options.get("limit")
         if limit is not None and (type(limit) is not int or limit < 1):
             raise ConfigError(f"limit={limit!r} was given; valid: a number of items per file, e.g. {name}:limit=100")

@@ -142,8 +142,7 @@ def calibrate(file: Path = CALIBRATION) -> Calibration:
 def read_sign(file: Path, name: str, content: object) -> Sign:
     where = f"{file}, {name}"
     sign = made(Sign, content, where)
-    if sign.published not in PUBLISHED:
-        raise InvalidChoiceError(sign.published, PUBLISHED, kind="published sign", owner=where)
+    InvalidChoiceError.check(sign.published, valid=PUBLISHED, kind="published sign", owner=where)
     if (sign.compare is None) != bool(sign.untested):
         raise ConfigError(f"{where}: it needs either compare, or a sentence why it is untested")
     return replace(sign, name=name)

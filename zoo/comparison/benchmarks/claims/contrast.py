@@ -175,10 +175,8 @@ def scores_of(
 
 def read_contrast(content: Any, where: str, benchmarks: Mapping[str, Benchmark]) -> Contrast:
     contrast = made(Contrast, content, where)
-    if contrast.benchmark not in benchmarks:
-        raise UnknownNameError(contrast.benchmark, benchmarks, kind="benchmark", owner=where)
-    if contrast.expect not in DIRECTIONS:
-        raise InvalidChoiceError(contrast.expect, DIRECTIONS, kind="expectation", owner=where)
+    UnknownNameError.check(contrast.benchmark, valid=benchmarks, kind="benchmark", owner=where)
+    InvalidChoiceError.check(contrast.expect, valid=DIRECTIONS, kind="expectation", owner=where)
     lists = (contrast.conditions, contrast.baseline_conditions)
     if not all(isinstance(one, (list, tuple)) for one in lists) or not isinstance(contrast.margin, (int, float)):
         raise ConfigError(f"{where}: conditions are lists of names, and a margin is a number")
@@ -186,9 +184,7 @@ def read_contrast(content: Any, where: str, benchmarks: Mapping[str, Benchmark])
     contrast = replace(contrast, score=contrast.score or benchmark.score)
     for variant, conditions, score in contrast.sides:
         VARIANTS.get(parse_name(variant).name)
-        for condition in conditions:
-            if condition not in benchmark.conditions:
-                raise UnknownNameError(condition, benchmark.conditions, kind="condition", owner=where)
+        UnknownNameError.check(*conditions, valid=benchmark.conditions, kind="condition", owner=where)
         check_score(benchmark, score, where)
     if contrast.sides[0] == contrast.sides[1]:
         raise ConfigError(f"{where}: {contrast.variant!r} is compared with itself")
@@ -205,8 +201,8 @@ def check_score(benchmark: Benchmark, score: str, where: str) -> None:
         known += [benchmark.task(condition).main_score for condition in benchmark.conditions]
     if name not in known:
         raise UnknownNameError(score, dict.fromkeys(known), kind="score", owner=where)
-    if at and test not in benchmark.tests:
-        raise UnknownNameError(test, benchmark.tests, kind="test", owner=where)
+    if at:
+        UnknownNameError.check(test, valid=benchmark.tests, kind="test", owner=where)
 
 
 def made(kind: type[T], content: Any, where: str) -> T:

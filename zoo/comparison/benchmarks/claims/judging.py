@@ -119,8 +119,7 @@ def claims(name: str | None = None) -> list[Finding]:
     found = read_claims(known=known)
     if name is not None:
         names = dict.fromkeys(one for claim in found for one in (claim.name, claim.theme, *claim.about))
-        if name not in names:
-            raise UnknownNameError(name, names, kind="claim")
+        UnknownNameError.check(name, valid=names, kind="claim")
         found = [claim for claim in found if name in (claim.name, claim.theme, *claim.about)]
     return judge_claims(found, known)
 
