@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import os
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from typing import Any
 
@@ -51,26 +50,25 @@ def run_file(file: str) -> None:
 
 Announce = Callable[[Job], None]
 
-Ended = tuple[Any, BaseException | None]  # An engine's name of a run, and the reason if it could not finish it
 
-SECONDS_BETWEEN_LOOKS = 0.5
+def do_all(jobs: Sequence[Job], processes: int, announce: Announce, do: Callable[[Job], object]) -> None:
+    """Do runs in threads that wait for them; an error, or an interrupt, leaves out those that have not begun."""
+
+    def announced(job: Job) -> None:
+        announce(job)
+        do(job)
+
+    with sigterm_raised(), ThreadPool(min(processes, len(jobs))) as pool:
+        for _ in pool.imap_unordered(announced, jobs):
+            pass
 
 
 def launch_locally(jobs: Sequence[Job], processes: int, options: Mapping[str, Any], announce: Announce) -> None:
     threads = None if processes == 1 else max(1, (os.cpu_count() or 1) // processes)
     server = ForkServer(RELOAD, WORKER, threads=threads)  # a model is loaded where nothing of training is imported
-
-    def do(job: Job) -> None:
-        announce(job)
-        run(job, server.call)
-
-    pool = ThreadPoolExecutor(min(processes, len(jobs)))
     try:
-        with sigterm_raised():
-            for done in [pool.submit(do, job) for job in jobs]:
-                done.result()
+        do_all(jobs, processes, announce, lambda job: run(job, server.call))
     finally:
-        pool.shutdown(wait=False, cancel_futures=True)
         server.stop()
 
 
@@ -83,16 +81,13 @@ def launch_with_ray(jobs: Sequence[Job], processes: int, options: Mapping[str, A
     try:
         remote = ray.remote(**{"num_cpus": 1, "max_retries": 0, **options})(run_file)
 
-        def ended(running: list[Any]) -> Iterator[Ended]:
-            for reference in ray.wait(running)[0]:
-                try:
-                    ray.get(reference)
-                except ray.exceptions.RayError as error:
-                    yield reference, error
-                else:
-                    yield reference, None
+        def do(job: Job) -> None:
+            try:
+                ray.get(remote.remote(str(job.write())))
+            except ray.exceptions.RayError as error:
+                note(job, f"ray could not finish it: {last_line(error)}")
 
-        hand_over(jobs, processes, announce, remote.remote, ended, "ray")
+        do_all(jobs, processes, announce, do)
     finally:
         if ours:
             ray.shutdown()
@@ -112,35 +107,11 @@ def launch_with_submitit(jobs: Sequence[Job], processes: int, options: Mapping[s
     executor = submitit.AutoExecutor(folder=logs, cluster=settings.pop("cluster", None))
     executor.update_parameters(**{"name": "zoo-compare", "timeout_min": 24 * 60, **settings})
 
-    def submit(file: str) -> Any:
-        return executor.submit(run_file, file)
+    def do(job: Job) -> None:
+        if (error := executor.submit(run_file, str(job.write())).exception()) is not None:
+            note(job, f"submitit could not finish it: {last_line(error)}")
 
-    def ended(running: list[Any]) -> Iterator[Ended]:
-        time.sleep(SECONDS_BETWEEN_LOOKS)
-        return ((submitted, submitted.exception()) for submitted in running if submitted.done())
-
-    hand_over(jobs, processes, announce, submit, ended, "submitit")
-
-
-def hand_over(
-    jobs: Sequence[Job],
-    processes: int,
-    announce: Announce,
-    submit: Callable[[str], Any],
-    ended: Callable[[list[Any]], Iterator[Ended]],
-    engine: str,
-) -> None:
-    waiting = list(jobs)
-    running: dict[Any, Job] = {}
-    while waiting or running:
-        while waiting and len(running) < processes:
-            job = waiting.pop(0)
-            announce(job)
-            running[submit(str(job.write()))] = job
-        for known, error in ended(list(running)):
-            job = running.pop(known)
-            if error is not None:
-                note(job, f"{engine} could not finish it: {first_line(error)}")
+    do_all(jobs, processes, announce, do)
 
 
 LAUNCHERS: dict[str, Callable[[Sequence[Job], int, Mapping[str, Any], Announce], None]] = {
@@ -152,8 +123,7 @@ LAUNCHERS: dict[str, Callable[[Sequence[Job], int, Mapping[str, Any], Announce],
 
 def check_placing(launcher: str, processes: int, options: Mapping[str, Any]) -> None:
     """Refuse runs that cannot be placed, before any data are read."""
-    if launcher not in LAUNCHERS:
-        raise InvalidChoiceError(launcher, LAUNCHERS, kind="launcher")
+    InvalidChoiceError.check(launcher, valid=LAUNCHERS, kind="launcher")
     if processes < 1:
         raise ConfigError(f"jobs={processes} was given; at least one run must happen at a time")
     if launcher == "local" and options:
@@ -166,7 +136,7 @@ def check_placing(launcher: str, processes: int, options: Mapping[str, Any]) -> 
         )
 
 
-def first_line(error: BaseException) -> str:
+def last_line(error: BaseException) -> str:
     """Shorten an error that holds a traceback: its class, and the last line of its message with text."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {lines[-1] if lines else 'no message'}"
