@@ -6,7 +6,6 @@ import base64
 import json
 import re
 import shlex
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
@@ -46,57 +45,32 @@ class Piece:
     is_right: bool
 
 
-@dataclass(frozen=True)
-class Output:
-    """A variant's output for an example; `others` of `seeds` seeds wrote the same."""
-
-    place: int
-    name: str
-    seed: int
-    pieces: list[Piece]
-    is_right: bool
-    others: int
-    seeds: int
-
-
-@dataclass(frozen=True)
-class Example:
-    """An example, numbered by its place in the data from 1, with an output a variant."""
-
-    number: int
-    source: str
-    reference: str
-    outputs: list[Output]
-
-
-def examples_of(comparison: Comparison) -> list[Example]:
+def examples_of(comparison: Comparison) -> list[dict[str, Any]]:
     """Choose examples, half of them with different outputs, and put all outputs next to each other."""
     finished = shown_runs(comparison)
     return [
-        Example(
-            place + 1,
-            shortened(comparison.sources[place]),
-            shortened(comparison.references[place]),
-            [output(comparison, run, place) for run in finished],
-        )
+        {
+            "number": place + 1,
+            "source": shortened(comparison.sources[place]),
+            "reference": shortened(comparison.references[place]),
+            "outputs": [output(comparison, run, place) for run in finished],
+        }
         for place in chosen_examples(comparison, finished, EXAMPLES)
     ]
 
 
-def output(comparison: Comparison, run: Run, place: int) -> Output:
-    """Compare what a run wrote for the example at this place with what it should have written."""
-    reference = comparison.references[place]
+def output(comparison: Comparison, run: Run, place: int) -> dict[str, Any]:
+    """Compare a run's output for an example with the reference; `others` of `seeds` seeds wrote the same."""
+    text, reference = run.outputs[place], comparison.references[place]
     written = [other.outputs[place] for other in comparison.runs_of(run.name) if other.outputs]
-    text = run.outputs[place]
-    return Output(
-        comparison.names.index(run.name),
-        run.name,
-        run.seed,
-        list(pieces(shortened(text), shortened(reference))),
-        text == reference,
-        Counter(written)[text],
-        len(written),
-    )
+    return {
+        "place": comparison.names.index(run.name),
+        "name": run.name,
+        "pieces": list(pieces(shortened(text), shortened(reference))),
+        "is_right": text == reference,
+        "others": written.count(text),
+        "seeds": len(written),
+    }
 
 
 def pieces(text: str, reference: str) -> Iterator[Piece]:
@@ -111,37 +85,18 @@ def pieces(text: str, reference: str) -> Iterator[Piece]:
             yield Piece(" ".join(words[start:end]), kind == "equal")
 
 
-KINDS = {"setting": "setting", "quirk": "quirk", "code": "code"}
-"""Facts about a variant; its size as trained is in the table of results."""
-
+KINDS = ("setting", "quirk", "code")  # Facts about a variant; its size as trained is in the table of results
 
 OF_THE_TOKENIZER = ("vocab_size", "decoder_vocab_size")
 """Settings that all variants have here, independent of their defaults."""
 
 
-@dataclass(frozen=True)
-class Contrast:
-    """A "setting", "quirk" or "code" in which a variant differs from the baseline."""
+def architectures_of(comparison: Comparison) -> list[dict[str, Any]]:
+    """Describe how each variant is built.
 
-    kind: str
-    name: str
-    baseline: str
-    own: str
-
-
-@dataclass(frozen=True)
-class Architecture:
-    """How a variant is built."""
-
-    place: int
-    name: str
-    axes: list[Contrast]  # In what it differs from the baseline
-    chosen: dict[str, str]  # Settings that matching, a sweep or the budget chose for it and not for all
-    unknown: str  # Why the axes are not known, empty where they are
-    drawing: Markup  # The baseline and the variant side by side, as SVG; empty where they look alike
-
-
-def architectures_of(comparison: Comparison) -> list[Architecture]:
+    `axes` are what differs from the baseline, `unknown` is why that is not known; `chosen` are settings that matching,
+    a sweep or the budget chose for the variant and not for all; `drawing` has the baseline next to the variant.
+    """
     recipe = recipe_of(comparison)
     task = None if recipe is None else str(recipe.data_task().model_task)
     settings = [settings_of(comparison, name) for name in comparison.names]
@@ -152,11 +107,8 @@ def architectures_of(comparison: Comparison) -> list[Architecture]:
         try:
             if name != comparison.baseline:
                 baseline, own = (as_built(comparison, one, recipe) for one in (comparison.baseline, name))
-                axes = [
-                    Contrast(one.kind, one.axis, side(one.kind, one.a), side(one.kind, one.b))
-                    for one in diff(baseline, own, task)
-                    if one.kind in KINDS and one.axis not in OF_THE_TOKENIZER
-                ]
+                differences = diff(baseline, own, task)
+                axes = [one for one in differences if one.kind in KINDS and one.axis not in OF_THE_TOKENIZER]
                 tasks = tasks_of(baseline, own, task)
                 sides = (
                     replace(draw(baseline, tasks[0]), name=comparison.baseline),
@@ -165,20 +117,17 @@ def architectures_of(comparison: Comparison) -> list[Architecture]:
                 drawing = Markup(to_svg_beside(*sides))
         except ZooError as error:  # a variant of the user's own that is not there any more
             unknown = str(error)
-        chosen = {key: in_words(value) for key, value in settings[place].items() if key in differing}
-        found.append(Architecture(place, name, axes, chosen, unknown, drawing))
+        chosen = {key: value for key, value in settings[place].items() if key in differing}
+        found.append(
+            {"place": place, "name": name, "axes": axes, "chosen": chosen, "unknown": unknown, "drawing": drawing}
+        )
     return found
 
 
-def side(kind: str, value: Any) -> str:
-    """Write what one of two variants has: "on" or "off" for a quirk."""
+def in_words(value: Any, kind: str = "setting") -> str:
+    """Write a setting: "yes", "no", "none", or its value; of a quirk, "on" or "off"."""
     if kind == "quirk":
         return "on" if value else "off"
-    return in_words(value)
-
-
-def in_words(value: Any) -> str:
-    """Write a setting: "yes", "no", "none", or its value."""
     if value is None:
         return "none"
     if isinstance(value, bool):
@@ -204,7 +153,7 @@ def to_html(summary: ComparisonSummary) -> str:
     environment = jinja2.Environment(
         loader=here, autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )
-    environment.filters["breakable"] = breakable
+    environment.filters |= {"breakable": breakable, "in_words": in_words}
     return environment.get_template("page.html.jinja").render(context(summary))
 
 
