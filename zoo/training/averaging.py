@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -15,17 +13,10 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn, get_swa_multi_avg_fn
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from zoo.base.errors import CheckpointError, ConfigError, InvalidChoiceError, ZooWarning
-from zoo.data.tasks import DataTask, Outputs, Splits, Tokenizers
+from zoo.base.errors import CheckpointError, ConfigError, InvalidChoiceError
 from zoo.models import normalize_weights
 
 from .arguments import ZooTrainingArguments
-from .predicting import predict, score
-from .record import RunRecord
-from .saving import save_checkpoint
-
-if TYPE_CHECKING:
-    from .trainer import ZooTrainer
 
 AVERAGES = {
     "ema": "An exponential moving average.",
@@ -41,8 +32,7 @@ class WeightAverage(TrainerCallback):
     """Averages the weights, and the buffers that are saved with them, in the last part of a run."""
 
     def __init__(self, model: nn.Module, args: ZooTrainingArguments) -> None:
-        if args.average not in AVERAGES:
-            raise InvalidChoiceError(str(args.average), list(AVERAGES), kind="average")
+        InvalidChoiceError.check(args.average, valid=AVERAGES, kind="average")
         if args.fsdp or args.deepspeed:
             raise ConfigError(f"average={args.average} was given, and weights of shards are not averaged: leave it out")
         self.model, self.kind, self.last, self.steps = model, args.average, args.average_last, args.average_steps
@@ -102,33 +92,3 @@ class WeightAverage(TrainerCallback):
                     "anew"
                 )
             self.weights = {name: read[name].to(weight.device) for name, weight in current.items()}
-
-
-def keep_average(
-    trainer: ZooTrainer,
-    task: DataTask,
-    tokenizers: Tokenizers,
-    splits: Splits,
-    run: RunRecord,
-    folder: str | None,
-    *,
-    scored: bool,
-    force: bool,
-) -> dict[str, Any] | None:
-    """Evaluate averaged weights, and save them in `folder` if it is given; None if nothing was averaged."""
-    average = trainer.average
-    if average is None:
-        return None
-    if not average.updates:
-        part, ended = f"the last {average.last:.0%} of its {trainer.state.max_steps} updates", trainer.state.global_step
-        message = f"average={average.kind} has averaged nothing: the run ended after {ended} updates, before {part}"
-        warnings.warn(message, ZooWarning, stacklevel=2)
-        return None
-    with average.in_place():
-        if folder is not None and trainer.is_world_process_zero():
-            save_checkpoint(trainer.trained_model(), tokenizers, folder, force=force, run=run)
-        outputs = None if scored else Outputs.NONE
-        predictions = predict(trainer, task, tokenizers, run.recipe.generation, outputs=outputs)
-    scores = score(task, predictions, splits.heldout) if scored else {}
-    numbers = {"heldout_loss": predictions.loss, "scores": {name: asdict(score) for name, score in scores.items()}}
-    return {"kind": average.kind, "updates": average.updates, **numbers}

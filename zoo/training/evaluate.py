@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from datasets import Dataset
-from transformers import PreTrainedModel, PrinterCallback, ProgressCallback
+from transformers import PreTrainedModel
 
 from zoo.base.errors import ConfigError, ZooError, ZooWarning
 from zoo.base.files import without_folders
@@ -31,7 +31,7 @@ from zoo.training.arguments import training_arguments
 from zoo.training.generation import load_checkpoint
 from zoo.training.generation.checkpoint import TokenizerSource
 from zoo.training.predicting import check_generation, predict, score
-from zoo.training.progress import LossProgress
+from zoo.training.progress import show_progress
 from zoo.training.recipe import Recipe, recipe_for, usual_task
 from zoo.training.record import RunRecord, digest_of_examples, saved_run
 from zoo.training.trainer import ZooTrainer
@@ -61,14 +61,6 @@ def examples_of_run(run: RunRecord | None, task: DataTask, model: str) -> tuple[
     if digest_of_examples(examples) != run.data.heldout.sha256:
         raise ConfigError(f"{subject} are not what they were: {place or OWN_DATA} has changed; {how}")
     return examples, file_name(place)
-
-
-def named_examples(
-    task: DataTask, data: str | Path | None, heldout: str | Path | None, columns: Sequence[Column] | None
-) -> Dataset:
-    data = None if data is None else located(data)
-    whole = heldout if heldout is not None else data if data is not None and Path(data).is_file() else None
-    return task.load(data if data is not None else heldout, heldout=whole, columns=columns).heldout
 
 
 def file_name(place: str | None) -> str:
@@ -184,10 +176,7 @@ def evaluate(
             eval_dataset=encoded,
             processing_class=tokenizers.target,
         )
-        trainer.remove_callback(PrinterCallback)
-        trainer.remove_callback(ProgressCallback)
-        if progress:
-            trainer.add_callback(LossProgress(data_task.name))
+        show_progress(trainer, data_task.name if progress else None)
         began = time.perf_counter()
         predictions = predict(trainer, data_task, tokenizers, recipe.generation)
         seconds = time.perf_counter() - began
@@ -250,8 +239,10 @@ def chosen_examples(
         return examples_of_run(run, task, model)
     if columns is None and run is not None and run.data.source is not None:
         columns = run.data.source.columns
-    examples = named_examples(task, data, heldout, columns)
-    return examples, file_name(full_path(heldout if heldout is not None else data))
+    place = heldout if data is None else located(data)
+    whole = place if data is None or Path(place or "").is_file() else None
+    named = full_path(heldout if heldout is not None else data)
+    return task.load(place, heldout=whole, columns=columns).heldout, file_name(named)
 
 
 def evaluation_recipe(run: RunRecord | None, loaded: PreTrainedModel, task: str | None) -> Recipe:

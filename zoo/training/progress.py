@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from datasets import Dataset
 from tqdm import tqdm  # type: ignore[import-untyped]
-from transformers import ProgressCallback, TrainerState
+from transformers import PrinterCallback, ProgressCallback, Trainer, TrainerState
 
 from zoo.data.tasks import DataTask, Splits
 from zoo.data.tasks.streaming import is_streamed
@@ -101,6 +101,14 @@ def slow_in_a_file(bar: tqdm) -> None:
 def begin_at(bar: tqdm, done: int) -> None:
     """Begin a new bar after work that is already done, which does not count for its rate."""
     bar.n = bar.initial = bar.last_print_n = done
+
+
+def show_progress(trainer: Trainer, name: str | None) -> None:
+    """Show a bar with a name in place of transformers' bars and lines of logs, or nothing without a name."""
+    trainer.remove_callback(PrinterCallback)
+    trainer.remove_callback(ProgressCallback)
+    if name is not None:
+        trainer.add_callback(LossProgress(name))
 
 
 class LossProgress(ProgressCallback):

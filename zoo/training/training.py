@@ -7,18 +7,18 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from transformers import EarlyStoppingCallback, PreTrainedModel, PrinterCallback, ProgressCallback, TrainerCallback
+from transformers import EarlyStoppingCallback, PreTrainedModel, TrainerCallback
 
-from zoo.base.errors import ZooError
+from zoo.base.errors import ZooError, ZooWarning
 from zoo.building.completion import spell_out
 from zoo.building.keywords import TrainingOptions
-from zoo.data.tasks import DataTask, Outputs, Predictions, Score, Splits, Tokenizers
+from zoo.data.tasks import DataTask, Outputs, Splits, Tokenizers
 from zoo.data.tasks.leaks import leaks_message, without_leaks
 from zoo.data.tasks.libraries import loading_bars
 from zoo.data.tasks.mixing import MixedBlocks
@@ -27,13 +27,12 @@ from zoo.data.tasks.tables import Column, DataWarning
 from zoo.fast.switches import current, fast_paths
 
 from .arguments import ZooTrainingArguments, keep_logs
-from .averaging import keep_average
 from .checkpoints import going_on_from, remove_checkpoints, remove_except
 from .inputs import build_for, check_beginning, encode, num_parameters, tokenizers_for
 from .memory_check import check_disk, check_memory, memory_of
 from .predicting import check_generation, predict, score
 from .preflight import check_data, check_examples
-from .progress import LossProgress, overview
+from .progress import overview, show_progress
 from .recipe import Recipe
 from .record import RunRecord, TrainingReport, TrainingResult, peak_memory, record_run
 from .request import TrainingRequest, check_further_outputs, places_taken
@@ -140,29 +139,7 @@ def train(
         ZooError: When a name is unknown, data cannot be used, or `output_dir` is in use, before anything is trained;
             or when the loss is no longer a number, or the disk is full.
     """
-    request = TrainingRequest(
-        model=model,
-        task=task,
-        data=data,
-        heldout=heldout,
-        columns=columns,
-        recipe=recipe,
-        tokenizer=tokenizer,
-        init=init,
-        settings=settings,
-        generation=generation,
-        output_dir=output_dir,
-        force=force,
-        resume=resume,
-        push=push,
-        with_code=with_code,
-        seed=seed,
-        scored=scored,
-        callbacks=callbacks,
-        progress=progress,
-        tell=tell,
-        arguments=TrainingOptions(**arguments),
-    )
+    request = TrainingRequest(**{**locals(), "arguments": TrainingOptions(**arguments)})
     request.check()
     with places_taken(request):
         prepared = prepare(request)
@@ -177,12 +154,11 @@ def train(
                 trainer.check_trained()
                 if output_dir is not None:
                     save_trained(trainer, prepared, output_dir, force=request.replaces)
-                evaluation = evaluate_trained(request, prepared, trainer)
-        report = report_of(request, prepared, trainer, evaluation, **trained)
+                outputs, evaluated = evaluate_trained(request, prepared, trainer)
+        report = report_of(request, prepared, trainer, **trained, **evaluated)
         pushed = keep_results(request, prepared, trainer, report)
-    outputs = list(evaluation.predictions.outputs)
     model = without_mixed_precision(trainer.trained_model())
-    return TrainingResult(model, prepared.tokenizers, outputs, report, prepared.run, pushed)
+    return TrainingResult(model, prepared.tokenizers, list(outputs), report, prepared.run, pushed)
 
 
 spell_out(train, TrainingOptions)
@@ -281,10 +257,7 @@ def make_trainer(request: TrainingRequest, prepared: Prepared) -> ZooTrainer:
         processing_class=prepared.tokenizers.target,
         callbacks=callbacks,
     )
-    trainer.remove_callback(PrinterCallback)
-    if request.progress:
-        trainer.remove_callback(ProgressCallback)
-        trainer.add_callback(LossProgress(prepared.run.variant))
+    show_progress(trainer, prepared.run.variant if request.progress else None)
     if request.output_dir is not None:
         keep_logs(trainer, request.output_dir)
         if prepared.marks:
@@ -293,35 +266,49 @@ def make_trainer(request: TrainingRequest, prepared: Prepared) -> ZooTrainer:
     return trainer
 
 
-@dataclass(frozen=True)
-class Evaluation:
-    """Numbers of a trained model on held-out examples."""
-
-    predictions: Predictions
-    scores: dict[str, Score]
-    average: dict[str, Any] | None  # Numbers of averaged weights
-    seconds: float
-
-
-def evaluate_trained(request: TrainingRequest, prepared: Prepared, trainer: ZooTrainer) -> Evaluation:
-    """Score a trained model, and its averaged weights, on held-out examples."""
-    task, tokenizers, splits, scored = prepared.task, prepared.tokenizers, prepared.splits, request.scored
+def evaluate_trained(
+    request: TrainingRequest, prepared: Prepared, trainer: ZooTrainer
+) -> tuple[Sequence[str], dict[str, Any]]:
+    """The outputs of a trained model for held-out examples, and its numbers, with those of averaged weights."""
     trainer.eval_dataset = prepared.encoded.heldout
     began = time.perf_counter()
     with kept_in(request.output_dir):
-        outputs = None if scored else Outputs.NONE
-        predictions = predict(trainer, task, tokenizers, request.chosen.generation, outputs=outputs)
-        scores = score(task, predictions, splits.heldout) if scored else {}
-        place = None if request.output_dir is None else f"{Path(request.output_dir)}-average"
-        force = request.force or request.resume
-        average = keep_average(trainer, task, tokenizers, splits, prepared.run, place, scored=scored, force=force)
-    return Evaluation(predictions, scores, average, time.perf_counter() - began)
+        outputs, numbers = evaluate_weights(request, prepared, trainer)
+        average = evaluate_average(request, prepared, trainer)
+    return outputs, {**numbers, "average": average, "evaluation_seconds": time.perf_counter() - began}
 
 
-def report_of(
-    request: TrainingRequest, prepared: Prepared, trainer: ZooTrainer, evaluation: Evaluation, **measured: Any
-) -> TrainingReport:
-    """Collect the numbers of a run: the trainer's, those of the evaluation, and what was measured besides."""
+def evaluate_weights(
+    request: TrainingRequest, prepared: Prepared, trainer: ZooTrainer
+) -> tuple[Sequence[str], dict[str, Any]]:
+    task, scored = prepared.task, request.scored
+    outputs = None if scored else Outputs.NONE
+    predictions = predict(trainer, task, prepared.tokenizers, request.chosen.generation, outputs=outputs)
+    scores = score(task, predictions, prepared.splits.heldout) if scored else {}
+    return predictions.outputs, {"heldout_loss": predictions.loss, "scores": scores}
+
+
+def evaluate_average(request: TrainingRequest, prepared: Prepared, trainer: ZooTrainer) -> dict[str, Any] | None:
+    """Evaluate averaged weights, and save them next to the others; None if nothing was averaged."""
+    average = trainer.average
+    if average is None:
+        return None
+    if not average.updates:
+        part, ended = f"the last {average.last:.0%} of its {trainer.state.max_steps} updates", trainer.state.global_step
+        message = f"average={average.kind} has averaged nothing: the run ended after {ended} updates, before {part}"
+        warnings.warn(message, ZooWarning, stacklevel=2)
+        return None
+    with average.in_place():
+        if request.output_dir is not None:
+            place = f"{Path(request.output_dir)}-average"
+            save_trained(trainer, prepared, place, force=request.force or request.resume)
+        _, numbers = evaluate_weights(request, prepared, trainer)
+    scores = {name: asdict(score) for name, score in numbers["scores"].items()}
+    return {"kind": average.kind, "updates": average.updates, **numbers, "scores": scores}
+
+
+def report_of(request: TrainingRequest, prepared: Prepared, trainer: ZooTrainer, **measured: Any) -> TrainingReport:
+    """Collect the numbers of a run: the trainer's, and what was measured besides."""
     args, run, state = request.args, prepared.run, trainer.state
     history = [entry for entry in state.log_history if "loss" in entry]
     together = args.train_batch_size * args.gradient_accumulation_steps * args.world_size
@@ -342,10 +329,6 @@ def report_of(
         history=history,
         evaluations=[entry for entry in state.log_history if "eval_loss" in entry],
         examples_per_update=together,
-        heldout_loss=evaluation.predictions.loss,
-        scores=evaluation.scores,
-        evaluation_seconds=evaluation.seconds,
-        average=evaluation.average,
         **measured,
     )
     if isinstance(trainer.train_dataset, MixedBlocks):
