@@ -202,10 +202,19 @@ class Evidence:
     def margin(self) -> float | None:
         return self.contrast.margin or self.design.margin
 
+    @cached_property
+    def outcome(self) -> Outcome:
+        """The scores of both sides, before anything is decided."""
+        lost, baseline_lost = (sum(value is None for value in side.values()) for side in (self.own, self.base))
+        word = UNCLEAR if set(self.own) & set(self.base) else MISSING
+        own, base = measured(self.own.values()), measured(self.base.values())
+        return Outcome(self.contrast, word, own, base, lost=(lost, baseline_lost))
+
 
 def judge_contrasts(evidence: Sequence[Evidence]) -> list[Outcome]:
     """Judge contrasts that belong together."""
     tested = [one for one in evidence if one.looks]
+    share = ERROR / max(1, len(tested))
     # Holm's correction over contrasts with all seeds at once; each of the others has an equal share.
     at_once = [one for one in tested if one.design.limit is None]
     plain = dict(zip(at_once, compare_all([one.looks[-1] for one in at_once]), strict=True))
@@ -213,56 +222,28 @@ def judge_contrasts(evidence: Sequence[Evidence]) -> list[Outcome]:
     away = dict(zip(at_once, compare_all([one.moved[-1] for one in at_once]), strict=True))
     outcomes = []
     for one in evidence:
-        decision = Decision(UNCLEAR if set(one.own) & set(one.base) else MISSING)
-        if one in plain:
-            found = plain[one] if one.margin is None else plain[one].within(one.margin, ERROR / len(tested))
-            decision = decide(one.contrast, one.looks[-1], found, away[one])
-        elif one.looks:
-            decision = decide_by_look(one, len(tested))
-        cost = None
-        if decision.verdict == UNCLEAR and decision.moved is not None:
-            cost = cost_of(one, decision.moved, len(tested))
-        lost, baseline_lost = (sum(value is None for value in side.values()) for side in (one.own, one.base))
-        outcomes.append(
-            Outcome(
-                one.contrast,
-                decision.verdict,
-                measured(one.own.values()),
-                measured(one.base.values()),
-                decision.plain,
-                decision.p,
-                (lost, baseline_lost),
-                cost,
-            )
-        )
+        outcome, moved = one.outcome, away.get(one)
+        if moved is not None:
+            found = plain[one] if one.margin is None else plain[one].within(one.margin, share)
+            outcome = decide(one, one.looks[-1], found, moved)
+        else:  # after the fewest seeds that can; the error of all looks together is that of one test
+            for look, (pairs, shifted) in enumerate(zip(one.looks, one.moved, strict=True)):
+                found, moved = (
+                    at_look(each, share, look, one.design.limit or 0, margin)
+                    for each, margin in ((pairs, one.margin), (shifted, None))
+                )
+                outcome = decide(one, pairs, found, moved)
+                if outcome.verdict != UNCLEAR:
+                    break
+        if outcome.verdict == UNCLEAR and moved is not None:
+            outcome = replace(outcome, cost=cost_of(one, moved, len(tested)))
+        outcomes.append(outcome)
     return outcomes
 
 
-@dataclass(frozen=True)
-class Decision:
-    """A verdict, the differences as they were when it fell, plain and moved by the margin, and its p-value."""
-
-    verdict: str
-    plain: PairedDifference | None = None
-    moved: PairedDifference | None = None
-    p: float | None = None
-
-
-def decide_by_look(evidence: Evidence, tests: int) -> Decision:
-    """Decide after the fewest seeds that can; the error of all looks together is that of one test."""
-    share, limit = ERROR / tests, evidence.design.limit or 0
-    decision = Decision(UNCLEAR)
-    for look, (pairs, shifted) in enumerate(zip(evidence.looks, evidence.moved, strict=True)):
-        plain = at_look(pairs, share, look, limit, evidence.margin)
-        moved = at_look(shifted, share, look, limit, None)
-        decision = decide(evidence.contrast, pairs, plain, moved)
-        if decision.verdict != UNCLEAR:
-            return decision
-    return decision
-
-
-def decide(contrast: Contrast, pairs: Pairs, plain: PairedDifference, moved: PairedDifference) -> Decision:
+def decide(evidence: Evidence, pairs: Pairs, plain: PairedDifference, moved: PairedDifference) -> Outcome:
     """Decide whether what is expected came out. A difference that shows decides before a margin does."""
+    contrast = evidence.contrast
     word, p = UNCLEAR, plain.sameness if contrast.expect == "same" else moved.adjusted
     if contrast.expect != "same":
         words: Mapping[str, str] = {BETTER: HOLDS, WORSE: FAILS}
@@ -278,7 +259,7 @@ def decide(contrast: Contrast, pairs: Pairs, plain: PairedDifference, moved: Pai
         word, p = HOLDS, None
     if word == UNCLEAR and plain.is_same and plain.deviation:
         word, p = HOLDS if contrast.margin else NEITHER, plain.sameness
-    return Decision(word, plain, moved, p)
+    return replace(evidence.outcome, verdict=word, difference=plain, p=p)
 
 
 def cost_of(evidence: Evidence, moved: PairedDifference, tests: int) -> Cost | None:
