@@ -5,12 +5,14 @@ python scripts/bench/claims.py
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 
 from zoo.base.files import write_file
-from zoo.comparison.benchmarks.claims import calibrate, claims
-from zoo.comparison.benchmarks.claims.page import calibration_section, tally, theme_section
+from zoo.base.printed import table_in_markdown
+from zoo.comparison.benchmarks.claims import Calibration, Finding, calibrate, claims
+from zoo.comparison.benchmarks.claims.page import RATE_HEADINGS, expected, numbers, rate_row, tally
 
 PAGE = Path(__file__).parents[2] / "docs" / "claims.md"
 
@@ -62,6 +64,41 @@ def page() -> str:
     count = f"{len(findings)} claims. {tally(findings).capitalize()}."
     parts = [INTRODUCTION.strip(), count, *themes, CALIBRATION.strip(), calibration_section(calibrate())]
     return "\n\n".join(parts) + "\n"
+
+
+def theme_section(theme: str, findings: Sequence[Finding]) -> str:
+    """Write the claims of a theme, each with its verdict and its comparisons."""
+    rows = []
+    for finding in findings:
+        claim = finding.claim
+        outcomes = [
+            f"{expected(one.contrast)}" + (f": {found}" if (found := numbers(one)) else "") for one in finding.outcomes
+        ]
+        outcomes += [f"Deviation from the paper: {one}" for one in finding.deviations]
+        rows.append(
+            [f"`{claim.name}`", f"{claim.claim} ({claim.source})", f"*{finding.verdict}*", "<br>".join(outcomes)]
+        )
+    heading = theme.replace("-", " ").capitalize()
+    return f"## {heading}\n\n{table_in_markdown(['Claim', 'Statement', 'Verdict', 'Comparison'], rows)}"
+
+
+def calibration_section(calibration: Calibration) -> str:
+    """Write which published signs came out, and how often they do."""
+    rows = []
+    for sign in dict.fromkeys(trial.sign.name for trial in calibration.trials):
+        trials = [trial for trial in calibration.trials if trial.sign.name == sign]
+        known = trials[0].sign
+        compared = f"`{trials[0].outcome.contrast.variant}` against `{trials[0].outcome.contrast.baseline}`"
+        cells = [f"{trial.result} {values}" if (values := numbers(trial.outcome)) else trial.result for trial in trials]
+        effect = "" if known.effect is None else f"{known.effect:+.2%}"
+        published = ", ".join(
+            filter(None, (known.published, effect, known.size, known.tokens and f"{known.tokens} tokens"))
+        )
+        rows.append([f"{known.sign} ({known.source})", published, compared, *cells])
+    table = table_in_markdown(["Published", "Sign, effect, size", "Here", *calibration.conditions], rows)
+    rates = table_in_markdown(RATE_HEADINGS, [rate_row(calibration, condition) for condition in calibration.conditions])
+    left = [f"- {sign.sign} ({sign.source}): {sign.untested}." for sign in calibration.untested]
+    return "\n\n".join([rates, table, "Not tested:", "\n".join(left)])
 
 
 if __name__ == "__main__":

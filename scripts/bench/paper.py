@@ -10,8 +10,9 @@ from pathlib import Path
 from deciding import RECORD, tables
 
 from zoo.base.files import replace_part
+from zoo.base.printed import table_in_markdown
 from zoo.comparison.benchmarks.claims import calibrate, claims
-from zoo.comparison.benchmarks.claims.page import calibration_section, tally
+from zoo.comparison.benchmarks.claims.page import RATE_HEADINGS, rate_row, tally
 from zoo.comparison.benchmarks.definition import benchmarks
 from zoo.comparison.benchmarks.rows import read_rows
 from zoo.registry import VARIANTS, WEIGHTS
@@ -53,7 +54,8 @@ def errors() -> str:
 def trust() -> str:
     """The calibration, and what came out of papers' claims."""
     findings = claims()
-    rates = calibration_section(calibrate()).partition("\n\n")[0]
+    found = calibrate()
+    rates = table_in_markdown(RATE_HEADINGS, [rate_row(found, condition) for condition in found.conditions])
     return f"{rates}\n\nOf {len(findings)} claims of papers, {tally(findings)}.\n"
 
 

@@ -8,7 +8,7 @@ weights that ship are written too.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -16,17 +16,33 @@ from xml.etree import ElementTree
 
 from zoo.base.files import replace_part, write_file
 from zoo.base.printed import table_in_markdown
+from zoo.building.weights.built_in import read_definitions
 from zoo.comparison.benchmarks import Benchmark, Verdicts, benchmarks, judge, read_rows
-from zoo.comparison.benchmarks.across import read_across
-from zoo.comparison.benchmarks.page import description, in_markdown, made_on, markdown_table, spread, title
-from zoo.comparison.benchmarks.published import anchors
+from zoo.comparison.benchmarks.across import averages, read_across
+from zoo.comparison.benchmarks.definition import FOLDER, Anchor
+from zoo.comparison.benchmarks.judging import Standing
+from zoo.comparison.benchmarks.page import cells, headings, in_markdown, spread, title
 from zoo.comparison.benchmarks.rows import Row, write_rows
-from zoo.comparison.benchmarks.weights import RESULTS, rows_of_weights
 from zoo.comparison.display.report import charts
 from zoo.comparison.display.report.forest import draw_forest
+from zoo.comparison.results.design import FAILED, measured
 from zoo.comparison.results.metrics import LOSSES
-from zoo.comparison.results.statistics import BETTER, EDGE, EQUAL, NOISE, SAME, UNDECIDED, UNKNOWN, WORSE
+from zoo.comparison.results.statistics import (
+    BETTER,
+    EDGE,
+    EQUAL,
+    NOISE,
+    SAME,
+    UNDECIDED,
+    UNKNOWN,
+    WORSE,
+    Measurements,
+    pareto_front,
+    student_interval,
+)
 from zoo.comparison.results.summary import VariantSummary
+from zoo.comparison.results.units import counted
+from zoo.registry import Weights, find_weights
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "results.md"
@@ -44,6 +60,11 @@ FRONTS = {
 PAGES = PAGE.with_suffix("")
 PICTURE = ROOT / "docs" / "pictures" / "quirks.svg"
 PICTURES = PICTURE.with_name("results")
+
+RESULTS = FOLDER / "results" / "weights.csv"
+"""Rows of the weights that ship. Their numbers are next to the weights (evaluations.json); a test compares the two."""
+
+VERSION = 1  # Of what the columns of these rows mean
 
 ENOUGH = 3
 """As many variants have to be recorded before the front shows a benchmark."""
@@ -220,6 +241,141 @@ def picture(verdicts: Verdicts) -> str:
     style.text = Path(charts.__file__).with_name("chart.css.jinja").read_text(encoding="utf-8")
     svg.insert(0, style)
     return ElementTree.tostring(svg, encoding="unicode") + "\n"
+
+
+def front(verdicts: Verdicts, cost: str) -> list[Standing]:
+    """Find the Pareto front: the variants that none beats both in score and in cost, of those that lost fewest runs."""
+    both = [one for one in verdicts.standings if verdicts.score in one.samples and cost in one.samples]
+    fewest = min((one.lost for one in both), default=0)
+    both = [one for one in both if one.lost == fewest]
+    better = verdicts.benchmark.better(verdicts.score)
+    found = pareto_front(both, lambda one: (better * one.samples[verdicts.score].mean, -one.samples[cost].mean))
+    return sorted(found, key=lambda one: one.samples[cost].mean)
+
+
+def markdown_table(verdicts: Verdicts) -> str:
+    """Write the table of a benchmark under one condition."""
+    columns = headings(verdicts)
+    return in_markdown(columns, [cells(verdicts, one) for one in verdicts.standings])
+
+
+def description(verdicts: Verdicts) -> str:
+    """Describe a table: which variants are better, worse, undecided, or failed and why, and the Pareto front."""
+    labels = {
+        "better": "Better than the baseline beyond noise",
+        "worse": "Worse than the baseline beyond noise",
+        "the same": f"The same within {verdicts.benchmark.margin or 0.0:g}",
+        EQUAL: "Equal to the baseline with every seed",
+        "within noise": "No different from the baseline beyond noise",
+        "undecided": f"Undecided, of at most {verdicts.benchmark.most_seeds} seeds",
+        EDGE: "Undecided, as a swept value is best at the edge of what was tried",
+        "untested": "With too few seeds to test",
+    }
+    lines = []
+    for word, label in labels.items():
+        if found := [f"`{one.variant}`" for one in verdicts.standings if one.verdict == word]:
+            lines.append(f"- {label}: {', '.join(found)}.")
+    failed = [one for one in verdicts.standings if one.verdict == FAILED]
+    lines += [f"- `{one.variant}` failed: {one.rows[0].error or 'its score is no number'}." for one in failed]
+    if len(verdicts.standings) > 1 and (cheapest := front(verdicts, "training_flops")):
+        names = ", ".join(f"`{one.variant}`" for one in cheapest)
+        lines.append(
+            f"- Best for the operations that training takes (the Pareto front of the means, cheapest first): {names}."
+        )
+    for argument, variants in verdicts.at_the_edge().items():
+        values = ", ".join(f"`{name}` ({value:g})" for name, value in variants.items())
+        lines.append(
+            f"- Best with a `{argument}` at the edge of what was tried, so perhaps better beyond it: {values}."
+        )
+    lines += [
+        f"- Weight decay is not equal for `{one.variant}`: {what} decay in one of the two alone."
+        for one in verdicts.standings
+        if (what := verdicts.unequal_decay(one.variant))
+    ]
+    lines += [
+        f"- `{one.variant}` differs from its paper: {what}" for one in verdicts.standings for what in one.deviations
+    ]
+    if verdicts.missing:
+        lines.append(f"- Not recorded yet: {', '.join(f'`{name}`' for name in verdicts.missing)}.")
+    return "\n".join(lines)
+
+
+def made_on(rows: Sequence[Row]) -> str:
+    """Describe when, where and by which versions rows were made."""
+
+    def listed(values: Iterable[str]) -> str:
+        return ", ".join(sorted(set(values)))
+
+    dates = sorted({row.date for row in rows})
+    days = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
+    busy = sum(row.was_busy for row in rows)
+    idle = "on an idle machine" if not busy else f"{busy} of {len(rows)} while the machine had other work"
+    where = f"{listed(row.machine for row in rows)}, {listed(counted(row.threads, 'thread') for row in rows)}, {idle}"
+    made = f"zoo {listed(row.zoo for row in rows)}, torch {listed(row.torch for row in rows)}"
+    made += f", transformers {listed(row.transformers for row in rows)}"
+    return f"{counted(len(rows), 'run')}, {days}; {where}; {made}."
+
+
+def anchors(benchmark: Benchmark, judged: Mapping[str, Verdicts], lead: str = "Published for ") -> str:
+    """List published numbers next to the recorded ones: how near they are, and whether chance explains the rest."""
+    lines = []
+    for anchor in benchmark.anchors:
+        sample = anchored(anchor, benchmark, judged)
+        came = "not recorded yet" if sample is None else compared(anchor, sample)
+        lines.append(f"- {lead}`{anchor.variant}`: {anchor.value:g} ({anchor.source}); {came}.")
+    return "\n".join(lines)
+
+
+def anchored(anchor: Anchor, benchmark: Benchmark, judged: Mapping[str, Verdicts]) -> Measurements | None:
+    """Find what a published number is about."""
+    if anchor.condition in judged:
+        standing = judged[anchor.condition].of(anchor.variant)
+        return None if standing is None else standing.samples.get(benchmark.score)
+    rows = [row for verdicts in judged.values() for standing in verdicts.standings for row in standing.rows]
+    return measured(averages(benchmark, rows).get(anchor.variant, {}).values())
+
+
+def compared(anchor: Anchor, sample: Measurements) -> str:
+    """Describe how near the recorded scores are, and whether Student's interval, if any, contains it."""
+    least, most = anchor.room
+    if anchor.tolerance is None:
+        needed = f"an average over {anchor.averaged_over} scores, this one included, needs {least:.4g} to {most:.4g}"
+        came = f"{spread(sample)} here, where {needed}"
+    else:
+        near = abs(sample.mean - anchor.value) <= anchor.tolerance
+        came = f"{spread(sample)} here, {'within' if near else 'NOT within'} {anchor.tolerance:g} of it"
+    if not sample.deviation:
+        return came
+    low, high = student_interval(sample.values)
+    word = "excludes" if high < least or most < low else "does not exclude"
+    return f"{came}; the interval of 95 % for the mean, {low:.4g} to {high:.4g}, {word} it"
+
+
+def rows_of_weights() -> list[Row]:
+    """Write the scores of the weights that ship in the form of other results."""
+    rows = [row_of_weights(find_weights(name)) for name in read_definitions("shipped")]
+    return sorted(rows, key=lambda row: row.key)
+
+
+def row_of_weights(weights: Weights) -> Row:
+    """Make the row of weights: held-out scores with the bounds of their 95 % intervals."""
+    values = {"parameters": float(weights.num_parameters or 0)}
+    for key, score in weights.scores.items():
+        column = "heldout_loss" if key == "loss" else key
+        values[column] = score.value
+        if score.interval is not None:
+            values[f"{column}_low"], values[f"{column}_high"] = score.interval
+    return Row(
+        version=VERSION,
+        condition=weights.recipe or "",
+        variant=weights.name,
+        seed=weights.seed or 0,
+        settings={"command": weights.command_line},
+        values=values,
+        zoo=weights.versions.get("transformer-zoo", ""),
+        torch=weights.versions.get("torch", ""),
+        transformers=weights.versions.get("transformers", ""),
+    )
 
 
 if __name__ == "__main__":

@@ -14,12 +14,13 @@ from zoo.cli.main import cli
 from zoo.comparison.benchmarks import Row, benchmarks
 from zoo.comparison.benchmarks.claims import calibrate, claims, read_claims
 from zoo.comparison.benchmarks.claims.judging import HOLDS, MISSING, judge_claim
-from zoo.comparison.benchmarks.claims.page import numbers, theme_section
+from zoo.comparison.benchmarks.claims.page import numbers
 from zoo.registry import VARIANTS
 
 KNOWN = benchmarks()
 CLAIMS = read_claims(known=KNOWN)
 ORIGINALS = ("vanilla", "d2l-style", "odom-style", "explicando")
+SCRIPTS = Path(__file__).parents[2] / "scripts/bench"
 
 
 def test_every_comparison_is_one_that_its_benchmark_records() -> None:
@@ -137,7 +138,7 @@ def test_speeds_of_a_busy_machine_do_not_count() -> None:
 
 @pytest.mark.parametrize("name", ["claims", "reasons"])
 def test_a_page_is_what_its_command_writes(name: str) -> None:
-    script = runpy.run_path(str(Path(__file__).parents[2] / f"scripts/bench/{name}.py"))
+    script = runpy.run_path(str(SCRIPTS / f"{name}.py"))
     assert script["PAGE"].read_text(encoding="utf-8") == script["page"]()
 
 
@@ -177,6 +178,7 @@ def test_a_list_of_claims_shows_what_is_claimed() -> None:
 )
 def test_a_claim_shows_how_the_variant_differs_from_its_paper(about: str, deviation: str) -> None:
     found = claims(about)
+    section = runpy.run_path(str(SCRIPTS / "claims.py"))["theme_section"]
     assert found and all(any(deviation in one for one in finding.deviations) for finding in found)
-    assert all(deviation in theme_section("theme", [finding]) for finding in found)
+    assert all(deviation in section("theme", [finding]) for finding in found)
     assert any(deviation in one for one in found[0].to_dict()["deviations"])

@@ -13,9 +13,12 @@ import pytest
 from zoo.base.errors import UnknownNameError
 from zoo.comparison.benchmarks import Row, benchmarks, find_benchmark, judge
 from zoo.comparison.benchmarks.definition import Anchor
-from zoo.comparison.benchmarks.page import description, front, markdown_table
-from zoo.comparison.benchmarks.published import anchors
 from zoo.comparison.benchmarks.running import BenchmarkRun
+
+RESULTS = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[2] / "scripts/bench/results.py")))
+anchors, description, front, markdown_table = (
+    getattr(RESULTS, name) for name in ("anchors", "description", "front", "markdown_table")
+)
 
 NAMES = ["pre-norm", "post-norm", "rezero", "deepnorm"]
 BENCHMARK = replace(find_benchmark("translation-en-pt"), variants=NAMES, seeds=5)
@@ -194,15 +197,14 @@ def test_one_of_the_averaged_scores_may_exclude_the_average(scores: list[float],
 
 
 def test_the_pages_are_what_their_command_writes() -> None:
-    results = SimpleNamespace(**runpy.run_path(str(Path(__file__).parents[2] / "scripts/bench/results.py")))
-    pages = results.pages()
+    pages = RESULTS.pages()
     assert {path: path.read_text(encoding="utf-8") for path in pages} == pages
-    assert {*results.PAGES.iterdir(), *results.PICTURES.iterdir()} <= {*pages}
-    navigation = (results.ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    assert {*RESULTS.PAGES.iterdir(), *RESULTS.PICTURES.iterdir()} <= {*pages}
+    navigation = (RESULTS.ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     assert all(f"- results/{name}.md\n" in navigation for name in benchmarks())
-    found = [results.Recorded.of(one) for one in benchmarks().values()]
-    for page, (*headings, empty) in results.FRONTS.items():
-        assert results.front_table(found, headings, empty) in pages[page] and len(pages[page].splitlines()) < 150
+    found = [RESULTS.Recorded.of(one) for one in benchmarks().values()]
+    for page, (*headings, empty) in RESULTS.FRONTS.items():
+        assert RESULTS.front_table(found, headings, empty) in pages[page] and len(pages[page].splitlines()) < 150
 
 
 @pytest.mark.parametrize("at_edge", ["post-norm", "pre-norm"])

@@ -264,9 +264,7 @@ def read(file: Path) -> Benchmark:
     results = FOLDER / "results" if file.parent == FOLDER else file.parent
     if not isinstance(content, dict):
         raise ConfigError(f"{file} is no benchmark: it must hold names and values; entries: {', '.join(known)}")
-    for entry in content:
-        if entry not in known:
-            raise UnknownNameError(str(entry), known, kind="entry", owner=str(file))
+    UnknownNameError.check(*content, valid=known, kind="entry", owner=file)
     try:
         text = Text(**content["text"]) if content.get("text") else None
         anchors = tuple(Anchor(**anchor) for anchor in content.get("anchors", ()))

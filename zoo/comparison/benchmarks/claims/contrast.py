@@ -210,9 +210,7 @@ def made(kind: type[T], content: Any, where: str) -> T:
     known = [one.name for one in fields(kind)]  # type: ignore[arg-type]
     if not isinstance(content, dict):
         raise ConfigError(f"{where} must hold names and values; entries: {', '.join(known)}")
-    for entry in content:
-        if entry not in known:
-            raise UnknownNameError(str(entry), known, kind="entry", owner=where)
+    UnknownNameError.check(*content, valid=known, kind="entry", owner=where)
     try:
         return kind(**content)
     except TypeError as error:

@@ -1,11 +1,10 @@
-"""Claims and calibration in words: for the terminal, and as Markdown for docs/claims.md."""
+"""Claims and calibration in words: for the terminal, and for docs/claims.md."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
 
-from zoo.base.printed import table_in_markdown
 from zoo.comparison.results.statistics import PairedDifference
 from zoo.comparison.results.units import counted, p_value, with_p
 
@@ -107,37 +106,3 @@ def rate_row(calibration: Calibration, condition: str) -> list[str]:
         "" if chance is None else f"{chance:.2g}",
         "" if correlation is None else f"{correlation:+.2f}",
     ]
-
-
-def theme_section(theme: str, findings: Sequence[Finding]) -> str:
-    rows = []
-    for finding in findings:
-        claim = finding.claim
-        outcomes = [
-            f"{expected(one.contrast)}" + (f": {found}" if (found := numbers(one)) else "") for one in finding.outcomes
-        ]
-        outcomes += [f"Deviation from the paper: {one}" for one in finding.deviations]
-        rows.append(
-            [f"`{claim.name}`", f"{claim.claim} ({claim.source})", f"*{finding.verdict}*", "<br>".join(outcomes)]
-        )
-    heading = theme.replace("-", " ").capitalize()
-    return f"## {heading}\n\n{table_in_markdown(['Claim', 'Statement', 'Verdict', 'Comparison'], rows)}"
-
-
-def calibration_section(calibration: Calibration) -> str:
-    """Write which published signs came out, and how often they do."""
-    rows = []
-    for sign in dict.fromkeys(trial.sign.name for trial in calibration.trials):
-        trials = [trial for trial in calibration.trials if trial.sign.name == sign]
-        known = trials[0].sign
-        compared = f"`{trials[0].outcome.contrast.variant}` against `{trials[0].outcome.contrast.baseline}`"
-        cells = [f"{trial.result} {values}" if (values := numbers(trial.outcome)) else trial.result for trial in trials]
-        effect = "" if known.effect is None else f"{known.effect:+.2%}"
-        published = ", ".join(
-            filter(None, (known.published, effect, known.size, known.tokens and f"{known.tokens} tokens"))
-        )
-        rows.append([f"{known.sign} ({known.source})", published, compared, *cells])
-    table = table_in_markdown(["Published", "Sign, effect, size", "Here", *calibration.conditions], rows)
-    rates = table_in_markdown(RATE_HEADINGS, [rate_row(calibration, condition) for condition in calibration.conditions])
-    left = [f"- {sign.sign} ({sign.source}): {sign.untested}." for sign in calibration.untested]
-    return "\n\n".join([rates, table, "Not tested:", "\n".join(left)])
