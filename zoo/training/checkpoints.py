@@ -152,13 +152,3 @@ def remove_checkpoints(folder: str | Path) -> None:
     remove_except(folder, None)
     with suppress(OSError):
         Path(folder).rmdir()
-
-
-def rotate(folder: str | Path, limit: int | None, best: str | None) -> None:
-    if limit is None or limit < 1:
-        return
-    there = checkpoints_in(folder)
-    protected = [checkpoint for checkpoint in there if checkpoint == there[0] or str(checkpoint) == best]
-    others = [checkpoint for checkpoint in there if checkpoint not in protected]
-    for checkpoint in others[max(limit - len(protected), 0) :]:
-        shutil.rmtree(checkpoint, ignore_errors=True)

@@ -98,18 +98,15 @@ class Recipe:
         replaced = "max_steps" if "num_train_epochs" in (arguments or {}) else ""
         kept = {name: value for name, value in self.arguments.items() if name != replaced}
         lengths = {*LENGTHS} if {*LENGTHS} & {*(generation or {})} else set()
-        return Recipe(
-            task=self.task,
+        written = {name: value for name, value in self.generation.items() if name not in lengths}
+        return replace(
+            self,
             task_options={**self.task_options, **(task_options or {})},
             tokenizer=changed_tokenizer(self.tokenizer, tokenizer),
             model={**self.model, **(model or {})},
             arguments={**kept, **(arguments or {})},
-            generation={
-                **{name: value for name, value in self.generation.items() if name not in lengths},
-                **(generation or {}),
-            },
+            generation={**written, **(generation or {})},
             explicit=tuple(dict.fromkeys((*self.explicit, *(model or {})))),
-            init=self.init,
         )
 
     def data_task(self) -> DataTask:
@@ -189,9 +186,8 @@ def load_recipe(recipe: str | Path) -> Recipe:
     sections = [section.name for section in fields(Recipe)]
     if not isinstance(read, dict) or not isinstance(read.get("task"), str):
         raise ConfigError(f"{file} is no recipe: it must name its task; sections: {', '.join(sections)}")
+    UnknownNameError.check(*read, valid=sections, kind="section", owner=file)
     for section, value in read.items():
-        if section not in sections:
-            raise UnknownNameError(str(section), sections, kind="section", owner=str(file))
         if section not in ("task", "explicit", "init") and not isinstance(value, dict):
             raise ConfigError(f"{file}: section {section!r} must hold names and values, not {type(value).__name__}")
         if section == "explicit" and not isinstance(value, list):

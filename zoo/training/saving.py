@@ -24,8 +24,6 @@ from .arguments import ZooTrainingArguments
 from .record import RunRecord
 
 if TYPE_CHECKING:
-    from zoo.hub import PushReport
-
     from .trainer import ZooTrainer
 
 
@@ -38,15 +36,6 @@ def check_push(repo_id: str | None) -> None:
     from zoo.hub.pushing import require_repository
 
     require_repository(Hub(), parse_address(repo_id), private=None)
-
-
-def push_result(folder: str | Path, repo_id: str | None, *, revisions: bool, with_code: bool) -> PushReport | None:
-    """Push a trained model, with its recipe and its numbers on the card, and those of `checkpoint_at` to branches."""
-    if repo_id is None:
-        return None
-    from zoo.hub import push
-
-    return push(folder, repo_id, revisions=revisions, with_code=with_code)
 
 
 def save_checkpoint(

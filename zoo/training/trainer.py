@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.utils.data import Sampler, SequentialSampler
 from transformers import PreTrainedModel, SchedulerType, trainer
 from transformers.trainer_callback import ExportableState
-from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, rotate_checkpoints
 from transformers.training_args import OptimizerNames
 
 from zoo.base.errors import ConfigError, UnwritableError, ZooWarning
@@ -33,7 +33,7 @@ from zoo.models.feed_forwards.balance import has_router_loss
 from .after_steps import AfterSteps, RunTotals
 from .arguments import ZooTrainingArguments
 from .averaging import WeightAverage
-from .checkpoints import rotate, seal
+from .checkpoints import seal
 from .evaluating_trainer import EvaluatingTrainer, samplers_of, without_labels
 from .guard import LossGuard, OverflowFinder, check_weights, memory_explained
 from .optimizers import (
@@ -304,7 +304,7 @@ class ZooTrainer(EvaluatingTrainer):
                     if self.average is not None:
                         self.average.save(folder)
                     seal(folder, self.run)
-                    rotate(self.args.output_dir, limit, self.state.best_model_checkpoint)
+                    rotate_checkpoints(self.args.output_dir, limit, self.state.best_model_checkpoint)
         except UnwritableError:
             shutil.rmtree(folder, ignore_errors=True)
             raise

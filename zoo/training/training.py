@@ -36,7 +36,7 @@ from .progress import overview, show_progress
 from .recipe import Recipe
 from .record import RunRecord, TrainingReport, TrainingResult, peak_memory, record_run
 from .request import TrainingRequest, check_further_outputs, places_taken
-from .saving import Revisions, folder_of, keep_report, marks_of, push_result, save_checkpoint
+from .saving import Revisions, folder_of, keep_report, marks_of, save_checkpoint
 from .trainer import ZooTrainer, without_mixed_precision
 
 if TYPE_CHECKING:
@@ -339,12 +339,15 @@ def report_of(request: TrainingRequest, prepared: Prepared, trainer: ZooTrainer,
 def keep_results(
     request: TrainingRequest, prepared: Prepared, trainer: ZooTrainer, report: TrainingReport
 ) -> PushReport | None:
-    """Write the report into the saved folder, push the model if asked, and remove checkpoints."""
+    """Write the report into the saved folder, push the model and its revisions if asked, and remove checkpoints."""
     pushed = None
     if request.output_dir is not None and trainer.is_world_process_zero():
         keep_report(request.output_dir, report.to_dict())
         reached = any(folder_of(request.output_dir, mark).is_dir() for mark in prepared.marks)
-        pushed = push_result(request.output_dir, request.push, revisions=reached, with_code=request.with_code)
+        if request.push is not None:
+            from zoo.hub import push
+
+            pushed = push(request.output_dir, request.push, revisions=reached, with_code=request.with_code)
         if request.resume:
             remove_checkpoints(request.checkpoints)
     trainer.accelerator.wait_for_everyone()

@@ -168,9 +168,8 @@ def generation_config(
     """The model's generation settings with changes, checked before anything is computed."""
     settings = copy.deepcopy(model.generation_config)
     valid = sorted(name for name in GenerationConfig().to_dict() if not name.startswith("_"))
+    UnknownOverrideError.check(*options, valid=valid, owner="GenerationConfig")
     for name, value in options.items():
-        if name not in valid:
-            raise UnknownOverrideError(name, valid, owner="GenerationConfig")
         if name in COUNTS and value is not None and not (isinstance(value, int) and value >= 1):
             raise ConfigError(f"{name}={value!r} is not valid; valid: 1 and more")
         if name in SHARES and isinstance(value, (int, float)) and value > 1:
