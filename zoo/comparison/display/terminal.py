@@ -1,4 +1,4 @@
-"""A comparison as tables on a terminal."""
+"""A comparison as tables on a terminal, and as a notebook shows it."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from zoo.base import printed
 from zoo.base.printed import printable
 
 from ..results.comparison import Comparison
 from ..results.design import FAILED
 from ..results.statistics import BETTER, WORSE
 from ..results.summary import ComparisonSummary, VariantSummary, summarize
-from .findings import sentences
-from .formatting import columns_of
+from .findings import headline, sentences
+from .formatting import columns_of, table
 from .layout import GAP, NARROWEST_NAME, WideTable, chosen_examples, folded, shortened, shown_runs
 
 STYLES = {BETTER: "green", WORSE: "red", FAILED: "red"}
@@ -24,6 +25,15 @@ STYLES = {BETTER: "green", WORSE: "red", FAILED: "red"}
 def show(comparison: Comparison, console: Console | None = None) -> None:
     """Print a comparison, by default to stdout."""
     (console or Console(highlight=False)).print(render(comparison))
+
+
+def parts_of(comparison: Comparison) -> Iterator[printed.Part]:
+    """Describe for a notebook what was compared, then the table of a terminal, then what it means."""
+    summary = summarize(comparison)
+    headings, *rows = table(summary, [metric for metric in summary.metrics if metric.in_brief])
+    yield printed.Title(comparison.task, headline(summary))
+    yield printed.Table(rows, tuple(headings), tuple(heading for heading in headings[1:] if heading != "Verdict"))
+    yield from map(printed.Note, sentences(summary))
 
 
 def as_text(comparison: Comparison) -> str:

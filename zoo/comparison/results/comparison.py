@@ -80,7 +80,7 @@ class Comparison(Printed):
 
     def shown(self) -> Iterable[Part]:
         """The table that `zoo compare` prints, and its findings."""
-        from ..display.notebook import parts_of  # which imports this
+        from ..display.terminal import parts_of  # which imports this
 
         return parts_of(self)
 

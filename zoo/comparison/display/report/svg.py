@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
 
 from zoo.analysis.drawing.elements import element, rounded
+
+from ...results.units import Writer
 
 SERIES = 8
 """Colours of the style sheet, `--s0` to `--s7`, with as many markers and dashes, so that curves differ by more than
@@ -27,8 +29,6 @@ MARKERS = (
     "M-5,-1.5L0,-5.5L5,-1.5L3.2,4.5H-3.2Z",
     "M-5,-4H5L0,0L5,4H-5L0,0Z",
 )
-
-Writer = Callable[[float], str]
 
 
 @dataclass(frozen=True)
