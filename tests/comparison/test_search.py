@@ -20,6 +20,7 @@ from zoo.comparison.plan import ComparisonPlan
 from zoo.comparison.request.request import Request
 from zoo.comparison.request.seeds import at_the_edge, beyond
 from zoo.comparison.results.fairness import as_built, fairness_sheet
+from zoo.comparison.run.launchers import LAUNCHERS
 from zoo.comparison.run.search import Choice, chosen_values, lowest_point, recorded, search
 from zoo.comparison.setup.job import Job
 from zoo.comparison.setup.jobs import JobMaker
@@ -106,15 +107,16 @@ def jobs_of(folder: Path, **options: Any) -> JobMaker:
     return plan_of(folder, **options)[1]
 
 
-def test_no_sweep_leaves_the_valid_values_of_a_setting(tmp_path: Path) -> None:
+def test_no_sweep_leaves_the_valid_values_of_a_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan, maker = plan_of(tmp_path, sweep="dropout=0.5,0.9")
 
-    def launch(jobs: Sequence[Job], announce: Callable[[Job], None]) -> None:
+    def launch(jobs: Sequence[Job], *others: Any) -> None:
         for job in jobs:
             report = {"heldout_loss": -job.settings["dropout"], "heldout_examples": 8}
             write_json(Path(job.folder) / RESULT, {"hash": job.hash, "report": report})
 
-    choice = Phases(plan, maker, maker.request.tried, launch, None).choices()["pre-norm"]
+    monkeypatch.setitem(LAUNCHERS, "local", launch)
+    choice = Phases(plan, maker, None).choices()["pre-norm"]
     assert choice.values == {"dropout": 0.9} and set(choice.tried("dropout")) == {0.5, 0.9}
 
 

@@ -7,8 +7,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import date
 from functools import partial
+from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from typing_extensions import Unpack
 
 from zoo.analysis.environment import environment
 from zoo.base.errors import ConfigError, OutputExistsError
@@ -27,7 +30,7 @@ from .files import LOCK, RECIPE, plain, write_json
 from .plan import ComparisonPlan, find_plan, make_plan
 from .request.options import documented, options
 from .request.request import Request
-from .request.seeds import Values, next_seed, write_values
+from .request.seeds import next_seed, write_values
 from .results.comparison import Comparison
 from .results.statistics import UNDECIDED
 from .results.summary import summarize
@@ -38,12 +41,7 @@ from .setup.job import Job
 from .setup.jobs import JobMaker
 from .setup.shared_inputs import SharedInputs, tokenizers_in
 
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-
 OnRun = Callable[[int, int, str], None]
-Launch = Callable[[Sequence[Job], Callable[[Job], None]], None]  # Does runs; calls its second argument before each
 
 
 @dataclass
@@ -52,17 +50,16 @@ class Phases:
 
     plan: ComparisonPlan
     maker: JobMaker
-    tried: Values  # The values of the sweep
-    launch: Launch
     on_run: OnRun | None
     launched: bool = False  # Whether there was anything to do
 
     def choices(self) -> dict[str, Choice]:
         """Choose values for every variant by trials; none without a sweep."""
-        if not self.tried:
+        tried = self.maker.request.tried
+        if not tried:
             return {}
         seed, found = self.plan.seeds[0], {}
-        searches = {name: search(self.tried, partial(self.is_valid, name)) for name in self.plan.names}
+        searches = {name: search(tried, partial(self.is_valid, name)) for name in self.plan.names}
         asked = {name: next(one) for name, one in searches.items()}
         while asked:
             jobs = {
@@ -120,15 +117,14 @@ class Phases:
             self.plan.write(inputs.folder)
             self.maker.tell(overview(inputs.task, inputs.splits, inputs.encoded))
         self.launched = True
-        number = 0
+        numbers = count(1)
 
         def announce(job: Job) -> None:
-            nonlocal number
-            number += 1
             if self.on_run is not None:
-                self.on_run(number, len(waiting), job.label)
+                self.on_run(next(numbers), len(waiting), job.label)
 
-        self.launch(waiting, announce)
+        request = self.maker.request
+        LAUNCHERS[request.launcher](waiting, request.jobs, request.launch_with or {}, announce)
 
 
 def command(request: Request, names: Sequence[str], seeds: Sequence[int], baseline: str) -> list[str]:
@@ -248,12 +244,8 @@ def carry_out(
 ) -> Comparison:
     """Do what is left of a comparison; `began` is in seconds of `time.perf_counter`."""
     request, plan, inputs = set_up(request, progress, tell)
-
-    def launch(waiting: Sequence[Job], announce: Callable[[Job], None]) -> None:
-        LAUNCHERS[request.launcher](waiting, request.jobs, request.launch_with or {}, announce)
-
     maker = JobMaker(inputs, request, request.match_to or plan.baseline, progress, tell)
-    phases = Phases(plan, maker, request.tried, launch, on_run)
+    phases = Phases(plan, maker, on_run)
     choices = phases.choices()
     runs = phases.runs(plan.names, plan.seeds, choices)
     comparison = results_of(request, plan, inputs, choices, runs)
