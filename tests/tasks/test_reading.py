@@ -37,6 +37,14 @@ def test_every_format_reads_alike(write, tmp_path, suffix):
     assert read_columns(file, ["pt", "en"]).select_columns(["pt", "en"])[0] == {"pt": "Olá.", "en": "Hello."}
 
 
+def test_a_header_that_is_read_as_data_is_named(write):
+    file = write("a.tsv", as_tsv([("label", "text"), ("good", "A dog."), ("bad", "A cat.")]))
+    with pytest.warns(
+        DataWarning, match=r"a.tsv, line 1 is read as data, and has the name 'text'.*--columns text,label"
+    ):
+        assert len(read_columns(file, [1, 0], kinds=(Kind.TEXT, Kind.LABEL))) == 3
+
+
 def test_columns_by_number_need_no_header(write):
     file = write("pairs.tsv", as_tsv([(*row, "someone") for row in ROWS]))
     read = read_columns(file, [0, 1])

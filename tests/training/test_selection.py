@@ -118,6 +118,13 @@ def test_the_seed_of_the_data_chooses_what_is_set_aside(tiny, tmp_path):
     assert found[1].heldout != found[2].heldout and found[1].selection != found[2].selection
 
 
+def test_an_evaluation_on_the_data_of_the_training_holds_out_the_same(tiny, tmp_path):
+    TASKS.get("translation").load().train.select(range(60)).save_to_disk(tmp_path / "data")
+    result = zoo.train("pre-norm", data=tmp_path / "data", seed=3, output_dir=tmp_path / "model", **tiny)
+    found = zoo.evaluate(tmp_path / "model", data=tmp_path / "data")
+    assert found.loss == result.report.heldout_loss and found.outputs == result.outputs
+
+
 def test_a_beginning_that_no_text_has_is_named(tmp_path):
     tokenizers = train_tokenizers(["a b c"], vocab_size=280)
     with pytest.warns(ZooWarning, match="between them and without <bos>, by which suites score sentences"):

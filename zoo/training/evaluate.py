@@ -21,7 +21,7 @@ from zoo.building.weights import locate
 from zoo.converters.engine import EngineModel
 from zoo.converters.weights import task_of
 from zoo.data.corpora import located
-from zoo.data.tasks import DataTask, Outputs, Score, full_path, split_name
+from zoo.data.tasks import DataSource, DataTask, Outputs, Score, full_path, split_name
 from zoo.data.tasks.labels import LabelsTask
 from zoo.data.tasks.libraries import loading_bars
 from zoo.data.tasks.tables import Column
@@ -237,12 +237,13 @@ def chosen_examples(
         if columns is not None:
             raise ConfigError("columns are given without the data that have them; give data or heldout as well")
         return examples_of_run(run, task, model)
-    if columns is None and run is not None and run.data.source is not None:
-        columns = run.data.source.columns
+    trained_on = DataSource() if run is None or run.data.source is None else run.data.source
+    columns = trained_on.columns if columns is None else columns
     place = heldout if data is None else located(data)
     whole = place if data is None or Path(place or "").is_file() else None
     named = full_path(heldout if heldout is not None else data)
-    return task.load(place, heldout=whole, columns=columns).heldout, file_name(named)
+    # By the seed of the training, nothing that was trained on is held out of the same data.
+    return task.load(place, heldout=whole, columns=columns, seed=trained_on.seed).heldout, file_name(named)
 
 
 def evaluation_recipe(run: RunRecord | None, loaded: PreTrainedModel, task: str | None) -> Recipe:

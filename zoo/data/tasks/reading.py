@@ -73,6 +73,11 @@ def read_separated(file: Path, rows: Iterator[Row], columns: Sequence[Column] | 
         check_number(kinds, columns, file)
         places = [column for column in columns if isinstance(column, int)]
         names, expected = [str(place) for place in places], max(places) + 1
+        begin = list(islice(rows, 1))
+        for line, fields in begin:
+            if len(fields) >= expected:
+                warn_of_header(file, line, [fields[place].strip() for place in places], kinds)
+        rows = chain(begin, rows)
     else:
         first, header = next(rows, (1, []))
         header = [name.strip() for name in header]
@@ -101,6 +106,18 @@ def read_separated(file: Path, rows: Iterator[Row], columns: Sequence[Column] | 
             yield line, [fields[place] for place in places]
 
     return make_table(file, names, kinds, chosen())
+
+
+def warn_of_header(file: Path, line: int, fields: Sequence[str], kinds: Sequence[Kind]) -> None:
+    """Warn if the first row of a file that is all data has the usual name of a column."""
+    usual = [name for name, kind in zip(fields, kinds, strict=True) if name.casefold() in kind.usual_names]
+    if usual:
+        warnings.warn(
+            f"{file}, line {line} is read as data, and has the name {usual[0]!r}; if it has the names of columns, give "
+            f"these instead of numbers: --columns {','.join(fields)}",
+            DataWarning,
+            stacklevel=2,
+        )
 
 
 def read_tsv(file: Path, columns: Sequence[Column] | None, kinds: Sequence[Kind]) -> Table:
