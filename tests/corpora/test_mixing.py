@@ -58,6 +58,11 @@ def test_shares_are_met_at_every_moment_and_each_source_is_read_whole_before_it_
     assert taken == mixed.drawn(len(read))
 
 
+def test_a_source_without_a_block_is_refused():
+    with pytest.raises(DataError, match="b has fewer tokens than a block of the mixture; leave it out"):
+        MixedBlocks(["a", "b"], [TokenBlocks(np.arange(size), 8, stride=1) for size in (20, 8)], [0.5, 0.5])
+
+
 def test_the_order_goes_on_over_periods_and_is_another_with_another_seed():
     mixed = blocks([40_000, 3_000, 77])
     order = MixedOrder(mixed, 8, seed=0)

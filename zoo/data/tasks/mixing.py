@@ -111,6 +111,8 @@ class MixedBlocks(torch.utils.data.Dataset[Any]):
     def __init__(self, names: Sequence[str], parts: Sequence[Any], shares: Sequence[float]) -> None:
         self.names, self.parts, self.shares = list(names), list(parts), list(shares)
         self.sizes = [len(part) for part in self.parts]
+        if empty := [name for name, size in zip(self.names, self.sizes, strict=True) if not size]:
+            raise DataError(f"{empty[0]} has fewer tokens than a block of the mixture; leave it out")
         self.ends = np.cumsum(self.sizes).tolist()
 
     def __len__(self) -> int:
