@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -85,25 +84,18 @@ def count_by_parameter(name: str, task: str | None = None, **overrides: Any) -> 
     embeddings = ids_of_embeddings(model)
     first: dict[int, str] = {}
     rows = []
-    for parameter_name, parameter in model.named_parameters(remove_duplicate=False):
-        owner = first.setdefault(id(parameter), parameter_name)
-        shared = owner != parameter_name
-        rows.append(
-            ParameterRow(
-                name=parameter_name,
-                shape=tuple(parameter.shape),
-                count=0 if shared else math.prod(parameter.shape),
-                shared_with=owner if shared else None,
-                is_embedding=id(parameter) in embeddings,
-            )
-        )
+    for key, parameter in model.named_parameters(remove_duplicate=False):
+        owner = first.setdefault(id(parameter), key)
+        count, shared_with = (parameter.numel(), None) if owner == key else (0, owner)
+        rows.append(ParameterRow(key, tuple(parameter.shape), count, shared_with, id(parameter) in embeddings))
+    total = sum(row.count for row in rows)
     return ParameterTable(
         name=str(parse_name(name)),
         task=VARIANTS.get(parse_name(name).name).check_task(task),
         rows=tuple(rows),
-        total=sum(row.count for row in rows),
+        total=total,
         non_embedding=sum(row.count for row in rows if not row.is_embedding),
-        active=sum(row.count for row in rows) - count_idle(model),
+        active=total - count_idle(model),
     )
 
 

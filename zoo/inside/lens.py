@@ -132,10 +132,7 @@ def logit_lens(
     is_encoder_decoder = isinstance(loaded.model, ZooEncoderDecoder)
     between = outputs.decoder_hidden_states if is_encoder_decoder else outputs.hidden_states
     stack = loaded.model.decoder if is_encoder_decoder else loaded.model
-    states = [
-        *(stack.norm(stack.stream(state)) for state in between[:-1]),
-        between[-1],
-    ]  # the last one is normed already
+    states = [*(stack.norm(stack.stream(state)) for state in between[:-1]), between[-1]]  # the last is normed already
     probabilities = torch.stack([loaded.project(state)[0].float().softmax(dim=-1) for state in states])
     best = probabilities.topk(min(top, probabilities.shape[-1]), dim=-1)
     labels = inputs.labels[0]

@@ -137,12 +137,8 @@ def norms_figure(norms: Sequence[LayerNorms], stack: str | None = None) -> Figur
     layers = sorted({one.layer for one in norms if one.stack == stack})
     figure = new_figure(9.0, 3.6)
     panels = figure.subplots(1, 2)
-    for panel, key, label in zip(
-        panels,
-        ("gradient", "activation"),
-        ("gradient, Euclidean norm", "residual stream, root mean square"),
-        strict=True,
-    ):
+    labels = {"gradient": "gradient, Euclidean norm", "activation": "residual stream, root mean square"}
+    for panel, (key, label) in zip(panels, labels.items(), strict=True):
         for layer in layers:
             seen = [(one.step, getattr(one, key)) for one in norms if (one.stack, one.layer) == (stack, layer)]
             curve = [(step, value) for step, value in seen if value is not None]

@@ -111,12 +111,11 @@ def compare(a: Drawing, b: Drawing) -> DrawingComparison:
         elif facts(*here) != facts(*there):
             marks[0][here[0].path] = marks[1][there[0].path] = "changed"
             words.append(f"{where}: {described(here[0])} in {a.name}, {described(there[0])} in {b.name}.")
-    counts = [{block.name: block for block in drawing.blocks} for drawing in (a, b)]
-    for name in (name for name in counts[0] if name in counts[1]):
-        one, other = counts[0][name], counts[1][name]
-        if repeated(one) != repeated(other):
+    others = {block.name: repeated(block) for block in b.blocks}
+    for name, one in ((block.name, repeated(block)) for block in a.blocks if block.name in others):
+        if one != others[name]:
             marks[0][f"{name} repeats"] = marks[1][f"{name} repeats"] = "changed"
-            words.append(f"{name}: {repeated(one)} in {a.name}, {repeated(other)} in {b.name}.")
+            words.append(f"{name}: {one} in {a.name}, {others[name]} in {b.name}.")
     return DrawingComparison(marks, tuple(words))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -51,26 +52,22 @@ def trace(layer: nn.Module, config: ZooConfig, position: Position, earlier: Earl
         call = open_calls.pop()
         open_calls[-1].inner.append(call)
 
-    hooks = []
-    for module in watched(layer):
-        hooks += [module.register_forward_pre_hook(enter, with_kwargs=True), module.register_forward_hook(leave)]
     hidden_states = torch.zeros(*TRACED, config.hidden_size, device="meta")
     position_ids = torch.zeros(TRACED, dtype=torch.long, device="meta")
-    try:
-        with torch.no_grad():
-            layer.eval()(
-                RESIDUALS.get(config.residual).build_stream(config).open(hidden_states),
-                None,
-                None,
-                torch.zeros_like(hidden_states) if config.add_cross_attention else None,
-                None,
-                position_embeddings=position.rotation(hidden_states, position_ids),
-                step=0,
-                earlier=earlier,
-            )
-    finally:
-        for hook in hooks:
-            hook.remove()
+    with ExitStack() as hooks, torch.no_grad():
+        for module in watched(layer):
+            hooks.enter_context(module.register_forward_pre_hook(enter, with_kwargs=True))
+            hooks.enter_context(module.register_forward_hook(leave))
+        layer.eval()(
+            RESIDUALS.get(config.residual).build_stream(config).open(hidden_states),
+            None,
+            None,
+            torch.zeros_like(hidden_states) if config.add_cross_attention else None,
+            None,
+            position_embeddings=position.rotation(hidden_states, position_ids),
+            step=0,
+            earlier=earlier,
+        )
     return root.inner
 
 
@@ -248,24 +245,20 @@ class Reader:
 
     def rules(self) -> Iterator[Step]:
         """List what the variant does that is no module."""
-        last = self.body.decoder if isinstance(self.body, ZooEncoderDecoder) else self.body
         for place in BY_NO_STEP:
             for phrase in stated(self.model.config, place, drawing=True):
                 self._signatures[phrase] = True
                 yield Step("setting", phrase, place, kind="rule")
+        is_both, predicts = isinstance(self.body, ZooEncoderDecoder), hasattr(self.model, "lm_head")
+        last = self.body.decoder if is_both else self.body
+        has_part = {"decoder_inputs": is_both, "output_size": predicts}
         for name, label in RULES.items():
             rule = getattr(last.transformer, name)
             self._signatures[name] = getattr(rule, "__qualname__", rule)
-            if rule != getattr(Transformer, name) and not self.is_idle(name):
+            if rule != getattr(Transformer, name) and has_part.get(name, True):
                 detail = rule.__name__ if callable(rule) else ", ".join(rule)
                 words = note(rule) if callable(rule) else ""
                 yield Step(label, detail, name, words, self.marks.get(name, ()), "rule")
-
-    def is_idle(self, rule: str) -> bool:
-        """Whether a rule of the blueprint plays no part in this model."""
-        if rule == "decoder_inputs":
-            return not isinstance(self.body, ZooEncoderDecoder)
-        return rule in ("output_size", "head") and not hasattr(self.model, "lm_head")
 
     def step(self, module: nn.Module, path: str, role: str, config: ZooConfig) -> Step:
         label, detail = label_and_detail(module, config)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import subprocess
 import sys
 import tempfile
@@ -54,8 +53,7 @@ def prove(file: Path, model: ZooPreTrainedModel, task: str, *, is_new: bool) -> 
         if not padded:
             del given["attention_mask"]
         save_file(given | ({} if labels is None else {"labels": labels}), folder / "inputs" / "inputs.safetensors")
-        (folder / "inputs" / "how.json").write_text(json.dumps({"writes": writes}), encoding="utf-8")
-        command = [sys.executable, "-I", running.__file__, str(file), str(folder)]
+        command = [sys.executable, "-I", running.__file__, str(file), str(folder), *(["writes"] if writes else [])]
         run = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=False)
         if run.returncode:
             raise UnsupportedOperationError(f"{file} does not run: {run.stderr.strip().splitlines()[-1]}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,8 @@ FORBIDDEN = ("zoo", "transformers")
 TOKENS = 8  # Tokens that are generated
 
 
-def main(file: str, folder: str) -> None:
-    """Load the file, and the weights and inputs of the folder; write what the model computes into it."""
+def main(file: str, folder: str, *writes: str) -> None:
+    """Load the file, and the weights and inputs of the folder; write what the model computes, a text too, into it."""
     for name in FORBIDDEN:
         sys.modules[name] = None  # type: ignore[assignment]
     import torch
@@ -25,7 +24,6 @@ def main(file: str, folder: str) -> None:
     sys.modules["ejected"] = ejected
     spec.loader.exec_module(ejected)
     inputs = load_file(Path(folder, "inputs", "inputs.safetensors"))
-    how = json.loads(Path(folder, "inputs", "how.json").read_text(encoding="utf-8"))
     model, labels = ejected.load(folder), inputs.pop("labels", None)
     for module in model.modules():
         for name in vars(getattr(module, "config", None) or object.__new__(type("", (), {}))):
@@ -43,12 +41,11 @@ def main(file: str, folder: str) -> None:
         found["loss"] = loss.detach()
         found |= gradients(model)
         model.zero_grad()
-    if how["writes"]:
+    if writes:
         mask = {name: inputs[name] for name in ("attention_mask",) if name in inputs}
         found["tokens"] = model.eval().generate(inputs["ids"], TOKENS, **mask)
-    save_file(
-        {name: tensor.contiguous() for name, tensor in found.items()}, Path(folder, "inputs", "found.safetensors")
-    )
+    tensors = {name: tensor.contiguous() for name, tensor in found.items()}
+    save_file(tensors, Path(folder, "inputs", "found.safetensors"))
 
 
 def copied(inputs: dict[str, Any], dtype: Any) -> dict[str, Any]:

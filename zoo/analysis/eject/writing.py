@@ -13,7 +13,7 @@ from ..compacting import WIDTH, with_descriptions_at_ends, with_full_signatures
 from ..partial_evaluation import code, names
 from ..plain.config import Config
 from ..walking import nodes_of
-from .program import Substitution, read_plain
+from .program import Substitution
 from .specialising import Program
 
 MODELS = {
@@ -45,9 +45,7 @@ USAGE = "python model.py --train TEXT [--load FOLDER] [--save FILE]"
 STANDARD = ("import math", "import sys", "from collections", "from dataclasses", "from pathlib")
 
 
-def file_of(
-    config: Config, summary: str, decoder: dict[str, Any], definitions: Mapping[str, cst.CSTNode] | None = None
-) -> str:
+def file_of(config: Config, summary: str, decoder: dict[str, Any], definitions: Mapping[str, cst.CSTNode]) -> str:
     """Write the file of a model, by its settings, its docstring, and its decoder's other settings."""
     model = MODELS.get(config.task, {"decoder": "Decoder", "encoder": "Encoder"}.get(config.stack, "EncoderDecoder"))
     trains = config.task in MODELS and "works-on-features" not in config.quirks
@@ -62,8 +60,7 @@ def file_of(
         given |= {"cache": None, "start": 0, "memory": None}
     if config.type_vocab_size is None or config.stack != "encoder":
         given["token_type_ids"] = None
-    program = Program(config, [model, *scripts], given, read_plain() if definitions is None else definitions)
-    definitions = program.specialised()
+    definitions = Program(config, [model, *scripts], given, definitions).specialised()
     aliases = Substitution({name: alias(node) for name, node in definitions.items() if alias(node) is not None})
     written_out = [code(aliases.visit(node)) for node in definitions.values() if alias(node) is None]
     body = "\n\n".join(written_out)

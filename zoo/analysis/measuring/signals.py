@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,13 +49,11 @@ def measure_signals(name: str, task: str | None = None, **settings: Any) -> list
 def recorded(model: PreTrainedModel) -> Iterator[list[Signal]]:
     """Collect the signals of every residual connection that a forward passes."""
     found: list[Signal] = []
-    hooked = [(path, module) for path, module in model.named_modules() if isinstance(module, Residual)]
-    handles = [module.register_forward_pre_hook(recorder(path, module, found)) for path, module in hooked]
-    try:
+    with ExitStack() as hooks:
+        for path, module in model.named_modules():
+            if isinstance(module, Residual):
+                hooks.enter_context(module.register_forward_pre_hook(recorder(path, module, found)))
         yield found
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def recorder(path: str, module: Residual, found: list[Signal]) -> Callable[[Any, tuple[Any, ...]], tuple[Any, ...]]:

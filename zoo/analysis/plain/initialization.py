@@ -19,12 +19,17 @@ def normalize(model: nn.Module) -> None:
             weight.copy_(nn.functional.normalize(weight, dim=0 if outward else -1))
 
 
+def is_narrow(name: str, config: Config) -> bool:
+    """Whether weights make few numbers of a wide vector: those of a router, or of connections between streams."""
+    return (config.has_experts and "router" in name) or (
+        config.residual == "manifold-hyper-connections" and "weights.weight" in name
+    )
+
+
 def draw_by_layer(weight: Tensor, name: str, config: Config) -> None:
     """Draw from a truncated normal distribution, feed-forward networks smaller in later layers (LTG-BERT)."""
     std = math.sqrt(2 / (5 * config.hidden_size))
-    if (config.has_experts and "router" in name) or (
-        config.residual == "manifold-hyper-connections" and "weights.weight" in name
-    ):
+    if is_narrow(name, config):
         nn.init.normal_(weight, std=config.initializer_range)
         return
     # In "model.layers.3.mlp.up_proj.weight", the layer is 3.
@@ -116,18 +121,16 @@ def initialize(model: nn.Module, config: Config) -> None:
         if config.initializer in ("normal", "depth-scaled"):
             nn.init.normal_(weight, std=config.initializer_range)
             # Output projections, two per layer (GPT-2).
-            if config.initializer == "depth-scaled" and name.endswith(("o_proj.weight", "down_proj.weight")):
-                nn.init.normal_(weight, std=config.initializer_range / (2 * config.num_hidden_layers) ** 0.5)
-            if config.initializer == "depth-scaled" and config.mixer != "attention" and "out_proj" in name:
-                nn.init.normal_(weight, std=config.initializer_range / (2 * config.num_hidden_layers) ** 0.5)
-            if config.initializer == "depth-scaled" and config.has_experts and name.endswith("experts.down_proj"):
-                nn.init.normal_(weight, std=config.initializer_range / (2 * config.num_hidden_layers) ** 0.5)
             if (
                 config.initializer == "depth-scaled"
-                and config.residual == "gated-hyper-connections"
-                and "gates" in name
+                and not (config.residual == "gated-hyper-connections" and "gates" in name)
+                and (
+                    (config.mixer != "attention" and "out_proj" in name)
+                    or (config.has_experts and name.endswith("experts.down_proj"))
+                    or name.endswith(("o_proj.weight", "down_proj.weight"))
+                )
             ):
-                nn.init.normal_(weight, std=config.initializer_range)
+                nn.init.normal_(weight, std=config.initializer_range / (2 * config.num_hidden_layers) ** 0.5)
         elif config.initializer == "layer-scaled":
             draw_by_layer(weight, name, config)
         elif (
@@ -140,9 +143,7 @@ def initialize(model: nn.Module, config: Config) -> None:
             config.step_embeddings and "step_embedding" in name
         ):
             nn.init.normal_(weight, std=config.initializer_range)
-        elif (config.has_experts and "router" in name) or (
-            config.residual == "manifold-hyper-connections" and "weights.weight" in name
-        ):
+        elif is_narrow(name, config):
             narrow = 1 / config.mup_width_factor if config.initializer == "mup" else 1.0
             nn.init.normal_(weight, std=config.initializer_range * narrow**0.5)
         elif config.has_experts and weight.ndim == 3:

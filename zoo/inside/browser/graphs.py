@@ -203,17 +203,13 @@ def verify(inside: Inspected, graph: bytes, weights: Weights, same_length: bool)
     """Compare a graph with its model, on rows of other lengths, one with padding, and with a head and a layer off."""
     import onnxruntime
 
-    model = inside.model
-    given = example(model, (TRIED[0], TRIED[0]) if same_length else TRIED, padded=True)
-    names = input_names(model)
-    given[names.index(f"{kinds_of(model)[-1]}_heads")][0, 1] = 0.0
-    given[-1][-1] = 0.0
+    model, names = inside.model, input_names(inside.model)
+    lengths = (TRIED[0], TRIED[0]) if same_length else TRIED
+    plain, given = (example(model, lengths, padded=True) for _ in range(2))
+    given[names.index(f"{kinds_of(model)[-1]}_heads")][0, 1] = given[-1][-1] = 0.0
     with torch.no_grad():
+        refuse_difference("logits of the recorded model", inside(*plain)[0][-1], own_logits(model, plain), model)
         expected = inside(*given)
-    plain = example(model, (TRIED[0], TRIED[0]) if same_length else TRIED, padded=True)
-    with torch.no_grad():
-        own, seen = own_logits(model, plain), inside(*plain)[0][-1]
-    refuse_difference("logits of the recorded model", seen, own, model)
     with scratch_folder() as folder:
         weights.write(folder)
         (folder / "graph.onnx").write_bytes(graph)

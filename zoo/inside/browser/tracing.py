@@ -113,11 +113,8 @@ class Inspected(nn.Module):
         if task_of(model) == Task.SEQUENCE_CLASSIFICATION:
             pooled = model.model.transformer.pool(hidden_states, mask, model.config)
             return model.classifier(model.pooler(pooled))
-        return (
-            model.project(hidden_states)
-            if model.can_generate() or task_of(model) == Task.MASKED_LM
-            else (model.classifier(hidden_states))
-        )
+        predicts_tokens = model.can_generate() or task_of(model) == Task.MASKED_LM
+        return model.project(hidden_states) if predicts_tokens else model.classifier(hidden_states)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 
 import torch
 from torch import Tensor
@@ -97,12 +98,10 @@ def shapes_of(one: Explored, text: str, target: str | None = None) -> dict[str, 
         if isinstance(first, Tensor):
             found[paths[module]] = tuple(first.shape[1:])
 
-    hooks = [module.register_forward_hook(note) for module in one.model.modules()]
-    try:
+    with ExitStack() as hooks:
+        for module in one.model.modules():
+            hooks.enter_context(module.register_forward_hook(note))
         one.model(**inputs_of(one.model, one.tokenizers, [text], None if target is None else [target]).arguments)
-    finally:
-        for hook in hooks:
-            hook.remove()
     return found
 
 
