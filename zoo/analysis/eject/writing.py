@@ -69,8 +69,6 @@ def file_of(config: Config, summary: str, decoder: dict[str, Any], definitions: 
     changes = "".join(f", {name}={value!r}" for name, value in decoder.items() if f"config.{name}" in body)
     body = body.replace("config.of_decoder()", f"replace(config{changes})" if changes else "config")
     body = body.replace("Model", model)
-    if "FeedForward" not in definitions:
-        body = body.replace("GatedFeedForward", "FeedForward")  # one name for the one network of a file
     body = "\n".join(broken(line) for line in body.splitlines())
     whole = f"{settings(body, config)}\n\n{body}\n"
     return f'"""{summary}"""\n\n{imports(whole)}\n\n{whole}'

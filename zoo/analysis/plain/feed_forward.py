@@ -89,30 +89,8 @@ class FeedForward(nn.Module):
     def __init__(self, config: Config, width: int) -> None:
         super().__init__()
         self.config = config
-        self.up_proj = nn.Linear(config.hidden_size, width, bias=config.mlp_bias)
-        self.down_proj = nn.Linear(width, config.hidden_size, bias=config.mlp_bias)
-        if config.hidden_act in ("prelu", "xielu"):
-            self.act_fn = learned_activation(config.hidden_act)
-        if config.mlp_inner_norm:
-            self.norm = build_norm(config, width, config.layer_norm_eps)
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = activated(self.up_proj(x), self, self.config.hidden_act)
-        if self.config.activation_dropout:
-            x = F.dropout(x, self.config.activation_dropout, self.training)
-        if self.config.mlp_inner_norm:
-            # A norm on the inner width (Shleifer et al. 2021, NormFormer, section 2).
-            x = self.norm(x)
-        return self.down_proj(x)
-
-
-class GatedFeedForward(nn.Module):
-    """A network with a gate (Shazeer 2020, GLU Variants Improve Transformer, equation 6)."""
-
-    def __init__(self, config: Config, width: int) -> None:
-        super().__init__()
-        self.config = config
-        self.gate_proj = nn.Linear(config.hidden_size, width, bias=config.mlp_bias)
+        if config.feed_forward != "mlp":
+            self.gate_proj = nn.Linear(config.hidden_size, width, bias=config.mlp_bias)
         self.up_proj = nn.Linear(config.hidden_size, width, bias=config.mlp_bias)
         self.down_proj = nn.Linear(width, config.hidden_size, bias=config.mlp_bias)
         if config.feed_forward == "normalized":
@@ -124,12 +102,15 @@ class GatedFeedForward(nn.Module):
             self.norm = build_norm(config, width, config.layer_norm_eps)
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.config.feed_forward == "normalized":
+        if self.config.feed_forward == "mlp":
+            x = activated(self.up_proj(x), self, self.config.hidden_act)
+        elif self.config.feed_forward == "normalized":
             # Gate and input have learned factors (nGPT, section 2.4).
             gate = self.gate_proj(x) * (self.gate_scales() * self.config.hidden_size**0.5)
             up = self.up_proj(x) * self.up_scales()
             x = activated(gate, self, self.config.hidden_act) * up
         else:
+            # The network has a gate (Shazeer 2020, GLU Variants Improve Transformer, equation 6).
             x = activated(self.gate_proj(x), self, self.config.hidden_act) * self.up_proj(x)
         if self.config.activation_dropout:
             x = F.dropout(x, self.config.activation_dropout, self.training)
@@ -257,9 +238,9 @@ class MixtureOfExperts(nn.Module):
             self.router = Router(config)
         self.experts = Experts(config)
         if config.feed_forward == "moe-sigmoid" and config.n_shared_experts:
-            self.shared_experts = GatedFeedForward(config, config.moe_intermediate_size * config.n_shared_experts)
+            self.shared_experts = FeedForward(config, config.moe_intermediate_size * config.n_shared_experts)
         if config.feed_forward == "moe-shared":
-            self.shared_expert = GatedFeedForward(config, config.shared_expert_intermediate_size)
+            self.shared_expert = FeedForward(config, config.shared_expert_intermediate_size)
             self.shared_expert_gate = nn.Linear(config.hidden_size, 1, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -282,11 +263,9 @@ class MixtureOfExperts(nn.Module):
 
 def build_feed_forward(config: Config, layer_idx: int) -> nn.Module:
     """The feed-forward network that the configuration names."""
-    if config.feed_forward == "mlp":
+    if config.feed_forward in ("mlp", "gated", "normalized"):
         return FeedForward(config, config.intermediate_size)
-    if config.feed_forward in ("gated", "normalized"):
-        return GatedFeedForward(config, config.intermediate_size)
     if config.feed_forward in ("moe", "moe-sigmoid", "moe-shared", "moe-clamped"):
         dense = config.first_k_dense_replace and layer_idx < config.first_k_dense_replace
-        return GatedFeedForward(config, config.intermediate_size) if dense else MixtureOfExperts(config)
+        return FeedForward(config, config.intermediate_size) if dense else MixtureOfExperts(config)
     raise NoPlainForm("feed_forward")

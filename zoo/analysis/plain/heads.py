@@ -15,7 +15,7 @@ from .initialization import initialize
 from .layers import DecoderLayer
 from .norms import build_norm
 from .stacks import Decoder, Encoder, EncoderDecoder, entered
-from .streams import begun, build_stream, ended
+from .streams import StreamEnd, begun, ended
 
 
 def bounded(logits: Tensor, config: Config) -> Tensor:
@@ -56,7 +56,7 @@ class PredictionDepth(nn.Module):
         self.projection = nn.Linear(config.hidden_size + width, config.hidden_size, bias=False)
         self.layer = DecoderLayer(config, config.num_hidden_layers - 1)
         if config.residual in ("gated-hyper-connections", "manifold-hyper-connections", "attention-residuals"):
-            self.stream = build_stream(config)
+            self.stream = StreamEnd(config)
         if config.final_norm:
             self.norm = build_norm(config, config.hidden_size, config.layer_norm_eps)
 

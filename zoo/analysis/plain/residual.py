@@ -57,6 +57,8 @@ class Residual(nn.Module):
             self.norm_branch = build_norm(config, config.hidden_size, config.layer_norm_eps)
         if config.norm_placement in ("post", "deepnorm") or config.residual == "normalized":
             self.norm_out = build_norm(config, config.hidden_size, config.layer_norm_eps)
+        if config.residual == "normalized":
+            self.rates = Factors(config.hidden_size, 0.05, config.hidden_size**-0.5)
         if config.residual_scaling == "layer-scale":
             self.scale = LearnedScale(config.hidden_size, config.layer_scale_init)
         elif config.residual_scaling == "rezero":
@@ -99,6 +101,10 @@ class Residual(nn.Module):
             x = F.dropout(x, self.config.dropout, self.training)
         elif self.config.dropout and self.drops:
             branch = F.dropout(branch, self.config.dropout, self.training)
+        if self.config.residual == "normalized":
+            # A learned step on the hypersphere towards what the sublayer computes (nGPT, equations 10 and 11).
+            x = skipped(x, self.config)
+            return self.norm_out(x + self.rates().abs() * (branch - x))
         if self.config.norm_placement == "post":
             # Post-norm: the sum is normalised (Vaswani et al. 2017, section 3.1).
             return self.norm_out(x + branch)
@@ -114,17 +120,3 @@ class BareSublayer(nn.Module):
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         # The original's defect: neither a sum nor a norm.
         return sublayer(x)
-
-
-class NormalizedResidual(Residual):
-    """A learned step on the hypersphere towards what the sublayer computes (nGPT, equations 10 and 11)."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__(config)
-        self.rates = Factors(config.hidden_size, 0.05, config.hidden_size**-0.5)
-
-    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        """Move the stream. *Shape:* (batch, length, hidden_size), unchanged."""
-        branch = self.branch(x, sublayer)
-        x = skipped(x, self.config)
-        return self.norm_out(x + self.rates().abs() * (branch - x))

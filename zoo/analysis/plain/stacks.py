@@ -13,7 +13,7 @@ from .config import Config
 from .layers import DecoderLayer, EncoderLayer
 from .norms import build_norm
 from .positions import RelativeBuckets, RelativeVectors, alibi, build_position, rotary, sinusoids
-from .streams import begun, build_stream, ended
+from .streams import StreamEnd, begun, ended
 
 
 def seen(mask: Tensor, near: Any, index: int, config: Config) -> Tensor:
@@ -83,7 +83,7 @@ class Stack(nn.Module):
         if config.embedding_size is not None:
             self.embedding_projection = nn.Linear(config.embedding_size, config.hidden_size)
         if config.residual in ("gated-hyper-connections", "manifold-hyper-connections", "attention-residuals"):
-            self.stream = build_stream(config)
+            self.stream = StreamEnd(config)
         if config.share_layers:
             self.layers = nn.ModuleList([layer(config, 0)])
         else:

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from .config import Config, NoPlainForm
 from .norms import build_norm
-from .residual import BareSublayer, NormalizedResidual, Residual, skipped, summed
+from .residual import BareSublayer, Residual, skipped, summed
 
 
 class ConnectionWeights(nn.Module):
@@ -158,28 +158,6 @@ class AttentionResidual(Residual):
         return torch.cat([x, summed(branch, self, self.config)[:, :, None]], dim=2)
 
 
-class GatedStreams(nn.Module):
-    """The end of the streams: what gates read of them."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        self.gates = StreamGates(config)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.gates(x)[0]
-
-
-class WrittenVectors(nn.Module):
-    """The end of the stream: attention to all that was written."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        self.read = DepthAttention(config)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.read(x)
-
-
 class ReadingWeights(nn.Module):
     """How the end reads the streams, computed of all of them together."""
 
@@ -197,24 +175,27 @@ class ReadingWeights(nn.Module):
         return (self.scale * (x @ self.weight.T) + self.base).sigmoid() + self.config.hyper_eps
 
 
-class WeightedStreams(nn.Module):
-    """The end of the streams: a sum with weights that depend on the token."""
+class StreamEnd(nn.Module):
+    """The end of the streams: one vector a token again."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
-        self.weights = ReadingWeights(config)
+        self.config = config
+        if config.residual == "gated-hyper-connections":
+            self.gates = StreamGates(config)
+        elif config.residual == "manifold-hyper-connections":
+            self.weights = ReadingWeights(config)
+        else:
+            self.read = DepthAttention(config)
 
     def forward(self, x: Tensor) -> Tensor:
-        return (self.weights(x)[..., None, :] @ x).squeeze(-2)
-
-
-def build_stream(config: Config) -> nn.Module:
-    """What ends the streams of a stack by weights of its own."""
-    if config.residual == "gated-hyper-connections":
-        return GatedStreams(config)
-    if config.residual == "manifold-hyper-connections":
-        return WeightedStreams(config)
-    return WrittenVectors(config)
+        if self.config.residual == "gated-hyper-connections":
+            return self.gates(x)[0]
+        if self.config.residual == "manifold-hyper-connections":
+            # A sum with weights that depend on the token.
+            return (self.weights(x)[..., None, :] @ x).squeeze(-2)
+        # Attention to all that was written.
+        return self.read(x)
 
 
 def begun(x: Tensor, config: Config) -> Tensor:
@@ -313,11 +294,9 @@ def build_residual(
         return AttentionResidual(config, layer_idx, opens_layer)
     if config.residual == "depth-weighted-average":
         return DepthWeightedResidual(config, layer_idx, opens_layer)
-    if config.residual == "normalized":
-        return NormalizedResidual(config)
     if config.residual == "lambdas":
         return LambdaResidual(config, opens_layer)
-    if config.residual in ("plain", "no-first-norm"):
+    if config.residual in ("plain", "no-first-norm", "normalized"):
         return Residual(
             config,
             norms_branch=norms_branch,
