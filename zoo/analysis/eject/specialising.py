@@ -122,8 +122,7 @@ class Program:
         init = methods(self.definitions[owner]).get("__init__")
         if init is None or isinstance(self.definitions[owner], cst.FunctionDef):
             return {}
-        known = {"config": self.config}
-        known |= {name: self.params.get((owner, "__init__", name), UNKNOWN) for name in parameters(init)}
+        known = {name: self.params.get((owner, "__init__", name), UNKNOWN) for name in parameters(init)}
         known["config"] = self.config
         found = {}
         for assign in names(init).assigns:
@@ -179,35 +178,34 @@ class Program:
                 found += [name for name in called if isinstance(self.definitions.get(name), cst.ClassDef)]
         return list(dict.fromkeys(found))
 
-    def calls(self) -> Iterator[tuple[Key, cst.FunctionDef, cst.Call, list[Key]]]:
-        """Every call of a plain function: where it is, and what it may call."""
+    def calls(self) -> Iterator[tuple[Key, cst.FunctionDef, cst.Call, dict[Key, dict[str, cst.Arg]]]]:
+        """Every call of a plain function: where it is, and what it may call with which arguments by name."""
         for owner, name, node in functions(self.definitions):
             for call in names(node.body).calls:
-                found = self.candidates((owner, name), node, call.func)
-                found = [one for one in found if self.fits(one, call)]
+                candidates = self.candidates((owner, name), node, call.func)
+                found = {one: given for one in candidates if (given := self.arguments(one, call)) is not None}
                 if found:
                     yield (owner, name), node, call, found
 
-    def fits(self, key: Key, call: cst.Call) -> bool:
-        """Whether a function can be called with these arguments."""
+    def arguments(self, key: Key, call: cst.Call) -> dict[str, cst.Arg] | None:
+        """Arguments of a call by the names of a function's parameters, None if it cannot be called so."""
         function = methods(self.definitions[key[0]]).get(key[1])
         if function is None:
-            return False
+            return None
         params, given = parameters(function), bound(function, call)
-        required = [name for name, default in params.items() if default is None]
-        return len(given) == len(call.args) and set(required) <= given.keys() <= params.keys()
+        required = {name for name, default in params.items() if default is None}
+        fits = len(given) == len(call.args) and required <= given.keys() <= params.keys()
+        return given if fits else None
 
     def propagate(self) -> None:
         """Find what parameters are at every call."""
         self.known = {}
         seen: dict[tuple[str, str, str], list[Any]] = {}
         omitted: set[tuple[str, str, str]] = set()
-        for key, node, call, found in self.calls():
+        for key, node, _, found in self.calls():
             known = self.values(key, node)
-            for one in found:
-                function = methods(self.definitions[one[0]])[one[1]]
-                given = bound(function, call)
-                for name, default in parameters(function).items():
+            for one, given in found.items():
+                for name, default in parameters(methods(self.definitions[one[0]])[one[1]]).items():
                     if name == "config":
                         continue
                     arg = given.get(name)
@@ -226,9 +224,9 @@ class Program:
     def read_settings(self) -> None:
         """Read a setting where every call gives it for a parameter."""
         given: dict[tuple[str, str, str], set[str]] = {}
-        for _, _, call, found in self.calls():
-            for one in found:
-                args = {name: code(arg.value) for name, arg in self.given_by(one, call)}
+        for _, _, _, found in self.calls():
+            for one, arguments in found.items():
+                args = {name: code(arg.value) for name, arg in arguments.items()}
                 for name in parameters(methods(self.definitions[one[0]])[one[1]]):
                     owner, dot, setting = args.get(name, "").rpartition(".")
                     is_setting = dot and owner == args.get("config") and setting.isidentifier()
@@ -314,17 +312,17 @@ class Program:
             held: set[tuple[str, str, str]] = set()
             for _, _, call, found in places:
                 for arg in call.args:
-                    fed = {(*one, name) for one in found for name, given in self.given_by(one, call) if given is arg}
+                    fed = {(*one, name) for one, given in found.items() for name in given if given[name] is arg}
                     if fed & removable and (fed - removable or len(fed) < len(found)):
                         held |= fed & removable
             if not held:
                 break
             removable -= held
         dropped = {
-            (key, id(given))
-            for key, _, call, found in places
-            for one in found
-            for name, given in self.given_by(one, call)
+            (key, id(arg))
+            for key, _, _, found in places
+            for one, given in found.items()
+            for name, arg in given.items()
             if (*one, name) in removable
         }
 
@@ -370,10 +368,6 @@ class Program:
             text = code(annotation.annotation).removesuffix(" | None")
             annotation = annotation.with_changes(annotation=cst.parse_expression(text))
         return param.with_changes(default=None, equal=cst.MaybeSentinel.DEFAULT, annotation=annotation)
-
-    def given_by(self, key: Key, call: cst.Call) -> list[tuple[str, cst.Arg]]:
-        """Arguments of a call by the names of a function's parameters."""
-        return list(bound(methods(self.definitions[key[0]])[key[1]], call).items())
 
     def refuse_missing(self) -> None:
         """Refuse settings without a plain form in the code that is left."""
