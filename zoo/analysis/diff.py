@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 
 NOT_IMPLIED = frozenset({"final_norm"})  # Fields that are axes even while they follow from others
 
-RULES_OF_STACK = {"encoder_layer": ("encoder", "encoder-decoder"), "decoder_layer": ("decoder", "encoder-decoder")}
+RULES_OF_STACK = {
+    "encoder_layer": {"encoder", "encoder-decoder"},
+    "decoder_layer": {"decoder", "encoder-decoder"},
+    "decoder_inputs": {"encoder-decoder"},
+}
 """Fields of a blueprint that only some stacks read."""
 
 
@@ -95,26 +99,24 @@ def settings(configs: tuple[ZooConfig, ZooConfig], tasks: tuple[str, str]) -> It
     values = [settings_of(config) for config in configs]
     for axis in dict.fromkeys((*values[0], *values[1])):
         one = SETTINGS.get(axis)
-        if one is None and not any(value.get(axis) for value in values):
-            continue
-        if one is not None and not any(map(one.is_read, tasks)):
-            continue
-        if one is not None and axis not in NOT_IMPLIED and all(one.follows(getattr(c, axis), c) for c in configs):
-            continue
-        yield axis, values[0].get(axis), values[1].get(axis)
+        if one is None:
+            plays_a_part = any(value.get(axis) for value in values)
+        else:
+            plays_a_part = any(map(one.is_read, tasks)) and (
+                axis in NOT_IMPLIED or not all(one.follows(getattr(config, axis), config) for config in configs)
+            )
+        if plays_a_part:
+            yield axis, values[0].get(axis), values[1].get(axis)
 
 
 def code(configs: tuple[ZooConfig, ZooConfig], tasks: tuple[str, str]) -> Iterator[Difference]:
     """Pair the names of classes and functions of two variants' blueprints; "usual" for the library's own."""
     blueprints = [transformer_of(config) for config in configs]
-    stacks = [config.stack for config in configs]
+    stacks = {config.stack for config in configs}
     for field in dataclasses.fields(Transformer):
-        other_stack = field.name in RULES_OF_STACK and not set(stacks) & set(RULES_OF_STACK[field.name])
-        if other_stack or not field.compare:
+        if not field.compare or stacks.isdisjoint(RULES_OF_STACK.get(field.name, stacks)):
             continue
         if field.name == "pooler" and Task.SEQUENCE_CLASSIFICATION not in tasks:
-            continue
-        if field.name == "decoder_inputs" and "encoder-decoder" not in stacks:
             continue
         parts = (getattr(blueprint, field.name) for blueprint in blueprints)
         names = ("usual" if one == field.default else getattr(one, "__qualname__", one) for one in parts)

@@ -304,10 +304,8 @@ def draw(name: str, task: str | None = None, **overrides: Any) -> Drawing:
     marks: dict[str, tuple[str, ...]] = {}
     if quirks:
         # One layer shows as much as all, unless they differ.
-        if not hasattr(configure(plain, task, **overrides), "layer_types"):
-            shallow = {**overrides, "num_hidden_layers": 1, "decoder_layers": 1}
-        else:
-            shallow = overrides
+        differ = hasattr(configure(plain, task, **overrides), "layer_types")
+        shallow = overrides if differ else {**overrides, "num_hidden_layers": 1, "decoder_layers": 1}
         usual = Reader(skeleton(plain, task, **shallow)).signatures()
         for quirk in quirks:
             alone = Reader(skeleton(plain, task, quirks=(quirk,), **shallow)).signatures()

@@ -110,15 +110,12 @@ def position_detail(module: Position, config: ZooConfig) -> str:
     kind = type(module)
     placed = [layer is not None for layer in config.placed_types_of_layers()]
     where = EVERY_LAYER if all(placed) else f"in {sum(placed)} of {len(placed)} layers"
-    places = [
-        place
-        for place, acts in (
-            ("added to the embeddings", kind.embed is not Position.embed),
-            (f"on queries and keys {where}", kind.rotation is not Position.rotation),
-            (f"on the scores {where}", module.has_bias),
-        )
-        if acts
-    ]
+    acts = {
+        "added to the embeddings": kind.embed is not Position.embed,
+        f"on queries and keys {where}": kind.rotation is not Position.rotation,
+        f"on the scores {where}": module.has_bias,
+    }
+    places = [place for place, is_one in acts.items() if is_one]
     if module.max_length is not None and places:
         places.append(f"at most {module.max_length}")
     return ", ".join(places)
