@@ -9,7 +9,7 @@ from typing import Any
 import libcst as cst
 from libcst import matchers as m
 
-from .walking import Visitor, changed, nodes_of
+from .walking import Visitor, attributes, changed, nodes_of
 
 EMPTY = cst.Module([])  # Has the indents of code that is written
 UNKNOWN = object()  # Value of an expression that is known only when the code runs
@@ -134,41 +134,24 @@ class Names(Visitor):
         self.attributes.append(node.attr.value)
         self.owners.append((code(node.value), node.attr.value))
 
-    def visit_Param(self, node: cst.Param) -> bool:
-        for child in (node.annotation, node.default):
-            if child is not None:
-                self.visit(child)
-        return False
-
     def visit_AssignTarget(self, node: cst.AssignTarget) -> bool:
         return self.target(node.target)
 
-    def visit_AnnAssign(self, node: cst.AnnAssign) -> bool:
+    def visit_AnnAssign(self, node: cst.AnnAssign | cst.For | cst.CompFor) -> bool:
+        """Note what is written, and visit the other attributes."""
         self.target(node.target)
-        self.visit(node.annotation)
-        if node.value is not None:
-            self.visit(node.value)
+        for name in attributes(type(node)):
+            value = getattr(node, name)
+            for child in value if isinstance(value, (tuple, list)) else (value,):
+                if name != "target" and isinstance(child, cst.CSTNode):
+                    self.visit(child)
         return False
+
+    visit_CompFor = visit_AnnAssign
 
     def visit_For(self, node: cst.For) -> bool:
         self.loops.append(node)
-        self.target(node.target)
-        for child in (node.iter, node.body):
-            self.visit(child)
-        return False
-
-    def visit_CompFor(self, node: cst.CompFor) -> bool:
-        self.target(node.target)
-        for child in (node.iter, *node.ifs, *(() if node.inner_for_in is None else (node.inner_for_in,))):
-            self.visit(child)
-        return False
-
-    def visit_FunctionDef(self, node: cst.FunctionDef) -> bool:
-        for child in (*node.decorators, node.params, node.body):
-            self.visit(child)
-        if node.returns is not None:
-            self.visit(node.returns)
-        return False
+        return self.visit_AnnAssign(node)
 
     def target(self, node: cst.BaseExpression) -> bool:
         if isinstance(node, cst.Name):

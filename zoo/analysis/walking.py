@@ -17,8 +17,8 @@ import libcst as cst
 PUNCTUATION = re.compile("white|lines|header|footer|par$|[lr]br|comma|colon|equal|dot|operator|async|indent")
 """Attributes of nodes that are whitespace or punctuation, by what is in their names."""
 
-NO_EXPRESSIONS = {("Attribute", "attr"), ("Arg", "keyword"), ("Param", "name")}
-"""Names of attributes and parameters, which are no variables."""
+NO_EXPRESSIONS = {("Attribute", "attr"), ("Arg", "keyword"), ("Param", "name"), ("FunctionDef", "name")}
+"""Names of attributes, parameters and functions, which are no variables."""
 
 
 @cache
