@@ -7,7 +7,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from zoo.data.tasks import translation_scores
 from zoo.data.tasks.metrics import accuracy_score, entities, entity_f1_score, has_entities, macro_f1_score
+
+TEXTS = {
+    "13a": ["The dog is here, Ana.", "Der Hund heißt 猫.", "12 34"],
+    "zh": ["今天天气很好，我们去公园。", "我喜欢猫和狗, said Ana."],
+    "char": ["猫が好きです。", "ฉันชอบแมวมาก", "今日は天気がいいです"],
+}
+
+
+@pytest.mark.parametrize("tokenizer", TEXTS)
+def test_bleu_counts_words_of_scripts_without_blanks_too(tokenizer):
+    """With 13a a sentence is one word of them, and a translation without a mistake has a BLEU of 0."""
+    found = translation_scores(TEXTS[tokenizer], TEXTS[tokenizer])["bleu"]
+    assert f"|tok:{tokenizer}|" in found.signature and found.value == pytest.approx(100)
+
 
 ROWS = st.lists(st.lists(st.tuples(*[st.integers(0, 3)] * 2), min_size=1, max_size=5), min_size=1, max_size=8)
 

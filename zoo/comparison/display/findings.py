@@ -60,7 +60,9 @@ def randomization_p(metric: str, baseline: Sequence[str], own: Sequence[str], re
     from sacrebleu.metrics import BLEU, CHRF
     from sacrebleu.significance import PairedTest
 
-    chosen = BLEU() if metric == "bleu" else CHRF()
+    from zoo.data.tasks.scores import bleu_tokenizer
+
+    chosen = BLEU(tokenize=bleu_tokenizer(references)) if metric == "bleu" else CHRF()
     systems = [("baseline", list(baseline)), ("variant", list(own))]
     _, results = PairedTest(systems, {metric: chosen}, [list(references)], test_type="ar", n_samples=TRIALS)()
     *_, (_, result) = results.values()  # the first names the systems
