@@ -214,13 +214,11 @@ def bundle_files(config: ZooConfig) -> dict[str, str]:
     fixed = {name: value for name, value in settings.fixed.items() if name in used}
     head = head_of(config, {module for module, _ in every})
     second = head_of(config, set(), whole_head=False)
-    configuration = OneFile(shaker, configured, dict.fromkeys(every - configured, MODELING)).write(
-        head, order, "", postponed=True
-    )
+    configuration = OneFile(shaker, configured, dict.fromkeys(every - configured, MODELING)).write(head, order)
     modeling = OneFile(shaker, every - configured, dict.fromkeys(configured, CONFIGURATION))
     return {
         f"{CONFIGURATION}.py": with_guard(configuration, fixed),
-        f"{MODELING}.py": modeling.write(second, order, registrations(config, registered), postponed=False),
+        f"{MODELING}.py": modeling.write(second, order, registrations(config, registered)),
     }
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import ast
-import builtins
 import re
 import textwrap
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from functools import cached_property, lru_cache
+from collections.abc import Sequence
+from functools import lru_cache
 
 from zoo.analysis.compacting import compacted
 
@@ -32,11 +31,9 @@ class OneFile:
         self.for_types: dict[str, set[str]] = {}
         self.done = set[Definition]()
         self.blocks_done = set[tuple[str, str]]()
-        self.postponed = False
 
-    def write(self, head: str, order: Sequence[str], tail: str, *, postponed: bool) -> str:
-        """Write a docstring, modules in reading order, and a tail; quote annotations that are not `postponed`."""
-        self.postponed = postponed
+    def write(self, head: str, order: Sequence[str], tail: str = "") -> str:
+        """Write a docstring, modules in reading order, and a tail."""
         rank = {module: number for number, module in enumerate(order)}
         for module, name in sorted(self.definitions, key=lambda each: (rank[each[0]], self.line_of(each))):
             self.put((module, name))
@@ -54,9 +51,8 @@ class OneFile:
                 body += "\n"
             body += text + "\n"
             last, was_block = module, is_block
-        body = filled(body)
-        future = "from __future__ import annotations\n\n" if postponed else ""
-        return compacted(f"{head}\n\n{future}{self.imports()}{body}\n\n{tail}".rstrip()) + "\n"
+        future = "from __future__ import annotations\n"
+        return compacted(f"{head}\n\n{future}\n{self.imports()}{filled(body)}\n\n{tail}".rstrip()) + "\n"
 
     def line_of(self, definition: Definition) -> int:
         return self.shaker.module(definition[0]).definitions[definition[1]][0].lineno
@@ -90,7 +86,7 @@ class OneFile:
             )
 
     def adapted(self, source: Module, text: str) -> str:
-        """Text of a statement with the names of this file, and annotations that can be read."""
+        """Text of a statement with the names of this file."""
         tree = statement_of(text)
         edits: list[Edit] = []
         for alias, (module, name) in self.shaker.needs(source.name, read_names(tree)[0]):
@@ -103,18 +99,11 @@ class OneFile:
         for inner in imports_in(tree):
             if source.own_imports(inner):
                 edits.append((*place(inner), self.inner_import(source, inner)))
-        if not self.postponed:
-            owner = tree.name if isinstance(tree, (ast.ClassDef, ast.FunctionDef)) else ""
-            edits += self.quoted(evaluated_annotations(tree), owner)
         self.read[source.name] |= read_names(tree)[0]
         for name in read_names(tree)[0] & source.for_types.keys():
             found = self.shaker.resolve(*source.for_types[name])
-            if found in self.elsewhere and self.postponed:
+            if found in self.elsewhere:
                 self.for_types.setdefault(self.elsewhere[found], set()).add(name)
-        for annotation in evaluated_annotations(tree):
-            for node in ast.walk(annotation):
-                if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                    self.read[source.name] |= read_names(ast.parse(node.value, mode="eval"))[0]
         return edited(text, edits)
 
     def inner_import(self, source: Module, node: Import) -> str:
@@ -124,29 +113,11 @@ class OneFile:
         names = ", ".join(alias.name for alias in node.names)
         return f"from .{files.pop()} import {names}" if files else LEFT_OUT
 
-    def quoted(self, nodes: Iterable[ast.expr], owner: str) -> list[Edit]:
-        """Quote annotations with names that are not defined yet."""
-        known = {*self.written, *dir(builtins), *(name for _, name in self.elsewhere)} - {owner}
-        edits: list[Edit] = []
-        for node in nodes:
-            names = read_names(node)[0]
-            if not isinstance(node, ast.Constant) and not names <= known | self.foreign:
-                edits.append((*place(node), '"' + ast.unparse(node).replace("'", "") + '"'))
-        return edits
-
-    @cached_property
-    def modules(self) -> list[Module]:
-        return [self.shaker.module(module) for module in sorted({module for module, _ in self.definitions})]
-
-    @cached_property
-    def foreign(self) -> set[str]:
-        """Names that these modules import from other packages, not for type checkers alone."""
-        return {name for module in self.modules for name, only_types in foreign_names(module) if not only_types}
-
     def imports(self) -> str:
         plain, named, types = set[str](), dict[str, set[str]](), dict[str, set[str]]()
         known = set[str]()
-        foreign = [(self.read[one.name] | self.read[""], *each) for one in self.modules for each in one.foreign]
+        modules = [self.shaker.module(module) for module in sorted({module for module, _ in self.definitions})]
+        foreign = [(self.read[one.name] | self.read[""], *each) for one in modules for each in one.foreign]
         for read, statement, only_types in sorted(foreign, key=lambda each: each[2]):
             for alias in statement.names:
                 name = (alias.asname or alias.name).partition(".")[0]
@@ -158,7 +129,8 @@ class OneFile:
                     plain.add(f"import {text}")
                 else:
                     (types if only_types else named).setdefault(statement.module or "", set()).add(text)
-        types |= {f".{file}": names for file, names in self.for_types.items()}
+        left = {file: names - self.imported.get(file, set()) for file, names in self.for_types.items()}
+        types |= {f".{file}": names for file, names in left.items() if names}
         if types:
             named.setdefault("typing", set()).add(TYPE_CHECKING)
         lines = [*sorted(plain), *from_lines(named), ""]
@@ -203,13 +175,6 @@ def filled(text: str) -> str:
     return re.sub(pattern, fill, text, flags=re.MULTILINE)
 
 
-def foreign_names(module: Module) -> Iterable[tuple[str, bool]]:
-    """Names that a module imports from other packages, and whether for type checkers alone."""
-    for statement, only_types in module.foreign:
-        for alias in statement.names:
-            yield (alias.asname or alias.name).partition(".")[0], only_types
-
-
 @lru_cache(maxsize=2**14)
 def needed_at_once(statement: ast.stmt) -> set[str]:
     """Names that a definition reads when it is executed: bases, decorators, defaults, values."""
@@ -226,24 +191,6 @@ def needed_at_once(statement: ast.stmt) -> set[str]:
         else:
             waiting += ast.iter_child_nodes(node)
     return names
-
-
-@lru_cache(maxsize=2**14)
-def evaluated_annotations(tree: ast.AST) -> list[ast.expr]:
-    """Annotations that are evaluated: of arguments, results, and of names of classes and modules."""
-    found: list[ast.expr | None] = []
-    waiting: list[tuple[ast.AST, bool]] = [(tree, False)]
-    while waiting:
-        node, in_function = waiting.pop()
-        is_function = isinstance(node, ast.FunctionDef)
-        if isinstance(node, ast.FunctionDef):
-            given = node.args
-            arguments = (*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg)
-            found += [each.annotation for each in arguments if each is not None] + [node.returns]
-        elif isinstance(node, ast.AnnAssign) and not in_function:
-            found.append(node.annotation)
-        waiting += [(child, in_function or is_function) for child in ast.iter_child_nodes(node)]
-    return [each for each in found if each is not None]
 
 
 def place(node: ast.expr | ast.stmt) -> tuple[int, int, int, int]:

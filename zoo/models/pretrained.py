@@ -1,5 +1,7 @@
 """The one PreTrainedModel that all variants share, and the door to their bodies."""
 
+from __future__ import annotations
+
 import itertools
 import math
 import os
@@ -51,7 +53,7 @@ class HasExperts:
 class ZooPreTrainedModel(AttentionBackends):
     """Loading, saving, initialisation and capabilities of every model of the zoo."""
 
-    config: ZooConfig
+    config_class = ZooConfig
     all_tied_weights_keys: dict[str, str]
     base_model_prefix = "model"
     supports_gradient_checkpointing = True
@@ -134,7 +136,7 @@ class ZooPreTrainedModel(AttentionBackends):
 
     _can_set_experts_implementation = HasExperts()
 
-    def train(self, mode: bool = True) -> "Self":
+    def train(self, mode: bool = True) -> Self:
         self.chose_mode = self.chose_mode or mode
         if all(module.training is mode for module in self.modules()):  # as in every step of transformers' trainer
             return self
@@ -258,7 +260,7 @@ class ZooModel(ZooPreTrainedModel):
     it represents all of them in transformers' `AutoModel`.
     """
 
-    def __new__(cls, config: ZooConfig | None = None, *args: Any, **kwargs: Any) -> "ZooModel":
+    def __new__(cls, config: ZooConfig | None = None, *args: Any, **kwargs: Any) -> ZooModel:
         """Choose the class by the configuration's stack; copying and unpickling come with the class and without one."""
         return super().__new__(BODIES[config.stack] if cls is ZooModel and config is not None else cls)
 
