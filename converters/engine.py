@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -22,9 +22,6 @@ from zoo.models import TASK_CLASSES, Position, ZooConfig
 from zoo.models.context import packed_documents
 from zoo.models.transformer import transformer_of
 from zoo.registry import Task
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 Written = tuple[list[int], float]
 """New ids, an end included, and the mean of their log-probabilities where [`is_scored`][], else 0."""
@@ -175,10 +172,6 @@ class WritingModel(EngineModel, GenerationMixin):
     """An export in an engine that returns tokens, and log-probabilities of given ones, but no logits."""
 
     engine_name: ClassVar[str]  # The engine's own name
-
-    @classmethod
-    def open(cls, folder: Path) -> Self:
-        return cls(ZooConfig.from_pretrained(folder), folder)
 
     @torch.no_grad()
     def forward(

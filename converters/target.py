@@ -20,6 +20,7 @@ from .weights import task_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
+    from typing_extensions import Self
 
     from zoo.models import ZooPreTrainedModel
 
@@ -83,6 +84,11 @@ class TargetPlan:
     route: Route | None = field(repr=False)  # How settings and weights change, None where they stay or without a class
     obstacles: tuple[str, ...]  # Why not, a phrase each, best an [`Obstacle`][]; the export is exact without any
     notes: tuple[str, ...] = ()  # Remarks for users of the export
+
+    @classmethod
+    def refused(cls, target: str, obstacle: str) -> Self:
+        """A plan without a class, for what the engine lacks."""
+        return cls(target, None, None, tuple(because(Reason.ENGINE, [obstacle])))
 
     @property
     def exact(self) -> bool:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zoo.base.folders import scratch_folder
+from zoo.models import ZooConfig
 from zoo.registry import Task
 
 from .bundle import BundleTarget
@@ -16,7 +17,7 @@ from .gguf.architectures import FILE
 from .gguf.planning import plan_gguf
 from .gguf.running import GgufModel
 from .gguf.tokenizer import read_tokenizer
-from .gguf.writing import write_folder
+from .gguf.writing import write_gguf
 from .onnx.graphs import DECODER, GRAPH_ENDING, WHOLE, obstacles, write_onnx
 from .onnx.models import OnnxSession, model_of
 from .openvino.stateful import GRAPH_ENDING as OPENVINO_ENDING
@@ -25,7 +26,7 @@ from .symmetries.base import settled
 from .target import TARGETS, EngineTarget, ExportOptions, TargetPlan
 from .transformers_js.target import TransformersJsTarget
 from .verification import Difference, compare, ends_of
-from .weights import task_of
+from .weights import save_settings, task_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -54,8 +55,7 @@ class CTranslate2Target(EngineTarget):
     )
 
     def plan(self, model: ZooPreTrainedModel) -> TargetPlan:
-        route, obstacles, notes = plan_ctranslate2(model)
-        return TargetPlan(self.name, type(model).__name__ if route else None, route, obstacles, notes)
+        return plan_ctranslate2(self.name, model)
 
     def write(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> None:
         assert plan.route is not None
@@ -69,7 +69,7 @@ class CTranslate2Target(EngineTarget):
         return check_ctranslate2(model, folder, stored)
 
     def open(self, folder: Path) -> PreTrainedModel:
-        return CTranslate2Model.open(folder)
+        return CTranslate2Model(ZooConfig.from_pretrained(folder), folder)
 
     def output(self, model: ZooPreTrainedModel, plan: TargetPlan) -> str:
         return "last_hidden_state" if task_of(model) == Task.FEATURE_EXTRACTION else "log-probabilities"
@@ -111,7 +111,8 @@ class GgufTarget(EngineTarget):
     def write(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> None:
         ends = ends_of(model.config if model.generation_config.eos_token_id is None else model.generation_config)
         tokenizer = read_tokenizer(options.source, settled(model.config, {"eos_token_id": ends}))
-        write_folder(model, folder, plan, tokenizer, self.stored(options))
+        write_gguf(model, folder / FILE, plan, tokenizer, self.stored(options))
+        save_settings(model, folder)
 
     def check(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> Difference:
         from .gguf.comparing import check_gguf
@@ -119,7 +120,7 @@ class GgufTarget(EngineTarget):
         return check_gguf(model, folder, plan, self.stored(options), options.source)
 
     def open(self, folder: Path) -> PreTrainedModel:
-        return GgufModel.open(folder)
+        return GgufModel(ZooConfig.from_pretrained(folder), folder)
 
     def output(self, model: ZooPreTrainedModel, plan: TargetPlan) -> str:
         return "log-probabilities"

@@ -15,10 +15,10 @@ from zoo.registry import Task
 from ..engine import unfollowed
 from ..native.common import TABLE_POSITIONS
 from ..planning import arithmetic_of
-from ..symmetries import Route, find_route
+from ..symmetries import find_route
 from ..symmetries.base import LM_TASKS
 from ..symmetries.route import plain_needs
-from ..target import Obstacle, Reason, because
+from ..target import Reason, TargetPlan, because
 from ..verification import ends_of
 from ..weights import task_of
 
@@ -150,13 +150,12 @@ def obstacles(config: ZooConfig) -> list[str]:
     return found
 
 
-def plan_ctranslate2(model: ZooPreTrainedModel) -> tuple[Route | None, tuple[str, ...], tuple[str, ...]]:
-    """Plan the export: changed settings and weights (None if no such model exists), obstacles and notes."""
+def plan_ctranslate2(target: str, model: ZooPreTrainedModel) -> TargetPlan:
     config, task = model.config, task_of(model)
     if task not in TASKS:
-        return None, (Obstacle(f"it has no head for {task}", Reason.ENGINE),), ()
+        return TargetPlan.refused(target, f"it has no head for {task}")
     if TASKS[Task(task)] != config.stack:
-        return None, (Obstacle(f"it runs no {config.stack} for {task}", Reason.ENGINE),), ()
+        return TargetPlan.refused(target, f"it runs no {config.stack} for {task}")
     route = find_route(config, {**plain_needs(task), **needs(config, task)}, task)
     arithmetic = arithmetic_of(config, task)
     found = because(Reason.ENGINE, arithmetic.own)
@@ -167,4 +166,4 @@ def plan_ctranslate2(model: ZooPreTrainedModel) -> tuple[Route | None, tuple[str
             f"CTranslate2 does not follow {', '.join(foreign)}, which the generation configuration asks for: `zoo "
             f"generate` will refuse until it is left out, as with --generation {foreign[0].split()[0]}=None."
         )
-    return route, tuple(found), tuple(notes)
+    return TargetPlan(target, type(model).__name__, route, tuple(found), tuple(notes))

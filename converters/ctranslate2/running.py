@@ -239,7 +239,7 @@ def draw(config: ZooConfig) -> Sample:
 def check_ctranslate2(model: ZooPreTrainedModel, folder: Path, dtype: str = "float32") -> Difference:
     """Load an export, and compare probabilities, outputs and decoded tokens with the original's."""
     require("ctranslate2", "ctranslate2")
-    engine = CTranslate2Model.open(folder)
+    engine = CTranslate2Model(ZooConfig.from_pretrained(folder), folder)
     sample = draw(model.config)
 
     def answers(one: ZooPreTrainedModel | CTranslate2Model, rows: list[Tensor]) -> Answers:

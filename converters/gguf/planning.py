@@ -31,12 +31,9 @@ UNWRITTEN: Mapping[str, str] = {
 }
 """Architectures of llama.cpp that the zoo does not write, by the classes of transformers that they compute."""
 
-OTHER_TASKS: Mapping[str, Obstacle] = {
-    Task.SEQ2SEQ_LM: Obstacle(
-        "xllamacpp 2026.10 runs no encoder-decoders: it loads a T5 file, but its server calls no encoder and ends the "
-        'process at the first request ("llama_encode must be called first")',
-        Reason.ENGINE,
-    ),
+OTHER_TASKS: Mapping[str, str] = {
+    Task.SEQ2SEQ_LM: "xllamacpp 2026.10 runs no encoder-decoders: it loads a T5 file, but its server calls no encoder "
+    'and ends the process at the first request ("llama_encode must be called first")',
     Task.FEATURE_EXTRACTION: Obstacle("files for embeddings", Reason.WRITER),
     Task.SEQUENCE_CLASSIFICATION: Obstacle("files with a classifier", Reason.WRITER),
 }
@@ -54,8 +51,7 @@ def plan_gguf(target: str, model: ZooPreTrainedModel) -> GgufPlan:
     """Find the first architecture that computes what a model does, or else the one that lacks least."""
     config, task, state = model.config, task_of(model), weights_of(model)
     if task != Task.CAUSAL_LM:
-        none = Obstacle(f"it has no head for {task}", Reason.ENGINE)
-        return GgufPlan(target, None, None, (OTHER_TASKS.get(task, none),))
+        return GgufPlan.refused(target, OTHER_TASKS.get(task, f"it has no head for {task}"))
     arithmetic, plans = arithmetic_of(config, task), list[tuple[bool, int, GgufPlan]]()
     for architecture in ARCHITECTURES:
         native = plan_target(NATIVE.get(architecture.native), config, state, task, arithmetic)

@@ -17,8 +17,6 @@ from ..errors import ExportError, require
 from ..native.declared import NATIVE
 from ..native.writing import native_weights
 from ..target import TargetPlan
-from ..weights import save_settings
-from .architectures import FILE
 from .planning import GgufPlan
 from .tokenizer import TokenizerMetadata
 
@@ -56,13 +54,6 @@ def ggml_quantize_chunk(kind: Any) -> Any:
 
 EXACT_PARTS = ("_norm", "position_embd", "ffn_gate_inp", "conv", ".bias")
 """Parts of names of tensors that stay in float32, as llama.cpp's own converter keeps them."""
-
-
-def write_folder(
-    model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, tokenizer: TokenizerMetadata, dtype: str
-) -> None:
-    write_gguf(model, folder / FILE, plan, tokenizer, dtype)
-    save_settings(model, folder)
 
 
 def write_gguf(

@@ -16,7 +16,7 @@ from ..native.writing import NativeTarget, write_settings
 from ..onnx.graphs import DECODER, GRAPH_ENDING, LARGEST_IN_ONE_FILE, obstacles
 from ..onnx.models import OnnxSession, model_of
 from ..planning import nearest, plan_export
-from ..target import TARGETS, ExportOptions, Obstacle, Reason, Target, TargetPlan, as_another
+from ..target import TARGETS, ExportOptions, Target, TargetPlan, as_another
 from ..verification import compare
 from ..weights import change_config, save_settings, task_of
 from . import page, tokenizer
@@ -71,9 +71,11 @@ class TransformersJsTarget(Target):
         task = Task(task_of(model))
         known = [name for name in KNOWN[task] if NATIVE.get(name).stack == model.config.stack]
         if not known:
-            return self.refused(f"it has no {model.config.stack} for {task.value}")
+            return TargetPlan.refused(self.name, f"it has no {model.config.stack} for {task.value}")
         if model.num_parameters() * 4 > LARGEST_IN_ONE_FILE:
-            return self.refused(f"a graph for browsers holds {LARGEST_IN_ONE_FILE // 4:,} parameters at most")
+            return TargetPlan.refused(
+                self.name, f"a graph for browsers holds {LARGEST_IN_ONE_FILE // 4:,} parameters at most"
+            )
         plans = plan_export(model, known)
         exact = [plan for plan in plans if plan.exact]
         if not exact:
@@ -85,11 +87,7 @@ class TransformersJsTarget(Target):
                 notes = (*plan.notes, f"To transformers.js it is a model of type {plan.target}.")
                 # The way to the class is that of the configuration: graphs hold the model's own weights.
                 return TargetPlan(self.name, plan.class_name, None, obstacles(model), notes)
-        return self.refused(f"as {exact[0].target}: it takes no multi-query models")
-
-    def refused(self, reason: str) -> TargetPlan:
-        """A plan with what transformers.js lacks."""
-        return TargetPlan(self.name, None, None, (Obstacle(reason, Reason.ENGINE),))
+        return TargetPlan.refused(self.name, f"as {exact[0].target}: it takes no multi-query models")
 
     def write(self, model: ZooPreTrainedModel, folder: Path, plan: TargetPlan, options: ExportOptions) -> None:
         """Write the class's configuration, the tokenizer, the graphs, and a page if there shall be one."""

@@ -177,7 +177,7 @@ def test_everything_that_is_called_exact_verifies(drawn, seed):
 def test_everything_that_ctranslate2_takes_verifies(drawn, seed):
     name, task, fields, _ = drawn
     model = scramble(zoo.build(name, task, **fields), seed)
-    _, obstacles, _ = plan_ctranslate2(model)
+    obstacles = plan_ctranslate2("ctranslate2", model).obstacles
     with tempfile.TemporaryDirectory() as folder:
         if obstacles:
             with pytest.raises(ExportError, match="What works"):
