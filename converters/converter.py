@@ -25,7 +25,7 @@ class Plan:
 
 
 class Converter(ABC):
-    """Knows one format of checkpoints, in both directions.
+    """Knows one format of checkpoints, in both directions. A subclass with a name is registered.
 
     Attributes:
         name: The format's name.
@@ -34,6 +34,11 @@ class Converter(ABC):
 
     name: str
     variant: str | None = None
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "name" in vars(cls):
+            CONVERTERS.register(cls.name, cls(), module=cls.__module__)
 
     @abstractmethod
     def recognises(self, keys: Collection[str]) -> bool:
@@ -60,9 +65,3 @@ CONVERTERS: Registry[Converter] = Registry(
     "converter", built_in="zoo.converters.built_in", error=UnknownConverterError, definition=type
 )
 """All converters, by the name of the format."""
-
-
-def converter(cls: type[Converter]) -> type[Converter]:
-    """Register a converter under its name."""
-    CONVERTERS.register(cls.name, cls(), module=cls.__module__)
-    return cls

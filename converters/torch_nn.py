@@ -19,7 +19,7 @@ from zoo.models.fields import ANY
 from zoo.registry import Task
 
 from .checkpoint import Checkpoint
-from .converter import Converter, Plan, converter
+from .converter import Converter, Plan
 from .errors import CheckpointKeysError, ConversionError, NotConvertibleError
 from .key_map import KeyMap
 from .originals.original import Shapes, count, require_hints
@@ -44,7 +44,6 @@ NEEDS: Needs = {
 """Settings that its models express, by field; those of embeddings are not read."""
 
 
-@converter
 class TorchNN(Converter):
     """torch.nn's three classes, with the same keys in any project's module around them."""
 

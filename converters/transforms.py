@@ -94,44 +94,6 @@ def pairs_to_halves(num_heads: int, rotary_dim: int) -> Transform:
     return each("un-interleave", lambda tensor: reorder(tensor, order), lambda tensor: reorder(tensor, order.argsort()))
 
 
-def repeat_heads(num_heads: int, groups: int) -> Transform:
-    """Give every query head its own copy of the key or value head that it shares."""
-    return each(
-        "repeat the heads of",
-        lambda tensor: tensor.unflatten(0, (num_heads, -1)).repeat_interleave(groups, dim=0).flatten(0, 1),
-        lambda tensor: tensor.unflatten(0, (num_heads, groups, -1))[:, 0].flatten(0, 1),
-    )
-
-
-def scale(factor: float | Tensor) -> Transform:
-    """Transform: multiply by a number, or every row by its own, (rows,)."""
-
-    def times(tensor: Tensor, factor: float | Tensor) -> Tensor:
-        if isinstance(factor, Tensor):
-            return tensor * factor.to(tensor.dtype).reshape(-1, *[1] * (tensor.dim() - 1))
-        return tensor * factor
-
-    return each("scale", lambda tensor: times(tensor, factor), lambda tensor: times(tensor, 1 / factor))
-
-
-def pad_rows(given: int, wanted: int, value: float = 0.0) -> Transform:
-    """Append rows."""
-    return each(
-        "pad",
-        lambda tensor: torch.cat([tensor, tensor.new_full((wanted - given, *tensor.shape[1:]), value)]),
-        lambda tensor: tensor[:given].clone(),
-    )
-
-
-def pad_columns(given: int, wanted: int) -> Transform:
-    """Append columns of zeros."""
-    return each(
-        "pad",
-        lambda tensor: torch.cat([tensor, tensor.new_zeros(*tensor.shape[:-1], wanted - given)], dim=-1),
-        lambda tensor: tensor[..., :given].clone(),
-    )
-
-
 def skip_rows(rows: int) -> Transform:
     """Drop the first rows of a table, which its class never reads."""
     return each(
@@ -153,13 +115,8 @@ def zero_bias() -> Transform:
     return Transform("add a bias to", lambda tensors: (tensors[0], torch.zeros_like(tensors[0])), remove)
 
 
-def split_rows(sizes: tuple[int, ...]) -> Transform:
-    """Cut the rows of one tensor into parts of these shares, as where queries, keys and values are one projection."""
-    return split_by_group(1, sizes)
-
-
-def split_by_group(groups: int, sizes: tuple[int, ...]) -> Transform:
-    """Cut the rows of one tensor into parts with a share of every group of rows each."""
+def split_rows(sizes: tuple[int, ...], groups: int = 1) -> Transform:
+    """Cut the rows of one tensor into parts with these shares of every group of rows, as of joined projections."""
 
     def cut(tensors: Tensors) -> Tensors:
         if tensors[0].shape[0] % (groups * sum(sizes)):
@@ -172,8 +129,3 @@ def split_by_group(groups: int, sizes: tuple[int, ...]) -> Transform:
         return (torch.cat(parts, dim=1).flatten(0, 2),)
 
     return Transform("split", cut, join_again)
-
-
-def split_groups(key_value_heads: int, queries: int) -> Transform:
-    """Transform: one projection, by groups of `queries` query heads, a key head and a value head, to three."""
-    return split_by_group(key_value_heads, (queries, 1, 1))

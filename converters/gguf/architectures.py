@@ -24,8 +24,7 @@ from zoo.registry import Task
 
 from ..native.declared import NATIVE
 from ..native.decoders import rope_tables, rotated_columns
-from ..symmetries.base import State, change
-from ..transforms import scale
+from ..symmetries.base import State, change, scale
 from ..verification import ROUNDING, ends_of
 from .tokenizer import ENDS
 from .weights import (

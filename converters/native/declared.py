@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import warnings
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType, SimpleNamespace
@@ -36,115 +35,6 @@ class UnknownNativeError(UnknownConverterError):
     """No such class of transformers is known."""
 
     kind = "model type of transformers"
-
-
-class NativeFormat(ABC):
-    """A family of classes of transformers with one configuration: its settings and keys, and those of the zoo."""
-
-    name: ClassVar[str]  # Name for users, which is its model type
-    rank: ClassVar[int] = 1000  # Of several classes that fit equally well, that of the lowest rank is taken
-    # Model types of transformers that are read in this format; the first is written
-    model_types: ClassVar[tuple[str, ...]]
-    variant: ClassVar[str]  # The variant that its checkpoints become
-    stack: ClassVar[str]  # Which stacks its models have: "encoder", "decoder" or "encoder-decoder"
-    classes: ClassVar[Mapping[str, str]]  # The class of transformers for every task
-    prefix: ClassVar[str]  # Prefix of a body's weights in a model with a head
-    computes_in_double: ClassVar[bool] = True  # Whether its classes compute anything in float64
-    # Phrases for settings of a model that the class lacks, by field
-    reasons: ClassVar[Mapping[str, str]] = MappingProxyType({})
-
-    @abstractmethod
-    def key_map(self, config: ZooConfig, task: str) -> KeyMap:
-        """The key map for the task's head: native keys on the left, the zoo's on the right."""
-
-    @abstractmethod
-    def read_config(self, native: Any, task: str) -> dict[str, Any]:
-        """Fields of [`ZooConfig`][], for a task, that differ from the variant's defaults, or might."""
-
-    @abstractmethod
-    def write_config(self, config: ZooConfig, task: str) -> dict[str, Any]:
-        """Fields of the native configuration, for settings that fulfil `needs`."""
-
-    @abstractmethod
-    def needs(self, config: ZooConfig, task: str) -> Needs:
-        """Values that the classes require, by field, for the settings of a model; other fields are free."""
-
-    def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:
-        """Obstacles other than settings, such as weights."""
-        return []
-
-    def meaningless(self, task: str) -> tuple[str, ...]:
-        """Names of native weights that are stored twice, or that the zoo has no use for."""
-        return ()
-
-    def read_weights(self, native: Any, state: State, task: str) -> State:
-        """Prepare native weights for the key map, with a warning if exports will have another model type."""
-        if native.model_type != self.model_types[0]:
-            warnings.warn(
-                f"the way back from the zoo is {self.model_types[0]!r}, {native.model_type!r} has the same code; "
-                "a tokenizer that is chosen by the model type has to be named",
-                LostInputWarning,
-                stacklevel=2,
-            )
-        meaningless = self.meaningless(task)
-        return {name: tensor for name, tensor in state.items() if name not in meaningless}
-
-    def write_weights(self, config: ZooConfig, state: State, task: str) -> State:
-        """Complete native weights after the key map: add what is stored twice or means nothing."""
-        return state
-
-    def infer(self, native: Any, state: State, settings: dict[str, Any]) -> State:
-        """Add settings that only weights show (computed positions, tied embeddings); return the other weights."""
-        return state
-
-    def output(self, config: ZooConfig, task: str) -> str:
-        """Where the class returns the model's output: "logits", "last_hidden_state" or "hidden_states[-2]"."""
-        return "last_hidden_state" if task == Task.FEATURE_EXTRACTION else "logits"
-
-    def notes(self, config: ZooConfig, task: str) -> list[str]:
-        return []
-
-    def differences(self, native: Any, read: Mapping[str, Any], config: ZooConfig) -> list[str]:
-        """Name differences from a model of the zoo that its outputs do not show, such as rates of dropout.
-
-        Args:
-            native: The configuration of the class.
-            read: The result of `read_config`.
-            config: The configuration of the zoo's model, into or from which the class is converted.
-        """
-        names = (*RATES, "classifier_dropout") if "id2label" in read else RATES  # classifiers alone have labels
-        ours = {name: getattr(config, name) for name in names} | self.further_rates(native, config)
-        theirs = {**vars(native), "classifier_dropout": read.get("dropout", config.dropout), **read}
-        lost = {name: rate for name, rate in ours.items() if theirs.get(name, rate) != rate}
-        listed = "; ".join(f"{name}={theirs[name]} in {self.name}, {rate} in the zoo" for name, rate in lost.items())
-        return [f"rates of dropout differ: {listed}"] if lost else []
-
-    def further_rates(self, native: Any, config: ZooConfig) -> dict[str, float]:
-        """The zoo's rates in place of those of a class that no setting has, by the class's names."""
-        return {}
-
-    def refuse(self, native: Any, **expected: Any) -> None:
-        """Raise NoCounterpartError, naming every field with another value than the only one expected."""
-        given = {field: getattr(native, field, value) for field, value in expected.items()}
-        wrong = [
-            f"{field}={given[field]!r} is set, only {value!r} can be converted"
-            for field, value in expected.items()
-            if given[field] != value
-        ]
-        if wrong:
-            raise NoCounterpartError(self.name, wrong)
-
-
-NATIVE: Registry[NativeFormat] = Registry(
-    "native class", built_in="zoo.converters.native", error=UnknownNativeError, definition=type
-)
-"""All native formats by name. Plugins may add some."""
-
-
-def native_format(cls: type[NativeFormat]) -> type[NativeFormat]:
-    """Register a native format under its name."""
-    NATIVE.register(cls.name, cls(), module=cls.__module__)
-    return cls
 
 
 def table(*pairs: Pair, owner: str) -> KeyMap:
@@ -195,50 +85,6 @@ RELATED = {
     "umt5": "every layer has its own relative positions, where all layers of t5 share one table",
 }
 """Reasons why model types that resemble convertible ones cannot be converted."""
-
-
-def format_of(native: PreTrainedConfig) -> NativeFormat:
-    by_type = {model_type: NATIVE.get(name) for name in NATIVE for model_type in NATIVE.get(name).model_types}
-    if native.model_type in RELATED:
-        raise NoCounterpartError(native.model_type, [RELATED[native.model_type]])
-    if native.model_type not in by_type:
-        raise UnknownNativeError(native.model_type, sorted(by_type))
-    return by_type[native.model_type]
-
-
-def class_names(found: NativeFormat, model_type: str) -> dict[str, str]:
-    """The classes of a model type, which may be a sibling that shares the format's code."""
-    if model_type == found.model_types[0]:
-        return dict(found.classes)
-    return {task: AUTO_CLASSES[task][model_type] for task in found.classes if model_type in AUTO_CLASSES[task]}
-
-
-def task_of_class(found: NativeFormat, native: PreTrainedConfig, *names: str) -> str:
-    tasks = {name: task for task, name in class_names(found, native.model_type).items()}
-    for name in names:
-        if name in tasks:
-            return tasks[name]
-    by_class = ", ".join(f"{name} ({task})" for name, task in tasks.items())
-    if found.stack == "encoder-decoder" and names[0].endswith(("EncoderModel", "ForCausalLM")):
-        raise NoCounterpartError(
-            found.name, [f"{names[0]} is one stack of an encoder-decoder; converted are {by_class}"]
-        )
-    raise NoCounterpartError(
-        found.name,
-        [
-            f"{names[0]} has a head that no model of the zoo has; converted are {by_class}; with task= (on the command "
-            "line --set task=...) another head is taken, or with feature-extraction none"
-        ],
-    )
-
-
-def task_of_architecture(found: NativeFormat, native: PreTrainedConfig, name: str) -> str:
-    if not native.architectures:
-        raise ConversionError(
-            f"the configuration of {name} names no architecture, so its head is not known; give task= (on the command "
-            f"line --set task=...), one of {enumerate_names(found.classes)}; feature-extraction leaves heads out"
-        )
-    return task_of_class(found, native, native.architectures[0])
 
 
 Keys = Mapping[Any, Any]
@@ -306,17 +152,30 @@ def pairs(keys: Keys, zoo_prefix: str, native_prefix: str, config: ZooConfig) ->
         )
 
 
-class DeclaredFormat(NativeFormat):
-    """A native format that is all tables. The names of its classes follow from its model type."""
+class NativeFormat:
+    """A family of classes of transformers with one configuration: its settings and keys, and those of the zoo.
 
-    fields: ClassVar[Mapping[str, str | Field]]  # Native fields by the zoo's
+    Most of it is tables; the names of its classes follow from its model type. A subclass with a name is registered.
+    """
+
+    name: ClassVar[str]  # Name for users, which is its model type
+    rank: ClassVar[int] = 1000  # Of several classes that fit equally well, that of the lowest rank is taken
+    # Model types of transformers that are read in this format, by default its name; the first is written
+    model_types: ClassVar[tuple[str, ...]]
+    variant: ClassVar[str]  # The variant that its checkpoints become
+    stack: ClassVar[str]  # Which stacks its models have: "encoder", "decoder" or "encoder-decoder"
+    classes: ClassVar[Mapping[str, str]]  # The class of transformers for every task, by default transformers' own
+    prefix: ClassVar[str] = "model."  # Prefix of a body's weights in a model with a head
+    computes_in_double: ClassVar[bool] = True  # Whether its classes compute anything in float64
+    # Phrases for settings of a model that the class lacks, by field
+    reasons: ClassVar[Mapping[str, str]] = EMPTY
+    fields: ClassVar[Mapping[str, str | Field]] = EMPTY  # Native fields by the zoo's
     read: ClassVar[Mapping[str, Field]]  # The same, where names alone have become fields
     always: ClassVar[Mapping[str, Any]] = EMPTY  # Settings of the class that differ from `plain_needs`, as in `Needs`
     of_task: ClassVar[Mapping[str, Mapping[str, Any]]] = EMPTY  # More settings of the class, by the task of its head
     only: ClassVar[Mapping[str, Any]] = EMPTY  # Native fields with the only value that can be converted
     # Native fields that follow from the zoo's settings, and are not read; `differences` names other rates of dropout
     follows: ClassVar[Mapping[str, Callable[[ZooConfig], Any]]] = EMPTY
-    prefix = "model."
     layers: ClassVar[str] = "layers.{n}"  # Prefix of the layers, with `{n}` for a layer's number
     body: ClassVar[Keys]  # The keys outside of the layers, the zoo's after `model.`
     layer: ClassVar[Keys] = EMPTY
@@ -329,15 +188,16 @@ class DeclaredFormat(NativeFormat):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        fields = getattr(cls, "fields", EMPTY)
-        cls.read = {zoo: Field(field) if isinstance(field, str) else field for zoo, field in fields.items()}
+        cls.read = {zoo: Field(field) if isinstance(field, str) else field for zoo, field in cls.fields.items()}
         if "name" in vars(cls):
             cls.rank = vars(cls).get("rank", NativeFormat.rank)
             cls.model_types = vars(cls).get("model_types", (cls.name,))
             known = {task: AUTO_CLASSES[task].get(cls.name) for task in cls.heads}
             cls.classes = vars(cls).get("classes", {task: name for task, name in known.items() if name})
+            NATIVE.register(cls.name, cls(), module=cls.__module__)
 
     def key_map(self, config: ZooConfig, task: str) -> KeyMap:
+        """The key map for the task's head: native keys on the left, the zoo's on the right."""
         rows = [
             *pairs(self.keys_of_body(config), "model.", self.prefix, config),
             *pairs(self.keys_of_layer(config), "model.layers.{n}.", f"{self.prefix}{self.layers}.", config),
@@ -355,13 +215,8 @@ class DeclaredFormat(NativeFormat):
         """The keys in a layer, where they depend on the settings, as `layer`."""
         return self.layer
 
-    def meaningless(self, task: str) -> tuple[str, ...]:
-        return (*self.copies, *self.unread)
-
-    def write_weights(self, config: ZooConfig, state: State, task: str) -> State:
-        return {**state, **{copy: state[name] for copy, name in self.copies.items() if name in state}}
-
     def needs(self, config: ZooConfig, task: str) -> Needs:
+        """Values that the classes require, by field, for the settings of a model; other fields are free."""
         return self.has(task)
 
     def has(self, task: str) -> dict[str, Any]:
@@ -370,6 +225,7 @@ class DeclaredFormat(NativeFormat):
         return {**plain_needs(task), **self.always, **mapped, **self.of_task.get(task, EMPTY)}
 
     def read_config(self, native: Any, task: str) -> dict[str, Any]:
+        """Fields of [`ZooConfig`][], for a task, that differ from the variant's defaults, or might."""
         fixed = {name: value for name, value in self.of_task.get(task, EMPTY).items() if self.fields.get(name) == name}
         self.refuse(native, **self.only, **fixed)
         # A class without a field for one of these drops nothing there, whatever the variant's default.
@@ -381,17 +237,127 @@ class DeclaredFormat(NativeFormat):
             settings |= {} if value is ANY else {name: value}
         return {**settings, **tokens(native), **labels(native, task)}
 
-    def further_rates(self, native: Any, config: ZooConfig) -> dict[str, float]:
-        names = {name for name in native.to_dict() if RATE.match(name)} - {field.name for field in self.read.values()}
-        return {name: self.follows[name](config) if name in self.follows else 0.0 for name in sorted(names)}
-
     def write_config(self, config: ZooConfig, task: str) -> dict[str, Any]:
+        """Fields of the native configuration, for settings that fulfil `needs`."""
         written = {**self.only, **{name: write(config) for name, write in self.follows.items()}}
         written |= {f.name: f.write(config) if f.write else getattr(config, name) for name, f in self.read.items()}
         return {**written, **tokens(config), **labels(config, task)}
 
     def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:
+        """Obstacles other than settings, such as weights."""
         found = [] if config.stack == self.stack else [f"it is {a_stack(config)}, this is {a_stack(self)}"]
         if not self.biased_norms and any(NORM_BIAS.search(name) and value.any() for name, value in state.items()):
             found.append("its norms have biases, which this class's lack")
         return found
+
+    def meaningless(self, task: str) -> tuple[str, ...]:
+        """Names of native weights that are stored twice, or that the zoo has no use for."""
+        return (*self.copies, *self.unread)
+
+    def read_weights(self, native: Any, state: State, task: str) -> State:
+        """Prepare native weights for the key map, with a warning if exports will have another model type."""
+        if native.model_type != self.model_types[0]:
+            warnings.warn(
+                f"the way back from the zoo is {self.model_types[0]!r}, {native.model_type!r} has the same code; "
+                "a tokenizer that is chosen by the model type has to be named",
+                LostInputWarning,
+                stacklevel=2,
+            )
+        meaningless = self.meaningless(task)
+        return {name: tensor for name, tensor in state.items() if name not in meaningless}
+
+    def write_weights(self, config: ZooConfig, state: State, task: str) -> State:
+        """Complete native weights after the key map: add what is stored twice or means nothing."""
+        return {**state, **{copy: state[name] for copy, name in self.copies.items() if name in state}}
+
+    def infer(self, native: Any, state: State, settings: dict[str, Any]) -> State:
+        """Add settings that only weights show (computed positions, tied embeddings); return the other weights."""
+        return state
+
+    def output(self, config: ZooConfig, task: str) -> str:
+        """Where the class returns the model's output: "logits", "last_hidden_state" or "hidden_states[-2]"."""
+        return "last_hidden_state" if task == Task.FEATURE_EXTRACTION else "logits"
+
+    def notes(self, config: ZooConfig, task: str) -> list[str]:
+        return []
+
+    def differences(self, native: Any, read: Mapping[str, Any], config: ZooConfig) -> list[str]:
+        """Name differences from a model of the zoo that its outputs do not show, such as rates of dropout.
+
+        Args:
+            native: The configuration of the class.
+            read: The result of `read_config`.
+            config: The configuration of the zoo's model, into or from which the class is converted.
+        """
+        names = (*RATES, "classifier_dropout") if "id2label" in read else RATES  # classifiers alone have labels
+        ours = {name: getattr(config, name) for name in names} | self.further_rates(native, config)
+        theirs = {**vars(native), "classifier_dropout": read.get("dropout", config.dropout), **read}
+        lost = {name: rate for name, rate in ours.items() if theirs.get(name, rate) != rate}
+        listed = "; ".join(f"{name}={theirs[name]} in {self.name}, {rate} in the zoo" for name, rate in lost.items())
+        return [f"rates of dropout differ: {listed}"] if lost else []
+
+    def further_rates(self, native: Any, config: ZooConfig) -> dict[str, float]:
+        """The zoo's rates in place of those of a class that no setting has, by the class's names."""
+        names = {name for name in native.to_dict() if RATE.match(name)} - {field.name for field in self.read.values()}
+        return {name: self.follows[name](config) if name in self.follows else 0.0 for name in sorted(names)}
+
+    def refuse(self, native: Any, **expected: Any) -> None:
+        """Raise NoCounterpartError, naming every field with another value than the only one expected."""
+        given = {field: getattr(native, field, value) for field, value in expected.items()}
+        wrong = [
+            f"{field}={given[field]!r} is set, only {value!r} can be converted"
+            for field, value in expected.items()
+            if given[field] != value
+        ]
+        if wrong:
+            raise NoCounterpartError(self.name, wrong)
+
+
+NATIVE: Registry[NativeFormat] = Registry(
+    "native class", built_in="zoo.converters.native", error=UnknownNativeError, definition=type
+)
+"""All native formats by name. Plugins may add some."""
+
+
+def format_of(native: PreTrainedConfig) -> NativeFormat:
+    by_type = {model_type: NATIVE.get(name) for name in NATIVE for model_type in NATIVE.get(name).model_types}
+    if native.model_type in RELATED:
+        raise NoCounterpartError(native.model_type, [RELATED[native.model_type]])
+    if native.model_type not in by_type:
+        raise UnknownNativeError(native.model_type, sorted(by_type))
+    return by_type[native.model_type]
+
+
+def class_names(found: NativeFormat, model_type: str) -> dict[str, str]:
+    """The classes of a model type, which may be a sibling that shares the format's code."""
+    if model_type == found.model_types[0]:
+        return dict(found.classes)
+    return {task: AUTO_CLASSES[task][model_type] for task in found.classes if model_type in AUTO_CLASSES[task]}
+
+
+def task_of_class(found: NativeFormat, native: PreTrainedConfig, *names: str) -> str:
+    tasks = {name: task for task, name in class_names(found, native.model_type).items()}
+    for name in names:
+        if name in tasks:
+            return tasks[name]
+    by_class = ", ".join(f"{name} ({task})" for name, task in tasks.items())
+    if found.stack == "encoder-decoder" and names[0].endswith(("EncoderModel", "ForCausalLM")):
+        raise NoCounterpartError(
+            found.name, [f"{names[0]} is one stack of an encoder-decoder; converted are {by_class}"]
+        )
+    raise NoCounterpartError(
+        found.name,
+        [
+            f"{names[0]} has a head that no model of the zoo has; converted are {by_class}; with task= (on the command "
+            "line --set task=...) another head is taken, or with feature-extraction none"
+        ],
+    )
+
+
+def task_of_architecture(found: NativeFormat, native: PreTrainedConfig, name: str) -> str:
+    if not native.architectures:
+        raise ConversionError(
+            f"the configuration of {name} names no architecture, so its head is not known; give task= (on the command "
+            f"line --set task=...), one of {enumerate_names(found.classes)}; feature-extraction leaves heads out"
+        )
+    return task_of_class(found, native, native.architectures[0])

@@ -11,9 +11,9 @@ from zoo.registry import Task
 
 from ..errors import NoCounterpartError
 from ..symmetries.base import State
-from ..transforms import Transform, split_groups
+from ..transforms import Transform, split_rows
 from .common import decoder_obstacles, drop, without_classifier_bias
-from .declared import DeclaredFormat, Field, Keys, without
+from .declared import Field, Keys, NativeFormat, without
 
 HEADS: Mapping[str, Keys] = {
     "causal-lm": {"lm_head": "lm_head"},
@@ -24,7 +24,7 @@ HEADS: Mapping[str, Keys] = {
 """Heads of most decoders."""
 
 PROJECTIONS = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
-"""Weights that many classes store as one, by [`split_groups`][] or [`split`][]."""
+"""Weights that many classes store as one, by [`split_rows`][] or [`split`][]."""
 
 GPT2_HEADS: Mapping[str, Keys] = {**HEADS, "token-classification": {"classifier": "classifier"}}
 """The same where the classifier of tokens has another name, as GPT-2's."""
@@ -32,7 +32,8 @@ GPT2_HEADS: Mapping[str, Keys] = {**HEADS, "token-classification": {"classifier"
 
 def heads_by_group(config: ZooConfig) -> Transform:
     """Queries, keys and values of one projection: a group of query heads, then their key head and value head."""
-    return split_groups(config.num_key_value_heads, config.num_attention_heads // config.num_key_value_heads)
+    queries = config.num_attention_heads // config.num_key_value_heads
+    return split_rows((queries, 1, 1), config.num_key_value_heads)
 
 
 HEAD_DIM = Field(
@@ -104,7 +105,7 @@ PARTIAL_ROPE = Field(
 """Rotary positions of a leading part of each head."""
 
 
-def partial_rotation_obstacles(native: DeclaredFormat, config: ZooConfig) -> list[str]:
+def partial_rotation_obstacles(native: NativeFormat, config: ZooConfig) -> list[str]:
     """Rotations of a part of each head, and wavelengths by layer, that a class cannot express."""
     if getattr(config, "rope_parameters", None) is None:
         return []
@@ -174,7 +175,7 @@ def token_classifier_dropout(native: Any) -> float:
 CLASSIFIER_DROPOUT = Field("classifier_dropout", token_classifier_dropout)
 
 
-class DecoderFormat(DeclaredFormat):
+class DecoderFormat(NativeFormat):
     """A decoder that is all tables: pre-norm with a final norm by default."""
 
     stack = "decoder"

@@ -15,13 +15,13 @@ from ..symmetries.base import State
 from ..symmetries.route import Needs
 from ..transforms import LEADING_AXIS, SAME, skip_rows
 from .common import FIXED_EPS, a_stack, drop, fairseq_layer, tokens
-from .declared import DeclaredFormat, Field, Keys, same
+from .declared import Field, Keys, NativeFormat, same
 
 SAME_TABLE = 2e-4
 """How far a stored table of sines may be from ours: exponents rounded in another order, over a thousand positions."""
 
 
-class BartLike(DeclaredFormat):
+class BartLike(NativeFormat):
     """Base of the family."""
 
     stack = "encoder-decoder"

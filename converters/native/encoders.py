@@ -9,7 +9,7 @@ from zoo.models import ZooConfig
 from zoo.registry import Task
 
 from ..symmetries.base import State
-from .declared import DeclaredFormat, Field, Keys, same
+from .declared import Field, Keys, NativeFormat, same
 from .decoders import partial_rotation_obstacles
 
 CLASSIFIER_DROPOUT = Field(
@@ -75,7 +75,7 @@ def encoder_heads(masked_lm: Keys, of_sequences: Keys) -> dict[str, Keys]:
 
 
 def encoder_tasks(pooler_act: Any = "tanh", **masked_lm: Any) -> dict[str, Mapping[str, Any]]:
-    """Settings of an encoder's heads, as [`DeclaredFormat.of_task`][]: BERT's, but for those that are given."""
+    """Settings of an encoder's heads, as [`NativeFormat.of_task`][]: BERT's, but for those that are given."""
     return {
         Task.MASKED_LM: {"lm_head_transform": True, "lm_head_bias": True, **masked_lm},
         Task.SEQUENCE_CLASSIFICATION: {
@@ -86,7 +86,7 @@ def encoder_tasks(pooler_act: Any = "tanh", **masked_lm: Any) -> dict[str, Mappi
     }
 
 
-class EncoderFormat(DeclaredFormat):
+class EncoderFormat(NativeFormat):
     """An encoder that is all tables: post-norm with BERT's heads by default."""
 
     stack = "encoder"

@@ -9,13 +9,11 @@ from torch import Tensor
 
 from zoo.models import ZooConfig, ZooEncoder, ZooForCausalLM, ZooForConditionalGeneration, ZooPreTrainedModel
 
-from ..converter import converter
 from ..errors import ConversionError
 from ..key_map import KeyMap
 from .original import Layout, Original, count
 
 
-@converter
 class D2L(Original):
     """EncoderDecoder is a ZooForConditionalGeneration, an encoder a ZooEncoder, a decoder a ZooForCausalLM.
 

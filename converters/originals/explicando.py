@@ -13,7 +13,6 @@ from transformers import PreTrainedTokenizerFast
 from zoo.base.errors import InputError, enumerate_names
 from zoo.models import ZooConfig, ZooForConditionalGeneration, ZooPreTrainedModel
 
-from ..converter import converter
 from ..errors import ConversionError
 from ..key_map import KeyMap
 from .original import Layout, Original, count, one_of
@@ -21,7 +20,6 @@ from .original import Layout, Original, count, one_of
 SPECIAL = ("<pad>", "<bos>", "<eos>")
 
 
-@converter
 class Explicando(Original):
     """Transformer is a ZooForConditionalGeneration; [`character_tokenizer`][] and [`translate`][] add the text."""
 

@@ -9,14 +9,12 @@ from torch import Tensor
 
 from zoo.models import ZooConfig, ZooForCausalLM, ZooForMaskedLM, ZooPreTrainedModel
 
-from ..converter import converter
 from ..errors import NotConvertibleError
 from ..key_map import KeyMap
 from ..transforms import split
 from .original import Layout, Original, Rows, count, one_of
 
 
-@converter
 class LtgBert(Original):
     """Bert of training/model.py without its pair classifier and buffers; with `quirks=()` of babylm/train/model.py."""
 
@@ -98,7 +96,6 @@ class LtgBert(Original):
         yield rf"^{theirs}\.post_layer_norm\.(weight|bias)$", rf"{ours}.o_norm.\2"
 
 
-@converter
 class GptBert(LtgBert):
     """Bert of pretraining/model_extra.py, as a masked model, which saves weights of a causal one as well."""
 

@@ -9,13 +9,11 @@ from torch import Tensor
 
 from zoo.models import ZooConfig, ZooEncoder, ZooForSequenceClassification, ZooPreTrainedModel
 
-from ..converter import converter
 from ..key_map import KeyMap
 from ..transforms import join
 from .original import Layout, Original, count
 
 
-@converter
 class Nlpt(Original):
     """TransformerEncoder is a ZooEncoder, TransformerForSequenceClassification a ZooForSequenceClassification."""
 

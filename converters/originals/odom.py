@@ -9,12 +9,10 @@ from torch import Tensor
 
 from zoo.models import ZooConfig, ZooForConditionalGeneration, ZooPreTrainedModel
 
-from ..converter import converter
 from ..key_map import KeyMap
 from .original import Layout, Original, Rows, count, join_aliases, one_of
 
 
-@converter
 class Odom(Original):
     """Transformer is a ZooForConditionalGeneration on `inputs_embeds` and `decoder_inputs_embeds`.
 

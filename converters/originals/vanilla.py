@@ -9,12 +9,10 @@ from torch import Tensor
 
 from zoo.models import ZooConfig, ZooForConditionalGeneration, ZooForSequenceClassification, ZooPreTrainedModel
 
-from ..converter import converter
 from ..key_map import KeyMap
 from .original import Layout, Original, count
 
 
-@converter
 class Vanilla(Original):
     """Transformer is a ZooForConditionalGeneration, EncoderClassifier a ZooForSequenceClassification."""
 

@@ -7,8 +7,10 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from zoo.models import ZooConfig
@@ -31,7 +33,7 @@ EMBEDDINGS = r"\.embed_tokens\.weight$"
 
 
 class Symmetry(ABC):
-    """A change of one setting that a change of weights makes up for."""
+    """A change of one setting that a change of weights makes up for. A subclass with a name is registered."""
 
     name: str  # Name in reports
     field: str  # The setting that it changes
@@ -39,6 +41,11 @@ class Symmetry(ABC):
     summary: str  # One line for reports
     half_precision = True  # Whether the new weights can be expected to survive 16-bit floats
     unties = False  # Whether it changes the embedding or the output projection, so that they cannot stay tied
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "name" in vars(cls):
+            SYMMETRIES.register(cls.name, cls(), module=cls.__module__)
 
     def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
         """Settings that change when `field` becomes the wanted value at equal outputs of the task, if possible."""
@@ -65,16 +72,41 @@ SYMMETRIES: Registry[Symmetry] = Registry("symmetry", built_in="zoo.converters.s
 """All symmetries by name. Plugins may add some."""
 
 
-def symmetry(cls: type[Symmetry]) -> type[Symmetry]:
-    """Register a symmetry under its name."""
-    SYMMETRIES.register(cls.name, cls(), module=cls.__module__)
-    return cls
-
-
 def change(state: State, patterns: str | Iterable[str], function: Callable[[Tensor], Tensor]) -> State:
     """Change the weights with matching names, leave the others."""
     joined = re.compile("|".join([patterns] if isinstance(patterns, str) else patterns))
     return {name: function(tensor) if joined.search(name) else tensor for name, tensor in state.items()}
+
+
+def change_by_stack(
+    state: State, pattern: str, config: ZooConfig, function: Callable[[Tensor, ZooConfig], Tensor]
+) -> State:
+    """The same, by the configuration of the stack that a weight is of."""
+    for prefix, stack in stacks(config).items():
+        state = change(state, f"^{re.escape(prefix)}.*{pattern}", partial(function, stack=stack))
+    return state
+
+
+def scale(factor: float | Tensor) -> Callable[[Tensor], Tensor]:
+    """Make a function that multiplies by a number, or every row by its own, (rows,)."""
+
+    def times(tensor: Tensor) -> Tensor:
+        if isinstance(factor, Tensor):
+            return tensor * factor.to(tensor.dtype).reshape(-1, *[1] * (tensor.dim() - 1))
+        return tensor * factor
+
+    return times
+
+
+def pad(wanted: int, value: float = 0.0, dim: int = 0) -> Callable[[Tensor], Tensor]:
+    """Make a function that appends rows, or columns."""
+
+    def append(tensor: Tensor) -> Tensor:
+        shape = list(tensor.shape)
+        shape[dim] = wanted - shape[dim]
+        return torch.cat([tensor, tensor.new_full(shape, value)], dim=dim)
+
+    return append
 
 
 def layer_readers(cross: bool = True) -> list[str]:
@@ -101,13 +133,6 @@ def stacks(config: ZooConfig) -> Mapping[str, ZooConfig]:
     if config.stack == "encoder-decoder":
         return {"model.encoder.": config, "model.decoder.": config.decoder_config()}
     return {"model.": config}
-
-
-def stack_of(name: str, config: ZooConfig) -> ZooConfig:
-    """The configuration of a weight's stack."""
-    if config.stack == "encoder-decoder" and name.startswith("model.decoder."):
-        return config.decoder_config()
-    return config
 
 
 def settled(config: ZooConfig, settings: Mapping[str, Any]) -> ZooConfig:

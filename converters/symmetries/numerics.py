@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from zoo.models import POSITIONS, ZooConfig
 from zoo.models.attention import attention_scaling
 from zoo.models.residual import deepnorm_constants
 from zoo.registry import Task
 
-from ..transforms import evens_then_odds, pairs_to_halves, permute, scale
+from ..transforms import evens_then_odds, pairs_to_halves, permute
 from .base import (
     DENSE_PARTS,
     EMBEDDING_NORM,
@@ -28,17 +29,16 @@ from .base import (
     State,
     Symmetry,
     change,
+    change_by_stack,
     head_readers,
     layer_readers,
+    scale,
     settled,
-    stack_of,
     stacks,
-    symmetry,
     tables,
 )
 
 
-@symmetry
 class PermuteResidual(Symmetry):
     """Reorder the channels of the residual stream, so that alternating sines and cosines become two halves."""
 
@@ -65,7 +65,6 @@ class PermuteResidual(Symmetry):
         return state
 
 
-@symmetry
 class StoreTable(Symmetry):
     """Keep the rows of a computed encoding, or zeros for none, as if they had been learned."""
 
@@ -107,13 +106,12 @@ class RotaryLayout(Symmetry):
 
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
         factor = config.rope_parameters.get("partial_rotary_factor", 1.0)
-        for prefix, stack in stacks(config).items():
-            rotary_dim = int(stack.head_dim * factor)
-            for projection, heads in (("q", stack.num_attention_heads), ("k", stack.num_key_value_heads)):
-                pattern = rf"^{re.escape(prefix)}.*self_attn\.{projection}_proj\.(weight|bias)$"
-                halves = pairs_to_halves(heads, rotary_dim)
-                state = change(state, pattern, halves if wanted == "rotary" else halves.inverse)
-        return state
+
+        def reorder(tensor: Tensor, stack: ZooConfig) -> Tensor:
+            halves = pairs_to_halves(len(tensor) // stack.head_dim, int(stack.head_dim * factor))
+            return (halves if wanted == "rotary" else halves.inverse)(tensor)
+
+        return change_by_stack(state, r"self_attn\.[qk]_proj\.(weight|bias)$", config, reorder)
 
 
 for name, word, layouts in (
@@ -131,7 +129,6 @@ SCALE_FREE_NORMS = ("layernorm", "rmsnorm")
 """Norms with an output that does not depend on the scale of the input, but for their epsilon."""
 
 
-@symmetry
 class MoveAttentionScale(Symmetry):
     """Multiply queries by what scores are to be divided by instead."""
 
@@ -145,16 +142,12 @@ class MoveAttentionScale(Symmetry):
         return {"attention_scale": wanted} if config.qk_norm is None and config.attention != "latent" else None
 
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
-        pattern = re.compile(QUERY)
-        changed = dict(state)
-        for name in filter(pattern.search, state):
-            stack = stack_of(name, config)
-            factor = attention_scaling(stack) / attention_scaling(settled(stack, {"attention_scale": wanted}))
-            changed[name] = scale(factor)(state[name])
-        return changed
+        def rescale(tensor: Tensor, stack: ZooConfig) -> Tensor:
+            return tensor * (attention_scaling(stack) / attention_scaling(settled(stack, {"attention_scale": wanted})))
+
+        return change_by_stack(state, QUERY, config, rescale)
 
 
-@symmetry
 class MoveEmbeddingScale(Symmetry):
     """Store token embeddings with, or without, the factor sqrt(hidden_size)."""
 
@@ -169,7 +162,6 @@ class MoveEmbeddingScale(Symmetry):
         return change(state, EMBEDDINGS, scale(factor if config.scale_embedding else 1 / factor))
 
 
-@symmetry
 class MoveLogitScale(Symmetry):
     """Move the factor on the logits into the output projection, or out of it."""
 
@@ -183,7 +175,6 @@ class MoveLogitScale(Symmetry):
         return change(state, r"^lm_head\.", scale(config.logit_scale / wanted))
 
 
-@symmetry
 class FoldResidualScale(Symmetry):
     """Multiply LayerScale's or ReZero's weights into the projections before them."""
 
@@ -212,7 +203,6 @@ class FoldResidualScale(Symmetry):
         return changed
 
 
-@symmetry
 class DivideByDeepNormAlpha(Symmetry):
     """`norm(alpha x + f(x))` is `norm(x + f(x) / alpha)` with an epsilon divided by alpha squared."""
 
@@ -234,7 +224,6 @@ class DivideByDeepNormAlpha(Symmetry):
         return change(state, WRITERS, scale(1 / deepnorm_constants(config)[0]))
 
 
-@symmetry
 class ShiftNormWeights(Symmetry):
     """Store the factors of RMSNorm as they are, or as differences from one."""
 
@@ -252,7 +241,6 @@ class ShiftNormWeights(Symmetry):
         return change(state, NORM_WEIGHTS, lambda weight: weight + shift)
 
 
-@symmetry
 class RescaleStream(Symmetry):
     """Another epsilon in the layers' norms: scale what they read, as `x / sqrt(var + eps)` is scale-free otherwise."""
 
@@ -290,7 +278,6 @@ class RescaleStream(Symmetry):
         return change(state, read_scaled, scale(1 / factor)) if read_scaled else state
 
 
-@symmetry
 class RescaleEmbeddings(Symmetry):
     """Another epsilon in the embeddings' norm: scale the tables that it reads."""
 

@@ -6,13 +6,13 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from torch import Tensor
+
 from zoo.models import ZooConfig
 
-from ..transforms import pad_columns, pad_rows, repeat_heads
-from .base import DENSE_PARTS, SYMMETRIES, State, Symmetry, change, stack_of, stacks, symmetry
+from .base import DENSE_PARTS, SYMMETRIES, State, Symmetry, change, change_by_stack, pad, stacks
 
 
-@symmetry
 class CopySharedLayers(Symmetry):
     """Give every layer its own copy of the weights that all of them share."""
 
@@ -79,7 +79,6 @@ IGNORE_BLIND_ROWS = SettingOnly(  # no class of transformers promises anything f
 )
 
 
-@symmetry
 class ZeroTokenTypes(Symmetry):
     """Add token types that all have the same vector, zero."""
 
@@ -142,7 +141,6 @@ for _place, (_field, _rank, _layers, _summary) in ZERO_BIASES.items():
     SYMMETRIES.register(one.name, one, module=__name__)
 
 
-@symmetry
 class RepeatKeyValueHeads(Symmetry):
     """Turn grouped queries into plain multi-head attention: every query head gets its own copy of keys and values."""
 
@@ -155,17 +153,13 @@ class RepeatKeyValueHeads(Symmetry):
         return {"num_key_value_heads": wanted} if wanted == config.num_attention_heads else None
 
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
-        pattern = re.compile(r"_attn\.[kv]_proj\.(weight|bias)$")
-        changed = dict(state)
-        for name, tensor in state.items():
-            if pattern.search(name):
-                stack = stack_of(name, config)
-                groups = stack.num_attention_heads // stack.num_key_value_heads
-                changed[name] = repeat_heads(stack.num_key_value_heads, groups)(tensor)
-        return changed
+        def repeat(tensor: Tensor, stack: ZooConfig) -> Tensor:
+            heads, groups = stack.num_key_value_heads, stack.num_attention_heads // stack.num_key_value_heads
+            return tensor.unflatten(0, (heads, -1)).repeat_interleave(groups, dim=0).flatten(0, 1)
+
+        return change_by_stack(state, r"_attn\.[kv]_proj\.(weight|bias)$", config, repeat)
 
 
-@symmetry
 class PadSourceVocabulary(Symmetry):
     """Append source embeddings that no id asks for."""
 
@@ -178,10 +172,9 @@ class PadSourceVocabulary(Symmetry):
         return {"vocab_size": wanted} if wanted > config.vocab_size else None
 
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
-        return change(state, r"^model\.encoder\.embed_tokens\.weight$", pad_rows(config.vocab_size, wanted))
+        return change(state, r"^model\.encoder\.embed_tokens\.weight$", pad(wanted))
 
 
-@symmetry
 class PadTargetVocabulary(Symmetry):
     """Append target ids that are never predicted."""
 
@@ -196,12 +189,10 @@ class PadTargetVocabulary(Symmetry):
         return {"decoder_vocab_size": wanted} if wanted > config.decoder_vocab_size and config.lm_head_bias else None
 
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
-        size = config.decoder_vocab_size
-        state = change(state, [r"^model\.decoder\.embed_tokens\.weight$", r"^lm_head\.weight$"], pad_rows(size, wanted))
-        return change(state, r"^lm_head\.bias$", pad_rows(size, wanted, -1e9))
+        state = change(state, [r"^model\.decoder\.embed_tokens\.weight$", r"^lm_head\.weight$"], pad(wanted))
+        return change(state, r"^lm_head\.bias$", pad(wanted, -1e9))
 
 
-@symmetry
 class PadFeedForward(Symmetry):
     """Append inner channels of the feed-forward network that nothing reads."""
 
@@ -217,6 +208,5 @@ class PadFeedForward(Symmetry):
         return {"intermediate_size": wanted}
 
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
-        width = config.intermediate_size
-        state = change(state, r"\.mlp\.(up|gate)_proj\.(weight|bias)$", pad_rows(width, wanted))
-        return change(state, r"\.mlp\.down_proj\.weight$", pad_columns(width, wanted))
+        state = change(state, r"\.mlp\.(up|gate)_proj\.(weight|bias)$", pad(wanted))
+        return change(state, r"\.mlp\.down_proj\.weight$", pad(wanted, dim=1))

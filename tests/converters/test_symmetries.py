@@ -127,9 +127,9 @@ def test_where_none_leads_the_obstacle_is_named(name, task, overrides, wanted):
     assert field in route.obstacles[0]
 
 
-@given(st.integers(1, 4), st.integers(1, 4), st.integers(1, 3), st.integers(0, 2**31))
+@given(st.integers(1, 4), st.integers(1, 4), st.integers(0, 2**31))
 @settings(max_examples=25, deadline=None)
-def test_every_transform_is_undone_by_its_inverse(heads, pairs, groups, seed):
+def test_every_transform_is_undone_by_its_inverse(heads, pairs, seed):
     generator = torch.Generator().manual_seed(seed)
     width = 2 * pairs
     rows = heads * width
@@ -139,10 +139,6 @@ def test_every_transform_is_undone_by_its_inverse(heads, pairs, groups, seed):
         transforms.permute(transforms.evens_then_odds(width)),
         transforms.permute(torch.randperm(rows, generator=generator), dim=0),
         transforms.pairs_to_halves(heads, width),
-        transforms.repeat_heads(heads, groups),
-        transforms.scale(0.25),
-        transforms.pad_rows(rows, rows + 3, -1e9),
-        transforms.pad_columns(width, width + 2),
         transforms.split(heads),
         transforms.split(heads, then=transforms.permute(transforms.evens_then_odds(rows), dim=0)),
         transforms.skip_rows(2).inverse,

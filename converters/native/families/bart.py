@@ -11,11 +11,9 @@ from ...errors import NoCounterpartError
 from ...symmetries.base import State
 from ...symmetries.route import Needs
 from ..common import COUNTS_TOKENS, drop, fairseq_table, table_obstacles
-from ..declared import native_format
 from ..encoder_decoders import BartLike
 
 
-@native_format
 class Marian(BartLike):
     """Marian (Junczys-Dowmunt et al. 2018): post-norm, sinusoidal; the only one with two vocabularies."""
 
@@ -40,7 +38,6 @@ class Marian(BartLike):
         return state if self.one_embedding(config) else drop(state, "model.shared.weight")
 
 
-@native_format
 class Bart(BartLike):
     """BART (Lewis et al. 2020): post-norm, learned positions, a norm on the embeddings."""
 
@@ -52,7 +49,6 @@ class Bart(BartLike):
     embedding_norm = True
 
 
-@native_format
 class Pegasus(BartLike):
     """Pegasus (Zhang et al. 2020): pre-norm, sinusoidal."""
 
@@ -63,7 +59,6 @@ class Pegasus(BartLike):
     sinusoidal = True
 
 
-@native_format
 class Blenderbot(BartLike):
     """Blenderbot (Roller et al. 2021): pre-norm, learned positions."""
 
@@ -87,7 +82,6 @@ class BeginsWithLastLabel(BartLike):
         return [begin, *super().differences(native, read, config)]
 
 
-@native_format
 class MBart(BeginsWithLastLabel):
     """MBart (Liu et al. 2020): pre-norm, learned positions, a norm on the embeddings."""
 
@@ -99,14 +93,12 @@ class MBart(BeginsWithLastLabel):
     embedding_norm = True
 
 
-@native_format
 class PlBart(BeginsWithLastLabel, Bart):
     """PLBART (Ahmad et al. 2021): BART for code, with scaled embeddings."""
 
     name = "plbart"
 
 
-@native_format
 class Mvp(Bart):
     """MVP (Tang et al. 2022): BART's code without prompts."""
 
@@ -114,7 +106,6 @@ class Mvp(Bart):
     only = {"use_prompt": False}
 
 
-@native_format
 class M2M100(BartLike):
     """M2M-100 and NLLB (Fan et al. 2020): pre-norm, fairseq's sinusoidal positions, which are read as a table."""
 

@@ -12,7 +12,7 @@ from zoo.registry import Task
 from ...symmetries.base import State
 from ...transforms import SAME, Tensors, Transform, skip_rows
 from ..common import COUNTS_TOKENS, TABLE_POSITIONS
-from ..declared import Keys, native_format, same, without
+from ..declared import Keys, same, without
 from ..encoders import (
     BERT_FIELDS,
     BERT_LAYER,
@@ -120,7 +120,6 @@ def bert_heads(prefix: str) -> dict[str, Keys]:
     return encoder_heads(PREDICTIONS, pooled(f"{prefix}pooler.dense"))
 
 
-@native_format
 class Bert(BertLike):
     """BERT (Devlin et al. 2019)."""
 
@@ -130,7 +129,6 @@ class Bert(BertLike):
     heads = bert_heads(prefix)
 
 
-@native_format
 class MegatronBert(BertLike):
     """BERT with norms before the sublayers (Shoeybi et al. 2019, Megatron-LM)."""
 
@@ -145,7 +143,6 @@ class MegatronBert(BertLike):
     heads = bert_heads(prefix)
 
 
-@native_format
 class Ernie(BertLike):
     """ERNIE (Sun et al. 2020) without task types: BERT's code under another prefix."""
 
@@ -166,7 +163,6 @@ class RobertaLike(BertLike):
     usual_types = 1
 
 
-@native_format
 class Roberta(RobertaLike):
     """RoBERTa (Liu et al. 2019), XLM-RoBERTa and CamemBERT, which share their code."""
 
@@ -176,7 +172,6 @@ class Roberta(RobertaLike):
     prefix = "roberta."
 
 
-@native_format
 class RobertaPreLayerNorm(RobertaLike):
     """RoBERTa with norms before the sublayers (fairseq's `normalize_before`)."""
 
@@ -218,7 +213,6 @@ class RobertaPreLayerNorm(RobertaLike):
         return super().output(config, task) if config.final_norm else "hidden_states[-2]"
 
 
-@native_format
 class XlmRobertaXl(RobertaLike):
     """XLM-RoBERTa-XL (Goyal et al. 2021): RoBERTa with norms before the sublayers, and none on the embeddings."""
 
@@ -234,7 +228,6 @@ class XlmRobertaXl(RobertaLike):
     }
 
 
-@native_format
 class Data2VecText(RobertaLike):
     """data2vec for text (Baevski et al. 2022): RoBERTa's code under another prefix."""
 

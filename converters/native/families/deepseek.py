@@ -13,7 +13,7 @@ from zoo.models.parts import option
 
 from ...errors import NoCounterpartError
 from ...symmetries.base import State
-from ..declared import Field, Keys, choice, native_format, same, without
+from ..declared import Field, Keys, choice, same, without
 from ..decoders import ROPE, whole_heads
 from .experts import DENSE_FIRST, EXPERTS, ExpertsLike, setting
 from .granite import multiplied
@@ -104,7 +104,6 @@ def attention_scale(config: Any) -> float | str:
     return math.sqrt(width) / (0.1 * rope["mscale_all_dim"] * math.log(rope["factor"]) + 1.0) ** 2
 
 
-@native_format
 class DeepseekV3(SigmoidLike):
     """DeepSeek-V3 (DeepSeek-AI 2024), without the modules that predict further tokens."""
 
@@ -166,7 +165,6 @@ class DeepseekV3(SigmoidLike):
         }
 
 
-@native_format
 class Glm4MoeLite(DeepseekV3):
     """GLM-4.7-Flash (GLM team 2026), without the modules that predict further tokens: as DeepSeek-V3."""
 
@@ -188,7 +186,6 @@ class LatentLike(DeepseekV3):
     reasons = {**LlamaLike.reasons, "attention": DeepseekV3.reasons["attention"]}
 
 
-@native_format
 class Youtu(LatentLike):
     """Youtu-LLM (Tencent 2025): DeepSeek-V3 without experts."""
 
@@ -223,7 +220,6 @@ def nearest_scale(config: ZooConfig) -> float:
     return config.logit_scale if fits else 1.0
 
 
-@native_format
 class MiniCPM3(LatentLike):
     """MiniCPM3 (OpenBMB 2024)."""
 

@@ -14,7 +14,7 @@ from zoo.models.parts import FEED_FORWARDS, option
 from ...errors import NoCounterpartError
 from ...symmetries.base import State
 from ...transforms import Transform, each, evens_then_odds, permute
-from ..declared import Field, Keys, native_format, without
+from ..declared import Field, Keys, without
 from ..decoders import ONE_WINDOW, ROPE_BY_LAYER, WINDOWS_BY_LAYER
 from .like_llama import BRANCH_NORMS
 from .llama import ATTENTION, ATTENTION_BIAS, GATED, PRE_NORMS, QK_NORMS, SAME_OUT_BIAS, LlamaLike
@@ -109,7 +109,6 @@ NORMALISED = {**ExpertsLike.only_options, "norm_topk_prob": True}
 """The same where weights of the experts that a token sees always sum to one."""
 
 
-@native_format
 class Mixtral(ExpertsLike):
     """Mixtral (Jiang et al. 2024): one sliding window, or none, for all layers."""
 
@@ -121,7 +120,6 @@ class Mixtral(ExpertsLike):
     only_options = NORMALISED
 
 
-@native_format
 class Qwen3Moe(ExpertsLike):
     """Qwen3-MoE (Yang et al. 2025): queries and keys normalised head by head, experts in every layer."""
 
@@ -134,7 +132,6 @@ class Qwen3Moe(ExpertsLike):
     layer = {**ExpertsLike.layer, **QK_NORMS}
 
 
-@native_format
 class Mellum(Qwen3Moe):
     """Mellum 2 (JetBrains 2026), without the layer that predicts further tokens: windows and wavelengths by layer."""
 
@@ -145,7 +142,6 @@ class Mellum(Qwen3Moe):
     layer = {**Qwen3Moe.layer, **GATED}
 
 
-@native_format
 class Qwen2Moe(ExpertsLike):
     """Qwen2-MoE (Qwen team 2024): biases on queries, keys and values, a gated shared expert, windows by layer."""
 
@@ -159,7 +155,6 @@ class Qwen2Moe(ExpertsLike):
     reasons = {**ExpertsLike.reasons, "feed_forward": "it has an expert that every token sees, and a gate (moe-shared)"}
 
 
-@native_format
 class Olmoe(ExpertsLike):
     """OLMoE (Muennighoff et al. 2024): norms on whole queries and keys."""
 
@@ -177,7 +172,6 @@ class Olmoe(ExpertsLike):
     layer = {**ExpertsLike.layer, **QK_NORMS}
 
 
-@native_format
 class FlexOlmo(Olmoe):
     """FlexOlmo (Shi et al. 2025): norms on the branches' outputs."""
 
@@ -201,7 +195,6 @@ def transposed(tensor: Tensor) -> Tensor:
 TRANSPOSED_EXPERTS = each("transpose", transposed, transposed)
 
 
-@native_format
 class GptOss(ExpertsLike):
     """gpt-oss (OpenAI 2025): sinks in attention, windows layer by layer, clamped experts with biases."""
 

@@ -22,13 +22,12 @@ from ..common import (
     table_obstacles,
     without_classifier_bias,
 )
-from ..declared import Field, Keys, choice, native_format, same
+from ..declared import Field, Keys, choice, same
 from ..decoders import GPT2_HEADS, DecoderFormat
 
 LAYER = fairseq_layer("norm_in")
 
 
-@native_format
 class BioGpt(DecoderFormat):
     """BioGPT (Luo et al. 2022)."""
 
@@ -52,7 +51,6 @@ class BioGpt(DecoderFormat):
     heads = {**GPT2_HEADS, "causal-lm": {"lm_head": "output_projection"}}
 
 
-@native_format
 class Xglm(DecoderFormat):
     """XGLM (Lin et al. 2021): fairseq's sinusoidal positions, which are read as a table."""
 
@@ -91,7 +89,6 @@ def any_bias(config: ZooConfig) -> bool:
     return bool(config.attention_bias or config.attention_out_bias or config.mlp_bias)
 
 
-@native_format
 class Opt(DecoderFormat):
     """OPT (Zhang et al. 2022); its body with `is_causal=false` is an encoder."""
 

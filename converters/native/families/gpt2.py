@@ -11,7 +11,7 @@ from zoo.models import ZooConfig
 
 from ...symmetries.base import State
 from ...transforms import TRANSPOSE, Tensors, Transform, split
-from ..declared import Field, choice, native_format, same, without
+from ..declared import Field, choice, same, without
 from ..decoders import (
     CLASSIFIER_DROPOUT,
     FIXED_ROPE,
@@ -44,7 +44,6 @@ def rotated_part(native: Any) -> dict[str, Any]:
     return {**FIXED_ROPE, **share}
 
 
-@native_format
 class GptJ(DecoderFormat):
     """GPT-J (Wang and Komatsuzaki 2021)."""
 
@@ -92,7 +91,6 @@ def _join(tensors: Tensors) -> Tensors:
     return (torch.stack([query, value, key], dim=1).flatten(0, 2),)
 
 
-@native_format
 class CodeGen(GptJ):
     """CodeGen (Nijkamp et al. 2022): GPT-J with one projection for queries, values and keys."""
 
@@ -119,7 +117,6 @@ JOINED = {
 }
 
 
-@native_format
 class Gpt2(DecoderFormat):
     """GPT-2 (Radford et al. 2019), with linear layers stored transposed and three projections in one."""
 
@@ -141,7 +138,6 @@ class Gpt2(DecoderFormat):
     heads = GPT2_HEADS
 
 
-@native_format
 class GptBigCode(Gpt2):
     """SantaCoder and StarCoder (Li et al. 2023): GPT-2 with one key head or one per query head."""
 
@@ -159,7 +155,6 @@ class GptBigCode(Gpt2):
     layer = {**NORMS, **LINEAR, PROJECTIONS: ("attn.c_attn", heads_by_group)}
 
 
-@native_format
 class OpenAIGpt(Gpt2):
     """The first GPT (Radford et al. 2018): norms after the sublayers."""
 
@@ -184,7 +179,6 @@ KINDS = {"global": "full_attention", "local": "sliding_attention"}
 WORDS = {zoo: native for native, zoo in KINDS.items()}
 
 
-@native_format
 class GptNeo(DecoderFormat):
     """GPT-Neo (Black et al. 2021): unscaled scores, windows layer by layer."""
 

@@ -9,7 +9,7 @@ from zoo.models import ZooConfig
 from ...symmetries.base import State, change
 from ...transforms import split
 from ..common import changed_exactly, share_norms
-from ..declared import Field, Keys, biasless, choice, native_format, same, without
+from ..declared import Field, Keys, biasless, choice, same, without
 from ..decoders import GPT2_HEADS, ONE_WINDOW, PARTIAL_ROPE, PROJECTIONS, ROPE, DecoderFormat, heads_by_group
 from .llama import ATTENTION, ATTENTION_BIAS, GATED, NO_BIASES, PRE_NORMS, SAME_BIASES, SAME_OUT_BIAS, SIZES
 
@@ -26,7 +26,6 @@ class ParallelOrNot(DecoderFormat):
         return {**self.layer, **({"residual.norm_in": "input_layernorm"} if config.parallel_residual else PRE_NORMS)}
 
 
-@native_format
 class GptNeoX(ParallelOrNot):
     """GPT-NeoX and Pythia (Black et al. 2022)."""
 
@@ -75,7 +74,6 @@ class GptNeoX(ParallelOrNot):
 FOUR_TIMES = {"intermediate_size": lambda config: 4 * config.hidden_size}
 
 
-@native_format
 class Bloom(DecoderFormat):
     """BLOOM (Scao et al. 2022): a norm on the embeddings, joined projections."""
 
@@ -108,7 +106,6 @@ class Bloom(DecoderFormat):
     heads = GPT2_HEADS
 
 
-@native_format
 class Mpt(DecoderFormat):
     """MPT (MosaicML 2023): neither biases nor biases of norms."""
 
@@ -156,7 +153,6 @@ class NormedLike(DecoderFormat):
     layer = {**ATTENTION, **PRE_NORMS, **without(GATED, "mlp.gate_proj")}
 
 
-@native_format
 class StableLm(ParallelOrNot, NormedLike):
     """StableLM 2 (Bellagente et al. 2024)."""
 
@@ -173,7 +169,6 @@ class StableLm(ParallelOrNot, NormedLike):
     layer = {**ATTENTION, **GATED}
 
 
-@native_format
 class Starcoder2(NormedLike):
     """StarCoder 2 (Lozhkov et al. 2024)."""
 
@@ -191,7 +186,6 @@ class Starcoder2(NormedLike):
     layer = {**ATTENTION, **PRE_NORMS, "mlp.up_proj": "mlp.c_fc", "mlp.down_proj": "mlp.c_proj"}
 
 
-@native_format
 class Jais2(NormedLike):
     """Jais 2 (Inception, MBZUAI and Cerebras 2025)."""
 
@@ -200,7 +194,6 @@ class Jais2(NormedLike):
     always = {**SAME_OUT_BIAS, "position": "rotary"}
 
 
-@native_format
 class Nemotron(NormedLike):
     """Nemotron-4 and Minitron (Parmar et al. 2024): weights of norms are stored as differences from one."""
 
@@ -223,7 +216,6 @@ class Nemotron(NormedLike):
         return change(state, STORED_NORMS, lambda weight: weight - 1)
 
 
-@native_format
 class Persimmon(NormedLike):
     """Persimmon (Adept 2023): joined projections, biases everywhere."""
 
@@ -259,7 +251,6 @@ def is_grouped(config: ZooConfig) -> bool:
     return bool(1 < config.num_key_value_heads < config.num_attention_heads)
 
 
-@native_format
 class Falcon(ParallelOrNot):
     """Falcon with rotary positions (Almazrouei et al. 2023)."""
 

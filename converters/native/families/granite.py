@@ -10,7 +10,7 @@ from zoo.models.attention import attention_scaling
 from ...errors import NoCounterpartError
 from ...symmetries.base import State
 from ..common import changed_exactly
-from ..declared import Field, choice, native_format, without
+from ..declared import Field, choice, without
 from ..decoders import ROPE, WINDOWS_BY_LAYER, whole_heads
 from .experts import LOCAL_EXPERTS, NORMALISED, ExpertsLike
 from .llama import ATTENTION, PRE_NORMS, SAME_OUT_BIAS, Llama, LlamaLike
@@ -60,14 +60,12 @@ class Multiplied(Llama):
         return multiplied(state, native, native.embedding_multiplier, native.residual_multiplier)
 
 
-@native_format
 class Granite(Multiplied):
     """Granite 3 (IBM 2024)."""
 
     name = "granite"
 
 
-@native_format
 class GraniteMoe(Multiplied, ExpertsLike):
     """Granite 3 with experts (IBM 2024): the softmax is over those that a token sees."""
 
@@ -99,7 +97,6 @@ def bases(config: ZooConfig) -> list[float]:
     return [0 if nope else base for nope in config.nope_layers or [False] * config.num_hidden_layers]
 
 
-@native_format
 class GraniteSwa(Multiplied):
     """Granite Swash (IBM 2026): sinks in attention, windows layer by layer, and layers without positions."""
 
@@ -119,7 +116,6 @@ class GraniteSwa(Multiplied):
     reasons = {**Multiplied.reasons, "attention": "its attention has sinks"}
 
 
-@native_format
 class HyperClovaX(Multiplied):
     """HyperCLOVA X SEED (NAVER 2025): logits are multiplied, and norms may follow the sublayers too."""
 

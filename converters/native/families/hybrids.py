@@ -15,8 +15,8 @@ from zoo.models.parts import option
 
 from ...key_map import KeyMap
 from ...symmetries.base import State
-from ...transforms import Transform, each, join, split_by_group
-from ..declared import Field, Keys, native_format, pairs, table, without
+from ...transforms import Transform, each, join, split_rows
+from ..declared import Field, Keys, pairs, table, without
 from ..decoders import PARTIAL_ROPE, TYPES_OF_LAYERS, part_of_heads
 from .deepseek import DeepseekV3
 from .experts import DENSE_FIRST, EXPERT_SIZES, EXPERTS, SHARED_EXPERT, SHARED_SIZE, ExpertsLike, setting
@@ -47,7 +47,7 @@ def mixed_and_gates(config: ZooConfig) -> Transform:
     """Queries, keys and values in one projection and gates in another, which the class has by key head in one."""
     key_heads, value_heads, key_dim, value_dim = sizes(config)
     values = value_heads // key_heads * value_dim
-    apart = split_by_group(key_heads, (key_dim, key_dim, values, values))
+    apart = split_rows((key_dim, key_dim, values, values), key_heads)
     widths = (key_heads * key_dim, key_heads * key_dim, key_heads * values)
 
     def cut(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
@@ -60,7 +60,7 @@ def mixed_and_gates(config: ZooConfig) -> Transform:
 def strengths_and_decays(config: ZooConfig) -> Transform:
     """Projection of strengths and decays, which the class has by key head."""
     key_heads, value_heads, _, _ = sizes(config)
-    return split_by_group(key_heads, (value_heads // key_heads,) * 2)
+    return split_rows((value_heads // key_heads,) * 2, key_heads)
 
 
 DELTA: Keys = {
@@ -83,7 +83,6 @@ DELTA_MODULES = ("in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a", "conv1d",
 """Modules of the delta rule where a class has each by itself."""
 
 
-@native_format
 class Qwen3Next(ExpertsLike):
     """Qwen3-Next (Qwen team 2025), without the modules that predict further tokens."""
 
@@ -113,7 +112,7 @@ class Qwen3Next(ExpertsLike):
         **without(ATTENTION, "self_attn.q_proj"),
         ("self_attn.q_proj", "self_attn.gate_proj"): (
             "self_attn.q_proj",  # head by head
-            lambda config: split_by_group(config.num_attention_heads, (1, 1)),
+            lambda config: split_rows((1, 1), config.num_attention_heads),
         ),
         **QK_NORMS,
         **DELTA,
@@ -140,7 +139,6 @@ def alike_on_every_axis(native: Any) -> dict[str, Any]:
     return without(part_of_heads(native), "mrope_section", "mrope_interleaved")
 
 
-@native_format
 class Qwen35Text(Qwen3Next):
     """The language model of Qwen3.5 (Qwen team 2026), without experts or the modules that predict further tokens."""
 
@@ -173,7 +171,6 @@ def feed_forward_size(native: Any) -> int:
     return width
 
 
-@native_format
 class Lfm2(LlamaLike):
     """LFM2 (Liquid AI 2025), the dense models."""
 
@@ -228,7 +225,6 @@ BY_HEAD = each("flatten", lambda rates: rates.flatten(), lambda rates: rates[Non
 FIXED_IN_KIMI = {"tie_word_embeddings": False, "hidden_act": "silu"}  # With other activations it convolves by them too
 
 
-@native_format
 class KimiLinear(DeepseekV3):
     """Kimi Linear (Kimi Team 2025)."""
 

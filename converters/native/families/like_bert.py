@@ -9,7 +9,7 @@ from zoo.registry import Task
 
 from ...symmetries.base import State
 from ...transforms import split
-from ..declared import Field, choice, native_format, same, without
+from ..declared import Field, choice, same, without
 from ..decoders import FIXED_ROPE, HEAD_DIM, PROJECTIONS, ROPE, ROPE_BY_LAYER, fixed_rope_obstacles
 from ..encoder_decoders import computed_table
 from ..encoders import (
@@ -35,7 +35,6 @@ EMBEDDING_SIZE = Field(
 """The width of embeddings that are projected where it differs from that of the layers."""
 
 
-@native_format
 class DistilBert(EncoderFormat):
     """DistilBERT (Sanh et al. 2019): no token types, a classifier with ReLU."""
 
@@ -77,7 +76,6 @@ class DistilBert(EncoderFormat):
         return {**super().read_config(native, task), **rate}
 
 
-@native_format
 class Electra(EncoderFormat):
     """ELECTRA (Clark et al. 2020), with projected embeddings unless they are as wide as its layers."""
 
@@ -98,7 +96,6 @@ class Electra(EncoderFormat):
     only = {"is_decoder": False}
 
 
-@native_format
 class RoFormer(EncoderFormat):
     """RoFormer (Su et al. 2021): rotary positions."""
 
@@ -128,7 +125,6 @@ class RoFormer(EncoderFormat):
         return {**super().write_weights(config, state, task), self.unread[0]: rows}
 
 
-@native_format
 class Albert(EncoderFormat):
     """ALBERT (Lan et al. 2020) with one layer that is applied again and again."""
 
@@ -176,7 +172,6 @@ XLM_LAYER = {
 }
 
 
-@native_format
 class Xlm(EncoderFormat):
     """XLM (Lample and Conneau 2019) for one language."""
 
@@ -220,7 +215,6 @@ class Xlm(EncoderFormat):
         return found if config.pad_token_id is not None else [*found, "pad_token_id is None"]
 
 
-@native_format
 class ModernBert(EncoderFormat):
     """ModernBERT (Warner et al. 2024), for masked words or features: its classifiers normalise what they pool."""
 
@@ -269,7 +263,6 @@ class ModernBert(EncoderFormat):
     reasons = {"norm": "its norms have no biases", "residual": "it has no norm before its first attention"}
 
 
-@native_format
 class NomicBert(EncoderFormat):
     """Nomic Embed (Nussbaum et al. 2024). Its head for masked words has a bias where its other layers have none."""
 
@@ -296,7 +289,6 @@ class NomicBert(EncoderFormat):
     }
 
 
-@native_format
 class EuroBert(EncoderFormat):
     """EuroBERT (Boizard et al. 2025)."""
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from zoo.models import ZooConfig
 
-from ...transforms import split_rows
-from ..declared import Field, biasless, choice, native_format, same, without
+from ...transforms import split, split_rows
+from ..declared import Field, biasless, choice, same, without
 from ..decoders import (
     HEAD_DIM,
     NOPE_BY_LAYER,
@@ -37,7 +37,7 @@ from .llama import (
 )
 
 JOINED_GATE = {
-    ("mlp.gate_proj", "mlp.up_proj"): ("mlp.gate_up_proj", split_rows((1, 1))),
+    ("mlp.gate_proj", "mlp.up_proj"): ("mlp.gate_up_proj", split(2)),
     "mlp.down_proj": "mlp.down_proj",
 }
 
@@ -47,7 +47,6 @@ def normed_width(config: ZooConfig) -> int:
     return int(config.head_dim if config.qk_norm is None else config.hidden_size // config.num_attention_heads)
 
 
-@native_format
 class Phi(DecoderFormat):
     """Phi-1 to Phi-2 (Gunasekar et al. 2023)."""
 
@@ -74,7 +73,6 @@ class Phi(DecoderFormat):
     }
 
 
-@native_format
 class Phi3(LlamaLike):
     """Phi-3 and Phi-4 (Abdin et al. 2024)."""
 
@@ -94,7 +92,6 @@ class Phi3(LlamaLike):
 INTERLEAVED = {"position": "rotary-interleaved"}
 
 
-@native_format
 class Helium(LlamaLike):
     """Helium (Kyutai 2025): rotates neighbouring columns."""
 
@@ -104,7 +101,6 @@ class Helium(LlamaLike):
     follows = {"head_dim": lambda config: config.head_dim}
 
 
-@native_format
 class Ernie45(LlamaLike):
     """ERNIE 4.5 (Baidu 2025), dense: rotates neighbouring columns, one setting for all biases."""
 
@@ -116,7 +112,6 @@ class Ernie45(LlamaLike):
     always = {**LlamaLike.always, **INTERLEAVED, **SAME_BIASES}
 
 
-@native_format
 class SeedOss(LlamaLike):
     """Seed-OSS (ByteDance 2025): biases of queries, keys and values, and of attention's output, each by itself."""
 
@@ -128,7 +123,6 @@ class SeedOss(LlamaLike):
     }
 
 
-@native_format
 class Arcee(LlamaLike):
     """AFM (Arcee 2025): a feed-forward network without a gate."""
 
@@ -139,7 +133,6 @@ class Arcee(LlamaLike):
     reasons = dict(DecoderFormat.reasons)
 
 
-@native_format
 class Cwm(LlamaLike):
     """Code World Model (Meta 2025): windows layer by layer."""
 
@@ -147,7 +140,6 @@ class Cwm(LlamaLike):
     fields = {**LlamaLike.fields, **same("mlp_bias"), **WINDOWS_BY_LAYER}
 
 
-@native_format
 class Ministral(LlamaLike):
     """Ministral (Mistral AI 2024): windows layer by layer."""
 
@@ -159,7 +151,6 @@ def nope_layers(native: Any) -> list[bool] | None:
     return None if all(native.no_rope_layers) else [not rotates for rotates in native.no_rope_layers]
 
 
-@native_format
 class SmolLm3(LlamaLike):
     """SmolLM 3 (Hugging Face 2025): some layers do not rotate; windows layer by layer."""
 
@@ -178,7 +169,6 @@ class SmolLm3(LlamaLike):
     follows = {"use_sliding_window": lambda config: config.sliding_window is not None}
 
 
-@native_format
 class Glm(LlamaLike):
     """GLM-4-9B (GLM team 2024)."""
 
@@ -188,7 +178,6 @@ class Glm(LlamaLike):
     layer = {**ATTENTION, **JOINED_GATE, **PRE_NORMS}
 
 
-@native_format
 class Glm4(Glm):
     """GLM-4-0414: norms on both sides of the sublayers."""
 
@@ -205,7 +194,6 @@ class Glm4(Glm):
 LAMBDAS = ("lambda_q1", "lambda_k1", "lambda_q2", "lambda_k2")
 
 
-@native_format
 class DiffLlama(LlamaLike):
     """DiffLlama (Ye et al. 2024, as Llama's layers)."""
 
@@ -222,7 +210,6 @@ BRANCH_NORMS = {
 }
 
 
-@native_format
 class Olmo2(LlamaLike):
     """OLMo 2 (OLMo team 2024)."""
 
@@ -233,7 +220,6 @@ class Olmo2(LlamaLike):
     layer = {**ATTENTION, **QK_NORMS, **GATED, **BRANCH_NORMS}
 
 
-@native_format
 class Olmo3(Olmo2):
     """OLMo 3 (OLMo team 2025): as OLMo 2, with windows layer by layer, without which wavelengths may be scaled."""
 
@@ -242,7 +228,6 @@ class Olmo3(Olmo2):
     fields = {**Olmo2.fields, **WINDOWS_BY_LAYER, **ROPE_BY_LAYER}
 
 
-@native_format
 class Cohere(DecoderFormat):
     """Command R (Cohere 2024)."""
 
@@ -262,7 +247,6 @@ class Cohere(DecoderFormat):
     biased_norms = False
 
 
-@native_format
 class Cohere2(Cohere):
     """Command R7B (Cohere 2024): windows layer by layer; the layers without have no positions."""
 
@@ -271,7 +255,6 @@ class Cohere2(Cohere):
     only = {}
 
 
-@native_format
 class Exaone4(LlamaLike):
     """EXAONE 4 (LG AI Research 2025): where some layers have a window, the others have no positions."""
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from zoo.models import ZooConfig
 
-from ..declared import Field, Keys, native_format, same
+from ..declared import Field, Keys, same
 from ..decoders import CLASSIFIER_DROPOUT, HEAD_DIM, ONE_WINDOW, ROPE, WINDOWS_BY_LAYER, DecoderFormat
 
 SIZES: Mapping[str, str | Field] = {
@@ -54,7 +54,6 @@ class LlamaLike(DecoderFormat):
     }
 
 
-@native_format
 class Llama(LlamaLike):
     """Llama (Touvron et al. 2023)."""
 
@@ -65,7 +64,6 @@ class Llama(LlamaLike):
     always = {**LlamaLike.always, **SAME_OUT_BIAS}
 
 
-@native_format
 class Mistral(LlamaLike):
     """Mistral (Jiang et al. 2023): one sliding window for all layers, for any `layer_types`."""
 
@@ -74,7 +72,6 @@ class Mistral(LlamaLike):
     fields = {**LlamaLike.fields, **ONE_WINDOW}
 
 
-@native_format
 class Qwen2(LlamaLike):
     """Qwen2 (Yang et al. 2024): biases on queries, keys and values, windows layer by layer."""
 
@@ -85,7 +82,6 @@ class Qwen2(LlamaLike):
     always = {**LlamaLike.always, "attention_bias": True}
 
 
-@native_format
 class Qwen3(LlamaLike):
     """Qwen3 (Yang et al. 2025): queries and keys normalised head by head."""
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from zoo.models import ZooConfig
 
-from ..declared import Field, choice, native_format, without
+from ..declared import Field, choice, without
 from ..decoders import NOPE_BY_LAYER, PARTIAL_ROPE, WINDOWS_BY_LAYER
 from .deepseek import SIGMOID_EXPERTS, SIGMOID_ROUTING, SigmoidLike, at_least_one, shared_experts
 from .experts import DENSE_FIRST, EXPERTS, LOCAL_EXPERTS, NORMALISED, ExpertsLike, setting
@@ -22,7 +22,6 @@ class SigmoidExpertsLike(SigmoidLike):
     layer = {**ATTENTION, **SIGMOID_EXPERTS, **PRE_NORMS}
 
 
-@native_format
 class Dots1(SigmoidExpertsLike):
     """dots.llm1 (rednote 2025): queries and keys normalised head by head, windows layer by layer."""
 
@@ -32,7 +31,6 @@ class Dots1(SigmoidExpertsLike):
     layer = {**SigmoidExpertsLike.layer, **QK_NORMS}
 
 
-@native_format
 class Glm4Moe(SigmoidExpertsLike):
     """GLM-4.5 (GLM team 2025), without the modules that predict further tokens: rotates a part of each head."""
 
@@ -47,7 +45,6 @@ class Glm4Moe(SigmoidExpertsLike):
     layer = {**SigmoidExpertsLike.layer, **QK_NORMS}
 
 
-@native_format
 class SolarOpen(SigmoidExpertsLike):
     """Solar Open (Upstage 2025): experts in every layer."""
 
@@ -59,7 +56,6 @@ class SolarOpen(SigmoidExpertsLike):
     only_options = dict(ExpertsLike.only_options)
 
 
-@native_format
 class ExaoneMoe(SigmoidExpertsLike):
     """K-EXAONE (LG AI Research 2025): layers without a window have no positions."""
 
@@ -76,7 +72,6 @@ class ExaoneMoe(SigmoidExpertsLike):
     layer = {**SigmoidExpertsLike.layer, **QK_NORMS}
 
 
-@native_format
 class MiniMaxM2(SigmoidExpertsLike):
     """MiniMax-M2 (MiniMax 2025): norms on whole queries and keys, a part of each head rotated, no shared expert."""
 

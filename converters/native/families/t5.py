@@ -11,7 +11,7 @@ from zoo.registry import Task
 
 from ...symmetries.base import State
 from ..common import a_stack, tokens
-from ..declared import DeclaredFormat, Field, Keys, native_format, same
+from ..declared import Field, Keys, NativeFormat, same
 from .llama import NO_BIASES
 
 GATED, PLAIN = {"up_proj": "wi_1", "gate_proj": "wi_0", "down_proj": "wo"}, {"up_proj": "wi", "down_proj": "wo"}
@@ -24,8 +24,7 @@ def activation(config: ZooConfig) -> str:
     return f"gated-{'gelu' if config.hidden_act == 'gelu_new' else config.hidden_act}"
 
 
-@native_format
-class T5(DeclaredFormat):
+class T5(NativeFormat):
     """T5 (Raffel et al. 2020), version 1.0 with a tied and scaled output, and 1.1 with gated feed-forwards."""
 
     name = "t5"

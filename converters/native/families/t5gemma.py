@@ -11,11 +11,10 @@ from zoo.models.configuration import repeat_pattern
 from zoo.registry import Task
 
 from ...errors import NoCounterpartError
-from ...key_map import KeyMap
 from ...symmetries.base import State
 from ...symmetries.route import Needs
-from ..common import a_stack, tokens
-from ..declared import Field, NativeFormat, native_format, same, table, without
+from ..common import tokens
+from ..declared import Field, NativeFormat, same, without
 from ..decoders import ROPE_BY_LAYER, WINDOWS_BY_LAYER
 from .llama import ATTENTION, ATTENTION_BIAS, GATED, PRE_NORMS, QK_NORMS, SAME_OUT_BIAS, LlamaLike
 
@@ -47,7 +46,6 @@ CAPPED = {
 }
 
 
-@native_format
 class Gemma(LlamaLike):
     """Gemma (Gemma team 2024)."""
 
@@ -57,7 +55,6 @@ class Gemma(LlamaLike):
     only = {"use_bidirectional_attention": None}
 
 
-@native_format
 class Gemma2(Gemma):
     """Gemma 2 (Gemma team 2024)."""
 
@@ -68,7 +65,6 @@ class Gemma2(Gemma):
     layer = {**ATTENTION, **GATED, **SANDWICH_NORMS}
 
 
-@native_format
 class VaultGemma(Gemma):
     """VaultGemma (Sinha et al. 2025): Gemma 2 without the norms after the sublayers."""
 
@@ -77,7 +73,6 @@ class VaultGemma(Gemma):
     layer = {**LlamaLike.layer, **PRE_NORMS, "mlp_residual.norm_in": "pre_feedforward_layernorm"}
 
 
-@native_format
 class Gemma3(Gemma2):
     """Gemma 3's language model (Gemma team 2025): norms on queries and keys as well, two kinds of wavelengths."""
 
@@ -110,40 +105,28 @@ OF_BOTH = ("tie_word_embeddings", "initializer_range", "pad_token_id", "bos_toke
 """Settings of both stacks."""
 
 NORMS = {
-    "pre_self_attn_layernorm": "self_attn_residual.norm_in",
-    "post_self_attn_layernorm": "self_attn_residual.norm_branch",
-    "pre_cross_attn_layernorm": "cross_attn_residual.norm_in",
-    "post_cross_attn_layernorm": "cross_attn_residual.norm_branch",
-    "pre_feedforward_layernorm": "mlp_residual.norm_in",
-    "post_feedforward_layernorm": "mlp_residual.norm_branch",
+    **SANDWICH_NORMS,
+    "self_attn_residual.norm_in": "pre_self_attn_layernorm",
+    "self_attn_residual.norm_branch": "post_self_attn_layernorm",
+    "cross_attn_residual.norm_in": "pre_cross_attn_layernorm",
+    "cross_attn_residual.norm_branch": "post_cross_attn_layernorm",
 }
+CROSS_ATTENTION = tuple(f"cross_attn.{p}_proj" for p in "qkvo")
 
 
-@native_format
 class T5Gemma(NativeFormat):
     """T5Gemma (Zhang et al. 2025) with stacks of one width."""
 
     name = "t5gemma"
-    model_types = ("t5gemma",)
     variant = "t5gemma-style"
     stack = "encoder-decoder"
-    prefix = "model."
-    classes = {"seq2seq-lm": "T5GemmaForConditionalGeneration", "feature-extraction": "T5GemmaModel"}
+    body = {
+        **same("{s}.embed_tokens.weight", "{s}.norm.weight"),
+        **same(*(f"{{s}}.layers.{{n}}.{zoo}" for zoo in (*ATTENTION, *CROSS_ATTENTION, *GATED))),
+        **{f"{{s}}.layers.{{n}}.{zoo}.weight": f"{{s}}.layers.{{n}}.{native}.weight" for zoo, native in NORMS.items()},
+    }
+    heads = {"seq2seq-lm": {"lm_head.weight": "lm_head.out_proj.weight"}, "feature-extraction": {}}
     reasons = {**STACK.reasons, "share_encoder_decoder_embeddings": "source and target have an embedding each"}
-
-    def key_map(self, config: ZooConfig, task: str) -> KeyMap:
-        layer = "model.{s}.layers.{n}."
-        cross = "model.decoder.layers.{n}.cross_attn."
-        return table(
-            ("model.{s}.embed_tokens.weight",) * 2,
-            *((f"{layer}self_attn.{p}_proj.{{p}}",) * 2 for p in "qkvo"),
-            *((f"{cross}{p}_proj.{{p}}",) * 2 for p in "qkvo"),
-            *((f"{layer}mlp.{p}_proj.weight",) * 2 for p in ("gate", "up", "down")),
-            *((f"{layer}{native}.weight", f"{layer}{zoo}.weight") for native, zoo in NORMS.items()),
-            ("model.{s}.norm.weight",) * 2,
-            ("lm_head.out_proj.weight", "lm_head.weight"),
-            owner=self.name,
-        )
 
     def read_config(self, native: Any, task: str) -> dict[str, Any]:
         own, decoder = (STACK.read_config(stack, task) for stack in (native.encoder, native.decoder))
@@ -199,8 +182,8 @@ class T5Gemma(NativeFormat):
         return {**STACK.needs(config, task), "share_encoder_decoder_embeddings": False, **head}
 
     def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:
-        if config.stack != self.stack:
-            return [f"it is {a_stack(config)}, this is {a_stack(self)}"]
+        if found := super().obstacles(config, state, task):
+            return found
         found = STACK.rotary_obstacles(config)
         if config.pad_token_id is None:
             found.append("pad_token_id is None, by which it finds padding")

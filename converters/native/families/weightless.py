@@ -12,7 +12,7 @@ from zoo.models import ZooConfig
 from ...errors import NoCounterpartError
 from ...symmetries.base import NORM_WEIGHTS, State
 from ...transforms import Transform, each
-from ..declared import Field, biasless, native_format, same, without
+from ..declared import Field, biasless, same, without
 from ..decoders import ROPE, whole_heads
 from .llama import ATTENTION, ATTENTION_BIAS, GATED, PRE_NORMS, QK_NORMS, SAME_OUT_BIAS, LlamaLike
 
@@ -42,7 +42,6 @@ class Weightless(LlamaLike):
         return found
 
 
-@native_format
 class Olmo(Weightless):
     """OLMo (Groeneveld et al. 2024): layer norms without weights and biases."""
 
@@ -78,7 +77,6 @@ def normed_after(native: Any) -> Any:
     return unscaled(rope)
 
 
-@native_format
 class NanoChat(Weightless):
     """nanochat (Karpathy 2025): also a norm on the embeddings and, rotated the other way, on queries and keys."""
 
