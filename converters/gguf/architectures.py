@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from enum import IntEnum
 from typing import Any
 
 from torch import Tensor
@@ -22,6 +21,7 @@ from zoo.models.mixers.delta_net import sizes
 from zoo.models.parts import PART_FIELDS
 from zoo.registry import Task
 
+from ..errors import require
 from ..native.declared import NATIVE
 from ..native.decoders import rope_tables, rotated_columns
 from ..symmetries.base import State, change, scale
@@ -42,7 +42,8 @@ from .weights import (
 
 FILE = "model.gguf"
 
-Metadata = Mapping[str, Any]
+Metadata = Mapping[str, str | Callable[[ZooConfig], Any]]
+"""Settings, or functions of a configuration, by what follows `add_` in the names of GGUFWriter's methods."""
 
 SMOOTH, TABLED = ROUNDING, 2e-3
 """Largest deviation of log-probabilities, relative to the largest: llama.cpp has a half-precision table of GELU."""
@@ -68,11 +69,11 @@ class Architecture:
     tolerance: float = SMOOTH
     changes: tuple[Change, ...] = ()  # Changes of the class's weights
     # Numbers that it reads in addition to those of every architecture
-    metadata: Callable[[ZooConfig], Metadata] = field(default=lambda config: {})
+    metadata: Metadata = field(default_factory=dict, hash=False)
     windows: bool = False  # Whether all layers but every n-th may have windows
     positionless: int = 0  # Every how many layers one has no positions; 0 where all have them
     output: bool = False  # Whether it always has an output projection in addition to the embedding
-    # Settings of the model or of its parts, with the only value that it has
+    # Settings of the model or of its parts, with the only value that it has, or a function that gives it
     only: Mapping[str, Any] = field(default_factory=dict, hash=False)
     # Numbers of layers by which it takes a model for one that computes something else
     other_depths: tuple[int, ...] = ()
@@ -81,10 +82,11 @@ class Architecture:
 
     def obstacles(self, config: ZooConfig) -> list[str]:
         """Find what the class has and llama.cpp lacks."""
-        given = {name: setting(config, name) for name in self.only}
-        found = [
-            f"{name}={given[name]!r}, it has {value!r}" for name, value in self.only.items() if given[name] != value
-        ]
+        found = []
+        for name, value in self.only.items():
+            expected = value(config) if callable(value) else value
+            if (given := setting(config, name)) != expected:
+                found.append(f"{name}={given!r}, it has {expected!r}")
         if config.hidden_act not in self.activations:
             found.append(f"hidden_act={config.hidden_act!r}, it has {self.activations[0]!r}")
         for name in sorted({*getattr(NATIVE.get(self.native), "fields", ())} & SETTINGS.keys() - EXPRESSED):
@@ -106,9 +108,9 @@ class Architecture:
         return found + self.differs(config) + scaled_rotation(config)
 
     def numbers(self, config: ZooConfig) -> dict[str, Any]:
-        """Everything that it reads of the settings, by what follows `add_` in the names of GGUFWriter's methods."""
+        """Everything that it reads of the settings, as `metadata`."""
         eps = "layer_norm_eps" if config.norm == "layernorm" else "layer_norm_rms_eps"
-        found = {
+        found: dict[str, Any] = {
             "context_length": config.max_position_embeddings,
             "embedding_length": config.hidden_size,
             "feed_forward_length": config.intermediate_size,
@@ -128,7 +130,9 @@ class Architecture:
         if self.windows:
             found["sliding_window"] = config.sliding_window or config.max_position_embeddings
             found["sliding_window_pattern"] = window_period(config)
-        return {**found, **self.metadata(config)}
+        for key, value in self.metadata.items():
+            found[key] = setting(config, value) if isinstance(value, str) else value(config)
+        return {key: value for key, value in found.items() if value is not None}
 
     def rewrite(self, state: State, config: ZooConfig) -> dict[str, Tensor]:
         """Turn the class's weights into llama.cpp's, still under the class's names."""
@@ -168,65 +172,20 @@ def scaled_rotation(config: ZooConfig) -> list[str]:
     return [f"rope_type={kind!r}, it has 'default'" for kind in sorted(kinds)]
 
 
-class Gating(IntEnum):
-    """llama.cpp's numbers of functions that turn a router's scores into weights."""
-
-    SIGMOID = 2
-
-
-def softcaps(config: ZooConfig) -> Metadata:
-    """Gemma 2's bounds on scores and logits."""
-    return {
-        "attn_logit_softcapping": config.attn_logit_softcapping,
-        "final_logit_softcapping": config.final_logit_softcapping,
-    }
-
-
-def two_rotations(config: ZooConfig) -> Metadata:
-    """Gemma 3's bases: of layers that see everything, and of those with a window."""
+def base_of(config: ZooConfig, kind: str) -> Any:
+    """The base of rotations in layers of a kind."""
     rope = config.rope_parameters
-    full, sliding = (rope.get(kind, rope) for kind in ("full_attention", "sliding_attention"))
-    return {"rope_freq_base": full["rope_theta"], "rope_freq_base_swa": sliding["rope_theta"]}
+    return rope.get(kind, rope)["rope_theta"]
 
 
-def experts(config: ZooConfig) -> Metadata:
-    """Number of experts, and the width of one."""
-    return {
-        "expert_count": setting(config, "num_experts"),
-        "expert_used_count": setting(config, "num_experts_per_tok"),
-        "expert_feed_forward_length": inner_size(config),
-        "feed_forward_length": inner_size(config),
-    }
-
-
-def convolutions(config: ZooConfig) -> Metadata:
-    """LFM2's convolutions; llama.cpp knows their layers by heads of keys that they lack."""
-    heads = config.num_key_value_heads
-    kinds = config.types_of_layers()
-    return {
-        "shortconv_l_cache": setting(config, "conv_L_cache"),
-        "head_count_kv": [heads if kind == "full_attention" else 0 for kind in kinds],
-    }
+def key_heads(config: ZooConfig) -> list[int]:
+    """How many key heads each layer has; llama.cpp knows layers of convolutions by having none."""
+    return [config.num_key_value_heads if kind == "full_attention" else 0 for kind in config.types_of_layers()]
 
 
 def layers_without_attention(config: ZooConfig) -> int | None:
     """Of how many layers the last has attention, and all others have none."""
     return period([kind != "full_attention" for kind in config.types_of_layers()])
-
-
-def delta_rule(config: ZooConfig) -> Metadata:
-    """Qwen3-Next's experts and its gated delta rule, in the words of Mamba."""
-    key_heads, value_heads, key_dim, value_dim = sizes(config)
-    return {
-        **experts(config),
-        "expert_shared_feed_forward_length": setting(config, "shared_expert_intermediate_size") or inner_size(config),
-        "full_attention_interval": layers_without_attention(config),
-        "ssm_conv_kernel": setting(config, "linear_conv_kernel_dim"),
-        "ssm_state_size": key_dim,
-        "ssm_group_count": key_heads,
-        "ssm_time_step_rank": value_heads,
-        "ssm_inner_size": value_heads * value_dim,
-    }
 
 
 def unlike_qwen3_next(config: ZooConfig) -> list[str]:
@@ -240,48 +199,9 @@ def unlike_qwen3_next(config: ZooConfig) -> list[str]:
     return found
 
 
-def latent(config: ZooConfig) -> Metadata:
-    """DeepSeek's latent vectors: llama.cpp takes them for one head of keys and values that all queries share."""
-    rank, rotated, plain = (setting(config, name) for name in ("kv_lora_rank", "head_dim", "qk_nope_head_dim"))
-    return {
-        "q_lora_rank": setting(config, "q_lora_rank"),
-        "kv_lora_rank": rank,
-        "head_count_kv": 1,
-        "key_length": rank + rotated,
-        "value_length": rank,
-        "key_length_mla": plain + rotated,
-        "value_length_mla": setting(config, "v_head_dim"),
-        "rope_dimension_count": rotated,
-    }
-
-
-def dense_latent(config: ZooConfig) -> Metadata:
-    """The same without experts."""
-    return {
-        **latent(config),
-        "leading_dense_block_count": config.num_hidden_layers,
-        "expert_feed_forward_length": config.intermediate_size,
-        "expert_shared_count": 0,
-    }
-
-
-def latent_experts(config: ZooConfig) -> Metadata:
-    """DeepSeek-V3's latent vectors, and experts that sigmoids choose, at first within groups."""
-    groups = {
-        "expert_group_count": setting(config, "n_group"),
-        "expert_group_used_count": setting(config, "topk_group"),
-    }
-    return {
-        **experts(config),
-        **latent(config),
-        **(groups if groups["expert_group_count"] > 1 else {}),
-        "feed_forward_length": config.intermediate_size,
-        "leading_dense_block_count": setting(config, "first_k_dense_replace"),
-        "expert_shared_count": setting(config, "n_shared_experts"),
-        "expert_gating_func": Gating.SIGMOID,
-        "expert_weights_scale": float(setting(config, "routed_scaling_factor")),
-        "expert_weights_norm": setting(config, "norm_topk_prob"),
-    }
+def unbounded(config: ZooConfig) -> list[str]:
+    """Find bounds that are None, where Gemma 2 has numbers."""
+    return [f"{name}=None, it has a number" for name in SOFTCAPS if getattr(config, name) is None]
 
 
 def without_query_rank(config: ZooConfig) -> list[str]:
@@ -289,16 +209,62 @@ def without_query_rank(config: ZooConfig) -> list[str]:
     return [] if setting(config, "q_lora_rank") else ["q_lora_rank=0, it has a positive number"]
 
 
-def other_heads(config: ZooConfig) -> list[str]:
-    """Find heads that together are not as wide as the model."""
-    width = config.hidden_size // config.num_attention_heads
-    return [] if config.head_dim == width else [f"head_dim={config.head_dim}, it has {width}"]
+SOFTCAPS: Metadata = {name: name for name in ("attn_logit_softcapping", "final_logit_softcapping")}
+ROTATIONS: Metadata = {
+    "rope_freq_base": lambda config: base_of(config, "full_attention"),
+    "rope_freq_base_swa": lambda config: base_of(config, "sliding_attention"),
+}
+EXPERTS: Metadata = {
+    "expert_count": "num_experts",
+    "expert_used_count": "num_experts_per_tok",
+    "expert_feed_forward_length": inner_size,
+    "feed_forward_length": inner_size,
+}
+CONVOLUTIONS: Metadata = {"shortconv_l_cache": "conv_L_cache", "head_count_kv": key_heads}
+DELTA_RULE: Metadata = {
+    **EXPERTS,
+    "expert_shared_feed_forward_length": lambda config: (
+        setting(config, "shared_expert_intermediate_size") or inner_size(config)
+    ),
+    "full_attention_interval": layers_without_attention,
+    "ssm_conv_kernel": "linear_conv_kernel_dim",
+    "ssm_state_size": lambda config: sizes(config)[2],
+    "ssm_group_count": lambda config: sizes(config)[0],
+    "ssm_time_step_rank": lambda config: sizes(config)[1],
+    "ssm_inner_size": lambda config: sizes(config)[1] * sizes(config)[3],
+}
+"""Qwen3-Next's experts and its gated delta rule, in the words of Mamba."""
 
+LATENT: Metadata = {
+    "q_lora_rank": "q_lora_rank",
+    "kv_lora_rank": "kv_lora_rank",
+    "head_count_kv": lambda config: 1,
+    "key_length": lambda config: setting(config, "kv_lora_rank") + config.head_dim,
+    "value_length": "kv_lora_rank",
+    "key_length_mla": lambda config: setting(config, "qk_nope_head_dim") + config.head_dim,
+    "value_length_mla": "v_head_dim",
+    "rope_dimension_count": "head_dim",
+}
+"""DeepSeek's latent vectors: llama.cpp takes them for one head of keys and values that all queries share."""
 
-def unbounded(config: ZooConfig) -> list[str]:
-    """Find bounds that are None, where Gemma 2 has numbers."""
-    return [f"{name}=None, it has a number" for name, bound in softcaps(config).items() if bound is None]
-
+DENSE_LATENT: Metadata = {
+    **LATENT,
+    "leading_dense_block_count": "num_hidden_layers",
+    "expert_feed_forward_length": "intermediate_size",
+    "expert_shared_count": lambda config: 0,
+}
+LATENT_EXPERTS: Metadata = {
+    **EXPERTS,
+    **LATENT,
+    "expert_group_count": lambda config: setting(config, "n_group") if setting(config, "n_group") > 1 else None,
+    "expert_group_used_count": lambda config: setting(config, "topk_group") if setting(config, "n_group") > 1 else None,
+    "feed_forward_length": "intermediate_size",
+    "leading_dense_block_count": "first_k_dense_replace",
+    "expert_shared_count": "n_shared_experts",
+    "expert_gating_func": lambda config: require("gguf", "gguf").ExpertGatingFuncType.SIGMOID,
+    "expert_weights_scale": lambda config: float(setting(config, "routed_scaling_factor")),
+    "expert_weights_norm": "norm_topk_prob",
+}
 
 TANH_GELU = ("gelu_new", "gelu_pytorch_tanh")
 
@@ -313,9 +279,10 @@ def fold_scale(projection: str) -> Change:
 
 
 GEMMA: dict[str, Any] = {"activations": TANH_GELU, "tolerance": TABLED}
+WHOLE_HEADS = {"head_dim": lambda config: config.hidden_size // config.num_attention_heads}  # As wide as the model
 TIED, BIASLESS, SUMMED = {"tie_word_embeddings": True}, {"attention_bias": False}, {"norm_topk_prob": True}
-LATENT: dict[str, Any] = {"changes": (unpacked_latent, stacked_experts)}
-LATENT |= {
+DEEPSEEK: dict[str, Any] = {
+    "changes": (unpacked_latent, stacked_experts),
     "only": {"position": "rotary-interleaved", **BIASLESS},
     "differs": without_query_rank,
     "other_depths": (26, 27),
@@ -323,18 +290,18 @@ LATENT |= {
 
 ARCHITECTURES = (
     Architecture("llama", "llama", changes=(interleaved,)),
-    Architecture("llama", "mixtral", changes=(interleaved, stacked_experts), metadata=experts),
+    Architecture("llama", "mixtral", changes=(interleaved, stacked_experts), metadata=EXPERTS),
     Architecture("qwen3", "qwen3", only=BIASLESS),
-    Architecture("qwen3moe", "qwen3_moe", changes=(stacked_experts,), metadata=experts, only={**SUMMED, **BIASLESS}),
+    Architecture("qwen3moe", "qwen3_moe", changes=(stacked_experts,), metadata=EXPERTS, only={**SUMMED, **BIASLESS}),
     Architecture("smollm3", "smollm3", changes=(interleaved,), positionless=4, only={**BIASLESS, "mlp_bias": False}),
-    Architecture("olmo2", "olmo2", output=True, only=BIASLESS, differs=other_heads),
-    Architecture("olmo2", "olmo3", windows=True, output=True, only=BIASLESS, differs=other_heads),
+    Architecture("olmo2", "olmo2", output=True, only={**BIASLESS, **WHOLE_HEADS}),
+    Architecture("olmo2", "olmo3", windows=True, output=True, only={**BIASLESS, **WHOLE_HEADS}),
     Architecture("gemma", "gemma", changes=(centred,), only={**TIED, **BIASLESS}, **GEMMA),
     Architecture(
         "gemma2",
         "gemma2",
         changes=(centred, fold_scale("q_proj")),
-        metadata=softcaps,
+        metadata=SOFTCAPS,
         windows=True,
         only={**TIED, **BIASLESS},
         differs=unbounded,
@@ -345,7 +312,7 @@ ARCHITECTURES = (
         "gemma3",
         "gemma3_text",
         changes=(centred, fold_scale("q_norm")),
-        metadata=two_rotations,
+        metadata=ROTATIONS,
         windows=True,
         only=BIASLESS,
         other_depths=(62,),
@@ -366,7 +333,7 @@ ARCHITECTURES = (
         TANH_GELU,
         TABLED,
         changes=(grouped("query_key_value"),),
-        metadata=lambda config: {"parallel_residual": config.parallel_residual},
+        metadata={"parallel_residual": "parallel_residual"},
         output=True,
         only={"attention_bias": True},
     ),
@@ -377,23 +344,21 @@ ARCHITECTURES = (
         "qwen3_next",
         tolerance=SMALL_NORMS,
         changes=(centred, delta_projections, squeezed, stacked_experts),
-        metadata=delta_rule,
+        metadata=DELTA_RULE,
         only={**BIASLESS, **SUMMED},
         differs=unlike_qwen3_next,
     ),
-    Architecture(
-        "lfm2", "lfm2", changes=(squeezed,), metadata=convolutions, only={"conv_bias": False}, differs=other_heads
-    ),
+    Architecture("lfm2", "lfm2", changes=(squeezed,), metadata=CONVOLUTIONS, only={"conv_bias": False, **WHOLE_HEADS}),
     Architecture(
         "gpt-oss",
         "gpt_oss",
         changes=(clamped_experts,),
-        metadata=experts,
+        metadata=EXPERTS,
         windows=True,
         output=True,
         only={"attention_bias": True, "swiglu_alpha": 1.702, "swiglu_limit": 7.0},
     ),
-    Architecture("deepseek2", "deepseek_v3", metadata=latent_experts, **LATENT),
-    Architecture("deepseek2", "youtu", metadata=dense_latent, **LATENT),
+    Architecture("deepseek2", "deepseek_v3", metadata=LATENT_EXPERTS, **DEEPSEEK),
+    Architecture("deepseek2", "youtu", metadata=DENSE_LATENT, **DEEPSEEK),
 )
 """Those that are known to come out right, in the order in which they are tried."""

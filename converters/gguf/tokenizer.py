@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -36,28 +35,12 @@ ENDS = ("eos_token_id", "eot_token_id", "eom_token_id")
 KINDS = "byte-level BPE as GPT-2's or Llama 3's, and Unigram with Metaspace"
 
 
-@dataclass(frozen=True)
-class TokenizerMetadata:
-    """Entries of the file about a tokenizer."""
-
-    tokens: tuple[str, ...]
-    types: tuple[int, ...]  # By id, of llama.cpp's
-    fields: Mapping[str, Any]  # Further entries, by what follows `add_` in the names of GGUFWriter's methods
-
-    def entries(self, vocab_size: int) -> dict[str, Any]:
-        """Complete it to as many tokens as the embedding has."""
-        missing = range(len(self.tokens), vocab_size)
-        found = {
-            "token_list": [*self.tokens, *(f"[PAD{number}]" for number in missing)],
-            "token_types": [*self.types, *(UNUSED for _ in missing)],
-            **self.fields,
-        }
-        if "token_scores" in found:
-            found["token_scores"] = [*found["token_scores"], *(0.0 for _ in missing)]
-        return found
+Entries = dict[str, Any]
+"""Entries of the file about a tokenizer, by what follows `add_` in the names of GGUFWriter's methods."""
 
 
-def read_tokenizer(folder: Path | None, config: ZooConfig) -> TokenizerMetadata:
+def read_tokenizer(folder: Path | None, config: ZooConfig) -> Entries:
+    """Entries for as many tokens as a model's embedding has, or more."""
     if folder is None or not (folder / TOKENIZER_FILE).is_file():
         return numbered(config)
     try:
@@ -69,15 +52,14 @@ def read_tokenizer(folder: Path | None, config: ZooConfig) -> TokenizerMetadata:
             problems.append(f"the normalizer {saved['normalizer']['type']}")
         if reader is None or problems:
             refuse(problems)
-        found = reader(saved, special_ids(config))
-        return replace(found, fields={**found.fields, **chat_template(folder)})
+        return {**reader(saved, special_ids(config), config.vocab_size), **chat_template(folder)}
     except ExportError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, OSError) as error:
         raise CheckpointError(f"{folder / TOKENIZER_FILE} cannot be read: {error!r}") from error
 
 
-def chat_template(folder: Path) -> dict[str, Any]:
+def chat_template(folder: Path) -> Entries:
     """The template of conversations, or several by name; nothing without one."""
     found = AutoTokenizer.from_pretrained(folder).chat_template
     if isinstance(found, dict):
@@ -89,7 +71,7 @@ def refuse(problems: list[str]) -> NoReturn:
     raise ExportError(f"llama.cpp cannot hold this tokenizer: it has {' and '.join(problems)}; valid: {KINDS}")
 
 
-def read_bpe(saved: Mapping[str, Any], specials: Mapping[str, int]) -> TokenizerMetadata:
+def read_bpe(saved: Mapping[str, Any], specials: Mapping[str, int], vocab_size: int) -> Entries:
     """Byte-level BPE."""
     model = saved["model"]
     problems = [f"{name}={model[name]!r}" for name in UNHEARD_OF if model.get(name)]
@@ -102,10 +84,10 @@ def read_bpe(saved: Mapping[str, Any], specials: Mapping[str, int]) -> Tokenizer
         refuse(problems)
     merges = [pair if isinstance(pair, str) else " ".join(pair) for pair in model["merges"]]
     fields = {"tokenizer_model": "gpt2", "tokenizer_pre": name, "token_merges": merges}
-    return described(saved, model["vocab"], fields, specials)
+    return described(saved, model["vocab"], fields, specials, vocab_size)
 
 
-def read_unigram(saved: Mapping[str, Any], specials: Mapping[str, int]) -> TokenizerMetadata:
+def read_unigram(saved: Mapping[str, Any], specials: Mapping[str, int], vocab_size: int) -> Entries:
     """Unigram, as SentencePiece's. Arguments and errors as for `read_bpe`."""
     model, spaces = saved["model"], saved.get("pre_tokenizer") or {}
     problems = ["byte_fallback"] if model.get("byte_fallback") else []
@@ -123,13 +105,10 @@ def read_unigram(saved: Mapping[str, Any], specials: Mapping[str, int]) -> Token
         "add_space_prefix": spaces.get("prepend_scheme", "always") != "never",
         "remove_extra_whitespaces": False,
     }
-    return described(saved, pieces, fields, {**specials, "unk_token_id": model["unk_id"]})
+    return described(saved, pieces, fields, {**specials, "unk_token_id": model["unk_id"]}, vocab_size)
 
 
-READERS: Mapping[str, Callable[[Mapping[str, Any], Mapping[str, int]], TokenizerMetadata]] = {
-    "BPE": read_bpe,
-    "Unigram": read_unigram,
-}
+READERS: Mapping[str, Callable[..., Entries]] = {"BPE": read_bpe, "Unigram": read_unigram}
 
 
 def pre_tokenizer(saved: Mapping[str, Any]) -> str | None:
@@ -145,17 +124,17 @@ def pre_tokenizer(saved: Mapping[str, Any]) -> str | None:
 
 
 def described(
-    saved: Mapping[str, Any], vocabulary: Mapping[str, int], fields: dict[str, Any], specials: Mapping[str, int]
-) -> TokenizerMetadata:
-    """Put tokens and special tokens together."""
+    saved: Mapping[str, Any], vocabulary: Mapping[str, int], fields: Entries, specials: Mapping[str, int], least: int
+) -> Entries:
+    """Put tokens, as many as a model has at least, and special tokens together."""
     added = {token["id"]: token for token in saved.get("added_tokens", [])}
     for token in added.values():
         if loose := [word for word in ("lstrip", "rstrip", "single_word") if token.get(word)]:
             refuse([f"the token {token['content']!r} with {loose[0]}=True"])
     named = {number: token for token, number in vocabulary.items()}
     named |= {number: token["content"] for number, token in added.items()}
-    size = max(named) + 1
-    tokens = tuple(named.get(number, f"[PAD{number}]") for number in range(size))
+    size = max(max(named) + 1, least)
+    tokens = [named.get(number, f"[PAD{number}]") for number in range(size)]
 
     def kind(number: int) -> int:
         if number in added:
@@ -168,7 +147,7 @@ def described(
         fields["token_scores"] = [*fields["token_scores"], *(0.0 for _ in range(size - len(fields["token_scores"])))]
     framed = {"add_bos_token": begins_with(saved.get("post_processor"), specials.get("bos_token_id"))}
     # A prompt is to be continued, so an end that the tokenizer puts after texts is left out, as `zoo generate` does.
-    return TokenizerMetadata(tokens, tuple(types), {**fields, **specials, **framed, "add_eos_token": False})
+    return {"token_list": tokens, "token_types": types, **fields, **specials, **framed, "add_eos_token": False}
 
 
 def begins_with(processor: Mapping[str, Any] | None, start: int | None) -> bool:
@@ -196,8 +175,8 @@ def special_ids(config: ZooConfig) -> dict[str, int]:
     return {name: number for name, number in given.items() if number is not None}
 
 
-def numbered(config: ZooConfig) -> TokenizerMetadata:
+def numbered(config: ZooConfig) -> Entries:
     """Name tokens by their numbers, for a model without a tokenizer, with ids as prompts."""
-    tokens = tuple(f"<{number}>" for number in range(config.vocab_size))
+    tokens = [f"<{number}>" for number in range(config.vocab_size)]
     fields = {"tokenizer_model": "gpt2", "tokenizer_pre": GPT2, "token_merges": ["< 0"], "add_bos_token": False}
-    return TokenizerMetadata(tokens, (NORMAL,) * len(tokens), {**fields, **special_ids(config)})
+    return {"token_list": tokens, "token_types": [NORMAL] * len(tokens), **fields, **special_ids(config)}

@@ -18,7 +18,7 @@ from ..native.declared import NATIVE
 from ..native.writing import native_weights
 from ..target import TargetPlan
 from .planning import GgufPlan
-from .tokenizer import TokenizerMetadata
+from .tokenizer import Entries
 
 NARROWER = {"Q6_K": "Q8_0", "Q5_K": "Q5_1", "Q4_K": "Q5_0", "Q3_K": "IQ4_NL", "Q2_K": "IQ4_NL"}
 """Replacements of K-quants, by llama.cpp's own tool, for rows that 256 does not divide: blocks of 32."""
@@ -56,9 +56,7 @@ EXACT_PARTS = ("_norm", "position_embd", "ffn_gate_inp", "conv", ".bias")
 """Parts of names of tensors that stay in float32, as llama.cpp's own converter keeps them."""
 
 
-def write_gguf(
-    model: ZooPreTrainedModel, path: Path, plan: TargetPlan, tokenizer: TokenizerMetadata, dtype: str
-) -> None:
+def write_gguf(model: ZooPreTrainedModel, path: Path, plan: TargetPlan, tokenizer: Entries, dtype: str) -> None:
     gguf = require("gguf", "gguf")
     assert isinstance(plan, GgufPlan) and plan.route is not None
     architecture, config = plan.architecture, plan.route.config
@@ -72,9 +70,7 @@ def write_gguf(
         writer.add_type("model")
         writer.add_name(model.config.variant)
         writer.add_file_type(gguf.LlamaFileType[file_type(dtype)])
-        for key, value in architecture.numbers(config).items():
-            getattr(writer, f"add_{key}")(value)
-        for key, value in tokenizer.entries(config.vocab_size).items():
+        for key, value in (*architecture.numbers(config).items(), *tokenizer.items()):
             getattr(writer, f"add_{key}")(value)
         for given, tensor in weights.items():
             # Of some classes the names are known as their bodies have them.
