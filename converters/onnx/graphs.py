@@ -19,7 +19,7 @@ from transformers.cache_utils import DynamicCache, DynamicLayer, EncoderDecoderC
 from transformers.modeling_outputs import BaseModelOutput
 
 from zoo.base.errors import first_line
-from zoo.models import ATTENTIONS, POSITIONS, ZooPreTrainedModel
+from zoo.models import ATTENTIONS, POSITIONS, ZooConfig, ZooPreTrainedModel
 from zoo.registry import Task
 
 from ..errors import ExportError, require
@@ -233,6 +233,12 @@ def names_of_cache(prefix: str, layers: int, inner: str = "") -> list[str]:
     return [f"{prefix}.{layer}.{inner}{part}" for layer in range(layers) for part in ("key", "value")]
 
 
+def example_cache(config: ZooConfig) -> Pairs:
+    """Keys and values of every layer for a text of a few tokens."""
+    shape = (BATCH, config.num_key_value_heads, SEEN, config.head_dim)
+    return [(torch.zeros(shape), torch.zeros(shape)) for _ in range(config.num_hidden_layers)]
+
+
 def free(length: str, place: int = 1) -> Axes:
     """Name the two free axes of a tensor."""
     return {0: "batch_size", place: length}
@@ -260,10 +266,8 @@ def graphs_of(model: ZooPreTrainedModel) -> list[Graph]:
 
 
 def _causal(model: ZooPreTrainedModel, ids: Tensor) -> Graph:
-    config = model.config
-    layers = config.num_hidden_layers
-    empty = torch.zeros(BATCH, config.num_key_value_heads, SEEN, config.head_dim)
-    past = [(empty.clone(), empty.clone()) for _ in range(layers)]
+    past = example_cache(model.config)
+    layers = len(past)
     mask = torch.ones(BATCH, SEEN + TARGET, dtype=torch.long)
     cached = free("past_sequence_length", 2)
     tokens, keys = free("sequence_length"), free("past_sequence_length + sequence_length")
@@ -277,11 +281,9 @@ def _encoder_and_decoder(model: ZooPreTrainedModel, ids: Tensor, target: Tensor)
     encode = Encode(model)
     with torch.no_grad():
         encoded, *memory = encode(ids, ids)
-    decoder = model.config.decoder_config()
+    past = example_cache(model.config.decoder_config())
     crossing = names_of_cache("past_key_values", len(memory) // 2, "encoder.")
-    layers = decoder.num_hidden_layers
-    seen = torch.zeros(BATCH, decoder.num_key_value_heads, SEEN, decoder.head_dim)
-    past = [(seen.clone(), seen.clone()) for _ in range(layers)]
+    layers = len(past)
     mask = torch.ones(BATCH, SEEN + TARGET, dtype=torch.long)
     pairs = list(zip(memory[::2], memory[1::2], strict=True))
     given = (target, ids, encoded, mask, pairs, past)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -38,15 +37,11 @@ def is_cached(name: str) -> bool:
     return name.startswith((PAST, PRESENT)) and ".encoder." not in name
 
 
-class Session(ABC):
-    """A graph in an engine."""
-
-    @abstractmethod
-    def run(self, given: Mapping[str, Tensor], past: Any = None) -> tuple[dict[str, Tensor], Any]:
-        """Run the graph."""
+Session = Callable[[Mapping[str, Tensor], Any], tuple[dict[str, Tensor], Any]]
+"""A graph in an engine: makes outputs and a cache of inputs and an earlier cache or None."""
 
 
-class OnnxSession(Session):
+class OnnxSession:
     """A graph in ONNX Runtime, on as many threads as torch has. Keys and values go in and out."""
 
     def __init__(self, path: Path) -> None:
@@ -60,7 +55,7 @@ class OnnxSession(Session):
             # Its own exceptions have no common base but this one.
             raise CheckpointError(f"ONNX Runtime cannot load {path}: {first_line(error)}") from error
 
-    def run(self, given: Mapping[str, Tensor], past: Any = None) -> tuple[dict[str, Tensor], DynamicCache | None]:
+    def __call__(self, given: Mapping[str, Tensor], past: Any) -> tuple[dict[str, Tensor], DynamicCache | None]:
         names = [entry.name for entry in self.session.get_outputs()]
         cached = [entry for entry in self.session.get_inputs() if entry.name.replace(PAST, PRESENT) in names]
         if has_past := past is not None and bool(past.layers):
@@ -93,6 +88,8 @@ class GraphModel(EngineModel):
     def __init__(self, config: ZooConfig, folder: Path, sessions: Mapping[str, Session]) -> None:
         super().__init__(config, folder)
         self.sessions = dict(sessions)
+        if self.task in LOSSES:
+            self.loss_type = LOSSES[self.task]
 
     @property
     def rules(self) -> Transformer:
@@ -127,21 +124,23 @@ class GraphModel(EngineModel):
         return False
 
 
-OUTPUTS: dict[str, tuple[str, type[MaskedLMOutput | SequenceClassifierOutput | TokenClassifierOutput]]] = {
-    Task.MASKED_LM.value: ("ForMaskedLM", MaskedLMOutput),
-    Task.SEQUENCE_CLASSIFICATION.value: ("ForSequenceClassification", SequenceClassifierOutput),
-    Task.TOKEN_CLASSIFICATION.value: ("ForTokenClassification", TokenClassifierOutput),
+LOSSES: dict[str, str] = {
+    Task.MASKED_LM: "ForMaskedLM",
+    Task.SEQUENCE_CLASSIFICATION: "ForSequenceClassification",
+    Task.TOKEN_CLASSIFICATION: "ForTokenClassification",
+    Task.SEQ2SEQ_LM: "ForMaskedLM",  # labels and logits are aligned
 }
-"""transformers' loss and output class by task, of models without a cache."""
+"""transformers' losses by task, where the name of our class does not lead to it."""
+
+OUTPUTS: dict[str, type[MaskedLMOutput | SequenceClassifierOutput | TokenClassifierOutput]] = {
+    Task.MASKED_LM: MaskedLMOutput,
+    Task.SEQUENCE_CLASSIFICATION: SequenceClassifierOutput,
+    Task.TOKEN_CLASSIFICATION: TokenClassifierOutput,
+}
 
 
 class WholeModel(GraphModel):
     """An exported model that generates nothing."""
-
-    def __init__(self, config: ZooConfig, folder: Path, sessions: Mapping[str, Session]) -> None:
-        super().__init__(config, folder, sessions)
-        if self.task in OUTPUTS:
-            self.loss_type = OUTPUTS[self.task][0]
 
     def forward(
         self,
@@ -164,7 +163,7 @@ class WholeModel(GraphModel):
             self.place(decoder_input_ids, None, stack=1)
             given["decoder_input_ids"] = decoder_input_ids
         given["token_type_ids"] = torch.zeros_like(input_ids) if token_type_ids is None else token_type_ids
-        outputs, _ = self.sessions[WHOLE].run(given)
+        outputs, _ = self.sessions[WHOLE](given, None)
         if "logits" not in outputs:
             return BaseModelOutput(last_hidden_state=outputs["last_hidden_state"])
         logits, loss = outputs["logits"], None
@@ -175,7 +174,7 @@ class WholeModel(GraphModel):
             loss = self.loss_function(**scored, vocab_size=logits.shape[-1], **kwargs)
             if self.task == Task.SEQUENCE_CLASSIFICATION:
                 loss = ZooForSequenceClassification.share_of_update(loss, labels, self.config, **kwargs)
-        return OUTPUTS[self.task][1](loss=loss, logits=logits)
+        return OUTPUTS[self.task](loss=loss, logits=logits)
 
 
 class GraphForCausalLM(GraphModel, GenerationMixin):
@@ -201,7 +200,7 @@ class GraphForCausalLM(GraphModel, GenerationMixin):
         cast(NoPosition, self.positions[0]).check(seen + input_ids.shape[1], position_ids)
         mask = self.mask(attention_mask, input_ids, seen)
         given = {"input_ids": input_ids, "attention_mask": mask, "position_ids": position_ids}
-        outputs, cache = self.sessions[WHOLE].run(given, past_key_values)
+        outputs, cache = self.sessions[WHOLE](given, past_key_values)
         logits, loss = outputs["logits"], None
         if labels is not None:
             loss = self.loss_function(logits=logits, labels=labels, vocab_size=self.config.vocab_size, **kwargs)
@@ -214,10 +213,6 @@ class GraphForCausalLM(GraphModel, GenerationMixin):
 class GraphForConditionalGeneration(GraphModel, GenerationMixin):
     """An exported encoder-decoder."""
 
-    def __init__(self, config: ZooConfig, folder: Path, sessions: Mapping[str, Session]) -> None:
-        super().__init__(config, folder, sessions)
-        self.loss_type = "ForMaskedLM"  # labels and logits are aligned
-
     def get_encoder(self, *args: Any, **kwargs: Any) -> GraphEncoder:
         return GraphEncoder(self)
 
@@ -226,17 +221,14 @@ class GraphForConditionalGeneration(GraphModel, GenerationMixin):
         refuse_unread(kwargs)
         mask = self.mask(attention_mask, input_ids)
         self.place(input_ids, mask)
-        outputs, _ = self.sessions[ENCODER].run({"input_ids": input_ids, "attention_mask": mask})
+        outputs, _ = self.sessions[ENCODER]({"input_ids": input_ids, "attention_mask": mask}, None)
         encoded = BaseModelOutput(last_hidden_state=outputs["last_hidden_state"])
         for name, tensor in outputs.items():
             encoded[name] = tensor
         return encoded
 
-    def decoder_inputs(self, input_ids: Tensor | None, labels: Tensor | None) -> Tensor:
-        return self.rules.decoder_inputs(input_ids, labels, self.config)
-
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
-        return self.decoder_inputs(None, labels)
+        return self.rules.decoder_inputs(None, labels, self.config)
 
     def forward(
         self,
@@ -252,10 +244,12 @@ class GraphForConditionalGeneration(GraphModel, GenerationMixin):
     ) -> Seq2SeqLMOutput:
         refuse_unread(kwargs)
         if encoder_outputs is None:
-            encoder_outputs = self.encode(require(input_ids), attention_mask)
+            if input_ids is None:
+                raise InputError("nothing to read: give input_ids, or encoder_outputs")
+            encoder_outputs = self.encode(input_ids, attention_mask)
         encoded = encoder_outputs.last_hidden_state
         if decoder_input_ids is None:
-            decoder_input_ids = self.decoder_inputs(input_ids, labels)
+            decoder_input_ids = self.rules.decoder_inputs(input_ids, labels, self.config)
         read = torch.ones(encoded.shape[:2], dtype=torch.long) if input_ids is None else input_ids
         attention_mask = self.mask(attention_mask, read)
         if len(decoder_input_ids) != len(encoded):
@@ -271,13 +265,11 @@ class GraphForConditionalGeneration(GraphModel, GenerationMixin):
             "encoder_hidden_states": encoded,
             "decoder_attention_mask": mask,
         }
-        outputs, cache = self.sessions[DECODER].run(given, past_key_values)
-        logits = outputs["logits"]
-        loss = None
+        outputs, cache = self.sessions[DECODER](given, past_key_values)
+        logits, loss = outputs["logits"], None
         if labels is not None:
             loss = self.loss_function(logits, labels, vocab_size=logits.shape[-1], **kwargs)
-        wanted = self.config.use_cache if use_cache is None else use_cache
-        kept = cache if wanted else None
+        kept = cache if (self.config.use_cache if use_cache is None else use_cache) else None
         return Seq2SeqLMOutput(loss=loss, logits=logits, past_key_values=kept, encoder_last_hidden_state=encoded)
 
 
@@ -295,16 +287,9 @@ class GraphEncoder:
     __call__ = forward
 
 
-def require(input_ids: Tensor | None) -> Tensor:
-    """Raise InputError without source ids."""
-    if input_ids is None:
-        raise InputError("nothing to read: give input_ids, or encoder_outputs")
-    return input_ids
-
-
 CLASSES: dict[str, type[GraphModel]] = {
-    Task.SEQ2SEQ_LM.value: GraphForConditionalGeneration,
-    Task.CAUSAL_LM.value: GraphForCausalLM,
+    Task.SEQ2SEQ_LM: GraphForConditionalGeneration,
+    Task.CAUSAL_LM: GraphForCausalLM,
 }
 """By the task; all others do not generate."""
 

@@ -201,7 +201,7 @@ class EngineCache(Cache):
         raise UnsupportedOperationError("the cache is inside of OpenVINO, which forgets no positions")
 
 
-class OpenVinoSession(Session):
+class OpenVinoSession:
     """A graph in OpenVINO, on as many threads as torch has."""
 
     def __init__(self, path: Path) -> None:
@@ -215,7 +215,7 @@ class OpenVinoSession(Session):
         self.reads = [port.any_name for port in self.graph.inputs]
         self.gives = [port.any_name for port in self.graph.outputs]
 
-    def run(self, given: Mapping[str, Tensor], past: Any = None) -> tuple[dict[str, Tensor], EngineCache | None]:
+    def __call__(self, given: Mapping[str, Tensor], past: Any) -> tuple[dict[str, Tensor], EngineCache | None]:
         """Run the graph. The cache is the same one, changed."""
         if ORDER not in self.reads:
             return self.infer(self.graph, given), None
@@ -249,17 +249,16 @@ Call = tuple[str, dict[str, Tensor], dict[str, Tensor]]
 """A run of a graph from the beginning: the graph's name, what it read, and what it computed."""
 
 
-class Recorded(Session):
-    """A graph that appends its runs to a list."""
+def recorded(name: str, session: Session, calls: list[Call]) -> Session:
+    """A session that appends its runs to a list."""
 
-    def __init__(self, name: str, session: Session, calls: list[Call]) -> None:
-        self.name, self.session, self.calls = name, session, calls
-
-    def run(self, given: Mapping[str, Tensor], past: Any = None) -> tuple[dict[str, Tensor], Any]:
-        outputs, cache = self.session.run(given, past)
+    def run(given: Mapping[str, Tensor], past: Any) -> tuple[dict[str, Tensor], Any]:
+        outputs, cache = session(given, past)
         if past is None:
-            self.calls.append((self.name, dict(given), outputs))
+            calls.append((name, dict(given), outputs))
         return outputs, cache
+
+    return run
 
 
 def check_openvino(
@@ -267,7 +266,7 @@ def check_openvino(
 ) -> Difference:
     """Load an export, and compare it with the original in float32."""
     graphs, calls = load_openvino(folder), list[Call]()
-    graphs.sessions = {name: Recorded(name, session, calls) for name, session in graphs.sessions.items()}
+    graphs.sessions = {name: recorded(name, session, calls) for name, session in graphs.sessions.items()}
     difference = compare(model, graphs, exact=exact)
     if fresh_process:
         replay(calls, folder)
