@@ -66,6 +66,11 @@ class Row:
     right: Side  # Templates, with `\1` for the first group. Each must mention every group.
     transform: Transform = SAME  # Maps the tensors on the left to those on the right
 
+    def __post_init__(self) -> None:
+        keys, names = self.left.templates, self.right.templates
+        if self.transform is SAME and len(keys) != len(names):
+            raise KeyMapError(f"{len(keys)} keys become {len(names)} here: give a transform")
+
     @classmethod
     def of(cls, left: str | tuple[str, ...], right: str | tuple[str, ...], transform: Transform = SAME) -> Row:
         """Read a row as it is written in a table. Arguments as for the class; a string is a tuple of one."""
@@ -74,8 +79,6 @@ class Row:
         groups = {tuple(GROUP.findall(pattern)) for pattern in patterns}
         if len(groups) != 1:
             raise KeyMapError(f"{patterns} have different groups; a row needs the same ones in all of its patterns")
-        if transform is SAME and len(patterns) != len(templates):
-            raise KeyMapError(f"{len(patterns)} keys become {len(templates)} here: give a transform")
         return cls(Side(tuple(map(_template, patterns)), *groups), Side(templates, *groups), transform)
 
     @property

@@ -9,7 +9,7 @@ import torch
 from transformers.utils import CONFIG_NAME
 
 from zoo.base.errors import InvalidChoiceError, UnknownOverrideError
-from zoo.base.files import read_json
+from zoo.base.files import read_mapping
 from zoo.building.loading import load
 from zoo.models import ZooPreTrainedModel
 from zoo.models.configuration import MODEL_TYPE
@@ -39,11 +39,7 @@ def open_folder(folder: Path, task: str | None = None, **options: Any) -> ZooPre
 
 
 def model_type_of(folder: Path) -> str | None:
-    try:
-        saved = read_json(folder / CONFIG_NAME)
-    except (OSError, ValueError):
-        return None
-    found = saved.get("model_type") if isinstance(saved, dict) else None
+    found = read_mapping(folder / CONFIG_NAME).get("model_type")
     return found if isinstance(found, str) else None
 
 

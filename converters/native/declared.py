@@ -18,7 +18,7 @@ from zoo.models.fields import ANY
 from zoo.registry import Registry, Task
 
 from ..errors import ConversionError, LostInputWarning, NoCounterpartError, UnknownConverterError
-from ..key_map import KeyMap
+from ..key_map import KeyMap, Row, Side
 from ..symmetries.base import State
 from ..symmetries.route import Needs, admissible, plain_needs
 from ..transforms import SAME, Transform, zero_bias
@@ -27,7 +27,7 @@ from .common import a_stack, labels, tokens
 Pair = tuple[Any, Any] | tuple[Any, Any, Transform]
 """A native key (or several), the zoo's, and the transform between them."""
 
-PLACEHOLDERS = {"{n}": r"(\d+)", "{p}": r"(weight|bias)", "{s}": r"(encoder|decoder)"}
+PLACEHOLDERS = {"{n}": r"\d+", "{p}": "weight|bias", "{s}": "encoder|decoder"}
 """Short for groups in keys: a layer's number, a linear layer's parameter, a stack."""
 
 
@@ -39,28 +39,22 @@ class UnknownNativeError(UnknownConverterError):
 
 def table(*pairs: Pair, owner: str) -> KeyMap:
     """Write a key map with placeholders instead of regular expressions."""
-    return KeyMap.of(*(_row(*pair) for pair in pairs), owner=owner)
+    return KeyMap(tuple(_row(*pair) for pair in pairs), owner=owner)
 
 
-def _row(native: Any, zoo: Any, transform: Transform = SAME) -> tuple[Any, Any, Transform]:
+def _row(native: Any, zoo: Any, transform: Transform = SAME) -> Row:
     lefts = (native,) if isinstance(native, str) else native
     rights = (zoo,) if isinstance(zoo, str) else zoo
     order = re.findall(r"\{\w\}", lefts[0])
 
-    def pattern(key: str) -> str:
-        for placeholder in order:
-            key = key.replace(placeholder, f"<{placeholder[1]}>")
-        key = re.escape(key)
-        for placeholder in order:
-            key = key.replace(f"<{placeholder[1]}>", PLACEHOLDERS[placeholder])
-        return f"^{key}$"
+    groups = tuple(PLACEHOLDERS[placeholder] for placeholder in order)
 
-    def template(key: str) -> str:
-        for place, placeholder in enumerate(order):
-            key = key.replace(placeholder, f"\\{place + 1}")
-        return key
+    def side(keys: tuple[str, ...]) -> Side:
+        for place, placeholder in enumerate(order, start=1):
+            keys = tuple(key.replace(placeholder, f"\\{place}") for key in keys)
+        return Side(keys, groups)
 
-    return tuple(map(pattern, lefts)), tuple(map(template, rights)), transform
+    return Row(side(lefts), side(rights), transform)
 
 
 AUTO_CLASSES: Mapping[str, Mapping[str, str]] = {

@@ -21,7 +21,7 @@ from transformers.utils import (
 )
 
 from zoo.base.errors import first_line
-from zoo.base.files import read_json
+from zoo.base.files import read_json, read_mapping
 from zoo.hub.addresses import is_repository
 
 from ..checkpoint import read_pickled, read_safetensors
@@ -104,13 +104,7 @@ def complete(file: Path, tokenizer: Any, settings: dict[str, Any]) -> None:
 
 def names_its_class(folder: Path) -> bool:
     """Whether a tokenizer's own files define how to load it; if not, the model type does."""
-    config = folder / TOKENIZER_CONFIG
-    if not ((folder / TOKENIZER_FILE).is_file() and config.is_file()):
-        return False
-    try:
-        return "tokenizer_class" in read_json(config)
-    except (ValueError, TypeError):
-        return False
+    return (folder / TOKENIZER_FILE).is_file() and "tokenizer_class" in read_mapping(folder / TOKENIZER_CONFIG)
 
 
 def load_tokenizer(folder: Path) -> Any:

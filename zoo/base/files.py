@@ -26,6 +26,15 @@ def read_json(file: Path) -> Any:
         raise ValueError("it is nested too deeply") from None
 
 
+def read_mapping(file: Path) -> dict[str, Any]:
+    """Read an object from a JSON file; an empty one where there is none, or none that can be read."""
+    try:
+        content = read_json(file)
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
 def stamp_of(file: str | Path) -> list[int]:
     """Size and time of change of a file, which differ once it was written to."""
     found = os.stat(file)

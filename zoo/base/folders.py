@@ -20,7 +20,7 @@ from typing import Any
 from filelock import BaseFileLock, FileLock, Timeout
 
 from zoo.base.errors import OutputExistsError, enumerate_names
-from zoo.base.files import check_writable, read_json, written
+from zoo.base.files import check_writable, read_mapping, written
 from zoo.base.manifest import MANIFEST_FILE, WEIGHTS, changed_files, read_manifest, record_all
 
 MODEL_FILE = "config.json"  # Files of every saved model
@@ -47,11 +47,7 @@ WITHOUT_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK)  # Error codes of fi
 
 def read_result(folder: str | Path) -> dict[str, Any]:
     """Read the record of a run; empty where there is none, or none that can be read."""
-    try:
-        written = read_json(Path(folder) / RESULT_FILE)
-    except (OSError, ValueError):
-        return {}
-    return written if isinstance(written, dict) else {}
+    return read_mapping(Path(folder) / RESULT_FILE)
 
 
 def check_output(folder: Path, *, force: bool = False) -> None:

@@ -7,6 +7,7 @@ compared with the list that was taken first.
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import re
 from pathlib import Path
@@ -28,12 +29,9 @@ def git_id_of(content: Path | bytes) -> str:
 
 
 def _digest(digest: hashlib._Hash, content: Path | bytes) -> str:
-    if isinstance(content, bytes):
-        digest.update(content)
-    else:
-        with content.open("rb") as file:
-            while block := file.read(BLOCK):
-                digest.update(block)
+    with io.BytesIO(content) if isinstance(content, bytes) else content.open("rb") as file:
+        while block := file.read(BLOCK):
+            digest.update(block)
     return digest.hexdigest()
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from zoo.base.files import read_json, without_folders, write_file
+from zoo.base.files import read_mapping, without_folders, write_file
 from zoo.base.folders import EVALUATIONS_FILE, MODEL_FILE, RECORD_FILE, RESULT_FILE
 from zoo.base.manifest import recorded, weights_of
 
@@ -52,13 +52,9 @@ def find_result(folder: Path) -> Mapping[str, Any]:
     above = folder.resolve().parent
     is_of_another = (above / MODEL_FILE).is_file()
     for file in (folder / RESULT_FILE, *([] if is_of_another else [above / RESULT_FILE])):
-        try:
-            result = read_json(file)
-        except (OSError, ValueError):
-            continue
-        numbers = [found for name in NUMBERS if (found := _mapping(_mapping(result).get(name)))]
-        if numbers:
-            return _mapping(result) if all(is_of_weights(folder, one) for one in numbers) else run_of(result)
+        result = read_mapping(file)
+        if numbers := [found for name in NUMBERS if (found := _mapping(result.get(name)))]:
+            return result if all(is_of_weights(folder, one) for one in numbers) else run_of(result)
     return {}
 
 
@@ -138,20 +134,13 @@ def recorded_origin(folder: Path) -> dict[str, str]:
 
 
 def _recorded(folder: Path, field: str) -> str | None:
-    try:
-        record = read_json(folder / RECORD_FILE)
-    except (OSError, ValueError):
-        return None
-    found = _mapping(record).get(field)
+    found = read_mapping(folder / RECORD_FILE).get(field)
     return found if isinstance(found, str) else None
 
 
 def find_evaluations(folder: Path) -> list[Mapping[str, Any]]:
     """Find what `zoo evaluate --save` wrote."""
-    try:
-        found = read_json(folder / EVALUATIONS_FILE)["evaluations"]
-    except (OSError, ValueError, LookupError, TypeError):
-        return []
+    found = read_mapping(folder / EVALUATIONS_FILE).get("evaluations")
     return [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
 
 
