@@ -79,11 +79,11 @@ def change(state: State, patterns: str | Iterable[str], function: Callable[[Tens
 
 
 def change_by_stack(
-    state: State, pattern: str, config: ZooConfig, function: Callable[[Tensor, ZooConfig], Tensor]
+    state: State, pattern: str, config: ZooConfig, function: Callable[[ZooConfig, Tensor], Tensor]
 ) -> State:
     """The same, by the configuration of the stack that a weight is of."""
     for prefix, stack in stacks(config).items():
-        state = change(state, f"^{re.escape(prefix)}.*{pattern}", partial(function, stack=stack))
+        state = change(state, f"^{re.escape(prefix)}.*{pattern}", partial(function, stack))
     return state
 
 

@@ -107,7 +107,7 @@ class RotaryLayout(Symmetry):
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
         factor = config.rope_parameters.get("partial_rotary_factor", 1.0)
 
-        def reorder(tensor: Tensor, stack: ZooConfig) -> Tensor:
+        def reorder(stack: ZooConfig, tensor: Tensor) -> Tensor:
             halves = pairs_to_halves(len(tensor) // stack.head_dim, int(stack.head_dim * factor))
             return (halves if wanted == "rotary" else halves.inverse)(tensor)
 
@@ -142,7 +142,7 @@ class MoveAttentionScale(Symmetry):
         return {"attention_scale": wanted} if config.qk_norm is None and config.attention != "latent" else None
 
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
-        def rescale(tensor: Tensor, stack: ZooConfig) -> Tensor:
+        def rescale(stack: ZooConfig, tensor: Tensor) -> Tensor:
             return tensor * (attention_scaling(stack) / attention_scaling(settled(stack, {"attention_scale": wanted})))
 
         return change_by_stack(state, QUERY, config, rescale)

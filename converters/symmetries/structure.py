@@ -153,7 +153,7 @@ class RepeatKeyValueHeads(Symmetry):
         return {"num_key_value_heads": wanted} if wanted == config.num_attention_heads else None
 
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
-        def repeat(tensor: Tensor, stack: ZooConfig) -> Tensor:
+        def repeat(stack: ZooConfig, tensor: Tensor) -> Tensor:
             heads, groups = stack.num_key_value_heads, stack.num_attention_heads // stack.num_key_value_heads
             return tensor.unflatten(0, (heads, -1)).repeat_interleave(groups, dim=0).flatten(0, 1)
 

@@ -134,6 +134,14 @@ def test_every_model_type_has_a_case():
         ("NomicBertForMaskedLM", ENCODER, "NomicBertForMaskedLM has a head that no model of the zoo has"),
         ("MellumModel", {**QWEN3_MOE, "mlp_layer_types": ["sparse", "dense"]}, "only the first layers can be without"),
         ("KimiLinearModel", {**KIMI, "mlp_layer_types": ["sparse", "dense"]}, "only the first layers can be without"),
+        (
+            "GraniteModel",
+            {**MULTIPLIED, "logits_scaling": 0.0},
+            r"logits_scaling=0\.0 is set, only other numbers",
+        ),
+        ("GraniteSWAModel", {**MULTIPLIED, "attention_multiplier": 0.0}, r"attention_multiplier=0\.0 is set"),
+        ("MiniCPM3Model", {**MINICPM3, "scale_emb": 0, "tie_word_embeddings": True}, "scale_emb=0 is set"),
+        ("DeepseekV3Model", {**DEEPSEEK, "q_lora_rank": 0}, "q_lora_rank=0 is set, only None or a positive number"),
         ("Glm4MoeModel", {**SIGMOIDS, "n_shared_experts": 0}, "only an expert with channels can be"),
         ("T5GemmaModel", {**T5GEMMA, "decoder": {**GEMMA, "hidden_size": 16}}, r"decoder\.hidden_size is 16"),
         # Types that are known to have no counterpart

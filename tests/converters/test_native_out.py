@@ -184,6 +184,13 @@ def test_what_is_not_exact_is_refused_with_the_reason(name, task, settings, targ
     assert not plan.exact and re.search(says, plan.why_not)
 
 
+@pytest.mark.parametrize("target", ["granite", "hyperclovax", "minicpm3"])
+def test_logits_that_are_all_zero_are_so_by_their_weights(target):
+    name = "llama-style:attention=latent" if target == "minicpm3" else "llama-style"
+    (plan,) = plan_export(zoo_model(name, "causal-lm", logit_scale=0.0), [target])
+    assert plan.exact and "move-logit-scale" in plan.transforms
+
+
 def test_a_refusal_names_what_works_and_leaves_nothing(tmp_path):
     says = r"gpt2 cannot express this model: .*norm_placement='sandwich'.*What works: .*bundle"
     with pytest.raises(ExportError, match=says):

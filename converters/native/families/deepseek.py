@@ -16,7 +16,7 @@ from ...symmetries.base import State
 from ..declared import Field, Keys, choice, same, without
 from ..decoders import ROPE, whole_heads
 from .experts import DENSE_FIRST, EXPERTS, ExpertsLike, setting
-from .granite import multiplied
+from .granite import divisor, multiplied
 from .llama import ATTENTION_BIAS, GATED, PRE_NORMS, SAME_OUT_BIAS, LlamaLike
 
 ROUTING = ("num_experts_per_tok", "output_router_logits", "norm_topk_prob", "first_k_dense_replace")
@@ -83,6 +83,13 @@ def query_rank(config: ZooConfig) -> int:
     return option(config, LatentAttention, "q_lora_rank")
 
 
+def native_query_rank(native: Any) -> int:
+    """The same of a native configuration, in which None is none."""
+    if native.q_lora_rank == 0:
+        raise NoCounterpartError(native.model_type, ["q_lora_rank=0 is set, only None or a positive number can be"])
+    return native.q_lora_rank or 0
+
+
 def rotation(native: Any, *, any_scheme: bool = False) -> dict[str, Any]:
     """Read the rotary settings of keys with a part that is rotated as a whole, as the class does by default."""
     rope = dict(native.rope_parameters)
@@ -120,9 +127,7 @@ class DeepseekV3(SigmoidLike):
             lambda native: None if native.rms_norm_eps == LATENT_NORM_EPS else LATENT_NORM_EPS,
             lambda config: config.layer_norm_eps,
         ),
-        "q_lora_rank": Field(
-            "q_lora_rank", lambda native: native.q_lora_rank or 0, lambda config: query_rank(config) or None
-        ),
+        "q_lora_rank": Field("q_lora_rank", native_query_rank, lambda config: query_rank(config) or None),
         "position": choice("rope_interleave", "position", {"rotary-interleaved": True, "rotary": False}),
         "attention_scale": Field(
             "rope_parameters", attention_scale, lambda config: dict(config.rope_parameters), has=attention_scale
@@ -205,7 +210,7 @@ class Youtu(LatentLike):
 def logit_scale(native: Any) -> float:
     """The factor on the logits; a tied embedding brings its own multiplier along."""
     scale: float = native.dim_model_base / native.hidden_size
-    return scale / native.scale_emb if native.tie_word_embeddings else scale
+    return scale / divisor(native, "scale_emb") if native.tie_word_embeddings else scale
 
 
 def base_width(config: ZooConfig) -> int:

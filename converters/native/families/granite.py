@@ -19,9 +19,25 @@ ON_THE_STREAM = ("o_proj.weight", "o_proj.bias", "down_proj.weight", "down_proj.
 """Suffixes of weights that write onto the residual stream, with no norm after them."""
 
 
+def divisor(native: Any, name: str) -> float:
+    """A number of a class that the zoo's is divided by; NoCounterpartError for zero."""
+    found: float = getattr(native, name)
+    if not found:
+        raise NoCounterpartError(
+            native.model_type, [f"{name}={found} is set, only other numbers than 0 can be converted"]
+        )
+    return found
+
+
 def logit_scale(native: Any) -> float:
     """The factor on the logits; a tied embedding brings its own multiplier along."""
-    return 1.0 / native.logits_scaling / (native.embedding_multiplier if native.tie_word_embeddings else 1.0)
+    embedding = divisor(native, "embedding_multiplier") if native.tie_word_embeddings else 1.0
+    return 1.0 / divisor(native, "logits_scaling") / embedding
+
+
+def not_zero(config: ZooConfig) -> float:
+    """The factor on the logits that a class has; zero is moved into the weights."""
+    return config.logit_scale or 1.0
 
 
 def multiplied(state: State, native: Any, embedding: float, residual: float) -> State:
@@ -49,9 +65,9 @@ class Multiplied(Llama):
     fields = {
         **Llama.fields,
         "attention_scale": Field(
-            "attention_multiplier", lambda native: 1.0 / native.attention_multiplier, attention_scaling
+            "attention_multiplier", lambda native: 1.0 / divisor(native, "attention_multiplier"), attention_scaling
         ),
-        "logit_scale": Field("logits_scaling", logit_scale, lambda config: 1.0 / config.logit_scale),
+        "logit_scale": Field("logits_scaling", logit_scale, lambda config: 1.0 / config.logit_scale, has=not_zero),
     }
     follows = dict.fromkeys(("embedding_multiplier", "residual_multiplier"), lambda config: 1.0)
 
@@ -126,6 +142,7 @@ class HyperClovaX(Multiplied):
             "logits_scaling",
             lambda native: logit_scale(native) * native.logits_scaling**2,
             lambda config: config.logit_scale,
+            has=not_zero,
         ),
         "norm_placement": choice("use_post_norm", "norm_placement", {"sandwich": True, "pre": False}),
     }
