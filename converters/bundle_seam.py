@@ -33,11 +33,6 @@ class InvalidChoiceError(ConfigError):
         super().__init__(f"unknown {kind} {given!r}; valid: {', '.join(valid)}")
 
 
-def suggest(given: str, valid: Iterable[str]) -> str:
-    """The nearest valid name as the end of a message: none here."""
-    return ""
-
-
 class Format:
     """The version of a format: files of another version are refused."""
 
@@ -55,18 +50,8 @@ class Format:
             raise ConfigError(f"{where} is {self.name} of format {found!r}, and these files read {self.version}")
 
 
-def is_newer(written_by: object) -> bool:
-    """Whether a configuration may have settings that these files do not know: they were written with it."""
-    return False
-
-
 def zoo_version() -> None:
     """The version of the zoo: none is needed here."""
-
-
-def upgrade(written_by: object = None) -> str:
-    """The command that installs a version that reads what `written_by` wrote."""
-    return "pip install --upgrade transformer-zoo"
 
 
 class Registry(dict[str, T]):

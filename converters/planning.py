@@ -53,13 +53,10 @@ def arithmetic_of(config: ZooConfig, task: str) -> Arithmetic:
         return Arithmetic((), not is_plain_without_mask)
     quirks = VARIANTS.get(config.variant).quirks
     guilty = [name for name in config.quirks if not compared(settled(small, {"quirks": [name]}), task)[0]]
+    own = [f"variant {config.variant!r} computes more than its settings describe"]
     if guilty and compared(settled(small, {"quirks": []}), task)[0]:
-        return Arithmetic(
-            tuple(f"quirk {name!r}: {quirks[name].description}" for name in guilty), not is_plain_without_mask
-        )
-    return Arithmetic(
-        (f"variant {config.variant!r} computes more than its settings describe",), not is_plain_without_mask
-    )
+        own = [f"quirk {name!r}: {quirks[name].description}" for name in guilty]
+    return Arithmetic(tuple(own), not is_plain_without_mask)
 
 
 def compared(config: ZooConfig, task: str) -> tuple[bool, bool]:

@@ -26,11 +26,7 @@ from .originals.original import Shapes, count, require_hints
 from .symmetries.route import Needs, admissible, plain_needs
 from .transforms import split, zero_bias
 
-BODIES: dict[type[ZooPreTrainedModel], str] = {
-    ZooEncoderDecoder: "encoder-decoder",
-    ZooEncoder: "encoder",
-    ZooDecoder: "decoder",
-}
+BODIES = (ZooEncoderDecoder, ZooEncoder, ZooDecoder)
 ACTIVATIONS = {F.relu: "relu", F.gelu: "gelu"}
 """Values of a layer's `activation` other than modules."""
 
@@ -69,8 +65,8 @@ class TorchNN(Converter):
             "is_decoder": model_class is ZooDecoder,
             "add_cross_attention": model_class is ZooDecoder,
         }
-        plain = {name: need for name, need in NEEDS.items() if need is not ANY and not isinstance(need, tuple)}
-        plain = {name: need for name, need in plain.items() if not callable(need)}
+        fixed = (name for name, need in NEEDS.items() if need is not ANY and not isinstance(need, tuple))
+        plain = {name: NEEDS[name] for name in fixed if not callable(NEEDS[name])}
         settings = {**plain, "pad_token_id": None, "bos_token_id": None, "eos_token_id": None, "vocab_size": 1, **hints}
         variant = f"{settings['norm_placement']}-norm"
         config = make_config(variant, Task.FEATURE_EXTRACTION, **stack, **settings)

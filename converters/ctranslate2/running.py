@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -37,8 +36,7 @@ from ..weights import in_dtype
 from .planning import looks_back, options_of
 
 
-@dataclass(frozen=True)
-class Vocabularies:
+class Vocabularies(NamedTuple):
     """A token for every id, no two alike."""
 
     source: tuple[str, ...]
@@ -127,11 +125,9 @@ class CTranslate2Model(WritingModel):
             self.engine = self.load()
         self.samples = True
 
-    def tokens(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> list[list[str]]:
+    def tokens(self, input_ids: Tensor, mask: Tensor) -> list[list[str]]:
         """Tokens of each sequence of ids, without padding."""
-        mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
-        names = self.vocabularies.source
-        rows = zip(input_ids, mask.bool(), strict=True)
+        names, rows = self.vocabularies.source, zip(input_ids, mask, strict=True)
         return [[names[number] for number in ids[kept].tolist()] for ids, kept in rows]
 
     def write(self, input_ids: Tensor, mask: Tensor, settings: GenerationConfig) -> list[list[Written]]:
@@ -172,11 +168,8 @@ class CTranslate2Model(WritingModel):
         if settings.do_sample:
             self.seed()
         ends = ends_of(settings if settings.eos_token_id is not None else self.config)
-        asked |= {
-            "end_token": [self.vocabularies.target[end] for end in ends],
-            "return_end_token": True,
-            "max_batch_size": 0,
-        }
+        asked |= {"end_token": [self.vocabularies.target[end] for end in ends], "return_end_token": True}
+        asked["max_batch_size"] = 0
         most, fewest = settings.max_new_tokens, settings.min_new_tokens or 0
         if not self.config.is_encoder_decoder:
             return self.continued(prompts, {**asked, "max_length": most, "min_length": fewest})
@@ -215,8 +208,7 @@ INPUTS = 100  # How many random inputs greedy and beam search are compared on
 NEW_TOKENS = 8
 
 
-@dataclass(frozen=True)
-class Sample:
+class Sample(NamedTuple):
     """Random inputs."""
 
     prompts: list[list[int]]

@@ -76,6 +76,7 @@ class Observation:
     inputs: dict[str, Tensor]  # A batch of three rows: not padded, padded on the right, padded on the left
     output: str  # Where the outputs are: "logits" or "last_hidden_state"
     values: Tensor
+    growths: tuple[Growth, ...]  # The same while texts grow
 
 
 def observe(native: PreTrainedModel, config: ZooConfig, task: str, output: str) -> Observation | None:
@@ -98,7 +99,7 @@ def observe(native: PreTrainedModel, config: ZooConfig, task: str, output: str) 
             values[-1, tokens] = compute(native, only_tokens(inputs, config), config, output)[0]
     except (RuntimeError, ValueError, IndexError, TypeError, AttributeError) as error:
         raise ConversionError(f"{type(native).__name__} itself fails on a small batch: {first_line(error)}") from error
-    return Observation(type(native).__name__, inputs, output, values)
+    return Observation(type(native).__name__, inputs, output, values, observe_growth(native, config, task, output))
 
 
 def sample(config: ZooConfig, task: str) -> dict[str, Tensor]:
@@ -170,6 +171,8 @@ def require_same(seen: Observation, model: ZooPreTrainedModel) -> None:
         return dict(zip(SIDES, (float(row.max()) for row in distance), strict=False))
 
     require_close(seen.name, seen.values, lambda: compute(model, seen.inputs, model.config, seen.output), by_row)
+    for growth in seen.growths:
+        require_same_growth(seen.name, growth, model, seen.output)
 
 
 def apart(ours: Tensor, values: Tensor) -> Tensor:
@@ -265,23 +268,17 @@ def last(outputs: Tensor, positions: Tensor | None = None) -> Tensor:
     return outputs[0, -1:] if positions is None else outputs[0, positions]
 
 
-def require_same_growth(name: str, seen: tuple[Growth, ...], model: ZooPreTrainedModel, output: str) -> None:
+def require_same_growth(name: str, growth: Growth, model: ZooPreTrainedModel, output: str) -> None:
     """Require a converted model to compute on its cache what the native one did without."""
-    for growth in seen:
-        side = f"that grow from {growth.lengths[0]} to {growth.lengths[-1]} tokens"
+    side = f"that grow from {growth.lengths[0]} to {growth.lengths[-1]} tokens"
 
-        def run(growth: Growth = growth) -> Tensor:
-            if not model.can_generate():
-                found = (
-                    compute(model, cut(growth.inputs, growth.text, n), model.config, output) for n in growth.lengths
-                )
-                return torch.cat([last(outputs) for outputs in found])
+    def run() -> Tensor:
+        if model.can_generate():
             return generated(model, growth)
+        found = (compute(model, cut(growth.inputs, growth.text, n), model.config, output) for n in growth.lengths)
+        return torch.cat([last(outputs) for outputs in found])
 
-        def distances(ours: Tensor, growth: Growth = growth, side: str = side) -> dict[str, float]:
-            return {side: float(apart(ours, growth.values).max())}
-
-        require_close(name, growth.values, run, distances)
+    require_close(name, growth.values, run, lambda ours: {side: float(apart(ours, growth.values).max())})
 
 
 @torch.no_grad()

@@ -28,7 +28,7 @@ from ..checkpoint import Checkpoint, report_not_finite, unwrapped
 from ..errors import ConversionError, LostInputWarning, NoCounterpartError
 from ..weights import model_with, no_progress_bar
 from .common import LABELS
-from .comparing import observe, observe_growth, require_same, require_same_growth
+from .comparing import observe, require_same
 from .declared import NATIVE, NativeFormat, class_names, format_of, task_of_architecture, task_of_class
 from .files import find, folder_of, is_checkpoint, read_weights
 
@@ -147,7 +147,6 @@ def convert_native(
     config, state = describe(found, native.config, native.state_dict(), task)
     output = found.output(config, task)
     seen = observe(native, config, task, output)
-    growth = () if seen is None else observe_growth(native, config, task, output)
     if copies:
         state = {name: value.clone() for name, value in state.items()}
     left = weakref.ref(native)
@@ -160,7 +159,6 @@ def convert_native(
         raise ConversionError(f"weights of this {found.name} model do not fit its configuration: {error}") from error
     if seen is not None:
         require_same(seen, model)
-        require_same_growth(seen.name, growth, model, output)
     if generation is not None and model.can_generate():
         model.generation_config = generation
     return model

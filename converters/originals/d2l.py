@@ -26,10 +26,8 @@ class D2L(Original):
     signatures = ("encoder.blks.block0.addnorm1.ln.weight", "blks.block0.addnorm1.ln.weight")
     unsaid: ClassVar[Mapping[str, str]] = {"num_attention_heads": "num_heads"}
     free = (
-        *("vocab_size", "decoder_vocab_size", "hidden_size", "num_hidden_layers", "decoder_layers"),
-        *("intermediate_size", "decoder_intermediate_size", "decoder_attention_heads", "encoder_attention_bias"),
-        *("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id", "dropout", "attention_dropout"),
-        *("classifier_dropout", "max_position_embeddings"),
+        *("decoder_vocab_size", "decoder_layers", "decoder_intermediate_size", "decoder_attention_heads"),
+        *("encoder_attention_bias", "decoder_start_token_id", "dropout", "attention_dropout", "classifier_dropout"),
     )
 
     def layout(self, tensors: Mapping[str, Tensor]) -> Layout:

@@ -33,9 +33,8 @@ class Explicando(Original):
         "output_characters": "out_vocab, in the order of its ids; None if you need no text",
     }
     free = (
-        *("hidden_size", "num_hidden_layers", "decoder_layers", "intermediate_size", "decoder_intermediate_size"),
-        *("vocab_size", "decoder_vocab_size", "max_position_embeddings", "sinusoidal_theta"),
-        *("decoder_start_token_id", "bos_token_id", "eos_token_id", "pad_token_id"),
+        *("decoder_layers", "decoder_intermediate_size", "decoder_vocab_size", "sinusoidal_theta"),
+        "decoder_start_token_id",
     )
 
     def layout(self, tensors: Mapping[str, Tensor]) -> Layout:

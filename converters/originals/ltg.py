@@ -23,10 +23,9 @@ class LtgBert(Original):
     signatures = ("transformer.layers.0.attention.in_proj_qk.weight",)
     unsaid: ClassVar[Mapping[str, str]] = {"num_attention_heads": "num_attention_heads"}
     free = (
-        *("vocab_size", "hidden_size", "head_dim", "num_hidden_layers", "intermediate_size", "num_key_value_heads"),
-        *("relative_attention_num_buckets", "relative_attention_max_distance", "max_position_embeddings"),
+        *("head_dim", "num_key_value_heads", "relative_attention_num_buckets", "relative_attention_max_distance"),
         *("dropout", "attention_dropout", "classifier_dropout", "layer_norm_eps", "embedding_norm_eps"),
-        *("pad_token_id", "bos_token_id", "eos_token_id", "initializer_width"),
+        "initializer_width",
     )
     optional_quirks = ("positions-in-other-rows",)
     attention = r"transformer\.layers\.{}\.attention"

@@ -21,10 +21,7 @@ class Nlpt(Original):
     variant = "nlpt-encoder"
     signatures = ("embeddings.token_embeddings.weight", "encoder.embeddings.token_embeddings.weight")
     unsaid: ClassVar[Mapping[str, str]] = {}
-    free = (
-        *("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "num_labels"),
-        *("max_position_embeddings", "dropout", "classifier_dropout", "pad_token_id", "bos_token_id", "eos_token_id"),
-    )
+    free = ("num_attention_heads", "num_labels", "dropout", "classifier_dropout")
 
     def layout(self, tensors: Mapping[str, Tensor]) -> Layout:
         prefix = "encoder." if self.signatures[1] in tensors else ""

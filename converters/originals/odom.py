@@ -25,10 +25,9 @@ class Odom(Original):
     signatures = ("external_ff.weight",)
     unsaid: ClassVar[Mapping[str, str]] = {}
     free = (
-        *("hidden_size", "head_dim", "num_hidden_layers", "decoder_layers", "num_attention_heads", "intermediate_size"),
-        *("vocab_size", "decoder_vocab_size", "max_position_embeddings", "dropout", "classifier_dropout"),
-        *("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id", "decoder_attention_heads"),
-        *("decoder_intermediate_size", "num_key_value_heads"),
+        *("head_dim", "num_attention_heads", "num_key_value_heads", "dropout", "classifier_dropout"),
+        *("decoder_layers", "decoder_attention_heads", "decoder_intermediate_size", "decoder_vocab_size"),
+        "decoder_start_token_id",
     )
 
     def layout(self, tensors: Mapping[str, Tensor]) -> Layout:

@@ -52,6 +52,12 @@ def join_aliases(heads: int, aliases: int) -> Transform:
     )
 
 
+COMMON = (
+    *("vocab_size", "hidden_size", "num_hidden_layers", "intermediate_size", "max_position_embeddings"),
+    *("pad_token_id", "bos_token_id", "eos_token_id"),
+)
+"""Fields in which two models of any document may differ."""
+
 NOT_COMPUTED = {"use_cache", "initializer", "initializer_range", "quirks", "provider"}
 """Settings that change nothing in what a model computes."""
 
@@ -71,6 +77,7 @@ class Original(Converter):
     variant: str
     signatures: tuple[str, ...]  # Keys of the document's modules that no other format has
     unsaid: ClassVar[Mapping[str, str]]  # Fields that no state_dict holds, and their names in the document
+    unsaid_of_task: ClassVar[Mapping[str, Mapping[str, str]]] = {}  # The same that only one of its tasks has
     free: tuple[str, ...] = ()  # Further fields in which two models of the document may differ
     optional_quirks: tuple[str, ...] = ()  # Defects that one of its versions has and another has not
 
@@ -101,14 +108,10 @@ class Original(Converter):
                 hints = {**self.ask(checkpoint.module), **hints}
         if "keep_dead" in VARIANTS.get(self.variant).defaults:
             hints["keep_dead"] = keep_dead
-        require_hints(self.name, self.needed(layout), hints)
+        require_hints(self.name, {**self.unsaid, **self.unsaid_of_task.get(layout.task, {})}, hints)
         quirks = tuple(VARIANTS.get(self.variant).quirks) if quirks is None else quirks
         config = make_config(self.variant, layout.task, quirks=quirks, **hints)
         return Plan(layout.model_class, config, self.key_map(layout.model_class, config))
-
-    def needed(self, layout: Layout) -> dict[str, str]:
-        """Fields that a checkpoint of this layout does not hold."""
-        return dict(self.unsaid)
 
     def plan_back(self, model_class: type[ZooPreTrainedModel], config: ZooConfig) -> KeyMap:
         if config.variant != self.variant:
@@ -121,7 +124,7 @@ class Original(Converter):
             and not (quirk.overrides and quirk.overrides.keys() <= NOT_COMPUTED)
         ]
         quirks = [name for name in variant.quirks if name in config.quirks or name not in self.optional_quirks]
-        free = {name: getattr(config, name) for name in (*self.unsaid, *self.free) if hasattr(config, name)}
+        free = {name: getattr(config, name) for name in (*self.unsaid, *COMMON, *self.free) if hasattr(config, name)}
         stacks = {name: getattr(config, name) for name in ("is_decoder", "is_encoder_decoder", "add_cross_attention")}
         original = make_config(self.variant, quirks=quirks, **free, **stacks).to_dict()
         given = config.to_dict()

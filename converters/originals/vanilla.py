@@ -20,16 +20,11 @@ class Vanilla(Original):
     variant = "vanilla"
     signatures = ("encoder.tok_emb.weight",)
     unsaid: ClassVar[Mapping[str, str]] = {"num_attention_heads": "n_heads", "pad_token_id": "src_pad_idx or pad_idx"}
+    unsaid_of_task: ClassVar[Mapping[str, Mapping[str, str]]] = {"seq2seq-lm": {"decoder_pad_token_id": "trg_pad_idx"}}
     free = (
-        *("vocab_size", "decoder_vocab_size", "hidden_size", "num_hidden_layers", "decoder_layers"),
-        *("intermediate_size", "max_position_embeddings", "num_labels", "decoder_pad_token_id"),
-        *("bos_token_id", "eos_token_id"),
-        *("decoder_start_token_id", "dropout", "attention_dropout", "activation_dropout", "classifier_dropout"),
+        *("decoder_vocab_size", "decoder_layers", "num_labels", "decoder_pad_token_id", "decoder_start_token_id"),
+        *("dropout", "attention_dropout", "activation_dropout", "classifier_dropout"),
     )
-
-    def needed(self, layout: Layout) -> dict[str, str]:
-        target = {"decoder_pad_token_id": "trg_pad_idx"} if layout.task == "seq2seq-lm" else {}
-        return {**self.unsaid, **target}
 
     def layout(self, tensors: Mapping[str, Tensor]) -> Layout:
         vocab_size, hidden_size = tensors["encoder.tok_emb.weight"].shape
