@@ -141,7 +141,7 @@ def write_bundle(model: ZooPreTrainedModel, folder: Path) -> None:
         "transformer-zoo": version("transformer-zoo"),
         "variant": config.variant,
         "quirks": config.quirks,
-        "sha256": digests(files),
+        "sha256": {name: hashlib.sha256(files[name].encode()).hexdigest() for name in sorted(files)},
     }
     (folder / CODE_FILE).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
 
@@ -162,10 +162,6 @@ def auto_map(config: ZooConfig) -> dict[str, str]:
     """Where transformers finds the classes."""
     found = {auto: f"{MODELING}.{head.__name__}" for auto, head in heads_of(config).items()}
     return {"AutoConfig": f"{CONFIGURATION}.ZooConfig", **found}
-
-
-def digests(files: dict[str, str]) -> dict[str, str]:
-    return {name: hashlib.sha256(files[name].encode()).hexdigest() for name in sorted(files)}
 
 
 def fixed_settings(config: ZooConfig) -> dict[str, Any]:
@@ -189,12 +185,15 @@ def bundle_files(config: ZooConfig) -> dict[str, str]:
     if config.mixer_layer_type is not None:
         seam.remove("Mixer")
 
+    def replaces(module: str, name: str) -> bool:
+        return module.startswith(REPLACED) and name in seam
+
     @cache
     def fold(definition: Definition, text: str) -> str:
         return folded(definition, text, settings)
 
     # First without classes that only isinstance mentions, then without what reads them or attributes that are None.
-    first = Shaker(own_packages(config), SEAM, lambda *name: replaces(seam, *name), fold, FILLED, weak=True)
+    first = Shaker(own_packages(config), SEAM, replaces, fold, FILLED, weak=True)
     keep(first, config)
     texts = {definition: [piece.text for piece in pieces] for definition, pieces in first.kept.items()}
     absent = {name for _, name in first.mentioned - first.kept.keys()}
@@ -206,14 +205,16 @@ def bundle_files(config: ZooConfig) -> dict[str, str]:
         words = set(re.findall(r"\w+", done))
         return folded(definition, done, settings, absent, empty) if words & (absent | empty) else done
 
-    shaker = Shaker(own_packages(config), SEAM, lambda *name: replaces(seam, *name), fold_again, FILLED)
+    shaker = Shaker(own_packages(config), SEAM, replaces, fold_again, FILLED)
     configured, registered = keep(shaker, config)
     every = set(shaker.kept)
     order = reading_order(shaker)
     used = {name for definition in every for name in settings.decided.get(definition, ())}
     fixed = {name: value for name, value in settings.fixed.items() if name in used}
-    head = head_of(config, {module for module, _ in every})
-    second = head_of(config, set(), whole_head=False)
+    modules = sorted({module for module, _ in every})
+    digest = hashlib.sha256("".join(inspect.getsource(import_module(module)) for module in modules).encode())
+    head = head_of(config, HEAD, count=len(modules), digest=digest.hexdigest())
+    second = head_of(config, SECOND, file=CONFIGURATION)
     configuration = OneFile(shaker, configured, dict.fromkeys(every - configured, MODELING)).write(head, order)
     modeling = OneFile(shaker, every - configured, dict.fromkeys(configured, CONFIGURATION))
     return {
@@ -228,11 +229,6 @@ def own_packages(config: ZooConfig) -> list[str]:
     modules = [VARIANTS.get(config.variant).builder.__module__]
     modules += [getattr(part, "func", part).__module__ for part in parts]
     return [*dict.fromkeys(("zoo", *(one.partition(".")[0] for one in modules if not one.startswith(INSTALLED))))]
-
-
-def replaces(seam: set[str], module: str, name: str) -> bool:
-    """Whether a definition of the seam replaces one of the library."""
-    return module.startswith(REPLACED) and name in seam
 
 
 def keep(shaker: Shaker, config: ZooConfig) -> tuple[set[Definition], dict[str, Any]]:
@@ -324,18 +320,11 @@ SECOND = """The variant {variant!r} of transformer-zoo {version}: parts, layers,
 """
 
 
-def head_of(config: ZooConfig, modules: set[str], *, whole_head: bool = True) -> str:
+def head_of(config: ZooConfig, template: str, **facts: Any) -> str:
     """Docstring of a file."""
     variant = VARIANTS.get(config.variant)
-    whole = hashlib.sha256("".join(inspect.getsource(import_module(module)) for module in sorted(modules)).encode())
-    text = (HEAD if whole_head else SECOND).format(
-        variant=config.variant,
-        version=version("transformer-zoo"),
-        source=variant.paper or variant.source,
-        count=len(modules),
-        file=CONFIGURATION,
-        digest=whole.hexdigest(),
-    )
+    facts |= {"version": version("transformer-zoo"), "source": variant.paper or variant.source}
+    text = template.format(variant=config.variant, **facts)
     return '"""' + "\n\n".join(textwrap.fill(block, 120) for block in text.strip().split("\n\n")) + '\n"""'
 
 

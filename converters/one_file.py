@@ -14,9 +14,7 @@ from zoo.analysis.compacting import compacted
 from .errors import ExportError
 from .tree_shaking import TYPE_CHECKING, Definition, Import, Module, Shaker, imports_in, read_names, statement_of
 
-Edit = tuple[int, int, int, int, str]  # First line and column, last line and column, and the new text
 WIDTH = 120  # Longest line
-LEFT_OUT = "\0"  # Text of a statement that is left out with its line
 
 
 class OneFile:
@@ -87,8 +85,7 @@ class OneFile:
 
     def adapted(self, source: Module, text: str) -> str:
         """Text of a statement with the names of this file."""
-        tree = statement_of(text)
-        edits: list[Edit] = []
+        tree, lines = statement_of(text), text.split("\n")
         for alias, (module, name) in self.shaker.needs(source.name, read_names(tree)[0]):
             if file := self.elsewhere.get((module, name)):
                 self.imported.setdefault(file, set()).add(name if alias == name else f"{name} as {alias}")
@@ -96,22 +93,24 @@ class OneFile:
                 self.put((module, name))
                 self.claim(alias, (module, name))
                 self.blocks.append((module, f"{alias} = {name}"))
-        for inner in imports_in(tree):
+        for inner in sorted(imports_in(tree), key=lambda node: node.lineno, reverse=True):
             if source.own_imports(inner):
-                edits.append((*place(inner), self.inner_import(source, inner)))
+                new, last = self.inner_import(source, inner), inner.end_lineno or inner.lineno
+                comment = lines[last - 1][inner.end_col_offset :]
+                lines[inner.lineno - 1 : last] = [f"{' ' * inner.col_offset}{new}{comment}"] if new else []
         self.read[source.name] |= read_names(tree)[0]
         for name in read_names(tree)[0] & source.for_types.keys():
             found = self.shaker.resolve(*source.for_types[name])
             if found in self.elsewhere:
                 self.for_types.setdefault(self.elsewhere[found], set()).add(name)
-        return edited(text, edits)
+        return "\n".join(lines)
 
     def inner_import(self, source: Module, node: Import) -> str:
         """An import inside of a function: of the other file, or none."""
         found = [self.shaker.resolve(*pair) for pair in source.own_imports(node).values()]
         files = {self.elsewhere[each] for each in found if each in self.elsewhere}
         names = ", ".join(alias.name for alias in node.names)
-        return f"from .{files.pop()} import {names}" if files else LEFT_OUT
+        return f"from .{files.pop()} import {names}" if files else ""
 
     def imports(self) -> str:
         plain, named, types = set[str](), dict[str, set[str]](), dict[str, set[str]]()
@@ -191,22 +190,3 @@ def needed_at_once(statement: ast.stmt) -> set[str]:
         else:
             waiting += ast.iter_child_nodes(node)
     return names
-
-
-def place(node: ast.expr | ast.stmt) -> tuple[int, int, int, int]:
-    return node.lineno, node.col_offset, node.end_lineno or 0, node.end_col_offset or 0
-
-
-def edited(text: str, edits: list[Edit]) -> str:
-    """Text with some places replaced; of nested ones, the outermost."""
-    lines = [line.encode() for line in text.split("\n")]
-    above: tuple[int, int] | None = None
-    chosen = []
-    for edit in sorted(edits, key=lambda each: (each[0], each[1], -each[2], -each[3])):
-        if above is None or edit[:2] >= above:
-            chosen.append(edit)
-            above = edit[2:4]
-    for first, column, last, end, new in reversed(chosen):
-        head, tail = lines[first - 1][:column], lines[last - 1][end:]
-        lines[first - 1 : last] = [head + new.encode() + tail]
-    return "\n".join(text for line in lines if LEFT_OUT not in (text := line.decode()))

@@ -53,7 +53,7 @@ class Module:
                 inner = [name for each in (*statement.body, *statement.orelse) for name in defined(each)]
                 for name in inner:
                     self.definitions[name] = [statement]
-                if not inner and TYPE_CHECKING in names_in(statement.test):
+                if not inner and TYPE_CHECKING in read_names(statement.test)[0]:
                     self._read(statement.body, for_types=True)
             elif isinstance(statement, ast.Try):  # to import what need not be installed
                 for each in statement.body:
@@ -109,11 +109,6 @@ def defined(statement: ast.stmt) -> list[str]:
     targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
     single = [part for target in targets for part in (target.elts if isinstance(target, ast.Tuple) else [target])]
     return [target.id for target in single if isinstance(target, ast.Name)]
-
-
-@cache
-def names_in(statement: ast.AST) -> frozenset[str]:
-    return frozenset(node.id for node in ast.walk(statement) if isinstance(node, ast.Name))
 
 
 Guard = tuple[str, list[ast.stmt]]  # A class, and statements that run for its objects alone
