@@ -121,19 +121,12 @@ def native_formats(keys: Collection[str]) -> list[str]:
         native = NATIVE.get(name)
         for task in native.classes:
             if task in VARIANTS.get(native.variant).tasks:
-                key_map = default_key_map(native, task)
+                rows = default_key_map(native, task).rows
                 for prefix in {"", native.prefix}:
-                    rows: set[int] = set()
-                    known = 0
-                    for key in keys:
-                        hit = [
-                            n for n, row in enumerate(key_map.rows) if any(True for _ in row.left.match(prefix + key))
-                        ]
-                        rows.update(hit)
-                        known += bool(hit) or key_map.is_ignored(prefix + key)
-                    if known == len(keys):
-                        lacking = len(key_map.rows) - len(rows)
-                        found[name] = min(found.get(name, (lacking, native.rank)), (lacking, native.rank))
+                    hits = [{n for n, row in enumerate(rows) if row.left.has(prefix + key)} for key in keys]
+                    if all(hits):
+                        fit = len(rows) - len(set().union(*hits)), native.rank
+                        found[name] = min(found.get(name, fit), fit)
     return sorted(found, key=lambda name: found[name])
 
 

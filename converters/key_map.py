@@ -52,6 +52,10 @@ class Side:
             if (found := pattern.match(key)) is not None:
                 yield place, tuple(found[f"g{number + 1}"] for number in range(len(self.groups)))
 
+    def has(self, key: str) -> bool:
+        """Whether a key fits any of the patterns."""
+        return any(pattern.match(key) for pattern in self.patterns)
+
     def write(self, groups: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(REFERENCE.sub(lambda found: groups[int(found[1]) - 1], template) for template in self.templates)
 
@@ -177,7 +181,7 @@ class KeyMap:
 
     def is_dead(self, key: str) -> bool:
         """Whether nothing reads the value of a left key."""
-        return any(True for row in self.dead for _ in row.left.match(key))
+        return any(row.left.has(key) for row in self.dead)
 
     def is_ignored(self, key: str) -> bool:
         """Whether a left key is optional."""

@@ -26,19 +26,8 @@ from ..native.declared import NATIVE
 from ..native.decoders import rope_tables, rotated_columns
 from ..symmetries.base import State, change, scale
 from ..verification import ROUNDING, ends_of
+from . import weights
 from .tokenizer import ENDS
-from .weights import (
-    Change,
-    centred,
-    clamped_experts,
-    delta_projections,
-    grouped,
-    interleaved,
-    squeezed,
-    stacked_experts,
-    transposed,
-    unpacked_latent,
-)
 
 FILE = "model.gguf"
 
@@ -67,7 +56,7 @@ class Architecture:
     native: str  # The class of transformers with the weights and settings that it takes
     activations: tuple[str, ...] = SILU  # Names of the activation that it has
     tolerance: float = SMOOTH
-    changes: tuple[Change, ...] = ()  # Changes of the class's weights
+    changes: tuple[weights.Change, ...] = ()  # Changes of the class's weights
     # Numbers that it reads in addition to those of every architecture
     metadata: Metadata = field(default_factory=dict, hash=False)
     windows: bool = False  # Whether all layers but every n-th may have windows
@@ -269,7 +258,7 @@ LATENT_EXPERTS: Metadata = {
 TANH_GELU = ("gelu_new", "gelu_pytorch_tanh")
 
 
-def fold_scale(projection: str) -> Change:
+def fold_scale(projection: str) -> weights.Change:
     """Fold what scores are divided by into the queries, for llama.cpp divides by the root of a head's width."""
 
     def fold(state: dict[str, Tensor], config: ZooConfig) -> dict[str, Tensor]:
@@ -282,25 +271,29 @@ GEMMA: dict[str, Any] = {"activations": TANH_GELU, "tolerance": TABLED}
 WHOLE_HEADS = {"head_dim": lambda config: config.hidden_size // config.num_attention_heads}  # As wide as the model
 TIED, BIASLESS, SUMMED = {"tie_word_embeddings": True}, {"attention_bias": False}, {"norm_topk_prob": True}
 DEEPSEEK: dict[str, Any] = {
-    "changes": (unpacked_latent, stacked_experts),
+    "changes": (weights.unpacked_latent, weights.stacked_experts),
     "only": {"position": "rotary-interleaved", **BIASLESS},
     "differs": without_query_rank,
     "other_depths": (26, 27),
 }
 
 ARCHITECTURES = (
-    Architecture("llama", "llama", changes=(interleaved,)),
-    Architecture("llama", "mixtral", changes=(interleaved, stacked_experts), metadata=EXPERTS),
+    Architecture("llama", "llama", changes=(weights.interleaved,)),
+    Architecture("llama", "mixtral", changes=(weights.interleaved, weights.stacked_experts), metadata=EXPERTS),
     Architecture("qwen3", "qwen3", only=BIASLESS),
-    Architecture("qwen3moe", "qwen3_moe", changes=(stacked_experts,), metadata=EXPERTS, only={**SUMMED, **BIASLESS}),
-    Architecture("smollm3", "smollm3", changes=(interleaved,), positionless=4, only={**BIASLESS, "mlp_bias": False}),
+    Architecture(
+        "qwen3moe", "qwen3_moe", changes=(weights.stacked_experts,), metadata=EXPERTS, only={**SUMMED, **BIASLESS}
+    ),
+    Architecture(
+        "smollm3", "smollm3", changes=(weights.interleaved,), positionless=4, only={**BIASLESS, "mlp_bias": False}
+    ),
     Architecture("olmo2", "olmo2", output=True, only={**BIASLESS, **WHOLE_HEADS}),
     Architecture("olmo2", "olmo3", windows=True, output=True, only={**BIASLESS, **WHOLE_HEADS}),
-    Architecture("gemma", "gemma", changes=(centred,), only={**TIED, **BIASLESS}, **GEMMA),
+    Architecture("gemma", "gemma", changes=(weights.centred,), only={**TIED, **BIASLESS}, **GEMMA),
     Architecture(
         "gemma2",
         "gemma2",
-        changes=(centred, fold_scale("q_proj")),
+        changes=(weights.centred, fold_scale("q_proj")),
         metadata=SOFTCAPS,
         windows=True,
         only={**TIED, **BIASLESS},
@@ -311,20 +304,20 @@ ARCHITECTURES = (
     Architecture(
         "gemma3",
         "gemma3_text",
-        changes=(centred, fold_scale("q_norm")),
+        changes=(weights.centred, fold_scale("q_norm")),
         metadata=ROTATIONS,
         windows=True,
         only=BIASLESS,
         other_depths=(62,),
         **GEMMA,
     ),
-    Architecture("gpt2", "gpt2", TANH_GELU, TABLED, changes=(transposed,)),
+    Architecture("gpt2", "gpt2", TANH_GELU, TABLED, changes=(weights.transposed,)),
     Architecture(
         "falcon",
         "falcon",
         TANH_GELU,
         TABLED,
-        changes=(grouped("query_key_value"),),
+        changes=(weights.grouped("query_key_value"),),
         only={"parallel_residual": True, **BIASLESS},
     ),
     Architecture(
@@ -332,27 +325,29 @@ ARCHITECTURES = (
         "gpt_neox",
         TANH_GELU,
         TABLED,
-        changes=(grouped("query_key_value"),),
+        changes=(weights.grouped("query_key_value"),),
         metadata={"parallel_residual": "parallel_residual"},
         output=True,
         only={"attention_bias": True},
     ),
-    Architecture("bloom", "bloom", TANH_GELU, TABLED, changes=(grouped("query_key_value"),)),
+    Architecture("bloom", "bloom", TANH_GELU, TABLED, changes=(weights.grouped("query_key_value"),)),
     Architecture("phi2", "phi", TANH_GELU, TABLED, output=True),
     Architecture(
         "qwen3next",
         "qwen3_next",
         tolerance=SMALL_NORMS,
-        changes=(centred, delta_projections, squeezed, stacked_experts),
+        changes=(weights.centred, weights.delta_projections, weights.squeezed, weights.stacked_experts),
         metadata=DELTA_RULE,
         only={**BIASLESS, **SUMMED},
         differs=unlike_qwen3_next,
     ),
-    Architecture("lfm2", "lfm2", changes=(squeezed,), metadata=CONVOLUTIONS, only={"conv_bias": False, **WHOLE_HEADS}),
+    Architecture(
+        "lfm2", "lfm2", changes=(weights.squeezed,), metadata=CONVOLUTIONS, only={"conv_bias": False, **WHOLE_HEADS}
+    ),
     Architecture(
         "gpt-oss",
         "gpt_oss",
-        changes=(clamped_experts,),
+        changes=(weights.clamped_experts,),
         metadata=EXPERTS,
         windows=True,
         output=True,

@@ -153,11 +153,7 @@ def finished(command: list[str], environment: dict[str, str]) -> subprocess.Comp
 def judge(
     model: ZooPreTrainedModel, job: Job, found: dict[str, Any], source: Path | None, tolerance: float
 ) -> Difference:
-    """Compare log-probabilities, tokens and prompts.
-
-    Args:
-        tolerance: Largest deviation of log-probabilities, relative to the largest; infinite for rounded weights.
-    """
+    """Compare log-probabilities, up to a tolerance relative to the largest, tokens and prompts."""
     answers = list(zip(job.prompts, found["steps"], strict=True))
     texts = [[*prompt, *(taken for taken, _ in steps)] for prompt, steps in answers]
 

@@ -179,6 +179,8 @@ class NativeFormat:
     copies: ClassVar[Mapping[str, str]] = EMPTY  # Native weights that are stored twice, with the name that is read
     unread: ClassVar[tuple[str, ...]] = ()  # Native weights that are computed
     biased_norms: ClassVar[bool] = True  # Whether its layer norms have biases
+    # What the class needs the id of padding for, as the end of a phrase; None if it needs none
+    padding: ClassVar[str | None] = None
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -242,6 +244,8 @@ class NativeFormat:
         found = [] if config.stack == self.stack else [f"it is {a_stack(config)}, this is {a_stack(self)}"]
         if not self.biased_norms and any(NORM_BIAS.search(name) and value.any() for name, value in state.items()):
             found.append("its norms have biases, which this class's lack")
+        if self.padding is not None and config.pad_token_id is None:
+            found.append(f"pad_token_id is None{self.padding}")
         return found
 
     def meaningless(self, task: str) -> tuple[str, ...]:
@@ -276,13 +280,7 @@ class NativeFormat:
         return []
 
     def differences(self, native: Any, read: Mapping[str, Any], config: ZooConfig) -> list[str]:
-        """Name differences from a model of the zoo that its outputs do not show, such as rates of dropout.
-
-        Args:
-            native: The configuration of the class.
-            read: The result of `read_config`.
-            config: The configuration of the zoo's model, into or from which the class is converted.
-        """
+        """Name differences, after `read_config`, that outputs of the two models do not show, as rates of dropout."""
         names = (*RATES, "classifier_dropout") if "id2label" in read else RATES  # classifiers alone have labels
         ours = {name: getattr(config, name) for name in names} | self.further_rates(native, config)
         theirs = {**vars(native), "classifier_dropout": read.get("dropout", config.dropout), **read}

@@ -14,11 +14,8 @@ from zoo.registry import Task
 from ..symmetries.base import State
 from ..symmetries.route import Needs
 from ..transforms import LEADING_AXIS, SAME, skip_rows
-from .common import FIXED_EPS, a_stack, drop, fairseq_layer, tokens
+from .common import FIXED_EPS, a_stack, drop, fairseq_layer, is_computed, tokens
 from .declared import Field, Keys, NativeFormat, same
-
-SAME_TABLE = 2e-4
-"""How far a stored table of sines may be from ours: exponents rounded in another order, over a thousand positions."""
 
 
 class BartLike(NativeFormat):
@@ -121,7 +118,7 @@ class BartLike(NativeFormat):
         if not self.sinusoidal or native.d_model % 2:
             return state
         computed = computed_table(native.max_position_embeddings, native.d_model)
-        if any((state[name].float() - computed).abs().max() > SAME_TABLE for name in self.tables):
+        if not all(is_computed(state[name], computed) for name in self.tables):
             return state
         settings["position"] = "sinusoidal-halves"
         return drop(state, *self.tables)

@@ -78,13 +78,7 @@ def carry_tokenizer(folder: Path, out: Path, positions: int | None = None) -> li
 
 
 def complete(file: Path, tokenizer: Any, settings: dict[str, Any]) -> None:
-    """Write settings into a tokenizer's configuration, and what its class implies: a model's type may replace that.
-
-    Args:
-        file: The configuration.
-        tokenizer: The tokenizer that it describes, None for one that cannot be loaded.
-        settings: Further settings.
-    """
+    """Write settings into a tokenizer's configuration, and what its class implies: a model's type may replace that."""
     from transformers import PreTrainedTokenizerFast
     from transformers.models.auto.tokenization_auto import tokenizer_class_from_name
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
-from huggingface_hub import split_torch_state_dict_into_shards
-from safetensors.torch import save_file
+from huggingface_hub import save_torch_state_dict
 from torch import Tensor
-from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
 from zoo.models import TASK_CLASSES, ZooConfig, ZooPreTrainedModel
 from zoo.models.capabilities import limits_in_vllm_on_cpu
@@ -28,7 +25,6 @@ from .declared import NativeFormat
 from .files import TOKENIZER_CONFIG, load_tokenizer
 
 SHARD_SIZE = "5GB"
-WEIGHTS_PATTERN = SAFE_WEIGHTS_NAME.replace(".safetensors", "{suffix}.safetensors")
 
 
 def write_native(model: ZooPreTrainedModel, workshop: Path, native: NativeFormat, route: Route) -> None:
@@ -85,21 +81,11 @@ def without_copies(state: dict[str, Tensor], model_class: Any, native_config: An
 def save_weights(state: dict[str, Tensor], folder: Path) -> None:
     """Write safetensors files, several where one would be too large."""
     apart = {name: tensor.clone(memory_format=torch.contiguous_format) for name, tensor in state.items()}
-    split = split_torch_state_dict_into_shards(apart, max_shard_size=SHARD_SIZE, filename_pattern=WEIGHTS_PATTERN)
-    for file, names in split.filename_to_tensors.items():
-        save_file({name: apart[name] for name in names}, folder / file, metadata={"format": "pt"})
-    if split.is_sharded:
-        index = {"metadata": split.metadata, "weight_map": split.tensor_to_filename}
-        (folder / SAFE_WEIGHTS_INDEX_NAME).write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
+    save_torch_state_dict(apart, folder, max_shard_size=SHARD_SIZE)
 
 
 def require_readable(source: Path, config: ZooConfig) -> None:
-    """Refuse a tokenizer by which a classifier of transformers would read other tokens than ours, which knows the mask.
-
-    Args:
-        source: The folder of the tokenizer.
-        config: The classifier, which reads the first position, or the last one without the id of padding.
-    """
+    """Refuse a tokenizer by which a classifier of transformers, which has no mask, reads other tokens than ours."""
     tokenizer = load_tokenizer(source) if (source / TOKENIZER_CONFIG).is_file() else None
     if tokenizer is None:
         return

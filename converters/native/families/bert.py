@@ -11,7 +11,7 @@ from zoo.registry import Task
 
 from ...symmetries.base import State
 from ...transforms import SAME, Tensors, Transform, skip_rows
-from ..common import COUNTS_TOKENS, TABLE_POSITIONS
+from ..common import COUNTED_FROM, COUNTS_TOKENS, TABLE_POSITIONS
 from ..declared import Keys, same, without
 from ..encoders import (
     BERT_FIELDS,
@@ -94,11 +94,6 @@ class BertLike(EncoderFormat):
             "max_position_embeddings": config.max_position_embeddings + self.skipped_rows(config.pad_token_id),
         }
 
-    def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:
-        lacks_pad = self.roberta_heads and config.pad_token_id is None
-        counted = ["pad_token_id is None, from which positions are counted"] if lacks_pad else []
-        return super().obstacles(config, state, task) or counted
-
     def write_weights(self, config: ZooConfig, state: State, task: str) -> State:
         """Add rows of token types that are never read."""
         state = super().write_weights(config, state, task)
@@ -160,6 +155,7 @@ class RobertaLike(BertLike):
     copies = {"lm_head.bias": "lm_head.decoder.bias"}
     heads = encoder_heads(transformed("lm_head.dense", "lm_head.layer_norm", "lm_head.decoder"), TWO_LAYERS)
     roberta_heads = True
+    padding = COUNTED_FROM
     usual_types = 1
 
 

@@ -189,6 +189,7 @@ class Xlm(EncoderFormat):
     always = {**POST_NORM, "intermediate_size": lambda config: 4 * config.hidden_size}
     only = {"n_langs": 1, "causal": False, "asm": False, "is_encoder": True, "sinusoidal_embeddings": False}
     follows = {"summary_first_dropout": lambda config: config.classifier_dropout}
+    padding = ""
     body = {
         "embed_tokens": "embeddings",
         "position.weight": "position_embeddings.weight",
@@ -209,10 +210,6 @@ class Xlm(EncoderFormat):
     def write_config(self, config: ZooConfig, task: str) -> dict[str, Any]:
         plain = {**SUMMARY, "summary_proj_to_labels": True, "use_lang_emb": False}
         return super().write_config(config, task) | plain
-
-    def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:
-        found = super().obstacles(config, state, task)
-        return found if config.pad_token_id is not None else [*found, "pad_token_id is None"]
 
 
 class ModernBert(EncoderFormat):

@@ -120,6 +120,7 @@ class T5Gemma(NativeFormat):
     name = "t5gemma"
     variant = "t5gemma-style"
     stack = "encoder-decoder"
+    padding = ", by which it finds padding"
     body = {
         **same("{s}.embed_tokens.weight", "{s}.norm.weight"),
         **same(*(f"{{s}}.layers.{{n}}.{zoo}" for zoo in (*ATTENTION, *CROSS_ATTENTION, *GATED))),
@@ -185,9 +186,7 @@ class T5Gemma(NativeFormat):
         if found := super().obstacles(config, state, task):
             return found
         found = STACK.rotary_obstacles(config)
-        if config.pad_token_id is None:
-            found.append("pad_token_id is None, by which it finds padding")
-        elif config.decoder_start_token_id == config.pad_token_id and task == Task.SEQ2SEQ_LM:
+        if config.decoder_start_token_id == config.pad_token_id and task == Task.SEQ2SEQ_LM:
             found.append("decoder_start_token_id is pad_token_id, which it takes for padding")
         return found
 
