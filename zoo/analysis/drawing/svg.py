@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from itertools import takewhile
 
 from markupsafe import Markup
 
@@ -189,12 +190,8 @@ def lend(columns: list[tuple[Column, float]]) -> None:
 
 def sibling(column: Column, path: str, lender: str) -> str | None:
     """Find a step in the same stack that has the same weights from elsewhere."""
-    for other, (box, _) in column.boxes.items():
-        if other == path:
-            return None
-        if box.step.lender == lender:
-            return other
-    return None
+    before = takewhile(lambda other: other != path, column.boxes)
+    return next((other for other in before if column.boxes[other][0].step.lender == lender), None)
 
 
 def footnotes(canvas: Canvas, drawing: Drawing, marks: Marks) -> None:

@@ -69,12 +69,13 @@ def plain_config(config: ZooConfig, task: str) -> Config:
         else config.decoder_pad_token_id,
     }
     values |= rope_settings(config) | by_layers(config)
-    values["position_skips_padding"] = values["position"] == "learned-unpadded" or is_by_length(values["rope_type"])
+    is_by_length = values["rope_type"] in ("dynamic", "longrope")  # frequencies depend on the length of the text
+    values["position_skips_padding"] = values["position"] == "learned-unpadded" or is_by_length
     values["generates_with_cache"] = (
         task in ("causal-lm", "seq2seq-lm")
         and values["generates"]
         and not config.has_quirk("masks-from-token-ids")  # each step reads the whole text again
-        and not is_by_length(values["rope_type"])
+        and not is_by_length
     )
     balances = getattr(FEED_FORWARDS.get(config.feed_forward), "has_auxiliary_loss", False)
     values["balances_experts"] = bool(balances and values.get("output_router_logits"))
@@ -130,11 +131,6 @@ def by_layers(config: ZooConfig) -> dict[str, bool]:
         "attention_branch_dropout": residual is None or has_dropout or config.has_quirk("dropout-on-the-skip"),
         "unit_weights": blueprint.head is UnitHead,
     }
-
-
-def is_by_length(rope_type: str | None) -> bool:
-    """Whether frequencies depend on the length of the text."""
-    return rope_type in ("dynamic", "longrope")
 
 
 def rope_settings(config: ZooConfig) -> dict[str, Any]:
