@@ -26,7 +26,6 @@ from zoo.models.stack import ZooStack
 from .attending import AttentionMap, AttentionMaps
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
@@ -108,8 +107,8 @@ def attention_figure(attention: AttentionMap) -> Figure:
         if head == num_heads - 1:
             label = f"Layer {attention.layers[layer]}"
             panel.annotate(label, (1.04, 0.5), xycoords="axes fraction", rotation=270, va="center", fontsize=9)
-    for panel in axes.flat:
-        name_ticks(panel, attention.keys, attention.queries)
+        panel.set_xticks(range(num_keys), [*map(plain, attention.keys)], rotation=90, fontsize=7)
+        panel.set_yticks(range(num_queries), [*map(plain, attention.queries)], fontsize=7)
     figure.colorbar(image, ax=axes, shrink=0.6)
     figure.suptitle(attention.title)
     return figure
@@ -134,13 +133,6 @@ def table_figure(tables: NDArray[Any], titles: Sequence[str], *, xlabel: str, yl
         panel.set_ylabel(ylabel)
     figure.colorbar(image, ax=axes, shrink=0.6)
     return figure
-
-
-def name_ticks(panel: Axes, across: Sequence[str], down: Sequence[str]) -> None:
-    panel.set_xticks(range(len(across)), [plain(token) for token in across])
-    panel.set_yticks(range(len(down)), [plain(token) for token in down])
-    panel.tick_params(labelsize=7)
-    panel.tick_params(axis="x", labelrotation=90)
 
 
 def plain(token: str) -> str:

@@ -40,14 +40,12 @@ def answer(one: Explored, text: str) -> str:
         return written.candidates[0].text
     if task in (Task.SEQUENCE_CLASSIFICATION, Task.TOKEN_CLASSIFICATION):
         (label,) = predict(one.model, [text], tokenizer=one.tokenizers)
-        return "\n".join(label_text(word, named=True) for word in label.words) or label_text(label)
+        return "\n".join(f"{word.text}: {label_text(word)}" for word in label.words) or label_text(label)
     return guessed(one, text) if task == Task.MASKED_LM else "makes vectors of it, and no words"
 
 
-def label_text(label: Label, *, named: bool = False) -> str:
-    """Format a label with its probability, after its word if it labels several."""
-    share = "" if label.score is None else f" ({label.score:.1%})"
-    return f"{label.text}: {label.label}{share}" if named else f"{label.label}{share}"
+def label_text(label: Label) -> str:
+    return f"{label.label}{'' if label.score is None else f' ({label.score:.1%})'}"
 
 
 def guessed(one: Explored, text: str) -> str:
