@@ -158,7 +158,9 @@ def fairseq_table(rows: int, width: int, first: int, padding: int | None) -> Ten
 def table_obstacles(state: State, first: int, padding: int | None) -> list[str]:
     """Obstacles for a model with other positions than these."""
     tables = [value for name, value in state.items() if name.endswith("position.weight")]
-    same = tables and all(is_computed(table, fairseq_table(*table.shape, first, padding)) for table in tables)
+    same = tables and all(
+        is_computed(table, fairseq_table(len(table), table.shape[1], first, padding)) for table in tables
+    )
     return [] if same else ["its positions are not the sines and cosines that this class computes"]
 
 
