@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import submitit
 import torch
 from click.testing import CliRunner
 from comparison.in_process import launch, run_here
@@ -145,9 +146,16 @@ def test_runs_go_where_the_launcher_puts_them_and_rows_say_where_that_was(
     benchmark = replace(benchmark_, results=tmp_path / "mine.csv", variants=kept)
     threads = torch.get_num_threads() + 1
     monkeypatch.setenv("OMP_NUM_THREADS", str(threads))  # for the processes of runs, and not for this one
-    submitit = {"launcher": "submitit", "launch_with": {"cluster": "debug"}, "jobs": 2}
-    rows = bench(benchmark, record=True, output_dir=tmp_path / "out", progress=False, **submitit)
-    assert (tmp_path / "out" / "short" / "submitit").is_dir()
+    places, submit = [], submitit.AutoExecutor.submit
+
+    def noted(executor: submitit.AutoExecutor, *call: object) -> object:
+        places.append(executor.folder)
+        return submit(executor, *call)
+
+    monkeypatch.setattr(submitit.AutoExecutor, "submit", noted)
+    placing = {"launcher": "submitit", "launch_with": {"cluster": "debug"}, "jobs": 2}
+    rows = bench(benchmark, record=True, output_dir=tmp_path / "out", progress=False, **placing)
+    assert places == [tmp_path / "out" / "short" / "submitit"]
     trained, refused = sorted(rows, key=lambda row: row.error)
     assert trained.threads == threads and refused.error
     (before,) = (row for row in recorded if row.variant == trained.variant)
