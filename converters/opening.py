@@ -22,7 +22,8 @@ DTYPES = ("float64", "float32", "bfloat16", "float16")
 
 def open_folder(folder: Path, task: str | None = None, **options: Any) -> ZooPreTrainedModel:
     """Load a checkpoint of the zoo, or convert one of transformers' own classes."""
-    if model_type_of(folder) in (None, MODEL_TYPE):
+    model_type = read_mapping(folder / CONFIG_NAME).get("model_type")
+    if not isinstance(model_type, str) or model_type == MODEL_TYPE:
         return load(folder, task, **options)
     if unknown := next((name for name in options if name not in OPTIONS), None):
         owner = "loading a model of transformers' own classes, which is converted"
@@ -36,11 +37,6 @@ def open_folder(folder: Path, task: str | None = None, **options: Any) -> ZooPre
     if options.get("attn_implementation") is not None:
         model.set_attn_implementation(options["attn_implementation"])
     return model
-
-
-def model_type_of(folder: Path) -> str | None:
-    found = read_mapping(folder / CONFIG_NAME).get("model_type")
-    return found if isinstance(found, str) else None
 
 
 def dtype_of(given: torch.dtype | str | None) -> torch.dtype | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -44,17 +43,14 @@ def fixed_ids(vocab_size: int, model: ZooPreTrainedModel) -> Tensor:
 
 
 def recorded_fingerprint(folder: Path) -> tuple[float, ...]:
-    return tuple(map(float, read_record_file(folder).get("fingerprint", ())))
-
-
-def read_record_file(folder: Path) -> dict[str, Any]:
+    """The fingerprint in the record of a folder's weights, empty without one; CheckpointError if that is damaged."""
     file = folder / RECORD_FILE
     if not file.is_file():
-        return {}
+        return ()
     try:
-        record = read_json(file)
-        if isinstance(record, dict) and all(isinstance(value, (int, float)) for value in record["fingerprint"]):
-            return record
+        recorded = read_json(file)["fingerprint"]
+        if all(isinstance(value, (int, float)) for value in recorded):
+            return tuple(map(float, recorded))
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise CheckpointError(f"{file}, the record of these weights, is damaged: {error}") from error
     raise CheckpointError(f"{file} is no record of weights")
