@@ -67,7 +67,7 @@ class Scores(nn.Module):
         if self.config.attention == "normalized" and self.config.attention_scale == "head-dim":
             # Cosines are small, so scores are scaled up (nGPT, section 2.3.2).
             scores = scores * self.config.head_dim**0.5
-        elif "scores-scaled-by-model-width" in self.config.quirks:
+        elif self.config.attention_scale == "hidden-size" and "scores-scaled-by-model-width" in self.config.quirks:
             # The original's defect: the root of the model's width, where the paper has that of a head's.
             scores = scores * self.config.hidden_size**-0.5
         elif self.config.attention == "latent":

@@ -56,7 +56,7 @@ def score_bias(stack: Any, queries: Tensor, keys: Tensor, config: Config) -> Any
 
 
 class Stack(nn.Module):
-    """What encoder and decoder have in common: embeddings, layers, and how the stream begins and ends."""
+    """Base of encoder and decoder: embeddings, layers, and the beginning and end of the stream."""
 
     position: Any
 
