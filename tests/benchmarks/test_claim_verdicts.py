@@ -143,6 +143,21 @@ def test_a_verdict_by_look_stays_when_seeds_are_added(differences: list[float], 
     assert set(found[found.index(first) :]) == {first}
 
 
+def test_means_are_those_of_the_seeds_that_decided() -> None:
+    own, base = by_seed([0.31, 0.3, 0.3, 5.0]), by_seed([0.0, 0.0, 0.0, 1.0])
+    outcome = judge_contrasts([Evidence(Contrast("b", "v", "higher", "w", score="accuracy"), own, base, BY_LOOK)])[0]
+    assert outcome.verdict == HOLDS and outcome.variant and outcome.baseline and outcome.difference
+    assert outcome.variant.mean - outcome.baseline.mean == pytest.approx(outcome.difference.mean)
+
+
+def test_seeds_lost_at_the_first_look_are_passed_over() -> None:
+    own, base = by_seed([0.3, 0.31, 0.3]), by_seed([0.0] * 6)
+    lost = dict.fromkeys(range(3)) | {seed + 3: score for seed, score in own.items()}
+    contrast = Contrast("b", "v", "higher", "w", score="accuracy")
+    outcome = judge_contrasts([Evidence(contrast, lost, base, BY_LOOK)])[0]
+    assert outcome.verdict == UNCLEAR and outcome.lost == (3, 0) and outcome.difference
+
+
 @pytest.mark.parametrize("truth", [0.0, BY_LOOK.margin])
 def test_seeds_that_are_added_until_a_decision_mislead_in_one_of_twenty_cases(truth: float) -> None:
     draws = np.random.default_rng(0).normal(truth, 0.6, size=(600, 6))

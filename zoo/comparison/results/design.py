@@ -175,7 +175,7 @@ def judged(
     if design.limit is None:
         differences = dict(zip(tested, compare_all(list(tested.values()), design.margin), strict=True))
     else:
-        histories = {name: history_of(scores[name], base, better) for name in tested}
+        histories = {name: [pairs_of(*sides, better) for sides in looks_of(scores[name], base)] for name in tested}
         looked = decide_in_turn(histories, design.limit, design.margin)
         differences = {name: looked.get(name) or PairedDifference.of(pairs) for name, pairs in tested.items()}
     words = {name: verdict(difference, design.otherwise) for name, difference in differences.items()}
@@ -194,11 +194,11 @@ def pairs_of(own: Scores, baseline: Scores, better: int) -> Pairs:
     )
 
 
-def history_of(own: Scores, baseline: Scores, better: int) -> Sequence[Pairs]:
-    """The pairs with the first three seeds that have a number, with the first four, and so on."""
+def looks_of(own: Scores, baseline: Scores) -> list[tuple[Scores, Scores]]:
+    """The scores of both with the first three seeds that have a number, with the first four, and so on."""
     seeds = [seed for seed in own if seed in baseline and (own[seed], baseline[seed]) != (None, None)]
     return [
-        pairs_of({seed: own[seed] for seed in seeds[:count]}, baseline, better)
+        ({seed: own[seed] for seed in seeds[:count]}, {seed: baseline[seed] for seed in seeds[:count]})
         for count in range(FEWEST_SEEDS, len(seeds) + 1)
     ]
 

@@ -22,7 +22,7 @@ from zoo.comparison.results.statistics import (
 from zoo.models.parts import deviations_of
 
 from ...request.seeds import FEWEST_SEEDS
-from ...results.design import FIXED, Design, Scores, at_look, history_of, levels, measured, pairs_of
+from ...results.design import FIXED, Design, Scores, at_look, levels, looks_of, measured, pairs_of
 from ...results.statistics import detectable, seeds_needed
 from ..definition import Benchmark, benchmarks
 from ..rows import Row, read_rows
@@ -55,8 +55,8 @@ class Outcome:
     Attributes:
         contrast: The contrast.
         verdict: One of `VERDICTS`.
-        variant: The variant's scores; None where it has none.
-        baseline: The baseline's scores; None where it has none.
+        variant: The variant's scores, of the seeds that decided where seeds were added; None where it has none.
+        baseline: The baseline's, likewise.
         difference: Variant minus baseline over the seeds that both have; None without any.
         p: Of the test that decides, corrected: that noise makes such a difference; for "no lower" and "no higher", such
             a distance from the margin; for "same", and for "no difference here", that a difference of the margin looks
@@ -182,13 +182,17 @@ class Evidence:
     seconds: float | None = None  # Of training with one more seed
 
     @cached_property
+    def sides(self) -> Sequence[tuple[Scores, Scores]]:
+        """The scores at each look: of three seeds, of four, and so on to the limit; without one, of all seeds alone."""
+        limit = self.design.limit
+        looks = [] if limit is None else looks_of(self.own, self.base)[: limit - FEWEST_SEEDS + 1]
+        return looks or [(self.own, self.base)]
+
+    @cached_property
     def looks(self) -> Sequence[Pairs]:
-        """The pairs at each look: of three seeds, of four, and so on to the limit; without one, of all seeds alone."""
-        looks = [pairs_of(self.own, self.base, self.contrast.direction)]
-        if self.design.limit is not None:
-            most = self.design.limit - FEWEST_SEEDS + 1
-            looks = [*history_of(self.own, self.base, self.contrast.direction)[:most]] or looks
-        return [pairs for pairs in looks if pairs.differences]
+        """The pairs at each look; empty where none has any."""
+        looks = [pairs_of(own, base, self.contrast.direction) for own, base in self.sides]
+        return looks if looks[-1].differences else []
 
     @property
     def moved(self) -> Sequence[Pairs]:
@@ -202,13 +206,12 @@ class Evidence:
     def margin(self) -> float | None:
         return self.contrast.margin or self.design.margin
 
-    @cached_property
-    def outcome(self) -> Outcome:
-        """The scores of both sides, before anything is decided."""
-        lost, baseline_lost = (sum(value is None for value in side.values()) for side in (self.own, self.base))
-        word = UNCLEAR if set(self.own) & set(self.base) else MISSING
-        own, base = measured(self.own.values()), measured(self.base.values())
-        return Outcome(self.contrast, word, own, base, lost=(lost, baseline_lost))
+    def outcome(self, look: int = -1) -> Outcome:
+        """The scores of both sides at a look, by default the last one, before anything is decided."""
+        own, base = self.sides[look]
+        lost, baseline_lost = (sum(value is None for value in side.values()) for side in (own, base))
+        word = UNCLEAR if set(own) & set(base) else MISSING
+        return Outcome(self.contrast, word, measured(own.values()), measured(base.values()), lost=(lost, baseline_lost))
 
 
 def judge_contrasts(evidence: Sequence[Evidence]) -> list[Outcome]:
@@ -222,17 +225,19 @@ def judge_contrasts(evidence: Sequence[Evidence]) -> list[Outcome]:
     away = dict(zip(at_once, compare_all([one.moved[-1] for one in at_once]), strict=True))
     outcomes = []
     for one in evidence:
-        outcome, moved = one.outcome, away.get(one)
+        outcome, moved = one.outcome(), away.get(one)
         if moved is not None:
             found = plain[one] if one.margin is None else plain[one].within(one.margin, share)
-            outcome = decide(one, one.looks[-1], found, moved)
+            outcome = decide(one, -1, found, moved)
         else:  # after the fewest seeds that can; the error of all looks together is that of one test
             for look, (pairs, shifted) in enumerate(zip(one.looks, one.moved, strict=True)):
+                if not pairs.differences:
+                    continue
                 found, moved = (
                     at_look(each, share, look, one.design.limit or 0, margin)
                     for each, margin in ((pairs, one.margin), (shifted, None))
                 )
-                outcome = decide(one, pairs, found, moved)
+                outcome = decide(one, look, found, moved)
                 if outcome.verdict != UNCLEAR:
                     break
         if outcome.verdict == UNCLEAR and moved is not None:
@@ -241,8 +246,8 @@ def judge_contrasts(evidence: Sequence[Evidence]) -> list[Outcome]:
     return outcomes
 
 
-def decide(evidence: Evidence, pairs: Pairs, plain: PairedDifference, moved: PairedDifference) -> Outcome:
-    """Decide whether what is expected came out. A difference that shows decides before a margin does."""
+def decide(evidence: Evidence, look: int, plain: PairedDifference, moved: PairedDifference) -> Outcome:
+    """Decide at a look whether what is expected came out. A difference that shows decides before a margin does."""
     contrast = evidence.contrast
     word, p = UNCLEAR, plain.sameness if contrast.expect == "same" else moved.adjusted
     if contrast.expect != "same":
@@ -252,14 +257,14 @@ def decide(evidence: Evidence, pairs: Pairs, plain: PairedDifference, moved: Pai
         word, p = FAILS, plain.adjusted
     elif (
         contrast.score.partition("@")[0] in LOSS_KEYS
-        and not (plain.lost or any(pairs.differences))
+        and not (plain.lost or any(evidence.looks[look].differences))
         and plain.p is not None
     ):
         # Scores that are counted tie by chance; losses that agree to the last bit come of the same computation.
         word, p = HOLDS, None
     if word == UNCLEAR and plain.is_same and plain.deviation:
         word, p = HOLDS if contrast.margin else NEITHER, plain.sameness
-    return replace(evidence.outcome, verdict=word, difference=plain, p=p)
+    return replace(evidence.outcome(look), verdict=word, difference=plain, p=p)
 
 
 def cost_of(evidence: Evidence, moved: PairedDifference, tests: int) -> Cost | None:

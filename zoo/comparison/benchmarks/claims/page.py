@@ -12,7 +12,7 @@ from ...results.statistics import MOST_SEEDS
 from ..page import spread, title
 from .calibration import Calibration, Rate
 from .contrast import Contrast
-from .judging import MISSING, VERDICTS, Cost, Finding, Outcome
+from .judging import MISSING, NEITHER, VERDICTS, Cost, Finding, Outcome
 
 RATE_HEADINGS = (
     "Size",
@@ -52,7 +52,8 @@ def numbers(outcome: Outcome) -> str:
     if outcome.difference is None:
         return sides
     edge = f"; undecided, as the best {outcome.edge} is at the edge of what was tried" if outcome.edge else ""
-    return f"{sides}: {tested(outcome.difference, outcome.p)}{to_decide(outcome.cost)}{edge}"
+    same = "the same within the margin, " if outcome.verdict == NEITHER else ""
+    return f"{sides}: {same}{tested(outcome.difference, outcome.p)}{to_decide(outcome.cost)}{edge}"
 
 
 def difference(outcome: Outcome) -> str:
