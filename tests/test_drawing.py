@@ -1,4 +1,5 @@
 import json
+import re
 from typing import Any
 
 import pytest
@@ -229,6 +230,13 @@ def test_attention_of_another_kind_is_named():
 )
 def test_quirks_are_named_where_they_act(quirk, where):
     assert marked(quirk)[where] == (quirk.partition("+")[2],)
+
+
+def test_a_long_name_is_broken_into_lines_that_can_be_read():
+    assert 'font-size="18" text-anchor="start">vanilla<' in to_svg(draw("vanilla"))
+    long = draw("vanilla@tiny" + "".join(f"+{quirk}" for quirk in VARIANTS.get("vanilla").quirks))
+    rows = [row for row in re.findall(r'font-size="11" text-anchor="start">([^<]+)<', to_svg(long)) if "+" in row]
+    assert len(rows) > 1 and "".join(reversed(rows)).replace(" ", "") == long.name
 
 
 def test_a_quirk_of_how_layers_repeat_is_named():

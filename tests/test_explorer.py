@@ -136,6 +136,11 @@ def test_the_page_shows_models_beside_each_other_and_asks_nobody_else(page: Page
     page.wait("document.querySelector('#outputs').innerText.match(/cachorro|cão/)")
 
     open_tab(page, "Attention", "document.querySelectorAll('#attention iframe').length === 2")
+    page.wait(
+        "[...document.querySelectorAll('#attention iframe')].every(frame =>"
+        " frame.contentDocument.querySelector('.help')"
+        " && frame.offsetHeight >= frame.contentDocument.documentElement.scrollHeight)"
+    )
     open_tab(page, "Layer by layer", "document.querySelectorAll('#layer-by-layer table').length === 2")
     open_tab(page, "Drawing", "document.querySelectorAll('#drawing .zoo-drawing').length === 2")
     assert re.search(r"→ \d+×64", page.evaluate("document.querySelector('#drawing').textContent"))

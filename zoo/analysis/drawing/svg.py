@@ -118,9 +118,17 @@ def to_svg_beside(a: Drawing, b: Drawing) -> str:
     return document(canvas, f"{a.name} next to {b.name}", words)
 
 
+SMALLEST_NAME = 11.0  # Height of letters below which a drawing's name is broken into lines
+
+
 def caption(canvas: Canvas, drawing: Drawing, left: float, top: float, width: float) -> None:
-    size = min(18.0, width / (len(drawing.name) * CHARACTER))
-    canvas.text((left, top - 26), drawing.name, "text bold", size=size, anchor="start")
+    name, size = drawing.name, min(18.0, width / (len(drawing.name) * CHARACTER))
+    rows = [name]
+    if size < SMALLEST_NAME:  # broken before each quirk and after each setting
+        size = SMALLEST_NAME
+        rows = fitted(name.replace("+", " +").replace(",", ", "), 0.85 * width, size)  # bold letters are wider
+    for place, row in enumerate(reversed(rows)):
+        canvas.text((left, top - 26 - 1.3 * size * place), row, "text bold", size=size, anchor="start")
     canvas.text((left, top - 7), drawing.task, "soft", size=12, anchor="start")
 
 
