@@ -160,6 +160,9 @@ class PluginLoader:
                     stacklevel=2,
                 )
             self._done = True
+        except KeyboardInterrupt:  # the next look-up loads the rest
+            self._begun = False
+            raise
         finally:
             self._lock.release()
 
@@ -196,17 +199,19 @@ def admitted(plugins: list[EntryPoint]) -> list[EntryPoint]:
 
 def _load(entry_point: EntryPoint) -> None:
     """Import a plugin, or call it. What it prints goes to stderr, for stdout may be read as JSON."""
+    error: BaseException | None = None
     with interrupts_counted() as heard:
         try:
             with loading_plugin(entry_point.dist.name if entry_point.dist else None), redirect_stdout(sys.stderr):
                 plugin = entry_point.load()
                 if not isinstance(plugin, ModuleType):
                     plugin()
-            return
         except BaseException as problem:
-            if heard:  # Ctrl-C, and no exception of the plugin's
-                raise
             error = problem
+    if heard:  # Ctrl-C, which code may have swallowed, or made another exception of
+        raise KeyboardInterrupt from error
+    if error is None:
+        return
     warnings.warn(
         f"plugin {entry_point.name!r} of {plugin_at_fault(error) or provider_of(entry_point)} is left out: "
         f"{type(error).__name__}: {error}",

@@ -284,14 +284,41 @@ def test_plugins_are_loaded_in_a_fixed_order(install: Install) -> None:
     ]
 
 
-def test_ctrl_c_while_a_plugin_is_imported_ends_the_command(install: Install, site: Path) -> None:
-    """In a process of its own: a real signal would end the one that runs the tests, too."""
-    install("zoo-wave", "import os, signal; os.kill(os.getpid(), signal.SIGINT)")
-    program = "from zoo.registry import VARIANTS; VARIANTS.names(); print('went on')"
+CTRL_C = "import os, signal; os.kill(os.getpid(), signal.SIGINT)"
+
+
+def run_interrupted(site: Path, program: str) -> subprocess.CompletedProcess[str]:
+    """Run a program in a process of its own: a real signal would end the one that runs the tests, too."""
+    # A shell's background processes begin without Ctrl-C, and so do those that they start.
+    heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(site), *filter(None, sys.path)])}
     environment.pop("ZOO_PLUGINS", None)
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=False)
-    assert run.returncode != 0 and "KeyboardInterrupt" in run.stderr and "went on" not in run.stdout
+    command = [sys.executable, "-c", heard + program]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        CTRL_C,
+        f"class Careless:\n    def __del__(self):\n        {CTRL_C}\nCareless()",
+        f"try:\n    {CTRL_C}\nexcept KeyboardInterrupt:\n    raise ImportError('no time')",
+    ],
+    ids=["raised", "swallowed", "renamed"],
+)
+def test_ctrl_c_while_a_plugin_is_imported_ends_the_command(install: Install, site: Path, code: str) -> None:
+    install("zoo-wave", code)
+    run = run_interrupted(site, "from zoo.registry import VARIANTS; VARIANTS.names(); print('went on')")
+    assert run.returncode != 0 and "went on" not in run.stdout
+    assert run.stderr.rstrip().rpartition("\n")[2] == "KeyboardInterrupt"
+
+
+def test_after_ctrl_c_plugins_are_loaded_by_the_next_look_up(install: Install, site: Path) -> None:
+    once = "import sys; interrupted = hasattr(sys, 'interrupted'); sys.interrupted = True\nif not interrupted:"
+    install("zoo-wave", f"{once} {CTRL_C}\nfrom zoo.models import NORMS\nNORMS.register('wave', 'a wave')")
+    listed = "try:\n    NORMS.names()\nexcept KeyboardInterrupt:\n    print(NORMS.get('wave'))"
+    run = run_interrupted(site, f"from zoo.models import NORMS\n{listed}")
+    assert run.stdout == "a wave\n", run.stderr
 
 
 def test_what_a_plugin_prints_is_not_on_stdout(
