@@ -155,13 +155,14 @@ def describe(name: VariantName | str) -> Card:
         UnknownPresetError: When it has no such preset.
         UnknownQuirkError: When it has no such quirk.
         NameSyntaxError: When the name cannot be read.
+        ConfigError: When a setting is unknown, or values contradict each other.
     """
     spec = parse_name(name)
     variant = VARIANTS.get(spec.name)
     settings = variant.settings(preset=spec.preset, quirks=spec.quirks, faithful=spec.faithful)
     file, line = variant.place or _location(variant.code)
     same: dict[str, Any] = {name: getattr(variant, name) for name in AS_REGISTERED}
-    return Card(
+    card = Card(
         **same,
         settings={**settings, **spec.overrides},
         task_defaults={task: dict(values) for task, values in variant.task_defaults.items()},
@@ -174,6 +175,9 @@ def describe(name: VariantName | str) -> Card:
         line=line,
         spec=str(spec),
     )
+    if spec.overrides:
+        _ = card.facts  # which refuse an unknown setting, or values that contradict each other
+    return card
 
 
 def _location(builder: object) -> tuple[str | None, int | None]:

@@ -2,7 +2,7 @@ import pytest
 
 import zoo
 from zoo.analysis.diff import diff
-from zoo.base.errors import UnsupportedTaskError
+from zoo.base.errors import ConfigError, UnsupportedTaskError
 from zoo.registry import list_variants
 
 
@@ -13,6 +13,20 @@ def axes(a: str, b: str, task: str | None = None) -> dict[str, tuple[object, obj
 @pytest.mark.parametrize("name", list_variants())
 def test_nothing_differs_from_itself(name):
     assert diff(f"{name}@tiny", f"{name}@tiny") == []
+
+
+@pytest.mark.parametrize("name", ["marian-style", "gemma3-style", "vanilla+faithful", "deepseek-v3-style"])
+def test_a_saved_model_differs_as_its_variant_does(name, tmp_path):
+    task = "causal-lm" if name.startswith(("gemma", "deep")) else "seq2seq-lm"
+    given = f"{name}@tiny" if "+" not in name else "vanilla@tiny+faithful"
+    model = zoo.build(given, task, vocab_size=97)
+    model.save_pretrained(tmp_path)
+    folder = str(tmp_path)
+    assert diff(folder, f"{given}:vocab_size=97", task) == diff(folder, folder) == []
+    sizes = model.num_parameters(), zoo.build(given, task, vocab_size=98).num_parameters()
+    assert axes(folder, f"{given}:vocab_size=98") == {"vocab_size": (97, 98), "parameters": sizes}
+    with pytest.raises(ConfigError, match=f"is for {task}: leave the task out"):
+        diff(folder, given, "feature-extraction")
 
 
 def test_only_what_differs_is_told():

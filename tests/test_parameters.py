@@ -1,3 +1,5 @@
+import dataclasses
+
 import pytest
 
 import zoo
@@ -15,6 +17,14 @@ def test_the_table_is_that_of_the_built_model(name):
     assert table.total == sum(parameter.numel() for parameter in model.parameters())
     modules = by_module(table)
     assert sum(row.count * row.times for row in modules) == table.total and by_module(table, fold=False)[0].times == 1
+
+
+def test_the_table_of_a_saved_model(tmp_path):
+    zoo.build("mixtral-style@tiny", vocab_size=41).save_pretrained(tmp_path)
+    table = count_by_parameter(str(tmp_path))
+    assert dataclasses.replace(table, name="") == dataclasses.replace(
+        count_by_parameter("mixtral-style@tiny:vocab_size=41"), name=""
+    )
 
 
 def test_shared_parameters_are_counted_once():

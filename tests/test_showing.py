@@ -10,7 +10,7 @@ from synthetic_comparison import made_up
 import zoo
 from zoo.analysis.drawing import draw
 from zoo.analysis.parameters import count_by_parameter
-from zoo.base.errors import InputError, UnknownVariantError
+from zoo.base.errors import InputError, UnknownOverrideError, UnknownVariantError
 from zoo.inside import attention, logit_lens, summary
 
 ROOT = Path(__file__).parents[1]
@@ -65,6 +65,19 @@ def test_what_is_no_model_of_the_zoo_is_refused() -> None:
     for show in (zoo.show, summary):
         with pytest.raises(UnknownVariantError, match="xxx"):
             show("x" * 300)
+    with pytest.raises(UnknownOverrideError, match="did you mean 'hidden_size'"):
+        zoo.describe("gpt2-style:hidden_sise=3")
+
+
+def test_the_name_of_a_variant_comes_before_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    zoo.build("bert-style@tiny").save_pretrained(tmp_path / "vanilla")
+    monkeypatch.chdir(tmp_path)
+    assert zoo.show("vanilla").card.name == "vanilla" and zoo.show("./vanilla").card.name == "bert-style"
+    for count in (lambda name: summary(name).total, lambda name: count_by_parameter(name).total):
+        assert (count("vanilla"), count("./vanilla")) == (
+            zoo.describe("vanilla").num_parameters,
+            zoo.describe("bert-style@tiny").num_parameters,
+        )
 
 
 def test_whatever_the_zoo_answers_with_is_html_in_a_notebook() -> None:

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 from zoo.base.printed import Note, Part, Printed, Table
 from zoo.building.builder import config as configure
 from zoo.building.builder import skeleton
+from zoo.building.weights import is_saved
 from zoo.models import Transformer, ZooConfig
 from zoo.models.fields import SETTINGS
 from zoo.models.transformer import transformer_of
 from zoo.registry import VARIANTS, Task, parse_name
 
-from .own_settings import settings_of
+from .own_settings import resolve, settings_of
 
 if TYPE_CHECKING:
     from zoo.building.literals import TaskName, VariantName
@@ -58,10 +59,11 @@ def diff(a: VariantName | str, b: VariantName | str, task: TaskName | str | None
     """List the differences of two variants that are built for the same task.
 
     Args:
-        a: A variant's name, possibly with settings: "vanilla+faithful", "pre-norm:position=rotary".
+        a: A variant's name, possibly with settings: "vanilla+faithful", "pre-norm:position=rotary"; or a checkpoint's
+            folder, or the name of weights.
         b: Another.
         task: Task of both; by default the first task of `a` that `b` can be built for, too. If it has none,
-            each is taken for its own default task.
+            each is taken for its own default task. A checkpoint has its own.
 
     Returns:
         The axes that differ: settings first, then quirks, code and sizes. Empty where both are the same.
@@ -69,9 +71,9 @@ def diff(a: VariantName | str, b: VariantName | str, task: TaskName | str | None
     Raises:
         ZooError: When a name, task, quirk or field is unknown, or values contradict each other.
     """
-    tasks = tasks_of(a, b, task)
-    configs = configure(a, tasks[0]), configure(b, tasks[1])
-    sizes = skeleton(a, tasks[0]).num_parameters(), skeleton(b, tasks[1]).num_parameters()
+    (one, other), tasks = resolve_both(a, b, task)
+    configs = configure(one, tasks[0]), configure(other, tasks[1])
+    sizes = skeleton(one, tasks[0]).num_parameters(), skeleton(other, tasks[1]).num_parameters()
     differences = [
         Difference("task", "setting", *tasks),
         Difference("stack", "setting", configs[0].stack, configs[1].stack),
@@ -86,12 +88,12 @@ def diff(a: VariantName | str, b: VariantName | str, task: TaskName | str | None
     return Differences((a, b), (difference for difference in differences if difference.a != difference.b))
 
 
-def tasks_of(a: str, b: str, task: str | None = None) -> tuple[str, str]:
-    one, other = VARIANTS.get(parse_name(a).name), VARIANTS.get(parse_name(b).name)
-    if task is not None:
-        return one.check_task(task), other.check_task(task)
-    common = next((task for task in one.tasks if task in other.tasks), None)
-    return (common, common) if common else (one.default_task, other.default_task)
+def resolve_both(a: str, b: str, task: str | None = None) -> tuple[tuple[str, str], tuple[str, str]]:
+    """Names of two variants with settings, and the task of each: the one given, else one that both have."""
+    tasks = [[resolve(name)[1]] if is_saved(name) else VARIANTS.get(parse_name(name).name).tasks for name in (a, b)]
+    common = task or next((one for one in tasks[0] if one in tasks[1]), None)
+    one, other = resolve(a, common), resolve(b, common)
+    return (one[0], other[0]), (one[1], other[1])
 
 
 def settings(configs: tuple[ZooConfig, ZooConfig], tasks: tuple[str, str]) -> Iterator[tuple[str, Any, Any]]:

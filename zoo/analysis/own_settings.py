@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+from zoo.base.errors import ConfigError
 from zoo.building.builder import KEPT_BESIDE
 from zoo.building.builder import config as configure
+from zoo.building.loading import saved_class, saved_config, task_of_class
+from zoo.building.weights import is_saved, locate
 from zoo.models import ZooConfig
 from zoo.models.fields import Fields
 from zoo.models.parts import PART_FIELDS
-from zoo.registry import VARIANTS, VariantSpec
+from zoo.registry import VARIANTS, VariantSpec, parse_name
 
 IDENTITY = frozenset({"variant", "quirks", "provider", "providers", "is_decoder", "is_encoder_decoder"})
 """Fields that identify a model and do not describe its architecture."""
@@ -34,3 +38,16 @@ def own_settings(config: ZooConfig, task: str) -> tuple[str, dict[str, Any]]:
         if others.keys() <= own.keys():
             return name, own
         own |= others
+
+
+def resolve(name: str, task: str | None = None) -> tuple[str, str]:
+    """The name of a variant with settings, and a task: those given, or of the architecture of saved weights."""
+    if not is_saved(name):
+        return str(parse_name(name)), VARIANTS.get(parse_name(name).name).check_task(task)
+    folder = locate(name)
+    config = saved_config(folder)
+    own_task = task_of_class(saved_class(folder, config))
+    if task not in (None, own_task):
+        raise ConfigError(f"task {task!r} was given, and the model in {name} is for {own_task}: leave the task out")
+    variant, own = own_settings(config, own_task)
+    return str(replace(parse_name(variant), overrides={**own, "sizes": "fixed"})), own_task

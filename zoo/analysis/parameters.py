@@ -13,7 +13,8 @@ from zoo.base.printed import Note, Part, Printed, Table, Title
 from zoo.building.builder import skeleton
 from zoo.models import Position
 from zoo.models.feed_forwards import Experts
-from zoo.registry import VARIANTS, parse_name
+
+from .own_settings import resolve
 
 MODULE_HEADINGS = ("Module", "Shapes", "Parameters", "Times", "Total")  # Of a table of modules, numbers last
 
@@ -33,7 +34,7 @@ class ParameterRow:
 class ParameterTable(Printed):
     """All parameters of a model."""
 
-    name: str  # The variant's name with its settings
+    name: str  # The variant's name with its settings, or where the model was saved
     task: str  # Task of the model
     rows: tuple[ParameterRow, ...]  # The parameters, in the order of the model
     total: int  # Their number, each shared one counted once
@@ -80,7 +81,8 @@ class ModuleRow:
 
 
 def count_by_parameter(name: str, task: str | None = None, **overrides: Any) -> ParameterTable:
-    model = skeleton(name, task, **overrides)
+    resolved, task = resolve(name, task)
+    model = skeleton(resolved, task, **overrides)
     embeddings = ids_of_embeddings(model)
     first: dict[int, str] = {}
     rows = []
@@ -90,8 +92,8 @@ def count_by_parameter(name: str, task: str | None = None, **overrides: Any) -> 
         rows.append(ParameterRow(key, tuple(parameter.shape), count, shared_with, id(parameter) in embeddings))
     total = sum(row.count for row in rows)
     return ParameterTable(
-        name=str(parse_name(name)),
-        task=VARIANTS.get(parse_name(name).name).check_task(task),
+        name=name,
+        task=task,
         rows=tuple(rows),
         total=total,
         non_embedding=sum(row.count for row in rows if not row.is_embedding),

@@ -10,7 +10,7 @@ from rich.syntax import Syntax
 from rich.text import Text
 
 from .output import heading, indented, is_read, table, value_text, write, write_json, write_picture
-from .parameters import VARIANT_NAME, json_option, svg_option, task_option
+from .parameters import VARIANT_OR_SAVED, json_option, svg_option, task_option
 
 if TYPE_CHECKING:
     from zoo.analysis.diff import Difference
@@ -24,8 +24,8 @@ HEADINGS = {
 
 
 @click.command("diff")
-@click.argument("a", type=VARIANT_NAME, metavar="A")
-@click.argument("b", type=VARIANT_NAME, metavar="B")
+@click.argument("a", type=VARIANT_OR_SAVED, metavar="A")
+@click.argument("b", type=VARIANT_OR_SAVED, metavar="B")
 @task_option("What both are for; by default the first task of A that B can do, too.")
 @svg_option("Draw both side by side into this SVG file, with what differs marked, instead of printing it.")
 @click.option("--code", "wants_code", is_flag=True, help="Compare them line by line, as the files of zoo eject.")
@@ -33,7 +33,8 @@ HEADINGS = {
 def diff(a: str, b: str, task: str | None, svg: Path | None, wants_code: bool, as_json: bool) -> None:
     """Show in what two variants differ, and nothing else.
 
-    A and B may carry settings: `zoo diff vanilla vanilla+faithful`, `zoo diff pre-norm pre-norm:position=rotary`.
+    A and B may carry settings: `zoo diff vanilla vanilla+faithful`, `zoo diff pre-norm pre-norm:position=rotary`; they
+    may be checkpoints' folders or names of weights.
     """
     import dataclasses
 
@@ -45,11 +46,11 @@ def diff(a: str, b: str, task: str | None, svg: Path | None, wants_code: bool, a
     from zoo.analysis.diff import diff as find_differences
 
     if svg is not None:
-        from zoo.analysis.diff import tasks_of
+        from zoo.analysis.diff import resolve_both
         from zoo.analysis.drawing import draw, to_svg_beside
 
-        tasks = tasks_of(a, b, task)
-        write_picture(svg, to_svg_beside(draw(a, tasks[0]), draw(b, tasks[1])), as_json=as_json)
+        drawings = [draw(*pair) for pair in zip(*resolve_both(a, b, task), strict=True)]
+        write_picture(svg, to_svg_beside(*drawings), as_json=as_json)
         return
     differences = find_differences(a, b, task)
     if as_json:

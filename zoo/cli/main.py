@@ -29,7 +29,7 @@ GROUPS = {
         "data": "List corpora by name, download and remove them, and prepare texts for training.",
         "diff": "Show in what two variants differ, and nothing else.",
         "eject": "Write a model as one readable file of PyTorch.",
-        "params": "Count a variant's parameters, module by module.",
+        "params": "Count a model's parameters, module by module.",
         "summary": "Show a model's layers, the shapes that pass through them, and parameters.",
         "attention": "Draw what every layer and head of a model attends to.",
         "explore": "Look at models on a page: outputs, attention, and early predictions.",

@@ -12,6 +12,7 @@ from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from zoo.base.errors import ConfigError, InvalidChoiceError, NameSyntaxError
+from zoo.building.weights import is_saved
 from zoo.registry import ENGINES, TASKS, list_variants, parse_name, parse_value, require_task
 from zoo.registry.corpora import BUILT_IN
 
@@ -44,6 +45,7 @@ def readable(name: str) -> str:
 
 
 VARIANT_NAME = Registered("name", readable, list_variants)
+VARIANT_OR_SAVED = Registered("name", lambda name: name if is_saved(name) else readable(name), list_variants)
 TASK_NAME = Registered("task", require_task, lambda: TASKS)
 ENGINE_NAME = Registered("engine", ENGINES.canonical, lambda: ENGINES)
 

@@ -9,7 +9,7 @@ import click
 from rich.text import Text
 
 from .output import heading, indented, table, width, write, write_json
-from .parameters import VARIANT_NAME, given_options, json_option, mixture, refuse_with, task_option
+from .parameters import VARIANT_OR_SAVED, given_options, json_option, mixture, refuse_with, task_option
 
 if TYPE_CHECKING:
     from zoo.analysis.scaling.planning import Plan
@@ -31,7 +31,7 @@ class Numbers(click.ParamType):  # type: ignore[type-arg]
 
 
 @click.command("plan")
-@click.argument("name", type=VARIANT_NAME, metavar="NAME")
+@click.argument("name", type=VARIANT_OR_SAVED, metavar="NAME|DIR")
 @task_option()
 @click.option(
     "--devices", default="8", show_default=True, type=Numbers(), metavar="N,N", help="How many; several between commas."

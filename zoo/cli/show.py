@@ -10,10 +10,11 @@ import click
 from rich.console import RenderableType
 from rich.text import Text
 
-from zoo.registry import VARIANTS, describe, find_weights, is_weights_name, list_variants, list_weights, parse_name
+from zoo.building.weights import is_saved
+from zoo.registry import describe, find_weights, is_weights_name, list_weights
 
 from .output import heading, indented, origin_text, setting_text, table, width, write, write_json, write_picture
-from .parameters import Registered, given_options, json_option, readable, refuse_with, svg_option, task_option
+from .parameters import VARIANT_OR_SAVED, given_options, json_option, refuse_with, svg_option, task_option
 from .weights import show_weights
 
 if TYPE_CHECKING:
@@ -21,17 +22,8 @@ if TYPE_CHECKING:
     from zoo.registry import Card
 
 
-def is_folder(name: str) -> bool:
-    """Whether a name is that of a folder; the name of a variant is not, as ./vanilla names a folder."""
-    return name not in VARIANTS and Path(name).is_dir()
-
-
-def folder_or_readable(name: str) -> str:
-    return name if is_folder(name) else readable(name)
-
-
 @click.command("show")
-@click.argument("name", type=Registered("name", folder_or_readable, list_variants), metavar="NAME|DIR")
+@click.argument("name", type=VARIANT_OR_SAVED, metavar="NAME|DIR")
 @task_option("What to draw the model for; by default the variant's first task.")
 @svg_option("Draw it as a block diagram into this SVG file instead of printing it.")
 @click.option("--code", "wants_code", is_flag=True, help="Print the source that a forward passes, in reading order.")
@@ -60,7 +52,7 @@ def show(
             raise click.UsageError(f"{name} is a name of weights, which take no {others[0]}; give that of a variant")
         show_weights(find_weights(name), as_json=as_json)
         return
-    if is_folder(name) and (task or wants_code or signals):
+    if is_saved(name) and (task or wants_code or signals):
         given = given_options()
         flag = next(given[one] for one in ("task", "wants_code", "signals") if one in given)
         raise click.UsageError(f"{flag} is of variants, and {name} is a checkpoint's folder")
@@ -70,16 +62,12 @@ def show(
     if signals:
         show_signals(name, task, as_json=as_json)
         return
-    if is_folder(name):
+    if is_saved(name):
         from zoo.inside.show import show as show_model
 
         portrait = show_model(name)
         card, drawn = portrait.card, lambda: portrait.drawing
     else:
-        if parse_name(name).overrides:  # refused before anything is printed
-            from zoo.building.builder import config
-
-            config(name, task)
         card, drawn = describe(name), partial(drawing_of, name, task)
     if svg is not None:
         from zoo.analysis.drawing import to_svg

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 from rich.text import Text
 
 from .output import table, width, write, write_json
-from .parameters import VARIANT_NAME, json_option, task_option
+from .parameters import VARIANT_OR_SAVED, json_option, task_option
 
 WIDE = 100  # From how many columns input shapes and classes, or names and numbers of parameters, are shown
 
@@ -29,11 +27,11 @@ def summary(
     NAME is a variant or the name of weights, DIR a checkpoint's folder. Nothing is allocated. What several modules
     share is counted once.
     """
+    from zoo.building.weights import is_saved
     from zoo.inside import summary as summarise
     from zoo.inside.layers import HEADINGS, shape_text
-    from zoo.registry import is_weights_name
 
-    if task is not None and (Path(name).is_dir() or is_weights_name(name)):
+    if task is not None and is_saved(name):
         raise click.UsageError("--task is what a variant is built for; a checkpoint has its own head")
     found = summarise(name, task, depth=depth, batch_size=batch_size, seq_len=seq_len, fold=not every_layer)
     if as_json:
@@ -51,14 +49,15 @@ def summary(
 
 
 @click.command("params")
-@click.argument("name", type=VARIANT_NAME, metavar="NAME")
+@click.argument("name", type=VARIANT_OR_SAVED, metavar="NAME|DIR")
 @task_option()
 @click.option("--every-layer", is_flag=True, help="A row for each layer's modules instead of one for all layers.")
 @json_option
 def params(name: str, task: str | None, every_layer: bool, as_json: bool) -> None:
-    """Count a variant's parameters, module by module.
+    """Count a model's parameters, module by module.
 
-    Nothing is allocated. What several modules share is counted once.
+    NAME is a variant or the name of weights, DIR a checkpoint's folder. Nothing is allocated. What several modules
+    share is counted once.
     """
     from zoo.analysis.parameters import MODULE_HEADINGS, by_module, count_by_parameter
 

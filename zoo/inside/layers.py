@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
@@ -20,11 +19,10 @@ from zoo.analysis.measuring.flops import without_values
 from zoo.base.printed import Note, Part, Printed, Table, Title
 from zoo.building.builder import skeleton
 from zoo.building.loading import saved_class, saved_config
-from zoo.building.weights import locate
+from zoo.building.weights import is_saved, locate
 from zoo.converters.errors import require
 from zoo.fast.switches import fast_paths
 from zoo.models.borrowing import borrowed_by
-from zoo.registry import is_weights_name
 from zoo.training.generation.generating import position_limit
 
 Shape = tuple[int, ...]
@@ -166,7 +164,7 @@ def summary(
 
 
 def unallocated(name: str, task: str | None) -> PreTrainedModel:
-    if not (os.path.isdir(name) or is_weights_name(name)):
+    if not is_saved(name):
         return skeleton(name, task)
     folder = locate(name)
     config = saved_config(folder)

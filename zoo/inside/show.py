@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -13,12 +12,13 @@ from zoo.analysis.own_settings import own_settings
 from zoo.base.errors import InputError
 from zoo.base.printed import Part, Printed, Title
 from zoo.building.dispatch import load
+from zoo.building.weights import is_saved
 from zoo.converters.weights import task_of
 from zoo.hub import is_address
 from zoo.models import ZooPreTrainedModel
 from zoo.models.capabilities import limits_of
 from zoo.models.parts import deviations_of_parts
-from zoo.registry import Card, Facts, describe, is_weights_name
+from zoo.registry import Card, Facts, describe
 
 if TYPE_CHECKING:
     from zoo.building.literals import TaskName, VariantName
@@ -49,7 +49,7 @@ def show(model: VariantName | str | ZooPreTrainedModel, task: TaskName | str | N
         InputError: When a model is not one of the zoo.
         ZooError: When a name, task, quirk or field is unknown, or the checkpoint does not exist.
     """
-    if isinstance(model, str) and (is_weights_name(model) or is_address(model) or os.path.isdir(model)):
+    if isinstance(model, str) and (is_saved(model) or is_address(model)):
         model = load(model, task)
     if isinstance(model, str):
         return Portrait(describe(model), draw(model, task))

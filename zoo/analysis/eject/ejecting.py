@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import difflib
-import os
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,10 +17,11 @@ from zoo.building.builder import config as configure
 from zoo.building.dispatch import build, load
 from zoo.building.fingerprints import fingerprint
 from zoo.building.loading import task_of_class
+from zoo.building.weights import is_saved
 from zoo.models import ZooPreTrainedModel
-from zoo.registry import describe, is_weights_name
+from zoo.registry import describe
 
-from ..diff import tasks_of
+from ..diff import resolve_both
 from .plugins import plain_forms, with_forms
 from .program import read_plain
 from .proof import prove
@@ -114,13 +114,13 @@ def eject(
 
 def code_difference(a: VariantName | str, b: VariantName | str, task: TaskName | str | None = None) -> CodeDifference:
     """Compare two variants as the files that [`zoo.eject`][] writes, the second with the sizes of the first."""
-    tasks = tasks_of(a, b, task)
-    config = configure(a, tasks[0])
-    sizes = {} if ":" in b or "@" in b else {name: getattr(config, name) for name in SIZES}
+    specs, tasks = resolve_both(a, b, task)
+    config = configure(specs[0], tasks[0])
+    sizes = {} if ":" in specs[1] or "@" in specs[1] else {name: getattr(config, name) for name in SIZES}
     try:
-        other = configure(b, tasks[1], **sizes)
+        other = configure(specs[1], tasks[1], **sizes)
     except ConfigError:  # parts of it need other sizes
-        other = configure(b, tasks[1])
+        other = configure(specs[1], tasks[1])
     before, after = code_lines(text_of(config, tasks[0], a)), code_lines(text_of(other, tasks[1], b))
     diff = list(difflib.unified_diff(before, after, a, b, lineterm=""))
     removed, added = (sum(line.startswith(sign) for line in diff[2:]) for sign in "-+")
@@ -134,10 +134,10 @@ def code_lines(text: str) -> list[str]:
 
 def opened(model: str | Path, task: str | None) -> tuple[Any, bool]:
     """A model by its name or place, and whether its weights are new ones."""
-    if os.path.isdir(model) or (isinstance(model, str) and "/" in model and ":" not in model):
+    is_repository = isinstance(model, str) and (model.startswith("hf-hub:") or ("/" in model and ":" not in model))
+    if not isinstance(model, str) or is_saved(model) or is_repository:
         return load(model, task), False
-    named = is_weights_name(str(model)) or str(model).startswith("hf-hub:")
-    return build(str(model), task, seed=None if named else 0), not named
+    return build(model, task, seed=0), True
 
 
 def text_of(config: Any, task: str, name: str) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from zoo.analysis.own_settings import resolve
 from zoo.base.errors import ConfigError, InvalidChoiceError
 from zoo.models import ZooConfig
 from zoo.models.multi_token_prediction import prediction_depth
@@ -158,7 +159,7 @@ ORDER_OF_ONE = ((Strategy.ONE, False), (Strategy.ONE, True))
 class Plan:
     """A plan of training a variant on a number of devices."""
 
-    name: str  # The variant's name with its settings
+    name: str  # The variant's name with its settings, or where the model was saved
     task: str  # Task of the model
     num_parameters: int  # Of the model, each shared one counted once
     device: Device  # Kind of device
@@ -196,7 +197,8 @@ def plan(
     """Plan how to train a variant, without allocating it: strategy, memory, the most tokens a second, the command.
 
     Args:
-        name: A variant's name, possibly with settings, such as sizes.
+        name: A variant's name, possibly with settings, such as sizes; or a checkpoint's folder, or the name of weights,
+            for an architecture such as theirs.
         task: Task of the model, by default the variant's first task.
         devices: Their number; more than 8 are machines of 8 each.
         device: A name in `zoo.analysis.scaling.DEVICES`.
@@ -214,11 +216,10 @@ def plan(
     Raises:
         ZooError: When a name is unknown, a number is not valid, or nothing fits.
     """
-    variant = VARIANTS.get(parse_name(name).name)
-    task = variant.check_task(task)
+    given, (name, task) = name, resolve(name, task)
     if task not in DATA:
-        raise ConfigError(f"{name!r} is not trained for {task}; valid: {', '.join(set(DATA) & set(variant.tasks))}")
-    name = str(parse_name(name))
+        valid = [one for one in VARIANTS.get(parse_name(name).name).tasks if one in DATA]
+        raise ConfigError(f"{given!r} is not trained for {task}; valid: {', '.join(valid)}")
     if optim not in OPTIMIZERS:
         raise InvalidChoiceError(optim, OPTIMIZERS, kind="optim")
     if devices < 1 or (devices > NODE and devices % NODE):
@@ -247,7 +248,7 @@ def plan(
     what = what or [name, "--task", DATA[Task(task)].format(seq_len=seq_len)]
     command = train_command(what, data, share, devices=devices, sequences=sequences, batches=batches, optim=optim)
     return Plan(
-        name=name,
+        name=given,
         task=task,
         num_parameters=model.num_parameters(),
         device=chosen,

@@ -6,12 +6,13 @@ transformers.
 
 from zoo.registry import Weights, find_weights, list_weights, register_weights
 
-from .locating import locate, locate_weights
+from .locating import is_saved, locate, locate_weights
 from .records import read_record, write_record
 
 __all__ = [
     "Weights",
     "find_weights",
+    "is_saved",
     "list_weights",
     "locate",
     "locate_weights",

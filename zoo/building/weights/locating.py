@@ -22,6 +22,11 @@ FILE_ENDINGS = (".pt", ".pth", ".bin", ".safetensors", ".onnx", ".json")
 """Endings that tell the name of a missing file from the name of weights."""
 
 
+def is_saved(name: str) -> bool:
+    """Whether a name is that of weights or a folder; the name of a variant is not, as ./vanilla names a folder."""
+    return name not in VARIANTS and (is_weights_name(name) or os.path.isdir(name))
+
+
 def locate(source: str | os.PathLike[str], **options: Any) -> Path:
     """Find the folder of a model.
 
