@@ -162,6 +162,21 @@ def test_states_are_counted_in_numbers_of_32_bits():
     assert all(optimizer_states(optim) >= 0 for optim in OPTIMIZERS)
 
 
+@pytest.mark.parametrize("optim", ["adafactor", "muon"])
+@pytest.mark.parametrize("name", ["mixtral-style@tiny", "gpt2-style@tiny"])
+def test_states_are_those_that_the_optimizer_keeps(optim, name, tmp_path):
+    model = zoo.build(name, vocab_size=500)
+    args = training_arguments({"use_cpu": True, "optim": optim}, output_dir=tmp_path, seed=0)
+    optimizer = ZooTrainer(model=model, args=args).create_optimizer()
+    for parameter in model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    optimizer.step()
+    parts = getattr(optimizer, "parts", {"": optimizer}).values()
+    states = [state for part in parts for one in part.state.values() for state in one.values()]
+    kept = sum(state.numel() for state in states if isinstance(state, torch.Tensor) and state.ndim)
+    assert round(optimizer_states(optim, model) * model.num_parameters()) == kept
+
+
 def test_both_stacks_exchange_what_their_layers_compute():
     one, three = (zoo.config("vanilla", "seq2seq-lm", decoder_layers=layers) for layers in (1, 3))
     per_layer = 2 * 3 * 10 * one.hidden_size * 2
@@ -329,3 +344,11 @@ def test_a_recipe_is_planned_whole(tmp_path):
         assert refused.exit_code == 2 and why in refused.stderr
     characters = ["gpt2-style:vocab_size=65", "--recipe", "nanogpt-cpu", *words[3:]]
     assert "vocab_size=65" in CliRunner().invoke(plan_verb, characters).stdout
+
+
+def test_a_saved_model_is_planned_as_its_variant(tmp_path):
+    zoo.build("gpt2-style@tiny", vocab_size=97).save_pretrained(tmp_path)
+    saved, named = plan(str(tmp_path), devices=1), plan("gpt2-style@tiny:vocab_size=97", devices=1)
+    assert (saved.memory, saved.num_parameters, saved.roofline) == (named.memory, named.num_parameters, named.roofline)
+    config = zoo.config(re.search(r"train '?(\S+?)'? --task", saved.command)[1])
+    assert config.to_dict() == zoo.config("gpt2-style@tiny:vocab_size=97").to_dict()

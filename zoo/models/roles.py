@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from torch import nn
+from transformers import PreTrainedModel
 
 from .choices import Choice
 from .parts import NORMS
@@ -71,3 +72,12 @@ def role_of(module: nn.Module, name: str, parameter: nn.Parameter, norms: tuple[
 def decayed_names(model: nn.Module, decay: str) -> Iterator[str]:
     """List the parameters that weight decay applies to."""
     return (name for name, role in parameter_roles(model).items() if role in DECAY[decay])
+
+
+def hidden_matrices(model: PreTrainedModel) -> Iterator[nn.Parameter]:
+    """List the linear maps of hidden states, of two dimensions: Muon's."""
+    head = getattr(model.get_output_embeddings(), "weight", None)
+    roles = parameter_roles(model)
+    for name, parameter in model.named_parameters():
+        if roles[name] == Role.MATRIX and parameter.ndim == 2 and parameter is not head:
+            yield parameter

@@ -29,9 +29,11 @@ class PreflightError(ZooError, ValueError):
     """A run that would have failed later."""
 
 
-def check_memory(num_parameters: int, args: ZooTrainingArguments, available: int | None) -> int:
+def check_memory(
+    num_parameters: int, args: ZooTrainingArguments, available: int | None, model: PreTrainedModel | None = None
+) -> int:
     shards = args.world_size if args.fsdp else 1
-    needed = round(num_parameters * BYTES * (2 + states_of(args)) / shards)
+    needed = round(num_parameters * BYTES * (2 + states_of(args, model)) / shards)
     if available is not None and needed > available:
         raise PreflightError(
             f"training needs at least {needed / GIB:.1f} GiB for weights, gradients and the optimiser's states, and "
@@ -44,7 +46,7 @@ def step_memory(model: ZooPreTrainedModel, args: ZooTrainingArguments, seq_len: 
     """Foresee the most memory of a training step, by running one on tensors without values."""
     is_sharded = bool(args.fsdp)
     precision = Precision.BFLOAT16 if is_sharded else Precision.MIXED if args.bf16 or args.fp16 else Precision.FLOAT32
-    kept = check_memory(model.num_parameters(), args, None) + sum(buffer.nbytes for buffer in model.buffers())
+    kept = check_memory(model.num_parameters(), args, None, model) + sum(buffer.nbytes for buffer in model.buffers())
     return kept + batch_memory(
         model,
         args.per_device_train_batch_size,
@@ -70,8 +72,8 @@ def check_step(model: PreTrainedModel, args: ZooTrainingArguments, seq_len: int,
         )
 
 
-def states_of(args: ZooTrainingArguments) -> float:
-    return optimizer_states(MUON if args.uses_muon else OptimizerNames(args.optim).value)
+def states_of(args: ZooTrainingArguments, model: PreTrainedModel | None = None) -> float:
+    return optimizer_states(MUON if args.uses_muon else OptimizerNames(args.optim).value, model)
 
 
 def memory_of(device: torch.device) -> int | None:

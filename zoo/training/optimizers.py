@@ -14,7 +14,7 @@ from transformers.training_args import OptimizerNames
 
 from zoo.base.errors import ConfigError, ZooError
 from zoo.models import learning_rate_factors
-from zoo.models.roles import DECAY, Role, decayed_names, parameter_roles
+from zoo.models.roles import DECAY, decayed_names, hidden_matrices
 
 from .arguments import MUON, ZooTrainingArguments
 
@@ -103,13 +103,7 @@ def build_muon(
 ) -> MuonWithAdamW:
     """Give the weights inside of layers to Muon; what is no linear map of hidden states, and all else, is AdamW's."""
     refuse_mup(model, "Muon")
-    head = getattr(model.get_output_embeddings(), "weight", None)
-    roles = parameter_roles(model)
-    matrices = {
-        id(parameter)
-        for name, parameter in model.named_parameters()
-        if roles[name] == Role.MATRIX and parameter.ndim == 2 and parameter is not head
-    }
+    matrices = {*map(id, hidden_matrices(model))}
     names = set(decayed)
     trained = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
     others = [(name, parameter) for name, parameter in trained if id(parameter) not in matrices]

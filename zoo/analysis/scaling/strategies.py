@@ -10,6 +10,8 @@ from enum import Enum
 from functools import cache
 from typing import Any
 
+import torch
+from transformers import PreTrainedModel
 from transformers.training_args import OptimizerNames
 
 from zoo.analysis.drawing.reading import signature
@@ -20,6 +22,7 @@ from zoo.building.builder import PATTERNS, skeleton
 from zoo.models import ZooPreTrainedModel
 from zoo.models.parallel import wildcard
 from zoo.models.residual import SingleStream
+from zoo.models.roles import hidden_matrices
 from zoo.models.stack import ZooStack
 
 from .simulating import Peak, Precision, StepMemory, step_memory
@@ -93,13 +96,24 @@ OPTIMIZER_STATES = {
     **dict.fromkeys(("muon", "lion", "rmsprop", "adagrad", "schedule_free_sgd"), 1),
     **dict.fromkeys(("ademamix", "grokadamw"), 3),
 }
-"""Numbers that an optimiser keeps for each weight, where it is not two; of Muon's, most are one."""
+"""Numbers that an optimiser keeps for each weight at least, where it is not two."""
 
 
-def optimizer_states(optim: str) -> float:
-    """States of an optimiser for each weight, in numbers of 32 bits."""
+def optimizer_states(optim: str, model: PreTrainedModel | None = None) -> float:
+    """Numbers of 32 bits that an optimiser keeps for each weight, on average over those of a model, or at least."""
     kind, *bits = re.findall(r"^(?:paged_)?(\w+?)(?:_bnb)?(?:_(\d+)bit)?$", optim)[0]
-    return OPTIMIZER_STATES.get(kind, 2) * int(bits[0] or 32) / 32
+    states = OPTIMIZER_STATES.get(kind, 2) * int(bits[0] or 32) / 32
+    if model is None or kind not in ("adafactor", "adalomo", "muon"):
+        return states
+    if kind == "muon":
+        once = sum(parameter.numel() for parameter in hidden_matrices(model))
+        return 2 - once / model.num_parameters()
+    return sum(factored(parameter.shape) for parameter in model.parameters()) / model.num_parameters()
+
+
+def factored(shape: torch.Size) -> int:
+    """Numbers that Adafactor keeps for a tensor (Shazeer and Stern 2018, section 3): sums of rows and of columns."""
+    return shape.numel() if len(shape) < 2 else shape[:-1].numel() + shape[:-2].numel() * shape[-1]
 
 
 OPTIMIZERS = ("muon", *(one.value for one in OptimizerNames))  # Valid values of `optim`: transformers' and Muon
@@ -187,7 +201,7 @@ def share_of(
         shards=devices // slices if is_sharded else 1,
         num_parameters=model.num_parameters(),
         gathered=gathered_parameters(model) if is_sharded else 0,
-        states=optimizer_states(optim),
+        states=optimizer_states(optim, model),
         step=simulated(name, task, settings, seq_len, is_sharded=is_sharded, checkpointing=checkpointing),
     )
 
