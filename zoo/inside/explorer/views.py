@@ -9,7 +9,7 @@ from contextlib import ExitStack
 import torch
 from torch import Tensor
 
-from zoo.analysis.diff import diff, tasks_of
+from zoo.analysis.diff import diff, resolve_both
 from zoo.analysis.drawing import Drawing, draw, to_svg_beside
 from zoo.analysis.drawing import compare as compare_drawings
 from zoo.base.printed import Note, Part, Picture, Table, Title
@@ -127,7 +127,7 @@ def quirky(name: str, quirks: Sequence[str], text: str) -> Iterator[Part]:
 
 def variants(a: str, b: str) -> Iterator[Part]:
     """In what two variants differ, in words and drawn."""
-    tasks = tasks_of(a, b)
+    tasks = resolve_both(a, b)[1]
     yield from diff(a, b).shown()
     yield side_by_side(draw(a, tasks[0]), draw(b, tasks[1]))
 

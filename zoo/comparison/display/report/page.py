@@ -15,7 +15,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from zoo.analysis.diff import diff, tasks_of
+from zoo.analysis.diff import diff, resolve_both
 from zoo.analysis.drawing import draw, to_svg_beside
 from zoo.base.errors import ZooError
 from zoo.data.tasks import TASKS, split_name
@@ -109,7 +109,7 @@ def architectures_of(comparison: Comparison) -> list[dict[str, Any]]:
                 baseline, own = (as_built(comparison, one, recipe) for one in (comparison.baseline, name))
                 differences = diff(baseline, own, task)
                 axes = [one for one in differences if one.kind in KINDS and one.axis not in OF_THE_TOKENIZER]
-                tasks = tasks_of(baseline, own, task)
+                tasks = resolve_both(baseline, own, task)[1]
                 sides = (
                     replace(draw(baseline, tasks[0]), name=comparison.baseline),
                     replace(draw(own, tasks[1]), name=name),
