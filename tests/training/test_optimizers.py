@@ -10,6 +10,7 @@ from transformers import get_scheduler
 
 import zoo
 from zoo.base.errors import ConfigError, InvalidChoiceError, UnknownOverrideError
+from zoo.comparison.request.request import Request
 from zoo.training import train
 from zoo.training.arguments import check_idle, training_arguments
 from zoo.training.optimizers import build_muon
@@ -209,6 +210,10 @@ def test_arguments_that_would_fail_or_do_nothing_are_refused(tmp_path, given, er
         ({"warmup_steps": 2, "lr_scheduler_type": "constant"}, "no effect with lr_scheduler_type=constant"),
         ({"lr_scheduler_kwargs": {"x": 1}, "lr_scheduler_type": "constant"}, "lr_scheduler_kwargs={'x': 1} was given"),
         ({"adam_beta1": 0.5, "optim": "adafactor"}, "adam_beta1=0.5 was given, which has no effect with optim=adafac"),
+        (
+            {"decay": "all", "weight_decay": 0},
+            "decay=all was given, which has no effect with weight_decay=0; leave out",
+        ),
         ({"average_decay": 0.5, "average": "lawa"}, "average_decay=0.5 was given, which has no effect with average=l"),
     ],
 )
@@ -217,4 +222,5 @@ def test_arguments_without_an_effect_next_to_others_are_refused(tmp_path, given,
         train("pre-norm", output_dir=tmp_path / "model", **given)
     with pytest.raises(ConfigError, match=useful):
         zoo.compare(["pre-norm"], output_dir=tmp_path / "comparison", **given)
+    Request(["pre-norm"], arguments={"decay": "all"}, sweep=["weight_decay=0,0.1"]).check_arguments()
     check_idle({"optim": "adafactor"}, {"optim": "adafactor", "adam_beta2": 0.98})  # which is the recipe's

@@ -112,13 +112,14 @@ WITHOUT_BETAS = ("adafactor", "adagrad", "adalomo", "lomo", "rmsprop", "schedule
 IDLE: dict[str, tuple[str, tuple[str, ...]]] = {
     **dict.fromkeys(("adam_beta1", "adam_beta2", "adam_epsilon"), ("optim", WITHOUT_BETAS)),
     "average_decay": ("average", ("lawa",)),
+    "decay": ("weight_decay", (0, None)),
     "eval_steps": ("eval_strategy", ("no", "epoch")),
     "logging_steps": ("logging_strategy", ("no", "epoch")),
     "lr_scheduler_kwargs": ("lr_scheduler_type", ("constant", "constant_with_warmup")),
     "save_steps": ("save_strategy", ("no", "epoch", "best")),
     "warmup_steps": ("lr_scheduler_type", ("constant", "greedy", "reduce_lr_on_plateau")),
 }
-"""Arguments, each with another one and the values of that with which it has no effect."""
+"""Arguments, each with another one and the values of that with which it has no effect; None where it is not given."""
 
 CHOICES: dict[str, type[ExplicitEnum]] = {
     "optim": OptimizerNames,
@@ -277,10 +278,9 @@ def check_idle(given: Mapping[str, Any], arguments: Mapping[str, Any]) -> None:
     """Refuse given arguments without an effect next to all arguments of a run, those of its recipe included."""
     for name, (other, values) in IDLE.items():
         if given.get(name) and arguments.get(other) in values:
-            value = getattr(arguments[other], "value", arguments[other])
-            raise ConfigError(
-                f"{name}={given[name]} was given, which has no effect with {other}={value}; leave out one of the two"
-            )
+            value = getattr(arguments.get(other), "value", arguments.get(other))
+            why = f"with {other}={value}; leave out one of the two" if value is not None else f"without {other}"
+            raise ConfigError(f"{name}={given[name]} was given, which has no effect {why}")
 
 
 def check_numbers(given: Mapping[str, Any]) -> None:

@@ -146,7 +146,7 @@ class Request(Options):
         for together in zip_longest(*swept.values()) if swept else [()]:
             one = {name: value for name, value in zip(swept, together, strict=True) if value is not None}
             training_arguments({**self.chosen.arguments, **one}, output_dir=self.folder, seed=0)
-            check_idle({**self.arguments, **one}, self.chosen.arguments)
+            check_idle({**self.arguments, **one}, {**self.chosen.arguments, **swept})  # each in some runs
 
     def check_by_clock(self) -> None:
         """Refuse counts of updates in runs that a clock ends."""
