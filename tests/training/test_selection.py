@@ -14,6 +14,7 @@ from zoo.data.tasks import TASKS, DataError, DataSource, Splits, find_task, trai
 from zoo.data.tasks.leaks import contents
 from zoo.data.tasks.tables import DataWarning
 from zoo.data.tokenizers import leave_open
+from zoo.training.evaluate import EvaluationWarning
 from zoo.training.inputs import check_beginning
 from zoo.training.record import RunRecord
 
@@ -35,6 +36,21 @@ def test_what_is_held_out_is_not_trained_on(tiny, tmp_path):
     assert zoo.evaluate(folder).repeats_training
     with pytest.raises(DataError, match="all 50 examples to train on are held-out examples as well"):
         find_task("translation").load_from(DataSource(str(heldout), str(train)))
+
+
+def test_data_without_a_held_out_part_are_scored_in_part_with_a_warning(tmp_path):
+    examples = TASKS.get("translation").load().train.select(range(40))
+    examples.save_to_disk(tmp_path / "saved")
+    tokenizers = TASKS.get("translation").train_tokenizers(examples, kind="word", joint=True)
+    model = zoo.build(
+        "pre-norm@tiny", "seq2seq-lm", vocab_size=len(tokenizers.source), pad_token_id=tokenizers.source.pad_token_id
+    )
+    given = {"task": "translation", "tokenizer": tokenizers, "n_bootstrap": 1}
+    with pytest.warns(EvaluationWarning, match="saved has no held-out part: only 2 of its examples are scored"):
+        assert zoo.evaluate(model, data=tmp_path / "saved", **given).examples == 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", EvaluationWarning)
+        assert zoo.evaluate(model, data=pairs(tmp_path / "all.tsv", examples), **given).examples == 40
 
 
 @pytest.mark.thorough

@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     type=PATH,
     multiple=True,
     callback=mixture,
-    help="Other examples: a file, used as a whole, or a folder with a held-out file, or several as for zoo train; by "
-    "default those that its training held out.",
+    help="Other examples: a file, used as a whole, or a folder with a held-out file, or several as for zoo train; of "
+    "others 5 % are used; by default those that its training held out.",
 )
 @click.option("--heldout", type=PATH, help="A file of other examples, used as a whole.")
 @columns_option

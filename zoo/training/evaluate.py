@@ -243,7 +243,15 @@ def chosen_examples(
     whole = place if data is None or Path(place or "").is_file() else None
     named = full_path(heldout if heldout is not None else data)
     # By the seed of the training, nothing that was trained on is held out of the same data.
-    return task.load(place, heldout=whole, columns=columns, seed=trained_on.seed).heldout, file_name(named)
+    splits = task.load(place, heldout=whole, columns=columns, seed=trained_on.seed)
+    if splits.is_divided:
+        warnings.warn(
+            f"{place} has no held-out part: only {len(splits.heldout):,} of its examples are scored, those set "
+            "aside when it is trained on; give a file to score all of it",
+            EvaluationWarning,
+            stacklevel=3,
+        )
+    return splits.heldout, file_name(named)
 
 
 def evaluation_recipe(run: RunRecord | None, loaded: PreTrainedModel, task: str | None) -> Recipe:

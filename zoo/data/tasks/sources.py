@@ -65,12 +65,14 @@ class Splits:
         heldout: Those to evaluate on.
         source: Where they come from, None if unknown.
         duplicates: How many examples to train on were left out because they are held out as well.
+        is_divided: Whether the held-out ones were set aside, from a source without a held-out part.
     """
 
     train: Dataset
     heldout: Dataset
     source: DataSource | None = None
     duplicates: int = 0
+    is_divided: bool = False
 
     def __iter__(self) -> Iterator[Dataset]:
         return iter((self.train, self.heldout))
@@ -144,7 +146,7 @@ def set_aside(examples: Dataset, seed: int) -> Splits:
     number = min(MOST_HELDOUT, max(1, round(HELDOUT_SHARE * len(examples))))
     aside = sorted(random.Random(seed).sample(range(len(examples)), number))
     kept = np.delete(np.arange(len(examples)), aside)
-    return Splits(examples.select(kept), examples.select(aside))
+    return Splits(examples.select(kept), examples.select(aside), is_divided=True)
 
 
 def load_tables(

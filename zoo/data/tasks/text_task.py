@@ -121,7 +121,8 @@ class RawTextTask(DataTask):
             train_file = folder
         if train_file is None or kind_of(train_file) != TEXT_SUFFIX or not train_file.exists():
             splits = super().load(data, heldout=heldout, columns=columns, seed=seed)
-            return Splits(*(documents(part[part.column_names[0]][:]) for part in splits))
+            texts = (documents(part[part.column_names[0]][:]) for part in splits)
+            return Splits(*texts, is_divided=splits.is_divided)
         text = read_text(train_file)
         if heldout is not None:
             return Splits(in_parts(text), self.texts_of(heldout, columns))
@@ -177,7 +178,7 @@ class RawTextTask(DataTask):
         border = int(len(text) * self.train_fraction)
         if border == 0 or border == len(text):
             raise DataError(f"{source} has {len(text)} characters, too few to train on some and evaluate on others")
-        return Splits(in_parts(text[:border]), in_parts(text[border:]))
+        return Splits(in_parts(text[:border]), in_parts(text[border:]), is_divided=True)
 
     def train_tokenizers(self, examples: Dataset, **options: Any) -> Tokenizers:
         from .prepared import ShardedTexts
