@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from torch import Tensor, nn
 from transformers import initialization as init
@@ -15,12 +15,10 @@ from zoo.fast.attention_backends import eager_attention
 from zoo.fast.modules import Identity
 
 from .choices import AttentionScale, QKNorm
+from .configuration import ZooConfig
+from .context import EarlierLayers
 from .norms import build_norm
 from .parts import ATTENTIONS, POSITIONS
-
-if TYPE_CHECKING:
-    from .configuration import ZooConfig
-    from .context import EarlierLayers
 
 Heads: TypeAlias = tuple[Tensor, Tensor]  # Keys and values
 

@@ -7,10 +7,11 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from huggingface_hub.dataclasses import strict
 from transformers.configuration_utils import PreTrainedConfig
+from typing_extensions import Self
 
 from zoo.base.errors import CheckpointError, ConfigError, FormatVersionError, UnknownNameError, enumerate_names
 from zoo.base.formats import CONFIGURATION, WRITTEN_BY, is_newer, upgrade, zoo_version
@@ -27,9 +28,6 @@ from .validation import (
     validate_rope_tables,
     validate_types,
 )
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 MODEL_TYPE = "transformer-zoo"
 

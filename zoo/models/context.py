@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,9 +30,8 @@ from zoo.base.errors import InputError
 from zoo.fast.unpad_layers import packed_rows
 from zoo.fast.unpadding import UnpaddedMask, Unpadding
 
-if TYPE_CHECKING:
-    from .configuration import ZooConfig
-    from .embedding import Position
+from .configuration import ZooConfig
+from .embedding import Position
 
 
 def padding_mask(

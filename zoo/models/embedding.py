@@ -7,7 +7,7 @@ on queries and keys (`rotation` and `rotate`), and on the attention scores (`bia
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -16,8 +16,7 @@ from transformers import initialization as init
 
 from zoo.base.errors import InputError, SequenceTooLongError, TokenIdError
 
-if TYPE_CHECKING:
-    from .configuration import ZooConfig
+from .configuration import ZooConfig
 
 Rotation = tuple[Tensor, Tensor]
 """Output of a rotary part for attention: cosines and sines, each (batch_size, seq_len, rotary_dim)."""

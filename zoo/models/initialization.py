@@ -8,19 +8,16 @@ through `transformers.initialization`, which leaves weights alone that a checkpo
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 from transformers import initialization as init
 
 from .attention import Attention
+from .configuration import ZooConfig
 from .feed_forwards import Experts
 from .layers import EncoderLayer, FeedForward, ParallelEncoderLayer
 from .mixers.base import Mixer
 from .residual import deepnorm_constants
-
-if TYPE_CHECKING:
-    from .configuration import ZooConfig
 
 
 def normal(module: nn.Module, config: ZooConfig) -> None:

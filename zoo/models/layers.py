@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor, nn
 from transformers.modeling_layers import GradientCheckpointingLayer
@@ -11,15 +11,12 @@ from zoo.base.errors import ConfigError, enumerate_names
 from zoo.fast.modules import Dropout, Identity
 
 from .attention import Attention, build_attention
+from .configuration import ZooConfig
+from .context import EarlierLayers
 from .mixers.base import build_mixer
 from .norms import build_norm
 from .parts import ACTIVATIONS, FEED_FORWARDS
-from .residual import build_residual
-
-if TYPE_CHECKING:
-    from .configuration import ZooConfig
-    from .context import EarlierLayers
-    from .residual import Residual
+from .residual import Residual, build_residual
 
 MULTI_HEAD = "multi-head"  # The attention that a variant's own may replace
 

@@ -16,16 +16,16 @@ from transformers.utils import ModelOutput
 from zoo.fast.chunked_loss import IGNORED, cross_entropy
 from zoo.fast.modules import Identity
 
+from .configuration import ZooConfig
 from .context import Context, EarlierLayers, position_biases, self_attention_masks
 from .norms import build_norm
 from .parallel import tensor_parallel_plan
 from .parts import RESIDUALS
+from .stack import ZooStack
 from .transformer import transformer_of
 
 if TYPE_CHECKING:
-    from .configuration import ZooConfig
     from .language_modeling import LanguageModel
-    from .stack import ZooStack
 
 LOSS_WEIGHT = 0.3  # Default weight of the loss (`mtp_loss_weight`), as in most of DeepSeek-V3's training (section 4.2)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -11,11 +9,9 @@ from transformers import initialization as init
 
 from zoo.fast.modules import QuickLayerNorm
 
+from .configuration import ZooConfig
 from .parts import NORMS
 from .precision import at_least_float32
-
-if TYPE_CHECKING:
-    from .configuration import ZooConfig
 
 
 class LayerNorm(QuickLayerNorm):

@@ -10,7 +10,7 @@ linear layers do not: a mapping from their names.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import nn
 from transformers import PreTrainedModel
@@ -20,6 +20,7 @@ from zoo.base.errors import ConfigError
 
 from .attention import attention_scaling
 from .choices import AttentionScale
+from .configuration import ZooConfig
 from .embedding import TokenTypeEmbedding, ValueEmbedding
 from .feed_forwards import Experts
 from .parts import ATTENTIONS, PART_FIELDS
@@ -28,9 +29,6 @@ from .transformer import transformer_of
 from .unit import UnitHead
 from .validation import require_at_least
 from .widths import BASE_WIDTH, matrix_std, width_factor
-
-if TYPE_CHECKING:
-    from .configuration import ZooConfig
 
 BASE_HEAD_DIM = 64  # The width of a head at which attention has its usual scale
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -12,11 +12,9 @@ from transformers import initialization as init
 
 from zoo.base.errors import ConfigError
 
+from .configuration import ZooConfig
 from .embedding import Position
 from .widths import vector_width
-
-if TYPE_CHECKING:
-    from .configuration import ZooConfig
 
 
 class AlibiPosition(Position):

@@ -10,12 +10,13 @@ import weakref
 from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from transformers import initialization as init
 from transformers.modeling_utils import PreTrainedModel
+from typing_extensions import Self
 
 from zoo.base.errors import CheckpointError, UnsupportedOperationError, ZooWarning
 from zoo.base.manifest import MANIFEST_FILE, recorded, verified
@@ -28,10 +29,6 @@ from .embedding import ValueEmbedding
 from .parallel import fully_sharded_plan, pipeline_parallel_plan, tensor_parallel_plan
 from .parts import ATTENTIONS, FEED_FORWARDS, INITIALIZERS
 from .transformer import transformer_of
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
 
 EVAL_MODE = (
     "the gradient of a loss is computed in evaluation mode, without dropout, for a {} that was never in training mode: "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -12,11 +12,9 @@ from transformers import initialization as init
 from zoo.fast.modules import Dropout, Identity
 
 from .choices import NormPlacement, ResidualScaling
+from .configuration import ZooConfig
 from .norms import build_norm
 from .parts import RESIDUALS
-
-if TYPE_CHECKING:
-    from .configuration import ZooConfig
 
 SLOTS: dict[str, tuple[str, ...]] = {
     NormPlacement.POST: ("norm_out",),

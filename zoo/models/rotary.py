@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
 
+from .configuration import ZooConfig
 from .embedding import Position, Rotation
 from .parts import ATTENTIONS
-
-if TYPE_CHECKING:
-    from .configuration import ZooConfig
 
 
 class PartialRotaryEmbedding(LlamaRotaryEmbedding):

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor
 
+from .configuration import ZooConfig
 from .embedding import Position
-
-if TYPE_CHECKING:
-    from .configuration import ZooConfig
 
 
 class SinusoidalPosition(Position):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -14,14 +14,11 @@ from zoo.fast.chunked_loss import IGNORED
 from zoo.registry import VARIANTS
 
 from .choices import Pooling
-from .embedding import TokenEmbedding
+from .configuration import ZooConfig
+from .embedding import Position, TokenEmbedding
 from .layers import decoder_layer, encoder_layer
 from .parts import ATTENTIONS, PART_FIELDS, POSITIONS
 from .pooling import POOLERS
-
-if TYPE_CHECKING:
-    from .configuration import ZooConfig
-    from .embedding import Position
 
 __all__ = ["BACKENDS", "Transformer", "shift_tokens_right", "transformer_of", "vocabulary_size"]
 

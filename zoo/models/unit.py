@@ -5,18 +5,16 @@ Loshchilov et al. 2024, "nGPT: Normalized Transformer with Representation Learni
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import initialization as init
 
+from .configuration import ZooConfig
 from .embedding import TokenEmbedding
 from .precision import at_least_float32
-
-if TYPE_CHECKING:
-    from .configuration import ZooConfig
 
 
 def unit(vectors: Tensor, dim: int = -1) -> Tensor:

@@ -17,12 +17,11 @@ from transformers.quantizers.auto import AUTO_QUANTIZATION_CONFIG_MAPPING
 
 from zoo.base.errors import ConfigError, InvalidChoiceError, enumerate_names
 
-from .fields import LARGEST, LARGEST_FLOAT, LAYER_TYPES, SETTINGS
+from .fields import LARGEST, LARGEST_FLOAT, LAYER_TYPES, SETTINGS, Setting
 from .parts import ATTENTIONS, MIXERS, PART_FIELDS, named_parts
 
 if TYPE_CHECKING:
     from .configuration import ZooConfig
-    from .fields import Setting
 
 TYPES: dict[str, tuple[type, ...]] = {
     "None": (type(None),),

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from .configuration import ZooConfig
+from .configuration import ZooConfig
 
 BASE_WIDTH = 256  # The hidden size at which muP is the standard parametrization, by default (`mup_base_width`)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -12,9 +12,7 @@ from transformers import initialization as init
 from zoo.base.errors import ConfigError
 
 from ..attention import Attention, Mixed
-
-if TYPE_CHECKING:
-    from ..configuration import ZooConfig
+from ..configuration import ZooConfig
 
 LAMBDAS = ("lambda_q1", "lambda_k1", "lambda_q2", "lambda_k2")
 

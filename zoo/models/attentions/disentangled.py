@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from transformers.cache_utils import Cache
 
 from zoo.base.errors import ConfigError
 from zoo.fast.modules import QuickLayerNorm
 
 from ..attention import Attention, Mixed
+from ..configuration import ZooConfig
+from ..context import EarlierLayers
 from ..norms import build_norm
 from ..positions.disentangled import DisentangledPosition, dropped, look_up
-
-if TYPE_CHECKING:
-    from transformers.cache_utils import Cache
-
-    from ..configuration import ZooConfig
-    from ..context import EarlierLayers
 
 
 class DisentangledAttention(Attention):

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from torch import Tensor
 from torch.nn import functional as F
 
 from zoo.base.errors import ConfigError
 
 from ..attention import Attention
+from ..configuration import ZooConfig
 from ..residual import SLOTS
-
-if TYPE_CHECKING:
-    from ..configuration import ZooConfig
 
 
 class ExclusiveAttention(Attention):

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ..attention import Attention
-
-if TYPE_CHECKING:
-    from ..configuration import ZooConfig
+from ..configuration import ZooConfig
 
 
 class GatedAttention(Attention):

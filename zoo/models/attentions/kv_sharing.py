@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
+from transformers.cache_utils import Cache
 
 from zoo.base.errors import ConfigError, InputError
 
 from ..attention import Attention, Heads
+from ..configuration import ZooConfig
+from ..context import EarlierLayers
 from ..parts import option
 from ..validation import require_own_layers
-
-if TYPE_CHECKING:
-    from transformers.cache_utils import Cache
-
-    from ..configuration import ZooConfig
-    from ..context import EarlierLayers
 
 
 class EarlierLayersAttention(Attention):

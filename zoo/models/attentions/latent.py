@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -14,14 +14,11 @@ from zoo.fast.modules import Identity
 
 from ..attention import Attention, Mixed
 from ..choices import AttentionScale
+from ..configuration import ZooConfig
+from ..embedding import Rotation
 from ..norms import build_norm
 from ..parts import option
 from ..validation import is_number
-
-if TYPE_CHECKING:
-    from ..configuration import ZooConfig
-    from ..embedding import Rotation
-
 
 WIDTHS = ("q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "v_head_dim")  # Options of the part that are sizes
 

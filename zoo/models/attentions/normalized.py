@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from torch import Tensor
 
 from ..attention import Attention, Mixed
 from ..choices import AttentionScale
+from ..configuration import ZooConfig
 from ..unit import RescaledWeights, UnitWeights
-
-if TYPE_CHECKING:
-    from ..configuration import ZooConfig
 
 
 class NormalizedAttention(UnitWeights, Attention):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -10,9 +10,7 @@ from torch.nn import functional as F
 from transformers import initialization as init
 
 from ..attention import Attention, Mixed
-
-if TYPE_CHECKING:
-    from ..configuration import ZooConfig
+from ..configuration import ZooConfig
 
 
 class SinkAttention(Attention):

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from transformers import initialization as init
+from transformers.cache_utils import Cache
 
 from zoo.base.errors import InputError
 
 from ..attention import Attention, Heads
+from ..configuration import ZooConfig
+from ..context import EarlierLayers
 from ..embedding import ValueEmbedding
 from ..parts import option
 from ..validation import require_at_least, require_own_layers
 from .kv_sharing import EarlierLayersAttention
-
-if TYPE_CHECKING:
-    from transformers.cache_utils import Cache
-
-    from ..configuration import ZooConfig
-    from ..context import EarlierLayers
 
 
 class ValueEmbeddingAttention(Attention):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -10,10 +10,8 @@ from torch.nn import functional as F
 from transformers.utils import ModelOutput
 
 from zoo.fast.chunked_loss import up_to_last_label
+from zoo.models.configuration import ZooConfig
 from zoo.models.parts import FEED_FORWARDS, option
-
-if TYPE_CHECKING:
-    from zoo.models.configuration import ZooConfig
 
 Output = TypeVar("Output", bound=ModelOutput)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -10,14 +10,12 @@ from torch.nn import functional as F
 from transformers import initialization as init
 
 from zoo.base.errors import ConfigError
+from zoo.models.configuration import ZooConfig
 from zoo.models.parts import option
 
 from .experts import Experts
 from .mixture import MixtureOfExperts
 from .routing import SoftmaxRouter
-
-if TYPE_CHECKING:
-    from zoo.models.configuration import ZooConfig
 
 
 class BiasedRouter(SoftmaxRouter):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -11,11 +9,9 @@ from transformers import initialization as init
 
 from zoo.fast.experts import aligned, experts_function
 from zoo.fast.modules import Dropout, Identity
+from zoo.models.configuration import ZooConfig
 from zoo.models.layers import build_activation
 from zoo.models.norms import build_norm
-
-if TYPE_CHECKING:
-    from zoo.models.configuration import ZooConfig
 
 
 class Experts(nn.Module):

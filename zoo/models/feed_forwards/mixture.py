@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from zoo.base.errors import ConfigError
+from zoo.models.configuration import ZooConfig
+from zoo.models.context import EarlierLayers
 from zoo.models.layers import GatedFeedForward
 from zoo.models.parts import option
 from zoo.models.validation import require_at_least, require_own_layers
 
 from .experts import Experts
 from .routing import Router, SigmoidRouter, SoftmaxRouter
-
-if TYPE_CHECKING:
-    from zoo.models.configuration import ZooConfig
-    from zoo.models.context import EarlierLayers
 
 
 class MixtureOfExperts(nn.Module):

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from torch import Tensor
 
+from ..configuration import ZooConfig
 from ..layers import GatedFeedForward
 from ..unit import RescaledWeights, UnitWeights
-
-if TYPE_CHECKING:
-    from ..configuration import ZooConfig
 
 
 class NormalizedFeedForward(UnitWeights, GatedFeedForward):

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, distributed, nn
 from torch.nn import functional as F
 from transformers import initialization as init
 
+from zoo.models.configuration import ZooConfig
 from zoo.models.parts import FEED_FORWARDS, option
 from zoo.models.precision import at_least_float32
 from zoo.models.widths import matrix_std
-
-if TYPE_CHECKING:
-    from zoo.models.configuration import ZooConfig
 
 Routes = tuple[Tensor, Tensor, Tensor]
 """Scores of all experts, *Shape:* (num_tokens, num_experts); weights and indices of the chosen ones, *Shape:*

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -14,11 +14,9 @@ from zoo.fast.preallocated_cache import may_be_written, self_attention_cache
 from zoo.fast.unpadding import UnpaddedMask, mix_documents
 
 from ..attention import build_attention
+from ..configuration import ZooConfig
 from ..parts import MIXERS
 from ..validation import require_own_layers
-
-if TYPE_CHECKING:
-    from ..configuration import ZooConfig
 
 
 class Mixer(nn.Module):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +13,7 @@ from transformers.cache_utils import LinearAttentionLayer
 
 from zoo.base.errors import ConfigError
 
+from ..configuration import ZooConfig
 from ..norms import RMSNorm
 from ..parts import option
 from ..precision import at_least_float32, in_own_precision
@@ -20,9 +21,6 @@ from ..validation import require_at_least
 from .base import Mixer
 from .delta_rule import gated_delta_rule
 from .short_convolution import CausalConvolution
-
-if TYPE_CHECKING:
-    from ..configuration import ZooConfig
 
 DECAYS = (1.0, 16.0)  # Between which a head's rate of decay is drawn
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers.cache_utils import LinearAttentionLayer
 
+from ..configuration import ZooConfig
 from ..norms import RMSNorm
 from ..parts import option
 from ..precision import at_least_float32, in_own_precision
@@ -17,9 +18,6 @@ from .base import Mixer
 from .delta_net import draw_decays, memory_of, of_tokens, unit_heads
 from .delta_rule import channel_gated_delta_rule
 from .short_convolution import CausalConvolution
-
-if TYPE_CHECKING:
-    from ..configuration import ZooConfig
 
 
 class KimiDeltaAttention(Mixer):

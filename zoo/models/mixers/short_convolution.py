@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -10,12 +10,10 @@ from torch.nn import functional as F
 from transformers import initialization as init
 from transformers.cache_utils import LinearAttentionLayer
 
+from ..configuration import ZooConfig
 from ..parts import option
 from ..validation import require_at_least
 from .base import Mixer
-
-if TYPE_CHECKING:
-    from ..configuration import ZooConfig
 
 
 class CausalConvolution(nn.Conv1d):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -11,11 +11,9 @@ from torch.nn import functional as F
 from transformers import initialization as init
 
 from zoo.base.errors import ConfigError
+from zoo.models.configuration import ZooConfig
 from zoo.models.embedding import Position
 from zoo.models.widths import vector_width
-
-if TYPE_CHECKING:
-    from zoo.models.configuration import ZooConfig
 
 
 class DisentangledPosition(Position):

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, ClassVar, cast
 
 from torch import Tensor, nn
 
+from ..configuration import ZooConfig
 from ..embedding import Position, Rotation
 from ..fields import LAYER_TYPES
 from ..rotary import RotaryPosition
-
-if TYPE_CHECKING:
-    from ..configuration import ZooConfig
 
 
 class RotaryByLayerPosition(Position):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -11,14 +11,12 @@ from torch.nn import functional as F
 from transformers import initialization as init
 
 from zoo.models.choices import NormPlacement
+from zoo.models.configuration import ZooConfig
 from zoo.models.parts import option
 from zoo.models.residual import Residual, Stream
 from zoo.models.validation import require_at_least
 
 from .streams import SeveralStreams
-
-if TYPE_CHECKING:
-    from zoo.models.configuration import ZooConfig
 
 
 class StreamNorm(nn.Module):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from transformers import initialization as init
 
 from zoo.fast.modules import Identity
+from zoo.models.configuration import ZooConfig
 from zoo.models.norms import build_norm
 from zoo.models.parts import option
 from zoo.models.precision import at_least_float32, in_own_precision
@@ -17,9 +18,6 @@ from zoo.models.residual import Residual, Stream
 from zoo.models.validation import require_at_least
 
 from .streams import SeveralStreams
-
-if TYPE_CHECKING:
-    from zoo.models.configuration import ZooConfig
 
 Weights = tuple[Tensor, Tensor, Tensor]
 """How streams are read, *Shape:* (..., num_streams); written, the same; and mixed, (..., num_streams, num_streams)."""

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from transformers import initialization as init
 
+from zoo.models.configuration import ZooConfig
 from zoo.models.residual import Residual, Stream
 
 from .streams import SeveralStreams
-
-if TYPE_CHECKING:
-    from zoo.models.configuration import ZooConfig
 
 
 class WithEmbeddings(SeveralStreams):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import initialization as init
 
+from zoo.models.configuration import ZooConfig
 from zoo.models.parts import option
 from zoo.models.precision import at_least_float32, in_own_precision
 from zoo.models.residual import Residual, Stream
@@ -17,9 +18,6 @@ from zoo.models.widths import matrix_std
 
 from .hyper_connections import HyperConnections, Weights
 from .streams import SeveralStreams
-
-if TYPE_CHECKING:
-    from zoo.models.configuration import ZooConfig
 
 
 class OfAllStreams(nn.Module):

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor, nn
 
+from zoo.models.configuration import ZooConfig
 from zoo.models.norms import build_norm
 from zoo.models.residual import Residual
 from zoo.models.unit import RescaledWeights
 from zoo.models.validation import require_own_layers
-
-if TYPE_CHECKING:
-    from torch import nn
-
-    from zoo.models.configuration import ZooConfig
 
 
 class NoFirstNormResidual(Residual):

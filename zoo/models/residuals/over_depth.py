@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import initialization as init
 
+from zoo.models.configuration import ZooConfig
 from zoo.models.parts import option
 from zoo.models.precision import at_least_float32, in_own_precision
 from zoo.models.residual import Residual, Stream
 from zoo.models.validation import require_at_least, require_own_layers
-
-if TYPE_CHECKING:
-    from zoo.models.configuration import ZooConfig
 
 
 class DepthAttention(nn.Module):
