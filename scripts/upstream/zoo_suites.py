@@ -21,7 +21,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_SEQ_TO_SEQ_CAUSAL_L
 import zoo
 import zoo.models
 from zoo.models.fields import LAYER_TYPES
-from zoo.models.positions.rotary_by_layer import RotaryByLayerPosition
+from zoo.models.rotary import RotaryByLayerPosition
 
 causal_lm: Any = import_module("tests.causal_lm_tester")
 configuration: Any = import_module("tests.test_configuration_common")

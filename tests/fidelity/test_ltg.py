@@ -11,8 +11,8 @@ from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
 import zoo
 from zoo.base.errors import ConfigError
 from zoo.converters import convert_back, sniff
+from zoo.models.attentions.disentangled import DisentangledPosition
 from zoo.models.partly_causal import partly_causal
-from zoo.models.positions.disentangled import DisentangledPosition
 from zoo.testing import randomize
 
 HEADS, LENGTH = 3, 15

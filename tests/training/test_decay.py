@@ -24,7 +24,7 @@ SIZES: dict[str, Any] = {
 
 MAPS = {
     *("Linear", "CausalConvolution", "Experts", "ClampedExperts", "LatentExpansion", "UnitHead"),
-    *("BiasedRouter", "SoftmaxRouter", "SigmoidRouter", "ConnectionWeights", "ManifoldWeights", "ReadingWeights"),
+    *("BiasedRouter", "SoftmaxRouter", "SigmoidRouter", "ConnectionWeights", "ManifoldWeights", "OfAllStreams"),
 }
 """Classes that hold linear maps. A class that holds anything of two dimensions belongs here or to `OTHERS`."""
 

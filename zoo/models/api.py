@@ -7,23 +7,28 @@ from .attentions.exclusive import ExclusiveAttention
 from .attentions.gated import GatedAttention
 from .attentions.kv_sharing import SharedKeyValueAttention
 from .attentions.latent import LatentAttention
-from .attentions.normalized import NormalizedAttention
 from .attentions.sinks import SinkAttention
 from .attentions.value_residual import ValueEmbeddingAttention, ValueResidualAttention
 from .choices import AttentionScale, NormPlacement, Pooling, QKNorm, ResidualScaling
 from .classification import ZooForSequenceClassification, ZooForTokenClassification
 from .conditional_generation import ZooForConditionalGeneration
 from .configuration import ZooConfig
-from .embedding import LearnedPosition, Position, TokenEmbedding, TokenTypeEmbedding
+from .embedding import (
+    LearnedPosition,
+    Position,
+    SinusoidalHalvesPosition,
+    SinusoidalPosition,
+    TokenEmbedding,
+    TokenTypeEmbedding,
+)
 from .encoder_decoder import ZooEncoderDecoder
-from .feed_forwards import (
+from .feed_forwards.mixture import (
     ClampedMixtureOfExperts,
     MixtureOfExperts,
-    NormalizedFeedForward,
     SharedMixtureOfExperts,
     SigmoidMixtureOfExperts,
-    balance_experts,
 )
+from .feed_forwards.routing import balance_experts
 from .language_modeling import ZooForCausalLM, ZooForMaskedLM
 from .layers import (
     DecoderLayer,
@@ -35,22 +40,28 @@ from .layers import (
     TransformerLayer,
 )
 from .mixers.base import Mixer
-from .mixers.delta_net import GatedDeltaNet
-from .mixers.kimi_delta import KimiDeltaAttention
+from .mixers.delta_net import GatedDeltaNet, KimiDeltaAttention
 from .mixers.short_convolution import ShortConvolution
 from .norms import DynamicTanh, LayerNorm, RMSNorm
 from .parametrization import learning_rate_factors
 from .parts import ACTIVATIONS, ATTENTIONS, FEED_FORWARDS, INITIALIZERS, MIXERS, NORMS, POSITIONS, RESIDUALS
 from .position_bias import AlibiPosition, RelativeBucketPosition
-from .positions.rotary_by_layer import RotaryByLayerPosition
 from .pretrained import ZooModel, ZooPreTrainedModel
 from .residual import Residual
-from .residuals import HyperConnections, LambdaResidual, ManifoldHyperConnections, NormalizedResidual
-from .rotary import InterleavedRotaryPosition, RotaryPosition
-from .sinusoidal import SinusoidalHalvesPosition, SinusoidalPosition
+from .residuals.hyper_connections import HyperConnections, ManifoldHyperConnections
+from .residuals.lambdas import LambdaResidual
+from .rotary import InterleavedRotaryPosition, RotaryByLayerPosition, RotaryPosition
 from .stack import ZooDecoder, ZooEncoder
 from .transformer import Transformer
-from .unit import UnitEmbedding, UnitHead, UnitNorm, normalize_weights
+from .unit import (
+    NormalizedAttention,
+    NormalizedFeedForward,
+    NormalizedResidual,
+    UnitEmbedding,
+    UnitHead,
+    UnitNorm,
+    normalize_weights,
+)
 
 TASK_CLASSES: dict[str, tuple[str, type[ZooPreTrainedModel]]] = {
     "feature-extraction": ("AutoModel", ZooModel),

@@ -13,12 +13,12 @@ from zoo.fast.modules import Dropout
 
 from .capabilities import SERVING
 from .configuration import ZooConfig
+from .embedding import SinusoidalPosition
 from .layers import build_activation
 from .norms import build_norm
 from .options import CallOptions
 from .parts import ACTIVATIONS
 from .pretrained import ZooModel, ZooPreTrainedModel
-from .sinusoidal import SinusoidalPosition
 
 
 class Classifier(ZooPreTrainedModel):

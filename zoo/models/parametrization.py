@@ -22,7 +22,7 @@ from .attention import attention_scaling
 from .choices import AttentionScale
 from .configuration import ZooConfig
 from .embedding import TokenTypeEmbedding, ValueEmbedding
-from .feed_forwards import Experts
+from .feed_forwards.experts import Experts
 from .parts import ATTENTIONS, PART_FIELDS
 from .roles import Role, parameter_roles
 from .transformer import transformer_of

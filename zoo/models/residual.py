@@ -14,7 +14,8 @@ from zoo.fast.modules import Dropout, Identity
 from .choices import NormPlacement, ResidualScaling
 from .configuration import ZooConfig
 from .norms import build_norm
-from .parts import RESIDUALS
+from .parts import RESIDUALS, option
+from .validation import require_own_layers
 
 SLOTS: dict[str, tuple[str, ...]] = {
     NormPlacement.POST: ("norm_out",),
@@ -77,6 +78,27 @@ class SingleStream(Identity, Stream):
     """One vector a token, which the embeddings are and the last layer leaves."""
 
 
+class SeveralStreams(Stream):
+    """Copies of the embedded tokens at the start, their sum at the end (Zhu et al. 2024, section 2.1)."""
+
+    def __init__(self, config: ZooConfig) -> None:
+        super().__init__()
+        self.num_streams: int = option(config, RESIDUALS.get(config.residual), "num_streams")
+        self.drawn_as = ("sum of streams", f"{self.num_streams} copies of the embeddings at the start")
+
+    def open(self, hidden_states: Tensor) -> Tensor:
+        """Copy. *Shape:* (batch_size, seq_len, hidden_size) to (batch_size, seq_len, num_streams, hidden_size)."""
+        return hidden_states.unsqueeze(-2).repeat_interleave(self.num_streams, dim=-2)
+
+    def forward(self, streams: Tensor) -> Tensor:
+        """Sum up. *Shape:* (batch_size, seq_len, num_streams, hidden_size) to (batch_size, seq_len, hidden_size)."""
+        return streams.sum(dim=-2)
+
+    def extra_repr(self) -> str:
+        """Show the number of streams when the module is printed."""
+        return str(self.num_streams)
+
+
 class Residual(nn.Module):
     """`norm_out(skip(x) + dropout(scale(norm_branch(sublayer(norm_in(x))))))`.
 
@@ -90,7 +112,12 @@ class Residual(nn.Module):
         skip: Module on the skip connection.
         scale: Module on the branch, after its norm.
         dropout: Dropout on the branch, last before the sum.
+
+    Attributes:
+        stream_class: Class of what opens and closes the stream, built from a configuration.
     """
+
+    stream_class: ClassVar[Callable[[ZooConfig], Stream]] = SingleStream
 
     def __init__(
         self,
@@ -117,7 +144,7 @@ class Residual(nn.Module):
     @classmethod
     def build_stream(cls, config: ZooConfig) -> Stream:
         """Build what opens and closes the stream of a stack."""
-        return SingleStream()
+        return cls.stream_class(config)
 
     def __call__(self, hidden_states: Tensor, sublayer: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Apply the sublayer inside the residual connection. Arguments as for `forward`."""
@@ -144,6 +171,21 @@ class Residual(nn.Module):
         branch = sublayer(self.norm_in(hidden_states), *args, **kwargs)
         branch = branch[0] if isinstance(branch, tuple) else branch
         return self.dropout(self.scale(self.norm_branch(branch)))
+
+
+class NoFirstNormResidual(Residual):
+    """The plain sum without a norm before the first sublayer, since the embeddings have one (ModernBERT)."""
+
+    @classmethod
+    def check_options(cls, config: ZooConfig) -> None:
+        """Require `share_layers=False`."""
+        given, why = f"residual={config.residual!r}", "the first one has fewer norms"
+        require_own_layers(config, given, why, "residual='plain'")
+
+    @classmethod
+    def build(cls, config: ZooConfig, layer_idx: int, opens_layer: bool, **slots: nn.Module) -> Residual:
+        is_first = opens_layer and layer_idx == 0
+        return cls(**{name: module for name, module in slots.items() if not (is_first and name == "norm_in")})
 
 
 def build_residual(config: ZooConfig, layer_idx: int = 0, *, opens_layer: bool = False) -> Residual:

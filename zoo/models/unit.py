@@ -5,16 +5,22 @@ Loshchilov et al. 2024, "nGPT: Normalized Transformer with Representation Learni
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import initialization as init
 
+from .attention import Attention, Mixed
+from .choices import AttentionScale
 from .configuration import ZooConfig
 from .embedding import TokenEmbedding
+from .layers import GatedFeedForward
+from .norms import build_norm
 from .precision import at_least_float32
+from .residual import Residual
 
 
 def unit(vectors: Tensor, dim: int = -1) -> Tensor:
@@ -122,3 +128,88 @@ class UnitHead(UnitWeights, nn.Linear):
             head.scales.fill_(head.base)[:kept] = self.scales[:kept]
         head.weight, head.bias = like.weight, like.bias
         return head
+
+
+class NormalizedAttention(UnitWeights, Attention):
+    """Attention with weight vectors of length one (Loshchilov et al. 2024, nGPT, section 2.3.2, equations 13 to 16).
+
+    Queries and keys are normalized if `norm="unit"` and `qk_norm="head"`, and then have one learned factor per channel,
+    the same for both; scores are multiplied by sqrt(head_dim), unless `attention_scale` is set.
+    """
+
+    keeps_distances = False  # a rotation's two channels have a factor each, after it
+
+    unit_weights: ClassVar[dict[str, int]] = {
+        **dict.fromkeys(("q_proj.weight", "k_proj.weight", "v_proj.weight"), -1),
+        "o_proj.weight": 0,
+    }
+
+    def __init__(self, config: ZooConfig, layer_idx: int, **kwargs: Any) -> None:
+        super().__init__(config, layer_idx, **kwargs)
+        if config.attention_scale == AttentionScale.HEAD_DIM:
+            self.scaling = self.head_dim**0.5
+
+    def build_projections(self, config: ZooConfig) -> None:
+        """Build the projections, and the factors of queries and keys."""
+        super().build_projections(config)
+        self.qk_scales = RescaledWeights(self.q_proj.out_features, 1.0, config.hidden_size**-0.5)
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any, **kwargs: Any) -> Mixed:
+        """Mix the values, with the learned factors on queries and keys."""
+        # Both have the factors, after the rotation. Queries have them twice here: that gives the same scores, also with
+        # grouped queries, and keys are cached without them.
+        factors = self.qk_scales().square().to(query.dtype).view(query.shape[1], 1, -1)
+        return super().attend(query * factors, key, value, attention_mask, **kwargs)
+
+
+class NormalizedFeedForward(UnitWeights, GatedFeedForward):
+    """A gated network with weight vectors of length one (Loshchilov et al. 2024, nGPT, section 2.4).
+
+    Both inner vectors have one learned factor per channel, and the input of the gate is multiplied by
+    sqrt(hidden_size).
+    """
+
+    unit_weights: ClassVar[dict[str, int]] = {"gate_proj.weight": -1, "up_proj.weight": -1, "down_proj.weight": 0}
+
+    def __init__(self, config: ZooConfig) -> None:
+        super().__init__(config)
+        self.gate_scales = RescaledWeights(config.intermediate_size, 1.0, 1.0)
+        self.up_scales = RescaledWeights(config.intermediate_size, 1.0, 1.0)
+        self.gate_factor = config.hidden_size**0.5
+
+    def project(self, hidden_states: Tensor) -> tuple[Tensor, Tensor]:
+        """Compute the activated gate and its input."""
+        gate, up = super().project(hidden_states)
+        return gate * (self.gate_scales() * self.gate_factor), up * self.up_scales()
+
+
+RATE = 0.05  # The step of a new model
+
+
+class NormalizedResidual(Residual):
+    """`norm(x + |alpha| * (norm(sublayer(x)) - x))` (Loshchilov et al. 2024, nGPT, section 2.2, equations 10 and 11).
+
+    The norms are those of `norm`: with "unit", the stream moves on the hypersphere. Other norm slots are filled by
+    `norm_placement`.
+
+    Args:
+        rates: The learned steps, "eigen learning rates", one a channel.
+        slots: As in the base class.
+    """
+
+    def __init__(self, rates: RescaledWeights, **slots: nn.Module) -> None:
+        super().__init__(**slots)
+        self.rates = rates
+
+    @classmethod
+    def build(cls, config: ZooConfig, layer_idx: int, opens_layer: bool, **slots: nn.Module) -> Residual:
+        norms = {slot: slots.get(slot) or build_norm(config) for slot in ("norm_branch", "norm_out")}
+        return cls(RescaledWeights(config.hidden_size, RATE, config.hidden_size**-0.5), **{**slots, **norms})
+
+    def forward(self, hidden_states: Tensor, sublayer: Callable[..., Any], *args: Any, **kwargs: Any) -> Tensor:
+        branch = self.branch(hidden_states, sublayer, *args, **kwargs)
+        skip = self.skip(hidden_states)
+        return self.norm_out(skip + self.added(skip, branch))
+
+    def added(self, skip: Tensor, branch: Tensor) -> Tensor:
+        return self.rates().abs() * (branch - skip)

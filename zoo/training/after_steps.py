@@ -10,8 +10,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from transformers.trainer_callback import ExportableState
 
 from zoo.models import normalize_weights
-from zoo.models.feed_forwards import balance_experts
-from zoo.models.feed_forwards.routing import SigmoidRouter
+from zoo.models.feed_forwards.routing import SigmoidRouter, balance_experts
 from zoo.models.unit import UnitWeights
 
 

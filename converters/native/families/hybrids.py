@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from zoo.models import GatedDeltaNet, KimiDeltaAttention, ShortConvolution, ZooConfig
-from zoo.models.mixers.delta_net import sizes
-from zoo.models.mixers.kimi_delta import kimi_sizes
+from zoo.models.mixers.delta_net import kimi_sizes, sizes
 from zoo.models.parts import option
 
 from ...key_map import KeyMap

@@ -19,9 +19,10 @@ class MixedStates(Stream):
 
     grows = True
 
-    def __init__(self) -> None:
+    drawn_as = ("mixture over depth", "learned weights of all earlier states")
+
+    def __init__(self, config: ZooConfig) -> None:
         super().__init__()
-        self.drawn_as = ("mixture over depth", "learned weights of all earlier states")
 
     def open(self, hidden_states: Tensor) -> Tensor:
         """Begin with the embeddings. *Shape:* (batch_size, seq_len, 2, hidden_size)."""
@@ -57,6 +58,8 @@ class DepthWeightedResidual(Residual):
     DenseFormer (Pagliardini et al. 2024) mixes after whole layers; here, as in GPT-BERT, it is after every sublayer.
     """
 
+    stream_class = MixedStates
+
     def __init__(self, mix: DepthMixture, **slots: nn.Module) -> None:
         super().__init__(**slots)
         self.mix = mix
@@ -76,11 +79,6 @@ class DepthWeightedResidual(Residual):
     def build(cls, config: ZooConfig, layer_idx: int, opens_layer: bool, **slots: nn.Module) -> Residual:
         earlier = layer_idx if config.parallel_residual else 2 * layer_idx + (not opens_layer)
         return cls(DepthMixture(earlier + 2), **slots)
-
-    @classmethod
-    def build_stream(cls, config: ZooConfig) -> Stream:
-        """Build what begins with the embeddings and ends with the last mixture."""
-        return MixedStates()
 
     def forward(self, hidden_states: Tensor, sublayer: Callable[..., Any], *args: Any, **kwargs: Any) -> Tensor:
         """Apply the sublayer to the mixture, and mix again. *Shape:* (batch_size, seq_len, num_states, hidden_size)."""

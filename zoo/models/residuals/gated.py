@@ -13,10 +13,8 @@ from transformers import initialization as init
 from zoo.models.choices import NormPlacement
 from zoo.models.configuration import ZooConfig
 from zoo.models.parts import option
-from zoo.models.residual import Residual, Stream
+from zoo.models.residual import Residual, SeveralStreams
 from zoo.models.validation import require_at_least
-
-from .streams import SeveralStreams
 
 
 class StreamNorm(nn.Module):
@@ -64,7 +62,7 @@ class GatedStreams(SeveralStreams):
     """Copies of the embedded tokens at the start, and at the end what gates read of them."""
 
     def __init__(self, config: ZooConfig) -> None:
-        super().__init__(option(config, GatedHyperConnections, "num_streams"))
+        super().__init__(config)
         self.drawn_as = ("gated streams", f"{self.num_streams} copies of the embeddings at the start")
         self.gates = StreamGates(config)
 
@@ -85,6 +83,7 @@ class GatedHyperConnections(Residual):
     """
 
     options: ClassVar[dict[str, Any]] = {"num_streams": 4, "gate_rank": 32}
+    stream_class = GatedStreams
 
     def __init__(self, gates: StreamGates, write: nn.Module, **slots: nn.Module) -> None:
         super().__init__(**slots)
@@ -107,11 +106,6 @@ class GatedHyperConnections(Residual):
         num_streams = option(config, cls, "num_streams")
         write = nn.Linear(num_streams * config.hidden_size, num_streams, bias=False)
         return cls(StreamGates(config), write, **slots)
-
-    @classmethod
-    def build_stream(cls, config: ZooConfig) -> Stream:
-        """Build what copies the embeddings and reads the streams at the end."""
-        return GatedStreams(config)
 
     def forward(self, hidden_states: Tensor, sublayer: Callable[..., Any], *args: Any, **kwargs: Any) -> Tensor:
         """Apply the sublayer."""

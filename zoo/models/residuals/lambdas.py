@@ -12,15 +12,18 @@ from transformers import initialization as init
 from zoo.models.configuration import ZooConfig
 from zoo.models.residual import Residual, Stream
 
-from .streams import SeveralStreams
 
-
-class WithEmbeddings(SeveralStreams):
+class WithEmbeddings(Stream):
     """The residual stream and the embedded tokens, which no layer changes."""
 
-    def __init__(self) -> None:
-        super().__init__(2)
-        self.drawn_as = ("stream without embeddings", "kept next to it for every layer")
+    drawn_as = ("stream without embeddings", "kept next to it for every layer")
+
+    def __init__(self, config: ZooConfig) -> None:
+        super().__init__()
+
+    def open(self, hidden_states: Tensor) -> Tensor:
+        """Begin with the embeddings. *Shape:* (batch_size, seq_len, 2, hidden_size)."""
+        return torch.stack((hidden_states, hidden_states), dim=-2)
 
     def forward(self, streams: Tensor) -> Tensor:
         """Leave them out. *Shape:* (batch_size, seq_len, 2, hidden_size) to (batch_size, seq_len, hidden_size)."""
@@ -56,6 +59,8 @@ class LambdaResidual(Residual):
         slots: As in the base class.
     """
 
+    stream_class = WithEmbeddings
+
     def __init__(self, mix: Lambdas | None = None, **slots: nn.Module) -> None:
         super().__init__(**slots)
         self.mix = mix
@@ -63,11 +68,6 @@ class LambdaResidual(Residual):
     @classmethod
     def build(cls, config: ZooConfig, layer_idx: int, opens_layer: bool, **slots: nn.Module) -> Residual:
         return cls(Lambdas() if opens_layer else None, **slots)
-
-    @classmethod
-    def build_stream(cls, config: ZooConfig) -> Stream:
-        """Build the stream that keeps the embeddings."""
-        return WithEmbeddings()
 
     def forward(self, hidden_states: Tensor, sublayer: Callable[..., Any], *args: Any, **kwargs: Any) -> Tensor:
         """Apply the sublayer. *Shape:* (batch_size, seq_len, 2, hidden_size)."""

@@ -74,6 +74,7 @@ class AttentionResidual(Residual):
     """
 
     options: ClassVar[dict[str, Any]] = {"layers_per_block": 0}
+    stream_class = WrittenVectors
 
     def __init__(self, read: nn.Module | None, begins_vector: bool, **slots: nn.Module) -> None:
         super().__init__(**slots)
@@ -94,11 +95,6 @@ class AttentionResidual(Residual):
         is_first = opens_layer and layer_idx == 0 and not config.share_layers
         begins_vector = not layers or (opens_layer and layer_idx % layers == 0)
         return cls(None if is_first else DepthAttention(config), begins_vector, **slots)
-
-    @classmethod
-    def build_stream(cls, config: ZooConfig) -> Stream:
-        """Build what begins with the embeddings and reads all vectors at the end."""
-        return WrittenVectors(config)
 
     def forward(self, hidden_states: Tensor, sublayer: Callable[..., Any], *args: Any, **kwargs: Any) -> Tensor:
         """Apply the sublayer."""

@@ -1,1 +1,0 @@
-"""Position encodings beyond the usual ones, a file each."""
