@@ -17,6 +17,7 @@ from zoo.models import (
     Transformer,
     ZooConfig,
 )
+from zoo.models.attention import Mixed
 from zoo.models.transformer import BACKENDS
 
 TOKEN_BY_TOKEN = {"table-ends-at-1000", "unscaled-initialization"}
@@ -37,22 +38,14 @@ class D2LEncoderLayer(EncoderLayer):
 class TrainingSeesThePast(Attention):
     """Self-attention that is causal in training mode only, and there counts keys from the start of the cache."""
 
-    def attend(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        attention_mask: Any,
-        *args: Any,
-        **kwargs: Any,
-    ) -> tuple[Tensor, Tensor | None]:
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any, **kwargs: Any) -> Mixed:
         if self.training:
             lowest = torch.finfo(query.dtype).min
             attention_mask = query.new_full((1, 1, query.shape[2], key.shape[2]), lowest).triu(1)
         elif attention_mask is not None:
             # The last query sees every key that is not masked for another reason than causality.
             attention_mask = attention_mask[:, :, -1:].expand(-1, -1, query.shape[2], -1)
-        return super().attend(query, key, value, attention_mask, *args, is_causal=False, **kwargs)
+        return super().attend(query, key, value, attention_mask, is_causal=False, **kwargs)
 
 
 class D2LDecoderLayer(DecoderLayer):

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from zoo.base.errors import InputError
 from zoo.models import Attention, DecoderLayer, TokenEmbedding, Transformer, ZooConfig
+from zoo.models.attention import Mixed
 from zoo.models.transformer import shift_tokens_right
 
 from .nlpt import no_mask
@@ -28,7 +29,7 @@ class MemoryQueriesAttention(Attention):
         step: int | None = None,
         earlier: Any = None,
         **kwargs: Any,
-    ) -> tuple[Tensor, Tensor | None]:
+    ) -> Mixed:
         """Mix the decoder's states by the similarities of the encoder's; both have the same length."""
         target_len = hidden_states.shape[1]
         source_len = 0 if key_value_states is None else key_value_states.shape[1]

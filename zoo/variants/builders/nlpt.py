@@ -10,26 +10,19 @@ from torch import Tensor
 from zoo.fast.attention_backends import added_mask
 from zoo.fast.modules import Identity
 from zoo.models import Attention, EncoderLayer, Transformer, ZooConfig
+from zoo.models.attention import Mixed
 from zoo.models.transformer import BACKENDS
 
 
 class InfinitelyMaskedAttention(Attention):
     """Attention with masked scores of minus infinity, so that a row without any visible key becomes NaN."""
 
-    def attend(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        attention_mask: Any,
-        *args: Any,
-        **kwargs: Any,
-    ) -> tuple[Tensor, Tensor | None]:
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any, **kwargs: Any) -> Mixed:
         if attention_mask is not None:
             attention_mask = added_mask(attention_mask, query.dtype)
             hidden = attention_mask <= torch.finfo(attention_mask.dtype).min / 2
             attention_mask = attention_mask.masked_fill(hidden, -torch.inf)
-        return super().attend(query, key, value, attention_mask, *args, **kwargs)
+        return super().attend(query, key, value, attention_mask, **kwargs)
 
 
 class NlptEncoderLayer(EncoderLayer):

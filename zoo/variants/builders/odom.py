@@ -17,6 +17,7 @@ from zoo.models import (
     Transformer,
     ZooConfig,
 )
+from zoo.models.attention import Mixed
 from zoo.models.transformer import BACKENDS, vocabulary_size
 
 from .nlpt import no_mask
@@ -39,20 +40,12 @@ class OdomAttention(Attention):
         heads = super().split_heads(projected, norm)
         return heads.expand(-1, self.num_heads, -1, -1) if heads.shape[1] == 1 else heads
 
-    def attend(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        attention_mask: Any,
-        *args: Any,
-        **kwargs: Any,
-    ) -> tuple[Tensor, Tensor | None]:
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any, **kwargs: Any) -> Mixed:
         if self.sees_the_future and attention_mask is not None:
             # The last query sees every key that is not masked for another reason than causality.
             attention_mask = attention_mask[:, :, -1:].expand(-1, -1, query.shape[2], -1)
         if not self.softmax_over_batch:
-            return super().attend(query, key, value, attention_mask, *args, **kwargs)
+            return super().attend(query, key, value, attention_mask, **kwargs)
         scores = query @ key.transpose(-1, -2) * self.scaling
         if attention_mask is None:
             weights = scores.softmax(dim=0)

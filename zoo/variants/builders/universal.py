@@ -42,15 +42,8 @@ class UniversalEncoderLayer(EncoderLayer):
         return super().forward(self.step_embedding(hidden_states, step), *args, step=step, **kwargs)
 
 
-class UniversalDecoderLayer(DecoderLayer):
-    """A layer that receives how often it has been applied."""
-
-    def __init__(self, config: ZooConfig, layer_idx: int) -> None:
-        super().__init__(config, layer_idx)
-        self.step_embedding = StepEmbedding(config)
-
-    def forward(self, hidden_states: Tensor, *args: Any, step: int = 0, **kwargs: Any) -> Tensor:
-        return super().forward(self.step_embedding(hidden_states, step), *args, step=step, **kwargs)
+class UniversalDecoderLayer(UniversalEncoderLayer, DecoderLayer):
+    """The same with causal self-attention, and with cross attention after an encoder."""
 
 
 def universal(config: ZooConfig) -> Transformer:

@@ -11,6 +11,7 @@ from zoo.base.errors import ConfigError
 from zoo.fast.attention_backends import added_mask
 from zoo.fast.modules import Identity
 from zoo.models import Attention, DecoderLayer, EncoderLayer, Residual, Transformer, ZooConfig
+from zoo.models.attention import Mixed
 from zoo.models.borrowing import Borrower
 
 PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj")
@@ -31,20 +32,12 @@ class UniformMaskedRows(Attention):
     supports_unpadding = False
     backends = ("eager",)  # the only one that adds a finite number to masked scores: a row of them stays a softmax
 
-    def attend(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        attention_mask: Any,
-        *args: Any,
-        **kwargs: Any,
-    ) -> tuple[Tensor, Tensor | None]:
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any, **kwargs: Any) -> Mixed:
         if attention_mask is not None:
             attention_mask = added_mask(attention_mask, query.dtype)
             sees_nothing = (attention_mask <= torch.finfo(attention_mask.dtype).min / 2).all(dim=-1, keepdim=True)
             query = query.masked_fill(sees_nothing, 0.0)
-        return super().attend(query, key, value, attention_mask, *args, **kwargs)
+        return super().attend(query, key, value, attention_mask, **kwargs)
 
 
 class BorrowingAttention(Borrower, Attention):
