@@ -6,12 +6,11 @@ from typing import Any
 
 from zoo.registry import Quirk, register
 
-from .encoders import ENCODER_TASKS
+from .decoders import BASE
+from .encoders import ENCODER_TASKS, encoder
 
 COMMON: dict[str, Any] = {
-    "hidden_size": 768,
-    "num_hidden_layers": 12,
-    "num_attention_heads": 12,
+    **BASE,
     "intermediate_size": 2048,
     "vocab_size": 16384,
     "norm": "layernorm-no-affine",
@@ -41,10 +40,9 @@ SMALL = {
 }
 """The size for 10 million words."""
 
-register(
+encoder(
     "ltg-bert-style",
     "Encoder with disentangled relative positions, a norm after attention and one inside gated feed-forwards.",
-    tasks=ENCODER_TASKS,
     source="github.com/ltgoslo/ltg-bert, training/model.py",
     paper="Samuel et al. 2023, Trained on 100 million words and still in shape: BERT meets British National Corpus",
     tags=("encoder", "pre-norm", "babylm"),

@@ -20,11 +20,18 @@ LLAMA_LIKE: dict[str, Any] = {
     "norm_placement": "pre",
 }
 
-GPT2_BASE: dict[str, Any] = {
+BASE: dict[str, Any] = {
     "hidden_size": 768,
     "num_hidden_layers": 12,
     "num_attention_heads": 12,
     "intermediate_size": 3072,
+}
+"""The size of BERT and GPT-2 that is called so."""
+
+PRE_NORM: dict[str, Any] = {
+    "norm_placement": "pre",
+    "max_position_embeddings": 2048,
+    "classifier_pooling": "last",
 }
 
 decoder = partial(
@@ -41,7 +48,7 @@ decoder(
     paper="Radford et al. 2019, Language Models are Unsupervised Multitask Learners",
     tags=("decoder", "pre-norm"),
     defaults={
-        **GPT2_BASE,
+        **BASE,
         "vocab_size": 50257,
         "norm_placement": "pre",
         "position": "learned",
@@ -52,7 +59,7 @@ decoder(
         "classifier_pooling": "last",
         "initializer": "depth-scaled",
     },
-    presets={"base": GPT2_BASE},
+    presets={"base": BASE},
 )
 
 decoder(
@@ -71,16 +78,14 @@ decoder(
     paper="Wang and Komatsuzaki 2021, GPT-J-6B: A 6 Billion Parameter Autoregressive Language Model",
     tags=("decoder", "pre-norm", "parallel"),
     defaults={
-        "norm_placement": "pre",
+        **PRE_NORM,
         "parallel_residual": True,
         "position": "rotary-interleaved",
         "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.25},
-        "max_position_embeddings": 2048,
         "hidden_act": "gelu_new",
         "attention_bias": False,
         "lm_head_bias": True,
         "dropout": 0.0,
-        "classifier_pooling": "last",
     },
 )
 
@@ -91,12 +96,10 @@ decoder(
     paper="Press et al. 2021, Train Short, Test Long: Attention with Linear Biases Enables Input Length Extrapolation",
     tags=("decoder", "pre-norm"),
     defaults={
-        "norm_placement": "pre",
+        **PRE_NORM,
         "position": "alibi",
         "hidden_act": "gelu",
-        "max_position_embeddings": 2048,
         "tie_word_embeddings": True,
-        "classifier_pooling": "last",
         "initializer": "depth-scaled",
     },
 )
@@ -108,14 +111,12 @@ decoder(
     paper="BigScience 2022, BLOOM: A 176B-Parameter Open-Access Multilingual Language Model",
     tags=("decoder", "pre-norm"),
     defaults={
-        "norm_placement": "pre",
+        **PRE_NORM,
         "embedding_norm": True,
         "position": "alibi",
         "hidden_act": "gelu_pytorch_tanh",
         "dropout": 0.0,
-        "max_position_embeddings": 2048,
         "tie_word_embeddings": True,
-        "classifier_pooling": "last",
     },
     presets={"tiny": {"intermediate_size": 256}},
 )
@@ -144,20 +145,22 @@ decoder(
     },
 )
 
+OLMO2: dict[str, Any] = {
+    **LLAMA_LIKE,
+    "norm_placement": "res-post",
+    "layer_norm_eps": 1e-6,
+    "qk_norm": "full",
+    "final_norm": True,
+    "rope_parameters": {"rope_type": "default", "rope_theta": 500_000.0},
+}
+
 decoder(
     "olmo2-style",
     "Decoder with RMSNorm on the branch outputs only, normalised queries and keys, rotary positions and SwiGLU.",
     source="OLMo team 2024, section 3.2",
     paper="OLMo team 2024, 2 OLMo 2 Furious",
     tags=("decoder", "res-post-norm", "modern"),
-    defaults={
-        **LLAMA_LIKE,
-        "norm_placement": "res-post",
-        "layer_norm_eps": 1e-6,
-        "qk_norm": "full",
-        "final_norm": True,
-        "rope_parameters": {"rope_type": "default", "rope_theta": 500000.0},
-    },
+    defaults=OLMO2,
 )
 
 decoder(
@@ -168,14 +171,12 @@ decoder(
     tags=("decoder", "pre-norm", "parallel"),
     aliases=("pythia-style",),
     defaults={
-        "norm_placement": "pre",
+        **PRE_NORM,
         "parallel_residual": True,
         "position": "rotary",
         "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.25},
-        "max_position_embeddings": 2048,
         "hidden_act": "gelu",
         "dropout": 0.0,
-        "classifier_pooling": "last",
     },
     limits=("Both sublayers share one norm: weights of a second one would be those of what reads it.",),
 )
@@ -187,17 +188,15 @@ decoder(
     paper="Almazrouei et al. 2023, The Falcon Series of Open Language Models",
     tags=("decoder", "pre-norm", "parallel", "multi-query"),
     defaults={
-        "norm_placement": "pre",
+        **PRE_NORM,
         "parallel_residual": True,
         "num_key_value_heads": 1,
         "position": "rotary",
-        "max_position_embeddings": 2048,
         "hidden_act": "gelu",
         "attention_bias": False,
         "mlp_bias": False,
         "dropout": 0.0,
         "tie_word_embeddings": True,
-        "classifier_pooling": "last",
     },
 )
 

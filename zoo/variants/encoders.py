@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from zoo.registry import register
 
+from .decoders import BASE
 from .layer_patterns import GLOBAL, LOCAL, NARROW
 
 ENCODER_TASKS = ("masked-lm", "sequence-classification", "token-classification", "feature-extraction")
-BERT_BASE: dict[str, Any] = {
-    "vocab_size": 30522,
-    "hidden_size": 768,
-    "num_hidden_layers": 12,
-    "num_attention_heads": 12,
-    "intermediate_size": 3072,
-}
+BERT_BASE: dict[str, Any] = {"vocab_size": 30522, **BASE}
 BERT: dict[str, Any] = {
     **BERT_BASE,
     "norm_placement": "post",
@@ -30,10 +26,12 @@ BERT: dict[str, Any] = {
     "classifier_pooler_act": "tanh",
 }
 
-register(
+encoder = partial(register, tasks=ENCODER_TASKS)
+"""Registers an encoder."""
+
+encoder(
     "bert-style",
     "Post-norm encoder with learned positions, a norm on the embeddings, and BERT's two heads.",
-    tasks=ENCODER_TASKS,
     source="Devlin et al. 2019, section 3",
     paper="Devlin et al. 2019, BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding",
     tags=("encoder", "post-norm"),
@@ -42,10 +40,9 @@ register(
     limits=("It has no token-type embeddings.",),
 )
 
-register(
+encoder(
     "albert-style",
     "Post-norm encoder of one layer, applied again and again, with embeddings narrower than the residual stream.",
-    tasks=ENCODER_TASKS,
     source="Lan et al. 2020, section 3.1",
     paper="Lan et al. 2020, ALBERT: A Lite BERT for Self-supervised Learning of Language Representations",
     tags=("encoder", "post-norm", "shared-layers"),
@@ -65,10 +62,9 @@ register(
     ),
 )
 
-register(
+encoder(
     "roberta-prelayernorm-style",
     "Pre-norm encoder with learned positions, a norm on the embeddings and at the end, and BERT's two heads.",
-    tasks=ENCODER_TASKS,
     source="Ott et al. 2019, fairseq's encoder with normalize_before",
     paper="Liu et al. 2019, RoBERTa: A Robustly Optimized BERT Pretraining Approach",
     tags=("encoder", "pre-norm"),
@@ -76,10 +72,9 @@ register(
     presets={"base": BERT_BASE},
 )
 
-register(
+encoder(
     "roformer-style",
     "Post-norm encoder with queries and keys rotated by position, and BERT's two heads.",
-    tasks=ENCODER_TASKS,
     source="Su et al. 2021, section 3.4",
     paper="Su et al. 2021, RoFormer: Enhanced Transformer with Rotary Position Embedding",
     tags=("encoder", "post-norm"),
@@ -94,10 +89,9 @@ register(
     limits=("It has no token-type embeddings.",),
 )
 
-register(
+encoder(
     "modernbert-style",
     "Encoder without biases: gated feed-forwards, rotary positions, two layers with a window to one without.",
-    tasks=ENCODER_TASKS,
     source="Warner et al. 2024, section 2",
     paper="Warner et al. 2024, Smarter, Better, Faster, Longer: A Modern Bidirectional Encoder",
     tags=("encoder", "pre-norm", "modern", "sliding-window"),

@@ -1,10 +1,27 @@
 """Decoders with mixtures of experts as feed-forward networks."""
 
+from typing import Any
+
 from .decoders import LLAMA_LIKE, decoder
 from .layer_patterns import GLOBAL, LOCAL, NARROW
 
 NARROW_EXPERTS = {"num_experts": 16, "num_experts_per_tok": 4, "moe_intermediate_size": 512}
 FEW_EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 48}
+SIZES = {"tiny": FEW_EXPERTS, "small": {"moe_intermediate_size": 256}}
+
+LATENT: dict[str, Any] = {
+    **LLAMA_LIKE,
+    "layer_norm_eps": 1e-6,
+    "attention": "latent",
+    "head_dim": 32,
+    "kv_lora_rank": 128,
+    "qk_nope_head_dim": 64,
+    "v_head_dim": 64,
+    "feed_forward": "moe-sigmoid",
+    **NARROW_EXPERTS,
+    "first_k_dense_replace": 1,
+}
+NARROW_LATENT = {"head_dim": 8, "kv_lora_rank": 16, "qk_nope_head_dim": 16, "v_head_dim": 16, **FEW_EXPERTS}
 
 decoder(
     "mixtral-style",
@@ -38,7 +55,7 @@ decoder(
         **NARROW_EXPERTS,
         "rope_parameters": {"rope_type": "default", "rope_theta": 1000000.0},
     },
-    presets={"tiny": FEW_EXPERTS, "small": {"moe_intermediate_size": 256}},
+    presets=SIZES,
 )
 
 decoder(
@@ -55,7 +72,7 @@ decoder(
         **NARROW_EXPERTS,
         "routed_scaling_factor": 2.5,
     },
-    presets={"tiny": FEW_EXPERTS, "small": {"moe_intermediate_size": 256}},
+    presets=SIZES,
     limits=("Its attention is Llama's: what it shares with DeepSeek-V3 is the feed-forward network.",),
 )
 
@@ -65,32 +82,8 @@ decoder(
     source="DeepSeek-AI 2024, section 2.1",
     paper="DeepSeek-AI 2024, DeepSeek-V3 Technical Report",
     tags=("decoder", "pre-norm", "modern", "mixture-of-experts", "latent-attention"),
-    defaults={
-        **LLAMA_LIKE,
-        "layer_norm_eps": 1e-6,
-        "attention": "latent",
-        "position": "rotary-interleaved",
-        "head_dim": 32,
-        "q_lora_rank": 192,
-        "kv_lora_rank": 128,
-        "qk_nope_head_dim": 64,
-        "v_head_dim": 64,
-        "feed_forward": "moe-sigmoid",
-        **NARROW_EXPERTS,
-        "routed_scaling_factor": 2.5,
-        "first_k_dense_replace": 1,
-    },
-    presets={
-        "tiny": {
-            "head_dim": 8,
-            "q_lora_rank": 24,
-            "kv_lora_rank": 16,
-            "qk_nope_head_dim": 16,
-            "v_head_dim": 16,
-            **FEW_EXPERTS,
-        },
-        "small": {"moe_intermediate_size": 256},
-    },
+    defaults={**LATENT, "position": "rotary-interleaved", "q_lora_rank": 192, "routed_scaling_factor": 2.5},
+    presets={**SIZES, "tiny": {**NARROW_LATENT, "q_lora_rank": 24}},
 )
 
 decoder(

@@ -1,7 +1,7 @@
 """Decoders in which most layers have no attention."""
 
 from .decoders import LLAMA_LIKE, decoder
-from .experts import FEW_EXPERTS, NARROW_EXPERTS
+from .experts import LATENT, NARROW_EXPERTS, NARROW_LATENT, SIZES
 from .layer_patterns import GLOBAL
 
 LINEAR, CONVOLUTION = "linear_attention", "conv"
@@ -25,7 +25,7 @@ decoder(
         "feed_forward": "moe-shared",
         **NARROW_EXPERTS,
     },
-    presets={"tiny": FEW_EXPERTS, "small": {"moe_intermediate_size": 256}},
+    presets=SIZES,
     limits=("It predicts one token at a time: the original's modules for further tokens are left out.",),
 )
 
@@ -36,33 +36,14 @@ decoder(
     paper="Kimi Team 2025, Kimi Linear: An Expressive, Efficient Attention Architecture",
     tags=("decoder", "pre-norm", "modern", "linear-attention", "latent-attention", "mixture-of-experts"),
     defaults={
-        **LLAMA_LIKE,
-        "layer_norm_eps": 1e-6,
+        **LATENT,
         "mixer": "kimi-delta-attention",
         "linear_head_dim": 64,
         "layer_types": [LINEAR, LINEAR, LINEAR, GLOBAL],
-        "attention": "latent",
         "position": "none",
-        "head_dim": 32,
-        "kv_lora_rank": 128,
-        "qk_nope_head_dim": 64,
-        "v_head_dim": 64,
-        "feed_forward": "moe-sigmoid",
-        **NARROW_EXPERTS,
         "routed_scaling_factor": 2.446,
-        "first_k_dense_replace": 1,
     },
-    presets={
-        "tiny": {
-            "head_dim": 8,
-            "linear_head_dim": 16,
-            "kv_lora_rank": 16,
-            "qk_nope_head_dim": 16,
-            "v_head_dim": 16,
-            **FEW_EXPERTS,
-        },
-        "small": {"moe_intermediate_size": 256},
-    },
+    presets={**SIZES, "tiny": {**NARROW_LATENT, "linear_head_dim": 16}},
 )
 
 decoder(

@@ -1,9 +1,22 @@
 """Decoders with a pattern of different layers: in how far they see, in their wavelengths, in having positions."""
 
-from .decoders import LLAMA_LIKE, decoder
+from typing import Any
+
+from .decoders import LLAMA_LIKE, OLMO2, decoder
 
 LOCAL, GLOBAL = "sliding_attention", "full_attention"
 NARROW = {"sliding_window": 16}
+
+GEMMA: dict[str, Any] = {
+    **LLAMA_LIKE,
+    "norm_placement": "sandwich",
+    "layer_norm_eps": 1e-6,
+    "hidden_act": "gelu_pytorch_tanh",
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 8192,
+    "scale_embedding": True,
+    "tie_word_embeddings": True,
+}
 
 decoder(
     "smollm3-style",
@@ -28,14 +41,9 @@ decoder(
     paper="Olmo team 2025, Olmo 3",
     tags=("decoder", "res-post-norm", "modern", "sliding-window"),
     defaults={
-        **LLAMA_LIKE,
-        "norm_placement": "res-post",
-        "layer_norm_eps": 1e-6,
-        "qk_norm": "full",
-        "final_norm": True,
+        **OLMO2,
         "sliding_window": 4096,
         "layer_types": [LOCAL, LOCAL, LOCAL, GLOBAL],
-        "rope_parameters": {"rope_type": "default", "rope_theta": 500_000.0},
         "max_position_embeddings": 8192,
     },
     presets={"tiny": NARROW},
@@ -51,18 +59,11 @@ decoder(
     paper="Gemma team 2025, Gemma 3 Technical Report",
     tags=("decoder", "sandwich-norm", "modern", "sliding-window"),
     defaults={
-        **LLAMA_LIKE,
-        "norm_placement": "sandwich",
-        "layer_norm_eps": 1e-6,
-        "hidden_act": "gelu_pytorch_tanh",
-        "num_key_value_heads": 2,
+        **GEMMA,
         "qk_norm": "head",
         "sliding_window": 1024,
         "layer_types": [LOCAL, LOCAL, LOCAL, LOCAL, LOCAL, GLOBAL],
         "position": "rotary-by-layer",
-        "max_position_embeddings": 8192,
-        "scale_embedding": True,
-        "tie_word_embeddings": True,
     },
     presets={"tiny": NARROW},
 )
@@ -74,18 +75,11 @@ decoder(
     paper="Gemma team 2024, Gemma 2: Improving Open Language Models at a Practical Size",
     tags=("decoder", "sandwich-norm", "modern", "sliding-window"),
     defaults={
-        **LLAMA_LIKE,
-        "norm_placement": "sandwich",
-        "layer_norm_eps": 1e-6,
-        "hidden_act": "gelu_pytorch_tanh",
-        "num_key_value_heads": 2,
+        **GEMMA,
         "attn_logit_softcapping": 50.0,
         "final_logit_softcapping": 30.0,
         "sliding_window": 4096,
         "layer_types": [LOCAL, GLOBAL],
-        "max_position_embeddings": 8192,
-        "scale_embedding": True,
-        "tie_word_embeddings": True,
     },
     presets={"tiny": NARROW},
 )

@@ -2,6 +2,10 @@
 
 from zoo.registry import Quirk, register
 
+from .seq2seq import seq2seq
+
+PADDING_IS_ATTENDED = "Padding takes part in attention like any other token; a padding mask is not read."
+
 register(
     "vanilla",
     "Post-norm encoder-decoder with learned positions and scaled embeddings, and a max-pooling classifier.",
@@ -52,10 +56,9 @@ register(
     builder="zoo.variants.builders.vanilla:vanilla",
 )
 
-register(
+seq2seq(
     "d2l-style",
     "Post-norm encoder-decoder with sinusoidal positions and without attention biases, as the chapter builds it.",
-    tasks=("seq2seq-lm", "feature-extraction"),
     source="Dive into Deep Learning (Zhang et al.), chapter Transformer",
     paper="Vaswani et al. 2017, Attention Is All You Need",
     tags=("original", "encoder-decoder", "post-norm"),
@@ -108,7 +111,7 @@ register(
         "classifier_pooling": "cls",
     },
     quirks={
-        "padding-is-attended": "Padding takes part in attention like any other token; a padding mask is not read.",
+        "padding-is-attended": PADDING_IS_ATTENDED,
         "torch-initialization": Quirk(
             "Weights start as PyTorch's modules do.", overrides={"initializer": "torch", "initializer_range": 1.0}
         ),
@@ -117,10 +120,9 @@ register(
     builder="zoo.variants.builders.nlpt:nlpt_encoder",
 )
 
-register(
+seq2seq(
     "odom-style",
     "Post-norm encoder-decoder with sinusoidal positions, biases everywhere and a head with a bias.",
-    tasks=("seq2seq-lm", "feature-extraction"),
     source="Frank Odom, Transformers from Scratch in PyTorch (2021), as retold in a notebook",
     paper="Vaswani et al. 2017, Attention Is All You Need",
     tags=("original", "encoder-decoder", "post-norm"),
@@ -138,7 +140,7 @@ register(
         "layers-share-weights": Quirk("All layers of a stack are one module.", overrides={"share_layers": True}),
         "softmax-over-the-batch": "Attention weights of a query and a key sum to 1 over the batch instead of the keys.",
         "decoder-sees-the-future": "Decoder self-attention has no causal mask.",
-        "padding-is-attended": "Padding takes part in attention like any other token; a padding mask is not read.",
+        "padding-is-attended": PADDING_IS_ATTENDED,
         "cosines-have-own-exponents": "Odd columns of the position table use exponent j/d instead of (j-1)/d.",
         "changes-its-inputs": "Positions are added to the caller's embeddings in place.",
         "works-on-features": Quirk(
@@ -156,10 +158,9 @@ register(
     builder="zoo.variants.builders.odom:odom_style",
 )
 
-register(
+seq2seq(
     "explicando",
     "Post-norm encoder-decoder with one embedding for both sides, sinusoidal positions and no dropout.",
-    tasks=("seq2seq-lm", "feature-extraction"),
     source="'Explicando Transformers', a tutorial in Portuguese",
     paper="Vaswani et al. 2017, Attention Is All You Need",
     tags=("original", "encoder-decoder", "post-norm", "characters"),
@@ -187,7 +188,7 @@ register(
         "decoder-reads-the-source": Quirk(
             "Where no decoder input is given, it is the source, not shifted.", one_length=True
         ),
-        "padding-is-attended": "Padding takes part in attention like any other token; a padding mask is not read.",
+        "padding-is-attended": PADDING_IS_ATTENDED,
         "embedding-never-learns": "Embeddings are looked up where no gradient is recorded.",
         "torch-initialization": Quirk("Weights start as PyTorch's modules do.", overrides={"initializer": "torch"}),
     },

@@ -1,25 +1,35 @@
 """Encoder-decoders: one translation or summarisation model a published architecture."""
 
+from functools import partial
+from typing import Any
+
 from zoo.registry import register
 
-register(
+TIED: dict[str, Any] = {
+    "position": "sinusoidal-halves",
+    "scale_embedding": True,
+    "tie_word_embeddings": True,
+    "share_encoder_decoder_embeddings": True,
+    "initializer": "xavier-uniform",
+}
+"""One embedding for source, target and output."""
+
+seq2seq = partial(register, tasks=("seq2seq-lm", "feature-extraction"))
+"""Registers an encoder-decoder."""
+
+seq2seq(
     "attention-is-all-you-need",
     "Post-norm encoder-decoder with sinusoidal positions and one embedding for source, target and output.",
-    tasks=("seq2seq-lm", "feature-extraction"),
     source="Vaswani et al. 2017, table 3",
     paper="Vaswani et al. 2017, Attention Is All You Need",
     tags=("paper", "encoder-decoder", "post-norm"),
     aliases=("transformer", "vaswani"),
     defaults={
+        **TIED,
         "norm_placement": "post",
-        "position": "sinusoidal-halves",
         "hidden_act": "relu",
         "attention_bias": False,
-        "scale_embedding": True,
-        "tie_word_embeddings": True,
-        "share_encoder_decoder_embeddings": True,
         "vocab_size": 37000,
-        "initializer": "xavier-uniform",
     },
     presets={
         "base": {"hidden_size": 512, "num_hidden_layers": 6, "num_attention_heads": 8, "intermediate_size": 2048},
@@ -33,10 +43,9 @@ register(
     },
 )
 
-register(
+seq2seq(
     "t5-style",
     "Pre-norm encoder-decoder with RMSNorm, bucketed relative positions, unscaled attention and no biases.",
-    tasks=("seq2seq-lm", "feature-extraction"),
     source="Raffel et al. 2020, section 2.1, with the gated feed-forward of version 1.1",
     paper="Raffel et al. 2020, Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer",
     tags=("encoder-decoder", "pre-norm"),
@@ -57,10 +66,9 @@ register(
     },
 )
 
-register(
+seq2seq(
     "t5gemma-style",
     "Encoder-decoder of two stacks like Gemma 2's: norms around each sublayer, alternating local and global attention.",
-    tasks=("seq2seq-lm", "feature-extraction"),
     source="Zhang et al. 2025, section 3",
     paper="Zhang et al. 2025, Encoder-Decoder Gemma: Improving the Quality-Efficiency Trade-Off via Adaptation",
     tags=("encoder-decoder", "sandwich-norm", "modern", "sliding-window"),
@@ -86,41 +94,31 @@ register(
     limits=("Encoder and decoder are of one width; the original also joins a wide encoder with a narrow decoder.",),
 )
 
-register(
+seq2seq(
     "marian-style",
     "Post-norm encoder-decoder with sinusoidal positions, swish, and one embedding for source, target and output.",
-    tasks=("seq2seq-lm", "feature-extraction"),
     source="Junczys-Dowmunt et al. 2018, the transformer-base model",
     paper="Junczys-Dowmunt et al. 2018, Marian: Fast Neural Machine Translation in C++",
     tags=("encoder-decoder", "post-norm"),
     defaults={
+        **TIED,
         "norm_placement": "post",
-        "position": "sinusoidal-halves",
         "hidden_act": "silu",
-        "scale_embedding": True,
-        "tie_word_embeddings": True,
-        "share_encoder_decoder_embeddings": True,
         "lm_head_bias": True,
-        "initializer": "xavier-uniform",
     },
 )
 
-register(
+seq2seq(
     "pegasus-style",
     "Pre-norm encoder-decoder with sinusoidal positions and one embedding for source, target and output.",
-    tasks=("seq2seq-lm", "feature-extraction"),
     source="Zhang et al. 2020, section 4",
     paper="Zhang et al. 2020, PEGASUS: Pre-training with Extracted Gap-sentences for Abstractive Summarization",
     tags=("encoder-decoder", "pre-norm"),
     defaults={
+        **TIED,
         "norm_placement": "pre",
-        "position": "sinusoidal-halves",
         "hidden_act": "relu",
-        "scale_embedding": True,
-        "tie_word_embeddings": True,
-        "share_encoder_decoder_embeddings": True,
         "lm_head_bias": True,
-        "initializer": "xavier-uniform",
     },
 )
 
