@@ -16,9 +16,8 @@ from .configuration import ZooConfig
 from .embedding import SinusoidalPosition
 from .layers import build_activation
 from .norms import build_norm
-from .options import CallOptions
 from .parts import ACTIVATIONS
-from .pretrained import ZooModel, ZooPreTrainedModel
+from .pretrained import CallOptions, ZooModel, ZooPreTrainedModel
 
 
 class Classifier(ZooPreTrainedModel):

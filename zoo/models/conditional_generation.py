@@ -16,15 +16,15 @@ from .configuration import ZooConfig
 from .encoder_decoder import RECORDED, ZooEncoderDecoder
 from .feed_forwards.balance import routed_tokens
 from .language_modeling import LanguageModel
-from .options import CallOptions
 from .parts import FEED_FORWARDS
+from .pretrained import CallOptions
 
 
 class ZooForConditionalGeneration(LanguageModel, CachedGenerationMixin):
     """An encoder-decoder that predicts the next target token."""
 
     def __init__(self, config: ZooConfig) -> None:
-        config = config.encoder_decoder_config()
+        config = config.of_stack("encoder-decoder")
         stack = "encoder" if config.share_encoder_decoder_embeddings else "decoder"
         super().__init__(config, ZooEncoderDecoder(config), f"model.{stack}.embed_tokens.weight")
         # Labels and logits are aligned, so transformers' loss without a shift is the masked one.

@@ -7,11 +7,10 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from types import MappingProxyType
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from huggingface_hub.dataclasses import strict
 from transformers.configuration_utils import PreTrainedConfig
-from typing_extensions import Self
 
 from zoo.base.errors import CheckpointError, ConfigError, FormatVersionError, UnknownNameError, enumerate_names
 from zoo.base.formats import CONFIGURATION, WRITTEN_BY, is_newer, upgrade, zoo_version
@@ -28,6 +27,9 @@ from .validation import (
     validate_rope_tables,
     validate_types,
 )
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 MODEL_TYPE = "transformer-zoo"
 
@@ -117,9 +119,6 @@ class ZooConfig(Fields, PreTrainedConfig):
             validate_rope_parameters(rope_parameters, part.rope_layer_types)
             self.rope_parameters = rope_parameters or copy.deepcopy(part.default_rope_parameters)
         super().__post_init__(**kwargs)
-        if part.rope_layer_types:
-            # transformers 5.17 puts it next to the layer types, and then takes it for one.
-            self.rope_parameters.pop("rope_theta", None)
         validate_options(self)
         if part.uses_rope_parameters:
             validate_rope_tables(self, part.rope_layer_types)
@@ -139,7 +138,9 @@ class ZooConfig(Fields, PreTrainedConfig):
             raise ConfigError(f"it is nested more than {DEEPEST} levels deep, so it is no configuration")
         settings = {*(field.name for field in fields(cls)), *WITHOUT_FIELD, *cls.attribute_map}
         for name, value in config_dict.items():
-            if (name in FOREIGN and value is not None) or (name not in settings and cls.is_its_own(name)):
+            if (name in FOREIGN and value is not None) or (
+                name not in settings and (name.startswith("_") or hasattr(cls, name))  # a method or a private part
+            ):
                 raise ConfigError(f"{name}={value!r} was found in a saved configuration, which cannot have that")
         named = config_dict.get("auto_map") or {}
         if not (isinstance(named, dict) and all(isinstance(value, (str, list)) for value in named.values())):
@@ -160,11 +161,6 @@ class ZooConfig(Fields, PreTrainedConfig):
                 f"the saved configuration has unknown settings: {enumerate_names(unknown)}; it was {later}"
             )
         return config
-
-    @classmethod
-    def is_its_own(cls, name: str) -> bool:
-        """Whether a name that is no setting is a method, a property or a private part of the class."""
-        return name.startswith("_") or hasattr(cls, name)
 
     def to_diff_dict(self) -> dict[str, Any]:
         """The dictionary that `save_pretrained` writes.
@@ -214,7 +210,7 @@ class ZooConfig(Fields, PreTrainedConfig):
         return ["full_attention" if self.sliding_window is None else "sliding_attention"] * self.num_hidden_layers
 
     def validate_layer_type(self) -> None:
-        """Leave names as they are, which are checked with all settings: transformers 5.17 gives some other ones."""
+        """Leave names to the check of all settings: transformers knows fewer."""
 
     @property
     def mixer_layer_type(self) -> str | None:
@@ -266,20 +262,15 @@ class ZooConfig(Fields, PreTrainedConfig):
         return decoder
 
     def of_stack(self, stack: str) -> Self:
-        """The configuration of the same weights as an encoder or a decoder, this one if it describes that stack."""
+        """The configuration of the same weights as another stack, this one if it describes that stack.
+
+        An encoder-decoder's with `is_decoder` describes the decoder alone.
+        """
         if self.stack == stack:
             return self
         other = copy.deepcopy(self)
         other.is_decoder = stack == "decoder"
         return other
-
-    def encoder_decoder_config(self) -> Self:
-        """The configuration of both stacks, also where `is_decoder` makes this one describe the decoder alone."""
-        if not self.is_decoder:
-            return self
-        both = copy.deepcopy(self)
-        both.is_decoder = False
-        return both
 
     def get_text_config(self, decoder: bool | None = None, encoder: bool | None = None) -> Self:
         """The configuration that transformers sizes a cache by: the decoder's view of an encoder-decoder."""

@@ -141,7 +141,11 @@ class Context:
             if position.max_length is None or length > position.max_length:
                 position.check(length, self.position_ids)
             if seen and not is_tracing(inputs_embeds) and position.outgrows_cache(self.attention_mask, seen, length):
-                raise outgrown(seen, length)
+                raise InputError(
+                    f"the cache holds {seen} positions, but this rope_type rotates their keys differently in a "
+                    f"sequence of {length}: give all tokens without the cache, or call generate with all of them, "
+                    "which fills it again"
+                )
         mask, usual = self.attention_mask, (inputs_embeds.shape[0], length)
         if mask is not None and (is_tracing(mask) or getattr(mask, "shape", None) != usual or mask.is_floating_point()):
             self.attention_mask = readable_mask(mask, inputs_embeds, seen)
@@ -221,14 +225,6 @@ def readable_mask(mask: Any, states: Tensor, seen: int | Tensor) -> Any:
             "valid: 1 for real tokens and 0 for padding, here (attention_mask == 0).long()"
         )
     return mask
-
-
-def outgrown(seen: int, length: int) -> InputError:
-    """The error of a cache with keys encoded for a shorter sequence."""
-    return InputError(
-        f"the cache holds {seen} positions, but this rope_type rotates their keys differently in a sequence of "
-        f"{length}: give all tokens without the cache, or call generate with all of them, which fills it again"
-    )
 
 
 def self_attention_masks(

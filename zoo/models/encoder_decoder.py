@@ -10,8 +10,7 @@ from transformers.utils.generic import can_return_tuple
 from zoo.base.errors import ConfigError
 
 from .configuration import ZooConfig
-from .options import CallOptions
-from .pretrained import BODIES, ZooModel
+from .pretrained import BODIES, CallOptions, ZooModel
 from .stack import ZooDecoder, ZooEncoder
 
 RECORDED = ("output_attentions", "output_hidden_states", "output_router_logits")
@@ -31,7 +30,7 @@ class ZooEncoderDecoder(ZooModel):
                 f"this configuration describes one {config.stack}, an encoder-decoder was asked for; "
                 f"zoo.config({config.variant!r}, task='seq2seq-lm') describes one"
             )
-        config = config.encoder_decoder_config()
+        config = config.of_stack("encoder-decoder")
         super().__init__(config)
         self.encoder = ZooEncoder(config)
         self.decoder = ZooDecoder(config.decoder_config())

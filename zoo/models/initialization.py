@@ -19,11 +19,21 @@ from .layers import EncoderLayer, FeedForward, ParallelEncoderLayer
 from .mixers.base import Mixer
 from .residual import deepnorm_constants
 
+OUTPUTS = {Attention: "o_proj.weight", Mixer: "out_proj.weight", FeedForward: "down_proj.weight", Experts: "down_proj"}
+"""The weights of each kind of sublayer that project onto the residual stream."""
+
+
+def matrices(module: nn.Module) -> list[Tensor]:
+    """The weights of a linear layer or of experts; none of other modules."""
+    if isinstance(module, Experts):
+        return [module.gate_up_proj, module.down_proj]
+    return [module.weight] if isinstance(module, nn.Linear) else []
+
 
 def normal(module: nn.Module, config: ZooConfig) -> None:
     """Normal with `initializer_range`, which is what transformers has done already but for experts (BERT, Llama)."""
     if isinstance(module, Experts):
-        for weight in (module.gate_up_proj, module.down_proj):
+        for weight in matrices(module):
             init.normal_(weight, mean=0.0, std=config.initializer_range)
 
 
@@ -31,14 +41,9 @@ def depth_scaled(module: nn.Module, config: ZooConfig) -> None:
     """Normal, with the projections onto the residual stream divided by sqrt(2 * depth) (GPT-2, section 2.3)."""
     normal(module, config)
     std = config.initializer_range / math.sqrt(2 * config.num_hidden_layers)
-    if isinstance(module, Attention):
-        init.normal_(module.o_proj.weight, mean=0.0, std=std)
-    elif isinstance(module, Mixer):
-        init.normal_(module.out_proj.weight, mean=0.0, std=std)
-    elif isinstance(module, FeedForward):
-        init.normal_(module.down_proj.weight, mean=0.0, std=std)
-    elif isinstance(module, Experts):
-        init.normal_(module.down_proj, mean=0.0, std=std)
+    for kind, name in OUTPUTS.items():
+        if isinstance(module, kind):
+            init.normal_(module.get_parameter(name), mean=0.0, std=std)
 
 
 def xavier_uniform(module: nn.Module, config: ZooConfig) -> None:
@@ -76,7 +81,7 @@ def torch_default(module: nn.Module, config: ZooConfig) -> None:
         if module.bias is not None:
             init.uniform_(module.bias, -bound, bound)
     elif isinstance(module, Experts):
-        for weight in (module.gate_up_proj, module.down_proj):
+        for weight in matrices(module):
             init.uniform_(weight, -(weight.shape[-1] ** -0.5), weight.shape[-1] ** -0.5)
     elif isinstance(module, nn.Embedding):
         init.normal_(module.weight)
@@ -85,26 +90,18 @@ def torch_default(module: nn.Module, config: ZooConfig) -> None:
 def layer_scaled(module: nn.Module, config: ZooConfig) -> None:
     """Truncated normal with variance 2 / (5 * width); feed-forwards divided by sqrt(2 * layer) (LTG-BERT)."""
     std = math.sqrt(2 / (5 * config.hidden_size))
-    if isinstance(module, (nn.Linear, nn.Embedding)):
-        init.trunc_normal_(module.weight, mean=0.0, std=std, a=-2 * std, b=2 * std)
-    elif isinstance(module, Experts):
-        for weight in (module.gate_up_proj, module.down_proj):
-            init.trunc_normal_(weight, mean=0.0, std=std, a=-2 * std, b=2 * std)
-    elif isinstance(module, (EncoderLayer, ParallelEncoderLayer)):
+    weights = [module.weight] if isinstance(module, nn.Embedding) else matrices(module)
+    if isinstance(module, (EncoderLayer, ParallelEncoderLayer)):
         std /= math.sqrt(2 * (1 + getattr(module.self_attn, "layer_idx", 0)))
-        for network in module.mlp.modules():
-            weights: list[Tensor] = []
-            if isinstance(network, FeedForward):
-                weights = [linear.weight for linear in network.children() if isinstance(linear, nn.Linear)]
-            elif isinstance(network, Experts):
-                weights = [network.gate_up_proj, network.down_proj]
-            for matrix in weights:
-                init.trunc_normal_(matrix, mean=0.0, std=std, a=-2 * std, b=2 * std)
+        networks = [network for network in module.mlp.modules() if isinstance(network, (FeedForward, Experts))]
+        weights = [weight for network in networks for part in network.modules() for weight in matrices(part)]
+    for weight in weights:
+        init.trunc_normal_(weight, mean=0.0, std=std, a=-2 * std, b=2 * std)
 
 
 def xavier_uniform_experts(experts: Experts, gain: float = 1.0) -> None:
     """Xavier-uniform weights for every expert, as if each of its three maps were a linear layer."""
     _, width, inner = experts.down_proj.shape
     bound = gain * math.sqrt(6 / (width + inner))
-    for weight in (experts.gate_up_proj, experts.down_proj):
+    for weight in matrices(experts):
         init.uniform_(weight, -bound, bound)

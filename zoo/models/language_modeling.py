@@ -23,9 +23,8 @@ from .feed_forwards.routing import Router
 from .layers import build_activation
 from .multi_token_prediction import MultiTokenPrediction, prediction_depth
 from .norms import build_norm
-from .options import CallOptions
 from .partly_causal import has_kinds, mixed_loss, partly_causal_masks, weights_of_kinds
-from .pretrained import ZooPreTrainedModel
+from .pretrained import CallOptions, ZooPreTrainedModel
 from .stack import ZooDecoder, ZooEncoder
 from .transformer import transformer_of
 from .unit import UnitHead

@@ -66,12 +66,7 @@ def pipeline_parallel_plan(stack: Any) -> dict[str, tuple[list[str], list[str]]]
     between = (children["embedding_norm"], children["embedding_projection"], children["stream"])
     if type(children["position"]).embed is not Position.embed or not all(isinstance(m, nn.Identity) for m in between):
         return {}
-    states = (["hidden_states"], ["hidden_states"])
-    return {
-        "embed_tokens": (["input_ids"], ["inputs_embeds"]),
-        "layers": (["hidden_states", "attention_mask"], ["hidden_states"]),
-        "norm": states,
-    }
+    return dict(ZooConfig.base_model_pp_plan)
 
 
 def fully_sharded_plan(model: nn.Module, tied: dict[str, str]) -> dict[str, str]:

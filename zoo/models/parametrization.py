@@ -22,7 +22,7 @@ from .attention import attention_scaling
 from .choices import AttentionScale
 from .configuration import ZooConfig
 from .embedding import TokenTypeEmbedding, ValueEmbedding
-from .feed_forwards.experts import Experts
+from .initialization import matrices
 from .parts import ATTENTIONS, PART_FIELDS
 from .roles import Role, parameter_roles
 from .transformer import transformer_of
@@ -68,14 +68,9 @@ class MaximalUpdate:
     def __new__(cls, module: nn.Module, config: ZooConfig) -> None:  # type: ignore[misc]
         """Initialise one module. Arguments as for every scheme."""
         std = matrix_std(config)
-        if isinstance(module, nn.Linear):
-            init.normal_(module.weight, mean=0.0, std=std)
-        elif isinstance(module, Experts):
-            for weight in (module.gate_up_proj, module.down_proj):
-                init.normal_(weight, mean=0.0, std=std)
-        elif is_scaled_embedding(module, config):
-            init.normal_(module.weight, mean=0.0, std=std)
-        elif isinstance(module, PreTrainedModel):
+        for weight in [module.weight] if is_scaled_embedding(module, config) else matrices(module):
+            init.normal_(weight, mean=0.0, std=std)
+        if isinstance(module, PreTrainedModel):
             for name, head in heads(module).items():
                 factor = 1.0 if name == "lm_head" else 1 / width_factor(config)
                 init.normal_(head.weight, mean=0.0, std=config.initializer_range * factor)

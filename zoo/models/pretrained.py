@@ -10,13 +10,14 @@ import weakref
 from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 from transformers import initialization as init
 from transformers.modeling_utils import PreTrainedModel
-from typing_extensions import Self
+from transformers.processing_utils import Unpack
+from transformers.utils import TransformersKwargs
 
 from zoo.base.errors import CheckpointError, UnsupportedOperationError, ZooWarning
 from zoo.base.manifest import MANIFEST_FILE, recorded, verified
@@ -29,6 +30,16 @@ from .embedding import ValueEmbedding
 from .parallel import fully_sharded_plan, pipeline_parallel_plan, tensor_parallel_plan
 from .parts import ATTENTIONS, FEED_FORWARDS, INITIALIZERS
 from .transformer import transformer_of
+
+# What every forward takes by keyword: `output_attentions`, `output_hidden_states`, `num_items_in_batch` and what
+# attention backends take. transformers reads off a forward's signature that it takes them, so a module that defines one
+# must not postpone its annotations.
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    CallOptions = Any
+else:
+    CallOptions = Unpack[TransformersKwargs]
 
 EVAL_MODE = (
     "the gradient of a loss is computed in evaluation mode, without dropout, for a {} that was never in training mode: "

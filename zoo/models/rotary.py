@@ -22,7 +22,7 @@ class PartialRotaryEmbedding(LlamaRotaryEmbedding):
 
     def __init__(self, config: ZooConfig) -> None:
         super().__init__(config)
-        self.changes_after = changes_after(config)
+        self.changes_after = RotaryPosition.changes_after(config)
 
     @torch.no_grad()
     def forward(self, x: Tensor, position_ids: Tensor) -> Rotation:
@@ -50,13 +50,6 @@ class PartialRotaryEmbedding(LlamaRotaryEmbedding):
         return config.rope_parameters["rope_theta"] ** -exponents, 1.0
 
 
-def changes_after(config: ZooConfig) -> int | None:
-    """Length after which frequencies depend on the length."""
-    rope = config.rope_parameters
-    by_type = {"dynamic": config.max_position_embeddings, "longrope": rope.get("original_max_position_embeddings")}
-    return by_type.get(rope.get("rope_type", "default"))
-
-
 def sequence_lengths(position_ids: Tensor) -> Tensor:
     """Length of each token's sequence; several in a row begin where positions do not rise."""
     sequences = (position_ids.diff(dim=-1, prepend=position_ids[..., :1]) <= 0).cumsum(dim=-1) - 1
@@ -81,7 +74,9 @@ class RotaryPosition(Position):
     @classmethod
     def changes_after(cls, config: ZooConfig) -> int | None:
         """Of longrope the original length, of dynamic `max_position_embeddings`."""
-        return changes_after(config)
+        rope = config.rope_parameters
+        by_type = {"dynamic": config.max_position_embeddings, "longrope": rope.get("original_max_position_embeddings")}
+        return by_type.get(rope.get("rope_type", "default"))
 
     def outgrows_cache(self, attention_mask: Any, seen: int, length: int) -> bool:
         """Whether cached keys have the frequencies of a shorter sequence."""

@@ -32,9 +32,8 @@ from .feed_forwards.routing import Router
 from .layers import TransformerLayer
 from .mixers.base import refuse_layers_without_mixer
 from .norms import build_norm
-from .options import CallOptions
 from .parts import RESIDUALS
-from .pretrained import ZooModel
+from .pretrained import CallOptions, ZooModel
 from .transformer import LayerBuilder, transformer_of
 
 

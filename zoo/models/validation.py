@@ -263,8 +263,9 @@ def validate_inherited(config: Any, kwargs: dict[str, Any]) -> None:
     for field, types in PLAIN.items():
         if not isinstance(kwargs.get(field), types):
             raise ConfigError(f"{field}={kwargs[field]!r} was given; it must be {types[0].__name__} or None")
-    if not is_list_of_names(config.architectures):
-        raise ConfigError(f"architectures={config.architectures!r} was given; it must be a list of names of classes")
+    names = config.architectures
+    if names is not None and not is_of_type(names, "list[str]"):
+        raise ConfigError(f"architectures={names!r} was given; it must be a list of names of classes")
     if kwargs.get("per_layer_config") is not None:
         raise ConfigError("per_layer_config was given; layers of the zoo's models differ by layer_types only")
     validate_rope_parameters(kwargs.get("rope_scaling"))
@@ -290,11 +291,6 @@ def validate_labels(id2label: Any, num_labels: Any) -> None:
     is_count = isinstance(num_labels, int) and not isinstance(num_labels, bool) and 1 <= num_labels <= MOST_LABELS
     if num_labels is not None and not is_count:
         raise ConfigError(f"num_labels={num_labels!r} was given; it must be at least 1 and at most {MOST_LABELS:,}")
-
-
-def is_list_of_names(value: Any) -> bool:
-    """Whether a value is a list of words, or None."""
-    return value is None or (isinstance(value, (list, tuple)) and all(isinstance(name, str) for name in value))
 
 
 def validate_rope_parameters(rope_parameters: Any, layer_types: tuple[str, ...] = ()) -> None:

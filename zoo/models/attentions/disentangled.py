@@ -16,7 +16,6 @@ from zoo.fast.modules import QuickLayerNorm
 
 from ..attention import Attention, Mixed
 from ..configuration import ZooConfig
-from ..context import EarlierLayers
 from ..embedding import Position
 from ..norms import build_norm
 from ..widths import vector_width
@@ -140,30 +139,21 @@ class DisentangledAttention(Attention):
         hidden_states: Tensor,
         attention_mask: Any = None,
         position_bias: Tensor | None = None,
-        key_value_states: Tensor | None = None,
-        position_embeddings: Any = None,
+        *args: Any,
         past_key_values: Cache | None = None,
         step: int | None = None,
-        earlier: EarlierLayers | None = None,
         **kwargs: Any,
     ) -> Mixed:
         """Mix the values of all visible positions; the bias of positions of this kind is their table."""
         if position_bias is not None and self.reads_table:
-            seen, offset, place = 0, 0, self.layer_idx if step is None else step
+            seen, place = 0, self.layer_idx if step is None else step
             if past_key_values is not None:
                 seen = past_key_values.get_seq_length(place)
-                _, offset = past_key_values.get_mask_sizes(hidden_states.shape[1], place)
-            queries = (
-                torch.arange(hidden_states.shape[1], device=hidden_states.device) + seen
-            )  # a cache changes its count
-            kwargs |= {"queries": queries, "first_key": offset}
-        given: Any = {
-            "past_key_values": past_key_values,
-            "step": step,
-            "earlier": earlier,
-            "position_embeddings": position_embeddings,
-        }
-        return super().forward(hidden_states, attention_mask, position_bias, None, **given, **kwargs)
+                _, kwargs["first_key"] = past_key_values.get_mask_sizes(hidden_states.shape[1], place)
+            # A cache changes its count.
+            kwargs["queries"] = torch.arange(hidden_states.shape[1], device=hidden_states.device) + seen
+        kwargs |= {"past_key_values": past_key_values, "step": step}
+        return super().forward(hidden_states, attention_mask, position_bias, *args, **kwargs)
 
     def attend(
         self,
