@@ -101,7 +101,7 @@ def test_a_prepared_model_keeps_prepacked_weights_until_a_value_changes(change, 
     with torch.no_grad():
         if change == "a value through data":
             weight.data[0, 1] = 40.0
-            assert kept.weights.sources.are_current()
+            assert kept[0].sources.are_current()
         elif change == "a value in place":
             weight[0, 1] = 40.0
         elif change == "another parameter":

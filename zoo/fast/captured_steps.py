@@ -26,7 +26,6 @@ from .graph_capture import SHORTEST, CapturedGraph, Program, capture, compile_gr
 from .guards import Guards, can_be_captured
 from .preallocated_cache import GrowingLayer, SourceLayer, self_attention_cache
 from .prepacked_linear import (
-    KeptWeights,
     PrepackedLayers,
     PrepackedWeights,
     Prepacking,
@@ -212,7 +211,8 @@ class CapturedSteps:
     prepackings: dict[Any, Prepacking | None] = field(default_factory=dict)
     is_preparing: bool = False  # Whether `prepare_for_generation` runs
     prepared: Any = None  # Kind and mode that were prepared last
-    kept: KeptWeights | None = None  # Its prepacked weights, for the first steps of later generations
+    # Its prepacked weights, for the first steps of later generations, and hashes of what they are of
+    kept: tuple[PrepackedWeights, list[int]] | None = None
 
 
 @dataclass(frozen=True)
@@ -302,8 +302,9 @@ class StepReplayer:
         """Prepacked weights for a kind of step, made once per generation; None until they pay, or after a write."""
         kind, mode = step.kind, self.modes.prepacked_weights
         if self.counts[kind] == 1 and captured.prepared == (kind, mode) and captured.kept is not None:
-            if captured.kept.are_current():
-                self.prepacked[kind] = captured.kept.weights
+            kept, before = captured.kept
+            if kept.sources.digest() == before:
+                self.prepacked[kind] = kept
             else:
                 captured.kept = None
         if kind not in self.prepacked and not self.prepacks(kind):
@@ -319,7 +320,8 @@ class StepReplayer:
             if captured.is_preparing:
                 captured.prepared = (kind, mode)
             if captured.prepared == (kind, mode):
-                captured.kept = None if weights is None else KeptWeights.of(weights)
+                digest = None if weights is None else weights.sources.digest()
+                captured.kept = None if weights is None or digest is None else (weights, digest)
         weights = self.prepacked[kind]
         if weights is not None and not weights.sources.are_current():
             weights = self.prepacked[kind] = None

@@ -41,11 +41,6 @@ class Trial:
         return self.gain >= self.needed and self.deviation <= EXACT
 
 
-def compare(usual: Callable[[], object], other: Callable[[], Tensor], exact: Tensor, needed: float = PAYS) -> Trial:
-    """Compare two implementations of a matmul by exactness, to a result in float64, and by the speedup needed."""
-    return Trial(gain(usual, other), deviation(other(), exact), needed)
-
-
 def deviation(result: Tensor, exact: Tensor) -> float:
     """Largest difference from an exact result in float64, relative to its largest value."""
     return float((result.double() - exact).abs().max() / exact.abs().max())
@@ -92,7 +87,8 @@ def _try_matmul(tokens: int, width: int, threads: int) -> Trial:
         usual = _precisions[0] if _precisions else now
         fast = None if now is None else "medium"
         try:
-            return compare(lambda: multiply(usual), lambda: multiply(fast), left.double() @ right.double())
+            faster = gain(lambda: multiply(usual), lambda: multiply(fast))
+            return Trial(faster, deviation(multiply(fast), left.double() @ right.double()))
         finally:
             multiply(now)
 

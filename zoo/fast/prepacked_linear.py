@@ -155,9 +155,9 @@ class Sources:
         return self._current_versions() == self._versions and torch.equal(torch.cat(self._samples), self._values)
 
     def digest(self) -> list[int] | None:
-        """Hashes of all values, to find any write between two generations; None without xxhash."""
+        """Hashes of all values, to find any write between two generations; None without xxhash, or after a write."""
         values = (tensor.detach().contiguous().numpy().data for tensor in self._tensors)
-        return None if xxhash is None else list(map(xxhash.xxh3_64_intdigest, values))
+        return list(map(xxhash.xxh3_64_intdigest, values)) if xxhash is not None and self.are_current() else None
 
 
 @dataclass(frozen=True)
@@ -167,24 +167,6 @@ class PrepackedWeights:
     program: Program  # Takes all inputs and all constants of the graph, then the tensors
     tensors: tuple[Tensor, ...]
     sources: Sources
-
-
-@dataclass(frozen=True)
-class KeptWeights:
-    """Prepacked weights of an earlier generation."""
-
-    weights: PrepackedWeights
-    digest: list[int] | None
-
-    @classmethod
-    def of(cls, weights: PrepackedWeights) -> KeptWeights:
-        """Prepacked weights with the hashes of their sources."""
-        return cls(weights, weights.sources.digest())
-
-    def are_current(self) -> bool:
-        """Whether the sources are unchanged: every value is compared, while a generation looks at samples."""
-        sources = self.weights.sources
-        return self.digest is not None and sources.are_current() and sources.digest() == self.digest
 
 
 def sample(tensor: Tensor) -> Tensor:

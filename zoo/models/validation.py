@@ -76,13 +76,16 @@ def validate_types(config: ZooConfig) -> None:
 
 
 def validate_options(config: ZooConfig) -> None:
-    """Require settings of parts to have the type of their default, and to pass the checks of the part."""
+    """Require settings of parts to have the type of their default, to be in range, and to pass the part's checks."""
     for field, registry in PART_FIELDS.items():
         part = registry.get(getattr(config, field))
+        least = getattr(part, "least", {})
         for name, default in getattr(part, "options", {}).items():
             value, word = getattr(config, name, default), type(default).__name__
             if word in TYPES and not is_of_type(value, word):
                 raise ConfigError(f"{name}={value!r} was given; it must be {type_in_words([word])}")
+            if name in least and value is not None:
+                require_at_least(least[name], **{name: value})
         if hasattr(part, "check_options"):
             part.check_options(config)
     validate_further_tokens(config)

@@ -16,7 +16,7 @@ from ..configuration import ZooConfig
 from ..context import EarlierLayers
 from ..embedding import ValueEmbedding
 from ..parts import option
-from ..validation import require_at_least, require_own_layers
+from ..validation import require_own_layers
 from .kv_sharing import EarlierLayersAttention
 
 
@@ -32,6 +32,7 @@ class ValueEmbeddingAttention(Attention):
 
     reads_token_ids = True
     options: ClassVar[dict[str, Any]] = {"value_embedding_interval": 2}
+    least: ClassVar[dict[str, int]] = {"value_embedding_interval": 1}
 
     def __init__(self, config: ZooConfig, layer_idx: int, **kwargs: Any) -> None:
         super().__init__(config, layer_idx, **kwargs)
@@ -44,9 +45,8 @@ class ValueEmbeddingAttention(Attention):
 
     @classmethod
     def check_options(cls, config: ZooConfig) -> None:
-        """Require a positive interval, and unshared layers if only some of them have a table."""
+        """Require unshared layers if only some of them have a table."""
         interval = option(config, cls, "value_embedding_interval")
-        require_at_least(1, value_embedding_interval=interval)
         if interval > 1:
             given, why = f"attention={config.attention!r}", f"some have a table (value_embedding_interval={interval})"
             require_own_layers(config, given, why, "value_embedding_interval=1")

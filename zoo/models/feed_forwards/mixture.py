@@ -15,7 +15,7 @@ from zoo.models.configuration import ZooConfig
 from zoo.models.context import EarlierLayers
 from zoo.models.layers import GatedFeedForward
 from zoo.models.parts import option
-from zoo.models.validation import require_at_least, require_own_layers
+from zoo.models.validation import require_own_layers
 
 from .experts import Experts
 from .routing import Router, SigmoidRouter, SoftmaxRouter
@@ -37,6 +37,10 @@ class MixtureOfExperts(nn.Module):
         "router_aux_loss_coef": 0.001,
         "output_router_logits": False,
         "first_k_dense_replace": 0,
+    }
+    least: ClassVar[dict[str, int]] = {
+        **dict.fromkeys(("num_experts", "num_experts_per_tok", "moe_intermediate_size"), 1),
+        **dict.fromkeys(("router_aux_loss_coef", "first_k_dense_replace"), 0),
     }
     router_class: ClassVar[type[Router]] = SoftmaxRouter
     experts_class: ClassVar[type[Experts]] = Experts
@@ -67,15 +71,11 @@ class MixtureOfExperts(nn.Module):
     def check_options(cls, config: ZooConfig) -> None:
         """Refuse invalid numbers of experts."""
         count, chosen = (option(config, cls, name) for name in ("num_experts", "num_experts_per_tok"))
-        require_at_least(1, num_experts=count, num_experts_per_tok=chosen, moe_intermediate_size=inner_size(config))
-        require_at_least(0, first_k_dense_replace=(dense := option(config, cls, "first_k_dense_replace")))
-        if dense:
+        if dense := option(config, cls, "first_k_dense_replace"):
             others = ("first_k_dense_replace=0", "feed_forward='gated', which weights saved with both fit")
             require_own_layers(config, f"first_k_dense_replace={dense}", "the first are dense", *others)
         if chosen > count:
             raise ConfigError(f"num_experts_per_tok={chosen} was given; it must be at most num_experts={count}")
-        if "router_aux_loss_coef" in cls.options:
-            require_at_least(0, router_aux_loss_coef=option(config, cls, "router_aux_loss_coef"))
 
     def forward(self, hidden_states: Tensor, earlier: EarlierLayers | None = None) -> Tensor:
         """Transform every position by its experts.
@@ -108,6 +108,10 @@ class SigmoidMixtureOfExperts(MixtureOfExperts):
         "routed_scaling_factor": 1.0,
         "balance_rate": 0.001,
     }
+    least: ClassVar[dict[str, int]] = {
+        **MixtureOfExperts.least,
+        **{"n_shared_experts": 0, "n_group": 1, "topk_group": 1, "balance_rate": 0},
+    }
     router_class: ClassVar[type[Router]] = SigmoidRouter
     has_auxiliary_loss: ClassVar[bool] = False
     counts_tokens: ClassVar[bool] = True
@@ -126,8 +130,6 @@ class SigmoidMixtureOfExperts(MixtureOfExperts):
     def check_options(cls, config: ZooConfig) -> None:
         """Refuse invalid numbers of experts and groups."""
         super().check_options(config)
-        require_at_least(1, **{name: option(config, cls, name) for name in ("n_group", "topk_group")})
-        require_at_least(0, **{name: option(config, cls, name) for name in ("n_shared_experts", "balance_rate")})
         count, groups, admitted = (option(config, cls, name) for name in ("num_experts", "n_group", "topk_group"))
         chosen = option(config, cls, "num_experts_per_tok")
         if admitted > groups or (groups > 1 and (count % groups or count // groups < 2)):
@@ -152,6 +154,7 @@ class SharedMixtureOfExperts(MixtureOfExperts):
     """
 
     options: ClassVar[dict[str, Any]] = {**MixtureOfExperts.options, "shared_expert_intermediate_size": None}
+    least: ClassVar[dict[str, int]] = {**MixtureOfExperts.least, "shared_expert_intermediate_size": 1}
 
     def __init__(self, config: ZooConfig) -> None:
         super().__init__(config)
@@ -167,11 +170,6 @@ class SharedMixtureOfExperts(MixtureOfExperts):
         """Inner width of the shared expert."""
         given: int | None = getattr(config, "shared_expert_intermediate_size", None)
         return inner_size(config) if given is None else given
-
-    @classmethod
-    def check_options(cls, config: ZooConfig) -> None:
-        super().check_options(config)
-        require_at_least(1, shared_expert_intermediate_size=cls.shared_size(config))
 
     def forward(self, hidden_states: Tensor, earlier: EarlierLayers | None = None) -> Tensor:
         """Transform every position by its experts and the shared one."""

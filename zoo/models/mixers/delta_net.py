@@ -17,7 +17,6 @@ from ..configuration import ZooConfig
 from ..norms import RMSNorm
 from ..parts import option
 from ..precision import at_least_float32, in_own_precision
-from ..validation import require_at_least
 from .base import Mixer
 from .delta_rule import channel_gated_delta_rule, gated_delta_rule
 from .short_convolution import CausalConvolution
@@ -28,6 +27,10 @@ STEPS = (0.001, 0.1)
 """Between which what it is multiplied by for a token of zeros is drawn, evenly in its logarithm (Mamba 2)."""
 
 NORM_EPS = 1e-6  # Added to the squared lengths of queries and keys
+
+
+HEADS = ("linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim", "linear_value_head_dim")
+"""Options that are attention's where they are 0."""
 
 
 class GatedDeltaNet(Mixer):
@@ -43,13 +46,11 @@ class GatedDeltaNet(Mixer):
 
     layer_type = "linear_attention"
     options: ClassVar[dict[str, Any]] = {
-        "linear_num_key_heads": 0,
-        "linear_num_value_heads": 0,
-        "linear_key_head_dim": 0,
-        "linear_value_head_dim": 0,
+        **dict.fromkeys(HEADS, 0),
         "linear_conv_kernel_dim": 4,
         "linear_allow_neg_eigval": False,
     }
+    least: ClassVar[dict[str, int]] = {**dict.fromkeys(HEADS, 0), "linear_conv_kernel_dim": 1}
 
     def __init__(self, config: ZooConfig, layer_idx: int) -> None:
         super().__init__(config, layer_idx)
@@ -73,9 +74,6 @@ class GatedDeltaNet(Mixer):
     @classmethod
     def check_options(cls, config: ZooConfig) -> None:
         super().check_options(config)
-        numbers = {name: option(config, cls, name) for name in cls.options if name != "linear_allow_neg_eigval"}
-        require_at_least(1, linear_conv_kernel_dim=numbers.pop("linear_conv_kernel_dim"))
-        require_at_least(0, **numbers)
         key_heads, value_heads, _, _ = sizes(config)
         if value_heads % key_heads:
             raise ConfigError(
@@ -138,9 +136,8 @@ def draw_decays(rate: nn.Parameter, bias: nn.Parameter) -> None:
 
 def sizes(config: ZooConfig) -> tuple[int, int, int, int]:
     """Number of key heads and of value heads, and the widths of a key and a value."""
-    names = ("linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim", "linear_value_head_dim")
     usual = (config.num_attention_heads,) * 2 + (config.head_dim,) * 2
-    given = (option(config, GatedDeltaNet, name) for name in names)
+    given = (option(config, GatedDeltaNet, name) for name in HEADS)
     key_heads, value_heads, key_dim, value_dim = (own or other for own, other in zip(given, usual, strict=True))
     return key_heads, value_heads, key_dim, value_dim
 
@@ -158,6 +155,7 @@ class KimiDeltaAttention(Mixer):
 
     layer_type = "linear_attention"
     options: ClassVar[dict[str, Any]] = {"linear_num_heads": 0, "linear_head_dim": 0, "linear_conv_kernel_dim": 4}
+    least: ClassVar[dict[str, int]] = {"linear_num_heads": 0, "linear_head_dim": 0, "linear_conv_kernel_dim": 1}
 
     def __init__(self, config: ZooConfig, layer_idx: int) -> None:
         super().__init__(config, layer_idx)
@@ -176,13 +174,6 @@ class KimiDeltaAttention(Mixer):
         self.out_proj = nn.Linear(width, config.hidden_size, bias=False)
         heads = f"{self.num_heads} heads of {self.head_dim}"
         self.drawn_as = ("Kimi delta attention", f"{heads}, convolution over {self.conv1d.kernel_size[0]}")
-
-    @classmethod
-    def check_options(cls, config: ZooConfig) -> None:
-        super().check_options(config)
-        numbers = {name: option(config, cls, name) for name in cls.options}
-        require_at_least(1, linear_conv_kernel_dim=numbers.pop("linear_conv_kernel_dim"))
-        require_at_least(0, **numbers)
 
     def init_weights(self) -> None:
         """Draw rates of decay as gated DeltaNet does."""

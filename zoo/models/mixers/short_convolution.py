@@ -12,7 +12,6 @@ from transformers.cache_utils import LinearAttentionLayer
 
 from ..configuration import ZooConfig
 from ..parts import option
-from ..validation import require_at_least
 from .base import Mixer
 
 
@@ -59,6 +58,7 @@ class ShortConvolution(Mixer):
 
     layer_type = "conv"
     options: ClassVar[dict[str, Any]] = {"conv_L_cache": 3, "conv_bias": False}
+    least: ClassVar[dict[str, int]] = {"conv_L_cache": 1}
 
     def __init__(self, config: ZooConfig, layer_idx: int) -> None:
         super().__init__(config, layer_idx)
@@ -67,11 +67,6 @@ class ShortConvolution(Mixer):
         self.conv = CausalConvolution(config.hidden_size, length, bias)
         self.out_proj = nn.Linear(config.hidden_size, config.hidden_size, bias=bias)
         self.drawn_as = ("short convolution", f"over {length} tokens, between two gates{'' if bias else ', no biases'}")
-
-    @classmethod
-    def check_options(cls, config: ZooConfig) -> None:
-        super().check_options(config)
-        require_at_least(1, conv_L_cache=option(config, cls, "conv_L_cache"))
 
     def mix(self, hidden_states: Tensor, past: LinearAttentionLayer | None, is_token: Tensor | None = None) -> Tensor:
         """Convolve what passes the first gate."""

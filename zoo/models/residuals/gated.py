@@ -14,7 +14,6 @@ from zoo.models.choices import NormPlacement
 from zoo.models.configuration import ZooConfig
 from zoo.models.parts import option
 from zoo.models.residual import Residual, SeveralStreams
-from zoo.models.validation import require_at_least
 
 
 class StreamNorm(nn.Module):
@@ -83,6 +82,7 @@ class GatedHyperConnections(Residual):
     """
 
     options: ClassVar[dict[str, Any]] = {"num_streams": 4, "gate_rank": 32}
+    least: ClassVar[dict[str, int]] = {"num_streams": 1, "gate_rank": 1}
     stream_class = GatedStreams
 
     def __init__(self, gates: StreamGates, write: nn.Module, **slots: nn.Module) -> None:
@@ -95,11 +95,6 @@ class GatedHyperConnections(Residual):
         """Settings that models with it do not read: streams have their own norms, and there may be no others."""
         others = (config.final_norm, config.embedding_norm, config.mlp_inner_norm, config.qk_norm is not None)
         return ("norm",) if config.norm_placement == NormPlacement.NONE and not any(others) else ()
-
-    @classmethod
-    def check_options(cls, config: ZooConfig) -> None:
-        """Raise ConfigError for numbers below 1."""
-        require_at_least(1, **{name: option(config, cls, name) for name in cls.options})
 
     @classmethod
     def build(cls, config: ZooConfig, layer_idx: int, opens_layer: bool, **slots: nn.Module) -> Residual:

@@ -19,7 +19,6 @@ from zoo.models.norms import build_norm
 from zoo.models.parts import option
 from zoo.models.precision import at_least_float32, in_own_precision
 from zoo.models.residual import Residual, SeveralStreams
-from zoo.models.validation import require_at_least
 from zoo.models.widths import matrix_std
 
 Weights = tuple[Tensor, Tensor, Tensor]
@@ -83,17 +82,13 @@ class HyperConnections(Residual):
     """
 
     options: ClassVar[dict[str, Any]] = {"num_streams": 4}
+    least: ClassVar[dict[str, int]] = {"num_streams": 1}
     stream_class = SeveralStreams
 
     def __init__(self, weights: nn.Module, norm_streams: nn.Module | None = None, **slots: nn.Module) -> None:
         super().__init__(**slots)
         self.norm_streams = norm_streams or Identity()
         self.weights = weights
-
-    @classmethod
-    def check_options(cls, config: ZooConfig) -> None:
-        """Raise ConfigError for less than one stream."""
-        require_at_least(1, num_streams=option(config, cls, "num_streams"))
 
     @classmethod
     def build(cls, config: ZooConfig, layer_idx: int, opens_layer: bool, **slots: nn.Module) -> Residual:
@@ -193,13 +188,8 @@ class ManifoldHyperConnections(HyperConnections):
     """
 
     options: ClassVar[dict[str, Any]] = {"num_streams": 4, "sinkhorn_iterations": 20, "hyper_eps": 1e-6}
+    least: ClassVar[dict[str, int]] = {"num_streams": 1, "sinkhorn_iterations": 1, "hyper_eps": 0}
     stream_class = WeightedStreams
-
-    @classmethod
-    def check_options(cls, config: ZooConfig) -> None:
-        super().check_options(config)
-        require_at_least(1, sinkhorn_iterations=option(config, cls, "sinkhorn_iterations"))
-        require_at_least(0, hyper_eps=option(config, cls, "hyper_eps"))
 
     @classmethod
     def build(cls, config: ZooConfig, layer_idx: int, opens_layer: bool, **slots: nn.Module) -> Residual:

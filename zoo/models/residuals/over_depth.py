@@ -14,7 +14,7 @@ from zoo.models.configuration import ZooConfig
 from zoo.models.parts import option
 from zoo.models.precision import at_least_float32, in_own_precision
 from zoo.models.residual import Residual, Stream
-from zoo.models.validation import require_at_least, require_own_layers
+from zoo.models.validation import require_own_layers
 
 
 class DepthAttention(nn.Module):
@@ -74,6 +74,7 @@ class AttentionResidual(Residual):
     """
 
     options: ClassVar[dict[str, Any]] = {"layers_per_block": 0}
+    least: ClassVar[dict[str, int]] = {"layers_per_block": 0}
     stream_class = WrittenVectors
 
     def __init__(self, read: nn.Module | None, begins_vector: bool, **slots: nn.Module) -> None:
@@ -83,9 +84,8 @@ class AttentionResidual(Residual):
 
     @classmethod
     def check_options(cls, config: ZooConfig) -> None:
-        """Require a size of blocks that is not negative, and with shared layers not more than one layer."""
-        require_at_least(0, layers_per_block=(layers := option(config, cls, "layers_per_block")))
-        if layers > 1:
+        """Require blocks of at most one layer if layers are shared."""
+        if (layers := option(config, cls, "layers_per_block")) > 1:
             given, why = f"layers_per_block={layers}", "the first of a block begins a vector"
             require_own_layers(config, given, why, "layers_per_block=1, which weights saved with both fit")
 
