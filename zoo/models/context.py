@@ -92,6 +92,16 @@ find_documents = torch.compiler.disable(packed_documents, reason="a state restar
 """The same outside of a compiled graph, with a graph break."""
 
 
+def packs_documents(position_ids: Tensor | None, past_key_values: Cache | None, use_cache: bool | None) -> bool:
+    """Whether documents are packed into rows, where a decoder needs to know: a cache holds one document a row."""
+    # Where a cache is given, as generation does, an accelerator would be waited for in vain.
+    looks = use_cache if past_key_values is None else position_ids is not None and position_ids.device.type == "cpu"
+    packs = bool(looks) and packed_documents(position_ids) is not None
+    if packs and past_key_values is not None:
+        raise packed_into_cache()
+    return packs
+
+
 def packed_into_cache() -> InputError:
     """The error of a cache that would hold several documents per row."""
     return InputError(

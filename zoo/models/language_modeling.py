@@ -105,27 +105,34 @@ class LanguageModel(ZooPreTrainedModel):
             )
 
     def logits_and_loss(
+        self, hidden_states: Tensor, labels: Tensor | None, logits_to_keep: int | Tensor = 0, **options: Any
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """Logits, unless they were skipped, and the loss if labels are given, by the `options` of `compared`."""
+        if labels is not None:
+            return self.compared(hidden_states, labels, logits_to_keep, **options)
+        if isinstance(logits_to_keep, Tensor) or logits_to_keep:
+            hidden_states = keep_positions(hidden_states, logits_to_keep)
+        return self.project(hidden_states), None
+
+    def compared(
         self,
         hidden_states: Tensor,
-        labels: Tensor | None,
-        logits_to_keep: int | Tensor = 0,
+        labels: Tensor,
+        logits_to_keep: int | Tensor,
         skip_logits: bool = False,
         label_smoothing: float = 0.0,
         z_loss: float = 0.0,
         **kwargs: Any,
-    ) -> tuple[Tensor | None, Tensor | None]:
-        """Logits, unless they were skipped, and the loss if labels are given."""
-        if labels is not None and (skip_logits or label_smoothing or z_loss):
+    ) -> tuple[Tensor | None, Tensor]:
+        """Logits, unless they were skipped, and the loss."""
+        logits: Any
+        if skip_logits or label_smoothing or z_loss:
             options = {"z_loss": z_loss, **kwargs}
             logits, loss = cross_entropy(self, hidden_states, labels, skip_logits, label_smoothing, **options)
-            return logits, self.warn_in_eval_mode(loss)
-        if isinstance(logits_to_keep, Tensor) or logits_to_keep:
-            hidden_states = keep_positions(hidden_states, logits_to_keep)
-        scores = self.project(hidden_states)
-        if labels is None:
-            return scores, None
-        loss = self.loss_function(logits=scores, labels=labels, vocab_size=scores.shape[-1], **kwargs)
-        return scores, self.warn_in_eval_mode(loss)
+        else:
+            logits, _ = self.logits_and_loss(hidden_states, None, logits_to_keep)
+            loss = self.loss_function(logits=logits, labels=labels, vocab_size=logits.shape[-1], **kwargs)
+        return logits, self.warn_in_eval_mode(loss)
 
 
 def keep_positions(hidden_states: Tensor, logits_to_keep: int | Tensor) -> Tensor:

@@ -21,8 +21,7 @@ from .context import (
     EarlierLayers,
     check_distances,
     new_cache,
-    packed_documents,
-    packed_into_cache,
+    packs_documents,
     position_biases,
     prepare_cache,
     self_attention_masks,
@@ -249,14 +248,9 @@ class ZooDecoder(ZooStack):
         """
         if self.transformer.attention_mask is not None:
             attention_mask = self.padding_mask(attention_mask, input_ids)
-        # Where a cache is given, as generation does, an accelerator would be waited for in vain.
-        packs = False
-        if attention_mask is None and position_ids is not None:
-            looks = use_cache if past_key_values is None else position_ids.device.type == "cpu"
-            packs = bool(looks) and packed_documents(position_ids) is not None
+        looks = attention_mask is None and position_ids is not None
+        packs = looks and packs_documents(position_ids, past_key_values, use_cache)
         if past_key_values is not None:
-            if packs:
-                raise packed_into_cache()
             prepare_cache(past_key_values, 0 if encoder_hidden_states is None else encoder_hidden_states.shape[1])
         elif use_cache and not packs:
             past_key_values = new_cache(self.config, has_source=encoder_hidden_states is not None)

@@ -40,6 +40,9 @@ TYPES: dict[str, tuple[type, ...]] = {
 }
 """Values that a field may have, by the words of its annotation."""
 
+FURTHER_TOKENS = {"num_nextn_predict_layers": "int", "mtp_loss_weight": "float"}
+"""Types of the settings of further tokens, which few models predict."""
+
 ELEMENTS = {"list[str]": str, "list[int]": int, "list[bool]": bool, "FilledNames": str, "FilledProviders": str}
 """Type of the items of a list, or of the keys of a dictionary."""
 
@@ -88,12 +91,13 @@ def validate_options(config: ZooConfig) -> None:
                 require_at_least(least[name], **{name: value})
         if hasattr(part, "check_options"):
             part.check_options(config)
-    validate_further_tokens(config)
+    if any(hasattr(config, name) for name in FURTHER_TOKENS):
+        validate_further_tokens(config)
 
 
 def validate_further_tokens(config: ZooConfig) -> None:
     """Require a decoder, and layers that can follow its last one, where further tokens are predicted in training."""
-    for name, word in (("num_nextn_predict_layers", "int"), ("mtp_loss_weight", "float")):
+    for name, word in FURTHER_TOKENS.items():
         value = getattr(config, name, 0)
         if not is_of_type(value, word):
             raise ConfigError(f"{name}={value!r} was given; it must be {type_in_words([word])}")
@@ -271,8 +275,9 @@ def validate_inherited(config: Any, kwargs: dict[str, Any]) -> None:
         raise ConfigError(f"architectures={names!r} was given; it must be a list of names of classes")
     if kwargs.get("per_layer_config") is not None:
         raise ConfigError("per_layer_config was given; layers of the zoo's models differ by layer_types only")
-    validate_rope_parameters(kwargs.get("rope_scaling"))
-    validate_rope_parameters({name: kwargs[name] for name in ROPE_FIELDS & kwargs.keys()})
+    if (rope := {name: kwargs[name] for name in ROPE_FIELDS & kwargs.keys()}) or "rope_scaling" in kwargs:
+        validate_rope_parameters(kwargs.get("rope_scaling"))
+        validate_rope_parameters(rope)
     dtype = config.dtype if config.dtype is not None else kwargs.get("torch_dtype")
     dtype = getattr(torch, dtype, dtype) if isinstance(dtype, str) else dtype
     if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
