@@ -16,7 +16,7 @@ from libcst import matchers as m
 from zoo.analysis.partial_evaluation import UNKNOWN, BranchFolder, Unread, assigned, code, names
 from zoo.fast.switches import FastPaths
 from zoo.models.embedding import Position
-from zoo.models.feed_forwards.balance import has_router_loss
+from zoo.models.feed_forwards.routing import has_router_loss
 from zoo.models.multi_token_prediction import prediction_depth
 from zoo.models.parts import POSITIONS
 from zoo.models.transformer import transformer_of

@@ -21,8 +21,7 @@ from zoo.base.errors import ConfigError, UnsupportedOperationError, ZooError
 from zoo.fast.captured_steps import captured_steps_of
 from zoo.fast.switches import fast_paths
 from zoo.models import balance_experts
-from zoo.models.feed_forwards.balance import load_balancing_loss
-from zoo.models.feed_forwards.routing import SigmoidRouter
+from zoo.models.feed_forwards.routing import SigmoidRouter, load_balancing_loss
 from zoo.models.layers import build_feed_forward
 from zoo.testing import cases, randomize
 

@@ -12,7 +12,7 @@ from torch import nn
 from zoo.base.printed import Note, Part, Printed, Table, Title
 from zoo.building.builder import skeleton
 from zoo.models import Position
-from zoo.models.feed_forwards.experts import Experts
+from zoo.models.feed_forwards.mixture import Experts
 
 from .own_settings import resolve
 

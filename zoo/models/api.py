@@ -5,10 +5,9 @@ from .attention import Attention
 from .attentions.differential import DifferentialAttention
 from .attentions.exclusive import ExclusiveAttention
 from .attentions.gated import GatedAttention
-from .attentions.kv_sharing import SharedKeyValueAttention
+from .attentions.kv_sharing import SharedKeyValueAttention, ValueEmbeddingAttention, ValueResidualAttention
 from .attentions.latent import LatentAttention
 from .attentions.sinks import SinkAttention
-from .attentions.value_residual import ValueEmbeddingAttention, ValueResidualAttention
 from .choices import AttentionScale, NormPlacement, Pooling, QKNorm, ResidualScaling
 from .classification import ZooForSequenceClassification, ZooForTokenClassification
 from .conditional_generation import ZooForConditionalGeneration
@@ -48,8 +47,8 @@ from .parts import ACTIVATIONS, ATTENTIONS, FEED_FORWARDS, INITIALIZERS, MIXERS,
 from .position_bias import AlibiPosition, RelativeBucketPosition
 from .pretrained import ZooModel, ZooPreTrainedModel
 from .residual import Residual
+from .residuals.depth import LambdaResidual
 from .residuals.hyper_connections import HyperConnections, ManifoldHyperConnections
-from .residuals.lambdas import LambdaResidual
 from .rotary import InterleavedRotaryPosition, RotaryByLayerPosition, RotaryPosition
 from .stack import ZooDecoder, ZooEncoder
 from .transformer import Transformer

@@ -14,7 +14,7 @@ from zoo.fast.unpad_layers import mask_to_last_label, projected_positions
 
 from .configuration import ZooConfig
 from .encoder_decoder import RECORDED, ZooEncoderDecoder
-from .feed_forwards.balance import routed_tokens
+from .feed_forwards.routing import routed_tokens
 from .language_modeling import LanguageModel
 from .parts import FEED_FORWARDS
 from .pretrained import CallOptions

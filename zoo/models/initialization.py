@@ -14,7 +14,7 @@ from transformers import initialization as init
 
 from .attention import Attention
 from .configuration import ZooConfig
-from .feed_forwards.experts import Experts
+from .feed_forwards.mixture import Experts
 from .layers import EncoderLayer, FeedForward, ParallelEncoderLayer
 from .mixers.base import Mixer
 from .residual import deepnorm_constants

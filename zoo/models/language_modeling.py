@@ -18,8 +18,7 @@ from zoo.fast.modules import Identity
 
 from .capabilities import refuse_paging
 from .configuration import ZooConfig
-from .feed_forwards.balance import has_router_loss, routed_tokens, with_router_loss
-from .feed_forwards.routing import Router
+from .feed_forwards.routing import Router, has_router_loss, routed_tokens, with_router_loss
 from .layers import build_activation
 from .multi_token_prediction import MultiTokenPrediction, prediction_depth
 from .norms import build_norm

@@ -14,7 +14,7 @@ from zoo.fast.modules import Dropout, Identity
 from .choices import NormPlacement, ResidualScaling
 from .configuration import ZooConfig
 from .norms import build_norm
-from .parts import RESIDUALS, option
+from .parts import RESIDUALS
 from .validation import require_own_layers
 
 SLOTS: dict[str, tuple[str, ...]] = {
@@ -76,27 +76,6 @@ class Stream(nn.Module):
 
 class SingleStream(Identity, Stream):
     """One vector a token, which the embeddings are and the last layer leaves."""
-
-
-class SeveralStreams(Stream):
-    """Copies of the embedded tokens at the start, their sum at the end (Zhu et al. 2024, section 2.1)."""
-
-    def __init__(self, config: ZooConfig) -> None:
-        super().__init__()
-        self.num_streams: int = option(config, RESIDUALS.get(config.residual), "num_streams")
-        self.drawn_as = ("sum of streams", f"{self.num_streams} copies of the embeddings at the start")
-
-    def open(self, hidden_states: Tensor) -> Tensor:
-        """Copy. *Shape:* (batch_size, seq_len, hidden_size) to (batch_size, seq_len, num_streams, hidden_size)."""
-        return hidden_states.unsqueeze(-2).repeat_interleave(self.num_streams, dim=-2)
-
-    def forward(self, streams: Tensor) -> Tensor:
-        """Sum up. *Shape:* (batch_size, seq_len, num_streams, hidden_size) to (batch_size, seq_len, hidden_size)."""
-        return streams.sum(dim=-2)
-
-    def extra_repr(self) -> str:
-        """Show the number of streams when the module is printed."""
-        return str(self.num_streams)
 
 
 class Residual(nn.Module):

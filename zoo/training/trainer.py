@@ -28,7 +28,7 @@ from zoo.data.tasks.streaming import is_streamed
 from zoo.fast.chunked_loss import IGNORED
 from zoo.fast.matmul import fast_matmul
 from zoo.models import ZooPreTrainedModel
-from zoo.models.feed_forwards.balance import has_router_loss
+from zoo.models.feed_forwards.routing import has_router_loss
 
 from .after_steps import AfterSteps, RunTotals
 from .arguments import ZooTrainingArguments
