@@ -119,6 +119,9 @@ class ZooConfig(Fields, PreTrainedConfig):
             validate_rope_parameters(rope_parameters, part.rope_layer_types)
             self.rope_parameters = rope_parameters or copy.deepcopy(part.default_rope_parameters)
         super().__post_init__(**kwargs)
+        if part.rope_layer_types:
+            # transformers 5.17, with which bundles may be read, puts it next to the layer types and takes it for one.
+            self.rope_parameters.pop("rope_theta", None)
         validate_options(self)
         if part.uses_rope_parameters:
             validate_rope_tables(self, part.rope_layer_types)
