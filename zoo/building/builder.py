@@ -195,14 +195,7 @@ def find_facts(name: str) -> Facts:
 
 
 def warn_of_unread(config: ZooConfig, name: str, task: str, overrides: dict[str, Any]) -> None:
-    """Warn of settings that differ from a variant's own and change nothing: the model is the same without them.
-
-    Args:
-        config: The model's settings.
-        name: Variant's name, possibly with settings.
-        task: The model's task.
-        overrides: Further settings that were given.
-    """
+    """Warn of settings that differ from a variant's own and change nothing: the model is the same without them."""
     spec = parse_name(name)
     own = VARIANTS.get(spec.name).settings(task, preset=spec.preset, quirks=config.quirks)
     given = {field: value for field, value in {**spec.overrides, **overrides}.items() if field in SETTINGS}

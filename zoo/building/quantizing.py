@@ -148,13 +148,9 @@ def replace(model: nn.Module, tokens: int) -> None:
                 parent._modules[name] = replaced[id(child)]
 
 
-def subclass(first: type, second: type) -> Any:
-    """A class with the methods of both, of two kinds of the same module."""
-    return _subclass(first, second)
-
-
 @cache
-def _subclass(first: type, second: type) -> Any:
+def subclass(first: Any, second: Any) -> Any:
+    """A class with the methods of both, of two kinds of the same module."""
     names = {"__module__": second.__module__, "__doc__": second.__doc__}
     return Int8Class(f"Int8{second.__name__}", (first, second), names)
 

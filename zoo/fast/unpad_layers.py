@@ -75,12 +75,12 @@ def unpaddings(
     by_length = takes_lengths(config, hidden_states, drops=drops, has_bias=bool(context.biases))
     found = find_unpaddings(config, (context.attention_mask, hidden_states), source, by_length=by_length)
     built = (stack.embedding_projection, stack.layers, stack.norm)
-    if not any(found) or not are_untouched(built, stack.built_of):
+    if found is None or not are_untouched(built, stack.built_of):
         return None, None
     documents = None
     if config.is_decoder and context.attention_mask is None and context.given_positions is not None:
         documents = find_packed_sequence_indices(context.given_positions)
-    return (None, None) if documents is not None else (found[0], found[1])
+    return found if documents is None else (None, None)
 
 
 def packed_rows(config: PreTrainedConfig, context: Any) -> UnpaddedMask | None:
@@ -127,37 +127,37 @@ def takes_lengths(config: Any, hidden_states: Tensor, *, drops: bool, has_bias: 
 
 def find_unpaddings(
     config: PreTrainedConfig, *sequences: tuple[Any, Tensor | None], by_length: bool
-) -> tuple[Unpadding | None, ...]:
-    """Find the tokens of a stack's inputs, each a mask and states, if running without padding gains time."""
-    nothing = (None,) * len(sequences)
+) -> tuple[Unpadding | None, Unpadding | None] | None:
+    """The tokens of a stack's two inputs, each a mask and states or None, if running without padding gains time."""
     mode = current().unpadding
     on_sdpa = ALL_ATTENTION_FUNCTIONS.get(config._attn_implementation) is sdpa_attention_forward
     if mode == "never" or not (by_length or on_sdpa):
-        return nothing
+        return None
     if all(mask is None for mask, _ in sequences) and (by_length or mode != "always"):
-        return nothing
+        return None
     unpaddings = []
     for mask, states in sequences:
         unpadding = None
         if states is not None:
             if not (by_length or states.device.type == "cpu"):  # an accelerator would need a device sync
-                return nothing
+                return None
             unpadding = find_tokens(mask, states)
             if unpadding is None:
-                return nothing
+                return None
             if not by_length and (config.sliding_window or unpadding.seq_len) < unpadding.seq_len:
-                return nothing
+                return None
             if config.is_decoder and any(unpadding.starts):  # padding before a sequence predicts its first token
-                return nothing
+                return None
         unpaddings.append(unpadding)
+    own, source = unpaddings
     if by_length or mode == "always":  # otherwise masks are built and every layer unpads again
-        return tuple(unpaddings)
+        return own, source
     found = [unpadding for unpadding in unpaddings if unpadding is not None]
     saved = sum(unpadding.saved for unpadding in found)
     sequences_in_all = sum(unpadding.batch_size for unpadding in found)
     positions = sum(unpadding.batch_size * unpadding.seq_len for unpadding in found)
     pays = saved * config.hidden_size**2 > GAIN * sequences_in_all and saved >= SHARE * positions
-    return tuple(unpaddings) if pays else nothing
+    return (own, source) if pays else None
 
 
 def find_tokens(attention_mask: Any, states: Tensor) -> Unpadding | None:

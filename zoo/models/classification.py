@@ -14,7 +14,6 @@ from zoo.fast.modules import Dropout
 from .capabilities import SERVING
 from .configuration import ZooConfig
 from .embedding import SinusoidalPosition
-from .layers import build_activation
 from .norms import build_norm
 from .parts import ACTIVATIONS
 from .pretrained import CallOptions, ZooModel, ZooPreTrainedModel
@@ -115,7 +114,7 @@ class SequencePooler(nn.Module):
         super().__init__()
         self.dense = nn.Linear(config.hidden_size, config.hidden_size)
         assert config.classifier_pooler_act is not None
-        self.act_fn = build_activation(config.classifier_pooler_act)
+        self.act_fn = ACTIVATIONS.get(config.classifier_pooler_act)()
         self.drawn_as = ("dense layer", f"{config.hidden_size} → {config.hidden_size}, {config.classifier_pooler_act}")
 
     def forward(self, pooled: Tensor) -> Tensor:

@@ -19,10 +19,10 @@ from zoo.fast.modules import Identity
 from .capabilities import refuse_paging
 from .configuration import ZooConfig
 from .feed_forwards.routing import Router, has_router_loss, routed_tokens, with_router_loss
-from .layers import build_activation
 from .multi_token_prediction import MultiTokenPrediction, prediction_depth
 from .norms import build_norm
 from .partly_causal import has_kinds, mixed_loss, partly_causal_masks, weights_of_kinds
+from .parts import ACTIVATIONS
 from .pretrained import CallOptions, ZooPreTrainedModel
 from .stack import ZooDecoder, ZooEncoder
 from .transformer import transformer_of
@@ -230,7 +230,7 @@ class PredictionTransform(nn.Module):
         width = config.embedding_width
         act = config.lm_head_transform_act or config.hidden_act
         self.dense = nn.Linear(config.hidden_size, width, bias=config.lm_head_transform_bias)
-        self.act_fn = build_activation(act)
+        self.act_fn = ACTIVATIONS.get(act)()
         self.norm = build_norm(config, width)
         self.drawn_as = ("dense layer", f"{config.hidden_size} → {width}, {act}, {type(self.norm).__name__}")
 

@@ -28,7 +28,7 @@ class FeedForward(nn.Module):
         super().__init__()
         self.up_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=config.mlp_bias)
         self.down_proj = nn.Linear(config.intermediate_size, config.hidden_size, bias=config.mlp_bias)
-        self.act_fn = build_activation(config.hidden_act)
+        self.act_fn = ACTIVATIONS.get(config.hidden_act)()
         self.dropout = Dropout(config.activation_dropout)
         self.norm = build_norm(config, config.intermediate_size) if config.mlp_inner_norm else Identity()
 
@@ -204,11 +204,6 @@ def encoder_layer(config: ZooConfig, layer_idx: int) -> nn.Module:
 def decoder_layer(config: ZooConfig, layer_idx: int) -> nn.Module:
     """Build a decoder layer with sequential or parallel sublayers, by the configuration."""
     return (ParallelDecoderLayer if config.parallel_residual else DecoderLayer)(config, layer_idx)
-
-
-def build_activation(name: str) -> nn.Module:
-    """Build an activation by its name in [`ACTIVATIONS`][zoo.models.parts.ACTIVATIONS]."""
-    return ACTIVATIONS.get(name)()
 
 
 def build_feed_forward(config: ZooConfig, layer_idx: int | None = None) -> nn.Module:

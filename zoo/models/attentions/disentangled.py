@@ -89,11 +89,6 @@ def look_up(scores: Tensor, rows: Tensor) -> Tensor:
     return scores.gather(-1, rows.expand(*scores.shape[:2], -1, -1))
 
 
-def dropped(table: Tensor, probability: float, *, training: bool) -> Tensor:
-    """Drop elements of the table in training."""
-    return F.dropout(table, probability, training) if training and probability else table
-
-
 class DisentangledAttention(Attention):
     """Scores `(q k + q k_r + q_r k) / sqrt(3 d)`, with queries and keys of the relative position r in addition.
 
@@ -175,7 +170,9 @@ class DisentangledAttention(Attention):
 
     def relative_scores(self, query: Tensor, key: Tensor, table: Tensor, rows: Tensor) -> Tensor:
         """Score contents with relative positions, by all rows of the table and not by all pairs of positions."""
-        table = dropped(table, self.dropout, training=self.training)[None]
+        if self.training and self.dropout:
+            table = F.dropout(table, self.dropout)
+        table = table[None]
         query_place, key_place = self.places(self.q_proj(table), self.k_proj(table))
         of_keys = look_up(query @ key_place.mT, rows)
         of_queries = look_up(key @ query_place.mT, rows.T).mT

@@ -15,9 +15,9 @@ from zoo.fast.experts import aligned, experts_function
 from zoo.fast.modules import Dropout, Identity
 from zoo.models.configuration import ZooConfig
 from zoo.models.context import EarlierLayers
-from zoo.models.layers import GatedFeedForward, build_activation
+from zoo.models.layers import GatedFeedForward
 from zoo.models.norms import build_norm
-from zoo.models.parts import option
+from zoo.models.parts import ACTIVATIONS, option
 from zoo.models.validation import require_own_layers
 
 from .routing import Router, SigmoidRouter, SoftmaxRouter
@@ -40,7 +40,7 @@ class Experts(nn.Module):
         self.down_proj = nn.Parameter(torch.empty(num_experts, config.hidden_size, inner_size))
         self.gate_up_proj_bias = nn.Parameter(torch.empty(num_experts, 2 * inner_size)) if self.has_bias else None
         self.down_proj_bias = nn.Parameter(torch.empty(num_experts, config.hidden_size)) if self.has_bias else None
-        self.act_fn = build_activation(config.hidden_act)
+        self.act_fn = ACTIVATIONS.get(config.hidden_act)()
         self.dropout = Dropout(config.activation_dropout)
         self.norm = build_norm(config, inner_size) if config.mlp_inner_norm else Identity()
 
