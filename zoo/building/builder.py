@@ -135,21 +135,13 @@ def check_settings(variant: Variant, settings: dict[str, Any]) -> None:
             raise UnknownOverrideError(key, sorted(known), owner=f"variant {variant.name!r}")
 
 
-def build(
-    name: str,
-    task: str | None = None,
-    *,
-    faithful: bool = False,
-    quirks: Iterable[str] = (),
-    seed: int | None = None,
-    **overrides: Any,
-) -> ModelOfAnyTask:
+def build(name: str, task: str | None = None, *, seed: int | None = None, **settings: Any) -> ModelOfAnyTask:
     """Build a new model of a variant, as [`zoo.build`][] does."""
     task = VARIANTS.get(parse_name(name).name).check_task(task)
-    loading = {key: overrides.pop(key) for key in ("attn_implementation", "dtype") if key in overrides}
-    model_config = config(name, task, faithful=faithful, quirks=quirks, **overrides)
-    if ":" in name or overrides:
-        warn_of_unread(model_config, name, task, overrides)
+    loading = {key: settings.pop(key) for key in ("attn_implementation", "dtype") if key in settings}
+    model_config = config(name, task, **settings)
+    if ":" in name or settings.keys() - {"faithful", "quirks"}:
+        warn_of_unread(model_config, name, task, settings)
     model_class = TASK_CLASSES[task][1]
     with nullcontext() if seed is None else seeded(seed):
         model = model_class._from_config(model_config, **loading)
@@ -173,12 +165,10 @@ def seeded(seed: int) -> Iterator[None]:
         yield
 
 
-def skeleton(
-    name: str, task: str | None = None, *, faithful: bool = False, quirks: Iterable[str] = (), **overrides: Any
-) -> ZooPreTrainedModel:
+def skeleton(name: str, task: str | None = None, **settings: Any) -> ZooPreTrainedModel:
     """Build a model without weights: all of its modules and shapes, on the meta device, where nothing is allocated."""
     task = VARIANTS.get(parse_name(name).name).check_task(task)
-    model_config = config(name, task, faithful=faithful, quirks=quirks, **overrides)
+    model_config = config(name, task, **settings)
     with torch.device("meta"):
         return TASK_CLASSES[task][1](model_config).eval()
 
