@@ -85,14 +85,9 @@ def config(
     stack = stack_of(variant, task)
     settings.update(is_decoder=stack == "decoder", is_encoder_decoder=stack == "encoder-decoder")
     given = {**spec.overrides, **Settings(**overrides)}
-    if choose(given.pop("sizes", "follow"), SIZES, kind="sizes") == "follow":
-        attention = {**settings, **given}.get("attention")
-        part = ATTENTIONS.get(attention) if isinstance(attention, str) and attention in ATTENTIONS else None
-        followed, stay = follow(settings, given, getattr(part, "head_multiple", 1))
-        settings.update(followed)
-        if stay:
-            kept = ", ".join(f"{size}={value}" for size, value in stay.items())
-            warnings.warn(f"hidden_size={given['hidden_size']} is given, and {name!r} keeps {kept}", ZooWarning, 2)
+    sizes = choose(given.pop("sizes", "follow"), SIZES, kind="sizes")
+    if sizes == "follow" and given.keys() & {"hidden_size", "num_attention_heads"}:
+        settings.update(sizes_that_follow(name, settings, given))
     settings.update(given)
     for field in PATTERNS - given.keys():
         if "num_hidden_layers" in settings and settings.get(field):
@@ -111,6 +106,17 @@ def config(
 
 
 spell_out(config, Settings)
+
+
+def sizes_that_follow(name: str, settings: dict[str, Any], given: dict[str, Any]) -> dict[str, int]:
+    """Sizes of a definition that follow given ones; a warning names those that stay."""
+    attention = {**settings, **given}.get("attention")
+    part = ATTENTIONS.get(attention) if isinstance(attention, str) and attention in ATTENTIONS else None
+    followed, stay = follow(settings, given, getattr(part, "head_multiple", 1))
+    if stay:
+        kept = ", ".join(f"{size}={value}" for size, value in stay.items())
+        warnings.warn(f"hidden_size={given['hidden_size']} is given, and {name!r} keeps {kept}", ZooWarning, 3)
+    return followed
 
 
 def choose(value: Any, words: Iterable[str], kind: str) -> str:
