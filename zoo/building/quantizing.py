@@ -148,9 +148,13 @@ def replace(model: nn.Module, tokens: int) -> None:
                 parent._modules[name] = replaced[id(child)]
 
 
-@cache
-def subclass(first: Any, second: Any) -> Any:
+def subclass(first: type, second: type) -> Any:
     """A class with the methods of both, of two kinds of the same module."""
+    return _subclass(first, second)
+
+
+@cache
+def _subclass(first: type, second: type) -> Any:
     names = {"__module__": second.__module__, "__doc__": second.__doc__}
     return Int8Class(f"Int8{second.__name__}", (first, second), names)
 

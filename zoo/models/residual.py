@@ -96,7 +96,7 @@ class Residual(nn.Module):
         stream_class: Class of what opens and closes the stream, built from a configuration.
     """
 
-    stream_class: ClassVar[Callable[[ZooConfig], Stream]] = SingleStream
+    stream_class: ClassVar[type[Any]] = SingleStream
 
     def __init__(
         self,
