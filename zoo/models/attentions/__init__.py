@@ -1,1 +1,1 @@
-"""Attention parts other than multi-head, one file each."""
+"""Attention parts other than multi-head."""

@@ -1,1 +1,1 @@
-"""Token mixers of layers without attention, a file each."""
+"""Token mixers of layers without attention."""
