@@ -1,7 +1,5 @@
 """The built-in activations: those of transformers, under their names there."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

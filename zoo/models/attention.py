@@ -1,7 +1,5 @@
 """Attention: projections, positions and caches here, the product through transformers' attention interface."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any, TypeAlias
 

@@ -1,7 +1,5 @@
 """Registration with transformers' Auto classes and PEFT, called by the import hooks of the `zoo` package."""
 
-from __future__ import annotations
-
 PROJECTIONS = frozenset({"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"})
 """Linear layers of attention and feed-forward networks, with the names of Llama's."""
 

@@ -1,7 +1,5 @@
 """Modules that are used in two places under one name."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import nn

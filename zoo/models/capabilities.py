@@ -1,7 +1,5 @@
 """Attention backends of a configuration and of a model, and limitations in words for a card."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

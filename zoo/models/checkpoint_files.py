@@ -1,7 +1,5 @@
 """Files of a saved checkpoint: its weight files, and whether the configuration describes them."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager

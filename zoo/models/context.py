@@ -1,7 +1,5 @@
 """Inputs of all layers of a stack in one call apart from hidden states: masks, position biases, and the cache."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any

@@ -4,8 +4,6 @@ A position part may act in three places, each a method that does nothing unless 
 on queries and keys (`rotation` and `rotate`), and on the attention scores (`bias`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 

@@ -5,8 +5,6 @@ A scheme is called for every module of a new model, children before parents, aft
 through `transformers.initialization`, which leaves weights alone that a checkpoint has filled.
 """
 
-from __future__ import annotations
-
 import math
 
 from torch import Tensor, nn

@@ -1,7 +1,5 @@
 """Heads that predict tokens: what they have in common, causal and masked language modelling."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """The layers that stacks are made of, and their feed-forward networks. Every forward reads like its paper's figure."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import Tensor, nn

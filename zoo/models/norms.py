@@ -1,7 +1,5 @@
 """Normalisations. Their places around a sublayer are defined in [`zoo.models.residual`][]."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F

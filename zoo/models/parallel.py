@@ -4,8 +4,6 @@ The plans are read off the modules that a model has, so that they are right for 
 work on a slice of their heads or channels are sliced, replacements by a variant or a plugin stay whole.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

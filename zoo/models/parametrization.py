@@ -8,8 +8,6 @@ A module declares as `input_grows` which of its parameters read the width where 
 linear layers do not: a mapping from their names.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import nn

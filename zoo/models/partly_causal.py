@@ -1,7 +1,5 @@
 """Batches of masked next-token prediction, in which some rows are causal and the others masked: masks and losses."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any, TypeGuard
 

@@ -1,7 +1,5 @@
 """Poolings: from one vector a token to one vector a sequence."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

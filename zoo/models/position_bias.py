@@ -1,7 +1,5 @@
 """Position encodings that add a term to the attention scores."""
 
-from __future__ import annotations
-
 import math
 from typing import ClassVar
 

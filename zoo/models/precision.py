@@ -1,7 +1,5 @@
 """Precision in which a part computes, independent of the model's."""
 
-from __future__ import annotations
-
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 

@@ -4,8 +4,6 @@ A module declares the roles of its direct parameters as `parameter_roles`, a map
 follow from the module's class and the parameter's shape.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from torch import nn

@@ -1,7 +1,5 @@
 """Rotary position embeddings."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterable
 from typing import Any, ClassVar, cast

@@ -1,7 +1,5 @@
 """`Transformer`: the classes and functions that a variant's stacks are assembled from, returned by its builder."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any

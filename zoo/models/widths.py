@@ -1,7 +1,5 @@
 """How wide a model is next to the base of muP, and how large its matrices begin for that."""
 
-from __future__ import annotations
-
 from .configuration import ZooConfig
 
 BASE_WIDTH = 256  # The hidden size at which muP is the standard parametrization, by default (`mup_base_width`)

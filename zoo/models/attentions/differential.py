@@ -1,7 +1,5 @@
 """Differential attention: the difference of two softmaxes, which cancels common noise."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Disentangled attention: scores of contents with contents, and of contents with relative positions."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, ClassVar
 

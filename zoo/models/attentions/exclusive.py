@@ -1,7 +1,5 @@
 """Exclusive self-attention: the output is orthogonal to the token's own value."""
 
-from __future__ import annotations
-
 from torch import Tensor
 from torch.nn import functional as F
 

@@ -1,7 +1,5 @@
 """Gated attention: every head's output is multiplied by a gate computed from the query's token."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Attentions with keys or values from elsewhere: another layer's, the first layer's, or a further embedding."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 import torch

@@ -1,7 +1,5 @@
 """Multi-head latent attention: keys and values are computed from one small vector per token, which is cached."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any, ClassVar
 

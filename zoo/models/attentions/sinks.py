@@ -1,7 +1,5 @@
 """Attention sinks: a learned logit in the softmax in addition to the keys."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 import torch

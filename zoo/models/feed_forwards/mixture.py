@@ -1,7 +1,5 @@
 """Mixtures of experts: gated feed-forward networks, a few of them per token, and a router."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any, ClassVar
 

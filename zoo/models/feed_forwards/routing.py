@@ -1,7 +1,5 @@
 """Routers: choice and weights of the experts of a token; their load-balancing loss in the outputs of models."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, TypeVar
 

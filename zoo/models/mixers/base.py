@@ -1,7 +1,5 @@
 """Token mixers that replace self-attention in layers that `layer_types` names."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any, ClassVar
 

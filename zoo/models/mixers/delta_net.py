@@ -1,7 +1,5 @@
 """Gated DeltaNet: linear attention with a decaying memory and the delta rule."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, ClassVar
 

@@ -3,8 +3,6 @@
 It decays as a whole, or every channel of its keys by itself.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -1,7 +1,5 @@
 """Causal convolutions over a few tokens, per channel, and the gated short convolution."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 import torch

@@ -1,7 +1,5 @@
 """Residual connections that read earlier states: by attention, by learned weights, or the embeddings alone."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, ClassVar
 

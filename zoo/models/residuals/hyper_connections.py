@@ -3,8 +3,6 @@
 Manifold-constrained ones mix them by doubly stochastic matrices.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, ClassVar
 

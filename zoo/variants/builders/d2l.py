@@ -1,7 +1,5 @@
 """The Transformer of the textbook "Dive into Deep Learning": a post-norm encoder-decoder without attention biases."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

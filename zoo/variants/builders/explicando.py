@@ -1,7 +1,5 @@
 """The Transformer of "Explicando Transformers": a post-norm encoder-decoder without attention biases, on characters."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """A defect of the first code of LTG-BERT."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

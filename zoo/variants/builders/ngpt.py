@@ -1,7 +1,5 @@
 """The normalised Transformer."""
 
-from __future__ import annotations
-
 from zoo.models import Transformer, UnitEmbedding, UnitHead, ZooConfig
 
 

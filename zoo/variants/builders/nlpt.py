@@ -1,7 +1,5 @@
 """The encoder of the book "Natural Language Processing with Transformers", chapter 3."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

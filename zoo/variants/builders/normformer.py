@@ -1,7 +1,5 @@
 """NormFormer and ReZero: two cures for the gradients of deep Transformers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import Tensor

@@ -1,7 +1,5 @@
 """Frank Odom's "Transformers from Scratch in PyTorch", as a notebook retells it: a post-norm encoder-decoder."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """The Universal Transformer."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 import torch

@@ -1,7 +1,5 @@
 """The "vanilla" Transformer: a post-norm encoder-decoder with learned positions, and a classifier on its encoder."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch
