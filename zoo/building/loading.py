@@ -73,14 +73,9 @@ class NewHeadWarning(ZooWarning):
 
 
 def load(folder: Path, task: str | None = None, **kwargs: Any) -> ZooPreTrainedModel:
-    """Load a checkpoint of the zoo from its folder.
+    """Load a checkpoint of the zoo from its folder, as [`zoo.load`][] does.
 
-    Args:
-        folder: A folder that `save_pretrained` wrote.
-        task: The head to load, by default the one that was saved.
-        kwargs: As for `from_pretrained`: `dtype`, `device_map`, `attn_implementation`, ...; `verify=False` to load
-            weights or next to code that are not those of the folder's records. With another number of labels or
-            vocabulary, the head or the embeddings are new and random, with a `NewHeadWarning`.
+    With another number of labels or vocabulary, the head or the embeddings are new, with a `NewHeadWarning`.
     """
     config = saved_config(folder)
     shapes = saved_shapes(folder)

@@ -124,14 +124,8 @@ def check_described(model: PreTrainedModel, shapes: dict[str, tuple[int, ...]], 
 def assign_weights(model: PreTrainedModel, files: Sequence[str], how: LoadStateDictConfig) -> LoadStateDictInfo | None:
     """Give a model the weights of its files as they are, without the moves, casts and renames of transformers' loading.
 
-    Args:
-        model: On the meta device.
-        files: In the format of safetensors.
-        how: Options of transformers' own loading.
-
-    Returns:
-        Which weights are missing; None, and the model is as before, where weights have other names, shapes or types
-        than the model's, or have to be moved, converted or quantised.
+    Returns which are missing; None, and the model is as before, where weights have other names, shapes or types than
+    those of the model, which is on the meta device, or have to be moved, converted or quantised.
     """
     moves = how.device_map is not None or how.device_mesh is not None or how.disable_mmap is not None
     if moves or how.hf_quantizer is not None or how.dtype_plan.keys() - IN_FLOAT32 or sys.platform == "win32":
