@@ -14,7 +14,8 @@ import zoo
 from zoo.base.errors import ConfigError, InvalidChoiceError
 from zoo.data.corpora.preparing import prepare
 from zoo.data.tasks import find_task, packing
-from zoo.data.tasks.packing import PackedCollator, PackedDocuments, best_fit, ends_in, pack
+from zoo.data.tasks.blocks import BlockCollator
+from zoo.data.tasks.packing import PackedDocuments, best_fit, ends_in, pack
 from zoo.data.tokenizers import train_tokenizers
 from zoo.training import train
 
@@ -61,7 +62,7 @@ def test_a_packed_row_has_the_loss_of_its_documents(name):
     ids = random_documents(6, 9)
     ends = ends_in(ids, 2)
     rows = PackedDocuments(ids, 24, pack([ends], 24), 0)
-    batch = PackedCollator()([rows[number] for number in range(len(rows))])
+    batch = BlockCollator(0)([rows[number] for number in range(len(rows))])
     packed = model(**batch).loss.item() * int(batch["labels"].ne(-100).sum())
     alone = 0.0
     for start, stop in zip([1, *ends], ends, strict=False):

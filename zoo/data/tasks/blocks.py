@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .streaming import StreamedRow
 
 Ids = npt.NDArray[Any]
+Row: TypeAlias = "Ids | TokenRow | StreamedRow"  # Ids that are read in slices
 
 ENDLESS = 1 << 50  # Number of ids of a row that is streamed, which has no end
 
@@ -29,9 +30,7 @@ ENDLESS = 1 << 50  # Number of ids of a row that is streamed, which has no end
 class Blocks(Dataset[Any]):
     """Places of blocks in a row: those that overlap are all whole, and of others the last may be `shortest` long."""
 
-    def __init__(
-        self, ids: Ids | TokenRow | StreamedRow, end: int, block_size: int, stride: int, shortest: int = 1
-    ) -> None:
+    def __init__(self, ids: Row, end: int, block_size: int, stride: int, shortest: int = 1) -> None:
         self.ids, self.end, self.block_size = ids, end, block_size
         shortest = shortest if stride >= block_size else block_size
         self.starts = range(0, max(end - shortest + 1, 0), stride)
@@ -52,7 +51,7 @@ class TokenBlocks(Blocks):
     so that blocks drawn at random are nanoGPT's.
     """
 
-    def __init__(self, ids: Ids | TokenRow | StreamedRow, block_size: int, stride: int | None = None) -> None:
+    def __init__(self, ids: Row, block_size: int, stride: int | None = None) -> None:
         super().__init__(ids, max(len(ids) - 1, 0), block_size, stride if stride is not None else block_size)
 
     def __getitem__(self, index: int) -> dict[str, Ids]:
@@ -62,81 +61,56 @@ class TokenBlocks(Blocks):
 
 
 class DrawnBlocks(Blocks):
-    """Blocks of a row of ids in which something is drawn, by the seed, the epoch and the block only."""
+    """Blocks of a row of ids; `draw` makes inputs and labels of a block, by the seed, the epoch and the block only."""
 
     def __init__(
-        self, ids: Ids | TokenRow | StreamedRow, block_size: int, stride: int, seed: int, shortest: int = 1
+        self, ids: Row, block_size: int, stride: int, seed: int, draw: Callable[..., dict[str, Ids]], shortest: int = 1
     ) -> None:
         super().__init__(ids, len(ids), block_size, stride, shortest)
-        self.seed = seed
-        self.epoch = 0
+        self.seed, self.draw, self.epoch = seed, draw, 0
 
     def set_epoch(self, epoch: int) -> None:
         """Describe which epoch comes next; accelerate calls this."""
         self.epoch = epoch
 
-    def block(self, index: int) -> Ids:
-        """The ids of a block. *Shape:* (block_size,)."""
-        start = self.starts[index]
-        return self.ids[start : start + self.block_size].astype(np.int64)
-
-    def drawn_from(self, index: int) -> np.random.SeedSequence:
-        return np.random.SeedSequence([self.seed, self.epoch, index])
-
-
-class MaskedBlocks(DrawnBlocks):
-    """Blocks of a row of ids, some masked for a model to predict (BERT, Devlin et al. 2019, section 3.1)."""
-
-    def __init__(
-        self,
-        ids: Ids | TokenRow | StreamedRow,
-        block_size: int,
-        stride: int,
-        collator: DataCollatorForLanguageModeling,
-        seed: int,
-    ) -> None:
-        super().__init__(ids, block_size, stride, seed)
-        self.collator = collator
-
     def __getitem__(self, index: int) -> dict[str, Ids]:
-        block = torch.from_numpy(self.block(index))
-        drawn = self.drawn_from(index).generate_state(1, np.uint64)[0]
-        self.collator.generator = torch.Generator().manual_seed(int(drawn >> 1))
-        special = torch.isin(block, torch.tensor(self.collator.tokenizer.all_special_ids))
-        inputs, labels = self.collator.torch_mask_tokens(block[None], special[None])
-        return {"input_ids": inputs[0].numpy(), "labels": labels[0].numpy()}
+        start = self.starts[index]
+        block = self.ids[start : start + self.block_size].astype(np.int64)
+        return self.draw(block, np.random.SeedSequence([self.seed, self.epoch, index]))
 
 
-class SpanBlocks(DrawnBlocks):
-    """Blocks of a row of ids without some spans, which are the labels (T5, Raffel et al. 2020, section 3.1.4).
+def masked(
+    block: Ids, drawn_from: np.random.SeedSequence, *, collator: DataCollatorForLanguageModeling
+) -> dict[str, Ids]:
+    """Mask some ids for a model to predict (BERT, Devlin et al. 2019, section 3.1)."""
+    ids, seed = torch.from_numpy(block), drawn_from.generate_state(1, np.uint64)[0]
+    collator.generator = torch.Generator().manual_seed(int(seed >> 1))
+    special = torch.isin(ids, torch.tensor(collator.tokenizer.all_special_ids))
+    inputs, labels = collator.torch_mask_tokens(ids[None], special[None])
+    return {"input_ids": inputs[0].numpy(), "labels": labels[0].numpy()}
+
+
+def without_spans(
+    block: Ids,
+    drawn_from: np.random.SeedSequence,
+    *,
+    counts: Callable[[int], tuple[int, int]],
+    sentinels: Ids,
+    end: int,
+) -> dict[str, Ids]:
+    """Take out some spans, which are the labels (T5, Raffel et al. 2020, section 3.1.4).
 
     Each span has its own sentinel, which replaces the span in the input and precedes it among the labels;
     `end` follows both sides. A block begins with what stays and ends with a span.
     """
-
-    def __init__(
-        self,
-        ids: Ids | TokenRow | StreamedRow,
-        block_size: int,
-        stride: int,
-        seed: int,
-        *,
-        counts: Callable[[int], tuple[int, int]],
-        sentinels: Ids,
-        end: int,
-    ) -> None:
-        super().__init__(ids, block_size, stride, seed, shortest=2)
-        self.counts, self.sentinels, self.end_id = counts, sentinels, np.array([end])
-
-    def __getitem__(self, index: int) -> dict[str, Ids]:
-        block, generator = self.block(index), np.random.default_rng(self.drawn_from(index))
-        missing, spans = self.counts(len(block))
-        lengths = (composition(total, spans, generator) for total in (len(block) - missing, missing))
-        pieces = np.split(block, np.cumsum(np.stack(list(lengths), axis=1).ravel())[:-1])
-        marks = self.sentinels[:spans, None]
-        inputs = [ids for pair in zip(pieces[::2], marks, strict=True) for ids in pair]
-        labels = [ids for pair in zip(marks, pieces[1::2], strict=True) for ids in pair]
-        return {"input_ids": np.concatenate([*inputs, self.end_id]), "labels": np.concatenate([*labels, self.end_id])}
+    missing, spans = counts(len(block))
+    generator = np.random.default_rng(drawn_from)
+    lengths = (composition(total, spans, generator) for total in (len(block) - missing, missing))
+    pieces = np.split(block, np.cumsum(np.stack(list(lengths), axis=1).ravel())[:-1])
+    marks = sentinels[:spans, None]
+    inputs = [ids for pair in zip(pieces[::2], marks, strict=True) for ids in pair]
+    labels = [ids for pair in zip(marks, pieces[1::2], strict=True) for ids in pair]
+    return {"input_ids": np.concatenate([*inputs, [end]]), "labels": np.concatenate([*labels, [end]])}
 
 
 def composition(total: int, parts: int, generator: np.random.Generator) -> Ids:
@@ -148,7 +122,7 @@ def composition(total: int, parts: int, generator: np.random.Generator) -> Ids:
 class PartlyCausalBlocks(Dataset[Any]):
     """Blocks with every token as a label, or the masked ones, chosen by the seed, the epoch and the block."""
 
-    def __init__(self, masked: MaskedBlocks, causal_share: float) -> None:
+    def __init__(self, masked: DrawnBlocks, causal_share: float) -> None:
         self.masked = masked
         self.ids = masked.ids
         self.causal_share = causal_share
@@ -218,24 +192,20 @@ class BlockCollator:
 
     def __call__(self, blocks: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
         """Make a batch, (batch_size, seq_len), of blocks, with an `attention_mask` if a block was filled up."""
+        padding = {"input_ids": self.pad_token_id, "labels": IGNORED, "position_ids": 0}
         batch = {
-            "input_ids": in_rows([block["input_ids"] for block in blocks], self.pad_token_id),
-            "labels": in_rows([block["labels"] for block in blocks], IGNORED),
+            name: in_rows([block[name] for block in blocks], filler)
+            for name, filler in padding.items()
+            if name in blocks[0]
         }
         lengths = [len(block["input_ids"]) for block in blocks]
         if len(set(lengths)) > 1:
             batch["attention_mask"] = (torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]).long()
         if self.shifted:
             batch["shift_labels"] = batch["labels"]
+        if "causal_rows" in blocks[0]:
+            batch["causal_rows"] = torch.tensor([block["causal_rows"] for block in blocks])
         return batch
-
-
-class PartlyCausalCollator(BlockCollator):
-    """Puts causal and masked blocks into batches."""
-
-    def __call__(self, blocks: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
-        """Make a batch, with `causal_rows`. *Shape:* (batch_size,)."""
-        return {**super().__call__(blocks), "causal_rows": torch.tensor([block["causal_rows"] for block in blocks])}
 
 
 def in_rows(blocks: Sequence[Any], padding: int) -> Tensor:

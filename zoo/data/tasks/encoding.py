@@ -5,18 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from zoo.base.errors import ConfigError
-
 from .mapped import TooLongError
 from .tables import NUMBERS
 
 if TYPE_CHECKING:
     from datasets import Dataset
-
-
-def check_length(max_length: int | None) -> None:
-    if max_length is not None and (not isinstance(max_length, int) or max_length < 1):
-        raise ConfigError(f"max_length={max_length!r} is not valid; it is a number of tokens, at least 1")
 
 
 def encoded(columns: Mapping[str, Any], examples: Dataset, kept: Sequence[int] | None = None) -> Dataset:

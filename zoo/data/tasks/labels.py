@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import Self
 
-from zoo.base.errors import ConfigError, DataError, enumerate_names, suggest
+from zoo.base.errors import DataError, enumerate_names, suggest
 from zoo.data.tokenizers import Tokenizers, train_tokenizers
 from zoo.data.tokenizers.encoding import frame_of, padding_right, pieces_of, to_ids
 
-from .encoding import check_length, encoded
+from .encoding import encoded
 from .mapped import texts_of, values_of
 from .scores import Outputs, Predictions, Score
 from .sources import Splits
@@ -37,9 +37,8 @@ class LabelsTask(DataTask):
     max_length: int | None = None  # Number of tokens after which a text is cut
 
     def __post_init__(self) -> None:
-        check_length(self.max_length)
-        if not isinstance(self.labels, (list, tuple)):
-            raise ConfigError(f"labels={self.labels!r} is not valid; it is a list, such as ['neg', 'pos']")
+        self.check_counts("max_length", unit="tokens")
+        self.check_option("labels", isinstance(self.labels, (list, tuple)), "it is a list, such as ['neg', 'pos']")
         object.__setattr__(self, "labels", tuple(map(str, self.labels)))
 
     def labels_of(self, column: Iterable[Any]) -> Iterable[str]:

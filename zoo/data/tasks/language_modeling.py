@@ -17,8 +17,8 @@ from .text_task import RawTextTask, padding_of
 if TYPE_CHECKING:
     from datasets import Dataset
 
-    from .blocks import BlockCollator, TokenBlocks
-    from .packing import PackedCollator, PackedDocuments
+    from .blocks import TokenBlocks
+    from .packing import PackedDocuments
 
 PACKINGS = ("blocks", "documents")
 
@@ -32,7 +32,7 @@ class LanguageModeling(RawTextTask):
 
     name = "language-modeling"
     model_tasks = ("causal-lm",)
-    main_score = "perplexity"
+    shifted = True
     scored_by = Outputs.NONE
 
     # "blocks" cuts all documents as one row of tokens; "documents" packs whole documents into rows of `block_size`, the
@@ -41,8 +41,7 @@ class LanguageModeling(RawTextTask):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.packing not in PACKINGS:
-            raise InvalidChoiceError(str(self.packing), PACKINGS, kind="packing")
+        InvalidChoiceError.check(self.packing, valid=PACKINGS, kind="packing")
         if self.packing == "documents" and (self.stride is not None or self.streaming):
             given = "streaming" if self.streaming else f"stride={self.stride}"
             raise ConfigError(f"{given} is for blocks, not for packed documents")
@@ -73,15 +72,6 @@ class LanguageModeling(RawTextTask):
         else:
             segments = pack([ends_in(ids, tokenizers.source.eos_token_id)], self.block_size)
         return PackedDocuments(ids, self.block_size, segments, padding_of(tokenizers))
-
-    def collator(self, tokenizers: Tokenizers) -> BlockCollator | PackedCollator:
-        from .blocks import BlockCollator
-        from .packing import PackedCollator
-
-        if self.packing == "documents":
-            return PackedCollator()
-
-        return BlockCollator(padding_of(tokenizers))
 
     def score(self, predictions: Predictions, examples: Dataset, *, n_bootstrap: int = 1) -> Mapping[str, Score]:
         """Perplexity, and bits per byte, in which tokenizers can be compared that know all tokens.

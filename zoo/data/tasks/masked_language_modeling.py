@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from zoo.base.errors import ConfigError
@@ -12,13 +13,11 @@ from zoo.registry import VARIANTS, parse_name
 
 from .scores import Outputs, Predictions, Score, perplexity, unknown_in
 from .task import TASKS
-from .text_task import RawTextTask, padding_of
+from .text_task import RawTextTask
 
 if TYPE_CHECKING:
     from datasets import Dataset
     from transformers import PreTrainedTokenizerFast
-
-    from .blocks import BlockCollator, PartlyCausalCollator
 
 
 MASK = "<mask>"
@@ -40,7 +39,6 @@ class MaskedLanguageModeling(RawTextTask):
 
     name = "masked-language-modeling"
     model_tasks = ("masked-lm",)
-    main_score = "perplexity"
     scored_by = Outputs.PREDICTED
 
     predicts_earlier: ClassVar[bool] = False  # Whether a masked token is predicted one position earlier
@@ -49,8 +47,7 @@ class MaskedLanguageModeling(RawTextTask):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 < self.mlm_probability < 1:
-            raise ConfigError(f"mlm_probability={self.mlm_probability!r} is not valid; it lies between 0 and 1")
+        self.check_option("mlm_probability", 0 < self.mlm_probability < 1, "it lies between 0 and 1")
 
     def suits(self, name: str) -> bool:
         if not super().suits(name):
@@ -87,20 +84,13 @@ class MaskedLanguageModeling(RawTextTask):
     def blocks(self, examples: Dataset, tokenizers: Tokenizers, *, training: bool, seed: int) -> Any:
         from transformers import DataCollatorForLanguageModeling
 
-        from .blocks import MaskedBlocks
+        from .blocks import masked
 
         tokenizer = tokenizers.source
         if tokenizer.mask_token is None:
             raise ConfigError("the tokenizer has no mask_token, which masked language modelling needs")
-        stride, least = self.places(training=training)
-        ids = self.row(examples, tokenizers, least=least, training=training, seed=seed)
         collator = DataCollatorForLanguageModeling(tokenizer, mlm_probability=self.mlm_probability)
-        return MaskedBlocks(ids, self.block_size, stride, collator, seed)
-
-    def collator(self, tokenizers: Tokenizers) -> BlockCollator:
-        from .blocks import BlockCollator
-
-        return BlockCollator(padding_of(tokenizers), shifted=False)
+        return self.drawn(examples, tokenizers, partial(masked, collator=collator), training=training, seed=seed)
 
     def score(self, predictions: Predictions, examples: Dataset, *, n_bootstrap: int = 1) -> Mapping[str, Score]:
         """Perplexity of the masked tokens, and the share of them that is guessed."""
@@ -128,13 +118,13 @@ class MaskedNextToken(MaskedLanguageModeling):
 
     name = "masked-next-token"
     predicts_earlier = True
+    shifted = True
 
     causal_share: float = 0.5  # Which part of the blocks is causal
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 <= self.causal_share <= 1:
-            raise ConfigError(f"causal_share={self.causal_share!r} is not valid; it lies between 0 and 1")
+        self.check_option("causal_share", 0 <= self.causal_share <= 1, "it lies between 0 and 1")
 
     def misplaced(self, name: str) -> str:
         return (
@@ -159,11 +149,6 @@ class MaskedNextToken(MaskedLanguageModeling):
         longer: Any = replace(self, block_size=self.block_size + 1)
         blocks: Any = MaskedLanguageModeling.blocks(longer, examples, tokenizers, training=training, seed=seed)
         return PartlyCausalBlocks(blocks, self.causal_share)
-
-    def collator(self, tokenizers: Tokenizers) -> PartlyCausalCollator:
-        from .blocks import PartlyCausalCollator
-
-        return PartlyCausalCollator(padding_of(tokenizers))
 
 
 TASKS.register(MaskedNextToken.name, MaskedNextToken())

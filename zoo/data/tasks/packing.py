@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 from torch.utils.data import Dataset
 
 from zoo.base.errors import UnwritableError
@@ -66,15 +64,6 @@ class PackedDocuments(Dataset[Any]):
     def num_tokens(self) -> int:
         """Number of ids that are read, without padding."""
         return int(self.segments[:, 2].sum())
-
-
-class PackedCollator:
-    """Puts rows of one length into batches."""
-
-    def __call__(self, rows: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
-        """Make a batch. *Shape:* (batch_size, row_size) of each tensor."""
-        batch = {name: torch.stack([torch.as_tensor(row[name]) for row in rows]) for name in rows[0]}
-        return {**batch, "shift_labels": batch["labels"]}
 
 
 def pack(ends: Iterable[Ids], row_size: int) -> Numbers:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from zoo.data.tokenizers import Tokenizers, train_tokenizers
 from zoo.data.tokenizers.encoding import ended, padding_right, to_ids
 
-from .encoding import check_length, encoded, short_enough
+from .encoding import encoded, short_enough
 from .mapped import texts_of
 from .scores import Predictions, Score, translation_scores
 from .sources import SHIPPED
@@ -33,7 +33,7 @@ class PairsTask(DataTask):
     cut: bool = False  # Whether pairs that are too long are cut in training too
 
     def __post_init__(self) -> None:
-        check_length(self.max_length)
+        self.check_counts("max_length", unit="tokens")
 
     def train_tokenizers(self, examples: Dataset, **options: Any) -> Tokenizers:
         return train_tokenizers(texts_of(self.sources, examples), texts_of(self.references, examples), **options)

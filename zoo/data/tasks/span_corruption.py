@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import count, takewhile
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +15,13 @@ from .masked_language_modeling import has_blanks_in_words
 from .pairs import encoder_decoder_settings
 from .scores import Outputs, Predictions, Score, perplexity, unknown_in
 from .task import TASKS
-from .text_task import RawTextTask, padding_of
+from .text_task import RawTextTask
 
 if TYPE_CHECKING:
     from datasets import Dataset
     from transformers import PreTrainedTokenizerFast
 
-    from .blocks import BlockCollator, SpanBlocks
+    from .blocks import DrawnBlocks
 
 SENTINEL = "<extra_id_{}>"  # Tokens in the place of spans, by number, as T5's tokenizers have them
 LEAST_SENTINELS = 100  # Sentinels of a tokenizer, more where a block has more spans
@@ -35,7 +36,6 @@ class SpanCorruption(RawTextTask):
 
     name = "span-corruption"
     model_tasks = ("seq2seq-lm",)
-    main_score = "perplexity"
     scored_by = Outputs.PREDICTED
 
     noise_density: float = 0.15  # Which part of the tokens is in the spans
@@ -43,12 +43,9 @@ class SpanCorruption(RawTextTask):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 < self.noise_density < 1:
-            raise ConfigError(f"noise_density={self.noise_density!r} is not valid; it lies between 0 and 1")
-        if not self.mean_span_length >= 1:
-            raise ConfigError(f"mean_span_length={self.mean_span_length!r} is not valid; it is at least 1 token")
-        if self.block_size < 2:
-            raise ConfigError(f"block_size={self.block_size} is not valid; a token stays and one is in a span")
+        self.check_option("noise_density", 0 < self.noise_density < 1, "it lies between 0 and 1")
+        self.check_option("mean_span_length", self.mean_span_length >= 1, "it is at least 1 token")
+        self.check_option("block_size", self.block_size >= 2, "a token stays and one is in a span")
 
     def counts(self, length: int) -> tuple[int, int]:
         """Number of tokens in the spans of a block, and number of spans."""
@@ -72,10 +69,10 @@ class SpanCorruption(RawTextTask):
         tokenizers.source.add_special_tokens({"mask_token": mask, "extra_special_tokens": others})
         return tokenizers
 
-    def blocks(self, examples: Dataset, tokenizers: Tokenizers, *, training: bool, seed: int) -> SpanBlocks:
+    def blocks(self, examples: Dataset, tokenizers: Tokenizers, *, training: bool, seed: int) -> DrawnBlocks:
         import numpy as np
 
-        from .blocks import SpanBlocks
+        from .blocks import without_spans
 
         tokenizer, needed = tokenizers.source, self.counts(self.block_size)[1]
         sentinels = sentinels_of(tokenizer)
@@ -84,22 +81,9 @@ class SpanCorruption(RawTextTask):
                 f"the tokenizer has {len(sentinels)} sentinels ({SENTINEL.format(0)}, {SENTINEL.format(1)}, ...), and "
                 f"block_size={self.block_size} needs {needed}"
             )
-        stride, least = self.places(training=training, shortest=2)
-        ids = self.row(examples, tokenizers, least=least, training=training, seed=seed)
-        return SpanBlocks(
-            ids,
-            self.block_size,
-            stride,
-            seed,
-            counts=self.counts,
-            sentinels=np.array(sentinels[:needed]),
-            end=tokenizer.eos_token_id,
-        )
-
-    def collator(self, tokenizers: Tokenizers) -> BlockCollator:
-        from .blocks import BlockCollator
-
-        return BlockCollator(padding_of(tokenizers), shifted=False)
+        marks = np.array(sentinels[:needed])
+        draw = partial(without_spans, counts=self.counts, sentinels=marks, end=tokenizer.eos_token_id)
+        return self.drawn(examples, tokenizers, draw, training=training, seed=seed, shortest=2)
 
     def model_settings(self, tokenizers: Tokenizers) -> dict[str, Any]:
         return encoder_decoder_settings(tokenizers)

@@ -97,6 +97,18 @@ class DataTask(ABC):
         except TypeError as error:
             raise ConfigError(f"options of task {self.name!r} are not valid: {error}") from error
 
+    def check_option(self, option: str, holds: bool, valid: str) -> None:
+        """Raise ConfigError with an option's value and the valid ones, unless the condition holds."""
+        if not holds:
+            raise ConfigError(f"{option}={getattr(self, option)!r} is not valid; {valid}")
+
+    def check_counts(self, *options: str, unit: str | None = None) -> None:
+        """Require whole numbers, at least 1, or None where that is the default."""
+        valid = f"it is a number{f' of {unit}' if unit else ''}, at least 1"
+        for field in fields(self):
+            if field.name in options and (value := getattr(self, field.name)) is not field.default:
+                self.check_option(field.name, isinstance(value, int) and value >= 1, valid)
+
     def refuse_given(self, options: Iterable[str], reason: str) -> None:
         """Raise ConfigError for an option with another value than its default."""
         for field in fields(self):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from zoo.base.errors import ConfigError, DataError
+from zoo.base.errors import DataError
 from zoo.data.corpora.cutting import cut
 from zoo.data.corpora.sources import HELDOUT_NAMES, kind_of
 from zoo.data.tokenizers import Tokenizers, train_tokenizers
@@ -23,10 +23,7 @@ from .task import DataTask
 if TYPE_CHECKING:
     from datasets import Dataset
 
-    from zoo.data.corpora.shards import TokenRow
-
-    from .blocks import Ids
-    from .streaming import StreamedRow
+    from .blocks import DrawnBlocks, Ids, Row
 
 
 TEXT_SUFFIX = ".txt"
@@ -73,6 +70,8 @@ class RawTextTask(DataTask):
     """Raw text. A .txt file is one text; in the other formats every row is a document."""
 
     kinds = (Kind.TEXT,)
+    main_score = "perplexity"
+    shifted: ClassVar[bool] = False  # Whether labels are those of the next ids
 
     block_size: int = 128  # Number of tokens that a model reads at once
     # How far apart the blocks to train on begin, by default as far as they are long; 1 for blocks that begin anywhere
@@ -83,14 +82,11 @@ class RawTextTask(DataTask):
     shuffle_buffer: int = 10_000  # Documents that wait to be streamed; a random one is next
 
     def __post_init__(self) -> None:
-        for option, unit in (("block_size", "tokens"), ("stride", "tokens"), ("shuffle_buffer", "documents")):
-            value = getattr(self, option)
-            if value is not None and (not isinstance(value, int) or value < 1):
-                raise ConfigError(f"{option}={value!r} is not valid; it is a number of {unit}, at least 1")
+        self.check_counts("block_size", "stride", unit="tokens")
+        self.check_counts("shuffle_buffer", unit="documents")
         if not self.streaming:
             self.refuse_given(["shuffle_buffer"], "which has no effect without streaming=true")
-        if not 0 < self.train_fraction < 1:
-            raise ConfigError(f"train_fraction={self.train_fraction!r} is not valid; it lies between 0 and 1")
+        self.check_option("train_fraction", 0 < self.train_fraction < 1, "it lies between 0 and 1")
 
     def load(
         self,
@@ -187,9 +183,7 @@ class RawTextTask(DataTask):
             return examples.tokenizers(lambda texts: train_tokenizers(texts, **options), options)
         return train_tokenizers(examples["text"], **options)
 
-    def row(
-        self, examples: Dataset, tokenizers: Tokenizers, *, least: int, training: bool, seed: int = 0
-    ) -> Ids | TokenRow | StreamedRow:
+    def row(self, examples: Dataset, tokenizers: Tokenizers, *, least: int, training: bool, seed: int = 0) -> Row:
         """Texts as one row of ids, with the end of a text between two documents. *Shape:* (num_tokens,)."""
         import numpy as np
 
@@ -206,10 +200,23 @@ class RawTextTask(DataTask):
             raise DataError(f"the texts to {use} on have {len(ids)} tokens; at least {least} are needed")
         return ids
 
-    def places(self, *, training: bool, shortest: int = 1) -> tuple[int, int]:
-        """How far apart blocks begin, a block without `stride` or in evaluations, and the fewest ids of a row."""
+    def drawn(
+        self,
+        examples: Dataset,
+        tokenizers: Tokenizers,
+        draw: Callable[..., dict[str, Ids]],
+        *,
+        training: bool,
+        seed: int,
+        shortest: int = 1,
+    ) -> DrawnBlocks:
+        """Blocks in which `draw` draws something; without `stride` and in evaluations one begins after another."""
+        from .blocks import DrawnBlocks
+
         stride = self.stride if training and self.stride is not None else self.block_size
-        return stride, self.block_size if stride < self.block_size else shortest
+        least = self.block_size if stride < self.block_size else shortest
+        ids = self.row(examples, tokenizers, least=least, training=training, seed=seed)
+        return DrawnBlocks(ids, self.block_size, stride, seed, draw, shortest)
 
     def encode(self, examples: Dataset, tokenizers: Tokenizers, *, training: bool = False, seed: int = 0) -> Any:
         from .mixing import MixedTexts
@@ -217,6 +224,11 @@ class RawTextTask(DataTask):
         if isinstance(examples, MixedTexts):
             return examples.blocks(partial(self.encode, tokenizers=tokenizers, training=training, seed=seed))
         return self.blocks(examples, tokenizers, training=training, seed=seed)
+
+    def collator(self, tokenizers: Tokenizers) -> Callable[[Any], dict[str, Any]]:
+        from .blocks import BlockCollator
+
+        return BlockCollator(padding_of(tokenizers), shifted=self.shifted)
 
     @abstractmethod
     def blocks(self, examples: Dataset, tokenizers: Tokenizers, *, training: bool, seed: int) -> Any:

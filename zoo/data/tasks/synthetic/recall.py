@@ -124,10 +124,8 @@ class InContextRecall(AskedInPlace):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 <= self.noise < 1:
-            raise ConfigError(f"noise={self.noise} is not valid; it is a share, at least 0 and below 1")
-        if not 1 <= self.motif <= self.length // 4:
-            raise ConfigError(f"motif={self.motif} is not valid; it is a number from 1 to a quarter of length")
+        self.check_option("noise", 0 <= self.noise < 1, "it is a share, at least 0 and below 1")
+        self.check_option("motif", 1 <= self.motif <= self.length // 4, "it is a number from 1 to a quarter of length")
 
     def example(self, generator: random.Random) -> Asked:
         half = self.num_symbols // 2

@@ -51,10 +51,7 @@ class Synthetic(PairsTask):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for option in ("num_symbols", "min_length", "length", "train_examples", "heldout_examples"):
-            value = getattr(self, option)
-            if not isinstance(value, int) or value < 1:
-                raise ConfigError(f"{option}={value!r} is not valid; it is a number, at least 1")
+        self.check_counts("num_symbols", "min_length", "length", "train_examples", "heldout_examples")
         unread = (*self.unread, *(("cut",) if self.decoder_only else ()))
         self.refuse_given(unread, f"which changes nothing in the sequences of {self.name!r}; leave it out")
         if self.min_length > self.length:
