@@ -25,9 +25,8 @@ def open_folder(folder: Path, task: str | None = None, **options: Any) -> ZooPre
     model_type = read_mapping(folder / CONFIG_NAME).get("model_type")
     if not isinstance(model_type, str) or model_type == MODEL_TYPE:
         return load(folder, task, **options)
-    if unknown := next((name for name in options if name not in OPTIONS), None):
-        owner = "loading a model of transformers' own classes, which is converted"
-        raise UnknownOverrideError(unknown, OPTIONS, owner=owner)
+    owner = "loading a model of transformers' own classes, which is converted"
+    UnknownOverrideError.check(*options, valid=OPTIONS, owner=owner)
     from .native.reading import convert_native
 
     dtype = dtype_of(options.get("dtype"))

@@ -17,7 +17,7 @@ from enum import Enum
 from fnmatch import fnmatchcase
 from typing import Any
 
-from zoo.base.errors import ConfigError, NameSyntaxError, UnknownTaskError
+from zoo.base.errors import ConfigError, NameSyntaxError, UnknownNameError, UnknownTaskError
 
 FAITHFUL = "faithful"
 GRAMMAR = "NAME[@PRESET][+QUIRK ...][:KEY=VALUE[,KEY=VALUE ...]]"
@@ -146,11 +146,13 @@ def parse_value(text: str) -> Any:
     return value if _is_plain(value) else text
 
 
-def check_kind(option: str, value: object, default: object) -> None:
-    """Raise ConfigError for a value of another kind than a default that is a boolean or a whole number."""
-    kind, valid = (bool, "true or false") if isinstance(default, bool) else (int, "a whole number")
-    if isinstance(default, int) and not isinstance(value, kind):
-        raise ConfigError(f"{option}={value!r} is not valid; it is {valid}")
+def check_options(options: Mapping[str, object], defaults: Mapping[str, object], owner: str) -> None:
+    """Refuse an option without a default, and a value of another kind than a boolean or a whole number by default."""
+    UnknownNameError.check(*options, valid=defaults, kind="option", owner=owner)
+    for option, value in options.items():
+        kind, valid = (bool, "true or false") if isinstance(defaults[option], bool) else (int, "a whole number")
+        if isinstance(defaults[option], int) and not isinstance(value, kind):
+            raise ConfigError(f"{option}={value!r} is not valid; it is {valid}")
 
 
 def _is_plain(value: object) -> bool:
@@ -244,6 +246,5 @@ def require_task(name: str) -> str:
     Raises:
         UnknownTaskError: When the task is unknown.
     """
-    if name not in TASKS:
-        raise UnknownTaskError(name, TASKS)
+    UnknownTaskError.check(name, valid=TASKS)
     return Task(name).value

@@ -143,8 +143,8 @@ class Variant:
 
         Errors are those of `check_task` and `check_quirks`, and UnknownPresetError.
         """
-        if preset is not None and preset not in self.presets:
-            raise UnknownPresetError(preset, self.presets, owner=f"variant {self.name!r}")
+        if preset is not None:
+            UnknownPresetError.check(preset, valid=self.presets, owner=f"variant {self.name!r}")
         settings = {
             **self.defaults,
             **self.task_defaults.get(self.check_task(task), {}),
@@ -215,9 +215,7 @@ def register(
     supported = tuple(require_task(task) for task in _tuple(tasks))
     if not supported:
         raise RegistrationError(f"variant {name!r} was given no task; name at least one that it can be built for")
-    for task in task_defaults or {}:
-        if task not in supported:
-            raise UnknownTaskError(task, supported, owner=f"variant {name!r}")
+    UnknownTaskError.check(*(task_defaults or {}), valid=supported, owner=f"variant {name!r}")
     own_quirks = {
         _hyphenated(name): quirk if isinstance(quirk, Quirk) else Quirk(quirk) for name, quirk in (quirks or {}).items()
     }
@@ -292,8 +290,8 @@ def list_variants(pattern: str | Iterable[str] = "*", task: str | None = None, t
     variants = {name: VARIANTS.get(name) for name in VARIANTS.names()}
     if task is not None:
         task = require_task(task)
-    if tag is not None and tag not in (tags := {tag for variant in variants.values() for tag in variant.tags}):
-        raise UnknownTagError(tag, sorted(tags))
+    if tag is not None:
+        UnknownTagError.check(tag, valid=sorted({tag for variant in variants.values() for tag in variant.tags}))
     return [
         name
         for name in matching(variants, pattern)

@@ -315,8 +315,7 @@ def format_of(native: PreTrainedConfig) -> NativeFormat:
     by_type = {model_type: NATIVE.get(name) for name in NATIVE for model_type in NATIVE.get(name).model_types}
     if native.model_type in RELATED:
         raise NoCounterpartError(native.model_type, [RELATED[native.model_type]])
-    if native.model_type not in by_type:
-        raise UnknownNativeError(native.model_type, sorted(by_type))
+    UnknownNativeError.check(native.model_type, valid=sorted(by_type))
     return by_type[native.model_type]
 
 

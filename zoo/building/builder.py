@@ -121,8 +121,7 @@ def sizes_that_follow(name: str, settings: dict[str, Any], given: dict[str, Any]
 
 def choose(value: Any, words: Iterable[str], kind: str) -> str:
     """Refuse what is not one of the words of a setting."""
-    if value not in list(words):
-        raise InvalidChoiceError(str(value), list(words), kind=kind)
+    InvalidChoiceError.check(value, valid=list(words), kind=kind)
     return str(value)
 
 
@@ -137,8 +136,7 @@ def check_settings(variant: Variant, settings: dict[str, Any]) -> None:
     for key, value in settings.items():
         if key == "pretrained":
             raise ConfigError(f"{key}={value} was given; zoo.build makes new weights, zoo.load loads trained ones")
-        if key not in known:
-            raise UnknownOverrideError(key, sorted(known), owner=f"variant {variant.name!r}")
+        UnknownOverrideError.check(key, valid=sorted(known), owner=f"variant {variant.name!r}")
 
 
 def build(name: str, task: str | None = None, *, seed: int | None = None, **settings: Any) -> ModelOfAnyTask:

@@ -218,8 +218,7 @@ def saved_class(folder: Path, config: ZooConfig) -> type[ZooPreTrainedModel]:
 
 
 def class_of_task(task: str) -> type[ZooPreTrainedModel]:
-    if task not in TASK_CLASSES:
-        raise UnknownTaskError(task, TASK_CLASSES)
+    UnknownTaskError.check(task, valid=TASK_CLASSES)
     return TASK_CLASSES[task][1]
 
 

@@ -43,8 +43,7 @@ def setting_cards() -> list[SettingCard]:
 
 def describe_setting(name: str) -> SettingCard:
     cards = {card.name: card for card in setting_cards()}
-    if name not in cards:
-        raise UnknownOverrideError(name, sorted(cards))
+    UnknownOverrideError.check(name, valid=sorted(cards))
     return cards[name]
 
 

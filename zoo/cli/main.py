@@ -116,8 +116,8 @@ class VerbGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the verb, or name the nearest one."""
-        if args[0] not in VERBS and not args[0].startswith("-"):
-            raise UnknownNameError(args[0], VERBS, kind="verb")
+        if not args[0].startswith("-"):
+            UnknownNameError.check(args[0], valid=VERBS, kind="verb")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

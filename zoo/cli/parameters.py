@@ -58,8 +58,7 @@ class OneOf(click.Choice[str]):
         self.kind = kind
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        if value not in self.choices:
-            raise InvalidChoiceError(str(value), self.choices, kind=self.kind)
+        InvalidChoiceError.check(value, valid=self.choices, kind=self.kind)
         return super().convert(value, param, ctx)
 
 

@@ -91,8 +91,7 @@ class AttentionMaps(Printed):
 
     def __getitem__(self, kind: str) -> AttentionMap:
         found = {one.kind: one for one in self.maps}
-        if kind not in found:
-            raise UnknownNameError(kind, found, kind="attention", owner=self.name)
+        UnknownNameError.check(kind, valid=found, kind="attention", owner=self.name)
         return found[kind]
 
     def to_records(self) -> list[dict[str, Any]]:

@@ -131,8 +131,7 @@ def is_of_type(value: Any, word: str) -> bool:
 
 def require_choice(field: str, value: object, valid: list[str]) -> None:
     """Require a value to be among its choices."""
-    if value not in valid:
-        raise InvalidChoiceError(str(value), valid, kind=field)
+    InvalidChoiceError.check(value, valid=valid, kind=field)
 
 
 def validate_embeddings(config: ZooConfig) -> None:
@@ -284,9 +283,7 @@ def validate_inherited(config: Any, kwargs: dict[str, Any]) -> None:
         raise ConfigError(f"dtype={dtype!r} was given; it must be a floating dtype of torch, e.g. 'bfloat16', or None")
     quantization = kwargs.get("quantization_config")
     if isinstance(quantization, dict):
-        method = quantization.get("quant_method")
-        if method not in list(AUTO_QUANTIZATION_CONFIG_MAPPING):
-            raise InvalidChoiceError(str(method), sorted(AUTO_QUANTIZATION_CONFIG_MAPPING), kind="quant_method")
+        require_choice("quant_method", quantization.get("quant_method"), sorted(AUTO_QUANTIZATION_CONFIG_MAPPING))
     elif quantization is not None and not hasattr(quantization, "to_dict"):
         raise ConfigError(f"quantization_config={quantization!r} was given; it must be an object with a quant_method")
 
@@ -321,8 +318,7 @@ def validate_rope_parameters(rope_parameters: Any, layer_types: tuple[str, ...] 
         )
     kind = rope_parameters.get("rope_type", DEFAULT_ROPE)
     valid = [DEFAULT_ROPE, *sorted(ROPE_INIT_FUNCTIONS)]
-    if kind not in valid:
-        raise InvalidChoiceError(str(kind), valid, kind="rope_type")
+    require_choice("rope_type", kind, valid)
     for name in ROPE_FIELDS & rope_parameters.keys():
         value = rope_parameters[name]
         numbers = value if isinstance(value, (list, tuple)) else [value]

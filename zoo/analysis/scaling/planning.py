@@ -220,8 +220,7 @@ def plan(
     if task not in DATA:
         valid = [one for one in VARIANTS.get(parse_name(name).name).tasks if one in DATA]
         raise ConfigError(f"{given!r} is not trained for {task}; valid: {', '.join(valid)}")
-    if optim not in OPTIMIZERS:
-        raise InvalidChoiceError(optim, OPTIMIZERS, kind="optim")
+    InvalidChoiceError.check(optim, valid=OPTIMIZERS, kind="optim")
     if devices < 1 or (devices > NODE and devices % NODE):
         raise ConfigError(f"devices={devices} is not valid; valid: 1 to {NODE}, and multiples of {NODE}")
     require_at_least(1, tokens_per_update=tokens_per_update, seq_len=1 if seq_len is None else seq_len)

@@ -63,9 +63,7 @@ def size_of(folder: Path) -> int:
 def remove(names: Sequence[str], *, prepared: bool = False) -> list[Kept]:
     """Remove corpora, or what was prepared: if nothing of a name is kept, nothing is removed."""
     there = {kept.name: kept for kept in (*kept_corpora(), *kept_prepared())}
-    for name in names:
-        if name not in there:
-            raise UnknownNameError(name, there, kind="folder", owner=str(data_folder()))
+    UnknownNameError.check(*names, valid=there, kind="folder", owner=data_folder())
     chosen = list(dict.fromkeys([*names, *(kept.name for kept in kept_prepared() if prepared)]))
     for name in chosen:
         place = there[name].place

@@ -159,9 +159,7 @@ def read_jsonl(file: Path, columns: Sequence[Column] | None, kinds: Sequence[Kin
 
     def rows() -> Iterator[Row]:
         for number, record in chain(first, read):
-            for name in names:
-                if name not in record:
-                    raise UnknownColumnError(name, record, owner=f"{file}, line {number}")
+            UnknownColumnError.check(*names, valid=record, owner=f"{file}, line {number}")
             yield number, [record[name] for name in names]
 
     read = records()

@@ -183,8 +183,7 @@ def chosen_columns(
     for column in columns:
         if isinstance(column, int) and column < len(available):
             column = available[column]
-        if column not in available:
-            raise UnknownColumnError(str(column), available, owner=str(owner))
+        UnknownColumnError.check(column, valid=available, owner=owner)
         chosen.append(str(column))
     return chosen
 

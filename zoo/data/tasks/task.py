@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from typing_extensions import Self
 
-from zoo.base.errors import ConfigError, DataError, UnknownNameError, UnknownTaskError, UnsupportedTaskError
+from zoo.base.errors import ConfigError, DataError, UnknownTaskError, UnsupportedTaskError
 from zoo.data.corpora import located
 from zoo.data.tokenizers import Tokenizers
 from zoo.registry import CORPORA, VARIANTS, Registry, parse_name, split_options
-from zoo.registry.names import check_kind
+from zoo.registry.names import check_options
 
 from .leaks import without_leaks
 from .scores import Outputs, Predictions, Score
@@ -87,11 +87,7 @@ class DataTask(ABC):
 
     def configured(self, options: Mapping[str, Any]) -> Self:
         """Another task with these options; an unknown name or an invalid value is an error."""
-        valid = {field.name: field.default for field in fields(self)}
-        for option, value in options.items():
-            if option not in valid:
-                raise UnknownNameError(option, valid, kind="option", owner=f"task {self.name!r}")
-            check_kind(option, value, valid[option])
+        check_options(options, {field.name: field.default for field in fields(self)}, f"task {self.name!r}")
         try:
             return replace(self, **options)
         except TypeError as error:

@@ -12,10 +12,10 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from zoo.base.errors import CheckpointError, ConfigError, UnknownNameError
+from zoo.base.errors import CheckpointError, ConfigError
 from zoo.base.files import read_json
 from zoo.registry import split_options
-from zoo.registry.names import check_kind
+from zoo.registry.names import check_options
 
 from .kinds import TOKENIZERS
 
@@ -132,11 +132,8 @@ def train_tokenizers(
     train = TOKENIZERS.get(kind)
     known = inspect.signature(train).parameters
     valid = {name: one.default for name, one in known.items() if one.kind is one.KEYWORD_ONLY}
-    for option, value in options.items():
-        if option not in valid:
-            raise UnknownNameError(option, valid, kind="option", owner=f"tokenizer {kind!r}")
-        check_kind(option, value, valid[option])
-    check_kind("joint", joint, True)
+    check_options(options, valid, f"tokenizer {kind!r}")
+    check_options({"joint": joint}, {"joint": True}, f"tokenizer {kind!r}")
     made_by = {"kind": kind, "joint": joint, **options}
     if target is None:
         only = train(source, **options)
