@@ -46,7 +46,7 @@ prepare(source, load_tokenizers(tokenizer), out, jobs=int(jobs), progress=False)
 ENCODE = """
 import sys
 from zoo.data.corpora.sources import Piece, parts_of
-from zoo.data.corpora.cutting import cut
+from zoo.data.corpora.sources import cut
 from tokenizers import Tokenizer
 
 tokenizer = Tokenizer.from_file(sys.argv[2] + "/tokenizer.json")

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 import zoo
 from zoo.base.errors import ZooWarning
 from zoo.data.tasks import TASKS, DataError, DataSource, Splits, find_task, train_tokenizers
-from zoo.data.tasks.leaks import contents
+from zoo.data.tasks.sources import contents
 from zoo.data.tasks.tables import DataWarning
 from zoo.data.tokenizers import leave_open
 from zoo.training.evaluate import EvaluationWarning

@@ -18,8 +18,8 @@ from zoo.base.errors import ConfigError, OutputExistsError
 from zoo.base.folders import locked
 from zoo.building.completion import spell_out
 from zoo.building.keywords import TrainingOptions
-from zoo.data.tasks.leaks import leaks_message
 from zoo.data.tasks.libraries import loading_bars
+from zoo.data.tasks.sources import leaks_message
 from zoo.data.tasks.tables import Column
 from zoo.training import Recipe
 from zoo.training.progress import overview

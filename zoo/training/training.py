@@ -19,9 +19,9 @@ from zoo.base.errors import ZooError, ZooWarning
 from zoo.building.completion import spell_out
 from zoo.building.keywords import TrainingOptions
 from zoo.data.tasks import DataTask, Outputs, Splits, Tokenizers
-from zoo.data.tasks.leaks import leaks_message, without_leaks
 from zoo.data.tasks.libraries import loading_bars
 from zoo.data.tasks.mixing import MixedBlocks
+from zoo.data.tasks.sources import leaks_message, without_leaks
 from zoo.data.tasks.streaming import is_streamed
 from zoo.data.tasks.tables import Column, DataWarning
 from zoo.fast.switches import current, fast_paths

@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 from zoo.base.errors import DataError
 from zoo.base.files import read_json, stamp_of, write_file, written
+from zoo.base.folders import locked
 from zoo.base.manifest import sha256_of
 from zoo.registry import CORPORA, Corpus, CorpusFile
 
@@ -66,21 +67,17 @@ def located(data: str | os.PathLike[str]) -> str:
 
 def get(name: str, *, force: bool = False, progress: bool = True) -> Path:
     """Download a corpus or what is missing, check every file, build the training data, and return where they are."""
-    from filelock import FileLock
-
     corpus = CORPORA.get(name)
     if corpus.hub:
         raise DataError(f"corpus {name!r} is streamed from {corpus.source} while it is prepared")
     folder = corpus_folder(corpus)
-    with written(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder / ".lock"):
-            if force or not is_here(corpus):
-                (folder / RECORD).unlink(missing_ok=True)
-                download_all(corpus, folder / DOWNLOADS, progress=progress)
-                build(corpus, folder)
-                kept = stamps(folder, (file.relative_to(folder).as_posix() for file in outputs(corpus, folder)))
-                write_file(folder / RECORD, json.dumps({"definition": definition(corpus), "files": kept}) + "\n")
+    with written(folder), locked(folder / ".lock"):
+        if force or not is_here(corpus):
+            (folder / RECORD).unlink(missing_ok=True)
+            download_all(corpus, folder / DOWNLOADS, progress=progress)
+            build(corpus, folder)
+            kept = stamps(folder, (file.relative_to(folder).as_posix() for file in outputs(corpus, folder)))
+            write_file(folder / RECORD, json.dumps({"definition": definition(corpus), "files": kept}) + "\n")
     return folder / corpus.data
 
 
@@ -102,16 +99,12 @@ def outputs(corpus: Corpus, folder: Path) -> list[Path]:
 
 def made_once(place: Path, make: Callable[[Path], object]) -> Path:
     """Find a folder, or let a function write it first, whole or not at all; other processes wait."""
-    from filelock import FileLock
-
-    with written(place):
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(f"{place}.lock"):
-            if not place.is_dir():
-                partial_folder = place.with_suffix(".partial")
-                shutil.rmtree(partial_folder, ignore_errors=True)
-                make(partial_folder)
-                os.replace(partial_folder, place)
+    with written(place), locked(Path(f"{place}.lock")):
+        if not place.is_dir():
+            partial_folder = place.with_suffix(".partial")
+            shutil.rmtree(partial_folder, ignore_errors=True)
+            make(partial_folder)
+            os.replace(partial_folder, place)
     return place
 
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from zoo.base import formats
 from zoo.base.errors import ConfigError, DataError, OutputExistsError
 from zoo.base.files import read_json, write_file, written
+from zoo.base.folders import locked
 
 from .getting import KEY_DIGITS, PREPARED, data_folder
 from .near_duplicates import datasketch
@@ -97,13 +98,9 @@ class Preparation:
 
     def kept(self, *, progress: bool = False) -> Path:
         """Write it into the folder of all corpora, or find it there, and return the folder; other processes wait."""
-        from filelock import FileLock
-
         place = data_folder() / PREPARED / self.key[:KEY_DIGITS]
-        with written(place):
-            place.parent.mkdir(parents=True, exist_ok=True)
-            with FileLock(f"{place}.lock"):
-                self.write(place, progress=progress)
+        with written(place), locked(Path(f"{place}.lock")):
+            self.write(place, progress=progress)
         return place
 
     def write(self, folder: Path, jobs: int | None = None, *, progress: bool = True) -> Manifest:

@@ -18,9 +18,8 @@ import numpy as np
 from zoo.base.errors import DataError, ZooError
 from zoo.base.files import stamp_of, write_file, written
 
-from .cutting import cut
 from .shards import TYPES, ShardRecord, write_index
-from .sources import BadLineError, Part, Piece, parts_of
+from .sources import BadLineError, Part, Piece, cut, parts_of
 
 AT_ONCE = 1 << 20  # Characters that are encoded together
 

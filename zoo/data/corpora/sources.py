@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -278,3 +279,19 @@ def readable(file: str | Path) -> AbstractContextManager[None]:
 
 def streamable(name: str) -> AbstractContextManager[None]:
     return explained(f"data set {name.removeprefix(HUB)} cannot be streamed")
+
+
+BORDER = re.compile(r"(?<=\S)\n(?=\S)")
+"""A single line break: pre-tokenizers end a piece after it, while of several they may split off the last."""
+
+PART_LENGTH = 1 << 16  # Characters after which a part of a long text ends at the next chance
+
+
+def cut(text: str) -> Iterator[str]:
+    """Cut a text where no token reaches across."""
+    begin = 0
+    while border := BORDER.search(text, begin + PART_LENGTH - 1):
+        yield text[begin : border.end()]
+        begin = border.end()
+    if begin < len(text):
+        yield text[begin:]

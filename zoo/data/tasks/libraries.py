@@ -37,11 +37,7 @@ def loading_bars(*, shown: bool) -> Iterator[None]:
     import datasets
     import huggingface_hub.utils
 
-    libraries = (
-        []
-        if shown
-        else [library for library in (datasets, huggingface_hub.utils) if not library.are_progress_bars_disabled()]
-    )
+    libraries = [one for one in (datasets, huggingface_hub.utils) if not (shown or one.are_progress_bars_disabled())]
     for library in libraries:
         library.disable_progress_bars()
     try:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from datasets import DatasetInfo
 
 from zoo.base.errors import DataError
 from zoo.data.corpora.planning import find_source, resolved
@@ -37,10 +36,8 @@ class MixedTexts(ShardedTexts):
 
     def __init__(self, parts: Mapping[str, Any], shares: Sequence[float]) -> None:
         self.parts, self.shares = dict(parts), list(shares)
-
-    @property
-    def info(self) -> DatasetInfo:
-        return DatasetInfo(description=", ".join(self.parts))
+        self.description = ", ".join(parts)
+        self.duplicates = sum(part.duplicates for part in parts.values())
 
     def __len__(self) -> int:
         return sum(len(part) for part in self.parts.values() if isinstance(part, PreparedTexts))
@@ -49,10 +46,6 @@ class MixedTexts(ShardedTexts):
     def sha256(self) -> str:
         parts = [part.sha256 for part in self.parts.values()]
         return hashlib.sha256(json.dumps([parts, self.shares]).encode()).hexdigest()
-
-    @property
-    def duplicates(self) -> int:
-        return sum(part.duplicates for part in self.parts.values() if isinstance(part, PreparedTexts))
 
     def tokens_per_word(self, tokenizers: Tokenizers) -> float | None:
         """Average of all sources in their shares."""

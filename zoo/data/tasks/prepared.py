@@ -35,6 +35,8 @@ class ShardedTexts(ABC):
     """Documents in shards, in place of the data set of texts that smaller sources have."""
 
     column_names = ("text",)
+    description: str  # Where they come from
+    duplicates = 0  # Number of documents that were left out because they are held out as well, as far as that is known
 
     @property
     @abstractmethod
@@ -42,14 +44,9 @@ class ShardedTexts(ABC):
         """Hash of the content."""
 
     @property
-    @abstractmethod
     def info(self) -> DatasetInfo:
         """Where they come from, as data sets have it."""
-
-    @property
-    def duplicates(self) -> int:
-        """Number of documents that were left out because they are held out as well, as far as that is known."""
-        return 0
+        return DatasetInfo(description=self.description)
 
     def tokens_per_word(self, tokenizers: Tokenizers) -> float | None:
         """Average number of tokens of a word, None where words are not counted."""
@@ -78,17 +75,10 @@ class PreparedTexts(ShardedTexts):
     def __init__(self, folder: Path, start: int = 0, stop: int | None = None) -> None:
         self.folder, self.start, self.stop = folder, start, stop
         self.manifest: Manifest = read_manifest(folder)
-
-    @property
-    def info(self) -> DatasetInfo:
-        return DatasetInfo(description=str(self.folder))
+        self.description, self.duplicates = str(folder), self.manifest.duplicates
 
     def __len__(self) -> int:
         return self.manifest.documents
-
-    @property
-    def duplicates(self) -> int:
-        return self.manifest.duplicates
 
     def tokens_per_word(self, tokenizers: Tokenizers) -> float | None:
         """Average of all documents, those that are set aside included."""
@@ -128,10 +118,8 @@ class PreparedTexts(ShardedTexts):
         if not 0 < border < len(row):
             raise DataError(f"{self.folder} has {len(row)} tokens, too few to set some aside to choose a checkpoint by")
         border += self.start
-        parts: list[Any] = [
-            PreparedTexts(self.folder, self.start, border),
-            PreparedTexts(self.folder, border, self.stop),
-        ]
+        places = ((self.start, border), (border, self.stop))
+        parts: list[Any] = [PreparedTexts(self.folder, *place) for place in places]
         return Splits(*parts)
 
 
@@ -139,11 +127,7 @@ class SourceTexts(ShardedTexts):
     """Documents of a source that are encoded into shards once a tokenizer exists."""
 
     def __init__(self, source: TextSource) -> None:
-        self.source = source
-
-    @property
-    def info(self) -> DatasetInfo:
-        return DatasetInfo(description=self.source.name)
+        self.source, self.description = source, source.name
 
     @property
     def sha256(self) -> str:

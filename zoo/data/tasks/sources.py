@@ -14,6 +14,7 @@ from zoo.data.corpora.sources import HELDOUT_NAMES, TRAIN_NAMES
 from zoo.registry import CORPORA
 
 from .libraries import dataset_splits, is_dataset_name, is_saved_dataset
+from .mapped import values_of
 from .reading import PAIR, READERS, read_table, table_of
 from .tables import Column, Kind, Table
 
@@ -202,3 +203,38 @@ def find_file(folder: Path, names: Sequence[str]) -> Path:
             if (file := folder / f"{name}{suffix}").is_file():
                 return file
     raise DataError(f"{folder} has no file called {' or '.join(names)} ({', '.join(READERS)})")
+
+
+ANSWERS = (Kind.LABEL, Kind.TAGS)  # Kinds of columns by which a text that is held out is not another one
+
+
+def without_leaks(splits: Splits, kinds: Sequence[Kind]) -> Splits:
+    """Leave out of the training examples what is held out, with any label; shards are compared at preparation."""
+    from datasets import Dataset
+
+    if not isinstance(splits.train, Dataset):
+        return splits
+    heldout = set(contents(splits.heldout, kinds))
+    kept = [row for row, content in enumerate(contents(splits.train, kinds)) if content not in heldout]
+    duplicates = len(splits.train) - len(kept)
+    if not duplicates:
+        return splits
+    if not kept:
+        raise DataError(f"all {duplicates:,} examples to train on are held-out examples as well")
+    return replace(splits, train=splits.train.select(kept), duplicates=splits.duplicates + duplicates)
+
+
+def contents(examples: Dataset, kinds: Sequence[Kind]) -> Iterator[tuple[str, ...]]:
+    """Write examples without labels so that equal ones are equal, whatever blanks are around them."""
+    named = zip(examples.column_names, kinds, strict=False)  # further columns are places of the rows
+    columns = [values_of(examples, name) for name, kind in named if kind not in ANSWERS]
+    return (tuple(str(value).strip() for value in row) for row in zip(*columns, strict=True))
+
+
+def leaks_message(splits: Splits) -> str:
+    number = splits.duplicates
+    found, they = ("1 example is", "it is") if number == 1 else (f"{number:,} examples are", "they are")
+    return (
+        f"{found} among those to train on and among the held-out ones; {they} not trained on, which leaves "
+        f"{len(splits.train):,}"
+    )

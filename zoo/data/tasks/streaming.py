@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 
 from zoo.base.errors import DataError
-from zoo.data.corpora.cutting import cut
 from zoo.data.corpora.planning import TextSource
 from zoo.data.corpora.shard_worker import document_hash
-from zoo.data.corpora.sources import Part, parts_of
+from zoo.data.corpora.sources import Part, cut, parts_of
 from zoo.data.tokenizers import Tokenizers
 from zoo.data.tokenizers.encoding import backend_json
 

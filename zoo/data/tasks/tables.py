@@ -117,13 +117,8 @@ def make_table(
         dataset = mapped_rows(str(source), names, decides, columns_of(checked, [*names, number], ROWS_AT_ONCE))
         columns = {name: dataset[name] for name in names}
         return Table(str(source), columns, dataset[number], unit, dataset)
-    lines: list[int] = []
-    kept: dict[str, list[Any]] = {name: [] for name in names}
-    for *values, line in checked:
-        lines.append(line)
-        for column, value in zip(kept.values(), values, strict=True):
-            column.append(value)
-    return Table(str(source), kept, lines, unit)
+    *kept, lines = map(list, zip(*checked, strict=True))
+    return Table(str(source), dict(zip(names, kept, strict=True)), lines, unit)
 
 
 def checked_rows(

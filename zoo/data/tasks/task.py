@@ -16,9 +16,8 @@ from zoo.data.tokenizers import Tokenizers
 from zoo.registry import CORPORA, VARIANTS, Registry, parse_name, split_options
 from zoo.registry.names import check_options
 
-from .leaks import without_leaks
 from .scores import Outputs, Predictions, Score
-from .sources import DataSource, Splits, load_splits, set_aside, shares_of
+from .sources import DataSource, Splits, load_splits, set_aside, shares_of, without_leaks
 from .tables import Kind
 
 if TYPE_CHECKING:

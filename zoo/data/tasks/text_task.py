@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from zoo.base.errors import DataError
-from zoo.data.corpora.cutting import cut
-from zoo.data.corpora.sources import HELDOUT_NAMES, kind_of
+from zoo.data.corpora.planning import resolved
+from zoo.data.corpora.sources import HELDOUT_NAMES, cut, kind_of
 from zoo.data.tokenizers import Tokenizers, train_tokenizers
 from zoo.data.tokenizers.encoding import to_ids
 
@@ -45,8 +45,6 @@ def is_one_text(file: str) -> bool:
 
 def is_divided(data: str | None) -> bool:
     """Whether data are one text that is read into memory, which is divided where no held-out file is given."""
-    from zoo.data.corpora.planning import resolved
-
     from .prepared import needs_shards
 
     place = "" if data is None else resolved(data)
@@ -96,7 +94,6 @@ class RawTextTask(DataTask):
         columns: Sequence[Column] | None = None,
         seed: int = 0,
     ) -> Splits:
-        from zoo.data.corpora.planning import resolved
         from zoo.data.corpora.shards import is_prepared
 
         from .mixing import mixed_splits
@@ -141,7 +138,6 @@ class RawTextTask(DataTask):
         return documents(read_table(file, columns, kinds=self.kinds).column(0))
 
     def streamed(self, data: str | Path | None, heldout: str | Path | None, column: str | None) -> Splits:
-        from zoo.data.corpora.planning import resolved
         from zoo.data.corpora.shards import is_prepared
 
         from .prepared import source_splits

@@ -135,10 +135,7 @@ def train_tokenizers(
     check_options(options, valid, f"tokenizer {kind!r}")
     check_options({"joint": joint}, {"joint": True}, f"tokenizer {kind!r}")
     made_by = {"kind": kind, "joint": joint, **options}
-    if target is None:
-        only = train(source, **options)
-        return Tokenizers(only, only, made_by)
-    if joint:
-        both = train(chain(source, target), **options)
+    if target is None or joint:
+        both = train(chain(source, target or ()), **options)
         return Tokenizers(both, both, made_by)
     return Tokenizers(train(source, **options), train(target, **options), made_by)
