@@ -11,7 +11,7 @@ import pytest
 
 import zoo as library
 from zoo.base.errors import PluginWarning
-from zoo.cli.main import VERBS, home_of
+from zoo.cli.main import VERBS, home_of, summary_of
 
 INTERRUPTED = """
 import os, signal
@@ -55,7 +55,7 @@ print([module for module in sys.modules if module in {[home_of(verb)[0] for verb
 def test_the_table_of_verbs_says_what_the_verbs_say(verb):
     module, attribute = home_of(verb)
     found = getattr(importlib.import_module(module), attribute)
-    assert found.name == verb and found.get_short_help_str(limit=200).rstrip(".") == VERBS[verb].rstrip(".")
+    assert found.name == verb and found.get_short_help_str(limit=200).rstrip(".") == summary_of(verb).rstrip(".")
 
 
 @pytest.mark.parametrize("verb", VERBS)

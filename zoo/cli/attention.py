@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from .output import write_json
+from .output import hide_progress_bars, write_json
 from .parameters import FOLDER, json_option
 
 
@@ -33,12 +33,10 @@ def attention(
     column by column, and attention.html, one page without anything from elsewhere on which every head can be looked at
     closely.
     """
-    from transformers.utils import logging
-
     from zoo.inside import attention as attend
     from zoo.inside.heatmaps import save_attention
 
-    logging.disable_progress_bar()
+    hide_progress_bars()
     maps = attend(model, source, target, device=device)
     files = save_attention(maps, output, force=force)
     if as_json:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import asdict, fields
 from typing import Any
 
@@ -85,17 +84,13 @@ def tokenizers(as_json: bool) -> None:
     --tokenizer takes a kind, possibly with options (bpe:vocab_size=512), or a folder with a tokenizer.json.
     """
     from zoo.building.settings import first_line
-    from zoo.data.tokenizers import TOKENIZERS
+    from zoo.data.tokenizers.kinds import TOKENIZERS, options_of
 
     kinds: list[dict[str, Any]] = [
         {
             "name": name,
             "summary": first_line(train),
-            "options": {
-                option.name: option.default
-                for option in inspect.signature(train).parameters.values()
-                if option.kind is option.KEYWORD_ONLY
-            },
+            "options": options_of(train),
         }
         for name, train in ((name, TOKENIZERS.get(name)) for name in TOKENIZERS)
     ]

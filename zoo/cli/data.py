@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,8 +42,6 @@ def list_them(patterns: tuple[str, ...], prepared: bool, as_json: bool) -> None:
 
     A PATTERN is a name with wildcards ('babylm-*'); one that begins with '!' excludes what it matches.
     """
-    from dataclasses import asdict
-
     from zoo.data.corpora.keeping import kept_prepared
 
     there = kept_prepared()
@@ -175,8 +174,6 @@ def prepare(
     tokenizer is trained on 64 MiB of text, taken evenly from all of SOURCE. Verbs that train prepare large sources by
     themselves; this one is for another place or other options.
     """
-    from dataclasses import asdict
-
     from zoo.data.corpora.preparing import prepare as prepare_source
     from zoo.data.tasks.prepared import tokenizers_for
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,8 +37,6 @@ def diff(a: str, b: str, task: str | None, svg: Path | None, wants_code: bool, a
     A and B may carry settings: `zoo diff vanilla vanilla+faithful`, `zoo diff pre-norm pre-norm:position=rotary`; they
     may be checkpoints' folders or names of weights.
     """
-    import dataclasses
-
     if wants_code:
         if svg is not None:
             raise click.UsageError("give --code or --svg, not both.")
@@ -54,7 +53,7 @@ def diff(a: str, b: str, task: str | None, svg: Path | None, wants_code: bool, a
         return
     differences = find_differences(a, b, task)
     if as_json:
-        write_json({"a": a, "b": b, "differences": [dataclasses.asdict(difference) for difference in differences]})
+        write_json({"a": a, "b": b, "differences": [asdict(difference) for difference in differences]})
         return
     if not differences:
         click.echo(f"{a} and {b} do not differ.")
@@ -65,13 +64,11 @@ def diff(a: str, b: str, task: str | None, svg: Path | None, wants_code: bool, a
 
 
 def show_code_difference(a: str, b: str, task: str | None, *, as_json: bool) -> None:
-    import dataclasses
-
     from zoo.analysis.eject import code_difference
 
     difference = code_difference(a, b, task)
     if as_json:
-        write_json(dataclasses.asdict(difference))
+        write_json(asdict(difference))
     elif not difference.text:
         click.echo(f"{a} and {b} do not differ.")
     else:

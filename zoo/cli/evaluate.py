@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .output import table, write, write_json
+from .output import hide_progress_bars, table, write, write_json
 from .parameters import (
     FILE,
     FOLDER,
@@ -109,8 +109,6 @@ def evaluate(
 
     MODEL is a checkpoint's folder with its tokenizer, the name of weights (zoo weights), or a repository on the Hub.
     """
-    from transformers.utils import logging
-
     from zoo.base.files import check_writable
     from zoo.hub.records import keep_evaluation
     from zoo.training.answers import write_answers
@@ -127,7 +125,7 @@ def evaluate(
     for place in (Path(model) if save else None, outputs and outputs.parent, report):
         if place is not None:
             check_writable(place)
-    logging.disable_progress_bar()
+    hide_progress_bars()
     evaluation = run_evaluation(
         model,
         task,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from .output import hide_progress_bars
 from .parameters import EXISTING_FOLDER, FOLDER
 
 
@@ -49,13 +50,11 @@ def explore(
         return
     if output is not None or force:
         raise click.UsageError("--output and --force are options of --static")
-    from transformers.utils import logging
-
     from zoo.inside.explorer import build_page, explored, find_reports, launch, shipped_models
     from zoo.inside.explorer.page import FIRST_TEXT, gradio
 
     gradio()
-    logging.disable_progress_bar()
+    hide_progress_bars()
     for name in models:
         explored(name)
     page = build_page(
@@ -71,13 +70,11 @@ def explore(
 
 def write_static(models: tuple[str, ...], output: Path | None, *, force: bool) -> None:
     """Write the page that needs no server, and print its size."""
-    from transformers.utils import logging
-
     from zoo.inside.browser import write_site
 
     if output is None:
         raise click.UsageError("--static writes a folder: name it with -o DIR")
-    logging.disable_progress_bar()
+    hide_progress_bars()
     sizes = write_site(output, models, force=force)
     total = sum(sizes.values()) / 1e6
     click.echo(f"{output} ({len(sizes)} files, {total:.1f} MB); `python -m http.server -d {output}` serves it")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .output import for_stdout, write_json
+from .output import for_stdout, hide_progress_bars, write_json
 from .parameters import generation_option, once
 from .texts import read_lines, texts_options
 
@@ -54,13 +54,11 @@ def generate(
     lines = read_lines(texts, file)
     options = once([*((name, value) for name, value in flags.items() if value is not None), *generation])
 
-    from transformers.utils import logging
-
     from zoo.registry import Task
     from zoo.training.generation import generate as generate_texts
     from zoo.training.generation import load_checkpoint
 
-    logging.disable_progress_bar()
+    hide_progress_bars()
     loaded, tokenizers = load_checkpoint(model, device=device, engine=engine, task=Task.CAUSAL_LM)
     own = getattr(loaded, "generation_config", None)
     several, searches = (wants(options, own, name) for name in ("num_return_sequences", "num_beams"))

@@ -9,10 +9,12 @@ import atexit
 import gc
 import importlib
 import os
+import re
 import sys
 import warnings
 from collections.abc import Sequence
 from io import TextIOWrapper
+from pathlib import Path
 from typing import Any, NoReturn
 
 import click
@@ -22,54 +24,18 @@ from zoo.base.processes import prepare_process
 from zoo.cli.reporting import FAILURE, report, show_warning
 
 GROUPS = {
-    "Look": {
-        "list": "List the variants.",
-        "show": "Show what a variant is, with a drawing of its block.",
-        "weights": "List weights by name, make them again, and verify them.",
-        "data": "List corpora by name, download and remove them, and prepare texts for training.",
-        "diff": "Show in what two variants differ, and nothing else.",
-        "eject": "Write a model as one readable file of PyTorch.",
-        "params": "Count a model's parameters, module by module.",
-        "summary": "Show a model's layers, the shapes that pass through them, and parameters.",
-        "attention": "Draw what every layer and head of a model attends to.",
-        "explore": "Look at models on a page: outputs, attention, and early predictions.",
-        "settings": "List what can be set, or the values that SETTING takes.",
-        "coordinates": "Check a parametrization: see whether what is learned grows with the width.",
-        "tasks": "List what models are built for, and what they can be trained on.",
-        "recipes": "List the recipes that ship with the zoo, or show RECIPE.",
-        "tokenizers": "List the kinds of tokenizers that can be trained.",
-    },
-    "Build": {
-        "build": "Build a new model and save it.",
-        "new": "Write a package with a new part or variant, and its tests.",
-        "plan": "Plan how to train a variant on a number of devices: memory, speed, command.",
-    },
-    "Train": {
-        "train": "Train a variant, save it with its tokenizer, and score it on held-out examples.",
-        "generate": "Let a trained model write: translations by an encoder-decoder, continuations by a language model.",
-        "predict": "Let a trained model label texts or every word of them, or guess masked words.",
-        "evaluate": "Score a trained model on held-out examples.",
-    },
-    "Compare": {
-        "compare": "Train variants with the same seeds, data and budget, side by side.",
-        "bench": "Run benchmarks, and show what was recorded of every variant.",
-        "claims": "Show which claims of papers hold here, by what is recorded.",
-    },
-    "Convert": {
-        "convert": "Make a model of the zoo from another implementation's weights, and save it.",
-        "export": "Write a saved model in a form that needs no zoo.",
-    },
-    "Share": {
-        "push": "Push a checkpoint or an export to the Hugging Face Hub, in one commit.",
-        "pull": "Pull a model from the Hugging Face Hub, into the cache or into DIR.",
-    },
-    "This machine": {
-        "doctor": "Try what this machine does well, and show which fast paths follow.",
-        "env": "Show versions, plugins and devices, for bug reports.",
-        "completion": "Print a shell's completion script.",
-    },
+    "Look": (
+        *("list", "show", "weights", "data", "diff", "eject", "params", "summary", "attention", "explore"),
+        *("settings", "coordinates", "tasks", "recipes", "tokenizers"),
+    ),
+    "Build": ("build", "new", "plan"),
+    "Train": ("train", "generate", "predict", "evaluate"),
+    "Compare": ("compare", "bench", "claims"),
+    "Convert": ("convert", "export"),
+    "Share": ("push", "pull"),
+    "This machine": ("doctor", "env", "completion"),
 }
-"""Every verb by what it is for, with its line in `zoo --help`."""
+"""Every verb by what it is for."""
 
 HOMES = {
     "list": "list:list_verb",
@@ -80,13 +46,21 @@ HOMES = {
 }
 """Modules of click commands, for verbs that have none called like them."""
 
-VERBS = {verb: summary for verbs in GROUPS.values() for verb, summary in verbs.items()}
+VERBS = [verb for verbs in GROUPS.values() for verb in verbs]
 
 
 def home_of(verb: str) -> tuple[str, str]:
     """The module and the name of a verb's click command."""
     module, _, name = HOMES.get(verb, verb).partition(":")
     return f"zoo.cli.{module}", name or verb
+
+
+def summary_of(verb: str) -> str:
+    """The first line of a verb's docstring, from the source, so that nothing is imported."""
+    module, name = home_of(verb)
+    source = Path(__file__).with_name(f"{module.rpartition('.')[2]}.py").read_text(encoding="utf-8")
+    found = re.search(rf'^def {name}\(.*?"""(.*?)("""|\n)', source, re.DOTALL | re.MULTILINE)
+    return found[1] if found else ""
 
 
 TRACEBACK = "ZOO_TRACEBACK"  # The environment variable that asks for tracebacks
@@ -96,7 +70,7 @@ class VerbGroup(click.Group):
     """The group of verbs, each imported when it is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(VERBS)
+        return VERBS
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in VERBS:
@@ -124,7 +98,7 @@ class VerbGroup(click.Group):
         """Write the verbs without importing them."""
         for title, verbs in GROUPS.items():
             with formatter.section(title):
-                formatter.write_dl(list(verbs.items()))
+                formatter.write_dl([(verb, summary_of(verb)) for verb in verbs])
 
     def main(
         self,

@@ -47,6 +47,13 @@ def width() -> int | None:
     return None if columns == UNLIMITED else columns
 
 
+def hide_progress_bars() -> None:
+    """Hide progress bars of transformers and of the Hub's client."""
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+
+
 def write(*parts: RenderableType) -> None:
     """Print text or tables, without blanks at the ends of lines."""
     screen = console()

@@ -9,7 +9,7 @@ import click
 
 from zoo.base.printed import printable
 
-from .output import write_json
+from .output import hide_progress_bars, write_json
 from .parameters import columns_option
 from .texts import read_lines, texts_options
 
@@ -56,11 +56,9 @@ def predict(
     else:
         lines = list(read_lines(texts, file))
 
-    from transformers.utils import logging
-
     from zoo.training.predict import predict as predict_labels
 
-    logging.disable_progress_bar()
+    hide_progress_bars()
     labelled = predict_labels(model, lines, batch_size=batch_size, device=device, engine=engine)
     if as_json:
         write_json([label.to_dict() for label in labelled])

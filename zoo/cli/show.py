@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -118,8 +119,6 @@ def drawing_of(name: str, task: str | None) -> Drawing:
 
 
 def show_signals(name: str, task: str | None, *, as_json: bool) -> None:
-    from dataclasses import asdict
-
     from zoo.analysis.measuring.signals import measure_signals
 
     found = measure_signals(name, task)

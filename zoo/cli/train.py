@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .output import VERBS, table, write, write_json
+from .output import VERBS, hide_progress_bars, table, write, write_json
 from .parameters import (
     PATH,
     VARIANT_NAME,
@@ -130,11 +130,10 @@ def train(
     NAME may carry settings: vanilla+faithful, pre-norm:position=rotary.
     """
     from accelerate import PartialState
-    from transformers.utils import logging
 
     from zoo.training import train as run_training
 
-    logging.disable_progress_bar()
+    hide_progress_bars()
     flags = {name: options.pop(name) for name in ("decay", *TRAINING_FLAGS, *TRAINING_SWITCHES)}
     if options["with_code"] and options["push"] is None:
         raise click.UsageError("--with-code belongs to --push")

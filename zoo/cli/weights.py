@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from .output import table, width, write, write_json
+from .output import hide_progress_bars, table, width, write, write_json
 from .parameters import EXISTING_FOLDER, PATH, json_option, task_option
 
 if TYPE_CHECKING:
@@ -53,8 +54,6 @@ def list_them(patterns: tuple[str, ...], task: str | None, markdown: bool, as_js
 
     found = [find_weights(name) for name in list_weights(patterns or "*", task=task)]
     if as_json:
-        from dataclasses import asdict
-
         write_json([asdict(one) for one in found])
     elif markdown:
         click.echo(to_markdown(found), nl=False)
@@ -103,8 +102,6 @@ def show(name: str, as_json: bool) -> None:
 
 
 def show_weights(one: Weights, *, as_json: bool) -> None:
-    from dataclasses import asdict
-
     from zoo.building.weights.tables import facts
 
     if as_json:
@@ -132,13 +129,9 @@ def make(name: str, output: Path | None, trained: Path | None, force: bool, as_j
 
     An interrupted training goes on when the same command is given again.
     """
-    from dataclasses import asdict
-
-    from transformers.utils import logging
-
     from zoo.training.reproduce import make_weights
 
-    logging.disable_progress_bar()
+    hide_progress_bars()
     out = output if output is not None else Path("outputs") / f"weights-{name}"
     made, scores = make_weights(name, out, trained=trained, force=force)
     if as_json:
@@ -172,12 +165,10 @@ def verify(names: tuple[str, ...], quick: bool, as_json: bool) -> None:
 
     By default all with files on this machine.
     """
-    from transformers.utils import logging
-
     from zoo.base.errors import enumerate_names
     from zoo.training.reproduce import MakingError, verify_weights
 
-    logging.disable_progress_bar()
+    hide_progress_bars()
     found = verify_weights(names or None, scores=not quick)
     if as_json:
         write_json([one.to_dict() for one in found])

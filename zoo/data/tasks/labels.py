@@ -19,7 +19,7 @@ from .mapped import texts_of, values_of
 from .scores import Outputs, Predictions, Score
 from .sources import Splits
 from .tables import Kind, Table, place_of
-from .task import TASKS, DataTask
+from .task import DataTask, register_task
 from .text_task import single_vocabulary
 
 if TYPE_CHECKING:
@@ -113,6 +113,7 @@ def sorted_labels(labels: set[str]) -> tuple[str, ...]:
     return tuple(sorted(labels))
 
 
+@register_task
 @dataclass(frozen=True)
 class TextClassification(LabelsTask):
     """Texts and their labels, scored by accuracy and the mean F1 of the labels."""
@@ -152,9 +153,7 @@ class TextClassification(LabelsTask):
         }
 
 
-TASKS.register(TextClassification.name, TextClassification())
-
-
+@register_task
 @dataclass(frozen=True)
 class TokenClassification(LabelsTask):
     """Tokens and their labels, scored by F1 of entities (of labels, where they mark none) and accuracy.
@@ -220,6 +219,3 @@ class TokenClassification(LabelsTask):
         beyond = tokens - sum(map(len, labels))  # `max_length`: no score counts them
         note = f"|beyond max_length:{beyond}" if beyond else ""
         return {name: replace(score, signature=f"{score.signature}{note}") for name, score in scores.items()}
-
-
-TASKS.register(TokenClassification.name, TokenClassification())

@@ -11,7 +11,7 @@ from zoo.base.errors import ConfigError, InvalidChoiceError
 from zoo.data.tokenizers import Tokenizers, leave_open
 
 from .scores import Outputs, Predictions, Score, perplexity, unknown_in
-from .task import TASKS
+from .task import register_task
 from .text_task import RawTextTask, padding_of
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 PACKINGS = ("blocks", "documents")
 
 
+@register_task
 @dataclass(frozen=True)
 class LanguageModeling(RawTextTask):
     """Raw text; a model predicts every token from those before it, scored by perplexity.
@@ -90,6 +91,3 @@ class LanguageModeling(RawTextTask):
                 "Bits/byte", round(bits, 4), f"bytes:{num_bytes}|{read}{lossy}", higher_is_better=False
             ),
         }
-
-
-TASKS.register(LanguageModeling.name, LanguageModeling())

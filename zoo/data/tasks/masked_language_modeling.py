@@ -12,7 +12,7 @@ from zoo.data.tokenizers import Tokenizers, open_texts
 from zoo.registry import VARIANTS, parse_name
 
 from .scores import Outputs, Predictions, Score, perplexity, unknown_in
-from .task import TASKS
+from .task import register_task
 from .text_task import RawTextTask
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ def has_blanks_in_words(tokenizer: PreTrainedTokenizerFast) -> bool:
     return cutting is not None and [span for _, span in cutting.pre_tokenize_str("a b")] == [(0, 1), (1, 3)]
 
 
+@register_task
 @dataclass(frozen=True)
 class MaskedLanguageModeling(RawTextTask):
     """Raw text; a model predicts masked tokens from those around them, scored by perplexity.
@@ -104,9 +105,7 @@ class MaskedLanguageModeling(RawTextTask):
         }
 
 
-TASKS.register(MaskedLanguageModeling.name, MaskedLanguageModeling())
-
-
+@register_task
 @dataclass(frozen=True)
 class MaskedNextToken(MaskedLanguageModeling):
     """Raw text; a model predicts the next token, in some blocks each, and in the others masked ones from both sides.
@@ -149,6 +148,3 @@ class MaskedNextToken(MaskedLanguageModeling):
         longer: Any = replace(self, block_size=self.block_size + 1)
         blocks: Any = MaskedLanguageModeling.blocks(longer, examples, tokenizers, training=training, seed=seed)
         return PartlyCausalBlocks(blocks, self.causal_share)
-
-
-TASKS.register(MaskedNextToken.name, MaskedNextToken())

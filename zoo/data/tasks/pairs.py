@@ -14,7 +14,7 @@ from .mapped import texts_of
 from .scores import Predictions, Score, translation_scores
 from .sources import SHIPPED
 from .tables import Kind
-from .task import TASKS, DataTask
+from .task import DataTask, register_task
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -80,6 +80,7 @@ def encoder_decoder_settings(tokenizers: Tokenizers) -> dict[str, Any]:
     }
 
 
+@register_task
 @dataclass(frozen=True)
 class Translation(PairsTask):
     """Pairs of sentences; the first column is translated into the second, scored by BLEU and chrF.
@@ -93,6 +94,3 @@ class Translation(PairsTask):
 
     def score(self, predictions: Predictions, examples: Dataset, *, n_bootstrap: int = 1) -> Mapping[str, Score]:
         return translation_scores(predictions.outputs, self.references(examples), n_bootstrap=n_bootstrap)
-
-
-TASKS.register(Translation.name, Translation())

@@ -14,7 +14,7 @@ from zoo.data.tokenizers import Tokenizers
 from .masked_language_modeling import has_blanks_in_words
 from .pairs import encoder_decoder_settings
 from .scores import Outputs, Predictions, Score, perplexity, unknown_in
-from .task import TASKS
+from .task import register_task
 from .text_task import RawTextTask
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ SENTINEL = "<extra_id_{}>"  # Tokens in the place of spans, by number, as T5's t
 LEAST_SENTINELS = 100  # Sentinels of a tokenizer, more where a block has more spans
 
 
+@register_task
 @dataclass(frozen=True)
 class SpanCorruption(RawTextTask):
     """Raw text; a model reads blocks that lack some spans, and writes the spans, scored by perplexity.
@@ -104,6 +105,3 @@ def sentinels_of(tokenizer: PreTrainedTokenizerFast) -> list[int]:
     """Ids of a tokenizer's sentinels, in their order."""
     vocabulary = tokenizer.get_vocab()
     return [vocabulary[text] for text in takewhile(vocabulary.__contains__, map(SENTINEL.format, count()))]
-
-
-TASKS.register(SpanCorruption.name, SpanCorruption())

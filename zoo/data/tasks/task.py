@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from typing_extensions import Self
 
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 TASKS: Registry[DataTask] = Registry("task", built_in="zoo.data.tasks.built_in", error=UnknownTaskError)
 """Data tasks by name. Plugins may add some."""
+
+Task = TypeVar("Task", bound="type[DataTask]")
 
 
 @dataclass(frozen=True)
@@ -246,6 +248,12 @@ class DataTask(ABC):
 
         `n_bootstrap` is how often to resample the examples for confidence intervals; 1 for none.
         """
+
+
+def register_task(task: Task) -> Task:
+    """Decorator: register a task by its name, with the defaults of its options."""
+    TASKS.register(task.name, task(), module=task.__module__)
+    return task
 
 
 def find_task(name: str, options: Mapping[str, Any] | None = None) -> DataTask:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
@@ -20,6 +21,12 @@ TOKENIZERS: Registry[Callable[..., PreTrainedTokenizerFast]] = Registry(
     "tokenizer", built_in="zoo.data.tokenizers.kinds"
 )
 """Functions that train a tokenizer on texts; what else they take are its options."""
+
+
+def options_of(train: Callable[..., PreTrainedTokenizerFast]) -> dict[str, Any]:
+    """Options of a kind of tokenizer with their defaults."""
+    parameters = inspect.signature(train).parameters.values()
+    return {one.name: one.default for one in parameters if one.kind is one.KEYWORD_ONLY}
 
 
 @TOKENIZERS.register("bpe")

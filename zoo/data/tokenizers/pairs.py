@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import inspect
 import shutil
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -17,7 +16,7 @@ from zoo.base.files import read_json
 from zoo.registry import split_options
 from zoo.registry.names import check_options
 
-from .kinds import TOKENIZERS
+from .kinds import TOKENIZERS, options_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -130,9 +129,7 @@ def train_tokenizers(
     kind, in_name = split_options(kind, "tokenizer")
     joint, options = in_name.pop("joint", joint), {**options, **in_name}
     train = TOKENIZERS.get(kind)
-    known = inspect.signature(train).parameters
-    valid = {name: one.default for name, one in known.items() if one.kind is one.KEYWORD_ONLY}
-    check_options(options, valid, f"tokenizer {kind!r}")
+    check_options(options, options_of(train), f"tokenizer {kind!r}")
     check_options({"joint": joint}, {"joint": True}, f"tokenizer {kind!r}")
     made_by = {"kind": kind, "joint": joint, **options}
     if target is None or joint:

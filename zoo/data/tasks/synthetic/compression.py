@@ -13,7 +13,7 @@ from zoo.data.tokenizers.encoding import padding_right, to_ids
 
 from ..encoding import short_rows
 from ..scores import Outputs
-from ..task import TASKS
+from ..task import register_task
 from ..text_task import single_vocabulary
 from .task import Synthetic
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 
+@register_task
 @dataclass(frozen=True)
 class Compression(Synthetic):
     """Tell every symbol of `3 1 2` by the vector of the end that follows (Poli et al. 2024, MAD, section 3.1).
@@ -80,6 +81,3 @@ class Compression(Synthetic):
 
     def texts(self, ids: Sequence[Any], tokenizers: Tokenizers) -> list[str]:
         return [" ".join(str(int(symbol)) for symbol in row) for row in ids]
-
-
-TASKS.register(Compression.name, Compression())

@@ -17,7 +17,7 @@ from zoo.data.tokenizers import Tokenizers
 from zoo.data.tokenizers.encoding import to_ids
 
 from ..encoding import short_rows
-from ..task import TASKS
+from ..task import register_task
 from .task import Synthetic
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ class AskedInPlace(Synthetic):
         return short_rows(ids, labels, self.max_length if training else None, examples)
 
 
+@register_task
 @dataclass(frozen=True)
 class MultiQueryRecall(AskedInPlace):
     """Recall several values (Arora et al. 2023): after `k1 v8 k4 v2`, each `k4` asks for `v2`, each `k1` for `v8`.
@@ -104,6 +105,7 @@ class MultiQueryRecall(AskedInPlace):
         return [str(symbol) for symbol in (*front, *queries)], answers
 
 
+@register_task
 @dataclass(frozen=True)
 class InContextRecall(AskedInPlace):
     """Alternating keys and values; a repeated key asks for the value that it had before (Poli et al. 2024).
@@ -157,6 +159,7 @@ class InContextRecall(AskedInPlace):
         return encoded.remove_columns("labels").add_column("labels", following)
 
 
+@register_task
 @dataclass(frozen=True)
 class SelectiveCopying(AskedInPlace):
     """Copy, in order, the `num_copied` symbols that are scattered among blanks (Gu and Dao 2023; Poli et al. 2024)."""
@@ -181,6 +184,7 @@ class SelectiveCopying(AskedInPlace):
         return [*front, *["copy"] * self.num_copied], [*[UNASKED] * len(front), *copied]
 
 
+@register_task
 @dataclass(frozen=True)
 class Memorization(AskedInPlace):
     """Learn by heart which value each key has, the same in every sequence (Poli et al. 2024)."""
@@ -197,7 +201,3 @@ class Memorization(AskedInPlace):
         keys = [generator.randrange(half) for _ in range(max(1, self.length // 2))]
         answers = [answer for key in keys for answer in (UNASKED, str(values[key]))]
         return [symbol for key in keys for symbol in (str(key), "which")], answers
-
-
-for _task in (MultiQueryRecall(), InContextRecall(), SelectiveCopying(), Memorization()):
-    TASKS.register(_task.name, _task)

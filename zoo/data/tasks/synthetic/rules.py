@@ -8,12 +8,13 @@ from dataclasses import dataclass
 
 from zoo.base.errors import ConfigError
 
-from ..task import TASKS
+from ..task import register_task
 from .task import Synthetic
 
 Example = tuple[Sequence[str], Sequence[str]]
 
 
+@register_task
 @dataclass(frozen=True)
 class Copy(Synthetic):
     """Write a sequence again: `3 1 2` becomes `3 1 2`."""
@@ -25,6 +26,7 @@ class Copy(Synthetic):
         return drawn, drawn
 
 
+@register_task
 @dataclass(frozen=True)
 class Reverse(Synthetic):
     """Write a sequence backwards: `3 1 2` becomes `2 1 3`."""
@@ -36,6 +38,7 @@ class Reverse(Synthetic):
         return drawn, drawn[::-1]
 
 
+@register_task
 @dataclass(frozen=True)
 class Sort(Synthetic):
     """Write a sequence in order: `3 1 2` becomes `1 2 3`."""
@@ -47,6 +50,7 @@ class Sort(Synthetic):
         return written(drawn), written(sorted(drawn))
 
 
+@register_task
 @dataclass(frozen=True)
 class Addition(Synthetic):
     """Add two numbers of `min_length` to `length` digits: `9 5 + 7` becomes `1 0 2`."""
@@ -65,6 +69,7 @@ class Addition(Synthetic):
         return generator.randrange(10 ** (length - 1) if length > 1 else 0, 10**length)
 
 
+@register_task
 @dataclass(frozen=True)
 class AlignedAddition(Synthetic):
     """Add two numbers of `length` digits each (minGPT's `play_math`): `0 7 9 5` becomes `1 0 2`, of one digit more.
@@ -87,6 +92,7 @@ class AlignedAddition(Synthetic):
         return list(f"{first:0{self.length}}{second:0{self.length}}"), list(f"{first + second:0{self.length + 1}}")
 
 
+@register_task
 @dataclass(frozen=True)
 class ModularAddition(Synthetic):
     """Add two numbers modulo `num_symbols` (Power et al. 2022): `57 101 =` becomes `45` for 113, a symbol a number.
@@ -110,6 +116,7 @@ class ModularAddition(Synthetic):
         return [*written([first, second]), "="], written([(first + second) % self.num_symbols])
 
 
+@register_task
 @dataclass(frozen=True)
 class AssociativeRecall(Synthetic):
     """Recall the value next to a key (Graves et al. 2014): `k3 1 k7 4 k3` becomes `1`.
@@ -136,6 +143,7 @@ class AssociativeRecall(Synthetic):
         return [*(symbol for pair in pairs for symbol in pair), key], [value]
 
 
+@register_task
 @dataclass(frozen=True)
 class Induction(Synthetic):
     """Go on as a sequence went on before (Olsson et al. 2022): `5 2 8 4 2` becomes `8`.
@@ -168,7 +176,3 @@ class Induction(Synthetic):
 
 def written(numbers: Sequence[int]) -> list[str]:
     return [str(number) for number in numbers]
-
-
-for _task in (Copy, Reverse, Sort, Addition, AlignedAddition, ModularAddition, AssociativeRecall, Induction):
-    TASKS.register(_task.name, _task())
