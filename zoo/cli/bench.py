@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .compare import comparison_options
-from .output import heading, table, write, write_json
+from .output import answer, heading, table, write, write_json
 from .parameters import PATH, json_option, refuse_with
 
 if TYPE_CHECKING:
@@ -55,13 +55,11 @@ def list_benchmarks(as_json: bool) -> None:
     from zoo.comparison.results.units import duration
 
     found = benchmarks()
-    if as_json:
-        write_json({name: asdict(one) for name, one in found.items()})
-        return
     rows = [
         (name, duration(60 * one.minutes), str(len(read_rows(one.results))), one.summary) for name, one in found.items()
     ]
-    write(table(("Benchmark", "Two cores", "Rows", "What it asks"), rows, right=("Two cores", "Rows")))
+    shown = table(("Benchmark", "Two cores", "Rows", "What it asks"), rows, right=("Two cores", "Rows"))
+    answer(as_json, {name: asdict(one) for name, one in found.items()}, shown)
 
 
 @bench.command("run")

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from .output import heading, setting_text, table, value_text, write, write_json
+from .output import answer, heading, setting_text, table, value_text, write, write_json
 from .parameters import json_option
 
 
@@ -23,20 +23,14 @@ def settings(name: str | None, as_json: bool) -> None:
 
     if name is None:
         cards = setting_cards()
-        if as_json:
-            write_json([card.to_dict() for card in cards])
-            return
         rows = [(card.name, value_text(card.default), card.description) for card in cards]
-        write(table(("Setting", "Default", "What it is"), rows))
-        write("\nA variant may have other defaults (zoo show NAME). zoo settings position lists what position can be.")
+        more = "\nA variant may have other defaults (zoo show NAME). zoo settings position lists what position can be."
+        answer(as_json, [one.to_dict() for one in cards], table(("Setting", "Default", "What it is"), rows), more)
         return
     card = describe_setting(name)
-    if as_json:
-        write_json(card.to_dict())
-        return
-    write(f"{card.name}: {card.description}", f"Default: {value_text(card.default)}")
-    if card.values:
-        write(heading("Values"), table(("", ""), card.values.items()))
+    values = [heading("Values"), table(("", ""), card.values.items())] if card.values else []
+    lines = (f"{card.name}: {card.description}", f"Default: {value_text(card.default)}")
+    answer(as_json, card.to_dict(), *lines, *values)
 
 
 @click.command("tasks")
@@ -61,15 +55,13 @@ def tasks(as_json: bool) -> None:
         }
         for name in TASKS
     ]
-    if as_json:
-        write_json({"models": heads, "training": trained})
-        return
-    write(heading("What a model is built for"), table(("", ""), heads.items()))
     rows = [
         (task["name"], ", ".join(task["model_tasks"]), f"{task['summary']} {options(task['options'])}".strip())
         for task in trained
     ]
-    write(heading("What it is trained on"), table(("Task", "Model", "Examples, and options with defaults"), rows))
+    parts = [heading("What a model is built for"), table(("", ""), heads.items()), heading("What it is trained on")]
+    headings = ("Task", "Model", "Examples, and options with defaults")
+    answer(as_json, {"models": heads, "training": trained}, *parts, table(headings, rows))
 
 
 def options(defaults: dict[str, object]) -> str:
@@ -94,11 +86,8 @@ def tokenizers(as_json: bool) -> None:
         }
         for name, train in ((name, TOKENIZERS.get(name)) for name in TOKENIZERS)
     ]
-    if as_json:
-        write_json(kinds)
-        return
     rows = [(kind["name"], kind["summary"], ", ".join(map(setting_text, kind["options"].items()))) for kind in kinds]
-    write(table(("Kind", "What it does", "Options"), rows))
+    answer(as_json, kinds, table(("Kind", "What it does", "Options"), rows))
 
 
 @click.command("recipes")

@@ -8,7 +8,7 @@ from typing import Any
 import click
 from rich.text import Text
 
-from .output import table, write, write_json
+from .output import answer, table
 from .parameters import VARIANT_NAME, json_option, task_option
 
 
@@ -34,12 +34,10 @@ def coordinates(
     settings: dict[str, Any] = {} if parametrization is None else {"parametrization": parametrization}
     sizes = tuple(sorted({int(part) for part in widths.split(",")}))
     found = check_coordinates(name, task, widths=sizes, steps=steps, mup_base_width=min(sizes), **settings)
-    if as_json:
-        write_json({"growth": growth(found), "widths": [dataclasses.asdict(one) for one in found]})
-        return
     columns = ("Width", "Logits", "Change after 1 step", f"after {steps}")
     rows = [
         (str(one.width), f"{one.logits[0]:.3f}", f"{one.changes[0]:.3f}", f"{one.changes[-1]:.3f}") for one in found
     ]
-    write(table(columns, rows, right=columns))
-    write(Text(f"\nThe first update's effect grows as width^{growth(found):.2f}; in muP it does not grow."))
+    verdict = Text(f"\nThe first update's effect grows as width^{growth(found):.2f}; in muP it does not grow.")
+    data = {"growth": growth(found), "widths": [dataclasses.asdict(one) for one in found]}
+    answer(as_json, data, table(columns, rows, right=columns), verdict)

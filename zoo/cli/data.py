@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .output import table, width, write, write_json
+from .output import answer, table, width, write, write_json
 from .parameters import PATH, OneOf, json_option, refuse_with
 
 if TYPE_CHECKING:
@@ -47,14 +47,11 @@ def list_them(patterns: tuple[str, ...], prepared: bool, as_json: bool) -> None:
     there = kept_prepared()
     if prepared:
         refuse_with("prepared", "as_json")
-        if as_json:
-            write_json([{**asdict(one), "place": str(one.place)} for one in there])
-        else:
-            shown = [
-                (one.name, "" if one.tokens is None else f"{one.tokens:,}", f"{one.bytes:,}", one.source)
-                for one in there
-            ]
-            write(table(("Key", "Tokens", "Bytes", "Source"), shown, right=("Tokens", "Bytes")))
+        shown = [
+            (one.name, "" if one.tokens is None else f"{one.tokens:,}", f"{one.bytes:,}", one.source) for one in there
+        ]
+        kept = table(("Key", "Tokens", "Bytes", "Source"), shown, right=("Tokens", "Bytes"))
+        answer(as_json, [{**asdict(one), "place": str(one.place)} for one in there], kept)
         return
 
     from zoo.data.corpora import data_folder, is_here
@@ -180,13 +177,12 @@ def prepare(
     tokenizers = tokenizers_for(source, tokenizer, task, heldout=heldout, column=column)
     texts: dict[str, Any] = {"heldout": heldout, "column": column}
     made = prepare_source(source, tokenizers, output, progress=not quiet, **texts, **options)
-    if as_json:
-        write_json(asdict(made))
-        return
     skipped, near = (sum(getattr(shard, name) for shard in made.shards) for name in ("skipped", "near"))
     nearly = "" if options["near_duplicates"] is None else f", {near:,} near duplicates of them"
-    write(
+    answer(
+        as_json,
+        asdict(made),
         f"{output}: {made.tokens:,} tokens of {made.documents:,} documents ({made.bytes:,} bytes) "
         f"in {len(made.shards):,} shards; {skipped:,} lines skipped, "
-        f"{made.duplicates:,} held-out documents{nearly} left out"
+        f"{made.duplicates:,} held-out documents{nearly} left out",
     )

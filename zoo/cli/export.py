@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .output import table, write, write_json
+from .output import answer, table, write_json
 from .parameters import PATH, json_option, refuse_with
 
 if TYPE_CHECKING:
@@ -96,9 +96,6 @@ def show_plan(model: str, as_json: bool) -> None:
 
     loaded = load(model)
     plans = sorted([*plan_export(loaded), *plan_engines(loaded)], key=lambda plan: not plan.exact)
-    if as_json:
-        write_json([plan.to_dict() for plan in plans])
-        return
     tried = {name for name in TARGETS if TARGETS.get(name).by_trial}
     rows = [
         (plan.target, "exact" if plan.target not in tried else "by trial", how(plan))
@@ -106,7 +103,7 @@ def show_plan(model: str, as_json: bool) -> None:
         else (plan.target, "no", plan.why_not)
         for plan in plans
     ]
-    write(table(("Target", "", "By, or why not"), rows))
+    answer(as_json, [plan.to_dict() for plan in plans], table(("Target", "", "By, or why not"), rows))
 
 
 def how(plan: TargetPlan) -> str:
@@ -126,9 +123,6 @@ def show_matrix(pattern: str | None, markdown: bool, as_json: bool) -> None:
     if markdown:
         click.echo(to_page(found), nl=False)
         return
-    if as_json:
-        write_json([row.to_dict() for row in found])
-        return
     targets = other_targets()
     rows = [
         (
@@ -140,4 +134,5 @@ def show_matrix(pattern: str | None, markdown: bool, as_json: bool) -> None:
         )
         for row in found
     ]
-    write(table(("Variant", "Task", "Target", "By, or why not", *targets.values()), rows))
+    headings = ("Variant", "Task", "Target", "By, or why not", *targets.values())
+    answer(as_json, [row.to_dict() for row in found], table(headings, rows))

@@ -7,7 +7,7 @@ from dataclasses import asdict
 import click
 from click.shell_completion import get_completion_class
 
-from .output import heading, indented, table, write, write_json
+from .output import answer, heading, indented, table, write, write_json
 from .parameters import json_option
 
 
@@ -21,10 +21,8 @@ def doctor(as_json: bool) -> None:
     from zoo.comparison.doctor import examine
 
     findings = examine()
-    if as_json:
-        write_json([asdict(finding) for finding in findings])
-        return
-    write(table(("", "", ""), [(finding.topic, finding.found, finding.advice) for finding in findings]))
+    rows = [(finding.topic, finding.found, finding.advice) for finding in findings]
+    answer(as_json, [asdict(finding) for finding in findings], table(("", "", ""), rows))
 
 
 @click.command("env")

@@ -82,6 +82,14 @@ def write_json(value: Any) -> None:
     click.echo(json.dumps(value, indent=2, ensure_ascii=False, default=str))
 
 
+def answer(as_json: bool, data: Any, *parts: RenderableType) -> None:
+    """Print data as JSON if that is asked for, else text or tables."""
+    if as_json:
+        write_json(data)
+    else:
+        write(*parts)
+
+
 def write_picture(file: Path, text: str, *, as_json: bool) -> None:
     from zoo.base.files import write_file
 

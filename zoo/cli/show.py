@@ -14,7 +14,7 @@ from rich.text import Text
 from zoo.building.weights import is_saved
 from zoo.registry import describe, find_weights, is_weights_name, list_weights
 
-from .output import heading, indented, origin_text, setting_text, table, width, write, write_json, write_picture
+from .output import answer, heading, indented, origin_text, setting_text, table, width, write, write_json, write_picture
 from .parameters import VARIANT_OR_SAVED, given_options, json_option, refuse_with, svg_option, task_option
 from .weights import show_weights
 
@@ -122,15 +122,10 @@ def show_signals(name: str, task: str | None, *, as_json: bool) -> None:
     from zoo.analysis.measuring.signals import measure_signals
 
     found = measure_signals(name, task)
-    if as_json:
-        write_json([{**asdict(one), "share": one.share} for one in found])
-        return
     rows = [(one.path, f"{one.stream:.3g}", f"{one.branch:.3g}", f"{one.share:.3g}") for one in found]
-    write(
-        table(
-            ("Connection", "Stream", "Branch", "Branch / stream"), rows, right=("Stream", "Branch", "Branch / stream")
-        )
-    )
+    columns = ("Connection", "Stream", "Branch", "Branch / stream")
+    data = [{**asdict(one), "share": one.share} for one in found]
+    answer(as_json, data, table(columns, rows, right=columns[1:]))
 
 
 def result_rows(name: str) -> list[tuple[str, str, str, str]]:
@@ -154,10 +149,7 @@ def show_source(name: str, task: str | None, *, as_json: bool) -> None:
     from zoo.analysis.source_listing import show_code
 
     listing = show_code(name, task)
-    if as_json:
-        write_json(listing.to_dict())
-    else:
-        write(Text(str(listing), no_wrap=True, overflow="ignore"))
+    answer(as_json, listing.to_dict(), Text(str(listing), no_wrap=True, overflow="ignore"))
 
 
 def facts(card: Card) -> list[RenderableType]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 from rich.text import Text
 
-from .output import table, width, write, write_json
+from .output import answer, table, width
 from .parameters import VARIANT_OR_SAVED, json_option, task_option
 
 WIDE = 100  # From how many columns input shapes and classes, or names and numbers of parameters, are shown
@@ -34,18 +34,14 @@ def summary(
     if task is not None and is_saved(name):
         raise click.UsageError("--task is what a variant is built for; a checkpoint has its own head")
     found = summarise(name, task, depth=depth, batch_size=batch_size, seq_len=seq_len, fold=not every_layer)
-    if as_json:
-        write_json(found.to_dict())
-        return
     columns = width()
     if columns is not None and columns < WIDE:
         rows = [(row.label, shape_text(row.output_shape), row.count) for row in found.rows]
-        write(table(("Module", "Output", "Parameters"), rows, right=("Parameters",)))
+        shown = table(("Module", "Output", "Parameters"), rows, right=("Parameters",))
     else:
-        write(table(HEADINGS, [row.cells() for row in found.rows], right=HEADINGS[-1:]))
-    for remark in found.remarks():
-        write(Text(remark, style="dim"))
-    write(Text(f"\n{found.name}: {found.totals}", style="bold"))
+        shown = table(HEADINGS, [row.cells() for row in found.rows], right=HEADINGS[-1:])
+    remarks = [Text(remark, style="dim") for remark in found.remarks()]
+    answer(as_json, found.to_dict(), shown, *remarks, Text(f"\n{found.name}: {found.totals}", style="bold"))
 
 
 @click.command("params")
@@ -62,16 +58,13 @@ def params(name: str, task: str | None, every_layer: bool, as_json: bool) -> Non
     from zoo.analysis.parameters import MODULE_HEADINGS, by_module, count_by_parameter
 
     counted = count_by_parameter(name, task)
-    if as_json:
-        write_json(counted.to_dict())
-        return
     modules = by_module(counted, fold=not every_layer)
     columns = width()
     if columns is not None and columns < WIDE:
         narrow = [(row.name, row.shapes_text(named=False), row.total_text) for row in modules]
-        write(table((*MODULE_HEADINGS[:2], "Total"), narrow, right=("Total",)))
+        shown = table((*MODULE_HEADINGS[:2], "Total"), narrow, right=("Total",))
     else:
         rows = [(row.name, row.shapes_text(), f"{row.count:,}", str(row.times), row.total_text) for row in modules]
-        write(table(MODULE_HEADINGS, rows, right=MODULE_HEADINGS[2:]))
-    write(Text(f"\n{counted.name} for {counted.task}: {counted.total:,} parameters", style="bold"))
-    write(*map(Text, counted.remarks(modules)))
+        shown = table(MODULE_HEADINGS, rows, right=MODULE_HEADINGS[2:])
+    total = Text(f"\n{counted.name} for {counted.task}: {counted.total:,} parameters", style="bold")
+    answer(as_json, counted.to_dict(), shown, total, *map(Text, counted.remarks(modules)))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .output import hide_progress_bars, table, width, write, write_json
+from .output import answer, hide_progress_bars, table, width, write, write_json
 from .parameters import EXISTING_FOLDER, PATH, json_option, task_option
 
 if TYPE_CHECKING:
@@ -104,13 +104,10 @@ def show(name: str, as_json: bool) -> None:
 def show_weights(one: Weights, *, as_json: bool) -> None:
     from zoo.building.weights.tables import facts
 
-    if as_json:
-        write_json(asdict(one))
-        return
-    write(f"{one.name}  {one.summary}\n", table(("", ""), facts(one)))
     scores = [(score.name, str(score), score.interval_text, score.signature) for score in one.scores.values()]
-    if scores:
-        write("", table(("Held-out examples", "Score", "95 % interval", "Signature"), scores, right=("Score",)))
+    headings = ("Held-out examples", "Score", "95 % interval", "Signature")
+    shown = ["", table(headings, scores, right=("Score",))] if scores else []
+    answer(as_json, asdict(one), f"{one.name}  {one.summary}\n", table(("", ""), facts(one)), *shown)
 
 
 @weights.command("make")
@@ -134,10 +131,9 @@ def make(name: str, output: Path | None, trained: Path | None, force: bool, as_j
     hide_progress_bars()
     out = output if output is not None else Path("outputs") / f"weights-{name}"
     made, scores = make_weights(name, out, trained=trained, force=force)
-    if as_json:
-        write_json({"path": str(out.resolve()), **asdict(made), "comparison": [score.to_dict() for score in scores]})
-        return
-    write(f"{out}: {made.name}, {made.num_parameters:,} parameters, stored as {made.dtype}", comparison(scores))
+    data = {"path": str(out.resolve()), **asdict(made), "comparison": [score.to_dict() for score in scores]}
+    line = f"{out}: {made.name}, {made.num_parameters:,} parameters, stored as {made.dtype}"
+    answer(as_json, data, line, comparison(scores))
 
 
 def comparison(scores: Iterable[ScoreComparison]) -> Table:
@@ -170,10 +166,8 @@ def verify(names: tuple[str, ...], quick: bool, as_json: bool) -> None:
 
     hide_progress_bars()
     found = verify_weights(names or None, scores=not quick)
-    if as_json:
-        write_json([one.to_dict() for one in found])
-    else:
-        write(table(("", "", ""), [(one.name, "ok" if one.holds else "BAD", result_of(one)) for one in found]))
+    rows = [(one.name, "ok" if one.holds else "BAD", result_of(one)) for one in found]
+    answer(as_json, [one.to_dict() for one in found], table(("", "", ""), rows))
     if failing := [one.name for one in found if not one.holds]:
         raise MakingError(f"not what was recorded: {enumerate_names(failing)}")
 
