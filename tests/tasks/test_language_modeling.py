@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import zoo
 from zoo.base.errors import ConfigError
-from zoo.data.corpora import cutting
+from zoo.data.corpora import sources
 from zoo.data.tasks import DataError, DataSource, find_task, train_tokenizers
 from zoo.data.tasks.blocks import BlockCollator, TokenBlocks
 from zoo.fast.chunked_loss import IGNORED
@@ -75,8 +75,8 @@ def test_a_shorter_block_is_padded_and_does_not_count():
 @settings(max_examples=300, deadline=None)
 def test_long_texts_are_cut_where_no_token_reaches_across(text):
     tokenizer = TOKENIZER.source
-    with mock.patch.object(cutting, "PART_LENGTH", 3):
-        parts = list(cutting.cut(text))
+    with mock.patch.object(sources, "PART_LENGTH", 3):
+        parts = list(sources.cut(text))
     assert "".join(parts) == text
     ids = [i for part in parts for i in tokenizer.encode(part, add_special_tokens=False)]
     assert ids == tokenizer.encode(text, add_special_tokens=False)

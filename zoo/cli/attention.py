@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from .output import hide_progress_bars, write_json
-from .parameters import FOLDER, json_option
+from .parameters import FOLDER, device_option, json_option
 
 
 @click.command("attention")
@@ -21,7 +21,7 @@ from .parameters import FOLDER, json_option
 )
 @click.option("-o", "--output", type=FOLDER, metavar="OUT", required=True, help="A folder.")
 @click.option("--force", is_flag=True, help="Replace pictures of an earlier run in OUT.")
-@click.option("--device", metavar="DEVICE", help="cpu, cuda, ...; by default the GPU if available.")
+@device_option
 @json_option
 def attention(
     model: str, source: str, target: str | None, output: Path, force: bool, device: str | None, as_json: bool

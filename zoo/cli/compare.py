@@ -29,6 +29,7 @@ from .parameters import (
     model_settings,
     refuse_with,
     settings_option,
+    together,
     training_option,
 )
 
@@ -58,15 +59,9 @@ def click_option(name: str, option: Option, default: Any) -> Callable[[Decorated
 
 
 def comparison_options(*names: str) -> Callable[[Decorated], Decorated]:
-
-    def add(command: Decorated) -> Decorated:
-        for field in reversed(fields(Options)):
-            option = field.metadata["option"]
-            if field.name in names if names else option.flag is not None and not option.is_shared:
-                command = click_option(field.name, option, field.default)(command)
-        return command
-
-    return add
+    found = {field.name: (field.metadata["option"], field.default) for field in fields(Options)}
+    own = [name for name, (option, _) in found.items() if option.flag is not None and not option.is_shared]
+    return together(*(click_option(name, *found[name]) for name in found if name in (names or own)))
 
 
 @click.command("compare")

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from .output import write_json
-from .parameters import PATH, Decorated, json_option
+from .parameters import PATH, json_option, together
 
 PARTS = {
     "norm": "A normalisation.",
@@ -24,15 +24,8 @@ def new() -> None:
     """Write a package with a new part or variant, and its tests."""
 
 
-def kind_options(command: Decorated) -> Decorated:
-    """Add a flag for every kind of plugin: a decorator."""
-    for kind, help in reversed(PARTS.items()):
-        command = click.option(f"--{kind}", "kind", flag_value=kind, help=help)(command)
-    return command
-
-
 @new.command("plugin")
-@kind_options
+@together(*(click.option(f"--{kind}", "kind", flag_value=kind, help=help) for kind, help in PARTS.items()))
 @click.argument("folder", type=PATH, metavar="DIR")
 @json_option
 def plugin(kind: str | None, folder: Path, as_json: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
 from inspect import signature
 from pathlib import Path
 from typing import Any, TypeVar
@@ -84,9 +85,17 @@ class Columns(click.ParamType):  # type: ignore[type-arg]
         return [int(name) for name in names] if all(map(str.isdecimal, names)) else list(names)
 
 
-def columns_option(command: Decorated) -> Decorated:
-    help = "Names or numbers of the columns; by default those named like what they hold, else the first but ids."
-    return click.option("--columns", type=Columns(), metavar="A,B", help=help)(command)
+def together(*options: Callable[[Decorated], Decorated]) -> Callable[[Decorated], Decorated]:
+    """Make one decorator of several options, which are listed in this order."""
+    return lambda command: reduce(lambda made, option: option(made), reversed(options), command)
+
+
+columns_option = click.option(
+    "--columns",
+    type=Columns(),
+    metavar="A,B",
+    help="Names or numbers of the columns; by default those named like what they hold, else the first but ids.",
+)
 
 
 def mixture(ctx: click.Context, param: click.Parameter, given: tuple[Path, ...]) -> Path | None:
@@ -99,35 +108,31 @@ def mixture(ctx: click.Context, param: click.Parameter, given: tuple[Path, ...])
     return Path(JOIN.join(map(str, given))) if given else None
 
 
-def data_options(command: Decorated) -> Decorated:
-    """Decorator: add the options of examples and training, `--data` to `--recipe`."""
-    options = (
-        click.option(
-            "--data",
-            type=PATH,
-            multiple=True,
-            callback=mixture,
-            metavar="PATH|NAME[=SHARE]",
-            help="A file or folder of examples, or a corpus (zoo data); by default what ships with the zoo. Texts can "
-            "be mixed by shares of their tokens: --data books=0.7 --data letters=0.3.",
-        ),
-        click.option("--heldout", type=PATH, help="The file to evaluate on; by default that of --data."),
-        columns_option,
-        click.option(
-            "--tokenizer",
-            metavar="KIND[:OPTION=VALUE]|DIR",
-            help="bpe, unigram, word, character, d2l-word or explicando-character (zoo tokenizers), with options as in "
-            "bpe:vocab_size=512, or a folder.",
-        ),
-        click.option(
-            "--recipe",
-            metavar="NAME|FILE",
-            help="Settings without an option here (zoo recipes); by default the recipe called like the task.",
-        ),
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
+data_options = together(
+    click.option(
+        "--data",
+        type=PATH,
+        multiple=True,
+        callback=mixture,
+        metavar="PATH|NAME[=SHARE]",
+        help="A file or folder of examples, or a corpus (zoo data); by default what ships with the zoo. Texts can "
+        "be mixed by shares of their tokens: --data books=0.7 --data letters=0.3.",
+    ),
+    click.option("--heldout", type=PATH, help="The file to evaluate on; by default that of --data."),
+    columns_option,
+    click.option(
+        "--tokenizer",
+        metavar="KIND[:OPTION=VALUE]|DIR",
+        help="bpe, unigram, word, character, d2l-word or explicando-character (zoo tokenizers), with options as in "
+        "bpe:vocab_size=512, or a folder.",
+    ),
+    click.option(
+        "--recipe",
+        metavar="NAME|FILE",
+        help="Settings without an option here (zoo recipes); by default the recipe called like the task.",
+    ),
+)
+"""Options of examples and training."""
 
 
 def key_value_option(flag: str, name: str, help: str) -> Callable[[Decorated], Decorated]:
@@ -216,20 +221,18 @@ def task_option(
     return click.option("--task", type=TASK_NAME, metavar="TASK", help=f"{help} One of {', '.join(TASKS)}.")
 
 
-def engine_option(command: Decorated) -> Decorated:
-    return click.option(
-        "--engine",
-        type=ENGINE_NAME,
-        metavar="ENGINE",
-        help="Where the model runs; by default what the folder was exported for, else torch. "
-        f"One of {', '.join(BUILT_IN)}. Those with int8 and q8_0 round weights, which is faster and changes results; "
-        "fastest tries all others.",
-    )(command)
+engine_option = click.option(
+    "--engine",
+    type=ENGINE_NAME,
+    metavar="ENGINE",
+    help="Where the model runs; by default what the folder was exported for, else torch. "
+    f"One of {', '.join(BUILT_IN)}. Those with int8 and q8_0 round weights, which is faster and changes results; "
+    "fastest tries all others.",
+)
+
+device_option = click.option("--device", metavar="DEVICE", help="cpu, cuda, ...; by default the GPU if available.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 def svg_option(help: str) -> Callable[[Decorated], Decorated]:
     return click.option("--svg", "svg", type=FILE, metavar="FILE", help=help)
-
-
-def json_option(command: Decorated) -> Decorated:
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)

@@ -11,23 +11,19 @@ import click
 
 from zoo.base.errors import ZooError
 
-from .parameters import Decorated, engine_option, json_option
+from .parameters import device_option, engine_option, json_option, together
 
+EXISTING_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
-def texts_options(command: Decorated) -> Decorated:
-    """Add MODEL, TEXT... and `--file` to `--json`: a decorator."""
-    file = click.Path(exists=True, dir_okay=False, path_type=Path)
-    for option in (
-        json_option,
-        engine_option,
-        click.option("--device", metavar="DEVICE", help="cpu, cuda, ...; by default the GPU if available."),
-        click.option("--batch-size", default=32, show_default=True, type=click.IntRange(1), help="Texts at a time."),
-        click.option("--file", "-f", type=file, help="A file with a text a line."),
-        click.argument("texts", nargs=-1, metavar="[TEXT...]"),
-        click.argument("model", metavar="MODEL"),
-    ):
-        command = option(command)
-    return command
+texts_options = together(
+    click.argument("model", metavar="MODEL"),
+    click.argument("texts", nargs=-1, metavar="[TEXT...]"),
+    click.option("--file", "-f", type=EXISTING_FILE, help="A file with a text a line."),
+    click.option("--batch-size", default=32, show_default=True, type=click.IntRange(1), help="Texts at a time."),
+    device_option,
+    engine_option,
+    json_option,
+)
 
 
 def read_lines(texts: Sequence[str], file: Path | None) -> Sequence[str]:

@@ -13,12 +13,14 @@ from .output import VERBS, hide_progress_bars, table, write, write_json
 from .parameters import (
     PATH,
     VARIANT_NAME,
+    Decorated,
     arguments_for,
     data_options,
     decay_option,
     json_option,
     model_settings,
     settings_option,
+    together,
     training_option,
 )
 
@@ -59,13 +61,8 @@ TRAINING_SWITCHES = {
 }
 
 
-def training_flags(command: Callable[..., Any]) -> Callable[..., Any]:
-    for name, help in reversed(TRAINING_SWITCHES.items()):
-        command = click.option(f"--{name.replace('_', '-')}", name, is_flag=True, default=None, help=help)(command)
-    command = decay_option(command)
-    for name, (kind, help) in reversed(TRAINING_FLAGS.items()):
-        command = click.option(f"--{name.replace('_', '-')}", name, type=kind, help=help)(command)
-    return command
+def flag(name: str, help: str, **kind: Any) -> Callable[[Decorated], Decorated]:
+    return click.option(f"--{name.replace('_', '-')}", name, help=help, **kind)
 
 
 @click.command("train")
@@ -86,7 +83,9 @@ def training_flags(command: Callable[..., Any]) -> Callable[..., Any]:
     metavar="NAME|DIR|REPO",
     help="Start from these weights (zoo weights) of the same variant, with their tokenizer and settings.",
 )
-@training_flags
+@together(*(flag(name, help, type=kind) for name, (kind, help) in TRAINING_FLAGS.items()))
+@decay_option
+@together(*(flag(name, help, is_flag=True, default=None) for name, help in TRAINING_SWITCHES.items()))
 @training_option
 @settings_option
 @click.option(
