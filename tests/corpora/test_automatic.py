@@ -55,6 +55,18 @@ def written(folder: Path, kind: str) -> str:
     return f"hf:{folder}"
 
 
+@pytest.mark.parametrize("large", [0, 1 << 20], ids=["shards", "memory"])
+def test_files_of_any_size_are_read_by_the_same_column(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, large: int
+) -> None:
+    monkeypatch.setattr(prepared, "LARGE", large)
+    record = json.dumps({"sentence": "A part.", "content": "All of it."}) + "\n"
+    (tmp_path / "a.jsonl").write_text(record * 20)
+    splits = find_task("language-modeling").load(tmp_path / "a.jsonl")
+    assert isinstance(splits.train, SourceTexts) == (large == 0)
+    assert set(splits.heldout["text"]) == {"All of it."}
+
+
 OF_FILES = ["jsonl.gz", "large jsonl", "large txt", "folder of txt", "splits in folders", "splits in shards"]
 KINDS = [*OF_FILES, "hub", "hub with validation"]
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zoo.base.errors import DataError, UnknownNameError, ZooWarning
+from zoo.data.corpora.sources import TEXT_COLUMNS
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -42,7 +43,7 @@ class Kind(Enum):
 
 
 USUAL_NAMES = {
-    Kind.TEXT: ("text", "sentence", "content", "document"),
+    Kind.TEXT: TEXT_COLUMNS,
     Kind.SOURCE: (),
     Kind.LABEL: ("label", "labels", "class", "category", "sentiment", "target"),
     Kind.TOKENS: ("tokens", "words"),
