@@ -313,6 +313,12 @@ def test_ctrl_c_while_a_plugin_is_imported_ends_the_command(install: Install, si
     assert run.stderr.rstrip().rpartition("\n")[2] == "KeyboardInterrupt"
 
 
+def test_a_plugin_may_handle_ctrl_c_by_itself(install: Install, site: Path) -> None:
+    install("zoo-wave", "import signal; signal.signal(signal.SIGINT, lambda *_: print('handled'))")
+    run = run_interrupted(site, f"from zoo.registry import VARIANTS; VARIANTS.names(); {CTRL_C}")
+    assert run.stdout == "handled\n", run.stderr
+
+
 def test_after_ctrl_c_plugins_are_loaded_by_the_next_look_up(install: Install, site: Path) -> None:
     once = "import sys; interrupted = hasattr(sys, 'interrupted'); sys.interrupted = True\nif not interrupted:"
     install("zoo-wave", f"{once} {CTRL_C}\nfrom zoo.models import NORMS\nNORMS.register('wave', 'a wave')")

@@ -26,4 +26,5 @@ def interrupts_counted() -> Iterator[list[int]]:
     try:
         yield heard
     finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        if signal.getsignal(signal.SIGINT) is hear:  # and not another one that the block has installed
+            signal.signal(signal.SIGINT, signal.default_int_handler)
