@@ -11,13 +11,16 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, overload
 
 from zoo.base.deprecation import warn_deprecated
 from zoo.base.errors import MissingPluginError, NameCollisionError, RegistrationError, UnknownNameError
 
 from .names import is_word
 from .plugins import PLUGINS, Origin, on_failed_load, why_missing
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 T = TypeVar("T")
 
@@ -69,6 +72,16 @@ class _Alias:
     deprecated: str | None
 
 
+class _Options(TypedDict, total=False):
+    """Options of `Registry.register`."""
+
+    aliases: Iterable[str]
+    override: bool
+    deprecated: str | None
+    deviations: Iterable[str]
+    module: str | None
+
+
 class Registry(Generic[T]):
     """A table of named things of one kind, which plugins may add to.
 
@@ -101,30 +114,10 @@ class Registry(Generic[T]):
         self._lock = threading.RLock()
 
     @overload
-    def register(
-        self,
-        name: str,
-        value: None = None,
-        *,
-        aliases: Iterable[str] = ...,
-        override: bool = ...,
-        deprecated: str | None = ...,
-        deviations: Iterable[str] = ...,
-        module: str | None = ...,
-    ) -> Callable[[T], T]: ...
+    def register(self, name: str, value: None = None, **options: Unpack[_Options]) -> Callable[[T], T]: ...
 
     @overload
-    def register(
-        self,
-        name: str,
-        value: T,
-        *,
-        aliases: Iterable[str] = ...,
-        override: bool = ...,
-        deprecated: str | None = ...,
-        deviations: Iterable[str] = ...,
-        module: str | None = ...,
-    ) -> T: ...
+    def register(self, name: str, value: T, **options: Unpack[_Options]) -> T: ...
 
     def register(
         self,

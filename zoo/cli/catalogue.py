@@ -6,6 +6,7 @@ from dataclasses import asdict, fields
 from typing import Any
 
 import click
+from rich.console import RenderableType
 
 from .output import answer, heading, setting_text, table, value_text, write, write_json
 from .parameters import json_option
@@ -28,7 +29,7 @@ def settings(name: str | None, as_json: bool) -> None:
         answer(as_json, [one.to_dict() for one in cards], table(("Setting", "Default", "What it is"), rows), more)
         return
     card = describe_setting(name)
-    values = [heading("Values"), table(("", ""), card.values.items())] if card.values else []
+    values: list[RenderableType] = [heading("Values"), table(("", ""), card.values.items())] if card.values else []
     lines = (f"{card.name}: {card.description}", f"Default: {value_text(card.default)}")
     answer(as_json, card.to_dict(), *lines, *values)
 
@@ -59,9 +60,10 @@ def tasks(as_json: bool) -> None:
         (task["name"], ", ".join(task["model_tasks"]), f"{task['summary']} {options(task['options'])}".strip())
         for task in trained
     ]
-    parts = [heading("What a model is built for"), table(("", ""), heads.items()), heading("What it is trained on")]
     headings = ("Task", "Model", "Examples, and options with defaults")
-    answer(as_json, {"models": heads, "training": trained}, *parts, table(headings, rows))
+    built = (heading("What a model is built for"), table(("", ""), heads.items()))
+    used = (heading("What it is trained on"), table(headings, rows))
+    answer(as_json, {"models": heads, "training": trained}, *built, *used)
 
 
 def options(defaults: dict[str, object]) -> str:

@@ -14,6 +14,7 @@ from .parameters import EXISTING_FOLDER, PATH, json_option, task_option
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from rich.console import RenderableType
     from rich.table import Table
     from rich.text import Text
 
@@ -106,7 +107,7 @@ def show_weights(one: Weights, *, as_json: bool) -> None:
 
     scores = [(score.name, str(score), score.interval_text, score.signature) for score in one.scores.values()]
     headings = ("Held-out examples", "Score", "95 % interval", "Signature")
-    shown = ["", table(headings, scores, right=("Score",))] if scores else []
+    shown: list[RenderableType] = ["", table(headings, scores, right=("Score",))] if scores else []
     answer(as_json, asdict(one), f"{one.name}  {one.summary}\n", table(("", ""), facts(one)), *shown)
 
 
