@@ -24,9 +24,12 @@ def settings(name: str | None, as_json: bool) -> None:
 
     if name is None:
         cards = setting_cards()
+        if as_json:
+            write_json([card.to_dict() for card in cards])
+            return
         rows = [(card.name, value_text(card.default), card.description) for card in cards]
-        more = "\nA variant may have other defaults (zoo show NAME). zoo settings position lists what position can be."
-        answer(as_json, [one.to_dict() for one in cards], table(("Setting", "Default", "What it is"), rows), more)
+        write(table(("Setting", "Default", "What it is"), rows))
+        write("\nA variant may have other defaults (zoo show NAME). zoo settings position lists what position can be.")
         return
     card = describe_setting(name)
     values: list[RenderableType] = [heading("Values"), table(("", ""), card.values.items())] if card.values else []
