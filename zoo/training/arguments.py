@@ -109,7 +109,7 @@ NEEDED = {
 WITHOUT_BETAS = ("adafactor", "adagrad", "adalomo", "lomo", "rmsprop", "schedule_free_sgd", "sgd")
 """Optimisers that do not read the betas and the epsilon of Adam."""
 
-IDLE: dict[str, tuple[str, tuple[str, ...]]] = {
+IDLE: dict[str, tuple[str, tuple[object, ...]]] = {
     **dict.fromkeys(("adam_beta1", "adam_beta2", "adam_epsilon"), ("optim", WITHOUT_BETAS)),
     "average_decay": ("average", ("lawa",)),
     "decay": ("weight_decay", (0, None)),

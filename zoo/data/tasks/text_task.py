@@ -114,8 +114,8 @@ class RawTextTask(DataTask):
             train_file = folder
         if train_file is None or kind_of(train_file) != TEXT_SUFFIX or not train_file.exists():
             splits = super().load(data, heldout=heldout, columns=columns, seed=seed)
-            texts = (documents(part[part.column_names[0]][:]) for part in splits)
-            return Splits(*texts, is_divided=splits.is_divided)
+            train, held = (documents(part[part.column_names[0]][:]) for part in splits)
+            return Splits(train, held, is_divided=splits.is_divided)
         text = read_text(train_file)
         if heldout is not None:
             return Splits(in_parts(text), self.texts_of(heldout, columns))
