@@ -71,6 +71,17 @@ OF_FILES = ["jsonl.gz", "large jsonl", "large txt", "folder of txt", "splits in 
 KINDS = [*OF_FILES, "hub", "hub with validation"]
 
 
+@pytest.mark.parametrize("kind", [*KINDS, "mixture"])
+def test_sources_without_a_held_out_part_are_known_as_divided(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(prepared, "LARGE", 0)
+    data = written(tmp_path / "source", "folder of txt" if kind == "mixture" else kind)
+    named = f"{data}=0.5+{written(tmp_path / 'more', 'splits in folders')}=0.5" if kind == "mixture" else data
+    splits = find_task("language-modeling").load(named)
+    assert splits.is_divided == (kind not in ("splits in folders", "splits in shards", "hub with validation"))
+
+
 @pytest.fixture(autouse=True)
 def large(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(prepared, "LARGE", 1000)

@@ -55,6 +55,7 @@ class TextSource:
     aside: int = 0  # Bytes of documents at the beginnings of shards that are held out
     column: str | None = None  # Column or key of the text, None for the usual ones
     against: tuple[TextSource, ...] = ()  # Other sources; their held-out texts are left out as well
+    is_divided: bool = False  # Whether held-out texts were set aside, from a source without a held-out part
 
     @cached_property
     def files(self) -> list[str]:
@@ -151,7 +152,8 @@ def find_source(
         second = next((split for split in HELDOUT_NAMES if split in splits and split != first), None)
         units = [[piece] for piece in hub_pieces(f"{name}#{first}")]
         held = given if given is not None else hub_pieces(f"{name}#{second}") if second is not None else []
-        return TextSource(name, units, held, ASIDE_BYTES if aside and not held else 0, column)
+        divided = aside and not held
+        return TextSource(name, units, held, ASIDE_BYTES if divided else 0, column, is_divided=divided)
     if not Path(name).exists():
         raise DataError(
             f"{name} does not exist; give a file, a folder, the name of a corpus, or hf:ORG/NAME"
@@ -171,17 +173,19 @@ def find_source(
         return TextSource(name, plan(files, size), held, column=column)
     most = min(ASIDE_BYTES, int(ASIDE_SHARE * total))
     if any(kind_of(file) != ".txt" for file in files):
-        return TextSource(name, plan(files, size), [], max(most, 1), column)
+        return TextSource(name, plan(files, size), [], max(most, 1), column, is_divided=True)
     if len(files) > 1:
         out = files_aside(files, Path(name).absolute(), most)
         kept = [file for file in files if file not in out]
-        return TextSource(name, plan(kept, size), [Piece(str(file)) for file in out], column=column)
+        held = [Piece(str(file)) for file in out]
+        return TextSource(name, plan(kept, size), held, column=column, is_divided=True)
     (file,) = files
     if file.suffix in COMPRESSED:
         raise DataError(
             f"nothing can be held out of one compressed text, {file}; name texts to evaluate on (--heldout)"
         )
-    return TextSource(name, plan(files, size, total - most), [Piece(str(file), total - most)], column=column)
+    held = [Piece(str(file), total - most)]
+    return TextSource(name, plan(files, size, total - most), held, column=column, is_divided=True)
 
 
 def resolved(source: str | os.PathLike[str]) -> str:

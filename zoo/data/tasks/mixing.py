@@ -92,7 +92,7 @@ def mixed_splits(shares: Mapping[str, float], heldout: str | Path | None, column
     evaluated = list(found.values())[: 1 if heldout is not None else None]
     held = documents(text for one in evaluated for text in one.heldout_texts(stop))
     train: Any = MixedTexts(parts, list(shares.values()))
-    return Splits(train, held)
+    return Splits(train, held, is_divided=any(one.is_divided for one in evaluated))
 
 
 class MixedBlocks(torch.utils.data.Dataset[Any]):

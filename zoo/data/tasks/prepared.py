@@ -188,7 +188,7 @@ def source_splits(
     if not any(text.strip() for text in held["text"]):
         raise DataError(f"{data} has nothing to hold out; name texts to evaluate on (--heldout)")
     train: Any = made(source)
-    return Splits(train, held, is_divided=source.aside > 0)
+    return Splits(train, held, is_divided=source.is_divided)
 
 
 def one_column(columns: Iterable[Column] | None) -> str | None:
