@@ -20,7 +20,7 @@ from zoo.comparison import Run
 from zoo.comparison.benchmarks import Benchmark, Row, bench, find_benchmark, read_rows, verify, verifying
 from zoo.comparison.benchmarks.judging import Verdicts, judge
 from zoo.comparison.benchmarks.rows import name_of_data, write_rows
-from zoo.comparison.benchmarks.running import BenchmarkRun
+from zoo.comparison.benchmarks.running import BenchmarkRun, names_to_run
 from zoo.comparison.benchmarks.verifying import judged
 from zoo.comparison.run.launchers import LAUNCHERS
 
@@ -249,6 +249,15 @@ def test_what_cannot_be_run_is_refused_before_anything_is(tmp_path: Path) -> Non
         bench("translation-en-pt", "gpt2-style")
     with pytest.raises(UnknownNameError, match="did you mean 'copy'"):
         bench("length", conditions=["cpy"])
+
+
+def test_a_variant_that_is_for_other_tasks_is_left_out_with_the_reason(benchmark_: Benchmark) -> None:
+    told: list[str] = []
+    names = names_to_run(benchmark_, ["marian-style", "gpt2-style"], "short", told.append)
+    assert names == ["pre-norm:position=sinusoidal", "gpt2-style"]
+    assert len(told) == 1 and told[0].startswith("marian-style is left out: ")
+    with pytest.raises(UnsupportedTaskError):
+        names_to_run(benchmark_, "marian-style", "short", told.append)
 
 
 def test_recording_where_nothing_can_be_written_is_refused_before_anything_is_run(benchmark_, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from zoo.analysis.environment import circumstances
-from zoo.base.errors import ConfigError, InputError, UnknownNameError, ZooError
+from zoo.base.errors import ConfigError, InputError, UnknownNameError, UnsupportedTaskError, ZooError
 from zoo.base.files import check_writable
 from zoo.comparison import Comparison, Run, compare
 from zoo.comparison.files import CHECKPOINT, read_json_or_none, write_json
@@ -377,7 +377,7 @@ def bench(
     for condition in wanted:
         chosen.arguments(condition)  # refuses unknown ones before anything is run
     for condition in wanted:
-        names = names_to_run(chosen, variants, condition)
+        names = names_to_run(chosen, variants, condition, announce)
         session.run(condition, names, list(range(max(seeds or chosen.seeds, FEWEST_SEEDS if decide else 1))))
         if decide:
             session.decide(condition, names)
@@ -401,7 +401,8 @@ def deciding(benchmark: Benchmark) -> Benchmark:
     return replace(benchmark, most_seeds=benchmark.most_seeds or MOST_SEEDS)
 
 
-def names_to_run(benchmark: Benchmark, variants: str | Iterable[str] | None, condition: str) -> list[str]:
+def names_to_run(benchmark: Benchmark, variants: str | Iterable[str] | None, condition: str, tell: Tell) -> list[str]:
+    """The baseline and the variants that were asked for, without those that cannot be trained on the task."""
     task = benchmark.task(condition)
     if isinstance(variants, str):
         variants = [variants]
@@ -409,7 +410,12 @@ def names_to_run(benchmark: Benchmark, variants: str | Iterable[str] | None, con
     asked = known if variants is None else expand(variants, task)
     if not asked:
         raise UnknownNameError(", ".join(variants or ()), known, kind="variant")
+    suiting = [name for name in asked if task.suits(name)]
     for name in asked:
-        task.check_variant(name)
-    baseline = known[0]
-    return [baseline, *(name for name in asked if name != baseline)]
+        try:
+            task.check_variant(name)
+        except UnsupportedTaskError as error:
+            if not suiting:
+                raise
+            tell(f"{name} is left out: {error}")
+    return list(dict.fromkeys([known[0], *suiting]))
