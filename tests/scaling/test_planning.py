@@ -11,6 +11,7 @@ from accelerate.commands.launch import _validate_launch_command, launch_command_
 from click.testing import CliRunner
 from datasets import Dataset
 from torch.distributed.run import config_from_args, get_args_parser
+from torch.utils._pytree import tree_leaves
 from transformers import default_data_collator
 
 import zoo
@@ -21,6 +22,7 @@ from zoo.analysis.scaling.planning import exchanged_bytes, parse_bytes
 from zoo.analysis.scaling.simulating import Precision, step_memory
 from zoo.analysis.scaling.strategies import (
     OPTIMIZERS,
+    cache_of,
     flops_of,
     gathered_parameters,
     hollow,
@@ -352,3 +354,30 @@ def test_a_saved_model_is_planned_as_its_variant(tmp_path):
     assert (saved.memory, saved.num_parameters, saved.roofline) == (named.memory, named.num_parameters, named.roofline)
     config = zoo.config(re.search(r"train '?(\S+?)'? --task", saved.command)[1])
     assert config.to_dict() == zoo.config("gpt2-style@tiny:vocab_size=97").to_dict()
+
+
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [
+        (
+            "llama-style@tiny:num_key_value_heads=2",
+            2 * 2 * 64 * 2 * 16,
+        ),  # keys, values; layers, tokens, heads, width
+        ("marian-style@tiny", 2 * 2 * 2 * 64 * 64),  # of the target and of the source
+        ("deepseek-v3-style@tiny:num_hidden_layers=5", 5 * 64 * (16 + 8)),  # latents and rotated keys
+        ("universal@tiny:num_hidden_layers=5", 2 * 5 * 64 * 64),  # one layer, with a cache in each step
+    ],
+)
+def test_the_cache_of_a_sequence_is_planned(name, size):
+    task = "seq2seq-lm" if name.startswith("marian") else "causal-lm"
+    assert plan(name, task, devices=1, seq_len=64).cache == 2 * size
+    assert plan("bert-style@tiny", devices=1, seq_len=64).cache is None
+
+
+@pytest.mark.parametrize("name", ["gemma3-style@tiny:num_hidden_layers=6", "qwen3-next-style@tiny"])
+def test_the_cache_of_a_sequence_takes_what_a_real_one_takes(name):
+    model = zoo.build(name, dtype=torch.bfloat16)
+    cache = model(torch.arange(3, 67)[None], use_cache=True).past_key_values
+    kept = [one for layer in cache.layers for value in vars(layer).values() for one in tree_leaves(value)]
+    sizes = sum(one.nbytes for one in kept if isinstance(one, torch.Tensor))
+    assert cache_of(name, "causal-lm", 64) == sizes

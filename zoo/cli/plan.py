@@ -112,6 +112,8 @@ def plan(
         write(table(("", *(["Memory in GiB, on each"] + [""] * (len(rows) - 1))), turned))
     else:
         write(table(tables.COLUMNS, rows, right=[name for name in tables.COLUMNS if name not in ("Strategy", "Bound")]))
+    if plans[0].cache is not None:
+        write(f"\nTo generate, the cache of a sequence takes {plans[0].cache / 2**20:,.1f} MiB, in bfloat16")
     for made, run in zip(plans, runs, strict=True):
         write(heading(f"On {made.devices}"), *([] if made.slurm is None else [indented("For sbatch:")]))
         click.echo(made.slurm or made.command)  # not broken at the edge of the terminal

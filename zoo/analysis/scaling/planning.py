@@ -25,6 +25,7 @@ from .strategies import (
     Memory,
     Share,
     Strategy,
+    cache_of,
     find_device,
     flops_of,
     hollow,
@@ -171,6 +172,7 @@ class Plan:
     sequences: int  # Of a batch on a device
     batches: int  # How many of them make an update, gradients adding up
     memory: Memory  # Bytes on a device at the peak
+    cache: int | None  # Bytes that a sequence's keys and values take while it is generated, in bfloat16
     tokens_per_update: int  # On all devices
     tokens_per_second: float  # The most that all devices can read together, by the roofline
     roofline: Roofline  # The least seconds of an update, by what is waited for
@@ -259,6 +261,7 @@ def plan(
         sequences=sequences,
         batches=batches,
         memory=share.memory(sequences),
+        cache=cache_of(name, task, seq_len),
         tokens_per_update=tokens,
         tokens_per_second=tokens / bound.seconds,
         roofline=bound,

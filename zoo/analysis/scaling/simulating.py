@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from zoo.analysis.inputs import inputs_of
@@ -106,6 +107,18 @@ def batch_memory(
     """Find the memory of a training step of one batch, which is less to compute than how it grows."""
     with simulated_training(model, precision, checkpointing=checkpointing) as hollow:
         return peak(hollow, forward_of(hollow, whole_logits), (sequences, seq_len), precision)
+
+
+def cache_bytes(model: ZooPreTrainedModel, seq_len: int) -> int:
+    """Find the memory of the cache of one sequence, in bfloat16, by reading that many tokens."""
+    with FakeTensorMode(), GroupedProducts(), fast_paths(unpadding="never"):
+        hollow = without_values(model, torch.bfloat16)
+        cache = hollow(**inputs_of(model, torch.empty(1, seq_len, dtype=torch.long)), use_cache=True).past_key_values
+        is_pair = model.config.is_encoder_decoder
+        caches = (cache.self_attention_cache, cache.cross_attention_cache) if is_pair else (cache,)
+        kept = pytree.tree_leaves([list(vars(layer).values()) for one in caches for layer in one.layers])
+        sizes = {one.untyped_storage()._cdata: one.nbytes for one in kept if isinstance(one, Tensor)}
+    return sum(sizes.values())
 
 
 @contextmanager

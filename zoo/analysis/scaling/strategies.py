@@ -25,7 +25,7 @@ from zoo.models.residual import SingleStream
 from zoo.models.roles import hidden_matrices
 from zoo.models.stack import ZooStack
 
-from .simulating import Peak, Precision, StepMemory, step_memory
+from .simulating import Peak, Precision, StepMemory, cache_bytes, step_memory
 
 MIB = 2**20
 
@@ -237,6 +237,14 @@ def flops_of(name: str, task: str, seq_len: int) -> Flops:
         return found.forward, found.training, found.tokens
 
     return Flops(*counted_on(name, task, count))
+
+
+@cache
+def cache_of(name: str, task: str, seq_len: int) -> int | None:
+    """Find the memory of the cache of one sequence in bfloat16; None for a model that does not write."""
+    if not hollow(name, task).can_generate():
+        return None
+    return counted_on(name, task, lambda depths: (cache_bytes(hollow(name, task, depths), seq_len),))[0]
 
 
 def counted_on(name: str, task: str, measure: Callable[[Settings], tuple[int, ...]]) -> tuple[int, ...]:
