@@ -4,8 +4,6 @@ A change of a variant's code that changes what it computes would make weights th
 nothing else would tell.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

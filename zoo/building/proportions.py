@@ -1,7 +1,5 @@
 """Sizes that follow the width and the number of heads, in the proportions of a variant's definition."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Models on int8 weights: smaller and faster on a CPU, with other results."""
 
-from __future__ import annotations
-
 import copy
 import copyreg
 from collections import Counter

@@ -1,7 +1,5 @@
 """Settings with their values, read from the declarations of fields, enumerations and registries."""
 
-from __future__ import annotations
-
 import ast
 import dataclasses
 import inspect

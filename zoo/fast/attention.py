@@ -1,7 +1,5 @@
 """Dispatch of a model's attention: transformers' attention interface, or a faster implementation of the same."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from typing import Any, TypeVar

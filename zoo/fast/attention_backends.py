@@ -1,7 +1,5 @@
 """Attention functions in addition to those of transformers' attention interface."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -5,8 +5,6 @@ bfloat16), has no label smoothing, and supports linear projections only. Liger's
 as well, and patch transformers' own classes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 

@@ -1,7 +1,5 @@
 """Choice of transformers' experts implementation for mixture-of-experts layers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

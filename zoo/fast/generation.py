@@ -1,7 +1,5 @@
 """transformers' generation with a preallocated KV cache and captured decode steps."""
 
-from __future__ import annotations
-
 import copy
 from functools import partial, update_wrapper, wraps
 from types import SimpleNamespace

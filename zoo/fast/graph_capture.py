@@ -8,8 +8,6 @@ A `TorchFunctionMode`, local to the capturing thread, records operations. `make_
 same, but set a global flag and patch `nn.Module` for the whole process, which breaks compiled models in other threads.
 """
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

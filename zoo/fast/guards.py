@@ -5,8 +5,6 @@ capture: modules, the tensors they hold, their attributes (`scaling`, `eps`, a c
 methods, hooks, the functions of `torch.nn.functional`, and transformers' registered attention and experts functions.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial

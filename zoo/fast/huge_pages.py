@@ -4,8 +4,6 @@ A processor reads ahead within a page: of pages of 4 KiB it reads weights for a 
 pages of 2 MiB, which Linux gives to memory that asks for them. Elsewhere memory is as ever.
 """
 
-from __future__ import annotations
-
 import mmap
 from contextlib import suppress
 

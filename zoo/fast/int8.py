@@ -5,8 +5,6 @@ run time, with one scale per tensor (Jacob et al. 2018, "Quantization and Traini
 Integer-Arithmetic-Only Inference", section 2). Products and sums are exact integers, and outputs are float32.
 """
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import dataclass
 from functools import cache

@@ -1,7 +1,5 @@
 """Float32 matmul on a CPU by the faster of PyTorch's two libraries."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext

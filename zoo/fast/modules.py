@@ -4,8 +4,6 @@ Dropout (Srivastava et al. 2014) has cheaper random numbers on a CPU: PyTorch dr
 sequentially, which takes longer than most of a layer's other work. Here 16 bits are drawn per element.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

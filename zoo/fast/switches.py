@@ -1,7 +1,5 @@
 """Switches of the fast paths, which change results only by rounding or other random numbers."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Unpad once at a stack's entry, so that layers run on the tokens of a batch in one row."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, Protocol

@@ -1,7 +1,5 @@
 """The architectures that win BabyLM's challenges: LTG-BERT and GPT-BERT."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from zoo.registry import Quirk, register

@@ -1,7 +1,5 @@
 """Decoders: one language model a published architecture."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Encoders in the style of BERT."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

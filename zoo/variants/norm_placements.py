@@ -1,7 +1,5 @@
 """The plain Transformer with norms in every place that the literature has tried, and with other residual streams."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Registers the weights that ship with the zoo, and well-known checkpoints of transformers' own classes on the Hub."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

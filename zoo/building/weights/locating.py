@@ -1,7 +1,5 @@
 """From what names a model to the folder that holds it, whole and verified."""
 
-from __future__ import annotations
-
 import functools
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Records of weights: read from their folder, written into it, and compared with what is there."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, replace

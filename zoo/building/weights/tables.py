@@ -1,7 +1,5 @@
 """Tables and cards of weights, for terminals and documentation."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 
