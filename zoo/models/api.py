@@ -2,12 +2,10 @@
 
 from . import initialization
 from .attention import Attention
-from .attentions.differential import DifferentialAttention
-from .attentions.exclusive import ExclusiveAttention
-from .attentions.gated import GatedAttention
 from .attentions.kv_sharing import SharedKeyValueAttention, ValueEmbeddingAttention, ValueResidualAttention
 from .attentions.latent import LatentAttention
-from .attentions.sinks import SinkAttention
+from .attentions.outputs import ExclusiveAttention, GatedAttention
+from .attentions.softmaxes import DifferentialAttention, SinkAttention
 from .choices import AttentionScale, NormPlacement, Pooling, QKNorm, ResidualScaling
 from .classification import ZooForSequenceClassification, ZooForTokenClassification
 from .conditional_generation import ZooForConditionalGeneration
