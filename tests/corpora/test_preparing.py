@@ -353,6 +353,6 @@ def test_a_line_without_an_end_is_refused(tokenizers, tmp_path, monkeypatch):
 
 
 @given(st.text() | st.text(st.sampled_from("ab \n\x1f\x85\xa0\u2003\u3000\u3001\U0001f600")))
-@example("".join(f"a{chr(code)}" for code in range(sys.maxunicode) if not 0xD800 <= code < 0xE000))
+@example("a".join(map(chr, (*range(0xD800), *range(0xE000, sys.maxunicode)))))
 def test_words_are_what_white_space_separates(text):
     assert count_words(text) == len(text.split())

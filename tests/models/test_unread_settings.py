@@ -45,7 +45,7 @@ ON_THE_SPHERE = {"norm_placement", "scale_embedding", "layer_norm_eps"}
 
 def computed(name: str, task: str) -> tuple[list[tuple[str, torch.Size]], torch.Tensor]:
     """Names and shapes of the parameters of a model, and what it computes."""
-    model = randomize(zoo.build(name, task, seed=0, dtype=torch.float64), std=0.3)
+    model = randomize(zoo.build(name, task, seed=0, dtype=torch.float64, vocab_size=100), std=0.3)
     ids = torch.arange(5, 13)[None]
     inputs = {"decoder_input_ids": ids} if model.config.is_encoder_decoder else {}
     with torch.no_grad():
@@ -64,6 +64,7 @@ def names_with_settings(name: str, task: str) -> Iterator[str]:
                 yield f"{name}:{setting}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n in BY_DAY else pytest.mark.nightly) for n in VARIANTS])
 def test_no_setting_is_ignored_in_silence(name: str) -> None:
     task = VARIANTS.get(name).default_task
