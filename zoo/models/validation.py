@@ -131,7 +131,8 @@ def is_of_type(value: Any, word: str) -> bool:
 
 def require_choice(field: str, value: object, valid: list[str]) -> None:
     """Require a value to be among its choices."""
-    InvalidChoiceError.check(value, valid=valid, kind=field)
+    if value not in valid:
+        raise InvalidChoiceError(str(value), valid, kind=field)
 
 
 def validate_embeddings(config: ZooConfig) -> None:
