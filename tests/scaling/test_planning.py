@@ -325,10 +325,12 @@ def test_a_recipe_is_planned_whole(tmp_path):
     (rounded,) = json.loads(CliRunner().invoke(plan_verb, words).stdout)
     assert rounded["run_updates"] == 50, "the command makes these, of batches that are powers of two"
     recipe.write_text(RECIPE + "  optim: muon\n")
-    for more, states in (((), 1), (("--optim", "adamw_torch"), 2)):
+    for more, least, most in (((), 1, 2), (("--optim", "adamw_torch"), 2, 2)):
         (made,) = json.loads(CliRunner().invoke(plan_verb, [*words, *more]).stdout)
         assert made["command"].endswith(f"--optim {more[-1] if more else 'muon'}")
-        assert made["memory"]["optimizer"] == states * made["memory"]["parameters"]
+        assert (
+            least * made["memory"]["parameters"] <= made["memory"]["optimizer"] <= most * made["memory"]["parameters"]
+        )
     refused = CliRunner().invoke(plan_verb, ["gpt2-style@tiny", "--optim", "adamw"])
     assert "unknown optim 'adamw'" in str(refused.exception)
     for flag in ("--seq-len", "--tokens-per-update"):
