@@ -244,7 +244,7 @@ def carry_states_into_the_next_document(model: Any, patch: pytest.MonkeyPatch) -
 
 
 def mix_documents_in_a_cache(model: Any, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(stack, "packed_documents", lambda position_ids: None)
+    patch.setattr(stack, "packs_documents", lambda *args: False)
     patch.setattr(Context, "is_first", False)
 
 
