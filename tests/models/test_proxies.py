@@ -203,7 +203,7 @@ MORE_A_MODEL = {
         "gated-hyper-connections": 10,
         **dict.fromkeys(HYBRIDS, 5),
     },
-    writes: {"encoder-decoder": 5, "t5-style": 3, "manifold-hyper-connections": 5, "gated-hyper-connections": 10},
+    writes: {"encoder-decoder": 5, "t5-style": 3, "manifold-hyper-connections": 7, "gated-hyper-connections": 10},
 }
 """The same outside of layers: tables of sines are computed and not kept, source and target masked by one rule,
 positions looked at for documents packed into one row."""
