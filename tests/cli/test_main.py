@@ -11,7 +11,7 @@ import pytest
 
 import zoo as library
 from zoo.base.errors import PluginWarning
-from zoo.cli.main import VERBS, home_of, summary_of
+from zoo.cli.main import VERBS, home_of
 
 INTERRUPTED = """
 import os, signal
@@ -41,21 +41,13 @@ def test_nothing_heavy_is_imported_before_it_is_needed(command, arguments):
     assert "click" in imported and not imported & {"torch", "transformers", "huggingface_hub", "numpy"}
 
 
-def test_help_imports_no_verb(command):
-    code = f"""
-import sys
-from zoo.cli.main import cli
-cli(["--help"], standalone_mode=False)
-print([module for module in sys.modules if module in {[home_of(verb)[0] for verb in VERBS]!r}])
-"""
-    assert command(code=code).stdout.splitlines()[-1] == "[]"
-
-
 @pytest.mark.parametrize("verb", VERBS)
-def test_the_table_of_verbs_says_what_the_verbs_say(verb):
+def test_the_list_of_verbs_has_the_line_of_each(zoo, verb):
     module, attribute = home_of(verb)
     found = getattr(importlib.import_module(module), attribute)
-    assert found.name == verb and found.get_short_help_str(limit=200).rstrip(".") == summary_of(verb).rstrip(".")
+    line = verb + found.get_short_help_str(limit=200)
+    assert found.name == verb and line.endswith(".")
+    assert "".join(line.split()) in "".join(zoo("--help").stdout.split())
 
 
 @pytest.mark.parametrize("verb", VERBS)

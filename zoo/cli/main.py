@@ -9,12 +9,10 @@ import atexit
 import gc
 import importlib
 import os
-import re
 import sys
 import warnings
 from collections.abc import Sequence
 from io import TextIOWrapper
-from pathlib import Path
 from typing import Any, NoReturn
 
 import click
@@ -55,14 +53,7 @@ def home_of(verb: str) -> tuple[str, str]:
     return f"zoo.cli.{module}", name or verb
 
 
-def summary_of(verb: str) -> str:
-    """The first line of a verb's docstring, from the source, so that nothing is imported."""
-    module, name = home_of(verb)
-    source = Path(__file__).with_name(f"{module.rpartition('.')[2]}.py").read_text(encoding="utf-8")
-    found = re.search(rf'^def {name}\(.*?"""(.*?)("""|\n)', source, re.DOTALL | re.MULTILINE)
-    return found[1] if found else ""
-
-
+WHOLE = 200  # Letters of a verb's line that are shown in the list of verbs
 TRACEBACK = "ZOO_TRACEBACK"  # The environment variable that asks for tracebacks
 
 
@@ -95,10 +86,11 @@ class VerbGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the verbs without importing them."""
+        """Write the verbs by what they are for."""
         for title, verbs in GROUPS.items():
+            found = [(verb, self.get_command(ctx, verb)) for verb in verbs]
             with formatter.section(title):
-                formatter.write_dl([(verb, summary_of(verb)) for verb in verbs])
+                formatter.write_dl([(verb, one.get_short_help_str(WHOLE)) for verb, one in found if one])
 
     def main(
         self,
