@@ -410,12 +410,15 @@ def names_to_run(benchmark: Benchmark, variants: str | Iterable[str] | None, con
     asked = known if variants is None else expand(variants, task)
     if not asked:
         raise UnknownNameError(", ".join(variants or ()), known, kind="variant")
-    suiting = [name for name in asked if task.suits(name)]
+    left_out: dict[str, UnsupportedTaskError] = {}
     for name in asked:
         try:
             task.check_variant(name)
         except UnsupportedTaskError as error:
-            if not suiting:
-                raise
-            tell(f"{name} is left out: {error}")
+            left_out[name] = error
+    suiting = [name for name in asked if name not in left_out]
+    if not suiting:
+        raise left_out[asked[0]]
+    for name, why in left_out.items():
+        tell(f"{name} is left out: {why}")
     return list(dict.fromkeys([known[0], *suiting]))
