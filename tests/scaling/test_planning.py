@@ -37,6 +37,7 @@ from zoo.cli.plan import plan as plan_verb
 from zoo.cli.train import train as train_verb
 from zoo.fast.switches import fast_paths
 from zoo.training.arguments import training_arguments
+from zoo.training.memory_check import states_of
 from zoo.training.trainer import ZooTrainer
 
 pytestmark = pytest.mark.xdist_group("planning")  # four plans serve many tests
@@ -177,6 +178,20 @@ def test_states_are_those_that_the_optimizer_keeps(optim, name, tmp_path):
     states = [state for part in parts for one in part.state.values() for state in one.values()]
     kept = sum(state.numel() for state in states if isinstance(state, torch.Tensor) and state.ndim)
     assert round(optimizer_states(optim, model) * model.num_parameters()) == kept
+
+
+LOW_RANK = [("galore_adamw", 128, 378368), ("galore_adamw_layerwise", 8, 220672), ("galore_adafactor", 8, 10452)]
+LOW_RANK += [("apollo_adamw", 128, 558592), ("apollo_adamw_layerwise", 8, 220672)]
+
+
+@pytest.mark.parametrize(("optim", "rank", "kept"), LOW_RANK)
+def test_states_of_low_rank_are_those_of_a_step_of_galore_torch_1_0_and_apollo_torch_1_0_3(optim, rank, kept, tmp_path):
+    model = zoo.build("gpt2-style@tiny", vocab_size=500)
+    args = training_arguments({"optim": optim, "optim_args": f"rank={rank}"}, output_dir=tmp_path, seed=0)
+    assert round(states_of(args, model) * model.num_parameters()) == kept
+    made = plan("gpt2-style", devices=1, seq_len=64, optim=optim)
+    assert made.memory.optimizer < 1.3 * made.memory.parameters
+    assert made.command.endswith(f"--optim {optim} --training optim_target_modules=all-linear")
 
 
 def test_both_stacks_exchange_what_their_layers_compute():

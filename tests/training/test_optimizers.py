@@ -2,6 +2,8 @@
 
 import copy
 import json
+import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -14,6 +16,7 @@ from zoo.comparison.request.request import Request
 from zoo.training import train
 from zoo.training.arguments import check_idle, training_arguments
 from zoo.training.optimizers import build_muon
+from zoo.training.trainer import ZooTrainer
 
 SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 20}
 
@@ -90,6 +93,17 @@ def test_the_schedule_of_the_paper():
         assert schedule.get_last_lr()[0] == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("more", [{}, {"optim_args": "rank=4"}])
+def test_weights_have_the_hook_of_one_layerwise_optimizer(tmp_path, monkeypatch, more):
+    names = ("GaLoreAdamW", "GaLoreAdamW8bit", "GaLoreAdafactor")
+    monkeypatch.setitem(sys.modules, "galore_torch", SimpleNamespace(**dict.fromkeys(names, torch.optim.AdamW)))
+    monkeypatch.setattr("transformers.trainer_optimizer.is_galore_torch_available", lambda: True)
+    model = zoo.build("gpt2-style", "causal-lm", **SIZES)
+    given = {"optim": "galore_adamw_layerwise", "optim_target_modules": "all-linear", **more}
+    ZooTrainer(model=model, args=training_arguments(given, output_dir=tmp_path, seed=0)).create_optimizer()
+    assert {len(one._post_accumulate_grad_hooks) for one in model.parameters()} == {1}
+
+
 @pytest.mark.parametrize("optim", ["muon", "adafactor"])
 def test_runs_with_other_optimisers(few, tiny, optim):
     result = train("pre-norm", data=few, optim=optim, **{**tiny, "max_steps": 20})
@@ -121,8 +135,6 @@ def test_what_an_optimizer_or_a_schedule_does_not_take_is_refused(few, tiny, giv
 
 
 def test_the_best_checkpoint_is_kept_and_a_run_that_gets_worse_ends(few, tiny, tmp_path, monkeypatch):
-    from zoo.training.trainer import ZooTrainer
-
     evaluation_loop = ZooTrainer.evaluation_loop
 
     def scripted(trainer, *args, **kwargs):

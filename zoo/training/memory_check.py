@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -73,7 +74,8 @@ def check_step(model: PreTrainedModel, args: ZooTrainingArguments, seq_len: int,
 
 
 def states_of(args: ZooTrainingArguments, model: PreTrainedModel | None = None) -> float:
-    return optimizer_states(MUON if args.uses_muon else OptimizerNames(args.optim).value, model)
+    rank = re.findall(r"\brank=(\d+)", args.optim_args or "")
+    return optimizer_states(MUON if args.uses_muon else OptimizerNames(args.optim).value, model, *map(int, rank))
 
 
 def memory_of(device: torch.device) -> int | None:

@@ -37,6 +37,8 @@ def check_optim_args(args: ZooTrainingArguments, model: nn.Module) -> None:
     given = [one.strip() for one in (args.optim_args or "").split(",") if one.strip()]
     if malformed := [one for one in given if one.count("=") != 1]:
         raise ConfigError(f"optim_args={args.optim_args!r} has {malformed[0]!r}; valid: KEY=VALUE, several with commas")
+    if not given or "layerwise" in args.optim:
+        return  # each call would let one more optimiser step from hooks of the weights, without the schedule
     whole = Trainer.get_optimizer_cls_and_kwargs(args, model)[1]
     for one in given:
         rest = copy.copy(args)

@@ -97,22 +97,22 @@ class ZooTrainer(EvaluatingTrainer):
         trained = self.model if model is None else model
         with named_in_errors(optim=self.args.optim, optim_args=self.args.optim_args):
             check_optim_args(self.args, trained)
-        if self.args.uses_muon and self.optimizer is None:
-            self.optimizer = build_muon(
-                trained,
-                self.get_decay_parameter_names(trained),
-                lr=self.args.learning_rate,
-                weight_decay=self.args.weight_decay,
-                betas=(self.args.adam_beta1, self.args.adam_beta2),
-                eps=self.args.adam_epsilon,
-            )
-        elif self.optimizer is None and getattr(self.model.config, "initializer", None) == "mup":
-            if self.args.optim in UNLIKE_ADAM:
-                refuse_mup(self.model, OptimizerNames(self.args.optim).value)
-            kind, options = self.get_optimizer_cls_and_kwargs(self.args, trained)
-            decayed = self.get_decay_parameter_names(trained)
-            self.optimizer = kind(scaled_groups(trained, decayed, options["lr"], self.args.weight_decay), **options)
-        return super().create_optimizer(model)
+            if self.args.uses_muon and self.optimizer is None:
+                self.optimizer = build_muon(
+                    trained,
+                    self.get_decay_parameter_names(trained),
+                    lr=self.args.learning_rate,
+                    weight_decay=self.args.weight_decay,
+                    betas=(self.args.adam_beta1, self.args.adam_beta2),
+                    eps=self.args.adam_epsilon,
+                )
+            elif self.optimizer is None and getattr(self.model.config, "initializer", None) == "mup":
+                if self.args.optim in UNLIKE_ADAM:
+                    refuse_mup(self.model, OptimizerNames(self.args.optim).value)
+                kind, options = self.get_optimizer_cls_and_kwargs(self.args, trained)
+                decayed = self.get_decay_parameter_names(trained)
+                self.optimizer = kind(scaled_groups(trained, decayed, options["lr"], self.args.weight_decay), **options)
+            return super().create_optimizer(model)
 
     def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
         """Make the schedule; a decay of "warmup_stable_decay" may be a share. Warns of a warm-up without an end."""

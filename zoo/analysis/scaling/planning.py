@@ -19,6 +19,7 @@ from zoo.registry import VARIANTS, Task, parse_name
 from .strategies import (
     BFLOAT16,
     FLOAT32,
+    LOW_RANK,
     NODE,
     OPTIMIZERS,
     Device,
@@ -59,6 +60,8 @@ def train_command(
     arguments = ["train", *what, "--data", data]
     arguments += ["--per-device-train-batch-size", str(sequences), "--gradient-accumulation-steps", str(batches)]
     arguments += ["--optim", optim]
+    if optim.startswith(LOW_RANK):
+        arguments += ["--training", "optim_target_modules=all-linear"]
     if share.checkpointing:
         arguments += ["--training", "gradient_checkpointing=True"]
     program = ["-m", "zoo", *arguments]

@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any
 
 import torch
+from torch import nn
 from transformers import PreTrainedModel
 from transformers.training_args import OptimizerNames
 
@@ -99,16 +100,37 @@ OPTIMIZER_STATES = {
 """Numbers that an optimiser keeps for each weight at least, where it is not two."""
 
 
-def optimizer_states(optim: str, model: PreTrainedModel | None = None) -> float:
-    """Numbers of 32 bits that an optimiser keeps for each weight, on average over those of a model, or at least."""
-    kind, *bits = re.findall(r"^(?:paged_)?(\w+?)(?:_bnb)?(?:_(\d+)bit)?$", optim)[0]
-    states = OPTIMIZER_STATES.get(kind, 2) * int(bits[0] or 32) / 32
-    if model is None or kind not in ("adafactor", "adalomo", "muon"):
-        return states
+LOW_RANK = (
+    "galore_",
+    "apollo_",
+)  # Zhao et al. 2024; Zhu et al. 2024: states of projected gradients
+RANK = 128  # Their default in transformers
+
+
+def optimizer_states(optim: str, model: PreTrainedModel | None = None, rank: int = RANK) -> float:
+    """Numbers of 32 bits that an optimiser keeps for each weight, on average over those of a model, or at least.
+
+    Optimisers of low rank have all linear maps as `optim_target_modules`.
+    """
+    low_rank, start = optim.startswith(LOW_RANK), "|".join(("paged_", *LOW_RANK))
+    kind, bits = re.findall(rf"^(?:{start})?(\w+?)(?:_bnb)?(?:_(\d+)bit)?(?:_layerwise)?$", optim)[0]
+    each = OPTIMIZER_STATES.get(kind, 2) * int(bits or 32) / 32
+    if model is None:
+        return 0 if low_rank else each
     if kind == "muon":
         once = sum(parameter.numel() for parameter in hidden_matrices(model))
         return 2 - once / model.num_parameters()
-    return sum(factored(parameter.shape) for parameter in model.parameters()) / model.num_parameters()
+    linear = {f"{name}.weight" for name, module in model.named_modules() if low_rank and isinstance(module, nn.Linear)}
+    kept = 0.0
+    for name, parameter in model.named_parameters():
+        shape = parameter.shape
+        if name in linear:
+            small, large = sorted(shape)
+            projected = min(rank, small) if optim.startswith("galore_") else rank
+            kept += projected * small  # the projection, in 32 bits
+            shape = torch.Size((projected, large))
+        kept += factored(shape) if kind in ("adafactor", "adalomo") else each * shape.numel()
+    return kept / model.num_parameters()
 
 
 def factored(shape: torch.Size) -> int:
