@@ -52,10 +52,6 @@ def scale_by_what_no_configuration_says(model: Any, patch: pytest.MonkeyPatch) -
     model.model.embed_tokens.embed_scale = 3.0
 
 
-def forget_the_seed(model: Any, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(basics, "build", lambda name, task, seed: zoo.build(name, task))
-
-
 def look_up_without_scaling(model: Any, patch: pytest.MonkeyPatch) -> None:
     weight = model.get_input_embeddings().weight
     patch.setattr(model, "get_input_embeddings", lambda: lambda ids: F.embedding(ids, weight))
@@ -157,10 +153,6 @@ def confuse_a_cache(cache_class: type[Cache]) -> Break:
     return break_it
 
 
-def leave_beams_unordered(model: Any, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Cache, "reorder_cache", lambda self, beams: None)
-
-
 def cache_the_source_at_every_step(model: Any, patch: pytest.MonkeyPatch) -> None:
     original = Attention.memory
 
@@ -190,10 +182,6 @@ def overflow_in_low_precision(model: Any, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Residual, "forward", forward)
 
 
-def forget_the_window_on_flash(model: Any, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("zoo.fast.attention.flash_window", lambda module, window: None)
-
-
 def keep_positions_from_attention(model: Any, patch: pytest.MonkeyPatch) -> None:
     attend = Attention.attend
     patch.setattr(Attention, "attend", lambda *args, **kwargs: attend(*args, **kwargs | {"position_ids": None}))
@@ -203,10 +191,6 @@ def let_biases_be_dropped(model: Any, patch: pytest.MonkeyPatch) -> None:
     """Says of FlashAttention that it adds them."""
     patch.setattr("zoo.models.capabilities.refusals", lambda config: {})
     patch.setattr("zoo.fast.attention.ADDS_BIASES", BACKENDS)
-
-
-def never_step(model: Any, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(torch.optim.Adam, "step", lambda self: None)
 
 
 def forget_the_last_label(model: Any, patch: pytest.MonkeyPatch) -> None:
@@ -221,22 +205,6 @@ def forget_the_last_label(model: Any, patch: pytest.MonkeyPatch) -> None:
 def take_values_for_queries(model: Any, patch: pytest.MonkeyPatch) -> None:
     project = FusedProjections.project
     patch.setattr(FusedProjections, "project", lambda self, states: project(self, states)[::-1])
-
-
-def let_unpadded_sequences_see_everything(model: Any, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(UnpaddedMask, "visible", lambda self, is_causal: None)
-
-
-def count_padding(model: Any, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(stack, "EarlierLayers", lambda token_ids, is_token: EarlierLayers(token_ids))
-
-
-def keep_padding_in_a_state(model: Any, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(convolution, "keep_last_tokens", lambda past, channels, is_token: None)
-
-
-def forget_at_padding(model: Any, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(delta_net, "of_tokens", lambda is_token, states: states)
 
 
 def carry_states_into_the_next_document(model: Any, patch: pytest.MonkeyPatch) -> None:
@@ -262,3 +230,18 @@ def give_a_wrong_plain_form(model: Any, patch: pytest.MonkeyPatch) -> None:
     form = type("OtherNorm", (LayerNorm,), {"plain": "models.doubled_norm:DoubledNorm"})
     NORMS.register("other-norm")(form)
     model.config.norm = "other-norm"
+
+
+def replaced(target: Any, *change: Any) -> Break:
+    """A defect that is another attribute of a class or a module; where only a text is given, the one of that name."""
+    return lambda model, patch: patch.setattr(target, *change)
+
+
+forget_the_seed = replaced(basics, "build", lambda name, task, seed: zoo.build(name, task))
+leave_beams_unordered = replaced(Cache, "reorder_cache", lambda self, beams: None)
+forget_the_window_on_flash = replaced("zoo.fast.attention.flash_window", lambda module, window: None)
+never_step = replaced(torch.optim.Adam, "step", lambda self: None)
+let_unpadded_sequences_see_everything = replaced(UnpaddedMask, "visible", lambda self, is_causal: None)
+count_padding = replaced(stack, "EarlierLayers", lambda token_ids, is_token: EarlierLayers(token_ids))
+keep_padding_in_a_state = replaced(convolution, "keep_last_tokens", lambda past, channels, is_token: None)
+forget_at_padding = replaced(delta_net, "of_tokens", lambda is_token, states: states)

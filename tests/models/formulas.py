@@ -1,11 +1,13 @@
 """Small configurations, random weights and exact comparisons for tests of single parts."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from zoo.models import ZooConfig
+from zoo.testing import CHECKS, Subject, new_subject
 
 WIDTH, HEADS, LENGTH = 12, 3, 7
 HEAD = WIDTH // HEADS
@@ -39,3 +41,12 @@ def close(got: Tensor, expected: Any, tolerance: float = 1e-12) -> None:
     torch.testing.assert_close(
         got.detach(), torch.as_tensor(expected, dtype=torch.float64), atol=tolerance, rtol=tolerance
     )
+
+
+def run_checks(name: str, task: str, checks: Iterable[str]) -> Subject:
+    """Put a model through a few checks of `zoo.testing`, of which those apply that are about its stack and task."""
+    subject = new_subject(name, task)
+    for check in map(CHECKS.get, checks):
+        if subject.stack in check.stacks and task in check.tasks:
+            check.function(subject)
+    return subject

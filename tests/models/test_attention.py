@@ -10,6 +10,8 @@ import zoo
 from zoo.base.errors import InputError
 from zoo.models.attention import build_attention
 
+SIZES: Any = {"vocab_size": 11, "hidden_size": WIDTH, "num_attention_heads": HEADS, "num_hidden_layers": 1}
+
 
 def test_grouped_queries_share_keys_in_order() -> None:
     """Query heads 0 and 1 read key-value head 0, heads 2 and 3 read head 1."""
@@ -29,13 +31,7 @@ def test_grouped_queries_share_keys_in_order() -> None:
 @pytest.mark.parametrize("task", ["causal-lm", "masked-lm"])
 @pytest.mark.parametrize("window", [1, 2, 3])
 def test_a_sliding_window_lets_a_query_see_that_many_keys(task: str, window: int) -> None:
-    sizes: dict[str, Any] = {
-        "vocab_size": 11,
-        "hidden_size": WIDTH,
-        "num_attention_heads": HEADS,
-        "num_hidden_layers": 1,
-    }
-    model = zoo.build("pre-norm", task, seed=0, sliding_window=window, attn_implementation="eager", **sizes)
+    model = zoo.build("pre-norm", task, seed=0, sliding_window=window, attn_implementation="eager", **SIZES)
     with torch.no_grad():
         weights = model(torch.arange(LENGTH)[None], output_attentions=True).attentions[0]
     seen = [[j for j in range(LENGTH) if weights[0, :, i, j].min() > 0] for i in range(LENGTH)]
@@ -75,8 +71,7 @@ FORMS = {
 def test_a_mask_of_queries_and_keys_hides_the_same_in_every_form(part: str, task: str, backend: str, form: str) -> None:
     if (part, backend) == ("masked-rows-uniform", "sdpa"):
         return  # refused
-    sizes = {"vocab_size": 11, "hidden_size": WIDTH, "num_attention_heads": HEADS, "num_hidden_layers": 1}
-    model = zoo.build("pre-norm", task, seed=0, attention=part, attn_implementation=backend, **sizes)
+    model = zoo.build("pre-norm", task, seed=0, attention=part, attn_implementation=backend, **SIZES)
     ids, seen = torch.arange(2 * LENGTH).view(2, -1) % 11, visible(task == "causal-lm")
     with torch.no_grad():
         expected = model(ids, attention_mask=seen[:, 0, -1].long()).logits
@@ -88,7 +83,6 @@ def test_a_mask_of_queries_and_keys_hides_the_same_in_every_form(part: str, task
 @pytest.mark.parametrize("task", ["causal-lm", "masked-lm"])
 @pytest.mark.parametrize("shape", [(LENGTH,), (1, LENGTH), (3, LENGTH), (2, LENGTH + 2), (2, 3, LENGTH)])
 def test_a_mask_of_another_shape_is_refused(task: str, shape: tuple[int, ...]) -> None:
-    sizes = {"vocab_size": 11, "hidden_size": WIDTH, "num_attention_heads": HEADS, "num_hidden_layers": 1}
-    model = zoo.build("pre-norm", task, position="learned-unpadded", **sizes)
+    model = zoo.build("pre-norm", task, position="learned-unpadded", **SIZES)
     with pytest.raises(InputError, match="attention_mask"):
         model(torch.ones(2, LENGTH, dtype=torch.long), attention_mask=torch.ones(shape, dtype=torch.long))

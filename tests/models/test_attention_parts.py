@@ -9,7 +9,6 @@ from models.formulas import THROUGH_FLOAT32
 from native_models import LLAMA, batch, largest_difference, native_model, outputs
 
 import zoo
-from zoo.base.errors import ConfigError, UnsupportedBackendError
 from zoo.converters.errors import ExportError
 from zoo.testing import randomize
 
@@ -40,17 +39,6 @@ def test_latent_attention_is_no_onnx_graph(tmp_path: Path) -> None:
         zoo.export(zoo.build("llama-style@tiny:attention=latent,vocab_size=20"), tmp_path / "onnx", target="onnx")
 
 
-def test_latent_attention_refuses_what_it_has_no_keys_for() -> None:
-    with pytest.raises(ConfigError, match="cross attention"):
-        zoo.build("post-norm@tiny:attention=latent", "seq2seq-lm")
-    with pytest.raises(ConfigError, match="qk_norm"):
-        zoo.build("llama-style@tiny:attention=latent,qk_norm=head")
-    with pytest.raises(ConfigError, match="widths must be at least 1"):
-        zoo.build("llama-style@tiny:attention=latent,v_head_dim=0")
-    with pytest.raises(ConfigError, match="latent_norm_eps=0.0 was given; it must be positive, or None"):
-        zoo.build("llama-style@tiny:attention=latent,latent_norm_eps=0.0")
-
-
 @pytest.mark.parametrize("name", ["ltg-bert-style", "gpt-bert-style"])
 def test_disentangled_scores_have_any_scale(name: str) -> None:
     """Each of the three is linear in a query: half of it is as good as twice the divisor."""
@@ -69,17 +57,6 @@ def test_disentangled_scores_have_any_scale(name: str) -> None:
     assert {width: config.attention_scale for width, config in widths.items()} == {16: 2.0, 64: 8.0}
 
 
-@pytest.mark.parametrize("settings", [{"num_key_value_heads": 1}, {"attention_dropout": 0.1}])
-def test_differential_attention_refuses_what_has_no_pairs(settings: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match="heads must be pairs"):
-        zoo.build("pre-norm@tiny:attention=differential", "causal-lm", **settings)
-
-
-def test_sinks_refuse_backends_by_name() -> None:
-    with pytest.raises(UnsupportedBackendError, match="valid: sdpa, eager"):
-        zoo.build("pre-norm@tiny:attention=sinks", "causal-lm", attn_implementation="flex_attention")
-
-
 def test_deepnorm_scales_the_rows_that_make_values() -> None:
     model = zoo.build("pre-norm", "causal-lm", attention="latent", initializer="deepnorm", num_hidden_layers=2, seed=0)
     for layer in model.model.layers:
@@ -87,10 +64,3 @@ def test_deepnorm_scales_the_rows_that_make_values() -> None:
         by_head = expansion.weight.unflatten(0, (expansion.heads, -1))
         keys, values = by_head[:, : expansion.key_width].std(), by_head[:, expansion.key_width :].std()
         torch.testing.assert_close(values / keys, torch.tensor((8 * 2) ** -0.25), atol=0.01, rtol=0.0)
-
-
-def test_exclusive_attention_is_not_divided_by_its_length() -> None:
-    with pytest.raises(
-        ConfigError, match="attention='exclusive' was given with norm='unit', norm_placement='sandwich'"
-    ):
-        zoo.config("pre-norm", "causal-lm", attention="exclusive", norm="unit", norm_placement="sandwich")

@@ -81,9 +81,7 @@ NEEDED = {
 """What a model has to have for some of them to matter."""
 
 
-@pytest.mark.parametrize(
-    ("name", "task", "break_it"), DEFECTS, ids=[f"{row[0]}-{row[1]}-{row[2].__name__}" for row in DEFECTS]
-)
+@pytest.mark.parametrize(("name", "task", "break_it"), DEFECTS, ids=[f"{name}-{task}" for name, task, _ in DEFECTS])
 def test_a_defect_is_noticed(name: str, task: str, break_it: Break, monkeypatch: pytest.MonkeyPatch) -> None:
     subject = new_subject(f"pre-norm:scale_embedding=True{NEEDED.get(break_it, '')}", task)
     assert isinstance(subject.model, (ZooForCausalLM, ZooForMaskedLM, ZooForConditionalGeneration))

@@ -44,23 +44,6 @@ def test_layers_that_share_cache_nothing(name: str) -> None:
     assert model.config.kv_sharing_modes == [first, "store", "reuse", "reuse"]
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"attention": "value-residual", "share_layers": True}, "its layers cannot be one"),
-        ({"attention": "kv-sharing", "share_layers": True}, "its layers cannot be one"),
-        ({"residual": "no-first-norm", "share_layers": True}, "give residual='plain', or share_layers=False"),
-        ({"residual": "attn-res", "layers_per_block": 2, "share_layers": True}, "give layers_per_block=1"),
-        ({"feed_forward": "moe", "first_k_dense_replace": 1, "share_layers": True}, "give first_k_dense_replace=0, or"),
-        ({"attention": "kv-sharing", "num_kv_shared_layers": 2}, "needs an earlier one of its type"),
-        ({"attention": "kv-sharing", "num_kv_shared_layers": -1}, "needs an earlier one of its type"),
-    ],
-)
-def test_what_cannot_be_shared_is_refused(settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        zoo.config("pre-norm@tiny", num_hidden_layers=2, **settings)
-
-
 def test_reentrant_checkpointing_and_graphs_are_refused_by_name(tmp_path: Path) -> None:
     model = zoo.build("value-residual@tiny:vocab_size=20")
     with pytest.raises(UnsupportedOperationError, match="use_reentrant=True was given, which loses gradients"):

@@ -6,11 +6,9 @@ from unittest import mock
 import pytest
 import torch
 import transformers.modeling_utils as modeling
-from torch import Tensor
 
 import zoo
 from zoo.base.errors import SequenceTooLongError, UnsupportedBackendError
-from zoo.fast.unpadding import UnpaddedMask
 from zoo.models import ZooPreTrainedModel
 from zoo.models.capabilities import FLASH
 from zoo.testing.backends import written_out_flash
@@ -28,17 +26,6 @@ def built(name: str, task: str, **settings) -> ZooPreTrainedModel:
     model = zoo.build(name, task, seed=0, dropout=0.0, attention_dropout=0.0, **SIZES, **settings)
     randomize(model)
     return model.double()
-
-
-def on_both(model: ZooPreTrainedModel, **inputs: Tensor) -> tuple[Tensor, Tensor]:
-    """Logits on eager attention and on flash."""
-    outputs = []
-    with torch.no_grad():
-        model.set_attn_implementation("eager")
-        outputs.append(model(**inputs).logits)
-        with written_out_flash(model):
-            outputs.append(model(**inputs).logits)
-    return outputs[0], outputs[1]
 
 
 LENGTHS = {"right": [[0, 11], [0, 3], [0, 6]], "left": [[0, 11], [8, 11], [5, 11]], "none": [[0, 11]] * 3}
@@ -70,17 +57,6 @@ def test_padding_is_taken_out_once_before_all_layers(name, task, side):
     assert rows == ({3} if (task, side) == ("causal-lm", "left") else {1})
     if rows == {1}:
         torch.testing.assert_close(found[1], found[0])
-
-
-def test_ends_of_sequences_that_are_off_are_found(monkeypatch):
-    model, ids = built("bert-style", "masked-lm"), torch.randint(5, 60, (2, 9))
-    mask = torch.ones_like(ids)
-    mask[0, 4:] = 0
-    kwargs = UnpaddedMask.flash_kwargs
-    shifted = {"cu_seq_lens_q": torch.tensor([0, 5, 13], dtype=torch.int32)}
-    monkeypatch.setattr(UnpaddedMask, "flash_kwargs", lambda self: kwargs(self) | shifted)
-    eager, flash = on_both(model, input_ids=ids, attention_mask=mask)
-    assert (eager - flash)[mask.bool()].abs().max() > 1e-3
 
 
 REFUSED = ["alibi-decoder", "pre-norm:position=t5", "vanilla", "t5-style"]
@@ -125,31 +101,6 @@ def test_a_mask_of_queries_and_keys_is_refused_at_the_call(name, task, inputs):
     model = built(name, task)
     with written_out_flash(model), pytest.raises(UnsupportedBackendError, match="takes padding masks only"):
         model(input_ids=torch.ones(1, 3, dtype=torch.long), **inputs)
-
-
-@pytest.mark.parametrize(
-    ("name", "task", "window"),
-    [
-        ("pre-norm:sliding_window=2", "masked-lm", lambda module, window: window),
-        ("pre-norm:sliding_window=3", "causal-lm", lambda module, window: None),
-    ],
-)
-def test_these_checks_can_fail(name, task, window, monkeypatch):
-    model, ids = built(name, task), torch.randint(5, 60, (2, 11))
-    monkeypatch.setattr("zoo.fast.attention.flash_window", window)
-    eager, flash = on_both(model, input_ids=ids)
-    assert (eager - flash).abs().max() > 1e-3
-
-
-def test_positions_that_are_not_passed_on_let_packed_sequences_leak(monkeypatch):
-    from zoo.models.attention import Attention
-
-    attend = Attention.attend
-    monkeypatch.setattr(Attention, "attend", lambda *args, **kwargs: attend(*args, **kwargs | {"position_ids": None}))
-    model, ids = built("llama-style", "causal-lm"), torch.randint(5, 60, (1, 12))
-    positions = torch.cat([torch.arange(5), torch.arange(7)])[None]
-    eager, flash = on_both(model, input_ids=ids, position_ids=positions, use_cache=False)
-    assert (eager - flash).abs().max() > 1e-3
 
 
 def test_positions_beyond_the_table_are_told_before_they_are_looked_up():

@@ -13,7 +13,7 @@ from transformers import DynamicCache
 from transformers.models.olmo_hybrid.modeling_olmo_hybrid import OlmoHybridGatedDeltaNet
 
 import zoo
-from zoo.base.errors import InputError, ZooError
+from zoo.base.errors import InputError
 from zoo.converters.errors import ExportError
 from zoo.models import MIXERS, ShortConvolution
 from zoo.models.mixers.base import build_mixer
@@ -140,32 +140,6 @@ def test_a_text_continues_with_gradients_and_behind_inference_mode(mixer: str) -
     in_pieces = torch.autograd.grad(torch.cat([first.logits, *pieces[1:]], dim=1).square().sum(), parameters)
     for name, one, other in zip(names, at_once, in_pieces, strict=True):
         torch.testing.assert_close(one, other, atol=1e-8, rtol=1e-8, msg=name)
-
-
-@pytest.mark.parametrize(
-    ("name", "task", "settings", "message"),
-    [
-        ("pre-norm", "masked-lm", CONV, "for an encoder; it sees earlier tokens only"),
-        ("pre-norm", "seq2seq-lm", CONV, "for an encoder-decoder; it sees earlier tokens only"),
-        ("pre-norm", "causal-lm", {"mixer": "short-con"}, "did you mean 'short-conv'"),
-        ("pre-norm", "causal-lm", {**CONV, "share_layers": True}, "its layers cannot be one: they are of two"),
-        ("pre-norm", "causal-lm", {**CONV, "num_hidden_layers": 1}, "whose cache counts tokens"),
-        ("pre-norm", "causal-lm", {**CONV, "layer_types": ["full_attention"]}, "layers of its own, 'conv'"),
-        ("pre-norm", "causal-lm", {"layer_types": ["conv", "full_attention"]}, "a mixer with such layers is short-c"),
-        ("pre-norm", "causal-lm", {**CONV, "conv_L_cache": 0}, "conv_L_cache=0 was given"),
-        ("pre-norm", "causal-lm", {"mixer": "kda", "linear_conv_kernel_dim": 0}, "linear_conv_kernel_dim=0 was given"),
-        (
-            "pre-norm",
-            "causal-lm",
-            {"mixer": "gated-delta-net", "linear_num_key_heads": 3},
-            "linear_num_key_heads=3 does not divide linear_num_value_heads=4",
-        ),
-        ("normformer", "causal-lm", CONV, "variant 'normformer' has its own attention"),
-    ],
-)  # fmt: skip
-def test_what_cannot_be_is_refused(name: str, task: str, settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(ZooError, match=message):
-        zoo.build(f"{name}@tiny", task, **{"vocab_size": 20, **settings})
 
 
 def test_what_a_state_cannot_do_is_refused(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ from torch import Tensor
 
 import zoo
 from zoo.analysis.measuring.flops import count_flops
-from zoo.base.errors import ConfigError
 from zoo.converters.planning import plan_engines, plan_export
 from zoo.fast.switches import fast_paths
 from zoo.models import ZooPreTrainedModel
@@ -168,22 +167,6 @@ def test_exports_leave_it_out_and_say_so(tmp_path: Path) -> None:
     assert plan.exact and said in plan.notes
     assert {plan.target for plan in plan_engines(model) if said not in plan.notes} == {"bundle"}
     assert model.config.num_nextn_predict_layers == DEPTH and model.mtp is not None
-
-
-@pytest.mark.parametrize(
-    ("name", "task", "settings", "message"),
-    [
-        ("llama-style", None, {"num_nextn_predict_layers": -1}, "must be at least 0"),
-        ("llama-style", None, {"num_nextn_predict_layers": True}, "must be int"),
-        ("llama-style", None, {"num_nextn_predict_layers": 1, "mtp_loss_weight": -0.1}, "at least 0"),
-        ("vanilla", "seq2seq-lm", {"num_nextn_predict_layers": 1}, "predicted by decoders without one"),
-        ("bert-style", "masked-lm", {"num_nextn_predict_layers": 1}, "predicted by decoders without one"),
-        ("value-residual", None, {"num_nextn_predict_layers": 1}, "a layer after the stack has no earlier one"),
-    ],
-)
-def test_what_cannot_predict_further_is_refused(name: str, task: str | None, settings: Any, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        zoo.config(name, task, **settings)
 
 
 @pytest.mark.thorough

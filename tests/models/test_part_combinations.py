@@ -1,23 +1,17 @@
 """Any valid combination of settings makes a model that runs, learns, stays causal, saves and loads."""
 
-import tempfile
 from typing import Any
 
 import pytest
-import torch
-import transformers
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from torch import Tensor
+from models.formulas import run_checks
 
-import zoo
-from zoo.models import FEED_FORWARDS, INITIALIZERS, MIXERS, NORMS, POSITIONS, RESIDUALS, TASK_CLASSES
+from zoo.models import FEED_FORWARDS, INITIALIZERS, MIXERS, NORMS, POSITIONS, RESIDUALS
 from zoo.models.choices import AttentionScale, NormPlacement, Pooling, QKNorm, ResidualScaling
-from zoo.registry import TASKS
-from zoo.testing import randomize, token_ids
+from zoo.registry import TASKS, VariantSpec
 
 BUILT_IN_INITIALIZERS = [name for name in INITIALIZERS.names() if INITIALIZERS.origin(name).built_in]
-LENGTH = 6
 
 
 def words(enumeration: Any) -> st.SearchStrategy[str]:
@@ -86,52 +80,19 @@ def test_every_combination_of_parts_works(count: int) -> None:
     works()
 
 
+CHECKED = (
+    "output_has_its_documented_shape",
+    "padding_on_the_right_changes_nothing",
+    "decoder_is_causal",
+    "generation_with_a_cache_equals_without",
+    "saves_and_reloads_bit_equal",
+)
+
+
 def is_a_model(task: str, chosen: dict[str, Any]) -> None:
     """A model with settings runs, learns, stays causal, saves and loads."""
-    model = randomize(zoo.build("pre-norm", task, seed=0, dtype=torch.float64, **chosen))
-    assert all(tensor.isfinite().all() for tensor in model.state_dict().values())
-
-    inputs = {"input_ids": token_ids(2, LENGTH, 23, 0), "attention_mask": torch.ones(2, LENGTH, dtype=torch.long)}
-    inputs["attention_mask"][1, -2:] = 0
-    if task == "seq2seq-lm":
-        inputs["decoder_input_ids"] = token_ids(2, LENGTH, 23, 1)
-
-    def run(model: Any, **changed: Tensor) -> Tensor:
-        outputs = model(**{**inputs, **changed})
-        return outputs["logits" if "logits" in outputs else "last_hidden_state"]
-
-    output = run(model)
-    assert output.isfinite().all()
-    (output * torch.randn(output.shape, generator=torch.Generator().manual_seed(0)).double()).sum().backward()
+    subject = run_checks(str(VariantSpec("pre-norm", overrides=chosen)), task, CHECKED)
+    model = subject.copy()
+    subject.loss(model).backward()
     for name, parameter in model.named_parameters():
-        assert parameter.grad is not None, f"{name} gets no gradient"
-        assert parameter.grad.isfinite().all(), f"the gradient of {name} is not finite"
-
-    with torch.no_grad():
-        # Padding is not seen.
-        ids = inputs["input_ids"].clone()
-        ids[1, -2:] = (ids[1, -2:] + 5) % 23
-        real = output if output.ndim == 2 or task == "seq2seq-lm" else output[:, : LENGTH - 2]
-        again = run(model, input_ids=ids)
-        torch.testing.assert_close(again[:, : real.shape[1]], real, atol=1e-9, rtol=1e-9)
-        # A decoder is causal.
-        if model.config.stack != "encoder" and output.ndim == 3:
-            name = "decoder_input_ids" if task == "seq2seq-lm" else "input_ids"
-            changed = inputs[name].clone()
-            changed[:, -1] = (changed[:, -1] + 3) % 23
-            earlier = run(model, **{name: changed})[:, :-1]
-            torch.testing.assert_close(earlier, output[:, :-1], atol=1e-9, rtol=1e-9)
-        # A cache changes nothing.
-        if task in ("causal-lm", "seq2seq-lm"):
-            settings = {"max_new_tokens": 4, "min_new_tokens": 4, "do_sample": False}
-            prompt = {"input_ids": inputs["input_ids"][:1], "attention_mask": inputs["attention_mask"][:1]}
-            texts = [model.generate(**prompt, **settings, use_cache=use_cache).tolist() for use_cache in (True, False)]
-            assert texts[0] == texts[1]
-        # Saved = loaded.
-        with tempfile.TemporaryDirectory() as folder:
-            model.save_pretrained(folder)
-            auto_class = getattr(transformers, TASK_CLASSES[task][0])
-            loaded, info = auto_class.from_pretrained(folder, dtype="auto", output_loading_info=True)
-        assert not info["missing_keys"] and not info["unexpected_keys"]
-        # Where gradients are recorded, sdpa may take another kernel.
-        assert torch.equal(run(loaded), run(model))
+        assert parameter.grad is not None and parameter.grad.isfinite().all(), name

@@ -4,12 +4,12 @@ import random
 from typing import Any
 
 import pytest
+from models.formulas import run_checks
 from models.test_pairs_of_parts import AXES
 
 import zoo
 from zoo.base.errors import ZooError
 from zoo.registry import VARIANTS, Task, VariantSpec
-from zoo.testing import CHECKS, new_subject
 
 FEW, QUICK, ALL = 4, 12, 48  # How many mixes are drawn: between two edits, by day and at night
 
@@ -86,7 +86,4 @@ def marks_of(number: int) -> list[pytest.MarkDecorator]:
     ("name", "task"), [pytest.param(*mix, id="-".join(mix), marks=marks_of(number)) for number, mix in enumerate(MIXES)]
 )
 def test_a_random_mix_is_a_model_like_any_other(name, task):
-    subject = new_subject(name, task)
-    for check in map(CHECKS.get, CHECKED):
-        if subject.stack in check.stacks and task in check.tasks:
-            check.function(subject)
+    run_checks(name, task, CHECKED)

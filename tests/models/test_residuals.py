@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from models.formulas import THROUGH_FLOAT32, WIDTH, close, config, random, randomized
+from models.formulas import THROUGH_FLOAT32, WIDTH, close, config, random, randomized, run_checks
 from torch import Tensor, nn
 from torch.nn.functional import rms_norm
 from transformers.models.deepseek_v4.configuration_deepseek_v4 import DeepseekV4Config
@@ -15,15 +15,19 @@ from transformers.models.qwen4_exp.configuration_qwen4_exp import Qwen4ExpTextCo
 from transformers.models.qwen4_exp.modeling_qwen4_exp import Qwen4ExpTextGatedResidual
 
 import zoo
-from zoo.base.errors import ConfigError, ZooError
 from zoo.models import RESIDUALS
 from zoo.models.residual import build_residual
-from zoo.testing import cases
 
 STREAMS = 3
 HYPER: dict[str, Any] = {"residual": "hyper-connections", "num_streams": STREAMS, "norm_placement": "pre"}
 MANIFOLD = {**HYPER, "residual": "manifold-hyper-connections", "hyper_eps": 1e-3, "sinkhorn_iterations": 4}
 ELSEWHERE = ("gpt2-style:parallel_residual=true", "pre-norm:share_layers=true", "deepnorm", "gemma2-style")
+
+
+CHECKED = (
+    *("every_parameter_gets_a_finite_gradient", "generation_with_a_cache_equals_without"),
+    *("saves_and_reloads_bit_equal", "unpadding_changes_nothing", "hidden_states_have_their_documented_shapes"),
+)
 
 
 class Sublayer(nn.Module):
@@ -167,33 +171,4 @@ def test_lambdas_equal_nanochats_loop() -> None:
 def test_every_residual_part_serves_every_kind_of_variant(part: str, name: str) -> None:
     if part in ("depth-weighted-average", "no-first-norm") and "share_layers" in name:
         pytest.skip("its layers differ")
-    separator = "," if ":" in name else ":"
-    checks = {"every_parameter_gets_a_finite_gradient", "cache_equals_no_cache", "saves_and_reloads_bit_equal"}
-    checks |= {"unpadding_changes_nothing", "hidden_states_have_their_documented_shapes"}
-    for case in cases(f"{name}{separator}residual={part}"):
-        if case.task == "causal-lm" and case.check.name in checks:
-            case()
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"residual": "hyper-conections"}, "did you mean 'hyper-connections'"),
-        ({"residual": "hyper-connections", "num_streams": 0}, "num_streams=0 was given; it must be at least 1"),
-        ({"residual": "hyper-connections", "num_streams": 2.5}, r"num_streams=2.5 was given; it must be int"),
-        ({**MANIFOLD, "hyper_eps": -1.0}, r"hyper_eps=-1.0 was given; it must be a finite number, at least 0"),
-        ({"num_streams": 2}, "num_streams"),
-        ({"residual": "gated-hyper-connections", "gate_rank": 0}, "gate_rank=0 was given; it must be at least 1"),
-        ({"residual": "attn-res", "layers_per_block": -1}, "layers_per_block=-1 was given"),
-    ],
-)
-def test_bad_settings_are_told(given: dict[str, Any], message: str) -> None:
-    with pytest.raises(ZooError, match=message):
-        zoo.config("pre-norm", **given)
-
-
-def test_a_layer_that_takes_a_residual_connection_apart_is_refused() -> None:
-    with pytest.raises(
-        ConfigError, match="residual='lambdas' was given; with the quirk feed-forward-reuses-cross-norm"
-    ):
-        zoo.build("vanilla@tiny+feed-forward-reuses-cross-norm", residual="lambdas")
+    run_checks(f"{name}{',' if ':' in name else ':'}residual={part}", "causal-lm", CHECKED)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 import zoo
-from zoo.base.errors import InvalidChoiceError, ZooWarning
+from zoo.base.errors import ZooWarning
 from zoo.building.proportions import OF_WIDTH
 from zoo.registry import SIZES, VARIANTS
 from zoo.training.recipe import load_recipe, shipped_recipes
@@ -68,11 +68,6 @@ def test_presets_are_the_definition(name: str, preset: str) -> None:
 def test_what_is_in_no_proportion_stays_and_is_named() -> None:
     with pytest.warns(ZooWarning, match=r"hidden_size=96 is given, and 'albert-style' keeps embedding_size=128"):
         assert zoo.config("albert-style", hidden_size=96).embedding_size == 128
-
-
-def test_another_word_is_refused() -> None:
-    with pytest.raises(InvalidChoiceError, match="follow, fixed"):
-        zoo.config("pre-norm", sizes="grow")
 
 
 @pytest.mark.parametrize("recipe", shipped_recipes())

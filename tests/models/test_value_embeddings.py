@@ -1,13 +1,11 @@
 """Value embeddings: further embeddings of the tokens in attention's values."""
 
-from typing import Any
-
 import peft
 import pytest
 import torch
 
 import zoo
-from zoo.base.errors import ConfigError, InputError
+from zoo.base.errors import InputError
 from zoo.models.capabilities import what_engines_lack
 from zoo.models.embedding import ValueEmbedding
 
@@ -63,19 +61,6 @@ def test_embeddings_without_ids_are_refused_by_name(given: str) -> None:
             model(inputs_embeds=torch.zeros(1, 3, 64))
         else:
             model.model.layers[1](torch.zeros(1, 3, 64))
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"share_layers": True}, "its layers cannot be one: some have a table.*give value_embedding_interval=1"),
-        ({"value_embedding_interval": 0}, "value_embedding_interval"),
-        ({"value_embedding_interval": 1.5}, "must be int"),
-    ],
-)
-def test_what_no_layer_could_look_up_is_refused(settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        zoo.config("pre-norm@tiny", attention="value-embeddings", **settings)
 
 
 def test_serving_engines_are_refused_which_give_no_ids_and_paging_is_not() -> None:
