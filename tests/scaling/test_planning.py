@@ -12,11 +12,12 @@ from click.testing import CliRunner
 from datasets import Dataset
 from torch.distributed.run import config_from_args, get_args_parser
 from torch.utils._pytree import tree_leaves
-from transformers import default_data_collator
+from transformers import AutoConfig, default_data_collator
 
 import zoo
 from zoo.analysis.measuring import count_flops
 from zoo.analysis.measuring.machine import Allocations
+from zoo.analysis.own_settings import settings_of
 from zoo.analysis.scaling import DEVICES, Plan, Strategy, plan
 from zoo.analysis.scaling.planning import exchanged_bytes, parse_bytes
 from zoo.analysis.scaling.simulating import Precision, step_memory
@@ -38,6 +39,7 @@ from zoo.cli.train import train as train_verb
 from zoo.fast.switches import fast_paths
 from zoo.training.arguments import training_arguments
 from zoo.training.memory_check import states_of
+from zoo.training.recipe import load_recipe
 from zoo.training.trainer import ZooTrainer
 
 pytestmark = pytest.mark.xdist_group("planning")  # four plans serve many tests
@@ -371,6 +373,19 @@ def test_a_saved_model_is_planned_as_its_variant(tmp_path):
     assert (saved.memory, saved.num_parameters, saved.roofline) == (named.memory, named.num_parameters, named.roofline)
     config = zoo.config(re.search(r"train '?(\S+?)'? --task", saved.command)[1])
     assert config.to_dict() == zoo.config("gpt2-style@tiny:vocab_size=97").to_dict()
+
+
+@pytest.mark.parametrize(("recipe", "vocabulary", "dropout"), [("books", 4096, 0.0), ("nanogpt-cpu", 97, 0.1)])
+def test_a_saved_model_is_planned_with_a_recipe(recipe, vocabulary, dropout, tmp_path):
+    """With the sizes of its own that the recipe gives otherwise, and the recipe's vocabulary."""
+    zoo.build("gpt2-style@tiny", vocab_size=97, dropout=dropout).save_pretrained(tmp_path)
+    words = [str(tmp_path), "--recipe", recipe, "--device", "cpu", "--devices", "1", "--json"]
+    (made,) = json.loads(CliRunner().invoke(plan_verb, words, catch_exceptions=False).stdout)
+    name = shlex.split(made["command"])[2]
+    settings = {"vocab_size": vocabulary, **load_recipe(recipe).model_settings(name)}
+    planned, saved = (settings_of(one) for one in (zoo.config(name, **settings), AutoConfig.from_pretrained(tmp_path)))
+    assert made["command"].startswith(f"zoo train {name} --recipe {recipe}") and made["run_tokens"] > 0
+    assert planned == {**saved, "vocab_size": vocabulary}
 
 
 @pytest.mark.parametrize(

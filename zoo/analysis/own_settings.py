@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
@@ -40,8 +41,11 @@ def own_settings(config: ZooConfig, task: str) -> tuple[str, dict[str, Any]]:
         own |= others
 
 
-def resolve(name: str, task: str | None = None) -> tuple[str, str]:
-    """The name of a variant with settings, and a task: those given, or of the architecture of saved weights."""
+def resolve(name: str, task: str | None = None, spelled: Collection[str] = ()) -> tuple[str, str]:
+    """The name of a variant with settings, and a task: those given, or of the architecture of saved weights.
+
+    The settings of saved weights are those that the variant does not have by itself, and those to be spelled out.
+    """
     if not is_saved(name):
         return str(parse_name(name)), VARIANTS.get(parse_name(name).name).check_task(task)
     folder = locate(name)
@@ -50,4 +54,5 @@ def resolve(name: str, task: str | None = None) -> tuple[str, str]:
     if task not in (None, own_task):
         raise ConfigError(f"task {task!r} was given, and the model in {name} is for {own_task}: leave the task out")
     variant, own = own_settings(config, own_task)
-    return str(replace(parse_name(variant), overrides={**own, "sizes": "fixed"})), own_task
+    more = {key: value for key, value in settings_of(config).items() if key in spelled}
+    return str(replace(parse_name(variant), overrides={**more, **own, "sizes": "fixed"})), own_task

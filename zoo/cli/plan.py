@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -131,6 +132,8 @@ def recipe_run(name: str, recipe: str) -> tuple[str, str, dict[str, Any], float 
 
     The length is in epochs, in tokens (from the words that end the run), and in steps, None where it is not set so.
     """
+    from zoo.analysis.own_settings import resolve
+    from zoo.building.weights import is_saved
     from zoo.data.corpora.estimating import TOKENS_PER_WORD
     from zoo.registry import VARIANTS, parse_name
     from zoo.training.recipe import load_recipe
@@ -141,27 +144,31 @@ def recipe_run(name: str, recipe: str) -> tuple[str, str, dict[str, Any], float 
     block = getattr(data_task, "block_size", None)
     if block is None:
         raise click.UsageError(f"--recipe is planned for raw text in blocks; {recipe} is for {run.task}")
-    tasks = [one for one in VARIANTS.get(parse_name(name).name).tasks if one in data_task.model_tasks]
+    vocabulary = run.tokenizer.get("vocab_size")
+    fitting = {} if vocabulary is None else {"vocab_size": vocabulary}
+    spec = parse_name(resolve(name, spelled=run.model)[0] if is_saved(name) else name)
+    if is_saved(name):
+        spec = replace(spec, overrides={**spec.overrides, **fitting})
+    tasks = [one for one in VARIANTS.get(spec.name).tasks if one in data_task.model_tasks]
     if not tasks:
         raise click.UsageError(f"{name} is no model for {run.task}, the task of {recipe}")
-    vocabulary, own = run.tokenizer.get("vocab_size"), parse_name(name).overrides.get("vocab_size")
-    more = f"{name}{',' if ':' in name else ':'}"
-    if vocabulary is None and own is None:
+    own = spec.overrides.get("vocab_size", vocabulary)
+    if own is None:
         raise click.UsageError(
-            f"how large a vocabulary {recipe} has depends on the data; give its size: {more}vocab_size=N"
+            f"how large a vocabulary {recipe} has depends on the data; give its size: "
+            f"{name}{',' if ':' in name else ':'}vocab_size=N"
         )
-    if None not in (vocabulary, own) and vocabulary != own:
+    if own != (vocabulary or own):
         raise click.UsageError(f"vocab_size={own} was given, and {recipe} has {vocabulary}; leave it out")
-    settings = {"vocab_size": vocabulary if own is None else None, **run.model_settings(name)}
-    sizes = ",".join(f"{key}={value}" for key, value in settings.items() if value is not None and key != "sizes")
+    sizes = {key: value for key, value in run.model_settings(str(spec)).items() if key != "sizes"}
     batch = given.get("per_device_train_batch_size", 8) * given.get("gradient_accumulation_steps", 1)
-    arguments = {"seq_len": block, "tokens_per_update": batch * block, "what": [name, "--recipe", recipe]}
+    arguments = {"seq_len": block, "tokens_per_update": batch * block, "what": [str(spec), "--recipe", recipe]}
     if "optim" in given:
         arguments["optim"] = given["optim"]
     marks = read_marks(given["checkpoint_at"]) if given.get("checkpoint_in") == "words" else {}
     tokens = round(max(marks.values()) * TOKENS_PER_WORD) if marks else None
     length = (given.get("num_train_epochs"), tokens, given.get("max_steps"))  # the last one wins
-    return f"{more}{sizes}", tasks[0], arguments, *length
+    return str(replace(spec, overrides={**spec.overrides, **fitting, **sizes})), tasks[0], arguments, *length
 
 
 def run_of(plan: Plan, tokens: int) -> dict[str, Any]:
