@@ -2,6 +2,7 @@
 
 import os
 import random
+import re
 import runpy
 from functools import cache
 from pathlib import Path
@@ -17,7 +18,7 @@ from zoo.analysis.eject.ejecting import text_of
 from zoo.analysis.eject.proof import prove, randomise
 from zoo.analysis.eject.writing import MODELS
 from zoo.analysis.partial_evaluation import names
-from zoo.base.errors import OutputExistsError, RegistrationError, UnsupportedOperationError, ZooError
+from zoo.base.errors import OutputExistsError, RegistrationError, UnsupportedOperationError, ZooError, ZooWarning
 from zoo.base.files import replace_part
 from zoo.building.builder import config as configure
 from zoo.models import NORMS, RMSNorm
@@ -215,6 +216,27 @@ def test_differences_are_small(a, b, fewer):
     assert 0 < difference.changed < fewer
     assert difference.text.startswith(f"--- {a}\n+++ {b}\n")
     assert "<pre>" in difference._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "sizes"),
+    [
+        ("pre-norm:hidden_size=64", "post-norm:dropout=0.2", []),
+        ("pre-norm:hidden_size=64", "post-norm:num_hidden_layers=3", ["num_hidden_layers"]),
+        ("pre-norm@tiny:max_position_embeddings=32", "post-norm@tiny", []),
+        ("pre-norm", "saved", ["vocab_size", "max_position_embeddings"]),
+    ],
+)
+def test_the_second_has_sizes_of_the_first_unless_its_name_gives_them(a, b, sizes, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    zoo.build("pre-norm", vocab_size=97, max_position_embeddings=32).save_pretrained("./saved")
+    text = code_difference(a, f"./{b}" if b == "saved" else b).text
+    assert sorted(set(re.findall(r"^[-+]    (\w+): int =", text, flags=re.MULTILINE))) == sorted(sizes)
+
+
+def test_sizes_that_the_second_cannot_have_are_named():
+    with pytest.warns(ZooWarning, match="keeps its own sizes, .*head_dim=3"):
+        code_difference("gpt2-style:hidden_size=36,num_attention_heads=12", "llama-style:position=rotary")
 
 
 def test_nothing_that_the_configuration_does_not_use_is_in_a_file():

@@ -5,12 +5,13 @@ from __future__ import annotations
 import copy
 import difflib
 import tempfile
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from zoo.base.errors import ConfigError, InputError, OutputExistsError
+from zoo.base.errors import ConfigError, InputError, OutputExistsError, ZooWarning
 from zoo.base.files import write_file
 from zoo.base.printed import Note, Part, Printed, Source, Title
 from zoo.building.builder import config as configure
@@ -19,7 +20,7 @@ from zoo.building.fingerprints import fingerprint
 from zoo.building.loading import task_of_class
 from zoo.building.weights import is_saved
 from zoo.models import ZooPreTrainedModel
-from zoo.registry import describe
+from zoo.registry import VARIANTS, describe, parse_name
 
 from ..diff import resolve_both
 from .plugins import plain_forms, with_forms
@@ -113,13 +114,19 @@ def eject(
 
 
 def code_difference(a: VariantName | str, b: VariantName | str, task: TaskName | str | None = None) -> CodeDifference:
-    """Compare two variants as the files that [`zoo.eject`][] writes, the second with the sizes of the first."""
+    """Compare two variants as the files that [`zoo.eject`][] writes.
+
+    The second has the sizes of the first, except those that its name gives; a saved one has its own.
+    """
     specs, tasks = resolve_both(a, b, task)
     config = configure(specs[0], tasks[0])
-    sizes = {} if ":" in specs[1] or "@" in specs[1] else {name: getattr(config, name) for name in SIZES}
+    spec = parse_name(specs[1])
+    given = {*spec.overrides, *VARIANTS.get(spec.name).presets.get(spec.preset or "", {})}
+    sizes = {name: getattr(config, name) for name in SIZES if name not in given and not is_saved(b)}
     try:
         other = configure(specs[1], tasks[1], **sizes)
-    except ConfigError:  # parts of it need other sizes
+    except ConfigError as error:
+        warnings.warn(f"{b} keeps its own sizes, and has not those of {a}: {error}", ZooWarning, stacklevel=2)
         other = configure(specs[1], tasks[1])
     before, after = code_lines(text_of(config, tasks[0], a)), code_lines(text_of(other, tasks[1], b))
     diff = list(difflib.unified_diff(before, after, a, b, lineterm=""))
