@@ -156,6 +156,15 @@ def test_it_learns(few, tiny):
     assert found.scores["bleu"].value > 90
 
 
+@pytest.mark.parametrize("num_beams", [1, 2])
+def test_outputs_that_are_scored_stop_at_strings(few, tiny, num_beams):
+    generation = {"max_new_tokens": 12, "num_beams": num_beams, "stop_strings": ["e", "o"]}
+    result = train("pre-norm", data=few, **{**tiny, "generation": generation})
+    written = zoo.generate(result.model, few.heldout["en"][:], tokenizer=result.tokenizers, **generation)
+    assert result.outputs == [one.text for one in written]
+    assert any("e" in one or "o" in one for one in result.outputs)
+
+
 def test_a_loss_that_is_no_number_stops(few, tiny):
     with pytest.raises(TrainingError, match=r"loss is nan at step \d; a lower learning_rate"):
         train("pre-norm", data=few, **{**tiny, "learning_rate": 1e30, "max_grad_norm": 0, "label_smoothing_factor": 0})

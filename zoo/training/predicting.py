@@ -16,7 +16,7 @@ from zoo.base.errors import UnsupportedOperationError, ZooWarning
 from zoo.data.tasks import DataTask, Outputs, Predictions, Score, Tokenizers
 from zoo.fast.chunked_loss import IGNORED
 from zoo.registry.variants import active_quirks
-from zoo.training.generation.generating import end_somewhere, generation_config
+from zoo.training.generation.generating import end_somewhere, generation_config, take_stops
 
 from .sampling import lengths_of
 from .temporary import temporarily
@@ -102,11 +102,15 @@ def generated(trainer: ZooTrainer, tokenizers: Tokenizers, generation: Mapping[s
     """Let a model write, in batches of similar lengths."""
     dataset = trainer.eval_dataset
     order = by_length(lengths_of(dataset))
-    settings = settings_of_outputs(trainer.trained_model(), tokenizers, generation)
+    model, tokenizer = trainer.trained_model(), tokenizers.target
+    settings = settings_of_outputs(model, tokenizers, generation)
+    criteria = take_stops(settings, model, tokenizer, begin=1)
+    more = {"stopping_criteria": criteria} if criteria else {}
     with temporarily(trainer.args, predict_with_generate=True), temporarily(trainer.model, generation_config=settings):
-        found = trainer.predict(chosen(dataset, order), metric_key_prefix=PREFIX)
-    tokenizer = tokenizers.target
-    ids = np.where(found.predictions < 0, tokenizer.pad_token_id, found.predictions)
+        found = trainer.predict(chosen(dataset, order), metric_key_prefix=PREFIX, **more)
+    ids = np.where(found.predictions < 0, tokenizer.pad_token_id, found.predictions).tolist()
+    if criteria:
+        ids = [row[: criteria[0].length(row)] for row in ids]
     texts = [text.strip() for text in tokenizer.batch_decode(ids, skip_special_tokens=True)]
     return Predictions(**measured(found.metrics), outputs=in_place(texts, order))
 

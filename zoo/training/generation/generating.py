@@ -310,6 +310,16 @@ class StopsAt(StoppingCriteria):
         return next((length for length in range(1, len(ids)) if self.stops(ids[:length])), len(ids))
 
 
+def take_stops(
+    settings: GenerationConfig, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, begin: int
+) -> StoppingCriteriaList:
+    """Replace `stop_strings` by a criterion, unless an engine writes, which refuses them."""
+    if isinstance(model, WritingModel) or not settings.stop_strings:
+        return StoppingCriteriaList()
+    stops, settings.stop_strings = settings.stop_strings, None
+    return StoppingCriteriaList([StopsAt(stops, tokenizer, begin)])
+
+
 @contextmanager
 def options_explained() -> Iterator[None]:
     """Raise ConfigError for options that transformers looks at only while it generates."""
@@ -335,21 +345,19 @@ def write(
     settings = copy.deepcopy(settings)
     end_somewhere(settings, model, ids.shape[1] if causal else 1)
     settings.return_dict_in_generate, settings.output_logits = True, scores
-    stops = None if isinstance(model, WritingModel) else settings.stop_strings  # which such an engine refuses
-    settings.stop_strings = None if stops else settings.stop_strings
     begin = ids.shape[1] if causal else 1
-    criterion = StopsAt(stops, tokenizer, begin) if stops else None
+    criteria = take_stops(settings, model, tokenizer, begin)
     with options_explained():
         output = model.generate(
             input_ids=ids,
             attention_mask=mask,
             generation_config=settings,
             streamer=streamer,
-            **({"stopping_criteria": StoppingCriteriaList([criterion])} if criterion else {}),
+            **({"stopping_criteria": criteria} if criteria else {}),
         )
     sequences = output.sequences[:, begin:]
     written: list[list[int]] = sequences.tolist()
-    lengths = [len(row) if criterion is None else criterion.length(row) for row in written]
+    lengths = [criteria[0].length(row) if criteria else len(row) for row in written]
     texts = [
         tokenizer.decode(row[:length], skip_special_tokens=True) for row, length in zip(written, lengths, strict=True)
     ]
