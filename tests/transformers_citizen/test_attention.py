@@ -5,8 +5,7 @@ import torch
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, AttentionInterface
 from transformers_citizen.support import ASSORTED, ONE_OF_EACH, over, prompt, tiny, warnings_of
 
-import zoo
-from zoo.base.errors import UnsupportedBackendError, UnsupportedOperationError
+from zoo.base.errors import UnsupportedOperationError
 from zoo.models import Attention, ZooPreTrainedModel
 
 WEIGHTS = ("attentions", "encoder_attentions", "decoder_attentions", "cross_attentions")
@@ -108,13 +107,6 @@ def test_each_forward_dispatches_to_the_backend_of_the_moment(pair):
         parts = [part for part in model.modules() if isinstance(part, ZooPreTrainedModel)]
         assert {part.config._attn_implementation for part in parts} == {backend}
         torch.testing.assert_close(subject.run(model), expected)
-
-
-def test_a_backend_that_cannot_do_what_the_variant_needs_is_refused():
-    with pytest.raises(UnsupportedBackendError, match="valid: eager, flex_attention"):
-        zoo.build("gemma2-style@tiny", attn_implementation="sdpa")
-    with pytest.raises(UnsupportedBackendError, match="flash_attention_2"):
-        zoo.build("alibi-decoder@tiny", attn_implementation="flash_attention_2")
 
 
 @over(ONE_OF_EACH)

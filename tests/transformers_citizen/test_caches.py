@@ -50,14 +50,6 @@ def test_a_prompt_is_read_in_pieces_into_a_static_cache(name):
     assert subject.model.generate(ids, **LENGTH, do_sample=False, **given).tolist() == expected.tolist()
 
 
-def test_a_sliding_window_keeps_its_cache_small():
-    subject = tiny(("gemma2-style", "causal-lm"))
-    outputs = subject.model(**subject.inputs(), use_cache=True)
-    lengths = {layer.keys.shape[-2] for layer in outputs.past_key_values.layers}
-    full = subject.inputs()["input_ids"].shape[1]
-    assert lengths == {full, subject.config.sliding_window - 1}
-
-
 @over(ONE_OF_EACH[::2])
 def test_a_model_that_is_never_cached_generates(pair):
     subject = tiny(pair)

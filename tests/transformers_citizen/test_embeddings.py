@@ -76,9 +76,11 @@ def test_source_and_target_of_one_size_are_resized_together(settings, tmp_path: 
     logits(model, input_ids=IDS * 0 + 49, decoder_input_ids=IDS * 0 + 49)
     assert model.generate(IDS, max_new_tokens=2).shape[0] == 2
     model.save_pretrained(tmp_path)
+    with safe_open(tmp_path / "model.safetensors", "pt") as file:
+        written = [name for name in file.keys() if "embed_tokens" in name or name == "lm_head.weight"]  # noqa: SIM118
     loaded, info = type(model).from_pretrained(tmp_path, output_loading_info=True)
     assert not any(info.values())
-    assert tables(loaded) == number
+    assert tables(loaded) == number == len(written)
     assert torch.equal(logits(loaded), logits(model))
 
 
@@ -108,35 +110,19 @@ def test_a_size_is_rounded_up_to_a_multiple():
     assert model.config.vocab_size == model.lm_head.out_features == 48
 
 
+@pytest.mark.parametrize("task", ["causal-lm", "masked-lm", "seq2seq-lm"])
 @sharing(SHARING)
-def test_a_new_embedding_is_read_by_every_stack_that_shares_it(settings):
-    model = build("seq2seq-lm", settings)
+def test_a_new_embedding_is_read_by_every_stack_that_shares_it(settings, task):
+    model = build(task, settings)
     new = nn.Embedding(37, model.config.hidden_size)
     model.set_input_embeddings(new)
     model.tie_weights()
     assert model.get_input_embeddings() is new
-    assert model.get_encoder().get_input_embeddings() is new
-    shared = bool(settings.get("share_encoder_decoder_embeddings"))
-    assert (model.get_decoder().get_input_embeddings() is new) is shared
-    assert (model.lm_head.weight is new.weight) is (shared and bool(settings.get("tie_word_embeddings")))
-
-
-@pytest.mark.parametrize("task", ["causal-lm", "masked-lm"])
-def test_a_new_embedding_is_tied_to_the_head(task):
-    model = build(task, dict(tie_word_embeddings=True))
-    new = nn.Embedding(37, model.config.hidden_size)
-    model.set_input_embeddings(new)
-    model.tie_weights()
-    assert model.get_output_embeddings().weight is new.weight
-
-
-@sharing(SHARING)
-def test_a_shared_matrix_is_written_once(settings, tmp_path: Path):
-    model = build("seq2seq-lm", settings)
-    model.save_pretrained(tmp_path)
-    with safe_open(tmp_path / "model.safetensors", "pt") as file:
-        written = [name for name in file.keys() if "embed_tokens" in name or name == "lm_head.weight"]  # noqa: SIM118
-    assert len(written) == tables(model)
+    shared = task != "seq2seq-lm" or model.config.share_encoder_decoder_embeddings
+    if task == "seq2seq-lm":
+        assert model.get_encoder().get_input_embeddings() is new
+        assert (model.get_decoder().get_input_embeddings() is new) is shared
+    assert (model.get_output_embeddings().weight is new.weight) is (shared and model.config.tie_word_embeddings)
 
 
 def test_untying_when_loading_gives_the_head_its_own_copy(tmp_path: Path):
