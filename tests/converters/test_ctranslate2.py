@@ -8,10 +8,10 @@ from transformers import GenerationConfig
 
 import zoo
 from zoo.base.errors import ConfigError, UnsupportedOperationError, ZooError
-from zoo.converters import TARGETS, plan_engines, targets
+from zoo.converters import TARGETS, targets
 from zoo.converters.ctranslate2.planning import options_of
 from zoo.converters.ctranslate2.specification import write_ctranslate2
-from zoo.converters.errors import ExportError, VerificationError
+from zoo.converters.errors import VerificationError
 from zoo.training.generation import generate, load_checkpoint
 from zoo.training.generation.engines import IN_CTRANSLATE2
 
@@ -73,31 +73,6 @@ def test_smaller_weights_stay_near(dtype, tmp_path):
     assert 1e-5 < report.difference.float32 < 0.2
     assert f"stored as {dtype}" in (tmp_path / "out" / "README.md").read_text()
     assert all(torch.equal(weight, before[name]) for name, weight in model.named_parameters())
-
-
-@pytest.mark.parametrize(
-    ("name", "task", "settings", "says"),
-    [
-        ("universal", "causal-lm", {}, "computes more than its settings describe"),
-        ("gemma2-style", "causal-lm", {}, "attn_logit_softcapping"),
-        ("res-post-norm", "seq2seq-lm", {}, "norm_placement='res-post'"),
-        ("bert-style", "masked-lm", {}, "no head for masked-lm"),
-        ("pre-norm", "feature-extraction", dict(is_decoder=True), "runs no decoder for feature-extraction"),
-        ("llama-style", "causal-lm", dict(sliding_window=4), "sliding_window=4"),
-        ("gptj-style", "causal-lm", dict(head_dim=12), "3 dimensions of each head"),
-    ],
-)
-def test_what_ctranslate2_lacks_is_refused(name, task, settings, says):
-    plan = TARGETS.get("ctranslate2").plan(zoo_model(name, task, dtype=torch.float32, **settings))
-    assert not plan.exact and says in plan.why_not
-
-
-def test_a_refusal_names_what_works_and_leaves_nothing(tmp_path):
-    model = zoo_model("gemma2-style", dtype=torch.float32)
-    with pytest.raises(ExportError, match="ctranslate2 cannot express .*attn_logit_softcapping.*What works: .*bundle"):
-        zoo.export(model, tmp_path / "out", "ctranslate2")
-    assert list(tmp_path.iterdir()) == []
-    assert not {plan.target: plan for plan in plan_engines(model)}["ctranslate2"].exact
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from native_models import zoo_model
 import zoo
 from zoo.base.errors import CheckpointError, ConfigError, UnsupportedOperationError
 from zoo.converters import TARGETS
-from zoo.converters.errors import ExportError, MissingExtraError
 from zoo.converters.onnx.graphs import write_onnx
 from zoo.training.generation import generate
 
@@ -249,19 +248,3 @@ def test_unset_settings_of_generation_are_those_of_transformers(target, tmp_path
 
     first, again, other = map(drawn, (1, 1, 2))
     assert first == again != other and {*first} <= {*likely} and len({*first}) > 25
-
-
-@pytest.mark.parametrize("target", ["onnx", "ctranslate2"])
-def test_a_missing_extra_says_what_to_install(target, tmp_path, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "ctranslate2" if target == "ctranslate2" else "onnx", None)
-    with pytest.raises(MissingExtraError, match=rf"pip install 'transformer-zoo\[{target}\]'"):
-        zoo.export(zoo_model("gpt2-style", dtype=torch.float32), tmp_path / "out", target)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_unknown_dtypes_are_refused(tmp_path):
-    model = zoo_model("gpt2-style", dtype=torch.float32)
-    with pytest.raises(ExportError, match="valid for ctranslate2: float32, int8"):
-        zoo.export(model, tmp_path / "out", "ctranslate2", dtype="int4")
-    with pytest.raises(ExportError, match="only exports to ctranslate2.* take one"):
-        zoo.export(model, tmp_path / "out", "gpt2", dtype="int8")

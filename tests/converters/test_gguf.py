@@ -17,7 +17,7 @@ from transformers import PreTrainedTokenizerFast
 
 import zoo
 from zoo.base.errors import ConfigError, UnsupportedOperationError, UnwritableError
-from zoo.converters.errors import ExportError, MissingExtraError, VerificationError
+from zoo.converters.errors import ExportError, VerificationError
 from zoo.converters.gguf import comparing, writing
 from zoo.converters.gguf.architectures import ARCHITECTURES, SMALL_NORMS, TABLED
 from zoo.converters.gguf.planning import UNWRITTEN, plan_gguf
@@ -328,20 +328,6 @@ def test_what_llama_cpp_gets_silently_wrong_is_refused(name, settings, says):
     assert re.search(says, plan_gguf("gguf", tiny(name, **settings)).why_not)
 
 
-@pytest.mark.parametrize(
-    ("name", "task", "says"),
-    [
-        ("bert-style", "masked-lm", "the engine cannot: it has no head for masked-lm"),
-        ("t5-style", "seq2seq-lm", "the engine cannot: .*it loads a T5 file, but its server calls no encoder"),
-        ("llama-style", "feature-extraction", "the zoo has no writer yet: files for embeddings"),
-    ],
-)
-def test_other_heads_are_refused(name, task, says, tmp_path):
-    with pytest.raises(ExportError, match=f"gguf cannot express this model: .*{says}.*What works: .*bundle"):
-        zoo.export(zoo.build(f"{name}@tiny", task), tmp_path / "out", "gguf")
-    assert not list(tmp_path.iterdir())
-
-
 def test_architectures_without_a_writer_are_llama_cpps_and_classes_of_ours():
     import gguf
 
@@ -398,17 +384,7 @@ def test_unigram_with_spaces_as_marks_makes_the_same_tokens(tmp_path):
     comparing.compare_prompts(job, found, tmp_path)
 
 
-def test_bad_input_leaves_nothing(saved, tmp_path, monkeypatch):
-    with pytest.raises(ExportError, match="valid for gguf: f32, f16, bf16, q8_0"):
-        zoo.export(saved, tmp_path / "out", "gguf", dtype="q4_k_m")
-    (tmp_path / "full").mkdir()
-    (tmp_path / "full" / "notes.txt").write_text("mine")
-    assert "is not empty" in run("export", saved, "-o", tmp_path / "full", "--as", "gguf").stderr
-    for module in ("gguf", "xllamacpp"):
-        with monkeypatch.context() as missing:
-            missing.setitem(sys.modules, module, None)
-            with pytest.raises(MissingExtraError, match=rf"{module} is not .*pip install 'transformer-zoo\[gguf\]'"):
-                zoo.export(saved, tmp_path / "out", "gguf")
+def test_a_full_disk_leaves_nothing(saved, tmp_path):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))  # as a disk that is full does, it takes a part
     try:
@@ -416,7 +392,7 @@ def test_bad_input_leaves_nothing(saved, tmp_path, monkeypatch):
             zoo.export(saved, tmp_path / "out", "gguf")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert [path.name for path in tmp_path.iterdir()] == ["full"]
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_plan_and_report_name_it(saved):

@@ -158,6 +158,7 @@ def test_a_zip_bomb(folder):
         ("{", "no configuration that transformers reads"),
         ("[" * 100000, "no configuration that transformers reads"),
         ('{"model_type": 3}', "no configuration that transformers reads"),
+        ('{"model_type": "no-such-model"}', "no configuration that transformers reads"),
         ('{"model_type": "gpt2", "n_embd": "wide"}', "no configuration that transformers reads"),
         ('{"model_type": "gpt2", "n_embd": 12000000, "architectures": ["GPT2LMHeadModel"]}', "cannot load"),
         ('{"model_type": "x", "auto_map": {"AutoConfig": "evil.Config"}}', "no configuration that transformers reads"),
@@ -166,7 +167,7 @@ def test_a_zip_bomb(folder):
             "zoo-absent",
         ),
     ],
-    ids=["list", "cut", "deep", "number", "text", "wide", "code", "missing plugin"],
+    ids=["list", "cut", "deep", "number", "unknown", "text", "wide", "code", "missing plugin"],
 )
 def test_configurations(folder, config, says):
     (folder / "evil.py").write_text(f"open({str(folder.parent / 'victim')!r}, 'w')\nclass Config: pass\n")

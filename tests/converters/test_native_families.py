@@ -21,7 +21,21 @@ from native_experts import (
     YOUTU,
 )
 from native_families import FAMILY_CASES
-from native_models import ENCODER, LLAMA, NATIVE_CASES, T5, batch, largest_difference, native_model, outputs, scramble
+from native_models import (
+    BART,
+    ENCODER,
+    GPT2,
+    LLAMA,
+    NATIVE_CASES,
+    OPT,
+    ROBERTA,
+    T5,
+    batch,
+    largest_difference,
+    native_model,
+    outputs,
+    scramble,
+)
 
 import zoo
 from zoo.converters import ExportOptions, plan_export, verification
@@ -151,6 +165,16 @@ def test_every_model_type_has_a_case():
         ("Lfm2MoeModel", LFM2_MOE, "divided by a millionth more than their sum"),
         ("ModernBertForMaskedLM", {**MODERN_BERT, "hidden_activation": "silu"}, "hidden_activation='silu' is set"),
         ("ModernBertDecoderModel", MODERN_BERT, "its language model's head transforms what it projects"),
+        ("OPTForCausalLM", {**OPT, "word_embed_proj_dim": 8}, "word_embed_proj_dim=8 are projected"),
+        ("GPT2LMHeadModel", {**GPT2, "scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx"),
+        ("BertLMHeadModel", {**ENCODER, "is_decoder": True}, "BertLMHeadModel"),
+        ("BertModel", {**ENCODER, "is_decoder": True}, "is_decoder=True"),
+        ("RobertaForMaskedLM", {**ROBERTA, "hidden_act": "relu"}, "hidden_act='relu'"),
+        # Heads
+        ("T5EncoderModel", T5, "T5EncoderModel is one stack of an encoder-decoder; converted are T5For"),
+        ("BertForQuestionAnswering", ENCODER, r"ForQuestionAnswering has a head .*BertForMaskedLM \(masked-lm\)"),
+        ("BertForPreTraining", ENCODER, "BertForPreTraining has a head .*--set task="),
+        ("BartForSequenceClassification", BART, "BartForSequenceClassification has a head"),
     ],
 )
 def test_what_the_zoo_lacks_is_refused(name, settings, says):

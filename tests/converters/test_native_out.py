@@ -16,7 +16,6 @@ from zoo.base.errors import OutputExistsError
 from zoo.converters import ExportOptions, plan_export, verification
 from zoo.converters.errors import ExportError, VerificationError
 from zoo.converters.exporting import export_as
-from zoo.converters.native.declared import UnknownNativeError
 from zoo.converters.native.writing import save_weights
 from zoo.data.tokenizers import train_bpe
 
@@ -191,24 +190,12 @@ def test_logits_that_are_all_zero_are_so_by_their_weights(target):
     assert plan.exact and "move-logit-scale" in plan.transforms
 
 
-def test_a_refusal_names_what_works_and_leaves_nothing(tmp_path):
-    says = r"gpt2 cannot express this model: .*norm_placement='sandwich'.*What works: .*bundle"
-    with pytest.raises(ExportError, match=says):
-        zoo.export(zoo_model("sandwich-norm", "causal-lm", dtype=torch.float32), tmp_path / "out", "gpt2")
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_without_any_exact_class_the_nearest_is_named(tmp_path):
     with pytest.raises(
         ExportError,
         match=r"no class .* nearest is gpt2: this setting differs: norm_placement='sandwich'.*What works: bundle",
     ):
         zoo.export(zoo_model("sandwich-norm", dtype=torch.float32), tmp_path / "out")
-
-
-def test_unknown_targets_name_the_nearest(tmp_path):
-    with pytest.raises(UnknownNativeError, match="did you mean 'marian'"):
-        zoo.export(zoo_model("vanilla"), tmp_path / "out", "marain")
 
 
 @pytest.mark.parametrize("bias", [False, True])

@@ -16,7 +16,6 @@ from zoo.base.errors import (
     UnsupportedOperationError,
     UnwritableError,
 )
-from zoo.converters.errors import ExportError, MissingExtraError
 from zoo.training.generation.engines import load_for
 
 openvino = pytest.importorskip("openvino")
@@ -119,25 +118,6 @@ def test_a_full_disk_is_one_line(exported, tmp_path):
     (tmp_path / "graph.xml").symlink_to("/dev/full")
     with pytest.raises(UnwritableError, match="graph.xml cannot be written; is the disk full"):
         save(graph, tmp_path / "graph.xml")
-
-
-def test_what_it_cannot_hold_is_refused(tmp_path, monkeypatch):
-    latent = zoo.build("llama-style@tiny:attention=latent,vocab_size=20")
-    with pytest.raises(
-        ExportError,
-        match="openvino cannot express this model: the zoo has no writer yet: attention='latent' caches no keys",
-    ):
-        zoo.export(latent, tmp_path / "out", "openvino")
-    plain = zoo.build("gpt2-style@tiny")
-    with pytest.raises(ExportError, match="valid for openvino: float32, float16, int8"):
-        zoo.export(plain, tmp_path / "out", "openvino", dtype="int4")
-    monkeypatch.setitem(sys.modules, "nncf", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'transformer-zoo\[nncf\]'"):
-        zoo.export(plain, tmp_path / "out", "openvino", dtype="int8")
-    monkeypatch.setitem(sys.modules, "openvino", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'transformer-zoo\[openvino\]'"):
-        zoo.export(plain, tmp_path / "out", "openvino")
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.nightly

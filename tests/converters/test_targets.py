@@ -1,16 +1,18 @@
 """What a plugin has to bring for `zoo export --as` and `--engine`: a target, and an engine that runs it."""
 
 import json
+import re
+import sys
 
 import pytest
 import torch
 from command_line import run
-from native_models import scramble
+from native_models import scramble, zoo_model
 from safetensors.torch import load_file, save_file
 
 import zoo
 from zoo.converters import TARGETS, EngineTarget, TargetPlan
-from zoo.converters.errors import ExportError
+from zoo.converters.errors import ExportError, MissingExtraError
 from zoo.converters.native.declared import UnknownNativeError
 from zoo.converters.verification import Difference
 from zoo.converters.weights import model_with, save_generation, task_of, weights_of
@@ -88,8 +90,61 @@ def test_what_a_target_does_not_take_is_refused_before_anything_is_written(plain
     with pytest.raises(ExportError, match="plain cannot express this model: it is no language model. What works: bert"):
         zoo.export(model, tmp_path / "out", "plain")
     assert len(planned) == 1
-    with pytest.raises(ExportError, match="valid for plain: float32, float16"):
-        zoo.export(model, tmp_path / "out", "plain", dtype="int4")
     with pytest.raises(UnknownNativeError, match="unknown target 'plane'.*did you mean 'plain'"):
         zoo.export(model, tmp_path / "out", "plane")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("target", "name", "task", "settings", "says"),
+    [
+        ("onnx", "llama-style:attention=latent", None, {}, "caches no keys and values of every layer"),
+        ("onnx", "llama-style:attention=kv-sharing", None, {}, "caches no keys and values of every layer"),
+        ("onnx", "llama-style:mixer=gated-delta-net", None, {}, "mixer='gated-delta-net' keeps a state"),
+        ("openvino", "llama-style:attention=latent", None, {}, "no writer yet: attention='latent' caches no keys"),
+        ("ctranslate2", "llama-style:mixer=gated-delta-net", None, {}, "mixer"),
+        ("ctranslate2", "universal", "causal-lm", {}, "computes more than its settings describe"),
+        ("ctranslate2", "gemma2-style", "causal-lm", {}, "attn_logit_softcapping"),
+        ("ctranslate2", "res-post-norm", "seq2seq-lm", {}, "norm_placement='res-post'"),
+        ("ctranslate2", "bert-style", "masked-lm", {}, "no head for masked-lm"),
+        ("ctranslate2", "pre-norm", "feature-extraction", {"is_decoder": True}, "no decoder for feature-extraction"),
+        ("ctranslate2", "llama-style", "causal-lm", {"sliding_window": 4}, "sliding_window=4"),
+        ("ctranslate2", "gptj-style", "causal-lm", {"head_dim": 12}, "3 dimensions of each head"),
+        ("gguf", "bert-style", "masked-lm", {}, "the engine cannot: it has no head for masked-lm"),
+        ("gguf", "t5-style", "seq2seq-lm", {}, "the engine cannot: .*it loads a T5 file, but its server calls no enco"),
+        ("gguf", "llama-style", "feature-extraction", {}, "the zoo has no writer yet: files for embeddings"),
+        ("transformers.js", "mixtral-style", "causal-lm", {}, "as llama: its feed-forward network is gated"),
+        ("transformers.js", "pegasus-style", "feature-extraction", {}, "no encoder-decoder for feature-extraction"),
+        ("transformers.js", "gpt2-style", "sequence-classification", {}, "no decoder for sequence-classification"),
+        ("transformers.js", "llama-style:attention=latent", None, {}, "as llama: attention='latent'"),
+    ],
+)
+def test_what_an_engine_lacks_is_refused_by_name(target, name, task, settings, says):
+    plan = TARGETS.get(target).plan(zoo_model(name, task, dtype=torch.float32, **settings))
+    assert not plan.exact and re.search(says, plan.why_not)
+
+
+@pytest.mark.parametrize("target", ["plain", "gpt2", *(name for name in TARGETS if name != "bundle")])
+def test_another_dtype_is_refused_with_those_of_the_target(target, plain, tmp_path):
+    model = zoo.build("gpt2-style@tiny", vocab_size=20)
+    dtypes = getattr(TARGETS.get(target), "dtypes", ()) if target in TARGETS else ()
+    says = f"valid for {target}: {', '.join(dtypes)}" if dtypes else "only exports to ctranslate2.* take one"
+    with pytest.raises(ExportError, match=says):
+        zoo.export(model, tmp_path / "out", target, dtype="int3")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("target", "module", "extra"),
+    [
+        *(("onnx", "onnx", "onnx"), ("transformers.js", "onnx", "onnx"), ("ctranslate2", "ctranslate2", "ctranslate2")),
+        *(("openvino", "openvino", "openvino"), ("openvino", "nncf", "nncf")),
+        *(("gguf", "gguf", "gguf"), ("gguf", "xllamacpp", "gguf")),
+    ],
+)
+def test_a_missing_extra_says_what_to_install(target, module, extra, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(MissingExtraError, match=rf"pip install 'transformer-zoo\[{extra}\]'"):
+        zoo.export(zoo_model("gpt2-style"), tmp_path / "out", target, dtype="int8" if module == "nncf" else None)
+    assert list(tmp_path.iterdir()) == []

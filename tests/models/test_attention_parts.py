@@ -1,6 +1,5 @@
 """Attention parts beyond the usual one: compared with transformers' own, and under the whole suite of a variant."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +8,6 @@ from models.formulas import THROUGH_FLOAT32
 from native_models import LLAMA, batch, largest_difference, native_model, outputs
 
 import zoo
-from zoo.converters.errors import ExportError
 from zoo.testing import randomize
 
 LATENT: dict[str, Any] = {"kv_lora_rank": 12, "qk_nope_head_dim": 6, "v_head_dim": 10}
@@ -32,11 +30,6 @@ def test_latent_attention_reads_one_token_after_the_other_from_its_cache(query_r
             torch.testing.assert_close(logits[:, 0], whole[:, step], atol=1e-6, rtol=1e-6)
     kept = [tuple(state.shape[1:]) for state in (cache.layers[0].keys, cache.layers[0].values)]
     assert kept == [(1, ids.shape[1], 4), (1, ids.shape[1], 12)]
-
-
-def test_latent_attention_is_no_onnx_graph(tmp_path: Path) -> None:
-    with pytest.raises(ExportError, match="caches no keys and values of every layer"):
-        zoo.export(zoo.build("llama-style@tiny:attention=latent,vocab_size=20"), tmp_path / "onnx", target="onnx")
 
 
 @pytest.mark.parametrize("name", ["ltg-bert-style", "gpt-bert-style"])
