@@ -95,7 +95,7 @@ def test_corpora_that_ship_are_joined_by_name(train, heldout):
     splits = load_splits("en_pt+phrases+phrases")
     assert list(zip(splits.train["en"], splits.train["pt"], strict=True)) == train + phrases + phrases
     assert len(splits.heldout) == len(heldout)
-    with pytest.raises(DataError, match=r"cannot be joined: languages has the columns text, label"):
+    with pytest.raises(DataError, match=r"cannot be joined: .*languages.* has the columns text, label"):
         load_splits("en_pt+languages")
     with pytest.raises(DataError, match=r"no file called heldout"):
         load_splits("phrases")

@@ -5,7 +5,7 @@ import warnings
 from functools import partial
 
 import pytest
-from datasets import ClassLabel, Dataset, Features, Sequence, Value
+from datasets import ClassLabel, Dataset, Features, Sequence, Value, load_dataset
 
 from zoo.data.tasks import DataError, Kind, UnknownColumnError, find_task, load_splits, read_columns
 from zoo.data.tasks.tables import DataWarning, chosen_columns, place_of
@@ -204,3 +204,27 @@ def test_a_column_of_texts_may_be_called_like_the_one_of_lines(write):
     rows = [("line_number", "pt"), *ROWS]
     assert place_of(read_columns(write("a.tsv", as_tsv(rows))), 1) is None
     assert place_of(read_columns(write("b.tsv", as_tsv([("en", "pt"), *ROWS]))), 1).endswith("b.tsv, line 3")
+
+
+@pytest.mark.parametrize("folder", [".", "data"])
+def test_shards_of_a_folder_are_read_as_datasets_reads_them(folder, tmp_path):
+    place = tmp_path / folder
+    place.mkdir(exist_ok=True)
+    rows = [{"text": f"text {i}", "label": i % 2} for i in range(7)]
+    for number, shard in enumerate((rows[:2], rows[2:5])):
+        Dataset.from_list(shard).to_parquet(place / f"train-{number:05}-of-00002.parquet")
+    Dataset.from_list(rows[5:]).to_parquet(place / "validation-00000-of-00001.parquet")
+    splits = load_splits(tmp_path, kinds=(Kind.TEXT, Kind.LABEL))
+    loaded = load_dataset(str(tmp_path), cache_dir=tmp_path / "cache")
+    assert splits.train["text"][:] == loaded["train"]["text"][:] and splits.train["label"][:] == [
+        "0",
+        "1",
+        "0",
+        "1",
+        "0",
+    ]
+    assert splits.heldout["text"][:] == loaded["validation"]["text"][:]
+    assert place_of(splits.train, 3) == f"{tmp_path}, train, row 4"
+    Dataset.from_list([{"text": "text", "class": 1}]).to_parquet(place / "train-00001-of-00002.parquet")
+    with pytest.raises(DataError, match="train cannot be joined: .*00001.* has the columns text, class"):
+        load_splits(tmp_path, kinds=(Kind.TEXT, Kind.LABEL))

@@ -16,7 +16,7 @@ from zoo.registry import CORPORA
 from .libraries import dataset_splits, is_dataset_name, is_saved_dataset
 from .mapped import values_of
 from .reading import PAIR, READERS, read_table, table_of
-from .tables import Column, Kind, Table
+from .tables import NUMBERS, Column, Kind, Table
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -113,9 +113,10 @@ def load_splits(
     """Load examples, and set some of them aside where the source does not.
 
     Args:
-        data: A file; a folder with a file called train and one called heldout, validation, valid, dev or test; a folder
-            that `datasets` has saved; corpora that ship with the zoo ("en_pt", or several: "en_pt+phrases"); or a
-            dataset's name on the Hub, with a configuration after a colon if needed.
+        data: A file; a folder with a file called train and one called heldout, validation, valid, dev or test, or
+            their shards (train-00000-of-00002.parquet, also in a folder data); a folder that `datasets` has saved;
+            corpora that ship with the zoo ("en_pt", or several: "en_pt+phrases"); or a dataset's name on the Hub, with
+            a configuration after a colon if needed.
         heldout: The file to evaluate on; by default the source's, or else 5 % of the examples, at most 1000.
         columns: Names of the columns to read, or their numbers from 0; by default those named like what they hold,
             and else the first ones.
@@ -159,9 +160,9 @@ def load_tables(
     if path.is_file():
         return read_table(path, columns, kinds=kinds), None
     if path.is_dir() and not is_saved_dataset(path):
-        train = read_table(find_file(path, TRAIN_NAMES), columns, kinds=kinds)
+        train = read_files(find_files(path, TRAIN_NAMES), f"{data}, train", columns, kinds)
         names = columns if columns is not None else list(train.columns)
-        return train, read_table(find_file(path, HELDOUT_NAMES), names, kinds=kinds)
+        return train, read_files(find_files(path, HELDOUT_NAMES), f"{data}, held-out", names, kinds)
     if not path.exists() and not is_dataset_name(str(data)):
         raise DataError(
             f"{data} does not exist; give a file ({', '.join(READERS)}), a folder of such files, a dataset's name, or "
@@ -179,18 +180,30 @@ def load_tables(
 
 def load_corpora(names: Sequence[str], columns: Sequence[Column] | None, kinds: Sequence[Kind]) -> tuple[Table, Table]:
     """Load corpora that ship with the zoo, and join what they hold to train on."""
-    tables = [read_table(find_file(SHIPPED / name, TRAIN_NAMES), columns, kinds=kinds) for name in names]
-    first = tables[0]
-    for name, table in zip(names, tables, strict=True):
-        if list(table.columns) != list(first.columns):
-            raise DataError(
-                f"{JOIN.join(names)} cannot be joined: {name} has the columns {', '.join(table.columns)}, and "
-                f"{names[0]} has {', '.join(first.columns)}"
-            )
+    files = [find_file(SHIPPED / name, TRAIN_NAMES) for name in names]
+    train = read_files(files, JOIN.join(names), columns, kinds)
     heldout = find_file(SHIPPED / names[0], HELDOUT_NAMES)
-    joined = {column: [value for table in tables for value in table.columns[column]] for column in first.columns}
-    lines = [line for table in tables for line in table.lines]
-    return replace(first, columns=joined, lines=lines), read_table(heldout, columns or list(joined), kinds=kinds)
+    return train, read_table(heldout, columns or list(train.columns), kinds=kinds)
+
+
+def read_files(files: Sequence[Path], source: str, columns: Sequence[Column] | None, kinds: Sequence[Kind]) -> Table:
+    """Read files with the same columns as one table, with rows that are counted through."""
+    from datasets import concatenate_datasets
+
+    first, *others = tables = [read_table(file, columns, kinds=kinds) for file in files]
+    if not others:
+        return first
+    names = list(first.columns)
+    if other := next((table for table in others if list(table.columns) != names), None):
+        raise DataError(
+            f"{source} cannot be joined: {other.source} has the columns {', '.join(other.columns)}, and "
+            f"{first.source} has {', '.join(names)}"
+        )
+    rows = concatenate_datasets([table.dataset().select_columns(names) for table in tables])
+    rows.info.description = source
+    numbers = range(1, len(rows) + 1)
+    numbered = rows if NUMBERS["row"] in names else rows.add_column(NUMBERS["row"], list(numbers))
+    return Table(source, {name: rows[name] for name in names}, numbers, "row", numbered)
 
 
 def shipped_corpora() -> list[str]:
@@ -203,6 +216,13 @@ def find_file(folder: Path, names: Sequence[str]) -> Path:
             if (file := folder / f"{name}{suffix}").is_file():
                 return file
     raise DataError(f"{folder} has no file called {' or '.join(names)} ({', '.join(READERS)})")
+
+
+def find_files(folder: Path, names: Sequence[str]) -> list[Path]:
+    """The file that has one of some names, or its shards in a folder or its `data`, as `datasets` reads them."""
+    places = [(name, place, suffix) for name in names for place in (folder, folder / "data") for suffix in READERS]
+    shards = (sorted(place.glob(f"{name}-?????-of-?????{suffix}")) for name, place, suffix in places)
+    return next(filter(None, shards), []) or [find_file(folder, names)]
 
 
 ANSWERS = (Kind.LABEL, Kind.TAGS)  # Kinds of columns by which a text that is held out is not another one
