@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from zoo.comparison.display.findings import randomization_p
 from zoo.data.tasks import translation_scores
 from zoo.data.tasks.metrics import accuracy_score, entities, entity_f1_score, has_entities, macro_f1_score
 
@@ -22,6 +23,17 @@ def test_bleu_counts_words_of_scripts_without_blanks_too(tokenizer):
     """With 13a a sentence is one word of them, and a translation without a mistake has a BLEU of 0."""
     found = translation_scores(TEXTS[tokenizer], TEXTS[tokenizer])["bleu"]
     assert f"|tok:{tokenizer}|" in found.signature and found.value == pytest.approx(100)
+
+
+@pytest.mark.parametrize(
+    ("references", "effective"), [(["Hallo.", "ein Hund", "drei"], "yes"), (["Hallo.", "Das ist ein Hund."], "no")]
+)
+def test_translations_of_a_word_or_two_have_a_bleu(references, effective):
+    """References of fewer than 4 words have no run of 4, and a translation without a mistake had a BLEU of 0."""
+    others = ["Katze"] * len(references)
+    right, wrong = (translation_scores(one, references)["bleu"] for one in (references, others))
+    assert f"|eff:{effective}|" in right.signature and right.value == pytest.approx(100) and wrong.value == 0
+    assert randomization_p("bleu", tuple(references), tuple(others), tuple(references)) < 1
 
 
 ROWS = st.lists(st.lists(st.tuples(*[st.integers(0, 3)] * 2), min_size=1, max_size=5), min_size=1, max_size=8)

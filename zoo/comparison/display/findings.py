@@ -57,12 +57,12 @@ def randomization_p(metric: str, baseline: Sequence[str], own: Sequence[str], re
         own == baseline
     ):  # sacreBLEU counts exchanges that change more than was found, and would find none that change nothing
         return 1.0
-    from sacrebleu.metrics import BLEU, CHRF
+    from sacrebleu.metrics import CHRF
     from sacrebleu.significance import PairedTest
 
-    from zoo.data.tasks.scores import bleu_tokenizer
+    from zoo.data.tasks.scores import bleu_metric
 
-    chosen = BLEU(tokenize=bleu_tokenizer(references)) if metric == "bleu" else CHRF()
+    chosen = bleu_metric(references) if metric == "bleu" else CHRF()
     systems = [("baseline", list(baseline)), ("variant", list(own))]
     _, results = PairedTest(systems, {metric: chosen}, [list(references)], test_type="ar", n_samples=TRIALS)()
     *_, (_, result) = results.values()  # the first names the systems

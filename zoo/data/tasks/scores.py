@@ -8,7 +8,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sacrebleu.metrics import BLEU
 
 
 class Outputs(str, Enum):
@@ -81,6 +84,15 @@ def bleu_tokenizer(references: Sequence[str]) -> str:
     return "zh" if han > 4 * others else "char"
 
 
+def bleu_metric(references: Sequence[str]) -> BLEU:
+    """BLEU with the tokenizer for references, and `effective_order` where none of them has 4 words."""
+    from sacrebleu.metrics import BLEU
+
+    metric = BLEU(tokenize=bleu_tokenizer(references))
+    metric.effective_order = all(len(metric.tokenizer(one).split()) < metric.max_ngram_order for one in references)
+    return metric
+
+
 def translation_scores(
     hypotheses: Sequence[str], references: Sequence[str], *, n_bootstrap: int = 1
 ) -> dict[str, Score]:
@@ -93,9 +105,10 @@ def translation_scores(
 
     Returns:
         BLEU (Papineni et al. 2002; Post 2018) and chrF (Popović 2015), each from 0 to 100. BLEU's words are those of
-        sacreBLEU's tokenizer 13a, of Chinese zh, and of Japanese, Thai, Lao, Burmese and Khmer single characters.
+        sacreBLEU's tokenizer 13a, of Chinese zh, and of Japanese, Thai, Lao, Burmese and Khmer single characters. Where
+        no reference has four of them, it counts shorter runs alone (eff:yes in its signature), else it would be 0.
     """
-    from sacrebleu.metrics import BLEU, CHRF
+    from sacrebleu.metrics import CHRF
 
     class Chrf(CHRF):
         """chrF as a float: sacreBLEU takes no mean of floats and NumPy's, which it gives where nothing matches."""
@@ -106,7 +119,7 @@ def translation_scores(
             return found
 
     scores = {}
-    for name, metric in (("bleu", BLEU(tokenize=bleu_tokenizer(references))), ("chrf", Chrf())):
+    for name, metric in (("bleu", bleu_metric(references)), ("chrf", Chrf())):
         result = metric.corpus_score(list(hypotheses), [list(references)], n_bootstrap=n_bootstrap)
         signature = str(metric.get_signature())
         interval = None
