@@ -401,9 +401,12 @@ def test_a_saved_model_is_planned_with_a_recipe(recipe, vocabulary, dropout, tmp
     ],
 )
 def test_the_cache_of_a_sequence_is_planned(name, size):
-    task = "seq2seq-lm" if name.startswith("marian") else "causal-lm"
-    assert plan(name, task, devices=1, seq_len=64).cache == 2 * size
-    assert plan("bert-style@tiny", devices=1, seq_len=64).cache is None
+    assert cache_of(name, "seq2seq-lm" if name.startswith("marian") else "causal-lm", 64) == 2 * size
+
+
+def test_a_plan_has_the_cache_of_a_model_that_writes(plans):
+    assert plans[Strategy.ONE].cache == cache_of(WIDE, "causal-lm", 128) > 0
+    assert cache_of("bert-style@tiny", "masked-lm", 64) is None
 
 
 @pytest.mark.parametrize("name", ["gemma3-style@tiny:num_hidden_layers=6", "qwen3-next-style@tiny"])

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from enum import Enum
+from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -25,7 +26,7 @@ from zoo.models.language_modeling import LanguageModel
 from ..measuring.machine import Allocations
 
 MANY = 2**20  # Tokens of a batch in which these, and not the gradients of weights, decide what memory a step takes
-CHUNKS = 64  # Chunks of logits of a batch that is as good as many, where each is computed
+CHUNKS = 8  # Chunks of logits of a batch that is as good as many, where each is computed
 
 
 class Precision(str, Enum):
@@ -78,8 +79,12 @@ def step_memory(
 ) -> StepMemory:
     with simulated_training(model, precision, checkpointing=checkpointing) as hollow:
 
+        @cache
+        def peak_of(forward: Forward, size: int) -> int:
+            return peak(hollow, forward, (size, seq_len), precision)
+
         def grow(forward: Forward, many: int) -> Peak:
-            one, less, more = (peak(hollow, forward, (size, seq_len), precision) for size in (1, many, 2 * many))
+            one, less, more = (peak_of(forward, size) for size in (1, many, 2 * many))
             each = (more - less) // many
             return Peak(one, less - each * many, each)
 
