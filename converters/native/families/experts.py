@@ -17,7 +17,7 @@ from ...transforms import Transform, each, evens_then_odds, permute
 from ..declared import Field, Keys, without
 from ..decoders import ONE_WINDOW, ROPE_BY_LAYER, WINDOWS_BY_LAYER
 from .like_llama import BRANCH_NORMS
-from .llama import ATTENTION, ATTENTION_BIAS, GATED, PRE_NORMS, QK_NORMS, SAME_OUT_BIAS, LlamaLike
+from .llama import ATTENTION, ATTENTION_BIAS, GATED, PRE_NORMS, QK_NORMS, SAME_OUT_BIAS, LlamaLike, Qwen2
 
 EXPERTS: Keys = {
     "mlp.router.weight": "mlp.gate.weight",
@@ -150,7 +150,7 @@ class Qwen2Moe(ExpertsLike):
     fields = {**Qwen3Moe.fields, **WINDOWS_BY_LAYER, **SHARED_SIZE, "attention_bias": "qkv_bias"}
     always = {**ExpertsLike.always, "feed_forward": "moe-shared"}
     only = {"decoder_sparse_step": 1, "mlp_only_layers": []}
-    follows = {"use_sliding_window": lambda config: config.sliding_window is not None}
+    follows = Qwen2.follows
     layer = {**ExpertsLike.layer, **SHARED_EXPERT}
     reasons = {**ExpertsLike.reasons, "feed_forward": "it has an expert that every token sees, and a gate (moe-shared)"}
 

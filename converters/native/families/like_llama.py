@@ -33,6 +33,7 @@ from .llama import (
     SIZES,
     Llama,
     LlamaLike,
+    Qwen2,
     any_attention_bias,
 )
 
@@ -166,7 +167,7 @@ class SmolLm3(LlamaLike):
         ),
     }
     always = Llama.always
-    follows = {"use_sliding_window": lambda config: config.sliding_window is not None}
+    follows = Qwen2.follows
 
 
 class Glm(LlamaLike):
