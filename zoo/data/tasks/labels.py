@@ -134,12 +134,6 @@ class TextClassification(LabelsTask):
 
         return DataCollatorWithPadding(padding_right(tokenizers.source))
 
-    def sources(self, examples: Dataset) -> list[str]:
-        return examples[examples.column_names[0]][:]
-
-    def references(self, examples: Dataset) -> list[str]:
-        return examples[examples.column_names[1]][:]
-
     def texts(self, ids: Sequence[Any], tokenizers: Tokenizers) -> list[str]:
         return [self.labels[int(row[0])] for row in ids]
 

@@ -59,12 +59,6 @@ class PairsTask(DataTask):
     def model_settings(self, tokenizers: Tokenizers) -> dict[str, Any]:
         return encoder_decoder_settings(tokenizers)
 
-    def sources(self, examples: Dataset) -> list[str]:
-        return examples[examples.column_names[0]][:]
-
-    def references(self, examples: Dataset) -> list[str]:
-        return examples[examples.column_names[1]][:]
-
 
 def encoder_decoder_settings(tokenizers: Tokenizers) -> dict[str, Any]:
     source, target = tokenizers.source, tokenizers.target

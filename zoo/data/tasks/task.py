@@ -223,12 +223,12 @@ class DataTask(ABC):
         """Fields of [`zoo.models.ZooConfig`][] that fit the tokenizers: sizes of vocabularies, special ids."""
 
     def sources(self, examples: Dataset) -> list[str]:
-        """Inputs as text, one an example; none where the task has no outputs to show."""
-        return []
+        """Inputs as text, one an example; by default the first column of two, and none of raw text."""
+        return examples[examples.column_names[0]][:] if len(self.kinds) > 1 else []
 
     def references(self, examples: Dataset) -> list[str]:
-        """Right answers as text, one an example; none where the task has no outputs."""
-        return []
+        """Right answers as text, one an example; by default the second column, if there is one."""
+        return examples[examples.column_names[1]][:] if len(self.kinds) > 1 else []
 
     def label_counts(self, examples: Dataset) -> dict[str, int]:
         """How often every label occurs; empty where examples have no labels."""
