@@ -13,13 +13,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from zoo.base.printed import Part, Printed, Table, Title
 
 from .names import parse_name
-from .variants import VARIANTS
+from .variants import VARIANTS, Described
 
 if TYPE_CHECKING:
     from zoo.building.literals import VariantName
-
-AS_REGISTERED = ("name", "summary", "description", "source", "paper", "tasks", "tags", "aliases", "deprecated")
-"""Fields that a card takes from its variant."""
 
 BUILDING = "zoo.building.builder"  # The module that registers the finder of facts when it is imported
 
@@ -45,24 +42,22 @@ def find_facts_with(finder: FactFinder) -> FactFinder:
     return finder
 
 
-@dataclass(frozen=True)
-class Card(Printed):
+def find_facts(spec: str) -> Facts:
+    if _fact_finder is None:
+        importlib.import_module(BUILDING)
+    assert _fact_finder is not None
+    return _fact_finder(spec)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Card(Described, Printed):
     """Facts about a variant.
 
     Attributes:
-        name: Its name, without aliases.
-        summary: One line.
-        description: The rest of its docstring.
-        source: Where the design or the code comes from.
-        paper: The paper that describes it.
-        tasks: Tasks that it can be built for; the first is the default.
-        tags: Words to find it by.
-        aliases: Its other names.
         settings: The configuration fields that it sets, with the preset and quirks that were asked for.
         task_defaults: Settings for single tasks.
         presets: Its sizes and what they set.
         quirks: Names of the defects of the original that can be switched on, and what each does.
-        deprecated: Why it should no longer be used.
         distribution: Its distribution: "transformer-zoo", that of a plugin, or None for a script.
         version: That distribution's version.
         module: The module that registered it.
@@ -72,19 +67,10 @@ class Card(Printed):
         known: The facts, where they were found already.
     """
 
-    name: str
-    summary: str
-    description: str
-    source: str
-    paper: str | None
-    tasks: tuple[str, ...]
-    tags: tuple[str, ...]
-    aliases: tuple[str, ...]
     settings: dict[str, Any]
     task_defaults: dict[str, dict[str, Any]]
     presets: dict[str, dict[str, Any]]
     quirks: dict[str, str]
-    deprecated: str | None
     distribution: str | None
     version: str | None
     module: str
@@ -102,12 +88,7 @@ class Card(Printed):
     @cached_property
     def facts(self) -> Facts:
         """Facts that only a model of it shows, found when first used: that imports torch."""
-        if self.known is not None:
-            return self.known
-        if _fact_finder is None:
-            importlib.import_module(BUILDING)
-        assert _fact_finder is not None
-        return _fact_finder(self.spec)
+        return find_facts(self.spec) if self.known is None else self.known
 
     @property
     def num_parameters(self) -> int:
@@ -161,9 +142,8 @@ def describe(name: VariantName | str) -> Card:
     variant = VARIANTS.get(spec.name)
     settings = variant.settings(preset=spec.preset, quirks=spec.quirks, faithful=spec.faithful)
     file, line = variant.place or _location(variant.code)
-    same: dict[str, Any] = {name: getattr(variant, name) for name in AS_REGISTERED}
-    card = Card(
-        **same,
+    return Card(
+        **{one.name: getattr(variant, one.name) for one in dataclasses.fields(Described)},
         settings={**settings, **spec.overrides},
         task_defaults={task: dict(values) for task, values in variant.task_defaults.items()},
         presets={preset: dict(values) for preset, values in variant.presets.items()},
@@ -174,10 +154,8 @@ def describe(name: VariantName | str) -> Card:
         file=file,
         line=line,
         spec=str(spec),
+        known=find_facts(str(spec)) if spec.overrides else None,  # which refuses settings that cannot be built
     )
-    if spec.overrides:
-        _ = card.facts  # which refuse an unknown setting, or values that contradict each other
-    return card
 
 
 def _location(builder: object) -> tuple[str | None, int | None]:

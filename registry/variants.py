@@ -58,46 +58,57 @@ class Quirk:
     one_length: bool = False
 
 
-@dataclass(frozen=True)
-class Variant:
+@dataclass(frozen=True, kw_only=True)
+class Described:
+    """The words about a variant, which its card has as well.
+
+    Attributes:
+        name: Its name, without aliases.
+        summary: A line about it.
+        description: The rest of the text about it.
+        source: Where the design or the code comes from.
+        paper: The paper that describes it, and the section.
+        tasks: Tasks that it can be built for; the first is the default.
+        tags: Words to find it by.
+        aliases: Its other names.
+        deprecated: Why it should no longer be used, and what instead.
+    """
+
+    name: str
+    summary: str = ""
+    description: str = ""
+    source: str
+    paper: str | None = None
+    tasks: tuple[str, ...]
+    tags: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+    deprecated: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variant(Described):
     """A named architecture.
 
     Attributes:
         code: Its builder: a function, or "module:function", which is imported when a model is built.
-        tasks: Tasks that it can be built for; the first is the default.
-        source: Where the design or the code comes from.
         origin: The module that registered it, and its distribution.
-        paper: The paper that describes it, and the section.
-        description: The rest of it.
-        tags: Words to find it by.
         defaults: Configuration fields in which it differs from the configuration's defaults.
         task_defaults: The same for a single task.
         presets: The same for a named size.
         quirks: The defects of the original that can be switched on.
         limits: Limitations, a sentence each.
         deviations: Differences from its paper, a sentence each. Verdicts about it show them.
-        aliases: Its other names.
-        deprecated: Why it should no longer be used, and what instead.
         place: The file and line of its declaration, None where a function is registered.
     """
 
-    name: str
     code: str | Callable[..., Any]
-    tasks: tuple[str, ...]
-    source: str
     origin: Origin
-    paper: str | None = None
-    summary: str = ""
-    description: str = ""
-    tags: tuple[str, ...] = ()
     defaults: Settings = field(default_factory=dict)
     task_defaults: Mapping[str, Settings] = field(default_factory=dict)
     presets: Mapping[str, Settings] = field(default_factory=dict)
     quirks: Mapping[str, Quirk] = field(default_factory=dict)
     limits: tuple[str, ...] = ()
     deviations: tuple[str, ...] = ()
-    aliases: tuple[str, ...] = ()
-    deprecated: str | None = None
     place: tuple[str, int] | None = None
 
     @cached_property
