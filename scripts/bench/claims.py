@@ -12,7 +12,15 @@ from pathlib import Path
 from zoo.base.files import write_file
 from zoo.base.printed import table_in_markdown
 from zoo.comparison.benchmarks.claims import Calibration, Finding, calibrate, claims
-from zoo.comparison.benchmarks.claims.page import RATE_HEADINGS, expected, numbers, rate_row, tally
+from zoo.comparison.benchmarks.claims.page import (
+    RATE_HEADINGS,
+    THEME_HEADINGS,
+    expected,
+    numbers,
+    rate_row,
+    tally,
+    theme_rows,
+)
 
 PAGE = Path(__file__).parents[2] / "docs" / "claims.md"
 
@@ -49,7 +57,8 @@ is better by less than the benchmark's margin. Everything else is undecided, as 
 rate at the edge of the tried ones. Rates have Clopper-Pearson intervals, one trial per sign; signs of one comparison
 from several sources are not independent. A random sign comes out in half of the cases: the probability by chance is
 that of coming out at least as often. Effects are changes of the loss relative to the baseline's, where the source has a
-number.
+number. The second table has the same by theme, with the smallest and the largest difference of what is decided and of
+what is not: it shows which kinds of modification a size can judge.
 """
 
 
@@ -98,7 +107,8 @@ def calibration_section(calibration: Calibration) -> str:
     table = table_in_markdown(["Published", "Sign, effect, size", "Here", *calibration.conditions], rows)
     rates = table_in_markdown(RATE_HEADINGS, [rate_row(calibration, condition) for condition in calibration.conditions])
     left = [f"- {sign.sign} ({sign.source}): {sign.untested}." for sign in calibration.untested]
-    return "\n\n".join([rates, table, "Not tested:", "\n".join(left)])
+    themes = table_in_markdown(THEME_HEADINGS, theme_rows(calibration))
+    return "\n\n".join([rates, themes, table, "Not tested:", "\n".join(left)])
 
 
 if __name__ == "__main__":

@@ -210,13 +210,16 @@ def test_a_published_sign_comes_out_the_other_way_or_is_undecided(published: str
         for name, losses in ((variant, own), ("gpt2-style", [1.0, 1.0, 1.0]))
         for seed, loss in enumerate(losses)
     ]
-    sign = Sign("s", "s", published, compare, effect=-0.1)
+    sign = Sign("s", "s", published, "norms", compare, effect=-0.1)
     trials = try_sign(sign, Path("mine.yaml"), {"ladder": ladder}, {"ladder": rows})
     found = Calibration(trials, [])
     assert [trial.result for trial in trials] == ["not recorded yet", result, "not recorded yet"]
     is_decided = result != "undecided"
     assert (found.rate(condition).trials, found.decided(condition).hits) == (is_decided, is_decided)
     assert found.rate(condition).hits == (result == "came out") and found.correlation(condition) is None
+    assert found.by_theme() == {"norms": found}
+    assert len(found.differences(condition, decided=is_decided)) == 1
+    assert found.differences(condition, decided=not is_decided) == []
     assert found.by_chance(condition) == ({"came out": 0.5, "undecided": None}.get(result, 1.0))
     tried = {"learning_rate": [0.001, 0.003, 0.01]}
     edge = [replace(row, settings={**row.settings, "tried": tried}) for row in rows]

@@ -9,12 +9,13 @@ import pytest
 from click.testing import CliRunner
 
 import zoo
-from zoo.base.errors import ConfigError, UnknownNameError, UnknownVariantError
+from zoo.base.errors import ConfigError, InvalidChoiceError, UnknownNameError, UnknownVariantError
 from zoo.cli.main import cli
 from zoo.comparison.benchmarks import Row, benchmarks
 from zoo.comparison.benchmarks.claims import calibrate, claims, read_claims
 from zoo.comparison.benchmarks.claims.judging import HOLDS, MISSING, judge_claim
 from zoo.comparison.benchmarks.claims.page import numbers
+from zoo.comparison.benchmarks.definition import CALIBRATION
 from zoo.registry import VARIANTS
 
 KNOWN = benchmarks()
@@ -142,6 +143,14 @@ def test_a_page_is_what_its_command_writes(name: str) -> None:
     assert script["PAGE"].read_text(encoding="utf-8") == script["page"]()
 
 
+def test_a_sign_is_about_a_theme_of_claims(tmp_path: Path) -> None:
+    text = CALIBRATION.read_text(encoding="utf-8")
+    signs = tmp_path / "signs.yaml"
+    signs.write_text(text.replace("theme: positions", "theme: position"), encoding="utf-8")
+    with pytest.raises(InvalidChoiceError, match="did you mean 'positions'"):
+        calibrate(signs)
+
+
 def test_the_command_shows_them() -> None:
     def run(*arguments: str) -> str:
         result = CliRunner().invoke(cli, arguments)
@@ -157,7 +166,8 @@ def test_the_command_shows_them() -> None:
     for sample in (outcome[side] for outcome in finding["outcomes"] for side in ("variant", "baseline")):
         assert sample["mean"] == pytest.approx(fmean(sample["values"])) and sample["deviation"] > 0
         assert sample["interval"][0] <= sample["mean"] <= sample["interval"][1]
-    assert "squared-relu" in run("claims", "--calibration")
+    calibration = run("claims", "--calibration")
+    assert "squared-relu" in calibration and "feed forward" in calibration
     assert set(json.loads(run("claims", "--calibration", "--json"))["rates"]) == set(KNOWN["ladder"].conditions)
     assert "(zoo claims rezero)" in run("show", "rezero")
     refused = CliRunner().invoke(cli, ["claims", "pre-norm", "--calibration"])

@@ -56,7 +56,7 @@ def claims(name: str | None, calibration: bool, as_json: bool) -> None:
 def show_calibration(*, as_json: bool) -> None:
     """Write which published signs came out here."""
     from zoo.comparison.benchmarks.claims import calibrate
-    from zoo.comparison.benchmarks.claims.page import RATE_HEADINGS, rate_row
+    from zoo.comparison.benchmarks.claims.page import RATE_HEADINGS, THEME_HEADINGS, rate_row, theme_rows
 
     found = calibrate()
     rates = {condition: found.rate(condition) for condition in found.conditions}
@@ -70,5 +70,6 @@ def show_calibration(*, as_json: bool) -> None:
     rows = [(name, *(trial.result for trial in found.trials if trial.sign.name == name)) for name in signs]
     write(table(("Published sign", *found.conditions), rows), heading("How often the published sign came out"))
     write(table(RATE_HEADINGS, [rate_row(found, name) for name in found.conditions]))
+    write(heading("By theme"), table(THEME_HEADINGS, theme_rows(found)))
     for sign in found.untested:
         write(Text(f"{sign.name} is not tested: {sign.untested}"))

@@ -16,7 +16,7 @@ from zoo.data.tasks.metrics import rank_correlation
 
 from ..definition import CALIBRATION, Benchmark, benchmarks
 from ..rows import Row, read_rows
-from .contrast import Contrast, entries, made, read_contrast
+from .contrast import Contrast, entries, made, read_contrast, themes
 from .judging import FAILS, HOLDS, MISSING, NEITHER, UNCLEAR, Outcome, judge_rows
 
 PUBLISHED = ("better", "worse", "no better")
@@ -33,6 +33,7 @@ class Sign:
     sign: str  # It, as a sentence
     source: str  # Where it was published
     published: str  # One of `PUBLISHED`
+    theme: str = ""  # A theme of claims, such as "positions"; of a sign that no rows can test, empty
     # The rows that test it, by the fields of `Contrast` but `expect`; empty where none can
     compare: Mapping[str, Any] | None = None
     untested: str = ""  # Why none can
@@ -117,6 +118,17 @@ class Calibration:
         """Count what came out at one size."""
         return Counter(trial.result for trial in self.trials if trial.condition == condition)
 
+    def differences(self, condition: str, *, decided: bool) -> list[float]:
+        """Absolute differences at one size, from small to large, of signs that are decided or that are not."""
+        results = (CAME_OUT, OTHER_WAY) if decided else (UNDECIDED,)
+        found = (one.outcome.difference for one in self.trials if one.condition == condition and one.result in results)
+        return sorted(abs(one.mean) for one in found if one is not None)
+
+    def by_theme(self) -> dict[str, Calibration]:
+        """The trials of each theme, by its name."""
+        themes = sorted({trial.sign.theme for trial in self.trials})
+        return {name: Calibration([one for one in self.trials if one.sign.theme == name], []) for name in themes}
+
     @property
     def conditions(self) -> list[str]:
         """The sizes, in the benchmark's order."""
@@ -145,6 +157,8 @@ def read_sign(file: Path, name: str, content: object) -> Sign:
     InvalidChoiceError.check(sign.published, valid=PUBLISHED, kind="published sign", owner=where)
     if (sign.compare is None) != bool(sign.untested):
         raise ConfigError(f"{where}: it needs either compare, or a sentence why it is untested")
+    if sign.compare is not None:
+        InvalidChoiceError.check(sign.theme, valid=themes(), kind="theme", owner=where)
     return replace(sign, name=name)
 
 

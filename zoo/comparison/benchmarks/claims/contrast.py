@@ -42,6 +42,11 @@ class Claim:
     theme: str = ""
 
 
+def themes(folder: Path = FOLDER) -> list[str]:
+    """Names of the themes of claims, each a YAML file."""
+    return sorted(file.stem for file in folder.glob("*.yaml"))
+
+
 def read_claims(folder: Path = FOLDER, known: Mapping[str, Benchmark] | None = None) -> list[Claim]:
     """Read all claims.
 
@@ -54,7 +59,7 @@ def read_claims(folder: Path = FOLDER, known: Mapping[str, Benchmark] | None = N
     """
     known = benchmarks() if known is None else known
     found: dict[str, Claim] = {}
-    for file in sorted(folder.glob("*.yaml")):
+    for file in (folder / f"{theme}.yaml" for theme in themes(folder)):
         for name, content in entries(file).items():
             if name in found:
                 raise ConfigError(f"{file}: the claim {name!r} is in {found[name].theme}.yaml, too")

@@ -22,6 +22,13 @@ RATE_HEADINGS = (
     "Rank correlation of effects",
 )
 
+THEME_HEADINGS = (
+    "Theme",
+    *RATE_HEADINGS[:3],
+    "Differences that are decided",
+    "that are not",
+)
+
 EXPECTED = {
     "higher": "higher than",
     "lower": "lower than",
@@ -107,3 +114,24 @@ def rate_row(calibration: Calibration, condition: str) -> list[str]:
         "" if chance is None else f"{chance:.2g}",
         "" if correlation is None else f"{correlation:+.2f}",
     ]
+
+
+def theme_rows(calibration: Calibration) -> list[list[str]]:
+    """Write which themes a size decides, and by how large differences; headings are in `THEME_HEADINGS`."""
+    return [
+        [
+            theme.replace("-", " "),
+            *rate_row(found, condition)[:3],
+            span(found, condition, True),
+            span(found, condition, False),
+        ]
+        for condition in calibration.conditions
+        for theme, found in calibration.by_theme().items()
+        if found.decided(condition).trials
+    ]
+
+
+def span(calibration: Calibration, condition: str, decided: bool) -> str:
+    """Write the smallest and the largest difference."""
+    found = calibration.differences(condition, decided=decided)
+    return " to ".join(dict.fromkeys(f"{one:.3f}" for one in (found[:1] + found[-1:])))
