@@ -29,12 +29,15 @@ WRONG: dict[type[errors.ZooError], list[tuple[str, dict[str, Any], str]]] = {
     errors.UnsupportedTaskError: [
         ("bert-style causal-lm", {}, "'bert-style' does not support task 'causal-lm'; valid: mask"),
         ("llama-style seq2seq-lm", {}, "valid: causal-lm, sequence-classification"),
+        ("vanilla token-classification", {}, "did you mean 'sequence-classification'?"),
     ],
     errors.UnknownQuirkError: [
         ("vanilla", {"quirks": ["cross-attention-reuses-itself"]}, "mean 'cross-attention-reuses-self'?"),
         ("pre-norm+faithfull", {}, "quirk 'faithfull' of variant 'pre-norm'; valid: none"),
     ],
-    errors.UnknownPresetError: [("pre-norm@tinny", {}, "did you mean 'tiny'?")],
+    errors.UnknownPresetError: [
+        ("pre-norm@tinny", {}, "of variant 'pre-norm'; valid: tiny, small, base; did you mean 'tiny'?")
+    ],
     errors.UnknownOverrideError: [
         ("pre-norm", {"hiden_size": 64}, "did you mean 'hidden_size'?"),
         ("pre-norm:n_heads=4", {}, "unknown setting 'n_heads' of variant 'pre-norm'"),

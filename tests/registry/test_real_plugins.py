@@ -233,13 +233,6 @@ def test_a_plugin_that_collides_leaves_nothing_behind(with_all: Any) -> None:
     assert with_all["vanilla"] == "transformer-zoo"
 
 
-def test_a_collision_is_the_plugins_fault_even_if_its_module_comes_first(environment: Environment) -> None:
-    result = environment.run("result = refusal(__import__, 'zoo_colliding')")
-    assert result.startswith(
-        "NameCollisionError: variant 'vanilla' of zoo_colliding (zoo-colliding 1.2) exists already"
-    )
-
-
 def test_the_auto_classes_find_the_plugin_of_a_checkpoint(environment: Environment, with_all: Any) -> None:
     result = environment.run(
         """

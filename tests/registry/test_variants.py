@@ -14,12 +14,8 @@ from zoo.base.errors import (
     MissingPluginError,
     NameCollisionError,
     RegistrationError,
-    UnknownPresetError,
-    UnknownQuirkError,
     UnknownTagError,
     UnknownTaskError,
-    UnknownVariantError,
-    UnsupportedTaskError,
 )
 from zoo.registry import SIZES, TASKS, Quirk, Registry, Task, Variant, list_variants, register, require_task
 
@@ -153,16 +149,6 @@ class TestData:
         assert variants.get("plain").builder(3) == 3
         del sys.modules["late_builder"]
 
-    def test_a_builder_that_is_not_there_is_named(self, variants: Variants) -> None:
-        register("plain", "A line.", builder="zoo.models:missing", **self.FACTS)
-        with pytest.raises(RegistrationError, match=r"'zoo.models:missing' was registered, but cannot be imported"):
-            _ = variants.get("plain").builder
-
-    def test_a_taken_name_is_refused(self, variants: Variants) -> None:
-        register("plain", "A line.", **self.FACTS)
-        with pytest.raises(NameCollisionError):
-            add("plain")
-
 
 def test_the_built_in_variants_import_neither_torch_nor_transformers() -> None:
     program = "import sys, zoo; assert zoo.list_variants(); print({'torch', 'transformers'} & set(sys.modules))"
@@ -210,10 +196,6 @@ class TestList:
 
 
 class TestLookUp:
-    def test_unknown_variant(self, variants: Variants, vanilla: Variant) -> None:
-        with pytest.raises(UnknownVariantError, match="unknown variant 'vanila'; valid: vanilla; did you mean"):
-            variants.get("vanila")
-
     def test_a_deprecated_variant_works_and_warns(self, variants: Variants) -> None:
         add("old", deprecated="use 'new'")
         with pytest.warns(DeprecatedNameWarning, match="variant 'old' is deprecated: use 'new'"):
@@ -265,42 +247,18 @@ class TestSettings:
         vanilla.settings()["position"] = "none"
         assert vanilla.settings()["position"] == "learned"
 
-    def test_unknown_preset(self, vanilla: Variant) -> None:
-        with pytest.raises(UnknownPresetError) as caught:
-            vanilla.settings(preset="smal")
-        assert str(caught.value) == (
-            "unknown preset 'smal' of variant 'vanilla'; valid: tiny, small, base, huge; did you mean 'small'?"
-        )
-
     def test_quirks_are_named_with_hyphens_and_ordered_as_declared(self, vanilla: Variant) -> None:
         assert list(vanilla.quirks) == ["wrong-scale", "reuses-self", "relu-is-gelu"]
         assert vanilla.check_quirks(("relu-is-gelu", "wrong_scale")) == ("wrong-scale", "relu-is-gelu")
         assert vanilla.check_quirks("reuses-self") == ("reuses-self",)
         assert vanilla.check_quirks(("reuses-self",), faithful=True) == tuple(vanilla.quirks)
 
-    def test_unknown_quirk(self, vanilla: Variant) -> None:
-        with pytest.raises(UnknownQuirkError, match="quirk 'reuse-self' of variant 'vanilla'; .*mean 'reuses-self'"):
-            vanilla.check_quirks(("reuse-self",))
-
     def test_the_first_task_is_the_default(self, vanilla: Variant) -> None:
         assert vanilla.default_task == vanilla.check_task() == vanilla.check_task("seq2seq-lm") == "seq2seq-lm"
-
-    def test_unknown_and_unsupported_tasks_differ(self, vanilla: Variant) -> None:
-        with pytest.raises(UnknownTaskError, match="did you mean 'seq2seq-lm'"):
-            vanilla.check_task("seq2seqlm")
-        with pytest.raises(UnsupportedTaskError) as caught:
-            vanilla.check_task("token-classification")
-        assert str(caught.value) == (
-            "variant 'vanilla' does not support task 'token-classification'; "
-            "valid: seq2seq-lm, sequence-classification; did you mean 'sequence-classification'?"
-        )
 
 
 class TestTasks:
     def test_a_task_is_its_name(self) -> None:
         assert [str(task) for task in Task] == list(TASKS) == list(Task)
         assert len(TASKS) == 6
-
-    @pytest.mark.parametrize("task", [*TASKS, *Task])
-    def test_known_tasks_pass(self, task: str) -> None:
-        assert type(require_task(task)) is str
+        assert {type(require_task(task)) for task in (*TASKS, *Task)} == {str}
