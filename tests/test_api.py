@@ -1,13 +1,21 @@
-"""The public surface is the one that docs/api.md lists, and a change that breaks it is shown."""
+"""The public surface is the one that docs/api.md lists, what breaks it is shown, and old names work for a while."""
 
 import importlib.util
+import inspect
 import re
 import subprocess
+import warnings
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 
+import click
 import pytest
+from click.testing import CliRunner
+from typing_extensions import deprecated
+
+from zoo.base.deprecation import renamed
+from zoo.base.errors import DeprecatedNameWarning
 
 ROOT = Path(__file__).parents[1]
 
@@ -79,3 +87,42 @@ def test_what_a_change_breaks_is_listed(api: ModuleType, tmp_path: Path, monkeyp
 @pytest.mark.skipif(importlib.util.find_spec("griffe") is None, reason="griffe is not installed")
 def test_the_zoo_itself_is_compared(api: ModuleType) -> None:
     assert isinstance(api.broken("HEAD"), list)
+
+
+@renamed(dev="heldout")
+def score(data: str, heldout: str | None = None) -> tuple[str, str | None]:
+    return data, heldout
+
+
+def test_an_argument_is_accepted_by_its_old_name() -> None:
+    with pytest.warns(DeprecatedNameWarning, match=r"argument 'dev' of score\(\) is deprecated: use 'heldout'") as seen:
+        assert score("a", dev="b") == ("a", "b")  # type: ignore[call-arg]
+    assert seen[0].filename == __file__ and list(inspect.signature(score).parameters) == ["data", "heldout"]
+
+
+def test_its_new_name_gives_no_warning_and_both_are_refused() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert score("a", heldout="b") == ("a", "b")
+    with pytest.raises(TypeError, match="got 'heldout' and its old name 'dev'"):
+        score("a", heldout="b", dev="c")  # type: ignore[call-arg]
+
+
+def test_a_function_is_deprecated_as_the_policy_shows() -> None:
+    @deprecated("use 'build'", category=DeprecatedNameWarning)
+    def create() -> int:
+        return 1
+
+    with pytest.warns(DeprecatedNameWarning, match=r"use 'build'") as seen:
+        assert create() == 1
+    assert seen[0].filename == __file__
+
+
+def test_an_option_is_deprecated_as_the_policy_shows() -> None:
+    @click.command()
+    @click.option("--dev", deprecated="use --heldout")
+    def train(dev: str) -> None:
+        click.echo(dev)
+
+    result = CliRunner().invoke(train, ["--dev", "file"])
+    assert result.exit_code == 0 and "file" in result.output and "use --heldout" in result.output

@@ -1,16 +1,18 @@
-"""Models that were saved while a model was trained go to branches of one repository."""
+"""Models that were saved while a model was trained go to branches, and a run that ends on the Hub."""
 
 import json
 import shutil
 from pathlib import Path
 
 import pytest
+from preloaded import run_python
+from safetensors.torch import load
 
 import zoo
 from zoo.base.errors import CheckpointError
 from zoo.hub.errors import RepoIdError
 
-from .conftest import Start
+from .conftest import WRITE, Start, environment
 from .loopback import LoopbackHub
 
 SETTINGS = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
@@ -83,3 +85,28 @@ def test_models_of_another_run_and_runs_without_models_are_refused(model: Path, 
     shutil.rmtree(tmp_path / "model-revisions")
     with pytest.raises(CheckpointError, match="model-revisions holds no models to push as revisions"):
         zoo.push(tmp_path / "model", "org/model", revisions=True)
+
+
+pytestmark = pytest.mark.thorough
+
+COMMAND = (
+    "train pre-norm@tiny --task copy:train_examples=64,heldout_examples=16 --max_steps 2 --quiet "
+    "--training logging_steps=1 --report_to tensorboard --checkpoint-at 50 --push org/copies"
+)
+
+
+@pytest.mark.thorough
+def test_a_run_ends_on_the_hub(hub: LoopbackHub, tmp_path: Path) -> None:
+    done = run_python(
+        ["-m", "zoo", *COMMAND.split(), "-o", str(tmp_path / "model")],
+        env=environment(hub, tmp_path / "home", HF_TOKEN=WRITE),
+    )
+    assert done.returncode == 0, done.stderr
+    pushed = hub.storage.contents("org/copies")
+    assert {"config.json", "tokenizer.json", "README.md"} <= set(pushed)
+    assert load(pushed["model.safetensors"]).keys() == load((tmp_path / "model/model.safetensors").read_bytes()).keys()
+    card = pushed["README.md"].decode()
+    assert "model-index" in card and "Exact match" in card
+    assert hub.storage.repo("org/copies")["refs"].keys() == {"main", "chck_50"}
+    assert "org/copies" in done.stdout + done.stderr
+    assert list((tmp_path / "model-logs").glob("events.out.tfevents.*"))

@@ -1,8 +1,10 @@
-"""Local servers answer their own address, and no other site's pages."""
+"""Local servers: who may read them, and what is printed where nothing that serves is installed."""
 
 from __future__ import annotations
 
 import re
+import runpy
+import sys
 from collections.abc import Iterator
 from http.client import HTTPConnection
 from pathlib import Path
@@ -118,3 +120,10 @@ def test_no_other_module_listens() -> None:
     found = {str(file.relative_to(root)) for file in files if listens.search(file.read_text(encoding="utf-8"))}
     assert found == {"zoo/serving/local.py", "zoo/inside/explorer/page.py", "converters/gguf/serving.py"}
     assert "api_keys" in (root / "converters/gguf/serving.py").read_text(encoding="utf-8")
+
+
+def test_what_is_missing_is_told_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "starlette", None)
+    monkeypatch.setattr(sys, "argv", ["zoo.serving", "llama-style.char-en"])
+    with pytest.raises(SystemExit, match=r"^zoo: error: .*transformer-zoo\[serving\]"):
+        runpy.run_module("zoo.serving", run_name="__main__")

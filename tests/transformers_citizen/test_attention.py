@@ -1,12 +1,14 @@
-"""Attention weights from every backend, and masks that are made only where something is masked."""
+"""Attention weights from every backend, masks only where something is masked, and backends that are refused."""
 
 import pytest
 import torch
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, AttentionInterface
 from transformers_citizen.support import ASSORTED, ONE_OF_EACH, over, prompt, tiny, warnings_of
 
-from zoo.base.errors import UnsupportedOperationError
+import zoo
+from zoo.base.errors import UnsupportedBackendError, UnsupportedOperationError
 from zoo.models import Attention, ZooPreTrainedModel
+from zoo.models.transformer import BACKENDS
 
 WEIGHTS = ("attentions", "encoder_attentions", "decoder_attentions", "cross_attentions")
 
@@ -136,3 +138,31 @@ def test_a_static_cache_gives_weights_too(pair):
     name = "attentions" if subject.stack == "decoder" else "decoder_attentions"
     for one, other in zip(static[name], dynamic[name], strict=True):
         torch.testing.assert_close(one[0][..., : other[0].shape[-1]], other[0])
+
+
+ORIGINALS = zoo.list_variants(tag="original")
+
+
+@pytest.mark.parametrize("name", [*zoo.list_variants(), *(f"{name}+faithful" for name in ORIGINALS)])
+def test_a_backend_is_either_declared_or_refused_and_on_the_card(name):
+    card = zoo.describe(name)
+    model = zoo.build(f"{name}@tiny" if "+" not in name else name.replace("+", "@tiny+"), vocab_size=20)
+    supported = model.supported_backends()
+    assert "eager" in supported
+    assert model._supports_sdpa is ("sdpa" in supported)
+    assert model._supports_flex_attn is ("flex_attention" in supported)
+    assert model._supports_flash_attn is ("flash_attention_2" in supported)
+    for backend in BACKENDS:
+        on_the_card = any(backend in limit for limit in card.limits)
+        assert on_the_card is (backend not in supported), (backend, card.limits)
+        if on_the_card:
+            with pytest.raises(UnsupportedBackendError, match=f"{backend}.*valid: {', '.join(supported)}"):
+                model.set_attn_implementation(backend)
+
+
+def test_a_card_follows_the_settings():
+    assert zoo.describe("pre-norm").limits == ()
+    limit, paging = zoo.describe("pre-norm:position=alibi").limits
+    assert "flash_attention_2, flash_attention_3" in limit
+    assert "alibi" in limit
+    assert "continuous batching" in paging
