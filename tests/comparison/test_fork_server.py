@@ -1,11 +1,15 @@
 """One server for all runs of a command: what each finds imported, how each ends, and that nothing waits for ever."""
 
+import os
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
 
+from zoo.comparison.run.fork_server import status_of
 from zoo.comparison.run.processes import ForkServer
 
 FIRST = """
@@ -53,6 +57,17 @@ def test_each_call_has_its_own_process_and_the_imports_of_its_module(server, tmp
 def test_where_a_module_cannot_be_imported_nobody_waits(server, tmp_path: Path) -> None:
     half = server("first", "broken")
     assert half.call("broken", f"0={tmp_path / 'never'}") != 0 and not (tmp_path / "never").exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="runs are forks on Linux alone")
+def test_a_process_that_another_thread_collects_has_its_exit_code() -> None:
+    """The start of a process collects all that have ended, between the end of one and the wait for it."""
+    process = get_context("fork").Process(target=os._exit, args=(3,))
+    process.start()
+    _, status = os.waitpid(process.pid, 0)
+    noted = threading.Timer(0.2, lambda: setattr(process._popen, "returncode", os.waitstatus_to_exitcode(status)))
+    noted.start()
+    assert status_of(process) == 3
 
 
 @pytest.mark.slow

@@ -19,6 +19,7 @@ import os
 import signal
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
@@ -73,8 +74,15 @@ def serve_further(replies: TextIO, modules: Sequence[str]) -> TextIO:
 
 def end_with(process: BaseProcess) -> None:
     """Wait for the end of a process, and end this one."""
+    os._exit(status_of(process))
+
+
+def status_of(process: BaseProcess) -> int:
+    """Wait for the end of a process; its exit code, negative for a signal."""
     process.join()
-    os._exit(process.exitcode or 0)
+    while (status := process.exitcode) is None:  # where the start of another collected it, and has not noted it yet
+        time.sleep(0.001)
+    return status
 
 
 def can_fork() -> bool:
@@ -91,10 +99,10 @@ def call(name: str, argument: str) -> None:
 
 
 def reply(number: str, process: BaseProcess, replies: TextIO) -> None:
-    """Wait for a process, and write the number of its request and its exit code, negative for a signal."""
-    process.join()
+    """Wait for a process, and write the number of its request and its exit code."""
+    status = status_of(process)
     with suppress(OSError, ValueError):
-        os.write(replies.fileno(), f"{number} {process.exitcode}\n".encode())
+        os.write(replies.fileno(), f"{number} {status}\n".encode())
 
 
 def end_with_the_parent() -> None:
