@@ -59,6 +59,12 @@ def test_a_card_that_stays_is_named_where_a_new_one_would_differ(hub: LoopbackHu
         assert done.returncode == 0 and ("README.md of org/model is kept" in done.stderr) == named, done.stderr
 
 
+def test_files_of_main_that_a_new_branch_keeps_are_named(hub: LoopbackHub, tmp_path: Path) -> None:
+    hub.storage.put("org/model", {"notes.txt": b"main", "config.json": b"{}"})
+    done = zoo(hub, tmp_path / "home", "push", write(tmp_path / "model", checkpoint()), "org/model@v2")
+    assert done.returncode == 0 and "Kept, as they were there: notes.txt\n" in done.stderr, done.stderr
+
+
 @pytest.mark.parametrize("option", ["--dry_run", "--dry-run"])
 def test_a_dry_run_opens_no_socket(hub: LoopbackHub, tmp_path: Path, option: str) -> None:
     folder = write(tmp_path / "model", checkpoint())

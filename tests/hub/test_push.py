@@ -187,7 +187,8 @@ def test_a_missing_branch_is_created(hub: LoopbackHub, worker: Start, tmp_path: 
     before = hub.storage.put("org/model", {"notes.txt": b"main", "README.md": b"main"})
     files, process = checkpoint(), worker()
     own_card = files.pop("README.md")
-    process.ok("push", write(tmp_path / "model", files), "org/model@v2")
+    report = process.ok("push", write(tmp_path / "model", files), "org/model@v2")
+    assert report["kept"] == ["notes.txt"], "a branch begins as main"
     repo = hub.storage.repo("org/model")
     assert repo["refs"]["main"] == before
     there = hub.storage.contents("org/model", "v2")

@@ -81,6 +81,8 @@ def push(
             click.echo(f"{report.space} (Space)")
         for name, commit in report.revisions.items():
             click.echo(f"{report.repo_id}@{name} (commit {commit})")
+    if report.kept:
+        click.echo(f"Kept, as they were there: {enumerate_names(report.kept)}", err=True)
     if report.left_out:
         click.echo(f"Not pushed, as they belong to no model: {enumerate_names(report.left_out)}", err=True)
 

@@ -107,6 +107,7 @@ class PushReport:
     files: Mapping[str, int]  # Path and size in bytes of every file
     native_files: Mapping[str, int]  # The same of the native export, which goes to its own branch
     left_out: tuple[str, ...] = ()  # Paths of files in the folder that do not belong to a model and are not pushed
+    kept: tuple[str, ...] = ()  # Paths of files that were on the branch, or on main where it begins, and stay
     dry_run: bool = False  # Whether nothing was done
     commit: str | None = None  # The commit's hash
     url: str | None = None  # Where to look at it
@@ -144,8 +145,8 @@ def push(
 ) -> PushReport:
     """Push a model to the Hub, in one commit.
 
-    The repository is created where it does not exist, and so is the branch. Files of an earlier push stay, except for
-    weights that are not part of this one. Where something goes wrong the repository is as it was before.
+    The repository is created where it does not exist, and so is the branch, which begins as main. Files that are there
+    stay, except for weights that are not part of this push. Where something goes wrong, the repository is as before.
 
     Args:
         model: A model, a checkpoint's folder, the name of weights, or an export. Files of a folder are pushed by a
@@ -243,7 +244,7 @@ def push(
             _sizes(files),
             _sizes(foreign_files),
             tuple(left_out),
-            dry_run,
+            dry_run=dry_run,
             space_files={path: len(content) for path, content in page.items()},
         )
         if dry_run:
@@ -259,6 +260,7 @@ def push(
             if not is_intact(there[CARD], content):
                 warn_of_kept_card(f"{CARD} of {address}")
         stale = stale_weights(files, there)
+        kept = tuple(path for path in there if path not in {*files, *stale, ATTRIBUTES, CARD})
         landed = Change(hub, address, parent, list(files.values()), stale, message, create_pr).commit()
         done.append(f"{address} was pushed (commit {landed.commit})")
         if foreign_files:
@@ -271,6 +273,7 @@ def push(
         report,
         repo_id=address.repo_id,
         files=_sizes(files),
+        kept=kept,
         commit=landed.commit,
         url=url,
         pull_request=landed.pull_request,
