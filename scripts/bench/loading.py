@@ -3,7 +3,7 @@
     python scripts/bench/loading.py                       # 400 MB, files in memory as after a first read
     OMP_NUM_THREADS=1 python scripts/bench/loading.py --document    # and put the table into docs/performance.md
 
-Everybody has the same weights: transformers' GPT-2, and what the zoo converts it to. Times are medians over rounds in
+All have the same weights: transformers' GPT-2, and the zoo's conversion of it. Times are medians over rounds in
 which all take turns, by the clock and by the processor, which other processes disturb less; ratios are to `safetensors`
 alone in the same round, or to who is named first, by the processor.
 """

@@ -89,6 +89,6 @@ class WeightAverage(TrainerCallback):
             if missing := sorted(current.keys() - read.keys()):
                 raise CheckpointError(
                     f"{checkpoint / FILE} has no average of {missing[0]}: an earlier version wrote it; train the model "
-                    "anew"
+                    "again"
                 )
             self.weights = {name: read[name].to(weight.device) for name, weight in current.items()}

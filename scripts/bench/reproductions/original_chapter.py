@@ -21,7 +21,7 @@ UNUSED = ("torchvision", "PIL", "pandas", "requests", "IPython", "matplotlib", "
 
 
 class Losses:
-    """Stands where the chapter draws its live figure, which would take time, and keeps the last point."""
+    """Replaces the chapter's live figure, which would take time, and keeps the last point."""
 
     last: float = math.nan
 

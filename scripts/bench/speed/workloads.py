@@ -1,4 +1,4 @@
-"""The work: batches, and everybody who does it with the same weights."""
+"""The work: batches, and the models that do it with the same weights."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ SECONDS = 0.1  # Spent on all of them together
 def gemm_limit(device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32) -> float:
     """Measure how many operations a second matrix products reach at most, once in a process.
 
-    Whatever else happens on the machine makes products slower, never faster: so the fastest of all is taken.
+    Other work on the machine makes products slower, never faster, so the fastest of all is taken.
     """
     return _gemm_limit(str(device), dtype, torch.get_num_threads())
 

@@ -245,7 +245,7 @@ def without_leaks(splits: Splits, kinds: Sequence[Kind]) -> Splits:
 
 
 def contents(examples: Dataset, kinds: Sequence[Kind]) -> Iterator[tuple[str, ...]]:
-    """Write examples without labels so that equal ones are equal, whatever blanks are around them."""
+    """Write examples without labels so that they are equal where they differ by blanks around them alone."""
     named = zip(examples.column_names, kinds, strict=False)  # further columns are places of the rows
     columns = [values_of(examples, name) for name, kind in named if kind not in ANSWERS]
     return (tuple(str(value).strip() for value in row) for row in zip(*columns, strict=True))

@@ -199,7 +199,7 @@ def launch(page: Any, port: int | None = None) -> LocalServer:
 
 
 def publish(page: Any) -> None:
-    """Serve the page: to everybody in a Space of the Hub, and to this machine alone anywhere else."""
+    """Serve the page: publicly in a Space of the Hub, and to this machine alone anywhere else."""
     if SPACE in os.environ:
         page.launch(server_name="0.0.0.0", share=False, quiet=True, **appearance(gradio()))
         return
