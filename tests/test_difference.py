@@ -29,26 +29,19 @@ def test_a_saved_model_differs_as_its_variant_does(name, tmp_path):
         diff(folder, given, "feature-extraction")
 
 
-def test_only_what_differs_is_told():
-    assert axes("pre-norm", "pre-norm:dropout=0.3") == {"dropout": (0.1, 0.3)}
-
-
-def test_settings_that_follow_others_are_no_axes():
-    assert set(axes("pre-norm", "pre-norm:hidden_size=256,sizes=fixed", "seq2seq-lm")) == {"hidden_size", "parameters"}
-    in_proportion = {"hidden_size", "intermediate_size", "num_attention_heads", "parameters"}
-    assert set(axes("pre-norm", "pre-norm:hidden_size=256", "seq2seq-lm")) == in_proportion
-    assert set(axes("pre-norm", "pre-norm:num_hidden_layers=2", "seq2seq-lm")) == {"num_hidden_layers", "parameters"}
-
-
-def test_settings_of_another_tasks_head_are_no_axes():
-    assert "classifier_pooling" not in axes("pre-norm", "pre-norm:classifier_pooling=max")
-    assert "classifier_pooling" in axes("pre-norm", "pre-norm:classifier_pooling=max", "sequence-classification")
-
-
-def test_settings_of_parts_are_axes():
-    experts = "pre-norm@tiny:feed_forward=moe"
-    assert axes(experts, f"{experts},num_experts=5")["num_experts"] == (8, 5)
-    assert axes("pre-norm@tiny", experts)["num_experts"] == (None, 8)
+@pytest.mark.parametrize(
+    ("change", "task", "expected"),
+    [
+        ("dropout=0.3", None, {"dropout"}),
+        ("hidden_size=256,sizes=fixed", "seq2seq-lm", {"hidden_size", "parameters"}),
+        ("hidden_size=256", "seq2seq-lm", {"hidden_size", "intermediate_size", "num_attention_heads", "parameters"}),
+        ("num_hidden_layers=2", "seq2seq-lm", {"num_hidden_layers", "parameters"}),
+        ("classifier_pooling=max", None, set()),
+        ("classifier_pooling=max", "sequence-classification", {"classifier_pooling"}),
+    ],
+)
+def test_settings_that_follow_others_or_are_of_another_head_are_no_axes(change, task, expected):
+    assert set(axes("pre-norm", f"pre-norm:{change}", task)) == expected
 
 
 def test_quirks_are_axes_and_show_what_they_set():
@@ -63,6 +56,9 @@ def test_quirks_are_axes_and_show_what_they_set():
 @pytest.mark.parametrize(
     ("a", "b", "axis", "values"),
     [
+        ("pre-norm", "pre-norm:dropout=0.3", "dropout", (0.1, 0.3)),
+        ("pre-norm@tiny", "pre-norm@tiny:feed_forward=moe", "num_experts", (None, 8)),
+        ("pre-norm@tiny:feed_forward=moe", "pre-norm@tiny:feed_forward=moe,num_experts=5", "num_experts", (8, 5)),
         ("pre-norm", "post-norm", "norm_placement", ("pre", "post")),
         ("nlpt-encoder", "nlpt-encoder+padding-is-attended", "attention_mask", ("usual", "no_mask")),
         ("marian-style", "llama-style", "stack", ("encoder-decoder", "decoder")),  # both extract features
@@ -76,10 +72,6 @@ def test_settings_code_and_stacks_are_axes(a, b, axis, values):
 def test_a_task_that_one_cannot_do_is_refused():
     with pytest.raises(UnsupportedTaskError, match="marian-style"):
         diff("pre-norm", "marian-style", "causal-lm")
-
-
-def test_it_is_the_public_function():
-    assert zoo.diff is diff
 
 
 def test_differences_print_as_a_table():

@@ -9,7 +9,6 @@ from oracles import ltg
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
 
 import zoo
-from zoo.base.errors import ConfigError
 from zoo.converters import convert_back, sniff
 from zoo.models.attentions.disentangled import DisentangledPosition
 from zoo.models.partly_causal import partly_causal
@@ -144,19 +143,3 @@ def test_the_loss_weights_both_kinds_by_their_rows(skip_logits):
     assert found.item() == pytest.approx(expected.item(), rel=1e-6)
     halves = model(ids, labels=labels, causal_rows=rows, num_items_in_batch=2 * counted.sum()).loss
     assert halves.item() == pytest.approx(expected.item() / 2, rel=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"embedding_size": 16}, "embedding_size=16"),
-        ({"num_nextn_predict_layers": 1, "task": "causal-lm"}, "num_nextn_predict_layers"),
-        ({"attention": "multi-head"}, "does not read it"),
-        ({"num_key_value_heads": 1}, "num_key_value_heads"),
-        ({"share_layers": True}, "share_layers=True"),
-        ({"relative_attention_max_distance": 10}, "more than half"),
-    ],
-)
-def test_settings_that_it_has_no_meaning_for_are_refused(settings, message):
-    with pytest.raises(ConfigError, match=message):
-        zoo.config("gpt-bert-style", **{"task": "masked-lm", **settings})

@@ -129,6 +129,12 @@ WRONG: dict[type[errors.ZooError], list[tuple[str, dict[str, Any], str]]] = {
             "attention='exclusive' was given with norm='unit', norm_placement='sandwich'",
         ),
         (f"pre-norm:{TABLES}", {"value_embedding_interval": 0}, "value_embedding_interval"),
+        ("gpt-bert-style masked-lm", {"embedding_size": 16}, "embedding_size=16"),
+        ("gpt-bert-style causal-lm", {"num_nextn_predict_layers": 1}, "num_nextn_predict_layers"),
+        ("gpt-bert-style masked-lm", {"attention": "multi-head"}, "does not read it"),
+        ("gpt-bert-style masked-lm", {"num_key_value_heads": 1}, "num_key_value_heads"),
+        ("gpt-bert-style masked-lm", {"share_layers": True}, "share_layers=True"),
+        ("gpt-bert-style masked-lm", {"relative_attention_max_distance": 10}, "more than half"),
         # Experts
         ("mixtral-style", {"first_k_dense_replace": -1}, "first_k_dense_replace=-1"),
         ("gpt-oss-style", {"swiglu_limit": 0}, "swiglu_limit=0 was given; it must be positive"),

@@ -9,7 +9,7 @@ import torch
 from datasets import Dataset
 
 import zoo
-from zoo.base.errors import ConfigError, SequenceTooLongError, TokenIdError, UnknownOverrideError
+from zoo.base.errors import ConfigError, InvalidChoiceError, SequenceTooLongError, TokenIdError, UnknownOverrideError
 from zoo.data.tasks import Splits
 from zoo.registry import describe
 from zoo.training import PreflightError, train
@@ -165,11 +165,20 @@ def test_trackers_that_are_not_installed():
         ),
         ({"settings": {"eos_token_id": 9}}, "eos_token_id=9 was given .*: leave it out$"),
         ({"use_liger_kernel": True}, "none into the zoo's: leave it out"),
+        # Averages, and checkpoints at numbers of tokens
+        ({"checkpoint_at": "1M,many"}, "checkpoint_at='many' is no number"),
+        ({"checkpoint_at": "0"}, "checkpoint_at='0' is no number"),
+        ({"checkpoint_at": "1M", "checkpoint_in": "bytes"}, "tokens, words"),
+        ({"checkpoint_at": "1M", "checkpoint_in": "words"}, "words are not counted in the data of transl"),
+        ({"average": "mean"}, "ema, lawa"),
+        ({"average": "ema", "average_last": 2}, "average_last=2"),
+        ({"z_loss": -1}, "z_loss=-1"),
     ],
 )
-def test_options_that_would_be_used_late(few, tiny, given, message):
-    with pytest.raises((ConfigError, UnknownOverrideError), match=message):
-        train("pre-norm", data=few, **{**tiny, **given})
+def test_options_that_would_be_used_late(few, tiny, given, message, tmp_path):
+    with pytest.raises((ConfigError, InvalidChoiceError, UnknownOverrideError), match=message):
+        train("pre-norm", data=few, output_dir=tmp_path / "model", **{**tiny, **given})
+    assert not list(tmp_path.iterdir())
 
 
 def test_what_a_file_holds_is_named_with_its_line(tmp_path, tiny):
