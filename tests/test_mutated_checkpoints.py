@@ -5,6 +5,8 @@ import os
 import re
 import shutil
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -68,20 +70,15 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return folders
 
 
-def computes(folder: Path) -> bool:
-    """Whether a folder loads and computes finite logits, where an error of the zoo's own in one line is as good."""
-    ids = torch.tensor([[5, 6, 7, 8]])
+@contextmanager
+def one_line_at_most() -> Iterator[None]:
+    """An error of the zoo's own in one line is as good as none, and warnings are not looked at."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            model = zoo.load(folder)
-            decoder = {"decoder_input_ids": ids} if model.config.is_encoder_decoder else {}
-            outputs = model(input_ids=ids, **decoder, return_dict=True)
+            yield
         except ZooError as error:
             assert "\n" not in str(error)
-            return False
-    assert torch.isfinite(outputs[0]).all()
-    return True
 
 
 def changed(folder: Path, target: Path, **changes: Any) -> Path:
@@ -95,22 +92,24 @@ def changed(folder: Path, target: Path, **changes: Any) -> Path:
 @fuzzed
 @given(data=st.data())
 def test_a_changed_configuration(saved: list[Path], tmp_path: Path, data: st.DataObject) -> None:
-    field = data.draw(st.sampled_from(FIELDS))
-    computes(changed(data.draw(st.sampled_from(saved)), tmp_path / "model", **{field: data.draw(values)}))
+    field, ids = data.draw(st.sampled_from(FIELDS)), torch.tensor([[5, 6, 7, 8]])
+    target = changed(data.draw(st.sampled_from(saved)), tmp_path / "model", **{field: data.draw(values)})
+    with one_line_at_most():
+        model = zoo.load(target)
+        decoder = {"decoder_input_ids": ids} if model.config.is_encoder_decoder else {}
+        assert torch.isfinite(model(input_ids=ids, **decoder, return_dict=True)[0]).all()
+    if field != "auto_map":  # which transformers reads before it knows whose configuration it is
+        with one_line_at_most():
+            AutoModel.from_pretrained(target)
 
 
 @fuzzed
 @given(name=st.sampled_from(ATTRIBUTES) | st.from_regex("_[a-z_]{1,9}", fullmatch=True) | words, value=values)
 def test_a_configuration_with_any_name_in_it(saved: list[Path], name: str, value: Any) -> None:
     config = json.loads((saved[0] / "config.json").read_text())
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            made = ZooConfig.from_dict({**config, name: value})
-        except ZooError as error:
-            assert "\n" not in str(error)
-            return
-    assert type(made).from_dict(made.to_dict()).to_dict() == made.to_dict()
+    with one_line_at_most():
+        made = ZooConfig.from_dict({**config, name: value})
+        assert type(made).from_dict(made.to_dict()).to_dict() == made.to_dict()
 
 
 def test_every_attribute_that_is_no_setting_is_refused(saved: list[Path]) -> None:
@@ -156,22 +155,6 @@ def test_an_index_that_names_what_is_no_file(saved: list[Path], tmp_path: Path, 
         with pytest.raises(CheckpointError, match="not a file of its own folder") as error:
             read(folder)
         assert len(str(error.value)) < 1000
-
-
-@fuzzed
-@given(data=st.data())
-def test_changed_bytes_of_weights(saved: list[Path], tmp_path: Path, data: st.DataObject) -> None:
-    target = changed(saved[0], tmp_path / "model")
-    file = target / "model.safetensors"
-    content = bytearray(file.read_bytes())
-    for _ in range(data.draw(st.integers(1, 3))):
-        place = data.draw(st.integers(0, 4000))  # the header and what follows it
-        content[place] ^= data.draw(st.integers(1, 255))
-    file.write_bytes(content[: data.draw(st.integers(0, len(content)) | st.just(len(content)))])
-    try:
-        zoo.load(target)
-    except ZooError as error:
-        assert "\n" not in str(error)
 
 
 @pytest.mark.parametrize(
@@ -221,10 +204,8 @@ def test_changed_tokenizers(tokenizers: Path, tmp_path: Path, data: st.DataObjec
     change_somewhere(content, data)
     text = json.dumps(content)
     file.write_text(text[: data.draw(st.just(len(text)) | st.integers(0, len(text)))])
-    try:
+    with one_line_at_most():
         load_tokenizers(target)
-    except ZooError as error:
-        assert "\n" not in str(error)
 
 
 @fuzzed
@@ -285,20 +266,6 @@ def test_auto_classes_do_not_leave_the_folder_either(saved: list[Path], tmp_path
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     with pytest.raises(CheckpointError, match="not a file of its own folder"):
         AutoModelForCausalLM.from_pretrained(folder)
-
-
-@fuzzed
-@given(data=st.data())
-def test_a_changed_configuration_and_an_auto_class(saved: list[Path], tmp_path: Path, data: st.DataObject) -> None:
-    # What transformers reads before it knows whose configuration it is: see docs/architecture.md.
-    field = data.draw(st.sampled_from(sorted({*FIELDS} - {"auto_map"})))
-    target = changed(data.draw(st.sampled_from(saved)), tmp_path / "model", **{field: data.draw(values)})
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            AutoModel.from_pretrained(target)
-        except ZooError as error:
-            assert "\n" not in str(error)
 
 
 @pytest.mark.parametrize(
