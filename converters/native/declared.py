@@ -179,6 +179,7 @@ class NativeFormat:
     copies: ClassVar[Mapping[str, str]] = EMPTY  # Native weights that are stored twice, with the name that is read
     unread: ClassVar[tuple[str, ...]] = ()  # Native weights that are computed
     biased_norms: ClassVar[bool] = True  # Whether its layer norms have biases
+    untrained: ClassVar[str | None] = None  # Parameters of the zoo's models that its own lack, in the plural
     # What the class needs the id of padding for, as the end of a phrase; None if it needs none
     padding: ClassVar[str | None] = None
 
@@ -286,7 +287,10 @@ class NativeFormat:
         theirs = {**vars(native), "classifier_dropout": read.get("dropout", config.dropout), **read}
         lost = {name: rate for name, rate in ours.items() if theirs.get(name, rate) != rate}
         listed = "; ".join(f"{name}={theirs[name]} in {self.name}, {rate} in the zoo" for name, rate in lost.items())
-        return [f"rates of dropout differ: {listed}"] if lost else []
+        found = [f"rates of dropout differ: {listed}"] if lost else []
+        if self.untrained is not None:
+            found.append(f"{self.untrained} are trained in the zoo, and {self.name} has none: freeze them to go back")
+        return found
 
     def further_rates(self, native: Any, config: ZooConfig) -> dict[str, float]:
         """The zoo's rates in place of those of a class that no setting has, by the class's names."""

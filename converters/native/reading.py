@@ -38,7 +38,10 @@ def read_native_config(folder: Path) -> PreTrainedConfig:
         path = find(folder, CONFIG_NAME)
         if path is not None and not isinstance(read_json(path), dict):
             raise ConversionError(f"{str(path)!r} is no configuration")
-        return AutoConfig.from_pretrained(folder, trust_remote_code=False)
+        native = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+        if native.model_type == "ministral":  # so is a Mistral with layer_types read, in which they count
+            native.architectures = [name.replace("Mistral", "Ministral") for name in native.architectures or ()]
+        return native
     except ZooError:
         raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, StrictDataclassError) as error:

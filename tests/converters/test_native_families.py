@@ -1,6 +1,7 @@
 """Each class of transformers that is a table: in, out and in again, with the same outputs."""
 
 import json
+import re
 
 import pytest
 import torch
@@ -246,6 +247,38 @@ def test_biases_of_norms_keep_a_model_from_classes_without(tmp_path):
     )
     (plan,) = (plan for plan in plan_export(model) if plan.target == "mpt")
     assert plan.obstacles == ("its norms have biases, which this class's lack",)
+
+
+UNTRAINED = {
+    "CohereForCausalLM-0": r"norm.*bias",
+    "Cohere2ForCausalLM-0": r"norm.*bias",
+    "MptForCausalLM-0": r"norm.*bias",
+}
+UNTRAINED |= {"OlmoForCausalLM-0": "norm", "NanoChatForCausalLM-0": "norm"}
+UNTRAINED |= {"M2M100ForConditionalGeneration-0": "position", "XGLMForCausalLM-0": "position"}
+
+
+@pytest.mark.parametrize(("case", "lacking"), UNTRAINED.items())
+def test_parameters_that_a_class_lacks_are_named_when_it_is_read(case, lacking):
+    native = native_model(*FAMILY_CASES[case], dtype=torch.float32)
+    with pytest.warns(LostInputWarning, match="are trained in the zoo, and .* has none: freeze them to go back"):
+        model = zoo.convert(native)
+    for frozen in (lacking, "nothing"):
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                parameter += 0.01 * (re.search(frozen, name) is None)
+        plan = plan_target(NATIVE.get(native.config.model_type), model.config, weights_of(model), task_of(model))
+        assert plan.exact == (frozen == lacking), plan.obstacles
+
+
+def test_a_mistral_with_layer_types_is_read_as_auto_classes_read_it(tmp_path):
+    settings = {**LLAMA, "sliding_window": 3, "layer_types": ["full_attention", "sliding_attention"]}
+    native_model("Mistral", "ForCausalLM", settings, torch.float32).save_pretrained(tmp_path)
+    native = transformers.AutoModelForCausalLM.from_pretrained(tmp_path).eval()
+    assert type(native).__name__ == "MinistralForCausalLM"
+    model = zoo.convert(tmp_path)
+    assert model.config.layer_types == settings["layer_types"]
+    assert largest_difference(outputs(native), outputs(model)) < 1e-5
 
 
 @pytest.mark.parametrize("config_class", [transformers.InternLM3Config, transformers.IQuestCoderConfig])

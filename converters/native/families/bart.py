@@ -113,6 +113,7 @@ class M2M100(BartLike):
     variant = "pegasus-style"
     placement = "pre"
     output_bias = False
+    untrained = "tables of positions"
     reasons = {**BartLike.reasons, "lm_head_bias": "its output projection has no bias"}
 
     def read_config(self, native: Any, task: str) -> dict[str, Any]:

@@ -68,6 +68,7 @@ class Xglm(DecoderFormat):
     }
     always = {"layer_norm_eps": FIXED_EPS, "position": "learned"}
     only = {"add_cross_attention": False}
+    untrained = "tables of positions"
     computes_in_double = False
     body = {"embed_tokens": "embed_tokens", "position.weight": "embed_positions.weight", "norm": "layer_norm"}
     layer = LAYER

@@ -20,6 +20,8 @@ from .llama import ATTENTION, ATTENTION_BIAS, GATED, PRE_NORMS, QK_NORMS, SAME_O
 class Weightless(LlamaLike):
     """Base of both."""
 
+    untrained = "weights of norms"
+
     def read_weights(self, native: Any, state: State, task: str) -> State:
         state = super().read_weights(native, state, task)
         like, head_dim = state["model.embed_tokens.weight"], native.hidden_size // native.num_attention_heads
@@ -52,6 +54,7 @@ class Olmo(Weightless):
     body = {"embed_tokens": "embed_tokens", **biasless({"norm": "norm"})}
     layer = {**ATTENTION, **GATED, **biasless(PRE_NORMS)}
     biased_norms = False
+    untrained = "weights and biases of norms"
 
 
 def swapped_halves(heads: int) -> Transform:
