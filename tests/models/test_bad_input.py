@@ -73,6 +73,10 @@ WRONG: dict[type[errors.ZooError], list[tuple[str, dict[str, Any], str]]] = {
         ("pre-norm", {"sizes": "grow"}, "follow, fixed"),
     ],
     errors.ConfigError: [
+        *(
+            ("vanilla", {"quirks": quirks}, "must be names of quirks")
+            for quirks in (3, None, ["torch-initialization", 3])
+        ),
         ("pre-norm", {"layer_types": ["sliding_attention"]}, "sliding_window is None"),
         ("pre-norm", {"layer_types": ["full_attention"] * 9}, "9 entries for num_hidden_layers=6"),
         ("pre-norm", {"sliding_window": 0}, "must be at least 1"),
