@@ -288,8 +288,8 @@ class NativeFormat:
         lost = {name: rate for name, rate in ours.items() if theirs.get(name, rate) != rate}
         listed = "; ".join(f"{name}={theirs[name]} in {self.name}, {rate} in the zoo" for name, rate in lost.items())
         found = [f"rates of dropout differ: {listed}"] if lost else []
-        if self.untrained is not None:
-            found.append(f"{self.untrained} are trained in the zoo, and {self.name} has none: freeze them to go back")
+        if untrained := self.untrained or (None if self.biased_norms else "biases of norms"):
+            found.append(f"{untrained} are trained in the zoo, and {self.name} has none: freeze them to go back")
         return found
 
     def further_rates(self, native: Any, config: ZooConfig) -> dict[str, float]:

@@ -133,7 +133,6 @@ class Mpt(DecoderFormat):
     }
     heads = GPT2_HEADS
     biased_norms = False
-    untrained = "biases of norms"
 
     def read_config(self, native: Any, task: str) -> dict[str, Any]:
         plain = {"alibi": True, "alibi_bias_max": 8, "clip_qkv": None, "softmax_scale": None, "prefix_lm": False}

@@ -246,7 +246,6 @@ class Cohere(DecoderFormat):
     body = {"embed_tokens": "embed_tokens", **biasless({"norm": "norm"})}
     layer = {**ATTENTION, **GATED, **biasless({"residual.norm_in": "input_layernorm"})}
     biased_norms = False
-    untrained = "biases of norms"
 
 
 class Cohere2(Cohere):

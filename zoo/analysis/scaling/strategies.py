@@ -100,10 +100,7 @@ OPTIMIZER_STATES = {
 """Numbers that an optimiser keeps for each weight at least, where it is not two."""
 
 
-LOW_RANK = (
-    "galore_",
-    "apollo_",
-)  # Zhao et al. 2024; Zhu et al. 2024: states of projected gradients
+LOW_RANK = ("galore_", "apollo_")  # Projected gradients: Zhao et al. 2024; Zhu et al. 2024
 RANK = 128  # Their default in transformers
 
 
