@@ -54,8 +54,9 @@ def open_folder(folder: Path, found: NativeFormat, native: PreTrainedConfig, tas
     if find(folder, ADAPTER_CONFIG_NAME) is not None:
         raise ConversionError(f"{str(folder)!r} has an adapter next to its weights; merge it into them first")
     weights = unwrapped(read_weights(folder))
-    report_not_finite(Checkpoint(weights, name=str(folder)))
-    model = build(weights, str(folder), found, native, task)
+    checkpoint = Checkpoint(weights, name=str(folder))
+    report_not_finite(checkpoint)
+    model = build(weights, str(folder), found, native, task, native.dtype or checkpoint.dtype)
     if hasattr(model, "generation_config"):
         is_apart = find(folder, GENERATION_CONFIG_NAME) is not None
         model.generation_config = (
@@ -74,13 +75,12 @@ def older_settings(folder: Path, model: Any) -> GenerationConfig:
 
 
 def build(
-    weights: dict[str, Tensor], name: str, found: NativeFormat, native: PreTrainedConfig, task: str
+    weights: dict[str, Tensor], name: str, found: NativeFormat, native: PreTrainedConfig, task: str, dtype: torch.dtype
 ) -> PreTrainedModel:
     """Build the class for a task around weights of any head, which transformers gives their present names."""
     if task not in found.classes:
         raise ConversionError(f"task={task!r} was given, {found.name} has {enumerate_names(found.classes)}")
     model_class: Any = getattr(transformers, class_names(found, native.model_type)[task])
-    dtype = native.dtype or Checkpoint(weights).dtype
     try:
         with no_progress_bar():
             model, report = model_class.from_pretrained(
@@ -182,7 +182,8 @@ def with_head(source: PreTrainedModel, found: NativeFormat, task: str | None) ->
     if task == own and not is_rounded:
         return source, task
     weights = {name: value.clone() for name, value in source.state_dict().items()}
-    model = build(weights, names[0], found, source.config, task)
+    # The dtype of a configuration is the one that a model was loaded in.
+    model = build(weights, names[0], found, source.config, task, source.dtype)
     if hasattr(model, "generation_config") and hasattr(source, "generation_config"):
         model.generation_config = source.generation_config
     return model, task

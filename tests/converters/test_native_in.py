@@ -224,6 +224,19 @@ def test_a_model_that_is_read_wrongly_is_refused(monkeypatch):
     assert zoo.convert(native).dtype == torch.bfloat16
 
 
+@pytest.mark.parametrize("task", [None, "feature-extraction"])
+def test_a_model_keeps_its_dtype_whatever_it_was_loaded_in(task, tmp_path):
+    """One that is read in 16 bits, cast to train, and changed by less than they hold; and one that is cast to them."""
+    native_model("Llama", "ForCausalLM", LLAMA, dtype=torch.bfloat16).save_pretrained(tmp_path)
+    native = transformers.LlamaForCausalLM.from_pretrained(tmp_path).float()
+    with torch.no_grad():
+        native.model.norm.weight.add_(1e-4)
+    assert torch.equal(zoo.convert(native, task=task).base_model.norm.weight, native.model.norm.weight)
+    native.save_pretrained(tmp_path)
+    cast = transformers.LlamaForCausalLM.from_pretrained(tmp_path).bfloat16()
+    assert zoo.convert(cast, task=task).dtype == torch.bfloat16
+
+
 def test_padding_on_the_left_is_compared(monkeypatch):
     read = Opt.read_config
     monkeypatch.setattr(Opt, "read_config", lambda self, *given: {**read(self, *given), "position": "learned"})

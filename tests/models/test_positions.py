@@ -112,6 +112,17 @@ def assert_same_scores(first, second) -> None:
     torch.testing.assert_close(torch.stack(first.logits), torch.stack(second.logits), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("rope_type", sorted(ROPE_INIT_FUNCTIONS))
+def test_a_model_that_is_cast_rotates_as_one_that_is_loaded(rope_type, dtype, tmp_path):
+    """Frequencies of 16 bits would turn far positions by other angles."""
+    model, ids = decoder(rope_type).float(), texts(ORIGINAL)
+    model.save_pretrained(tmp_path)
+    loaded = zoo.load(tmp_path, dtype=dtype)
+    assert torch.equal(model.to(dtype)(ids).logits, loaded(ids).logits)
+    assert all(torch.equal(one, other) for one, other in zip(model.buffers(), loaded.buffers(), strict=True))
+
+
 @pytest.mark.parametrize("rope_type", sorted(ROPE_INIT_FUNCTIONS))
 def test_a_cache_changes_nothing_at_any_length(rope_type):
     model, ids = decoder(rope_type), texts(ORIGINAL - 5)

@@ -13,10 +13,13 @@ from .configuration import ZooConfig
 from .embedding import Position, Rotation
 from .fields import LAYER_TYPES
 from .parts import ATTENTIONS
+from .precision import PreciseBuffers
 
 
-class PartialRotaryEmbedding(LlamaRotaryEmbedding):
+class PartialRotaryEmbedding(PreciseBuffers, LlamaRotaryEmbedding):
     """transformers' rotary tables with every scaling, for a leading part of heads, by each sequence's own length."""
+
+    attention_scaling: float
 
     def __init__(self, config: ZooConfig) -> None:
         super().__init__(config)

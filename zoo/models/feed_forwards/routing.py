@@ -1,6 +1,5 @@
 """Routers: choice and weights of the experts of a token; their load-balancing loss in the outputs of models."""
 
-from collections.abc import Callable
 from typing import Any, TypeVar
 
 import torch
@@ -12,7 +11,7 @@ from transformers.utils import ModelOutput
 from zoo.fast.chunked_loss import up_to_last_label
 from zoo.models.configuration import ZooConfig
 from zoo.models.parts import FEED_FORWARDS, option
-from zoo.models.precision import at_least_float32
+from zoo.models.precision import PreciseBuffers, at_least_float32
 from zoo.models.widths import matrix_std
 
 Routes = tuple[Tensor, Tensor, Tensor]
@@ -56,7 +55,7 @@ class SoftmaxRouter(Router):
         return logits, self.normalised(weights).to(hidden_states.dtype), experts
 
 
-class SigmoidRouter(Router):
+class SigmoidRouter(PreciseBuffers, Router):
     """Router by the highest affinities plus a bias that balances the use of experts.
 
     The bias affects which experts are chosen, not their weights (DeepSeek-AI 2024, DeepSeek-V3, section 2.1.2). It is
@@ -82,15 +81,6 @@ class SigmoidRouter(Router):
         super().init_weights()
         init.zeros_(self.balance_bias)
         init.zeros_(self.load)
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
-        """Move and cast the module as ever, but keep the bias in float32 at least: 16 bits round its updates away."""
-        bias = self.balance_bias
-        super()._apply(fn, recurse)
-        changed = self.balance_bias
-        if changed.dtype != (precise := at_least_float32(changed.dtype)):
-            self.balance_bias = bias.to(changed.device, precise)
-        return self
 
     def forward(self, hidden_states: Tensor, is_token: Tensor | None = None) -> Routes:
         """Choose experts, and in training count how often each is used, except by padding (`is_token` 0)."""
