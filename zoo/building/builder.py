@@ -77,11 +77,10 @@ def config(
     spec = parse_name(name)
     variant = VARIANTS.get(spec.name)
     task = variant.check_task(task)
-    faithful = faithful or spec.faithful
     names = tuple(quirks) if isinstance(quirks, Iterable) and not isinstance(quirks, str) else (quirks,)
     if not all(isinstance(one, str) for one in names):
         raise ConfigError(f"quirks={quirks!r} was given; it must be names of quirks")
-    quirks = variant.check_quirks((*spec.quirks, *names), faithful=faithful)
+    quirks = variant.check_quirks((*spec.quirks, *names), faithful=faithful or spec.faithful)
     settings = variant.settings(task, preset=spec.preset, quirks=quirks)
     stack = stack_of(variant, task)
     settings.update(is_decoder=stack == "decoder", is_encoder_decoder=stack == "encoder-decoder")
