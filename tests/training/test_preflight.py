@@ -41,6 +41,12 @@ def test_ids_beyond_the_vocabulary(few, tiny):
         train(model, data=few, **tiny)
 
 
+def test_no_parameter_to_train(few, tiny):
+    model = zoo.build("pre-norm@tiny", "seq2seq-lm", vocab_size=2000, decoder_vocab_size=2000).requires_grad_(False)
+    with pytest.raises(PreflightError, match="no parameter of the model would be trained"):
+        train(model, data=few, **tiny)
+
+
 def test_no_examples(few, tiny):
     with pytest.raises(PreflightError, match="there are no held-out examples"):
         train("pre-norm", data=Splits(few.train, few.train.select([])), **tiny)

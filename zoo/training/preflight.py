@@ -118,6 +118,8 @@ def rehearse(model: PreTrainedModel, dataset: Any, collator: Collator) -> list[s
                 loss = model(**inputs).loss
                 if not loss.isfinite():
                     raise PreflightError(f"the loss is {loss.item()} before the first step; {HINT}")
+            if not loss.requires_grad:
+                raise PreflightError("no parameter of the model would be trained: each has requires_grad=False")
             loss.backward()
             trained = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
             return [name for name, parameter in trained if parameter.grad is None]
