@@ -1,4 +1,4 @@
-"""What is shown of a model, and tables of its parameters."""
+"""Summaries of models, and tables of their parameters."""
 
 import dataclasses
 import runpy

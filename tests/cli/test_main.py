@@ -187,7 +187,7 @@ def test_the_zoos_warnings_are_one_line(zoo, monkeypatch):
 CONTEXT = click.Context(cli)
 ON_THEIR_OWN = {"train", "compare", "plan", "explore", "env", "completion"}
 ON_THEIR_OWN |= {"new plugin", "weights verify", "bench verify"}
-"""What says itself what fits, does not end, or is printed for machines and reports."""
+"""Verbs that refuse by themselves, do not end, or print for machines and reports."""
 
 
 def commands() -> dict[str, click.Command]:

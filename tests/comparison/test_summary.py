@@ -1,4 +1,4 @@
-"""What a comparison comes to, in numbers and on a terminal."""
+"""Summaries of a comparison, as numbers and as a table on a terminal."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""What is tried again, and that all sessions of the client follow the policy and check what they download."""
+"""Requests that are retried; all sessions of the client follow the policy and verify their downloads."""
 
 import os
 from pathlib import Path

@@ -44,7 +44,7 @@ def close(got: Tensor, expected: Any, tolerance: float = 1e-12) -> None:
 
 
 def run_checks(name: str, task: str, checks: Iterable[str]) -> Subject:
-    """Put a model through a few checks of `zoo.testing`, of which those apply that are about its stack and task."""
+    """Run those of some checks of `zoo.testing` on a model that apply to its stack and task."""
     subject = new_subject(name, task)
     for check in map(CHECKS.get, checks):
         if subject.stack in check.stacks and task in check.tasks:

@@ -1,4 +1,4 @@
-"""What attention sees, groups of queries and windows, and parts beyond the usual one."""
+"""Masks of attention, grouped queries, windows, and further parts."""
 
 from typing import Any
 
