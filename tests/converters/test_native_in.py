@@ -29,6 +29,7 @@ from zoo.converters.errors import (
     LostInputWarning,
     NoCounterpartError,
     NotComparedWarning,
+    NotFiniteWarning,
     UnknownConverterError,
 )
 from zoo.converters.native import comparing
@@ -344,3 +345,11 @@ def test_adapters_next_to_weights_are_refused(tmp_path):
     (tmp_path / "adapter_config.json").write_text("{}")
     with pytest.raises(ConversionError, match="has an adapter next to its weights; merge it"):
         zoo.convert(tmp_path)
+
+
+def test_nan_weights_of_a_live_model_are_reported():
+    native = native_model("GPT2", "LMHeadModel", GPT2)
+    with torch.no_grad():
+        native.transformer.h[0].ln_1.weight[0] = float("nan")
+    with pytest.warns(NotFiniteWarning, match="ln_1"):
+        zoo.convert(native)

@@ -56,6 +56,13 @@ def test_a_window_bounds_self_attention_alone():
     assert kept == [[2, written, 2], [SOURCE_LENGTH] * 3]
 
 
+def test_a_window_bounds_the_cache_of_a_decoder():
+    subject = new_subject(f"llama-style:sliding_window=3,layer_types={TYPES}", "causal-lm")
+    cache = subject.model(**subject.inputs(), use_cache=True).past_key_values
+    kept = [layer.keys.shape[2] for layer in cache.layers]
+    assert kept == [2, subject.inputs()["input_ids"].shape[1]]
+
+
 def test_assisted_decoding_takes_back_what_a_window_has_passed():
     subject = new_subject(f"pre-norm:sliding_window=3,layer_types={TYPES}", "seq2seq-lm")
     inputs = {name: ids[:1] for name, ids in subject.inputs().items() if name == "input_ids"}
