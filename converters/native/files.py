@@ -232,10 +232,11 @@ def require_inside(path: Path, folder: Path) -> Path:
 def tensors_of(path: Path) -> Iterator[tuple[str, Tensor]]:
     if path.suffix != ".safetensors":
         pickled = read_pickled(path, mmap=True)
-        shared: dict[tuple[int, int, tuple[int, ...]], Tensor] = {}
+        shared: dict[Any, Tensor] = {}
         for name in list(pickled):
             tensor = pickled.pop(name)
-            place = (tensor.untyped_storage().data_ptr(), int(tensor.storage_offset()), tuple(tensor.shape))
+            storage = (tensor.untyped_storage().data_ptr(), tensor.storage_offset())
+            place = (storage, tensor.shape, tensor.stride())  # of a square matrix, a transpose has the same shape
             if place not in shared:
                 shared[place] = tensor.clone()
             yield name, shared[place]

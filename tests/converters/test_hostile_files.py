@@ -131,6 +131,15 @@ def test_pickled_weights_are_read_without_executing_anything(folder):
     assert convert(folder)[0].exit_code == 0
 
 
+def test_a_pickled_matrix_and_its_transpose_are_two_weights(folder):
+    (folder / "model.safetensors").unlink()
+    table = torch.arange(9.0).view(3, 3)
+    torch.save({"table": table, "turned": table.T, "tied": table}, folder / "pytorch_model.bin")
+    found = read_weights(folder)
+    assert torch.equal(found["turned"], table.T) and torch.equal(found["table"], table)
+    assert found["tied"] is found["table"]
+
+
 @pytest.mark.parametrize("legacy", [False, True])
 def test_a_pickle_with_code(folder, legacy):
     path, victim = pickled(folder), folder.parent / "victim"
