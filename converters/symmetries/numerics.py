@@ -252,13 +252,13 @@ class RescaleStream(Symmetry):
     unties = True
 
     def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
-        """To any epsilon, where the stream can be scaled and only its norms have this epsilon."""
+        """From and to any epsilon but 0, where the stream can be scaled and only its norms have this epsilon."""
         other_norms = (
             config.qk_norm
             or config.mlp_inner_norm
             or (config.lm_head_transform and task in (Task.CAUSAL_LM, Task.MASKED_LM))
         )
-        scalable = config.embedding_norm or config.position not in COMPUTED_TABLES
+        scalable = (config.embedding_norm or config.position not in COMPUTED_TABLES) and config.layer_norm_eps * wanted
         kept = config.final_norm or task != Task.FEATURE_EXTRACTION
         placed = config.norm_placement in ("pre", "post") and config.norm in SCALE_FREE_NORMS
         return {"layer_norm_eps": wanted} if placed and scalable and kept and not other_norms else None
@@ -289,9 +289,9 @@ class RescaleEmbeddings(Symmetry):
     unties = True
 
     def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
-        """To any epsilon, where all that is summed can be scaled."""
+        """From and to any epsilon but 0, where all that is summed can be scaled."""
         scalable = config.position not in COMPUTED_TABLES and config.norm in SCALE_FREE_NORMS
-        return {"embedding_norm_eps": wanted} if scalable else None
+        return {"embedding_norm_eps": wanted} if scalable and config.embedding_norm_eps * wanted else None
 
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
         return change(state, tables(config), scale(math.sqrt(wanted / config.embedding_norm_eps)))

@@ -117,6 +117,10 @@ def test_every_symmetry_has_a_case():
         ("deepnorm", "seq2seq-lm", {}, {"norm_placement": "post"}),
         ("gpt2-style", "causal-lm", {}, {"attention_bias": False}),
         ("vanilla", "seq2seq-lm", {}, {"vocab_size": 3}),
+        ("gpt2-style", "causal-lm", dict(layer_norm_eps=0.0), {"layer_norm_eps": 1e-5}),
+        ("gpt2-style", "causal-lm", {}, {"layer_norm_eps": 0.0}),
+        ("bert-style", "masked-lm", dict(embedding_norm_eps=0.0), {"embedding_norm_eps": 1e-5}),
+        ("bert-style", "masked-lm", {}, {"embedding_norm_eps": 0.0}),
     ],
 )
 def test_where_none_leads_the_obstacle_is_named(name, task, overrides, wanted):
