@@ -7,6 +7,7 @@ as those of PyTorch are with the mask that `Transformer.generate_square_subseque
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
@@ -119,13 +120,16 @@ def read_sizes(tensors: Mapping[str, Tensor]) -> tuple[type[ZooPreTrainedModel],
 
 
 def ask(module: nn.Module | None) -> dict[str, Any]:
-    """Settings that all layers of a module have, and norms after them; ConversionError where some have others."""
+    """Settings that all layers of a module have, and norms after them; ConversionError for others and other norms."""
     try:
         stacks: list[Any] = [getattr(module, name, module) for name in ("encoder", "decoder")]
         first, *others = [settings_of(layer) for stack in stacks for layer in stack.layers]
         others += [{**first, "layer_norm_eps": stack.norm.eps} for stack in stacks if stack.norm is not None]
     except (AttributeError, ValueError, TypeError):
         return {}
+    for place, part in (pair for stack in stacks for pair in stack.named_modules()):
+        if re.search(r"(^|\.)norm\d?$", place) and not isinstance(part, nn.LayerNorm):
+            raise ConversionError(f"{place} is {type(part).__name__}, only LayerNorm can be converted")
     for name in first:
         if len(values := {other.get(name) for other in (first, *others)}) > 1:
             raise ConversionError(f"{name} is not the same in all layers: {', '.join(sorted(map(str, values)))}")

@@ -92,6 +92,16 @@ def test_layers_that_differ_are_refused():
         zoo.convert(module)
 
 
+@pytest.mark.parametrize("place", ["norm", "layers.0.norm2"])
+def test_norms_of_another_kind_are_refused(place):
+    module = nn.TransformerEncoder(
+        nn.TransformerEncoderLayer(12, 2, 20, bias=False), 1, norm=nn.LayerNorm(12, bias=False)
+    )
+    module.set_submodule(place, nn.RMSNorm(12, eps=1e-5))
+    with pytest.raises(ConversionError, match=f"{place} is RMSNorm, only LayerNorm can be converted"):
+        zoo.convert(module)
+
+
 def test_keys_that_do_not_fit_are_listed():
     weights = transformer().state_dict()
     weights["encoder.layers.0.linear3.weight"] = weights.pop("encoder.layers.0.linear2.weight")
