@@ -1,6 +1,7 @@
 """Weights by name on the Hub: fetched, verified, converted and kept in one call, and found again offline."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,9 @@ import pytest
 import torch
 from native_models import BART, ENCODER, GPT2, OPT, ROBERTA, T5, native_model
 from preloaded import run_python
+
+from zoo.building.weights import find_weights, locate_weights, locating
+from zoo.hub import RepoIdError
 
 from .conftest import READ, environment
 from .loopback import LoopbackHub
@@ -134,6 +138,32 @@ def test_what_is_not_what_the_name_says_is_refused(hub: LoopbackHub, tmp_path: P
     assert "Error" in found["gpt2-style.openai"]
     kept = tmp_path / "home" / "assets" / "transformer-zoo" / "weights"
     assert not [file for file in kept.rglob("*") if file.is_file() and not file.name.endswith(".lock")]
+
+
+def test_conversions_are_made_again_by_another_version_for_a_branch_and_where_that_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    snapshot, kept, asked = tmp_path / ("a" * 40), tmp_path / "kept", list[dict[str, Any]]()
+    native_model("GPT2", "LMHeadModel", GPT2).save_pretrained(snapshot)
+    kept.mkdir()
+    monkeypatch.setattr("huggingface_hub.cached_assets_path", lambda *parts: kept)
+    monkeypatch.setattr(locating, "pulled", lambda weights, **options: asked.append(options) or snapshot)
+    weights = replace(find_weights("gpt2-style.openai"), source=f"hf-hub:org/name@{snapshot.name}")
+
+    assert locate_weights(weights) == locate_weights(weights) == kept / snapshot.name
+    assert asked == [{}]
+    locate_weights(weights, force_download=True)
+    assert asked == [{}, {"force_download": True}]
+    record = kept / snapshot.name / "weights.json"
+    content = json.loads(record.read_text())
+    older = {**content, "versions": {**content["versions"], "transformer-zoo": "0.0.1"}}
+    record.write_text(json.dumps(older))
+    locate_weights(weights)
+    assert len(asked) == 3 and json.loads(record.read_text()) == content
+    assert locate_weights(replace(weights, source="hf-hub:org/name")) == kept / snapshot.name
+    assert len(asked) == 4
+    with pytest.raises(RepoIdError, match="names revision 'a+', but revision='v2' was given"):
+        locate_weights(weights, revision="v2")
 
 
 def flip(file: Path) -> None:

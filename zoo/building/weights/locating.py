@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from zoo.base.errors import CheckpointError, UnwritableError
 from zoo.base.files import check_writable
 from zoo.registry import VARIANTS, Weights, find_weights, is_weights_name, list_weights
 
-from .records import check_files, read_record, shared_files, versions, write_record
+from .records import MAKERS, check_files, read_record, shared_files, versions, write_record
 
 FILE_ENDINGS = (".pt", ".pth", ".bin", ".safetensors", ".onnx", ".json")
 """Endings that tell the name of a missing file from the name of weights."""
@@ -109,18 +110,22 @@ def _temporary() -> tempfile.TemporaryDirectory[str]:
 
 
 def fetch_weights(weights: Weights, **options: Any) -> Path:
-    """Pull weights from the Hub, convert them if they are of a class of transformers, and keep what comes out."""
+    """Pull weights from the Hub, convert those of a class of transformers, and keep the result for this version."""
     from filelock import FileLock
     from huggingface_hub import cached_assets_path
 
-    from zoo.hub import parse_address
+    from zoo.hub.addresses import COMMIT, parse_address
 
-    address = parse_address(weights.source)
+    revision = parse_address(weights.source, options.get("revision")).revision
+    again = options.get("force_download", False)
+    source = pulled(weights, **options) if again or not COMMIT.fullmatch(revision) else None  # a branch may have moved
     kept = cached_assets_path("transformer-zoo", "weights", weights.name)
-    folder = kept / address.revision.replace("/", "--")
+    folder = kept / (revision if source is None else source.name)
     with FileLock(kept / f"{folder.name}.lock"):
-        if not folder.exists():
-            convert_into(folder, weights, pulled(weights, **options))
+        if again or not folder.exists() or read_record(folder).versions[MAKERS[0]] != version(MAKERS[0]):
+            source = source or pulled(weights, **options)
+            shutil.rmtree(folder, ignore_errors=True)
+            convert_into(folder, weights, source)
     check_files(folder, replace(weights, files=read_record(folder).files))
     return folder
 
