@@ -72,6 +72,10 @@ class Registry(dict[str, T]):
             )
         return self[name]
 
+    def canonical(self, name: str) -> str:
+        """The name of a part, which has no other here."""
+        return name
+
 
 @dataclasses.dataclass(frozen=True)
 class Variant:

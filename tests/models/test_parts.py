@@ -7,9 +7,23 @@ from pathlib import Path
 import pytest
 
 import zoo
-from zoo.models.parts import PART_FIELDS
+from zoo.models import ZooConfig
+from zoo.models.parts import BUILT_IN, PART_FIELDS
 
 PARTS = [(field, name) for field, table in PART_FIELDS.items() for name in table if table.origin(name).built_in]
+
+ALIASES = [
+    (field, name, alias)
+    for field, parts in BUILT_IN.items()
+    for name, *aliases in (names.split(", ") for names in parts)
+    for alias in aliases
+]
+
+
+@pytest.mark.parametrize(("field", "name", "alias"), ALIASES)
+def test_a_configuration_has_the_name_of_a_part_for_its_alias(field: str, name: str, alias: str) -> None:
+    settings = {"is_decoder": True, field: alias}
+    assert getattr(ZooConfig(**settings), field) == name
 
 
 @pytest.mark.parametrize(("field", "name"), PARTS)

@@ -304,6 +304,8 @@ def fill(config: ZooConfig) -> None:
     """Fill the settings of a valid configuration that follow from others."""
     config.quirks = list(config.quirks or [])
     config.providers = find_providers(config)
+    for field, registry, name in [*named_parts(config)]:
+        setattr(config, field, registry.canonical(name))
     for name, one in SETTINGS.items():
         if getattr(config, name) is None and (one.usual or (one.decoder_of and config.stack == "encoder-decoder")):
             setattr(config, name, one.usual_value(config))

@@ -37,7 +37,6 @@ def plain_config(config: ZooConfig, task: str) -> Config:
     values: dict[str, Any] = config.to_dict()
     for field, registry in PART_FIELDS.items():
         values |= getattr(registry.get(getattr(config, field)), "options", {}) | values
-    values |= {field: registry.canonical(getattr(config, field)) for field, registry in PART_FIELDS.items()}
     types = config.types_of_layers()
     windows = [kind == "sliding_attention" for kind in types]
     alpha, beta = deepnorm_constants(config)
