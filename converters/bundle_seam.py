@@ -7,7 +7,7 @@ dropout and norms are PyTorch's, a loss is computed with its logits.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from enum import Enum
 from typing import Any, TypeVar
 
@@ -29,8 +29,10 @@ T = TypeVar("T")
 class InvalidChoiceError(ConfigError):
     """A setting's value is not among its choices."""
 
-    def __init__(self, given: str, valid: Iterable[str], *, kind: str = "choice") -> None:
-        super().__init__(f"unknown {kind} {given!r}; valid: {', '.join(valid)}")
+    @classmethod
+    def check(cls, given: object, *, valid: Collection[str], kind: str) -> None:
+        if given not in valid:
+            raise cls(f"unknown {kind} {str(given)!r}; valid: {', '.join(valid)}")
 
 
 class Format:
@@ -57,6 +59,8 @@ def zoo_version() -> None:
 class Registry(dict[str, T]):
     """The parts of one kind that these files hold, by name; the modelling file fills it."""
 
+    canonical = staticmethod(str)  # parts have one name here
+
     def __init__(self, kind: str, **options: Any) -> None:
         super().__init__()
         self.kind = kind
@@ -71,10 +75,6 @@ class Registry(dict[str, T]):
                 "`pip install transformer-zoo` brings all"
             )
         return self[name]
-
-    def canonical(self, name: str) -> str:
-        """The name of a part, which has no other here."""
-        return name
 
 
 @dataclasses.dataclass(frozen=True)

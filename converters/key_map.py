@@ -162,7 +162,8 @@ class KeyMap:
             CheckpointKeysError: Naming every key that no row matches, and every key that a row lacks.
             ConversionError: When values do not fit together.
         """
-        alive = {key: value for key, value in tensors.items() if not (self.is_dead(key) or self.is_ignored(key))}
+        dead = {key for key in tensors if any(row.left.has(key) for row in self.dead)}
+        alive = {key: value for key, value in tensors.items() if not (key in dead or self.is_ignored(key))}
         if consume and isinstance(tensors, dict):
             tensors.clear()
         return apply(self.rows, alive, self.owner)
@@ -178,10 +179,6 @@ class KeyMap:
             for _, groups in row.right.match(key)
         }
         return found | dead
-
-    def is_dead(self, key: str) -> bool:
-        """Whether nothing reads the value of a left key."""
-        return any(row.left.has(key) for row in self.dead)
 
     def is_ignored(self, key: str) -> bool:
         """Whether a left key is optional."""

@@ -163,26 +163,13 @@ class Registry(Generic[T]):
 
         return add if value is None else add(value)
 
-    def register_lazily(
-        self,
-        name: str,
-        path: str,
-        *,
-        aliases: Iterable[str] = (),
-        override: bool = False,
-        deprecated: str | None = None,
-        deviations: Iterable[str] = (),
-    ) -> None:
+    def register_lazily(self, name: str, path: str, **options: Unpack[_Options]) -> None:
         """Add a thing that is imported when it is looked up; listing it imports nothing.
 
         `path` is where it is, "module:object"; the rest is as for [`register`][zoo.registry.table.Registry.register].
         """
-        origin = Origin.of(sys._getframe(1).f_globals.get("__name__", "__main__"))
-        if not origin.built_in:
-            self._load_built_in()
-        with self._lock:
-            entry: _Entry[T] = _Entry(Reference(path), origin, deprecated, tuple(deviations))
-            self._add(name, entry, tuple(aliases), override)
+        module = sys._getframe(1).f_globals.get("__name__", "__main__")
+        self.register(name, Reference(path), **{"module": module, **options})  # type: ignore[arg-type]
 
     def alias(self, name: str, target: str, *, override: bool = False, deprecated: str | None = None) -> None:
         """Add another name for the thing called `target`, for instance the one it had before.

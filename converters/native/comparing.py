@@ -6,7 +6,7 @@ On a padded batch, and while a text grows across each length at which either cha
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -250,7 +250,7 @@ def grow(native: PreTrainedModel, config: ZooConfig, output: str, lengths: range
         text, size = "decoder_input_ids", config.decoder_vocab_size
     inputs[text] = without_padding(torch.randint(0, size, (1, lengths[-1]), generator=generator), config, size)
     if POSITIONS.get(config.position).changes_after(config) is None:
-        values = last(compute(native, inputs, config, output), torch.tensor(lengths) - 1)
+        values = last(compute(native, inputs, config, output), [length - 1 for length in lengths])
     else:
         values = torch.cat([last(compute(native, cut(inputs, text, n), config, output)) for n in lengths])
         compute(native, cut(inputs, text, 1), config, output)  # as in `observe`
@@ -261,11 +261,9 @@ def cut(inputs: dict[str, Tensor], text: str, length: int) -> dict[str, Tensor]:
     return {**inputs, text: inputs[text][:, :length]}
 
 
-def last(outputs: Tensor, positions: Tensor | None = None) -> Tensor:
+def last(outputs: Tensor, positions: Sequence[int] = (-1,)) -> Tensor:
     """Outputs, (1, seq_len, size) or (1, size), at some positions, by default the last."""
-    if outputs.ndim == 2:
-        return outputs
-    return outputs[0, -1:] if positions is None else outputs[0, positions]
+    return outputs if outputs.ndim == 2 else outputs[0, list(positions)]
 
 
 def require_same_growth(name: str, growth: Growth, model: ZooPreTrainedModel, output: str) -> None:

@@ -85,7 +85,8 @@ def config(
     stack = stack_of(variant, task)
     settings.update(is_decoder=stack == "decoder", is_encoder_decoder=stack == "encoder-decoder")
     given = {**spec.overrides, **Settings(**overrides)}
-    sizes = choose(given.pop("sizes", "follow"), SIZES, kind="sizes")
+    sizes = given.pop("sizes", "follow")
+    InvalidChoiceError.check(sizes, valid=list(SIZES), kind="sizes")
     if sizes == "follow" and given.keys() & {"hidden_size", "num_attention_heads"}:
         settings.update(sizes_that_follow(name, settings, given))
     settings.update(given)
@@ -95,10 +96,10 @@ def config(
     check_settings(variant, settings)
     parametrization = settings.pop("parametrization", "standard")
     made = ZooConfig(variant=variant.name, quirks=list(quirks), **settings)
-    choose(parametrization, PARAMETRIZATIONS, kind="parametrization")
+    InvalidChoiceError.check(parametrization, valid=list(PARAMETRIZATIONS), kind="parametrization")
     if parametrization == "standard":
         return made
-    if {"initializer"} & {*spec.overrides, *overrides}:
+    if "initializer" in {*spec.overrides, *overrides}:
         raise ConfigError(f"initializer={made.initializer!r} was given; parametrization='mup' has its own")
     scaled = mup_settings(made)
     as_base = {"initializer_range": usual_range(settings.get("mup_base_width", BASE_WIDTH), made.initializer_width)}
@@ -117,12 +118,6 @@ def sizes_that_follow(name: str, settings: dict[str, Any], given: dict[str, Any]
         kept = ", ".join(f"{size}={value}" for size, value in stay.items())
         warnings.warn(f"hidden_size={given['hidden_size']} is given, and {name!r} keeps {kept}", ZooWarning, 3)
     return followed
-
-
-def choose(value: Any, words: Iterable[str], kind: str) -> str:
-    """Refuse what is not one of the words of a setting."""
-    InvalidChoiceError.check(value, valid=list(words), kind=kind)
-    return str(value)
 
 
 def check_settings(variant: Variant, settings: dict[str, Any]) -> None:

@@ -138,9 +138,7 @@ def inner_values(values: Iterator[Any]) -> list[Any]:
         value = waiting.pop()
         if value is None or isinstance(value, LEAVES) or id(value) in found:
             continue
-        inner = value if isinstance(value, (list, tuple, set)) else value if isinstance(value, dict) else None
-        if inner is None:
-            inner = getattr(value, "__dict__", {})
+        inner = value if isinstance(value, (list, tuple, set, dict)) else getattr(value, "__dict__", {})
         found[id(value)] = inner.values() if isinstance(inner, dict) else inner
         waiting.extend(found[id(value)])
     return list(found.values())

@@ -107,11 +107,9 @@ def check_described(model: PreTrainedModel, shapes: dict[str, tuple[int, ...]], 
     for name, tensor in wanted.items():
         spellings.setdefault(id(tensor), []).append(name)
     what = f"of the {type(model).__name__} that its config.json describes"
-    missing = [names[0] for names in spellings.values() if not any(name in shapes for name in names)]
-    if missing:
+    if missing := [names[0] for names in spellings.values() if not any(name in shapes for name in names)]:
         raise CheckpointError(f"{folder} lacks weights {what}: {enumerate_names(missing)}")
-    others = sorted(shapes.keys() - wanted.keys())
-    if others:
+    if others := sorted(shapes.keys() - wanted.keys()):
         raise CheckpointError(f"{folder} holds weights that are not those {what}: {enumerate_names(others)}")
     for name, shape in shapes.items():
         if tuple(wanted[name].shape) != shape:

