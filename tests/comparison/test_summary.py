@@ -38,6 +38,10 @@ def test_numbers_are_written_for_people():
     assert mean_and_spread(milliseconds, Measurements.of([0.001, 0.003])) == "2.00 ± 1.41 ms"
     assert mean_and_spread(memory, Measurements.of([455 * 2**20, 457 * 2**20])) == "456 ± 1 MiB"
     assert mean_and_spread(large, Measurements.of([1_900_000, 1_901_000])) == "1.90 M"
+    assert mean_and_spread(number(2), Measurements.of([0.0, 0.0, 0.02])) == "0.01 ± 0.01", (
+        "not in units of a rounded mean"
+    )
+    assert mean_and_spread(number(1), Measurements.of([-3.0, 3.0])) == "0.0 ± 4.2"
     assert mean_and_spread(large, Measurements.of([7, 7])) == mean_and_spread(large, Measurements.of([7])) == "7"
 
 
@@ -172,6 +176,12 @@ def test_files_for_documents(tmp_path):
     assert {line.replace(r"\&", "").count("&") for line in body} == {len(columns) - 1}
     for rule in (r"\toprule", r"\midrule", r"\bottomrule"):
         assert latex.count(rule) == 1
+    after = latex.split("\\end{table}\n")[1].splitlines()
+    assert len(after) > 8 and all(line.startswith("% ") for line in after), "nothing below the table is set"
+    assert "by paired $t$-tests" in latex
+    for fewer, words in ((1, "One seed"), (2, "deviation over 2 seeds")):
+        caption = to_latex(summarize(made_up(seeds=fewer))).splitlines()[3]
+        assert words in caption and caption.endswith("are not tested.}")
     written = write_files(comparison, tmp_path)
     assert [file.name for file in written] == ["results.csv", "results.md", "results.tex", "report.html"]
     assert sorted(file.name for file in tmp_path.iterdir()) == sorted(file.name for file in written)

@@ -13,7 +13,7 @@ from zoo.base.printed import printable, table_in_markdown
 from ..results.comparison import Comparison
 from ..results.summary import ComparisonSummary, summarize
 from ..results.units import counted
-from .findings import sentences
+from .findings import is_tested, sentences
 from .formatting import span, table, to_csv
 from .report import to_html
 
@@ -103,19 +103,17 @@ def to_latex(summary: ComparisonSummary, columns: Sequence[str] | None = None) -
     shown = [metrics[name] for name in columns or usual if name in metrics]
     header, *rows = ([for_latex(cell) for cell in row] for row in table(summary, shown))
     baseline = summary.comparison.baseline
-    number, correction = len(summary.comparison.seeds), "after Holm's correction"
+    correction = "after Holm's correction"
     if summary.design.limit is not None:
         correction = (
             f"that are repeated with up to {summary.design.limit} seeds (Lan and DeMets), corrected for all looks"
         )
     elif summary.design.margin is not None:
         correction = "after Bonferroni's correction"
-    caption = (
-        f"Mean $\\pm$ standard deviation over {span([len(row.runs) for row in summary.rows])} seeds; differences from "
-        f"{for_latex(baseline)} by paired $t$-tests {correction}."
-        if number > 1
-        else f"One seed; differences from {for_latex(baseline)} are not tested."
-    )
+    seeds = span([len(row.runs) for row in summary.rows])
+    numbers = "One seed" if seeds == "1" else f"Mean $\\pm$ standard deviation over {seeds} seeds"
+    tests = f"by paired $t$-tests {correction}" if is_tested(summary) else "are not tested"
+    caption = f"{numbers}; differences from {for_latex(baseline)} {tests}."
     lines = [
         r"\begin{table}",
         r"  \centering",
@@ -129,7 +127,7 @@ def to_latex(summary: ComparisonSummary, columns: Sequence[str] | None = None) -
         r"  \end{tabular}",
         *(rf"  \par\footnotesize {for_latex(note)}" for note in notes(summary)),
         r"\end{table}",
-        *(f"% {line}" for line in fairness_lines(summary)),
+        *(f"% {line}" for line in "\n".join(fairness_lines(summary)).split("\n")),
     ]
     return "% \\usepackage{booktabs}\n" + "\n".join(lines) + "\n"
 

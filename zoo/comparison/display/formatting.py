@@ -101,9 +101,9 @@ def mean_and_spread(write: Writer, sample: Measurements) -> str:
 
 def shown_spread(write: Writer, sample: Measurements) -> str:
     """Write a standard deviation in the unit of its mean, and no finer; nothing where it rounds to zero."""
-    text = write(sample.mean).partition(" ")[0].replace(",", "")
-    if not sample.deviation or not sample.mean:
+    text, _, unit = write(sample.mean).replace(",", "").partition(" ")
+    if not sample.deviation or (unit and not sample.mean):
         return ""
     decimals = len(text.partition(".")[2])
-    spread = f"{sample.deviation * float(text) / sample.mean:,.{decimals}f}"
+    spread = f"{sample.deviation * (float(text) / sample.mean if unit else 1):,.{decimals}f}"
     return spread if float(spread.replace(",", "")) else ""
