@@ -66,6 +66,12 @@ def test_a_label_that_is_only_held_out_is_named_with_its_line(write):
         find_task("token-classification").load(folder)
 
 
+def test_a_folder_without_a_held_out_part_takes_a_file(write):
+    folder = write("train.tsv", tsv(REVIEWS)).parent
+    splits = find_task("text-classification").load(folder, heldout=write("other.tsv", tsv([("fine", "neg")])))
+    assert (len(splits.train), splits.heldout["label"][:]) == (len(REVIEWS), ["neg"])
+
+
 @pytest.mark.parametrize("kind", ["bpe", "character", "word", "explicando-character"])
 def test_a_label_stands_on_the_first_piece_of_its_token(write, kind):
     rows = [{"tokens": ["Ana", "lives", "here"], "tags": ["B-PER", "O", "O"]}, {"tokens": "No way", "tags": "O O"}]

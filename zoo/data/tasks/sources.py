@@ -130,7 +130,7 @@ def load_splits(
     Raises:
         DataError: When the source does not exist or cannot be used.
     """
-    train, found = load_tables(data, columns, kinds)
+    train, found = load_tables(data, columns, kinds, with_heldout=heldout is None)
     if heldout is not None:
         found = read_table(heldout, columns if columns is not None else list(train.columns), kinds=kinds)
     if found is not None:
@@ -152,7 +152,7 @@ def set_aside(examples: Dataset, seed: int) -> Splits:
 
 
 def load_tables(
-    data: str | Path, columns: Sequence[Column] | None, kinds: Sequence[Kind]
+    data: str | Path, columns: Sequence[Column] | None, kinds: Sequence[Kind], *, with_heldout: bool
 ) -> tuple[Table, Table | None]:
     path = Path(data)
     if not path.exists() and set(corpora := str(data).split(JOIN)) <= set(shipped_corpora()):
@@ -161,6 +161,8 @@ def load_tables(
         return read_table(path, columns, kinds=kinds), None
     if path.is_dir() and not is_saved_dataset(path):
         train = read_files(find_files(path, TRAIN_NAMES), f"{data}, train", columns, kinds)
+        if not with_heldout:
+            return train, None
         names = columns if columns is not None else list(train.columns)
         return train, read_files(find_files(path, HELDOUT_NAMES), f"{data}, held-out", names, kinds)
     if not path.exists() and not is_dataset_name(str(data)):
@@ -171,7 +173,8 @@ def load_tables(
         )
     splits = dataset_splits(data)
     first = next((splits[name] for name in TRAIN_NAMES if name in splits), next(iter(splits.values())))
-    second = next((splits[name] for name in HELDOUT_NAMES if name in splits and splits[name] is not first), None)
+    names = HELDOUT_NAMES if with_heldout else ()
+    second = next((splits[name] for name in names if name in splits and splits[name] is not first), None)
     train = table_of(first, f"{data}, train" if second is not None else str(data), columns, kinds)
     if second is None:
         return train, None
