@@ -8,6 +8,7 @@ from zoo.base.errors import ConfigError, UnknownNameError, UnsupportedTaskError
 from zoo.comparison.benchmarks import benchmarks, find_benchmark
 from zoo.comparison.benchmarks.definition import read
 from zoo.comparison.benchmarks.names import expand
+from zoo.comparison.benchmarks.running import arguments_of
 from zoo.comparison.request.request import Request
 from zoo.data.tasks import find_task
 from zoo.registry import VARIANTS
@@ -73,10 +74,11 @@ def test_a_condition_changes_single_entries(tmp_path: Path) -> None:
     file.write_text(
         "{version: 1, summary: s, minutes: 1, score: bleu, seeds: 1, variants: [pre-norm, post-norm],"
         " compare: {task: translation, settings: {hidden_size: 32, dropout: 0.2}, sweep: {lr: [1, 2]}},"
-        " conditions: {wide: {settings: {hidden_size: 64}, sweep: null}}}"
+        " conditions: {wide: {settings: {hidden_size: 64}, sweep: null}, plain: {settings: null}}}"
     )
     arguments = find_benchmark(str(file)).arguments("wide")
-    assert arguments["settings"] == {"hidden_size": 64, "dropout": 0.2} and arguments["sweep"] is None
+    assert arguments == {"task": "translation", "settings": {"hidden_size": 64, "dropout": 0.2}}
+    assert arguments_of(find_benchmark(str(file)), "plain", {"dropout": 0.1})["settings"] == {"dropout": 0.1}
     with pytest.raises(UnknownNameError, match="did you mean 'wide'"):
         find_benchmark(str(file)).arguments("wid")
 

@@ -245,6 +245,8 @@ def test_what_cannot_be_run_is_refused_before_anything_is(tmp_path: Path) -> Non
         bench("translation-en-pt", data=tmp_path)
     with pytest.raises(ConfigError, match="is no result"):
         bench("translation-en-pt", quick=True, record=True)
+    with pytest.raises(ConfigError, match="the seeds 0 were given"):
+        bench("translation-en-pt", seeds=0, output_dir=tmp_path)
     with pytest.raises(UnsupportedTaskError):
         bench("translation-en-pt", "gpt2-style")
     with pytest.raises(UnknownNameError, match="did you mean 'copy'"):

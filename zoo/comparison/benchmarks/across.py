@@ -75,7 +75,7 @@ def power_law(benchmark: Benchmark, rows: Iterable[Row]) -> Reading:
     lines = {
         name: {seed: fitted(points) for seed, points in own.items()} for name, own in runs.items() if not lost[name]
     }
-    baseline = benchmark.baseline(next(iter(benchmark.conditions)))
+    baseline = benchmark.baseline(benchmark.first)
     flops = [x for name in lines for points in runs[name].values() for x, _ in points]
     middle = math.exp(sum(map(math.log, flops)) / len(flops)) if flops else math.nan
     slopes: dict[str, Scores] = {name: {seed: slope for seed, (slope, _) in own.items()} for name, own in lines.items()}
@@ -166,7 +166,10 @@ def rank_correlation(benchmark: Benchmark, rows: Iterable[Row]) -> Reading:
 
 
 def spearman(one: NDArray[np.float64], other: NDArray[np.float64]) -> tuple[float, float]:
-    """Correlation of ranks, and the share of permutations (all, or 10,000 drawn) at least as far from zero."""
+    """Correlation of ranks, and the share of permutations at least as far from zero.
+
+    Of many, 10,000 are drawn and the one that was found counts as well (Phipson and Smyth 2010), so no share is zero.
+    """
     one, other = one - one.mean(), other - other.mean()
     scale = math.sqrt(float((one @ one) * (other @ other)))
     if scale == 0:
@@ -174,7 +177,8 @@ def spearman(one: NDArray[np.float64], other: NDArray[np.float64]) -> tuple[floa
     if len(one) <= ALL_ORDERS:
         orders = np.array(list(permutations(range(len(one)))))
     else:
-        orders = np.random.default_rng(0).permuted(np.tile(np.arange(len(one)), (10_000, 1)), axis=1)
+        orders = np.tile(np.arange(len(one)), (10_001, 1))
+        orders[1:] = np.random.default_rng(0).permuted(orders[1:], axis=1)
     found, chances = float(one @ other) / scale, other[orders] @ one / scale
     return found, float(np.mean(np.abs(chances) >= abs(found) - 1e-9))
 
@@ -275,7 +279,7 @@ def crossing(
 
 def in_words(scores: Mapping[str, Scores], benchmark: Benchmark, *, better: int, digits: int) -> dict[str, list[str]]:
     written = {}
-    baseline, design = benchmark.baseline(next(iter(benchmark.conditions))), replace(benchmark.design, margin=None)
+    baseline, design = benchmark.baseline(benchmark.first), replace(benchmark.design, margin=None)
     for name, (difference, word) in judged(scores, baseline, better, design).items():
         p = None if difference is None else difference.decisive
         written[name] = [

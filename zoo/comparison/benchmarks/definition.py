@@ -156,7 +156,8 @@ class Benchmark:
         UnknownNameError.check(condition, valid=self.conditions, kind="condition", owner=f"benchmark {self.name!r}")
         changes = {name: value for name, value in self.conditions[condition].items() if name != "variants"}
         merged = changed(self.compare, changes)
-        return {name: value for name, value in merged.items() if name != "sweep" or condition not in self.rates}
+        left_out = ("sweep",) if condition in self.rates else ()
+        return {name: value for name, value in merged.items() if value is not None and name not in left_out}
 
     @property
     def first(self) -> str:
@@ -174,8 +175,7 @@ class Benchmark:
 
     def patterns(self, condition: str = "") -> Sequence[str]:
         """List names of variants, and patterns for several, that a condition compares."""
-        found: Sequence[str] = self.conditions[condition].get("variants", self.variants)
-        return found
+        return self.conditions[condition].get("variants", self.variants)
 
     def baseline(self, condition: str = "") -> str:
         """Find the variant that the others of a condition are compared with."""

@@ -16,7 +16,7 @@ from zoo.base.errors import ConfigError, InputError, UnknownNameError, Unsupport
 from zoo.base.files import check_writable
 from zoo.comparison import Comparison, Run, compare
 from zoo.comparison.files import CHECKPOINT, read_json_or_none, write_json
-from zoo.comparison.request.seeds import DATA_SEED, FEWEST_SEEDS, MOST_SEEDS
+from zoo.comparison.request.seeds import DATA_SEED, MOST_SEEDS, enough_seeds, read_seeds
 from zoo.comparison.results.statistics import UNDECIDED
 from zoo.comparison.run.launchers import check_placing
 from zoo.data.tasks import DataSource, find_task
@@ -373,12 +373,13 @@ def bench(
             f"{text} (SHA-256 {session.called}) is not {found.text.name} (SHA-256 {found.text.sha256}); "
             "its rows are kept apart, as other data"
         )
+    listed = read_seeds(chosen.seeds if seeds is None else seeds)
     wanted = list(conditions) if conditions is not None else list(chosen.conditions)
     for condition in wanted:
         chosen.arguments(condition)  # refuses unknown ones before anything is run
     for condition in wanted:
         names = names_to_run(chosen, variants, condition, announce)
-        session.run(condition, names, list(range(max(seeds or chosen.seeds, FEWEST_SEEDS if decide else 1))))
+        session.run(condition, names, enough_seeds(listed) if decide else listed)
         if decide:
             session.decide(condition, names)
     return session.rows

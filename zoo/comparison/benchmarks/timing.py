@@ -76,7 +76,7 @@ def take_turns(
     random = Random(seed)
     asked = Request(list(names), **arguments, output_dir=folder)
     request, _, inputs = set_up(asked, progress=False, tell=lambda sentence: None)
-    maker = JobMaker(inputs, request, names[0], progress=False, tell=lambda sentence: None)
+    maker = JobMaker(inputs, request, request.match_to or names[0], progress=False, tell=lambda sentence: None)
     models = {
         name: build_for(inputs.task, maker.matched(name).name, inputs.tokenizers, inputs.recipe, seed=seed)
         for name in random.sample(names, len(names))

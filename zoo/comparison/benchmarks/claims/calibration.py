@@ -188,9 +188,9 @@ def at_least(rate: float, wanted: int, trials: int) -> float:
     return math.fsum(math.comb(trials, k) * rate**k * (1 - rate) ** (trials - k) for k in range(wanted, trials + 1))
 
 
-def binomial_interval(hits: int, trials: int, level: float = LEVEL) -> tuple[float, float]:
-    """The interval of Clopper and Pearson (1934), which covers a rate with at least this level."""
-    tail = (1 - level) / 2
+def binomial_interval(hits: int, trials: int) -> tuple[float, float]:
+    """The interval of Clopper and Pearson (1934), which covers a rate with at least `LEVEL`."""
+    tail = (1 - LEVEL) / 2
     low = increasing_inverse(lambda rate: at_least(rate, hits, trials), tail) if hits else 0.0
     high = increasing_inverse(lambda rate: at_least(rate, hits + 1, trials), 1 - tail) if hits < trials else 1.0
     return low, high

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from zoo.comparison.results.statistics import PairedDifference
+from zoo.comparison.results.statistics import Measurements, PairedDifference
 from zoo.comparison.results.units import counted, p_value, with_p
 
 from ...results.statistics import MOST_SEEDS
@@ -54,8 +54,7 @@ def numbers(outcome: Outcome) -> str:
     if outcome.verdict == MISSING:
         return ""
     lost, baseline_lost = outcome.lost
-    sides = f"{side(outcome.variant is not None and spread(outcome.variant), lost)} against "
-    sides += side(outcome.baseline is not None and spread(outcome.baseline), baseline_lost)
+    sides = f"{side(outcome.variant, lost)} against {side(outcome.baseline, baseline_lost)}"
     if outcome.difference is None:
         return sides
     edge = f"; undecided, as the best {outcome.edge} is at the edge of what was tried" if outcome.edge else ""
@@ -77,11 +76,9 @@ def to_decide(cost: Cost | None) -> str:
     return f"; {cost.seen:.2g} would have been seen; a true difference as measured takes {seeds}{hours}"
 
 
-def side(measured: str | bool, lost: int) -> str:
+def side(sample: Measurements | None, lost: int) -> str:
     """Write a mean with its deviation, and how many runs have none."""
-    return ", ".join(
-        part for part in (measured or "", f"{lost} lost" if lost else "") if isinstance(part, str) and part
-    )
+    return ", ".join(filter(None, (spread(sample), f"{lost} lost" if lost else "")))
 
 
 def tested(difference: PairedDifference, p: float | None) -> str:
