@@ -48,7 +48,8 @@ def kinds(processes: int) -> dict[str, object]:
     texts = TASKS.get("translation").load().train["en"]
     data = Splits(documents(texts[:60]), documents(texts[60:80]))
     settings = {**ARGUMENTS["settings"], "attention_dropout": 0.0}
-    return train_on(data, processes, "gpt-bert-style", "masked-next-token:block_size=16", settings=settings)
+    given = {"settings": settings, "generation": None}
+    return train_on(data, processes, "gpt-bert-style", "masked-next-token:block_size=16", **given)
 
 
 def train_on(data: Splits, processes: int, *what: str, **changed: object) -> dict[str, object]:

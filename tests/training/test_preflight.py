@@ -156,6 +156,7 @@ def test_trackers_that_are_not_installed():
     [
         ({"generation": {"num_beam": 2}}, "did you mean 'num_beams'"),
         ({"generation": {"num_beams": 0}}, "num_beams=0 is not valid"),
+        ({"task": "span-corruption"}, "generation={'num_beams': 2, .* no text is generated for span-corruption"),
         ({"learning_rate": float("inf")}, "learning_rate=inf is not valid; valid: 0 and more"),
         ({"per_device_train_batch_size": 0}, "valid: 1 and more"),
         ({"seed": 2**32}, "valid: 0 to 4294967295"),
@@ -170,6 +171,7 @@ def test_trackers_that_are_not_installed():
             r"vocab_size=3 was given for 'pre-norm', and is \d+ with this data and tokenizer: .*bpe:vocab_size=3",
         ),
         ({"settings": {"eos_token_id": 9}}, "eos_token_id=9 was given .*: leave it out$"),
+        ({"dataloader_drop_last": True, "per_device_train_batch_size": 41}, "no batch of 41 of 40 training examples"),
         ({"use_liger_kernel": True}, "none into the zoo's: leave it out"),
         # Averages, and checkpoints at numbers of tokens
         ({"checkpoint_at": "1M,many"}, "checkpoint_at='many' is no number"),

@@ -126,7 +126,7 @@ def test_a_run_that_ends_before_it_averages_warns(few, tiny):
 
 
 def test_weights_of_length_one_keep_it_in_an_average(text, tiny, tmp_path):
-    options = {"data": text, "average": "lawa", "average_last": 0.5, "scored": False}
+    options = {"data": text, "average": "lawa", "average_last": 0.5, "scored": False, "generation": None}
     train("ngpt", "language-modeling:block_size=16", output_dir=tmp_path / "model", **{**tiny, **options})
     weight = load_file(tmp_path / "model-average/model.safetensors")["model.layers.0.self_attn.q_proj.weight"]
     torch.testing.assert_close(weight.norm(dim=1), torch.ones(len(weight)))
@@ -143,7 +143,9 @@ def test_balancing_biases_are_averaged_with_the_weights(text, tiny, tmp_path):
     settings = {**tiny["settings"], "num_hidden_layers": 2}
     options = {"data": text, "average": "lawa", "average_last": 0.75, "scored": False, "callbacks": [Biases()]}
     task, out = "language-modeling:block_size=16", tmp_path / "model"
-    result = train("deepseek-v3-style", task, output_dir=out, **{**tiny, "settings": settings, **options})
+    result = train(
+        "deepseek-v3-style", task, output_dir=out, **{**tiny, "settings": settings, "generation": None, **options}
+    )
     saved = load_file(tmp_path / "model-average/model.safetensors")[NAME]
     torch.testing.assert_close(saved, torch.stack(biases[1:]).mean(dim=0))
     assert torch.equal(result.model.get_buffer(NAME), biases[-1]) and not torch.equal(saved, biases[-1])
@@ -189,7 +191,7 @@ def test_a_model_is_saved_after_given_numbers_of_tokens_or_words(unit, text, tin
     seen = Weights()
     with warnings.catch_warnings():
         warnings.simplefilter("error", ZooWarning)
-        given = {**tiny, **options, **batches, "callbacks": [seen]}
+        given = {**tiny, **options, **batches, "generation": None, "callbacks": [seen]}
         result = train("gpt2-style", "language-modeling:block_size=16", data=text, output_dir=out, **given)
     characters_a_word = len(text.read_text()) * 0.9 / (1800 * 0.9)
     for name, number in zip(named, (100, 200) if unit == "tokens" else (50, 100), strict=True):

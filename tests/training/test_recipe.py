@@ -4,6 +4,7 @@ import pytest
 
 import zoo
 from zoo.base.errors import ConfigError, UnknownNameError
+from zoo.comparison.request.request import Request
 from zoo.data.tasks import TASKS, TOKENIZERS
 from zoo.training import load_recipe, shipped_recipes
 from zoo.training.arguments import training_arguments
@@ -49,6 +50,13 @@ def test_sizes_of_a_recipe_that_do_not_follow_another_width_are_named(tiny, few)
     settings = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
     zoo.train("pre-norm", **{**tiny, "settings": settings}, data=few, recipe="small-translation", tell=lines.append)
     assert "Another hidden_size is given, and sizes of the recipe stay: intermediate_size=256" in lines[0]
+
+
+def test_a_given_seed_wins_over_that_of_a_recipe(tiny, few):
+    recipe = load_recipe("translation").changed(arguments={"seed": 7})
+    for given, seed in (({}, 7), ({"seed": 3}, 3)):
+        assert Request(["pre-norm"], recipe=recipe, seeds=2, **given).all_seeds == [seed, seed + 1]
+        assert zoo.train("pre-norm", data=few, recipe=recipe, **{**tiny, "max_steps": 1}, **given).run.seed == seed
 
 
 def test_what_is_said_beside_a_recipe_wins_over_a_preset_and_quirks():

@@ -1,6 +1,7 @@
 """Training: what is counted, what is evaluated, and that equal means equal."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -199,6 +200,7 @@ def test_a_model_that_cannot_generate_is_scored_by_its_loss_alone(tiny, tmp_path
     evaluation = zoo.evaluate(tmp_path / "m", progress=False)
     assert set(report.scores) == set(evaluation.scores) == ({"exact_match", "symbol_accuracy"} if can else set())
     assert evaluation.loss == pytest.approx(report.heldout_loss, rel=1e-5)
+    assert replace(evaluation, loss=1e4).to_dict()["perplexity"] == math.inf
 
 
 def test_an_incomplete_last_batch_is_evaluated_where_training_drops_its_own(few, tiny):

@@ -21,7 +21,7 @@ from zoo.building.weights import locate
 from zoo.converters.engine import EngineModel
 from zoo.converters.weights import task_of
 from zoo.data.corpora import located
-from zoo.data.tasks import DataSource, DataTask, Outputs, Score, full_path, split_name
+from zoo.data.tasks import DataSource, DataTask, Score, full_path, split_name
 from zoo.data.tasks.labels import LabelsTask
 from zoo.data.tasks.libraries import loading_bars
 from zoo.data.tasks.tables import Column
@@ -71,6 +71,7 @@ EVALUATED_WITH = ("bf16", "fp16", "tf32", "bf16_full_eval", "fp16_full_eval")
 """Training arguments that decide in which precision the held-out loss is computed."""
 
 BATCH_SIZE = 128  # Batch size without a record of a run
+LARGEST_LOSS = 700.0  # With a perplexity that a float holds
 
 
 class EvaluationWarning(ZooWarning):
@@ -97,7 +98,9 @@ class Evaluation:
     @property
     def perplexity(self) -> float | None:
         """Among how many equally likely tokens the model wavers: e to the power of the loss; None for a classifier."""
-        return None if self.labels else math.exp(self.loss)
+        if self.labels:
+            return None
+        return math.exp(self.loss) if self.loss < LARGEST_LOSS else math.inf
 
     def to_dict(self) -> dict[str, Any]:
         written = {name: value for name, value in asdict(self).items() if name not in ("answers", "labels")}
@@ -156,7 +159,8 @@ def evaluate(
     evaluated, tokenizers = load_checkpoint(model if folder is None else folder, tokenizer=tokenizer, engine=engine)
     run = None if folder is None else saved_run(folder)
     recipe = evaluation_recipe(run, evaluated, task).changed(generation=generation)
-    data_task = checked_task(recipe, evaluated, generation, needs_labels=report is not None)
+    recipe.check_generation(generation)
+    data_task = checked_task(recipe, evaluated, needs_labels=report is not None)
     data_task = data_task.fitted_to(evaluated.config)
     name = str(model) if folder is not None else f"the {type(evaluated).__name__}"
     repeats = data is None and heldout is None
@@ -200,15 +204,9 @@ def evaluate(
     return evaluation
 
 
-def checked_task(
-    recipe: Recipe, evaluated: PreTrainedModel, generation: Mapping[str, Any] | None, *, needs_labels: bool
-) -> DataTask:
+def checked_task(recipe: Recipe, evaluated: PreTrainedModel, *, needs_labels: bool) -> DataTask:
     """Find the task of a recipe, and refuse what it cannot do with a model."""
     task = recipe.data_task()
-    if generation and task.outputs != Outputs.GENERATED:
-        raise ConfigError(
-            f"generation={dict(generation)} was given, and no text is generated for {task.name}: leave it out"
-        )
     own_task = task_of(evaluated)
     if isinstance(evaluated, (ZooPreTrainedModel, EngineModel)) and own_task != task.model_task:
         raise ConfigError(

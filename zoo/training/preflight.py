@@ -101,7 +101,7 @@ def measure(dataset: Any, column: str) -> tuple[npt.NDArray[np.int64], npt.NDArr
 
 def rehearse(model: PreTrainedModel, dataset: Any, collator: Collator) -> list[str]:
     """Compute the loss of a few examples and its gradient, and leave everything as it was."""
-    chosen = [with_label(dataset)]
+    chosen = [int(measure(dataset, "input_ids")[0].argmax()), with_label(dataset)]
     if model.config.is_encoder_decoder:
         source, target = (measure(dataset, column)[0] for column in ("input_ids", "labels"))
         chosen = [int(lengths.argmax()) for lengths in (source, target, abs(source - target))]
@@ -165,6 +165,12 @@ def check_data(
         if not len(dataset):
             raise PreflightError(f"there are no {split} examples")
         check_examples(model, dataset, split)
+    size = args.train_batch_size * args.world_size
+    if args.dataloader_drop_last and len(encoded.train) < size:
+        raise ConfigError(
+            f"dataloader_drop_last=True leaves no batch of {size} of {len(encoded.train)} training examples: leave it "
+            "out, or give a smaller per_device_train_batch_size"
+        )
     if is_streamed(encoded.train) and args.max_steps <= 0:
         raise ConfigError("streamed texts have no end: give max_steps, the number of updates")
     if isinstance(encoded.train, MixedBlocks) and args.train_sampling_strategy == "sequential":

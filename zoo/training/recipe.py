@@ -13,7 +13,7 @@ import yaml  # type: ignore[import-untyped]
 from zoo.base.errors import ConfigError, UnknownNameError
 from zoo.base.synonyms import LENGTHS
 from zoo.building.proportions import OF_HEAD, OF_WIDTH
-from zoo.data.tasks import TASKS, DataTask, find_task, split_name
+from zoo.data.tasks import TASKS, DataTask, Outputs, find_task, split_name
 from zoo.registry import VARIANTS, parse_name, split_options
 
 FOLDER = Path(__file__).parent / "recipes"
@@ -121,6 +121,14 @@ class Recipe:
                     f"{name!r} sets {setting}={value}, and {setting}={self.model[setting]} was given as well; "
                     "give one of them"
                 )
+
+    def check_generation(self, given: Mapping[str, Any] | None) -> None:
+        """Refuse arguments of `generate` for a task without generated outputs."""
+        task = self.data_task()
+        if given and task.outputs != Outputs.GENERATED:
+            raise ConfigError(
+                f"generation={dict(given)} was given, and no text is generated for {task.name}: leave it out"
+            )
 
     def model_settings(self, name: str) -> dict[str, Any]:
         """Fields of the configuration that the recipe adds to a variant's name.

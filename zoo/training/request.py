@@ -23,8 +23,8 @@ from .inputs import full_recipe
 from .recipe import Recipe
 from .saving import check_push, folder_of, is_unscored
 
-KEEPING_CHECKPOINTS: dict[str, Any] = {"save_strategy": "epoch", "save_total_limit": 2}
-"""Default training arguments of a run that can be resumed."""
+SET_THE_STRATEGY = ("save_steps", "load_best_model_at_end", "early_stopping_patience")
+"""Training arguments by which checkpoints are saved otherwise than once an epoch."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,11 +65,11 @@ class TrainingRequest:
             tokenizer=self.tokenizer,
             init=self.init,
         )
-        if not self.resume:
-            return found
-        implied = {"save_strategy"} if "save_steps" in found.arguments else set()  # steps
-        kept = {name: value for name, value in KEEPING_CHECKPOINTS.items() if name not in implied}
-        return replace(found, arguments={**kept, **found.arguments})
+        # A given seed wins over the recipe's.
+        given = {name: value for name, value in found.arguments.items() if not (name == "seed" and self.seed)}
+        if self.resume and not any(map(given.get, SET_THE_STRATEGY)):
+            given = {"save_strategy": "epoch", **given}
+        return replace(found, arguments={**({"save_total_limit": 2} if self.resume else {}), **given})
 
     @cached_property
     def args(self) -> ZooTrainingArguments:
@@ -103,6 +103,7 @@ class TrainingRequest:
             given = "resume" if self.resume else "push"
             raise ConfigError(f"{given} is given without output_dir, where the model is kept")
         check_idle(self.arguments, self.chosen.arguments)
+        self.chosen.check_generation(self.generation)
         task = self.chosen.data_task()
         if isinstance(self.model, str):
             task.check_variant(self.model)

@@ -71,7 +71,7 @@ class Request(Options):
     @cached_property
     def all_seeds(self) -> list[int]:
         """The seeds, at least three if seeds are added."""
-        seeds = read_seeds(self.seeds, self.chosen.arguments.get("seed", self.seed))
+        seeds = read_seeds(self.seeds, self.seed or self.chosen.arguments.get("seed", 0))
         if self.seed not in (0, *seeds):
             raise ConfigError(f"seed={self.seed} and the seeds {self.seeds!r} were given; give one of both")
         return enough_seeds(seeds) if self.decide else seeds
@@ -126,6 +126,7 @@ class Request(Options):
     def check_models(self) -> None:
         """Refuse variants that do not fit the task, and settings that they do not take."""
         task = self.chosen.data_task()
+        self.chosen.check_generation(self.generation)
         if self.suite is not None:
             self.suite.check(task.model_task)
         for name in (*self.names, *filter(None, [self.match_to])):
@@ -185,7 +186,7 @@ class Request(Options):
     def common(self, splits: Splits) -> dict[str, Any]:
         chosen = self.chosen
         folder = chosen.tokenizer.get("folder")
-        common: dict[str, Any] = plain(
+        return plain(
             {
                 "task": chosen.task,
                 "task_options": chosen.task_options,
@@ -203,7 +204,6 @@ class Request(Options):
                 **({} if self.suite is None else {"score": self.suite.to_dict()}),
             }
         )
-        return common
 
 
 def check_names(names: Sequence[str]) -> None:

@@ -33,6 +33,7 @@ from zoo.training import Recipe, TrainingResult, train
 from zoo.training.after_steps import TimeBudget, TimedCheckpoints
 from zoo.training.arguments import training_arguments
 from zoo.training.guard import TrainingError
+from zoo.training.request import SET_THE_STRATEGY
 from zoo.training.suites import SuiteRun
 
 from ..files import CHECKPOINT, LOCK, RESULT, write_json
@@ -98,11 +99,8 @@ def work(job: Job) -> dict[str, Any]:
 
 def saving(arguments: Mapping[str, Any]) -> tuple[dict[str, Any], list[TrainerCallback]]:
     """Choose arguments and callbacks that save checkpoints to resume from, unless the recipe does."""
-    keeps_best = arguments.get("load_best_model_at_end") or arguments.get("early_stopping_patience") is not None
-    if keeps_best or "save_strategy" in arguments:
+    if "save_strategy" in arguments or any(map(arguments.get, SET_THE_STRATEGY)):
         return {}, []
-    if "save_steps" in arguments:
-        return {"save_strategy": "steps"}, []
     return BY_THE_CLOCK, [TimedCheckpoints(SECONDS_BETWEEN_CHECKPOINTS)]
 
 
