@@ -14,6 +14,7 @@ from zoo.comparison.files import LOCK, PLAN, RESULTS, content_hash, write_json
 from zoo.comparison.plan import find_plan, make_plan
 from zoo.comparison.request.seeds import Budget, combinations, read_budget, read_seeds, read_sweep, write_values
 from zoo.comparison.setup.shared_inputs import share_of_warmup, spend, workload
+from zoo.data.corpora.shards import TokenRow
 from zoo.data.tasks import find_task
 from zoo.fast.chunked_loss import IGNORED
 from zoo.training.arguments import training_arguments
@@ -58,9 +59,16 @@ def test_a_budget_becomes_steps(tmp_path):
     assert (text.tokens_per_step, text.target_len) == (10, None)
     whole = workload(Blocks([8, 8, 8]), replace(args, dataloader_drop_last=True), writes=False)
     assert (whole.steps, whole.tokens_per_step) == (4, 16), "the third block is never in a batch"
+    shards = Blocks([8, 8, 8])
+    shards.ids = TokenRow([])
+    whole = workload(shards, args, writes=False)
+    assert (whole.steps, whole.tokens_per_step) == (4, 16), "an epoch of shards has whole updates"
+    assert workload(Blocks([8]), replace(args, dataloader_drop_last=True), writes=False).tokens_per_step == 8
 
 
 class Blocks(list):
+    ids = None
+
     @property
     def lengths(self):
         return np.array(list(self))

@@ -85,6 +85,8 @@ def test_words_and_truth_values_have_no_edge() -> None:
     choice = searched({"optim": ["adamw_torch", "muon"]}, lambda values: len(values["optim"]))
     assert choice.values == {"optim": "muon"} and set(choice.tried("optim")) == {"adamw_torch", "muon"}
     assert not at_the_edge(True, [True, False]) and beyond(0.0, [0.0, 0.1]) is None and beyond(1, [1, 2]) is None
+    some = searched({"max_grad_norm": [None, 0.5, 1.0]}, lambda values: values["max_grad_norm"] or 9.0)
+    assert some.values == {"max_grad_norm": 0.125}, "None is no number, beyond which others lie"
     assert (beyond(10, [1, 10]), beyond(0.1, [0.1, 0.2])) == (100, 0.05)
 
 
@@ -189,4 +191,4 @@ def test_fields_of_the_configuration_can_be_swept() -> None:
     made = made_up({"pre-norm": (30.0, 1.0)}, seeds=1)
     sweep = {"values": {"initializer_range": [0.02, 0.08]}, "seed": 0, "runs": []}
     runs = [replace(run, settings={"initializer_range": 0.08}) for run in made.runs]
-    assert "initializer_range=0.08" in as_built(replace(made, runs=runs, sweep=sweep), "pre-norm", None)
+    assert "initializer_range=0.08" in as_built(replace(made, runs=runs, sweep=sweep), "pre-norm")

@@ -12,6 +12,7 @@ from zoo.comparison.request.request import Request
 from zoo.comparison.setup.jobs import JobMaker
 from zoo.comparison.setup.shared_inputs import OWN, digest_of_modules, digest_of_the_zoo, sources_of
 from zoo.data.tasks import find_task
+from zoo.fast import fast_paths
 from zoo.training import Recipe
 
 FILES = {
@@ -102,6 +103,10 @@ def test_weights_that_training_starts_from_count_and_are_counted_on(tmp_path: Pa
         assert inputs.count_flops(name) == flops_per_token(model, inputs.work.source_len)
     assert inputs.data_settings(names[0])["hidden_size"] == model.config.hidden_size
     first = JobMaker(inputs, request, plan.baseline, False, print).job(names[0], 0, {}).hash
+    for mode, is_same in (({"unpadding": "never"}, True), ({"quick_dropout": "never"}, False)):
+        with fast_paths(**mode):
+            other = JobMaker(inputs, request, plan.baseline, False, print).job(names[0], 0, {})
+        assert (other.hash == first, other.fast_paths) == (is_same, mode), "dropout draws other numbers"
     zoo.build("gpt2-style@tiny", seed=1, **task.model_settings(tokenizers)).save_pretrained(start)
     _, _, again = set_up(request, progress=False, tell=lambda sentence: None)
     assert JobMaker(again, request, plan.baseline, False, print).job(names[0], 0, {}).hash != first

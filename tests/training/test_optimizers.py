@@ -23,7 +23,8 @@ SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "v
 
 def muon(model):
     decayed = [name for name, parameter in model.named_parameters() if parameter.ndim > 1]
-    return build_muon(model, decayed, lr=0.01, weight_decay=0.1, betas=(0.9, 0.99), eps=1e-8)
+    given = {"learning_rate": 0.01, "weight_decay": 0.1, "adam_beta2": 0.99, "use_cpu": True}
+    return build_muon(model, decayed, training_arguments(given, output_dir="unused", seed=0))
 
 
 def step(model, optimizer):

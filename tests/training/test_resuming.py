@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,6 +20,7 @@ from zoo.base.folders import read_result
 from zoo.data.tasks import Splits
 from zoo.training import ScoringError, TrainingError, checkpoints, train
 from zoo.training.checkpoints import CheckpointWarning, last_checkpoint
+from zoo.training.evaluating_trainer import EvaluatingTrainer
 from zoo.training.trainer import ZooTrainer
 
 SAVING = {"resume": True, "save_strategy": "steps", "save_steps": 3, "max_steps": 8, "logging_steps": 2}
@@ -76,6 +78,14 @@ def test_a_run_killed_after_its_last_step_trains_no_other(finished, interrupted,
     monkeypatch.setattr(ZooTrainer, "training_step", lambda *args: pytest.fail("there was a step left"))
     train("pre-norm:dropout=0.2", data=few, output_dir=interrupted, **{**tiny, **SAVING})
     assert_same(interrupted, finished)
+
+
+def test_a_run_that_evaluates_by_steps_saves_then_and_counts_its_training_alone(few, tiny, tmp_path, monkeypatch):
+    evaluate = EvaluatingTrainer.evaluation_loop
+    monkeypatch.setattr(EvaluatingTrainer, "evaluation_loop", lambda *a, **kw: time.sleep(0.5) or evaluate(*a, **kw))
+    best = {"eval_strategy": "steps", "eval_steps": 1, "load_best_model_at_end": True}
+    report = train("pre-norm", data=few, output_dir=tmp_path / "model", resume=True, **tiny, **best).report
+    assert report.best_step and len(report.evaluations) == report.steps == 4 and report.train_seconds < 4 * 0.5
 
 
 @pytest.mark.thorough

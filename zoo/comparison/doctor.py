@@ -145,7 +145,8 @@ def steps() -> Finding:
 def engines() -> list[Finding]:
     """Which other engines can run exports."""
     findings = []
-    for name, engine in ((name, ENGINES.get(name)) for name in ENGINES):
+    for name in ENGINES:
+        engine = ENGINES.get(name)
         if not (isinstance(engine, ExportEngine) and engine.exact):  # with rounded weights it is the same library
             continue
         package = engine.target.module

@@ -27,8 +27,7 @@ class ComparisonPlan:
 
     @property
     def sweep(self) -> dict[str, list[Any]]:
-        swept: dict[str, list[Any]] = self.common["sweep"]
-        return swept
+        return self.common["sweep"]
 
     def write(self, folder: Path) -> None:
         write_json(folder / PLAN, {**formats.PLAN.stamp, **asdict(self)})

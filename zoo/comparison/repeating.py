@@ -74,6 +74,6 @@ def numbers_of(run: Run) -> dict[str, Any]:
 
 def sentences(numbers: Sequence[RepeatedNumber]) -> Iterator[str]:
     for one in numbers:
-        found = "equal" if one.equal else f"recorded {one.recorded!r}, now {one.repeated!r}"
-        yield f"{one.run}: {one.number} {one.repeated if one.equal else ''} {found}".replace("  ", " ")
+        found = f"{one.repeated} equal" if one.equal else f"recorded {one.recorded!r}, now {one.repeated!r}"
+        yield f"{one.run}: {one.number} {found}"
     yield f"{sum(one.equal for one in numbers)} of {len(numbers)} numbers are equal"

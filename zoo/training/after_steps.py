@@ -46,7 +46,7 @@ class RunTotals(TrainerCallback, ExportableState):
         return self.seconds + time.perf_counter() - self.began
 
     def pause(self, began: float) -> None:
-        """Leave out what is no training, such as writing a checkpoint."""
+        """Leave out what is no training: an evaluation, or writing a checkpoint."""
         self.began += time.perf_counter() - began
 
     def state(self) -> dict[str, Any]:

@@ -94,15 +94,7 @@ class MuonWithAdamW(torch.optim.Optimizer):
         self._share_groups()
 
 
-def build_muon(
-    model: PreTrainedModel,
-    decayed: Iterable[str],
-    *,
-    lr: float,
-    weight_decay: float,
-    betas: tuple[float, float],
-    eps: float,
-) -> MuonWithAdamW:
+def build_muon(model: PreTrainedModel, decayed: Iterable[str], args: ZooTrainingArguments) -> MuonWithAdamW:
     """Give the weights inside of layers to Muon; what is no linear map of hidden states, and all else, is AdamW's."""
     refuse_mup(model, "Muon")
     matrices = {*map(id, hidden_matrices(model))}
@@ -112,13 +104,13 @@ def build_muon(
     return MuonWithAdamW(
         [parameter for _, parameter in trained if id(parameter) in matrices],
         [
-            {"params": [parameter for name, parameter in others if name in names], "weight_decay": weight_decay},
+            {"params": [parameter for name, parameter in others if name in names], "weight_decay": args.weight_decay},
             {"params": [parameter for name, parameter in others if name not in names], "weight_decay": 0.0},
         ],
-        lr=lr,
-        weight_decay=weight_decay,
-        betas=betas,
-        eps=eps,
+        lr=args.learning_rate,
+        weight_decay=args.weight_decay,
+        betas=(args.adam_beta1, args.adam_beta2),
+        eps=args.adam_epsilon,
     )
 
 
@@ -138,8 +130,7 @@ def refuse_mup(model: PreTrainedModel, optimizer: str) -> None:
 def decayed_parameters(model: nn.Module, decay: str) -> list[str]:
     if decay in DECAY:
         return list(decayed_names(model, decay))
-    names: list[str] = Trainer.get_decay_parameter_names(None, model)
-    return names
+    return Trainer.get_decay_parameter_names(None, model)
 
 
 def scaled_groups(

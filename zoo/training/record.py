@@ -45,7 +45,7 @@ class TrainingReport:
         best_step: After which of them the model was best and is kept, None where the last one is kept.
         epochs: How often the data was seen, None for streamed texts.
         train_tokens: Tokens trained on, source and target ones, padding excluded; also those before an interruption.
-        train_seconds: Wall-clock time of training alone, likewise; writing checkpoints is left out.
+        train_seconds: Wall-clock time of training alone, likewise; evaluations and writing checkpoints are left out.
         train_loss: The last logged training loss; smoothed if the labels were.
         heldout_loss: Cross-entropy per target token, in nats, without label smoothing.
         scores: Scores of the generated outputs.
@@ -172,8 +172,7 @@ class RunRecord:
     data: DataRecord
 
     def to_dict(self) -> dict[str, Any]:
-        written: dict[str, Any] = json.loads(json.dumps(asdict(self), default=str))
-        return written
+        return json.loads(json.dumps(asdict(self), default=str))
 
     @classmethod
     def from_dict(cls, written: Mapping[str, Any]) -> RunRecord:

@@ -10,7 +10,10 @@ import numpy.typing as npt
 import torch
 from torch.utils.data import Sampler
 
+from zoo.data.corpora.shards import TokenRow
 from zoo.data.tasks.mixing import MixedBlocks
+
+from .arguments import ZooTrainingArguments
 
 BATCHES_SORTED_TOGETHER = 50
 
@@ -104,6 +107,15 @@ class MixedOrder(ShuffledBlocks):
                 found = permuted(places[now].astype(np.uint64), size, keys).astype(np.int64)
                 numbers[ours[now]] = epoch * len(blocks) + blocks.ends[source] - size + found
         return numbers
+
+
+def order_of_blocks(dataset: Any, args: ZooTrainingArguments) -> ShuffledBlocks | None:
+    """The order of blocks of shards or of a mixture, in whole updates; None for others."""
+    together = args.train_batch_size * args.gradient_accumulation_steps * args.world_size
+    if isinstance(dataset, MixedBlocks):
+        return MixedOrder(dataset, together, args.order_seed)
+    shuffled = args.train_sampling_strategy != "sequential" and isinstance(getattr(dataset, "ids", None), TokenRow)
+    return ShuffledBlocks(len(dataset), together, args.order_seed) if shuffled else None
 
 
 FEISTEL_ROUNDS = 6

@@ -22,8 +22,6 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, rotate_checkpoints
 from transformers.training_args import OptimizerNames
 
 from zoo.base.errors import ConfigError, UnwritableError, ZooWarning
-from zoo.data.corpora.shards import TokenRow
-from zoo.data.tasks.mixing import MixedBlocks
 from zoo.data.tasks.streaming import is_streamed
 from zoo.fast.chunked_loss import IGNORED
 from zoo.fast.matmul import fast_matmul
@@ -45,7 +43,7 @@ from .optimizers import (
     refuse_mup,
     scaled_groups,
 )
-from .sampling import LengthGroupedSampler, MixedOrder, ShuffledBlocks, have_many_lengths, lengths_of
+from .sampling import LengthGroupedSampler, have_many_lengths, lengths_of, order_of_blocks
 from .saving import explained
 from .temporary import temporarily
 
@@ -98,14 +96,7 @@ class ZooTrainer(EvaluatingTrainer):
         with named_in_errors(optim=self.args.optim, optim_args=self.args.optim_args):
             check_optim_args(self.args, trained)
             if self.args.uses_muon and self.optimizer is None:
-                self.optimizer = build_muon(
-                    trained,
-                    self.get_decay_parameter_names(trained),
-                    lr=self.args.learning_rate,
-                    weight_decay=self.args.weight_decay,
-                    betas=(self.args.adam_beta1, self.args.adam_beta2),
-                    eps=self.args.adam_epsilon,
-                )
+                self.optimizer = build_muon(trained, self.get_decay_parameter_names(trained), self.args)
             elif self.optimizer is None and getattr(self.model.config, "initializer", None) == "mup":
                 if self.args.optim in UNLIKE_ADAM:
                     refuse_mup(self.model, OptimizerNames(self.args.optim).value)
@@ -145,19 +136,15 @@ class ZooTrainer(EvaluatingTrainer):
         return decayed_parameters(model, self.args.decay)
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Sampler[int] | None:
-        together = self.args.train_batch_size * self.args.gradient_accumulation_steps * self.args.world_size
-        seed = self.args.order_seed
-        if isinstance(self.train_dataset, MixedBlocks):
-            return MixedOrder(self.train_dataset, together, seed)
+        if (order := order_of_blocks(self.train_dataset, self.args)) is not None:
+            return order
         if is_streamed(self.train_dataset) or self.args.train_sampling_strategy == "sequential":
             return SequentialSampler(self.train_dataset)
-        if isinstance(getattr(self.train_dataset, "ids", None), TokenRow):
-            return ShuffledBlocks(len(self.train_dataset), together, seed)
         if self.args.train_sampling_strategy != "group_by_length":
             return super()._get_train_sampler(train_dataset)
+        together = self.args.train_batch_size * self.args.gradient_accumulation_steps * self.args.world_size
         # The data with its lengths, which the one that is given here has lost.
-        lengths = lengths_of(self.train_dataset)
-        return LengthGroupedSampler(lengths, together, seed)
+        return LengthGroupedSampler(lengths_of(self.train_dataset), together, self.args.order_seed)
 
     def get_batch_samples(self, epoch_iterator: Iterator[Any], *args: Any, **kwargs: Any) -> Any:
         """Take the batches of an update, and count their tokens."""
@@ -271,11 +258,13 @@ class ZooTrainer(EvaluatingTrainer):
 
     def evaluation_loop(self, *args: Any, metric_key_prefix: str = "eval", **kwargs: Any) -> Any:
         """Evaluate, while training with averaged weights as well."""
+        began = time.perf_counter()
         output = super().evaluation_loop(*args, metric_key_prefix=metric_key_prefix, **kwargs)
         if self.average is not None and self.average.updates and metric_key_prefix == "eval":
             with self.average.in_place():
                 averaged = super().evaluation_loop(*args, metric_key_prefix=metric_key_prefix, **kwargs)
             output.metrics["eval_average_loss"] = averaged.metrics["eval_loss"]
+        self.totals.pause(began)
         return output
 
     def mean_loss(self) -> float:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 
@@ -86,8 +87,7 @@ def transitions(seeds: int) -> Array:
 
 def sum_over_root(t: Array, seeds: int) -> Array:
     """T for a t with these degrees of freedom."""
-    result: Array = t * math.sqrt(seeds) / np.sqrt(seeds - 1 + t**2)
-    return result
+    return t * math.sqrt(seeds) / np.sqrt(seeds - 1 + t**2)
 
 
 def student_below(t: Array, freedom: int) -> Array:
@@ -114,12 +114,9 @@ class Design:
         return 1.0 if self.limit is None else spent(seeds, self.limit)
 
     @classmethod
-    def of(cls, written: Mapping[str, float | int | None] | None) -> Design:
+    def of(cls, written: Mapping[str, Any] | None) -> Design:
         """Read what `dataclasses.asdict` wrote; None is the design without margin and limit."""
-        if written is None:
-            return FIXED
-        limit = written["limit"]
-        return cls(written["margin"], None if limit is None else int(limit))
+        return cls(**(written or {}))
 
 
 FIXED = Design()  # Equal numbers of seeds, and no margin

@@ -55,9 +55,9 @@ def matched_sizes(comparison: Comparison, name: str) -> dict[str, Any]:
     return {key: value for key, value in chosen if key in ZooConfig.__dataclass_fields__ and key not in swept}
 
 
-def as_built(comparison: Comparison, name: str, recipe: Recipe | None, *, matched: bool = True) -> str:
+def as_built(comparison: Comparison, name: str, *, matched: bool = True) -> str:
     """Add to a variant's name the settings of the recipe, of matching, and of the data."""
-    spec = parse_name(name)
+    spec, recipe = parse_name(name), recipe_of(comparison)
     usual = {} if recipe is None else recipe.model_settings(name)
     if recipe is not None and "vocab_size" in recipe.tokenizer and not comparison.data_settings:
         usual = {**usual, "vocab_size": recipe.tokenizer["vocab_size"]}
@@ -117,7 +117,7 @@ def facts(comparison: Comparison, name: str) -> Iterator[tuple[str, str]]:
         yield "Tried by the sweep", valley(comparison, name) or "nothing"
     yield "Sizes changed by matching", "; ".join(changed_sizes(comparison, name)) or "none"
     try:
-        groups, made = decays(comparison, name), config(built_name(comparison, name))
+        groups, made = decays(comparison, name), config(as_built(comparison, name))
     except ZooError as error:  # a variant of the user's own that is not there any more
         yield "Not known here", str(error)
         return
@@ -174,7 +174,7 @@ def changed_sizes(comparison: Comparison, name: str) -> list[str]:
     """Sizes that matching has changed: "hidden_size 72 in place of 64"."""
     matched = matched_sizes(comparison, name)
     try:
-        before = config(as_built(comparison, name, recipe_of(comparison), matched=False)) if matched else None
+        before = config(as_built(comparison, name, matched=False)) if matched else None
     except ZooError:
         before = None
     return [
@@ -182,10 +182,6 @@ def changed_sizes(comparison: Comparison, name: str) -> list[str]:
         for field, value in matched.items()
         if before is None or getattr(before, field, None) != value
     ]
-
-
-def built_name(comparison: Comparison, name: str) -> str:
-    return as_built(comparison, name, recipe_of(comparison))
 
 
 def arguments_of(comparison: Comparison, name: str) -> dict[str, Any]:
@@ -197,7 +193,7 @@ def decays(comparison: Comparison, name: str) -> Mapping[str, int]:
     """Numbers of a variant's parameters that weight decay applies to, by role."""
     recipe, rule = recipe_of(comparison), arguments_of(comparison, name).get("decay", DECAYS[0])
     task = None if recipe is None else str(recipe.data_task().model_task)
-    return decay_groups(built_name(comparison, name), task, str(rule))
+    return decay_groups(as_built(comparison, name), task, str(rule))
 
 
 @cache

@@ -293,19 +293,19 @@ def spread(values: Sequence[float]) -> float:
     return deviation if deviation > ROUNDING * max(map(abs, values)) else 0.0
 
 
-def student_interval(values: Sequence[float], level: float = LEVEL) -> tuple[float, float]:
+def student_interval(values: Sequence[float]) -> tuple[float, float]:
     """Student's interval of the mean, exact for normal noise and any number of values."""
     mean = math.fsum(values) / len(values)
-    reach = student_quantile((1 + level) / 2, len(values) - 1) * spread(values) / math.sqrt(len(values))
+    reach = student_quantile((1 + LEVEL) / 2, len(values) - 1) * spread(values) / math.sqrt(len(values))
     return mean - reach, mean + reach
 
 
-def bootstrap_interval(values: Sequence[float], level: float = LEVEL) -> tuple[float, float]:
+def bootstrap_interval(values: Sequence[float]) -> tuple[float, float]:
     """The expanded percentile interval of the mean (Efron 1979; Hesterberg 2015)."""
     ordered = np.sort(np.asarray(values, dtype=np.float64))
     n = len(ordered)
     means = ordered[resamples(n)].mean(axis=1)
-    tail = NormalDist().cdf(-math.sqrt(n / (n - 1)) * student_quantile((1 + level) / 2, n - 1))
+    tail = NormalDist().cdf(-math.sqrt(n / (n - 1)) * student_quantile((1 + LEVEL) / 2, n - 1))
     low, high = np.quantile(means, [tail, 1 - tail])
     return float(low), float(high)
 

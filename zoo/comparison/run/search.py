@@ -80,11 +80,12 @@ def ask(values: Sequence[Mapping[str, Any]], share: float) -> Generator[Asked, S
 
 def further_values(trials: Sequence[Trial]) -> dict[str, Any] | None:
     """Values with the first one beyond an edge at which the best trial lies; None where it lies at none."""
-    best = lowest(trials)
-    for name, value in (best.values if best else {}).items():
-        numbers = [one.values[name] for one in trials]
+    if (best := lowest(trials)) is None:
+        return None
+    for name, value in best.values.items():
+        numbers = [one.values[name] for one in trials if is_number(one.values[name])]
         if at_the_edge(value, numbers) and (further := beyond(value, numbers)) is not None:
-            return {**(best.values if best else {}), name: further}
+            return {**best.values, name: further}
     return None
 
 
@@ -104,12 +105,11 @@ def choose(trials: Sequence[Trial], finals: Sequence[Trial]) -> Choice:
     best, name = lowest(finals), number_of(finals)
     if best is None:
         return Choice(trials, None, None)
-    if name is None or len(finals) != FINALISTS or best is not finals[1]:
-        return Choice(trials, best.values, best)
-    rates, losses = [float(one.values[name]) for one in finals], [one.loss for one in finals]
-    if min(rates) <= 0 or math.inf in losses:
-        return Choice(trials, best.values, best)
-    return Choice(trials, {name: lowest_point(rates, losses)}, best)
+    if name is not None and len(finals) == FINALISTS and best is finals[1]:
+        rates, losses = [float(one.values[name]) for one in finals], [one.loss for one in finals]
+        if min(rates) > 0 and math.inf not in losses:
+            return Choice(trials, {name: lowest_point(rates, losses)}, best)
+    return Choice(trials, best.values, best)
 
 
 def lowest_point(rates: Sequence[float], losses: Sequence[float]) -> float:

@@ -9,7 +9,7 @@ import psutil
 PHASES = {
     "start": "until the process is ready, with the imports that its server has not made",
     "data": "reading and splitting the data",
-    "prepare": "tokens, the model, and saving it",
+    "prepare": "tokens, the model, saving it, and evaluations before the last",
     "train": "steps",
     "evaluate": "loss, and what is written, on the held-out examples",
     "measure": "the suite that decides, costs, and answers to compare with",

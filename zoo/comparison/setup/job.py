@@ -34,7 +34,7 @@ class Job:
     heldout: str | None = None
     columns: list[str | int] | None = None
     score: str | None = None  # The suite that decides, as for `zoo.compare`
-    # Modes of fast paths where runs were asked for, apart from "auto"; they change rounding alone
+    # Modes of fast paths where runs were asked for, apart from "auto"
     fast_paths: dict[str, str] = field(default_factory=dict)
     modules: tuple[str, ...] = ()  # Modules to import first: the user's own that register the variant or its parts
     progress: bool = True

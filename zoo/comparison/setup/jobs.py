@@ -125,10 +125,12 @@ class JobMaker:
             "model": without(settings, parse_name(variant).overrides),
         }
         modules = modules_of(inputs.config(variant))
-        suite = None if self.request.suite is None or trial else self.request.suite.to_dict()
-        hashed = inputs.hash_of(
-            variant, recipe, seed=seed, seconds=seconds, trial=trial, **({} if suite is None else {"score": suite})
-        )
+        fast_paths = {name: mode for name, mode in asdict(current()).items() if mode != "auto"}
+        # Other fast paths change results by rounding alone.
+        others: dict[str, Any] = {name: mode for name, mode in fast_paths.items() if name == "quick_dropout"}
+        if self.request.suite is not None and not trial:
+            others["score"] = self.request.suite.to_dict()
+        hashed = inputs.hash_of(variant, recipe, seed=seed, seconds=seconds, trial=trial, **others)
         place = f"{'trial' if trial else 'seed'}-{seed}-{hashed[:8]}"
         limit = {key: value for key, value in length.items() if key == "max_steps" and seconds is None}
         return Job(
@@ -146,7 +148,7 @@ class JobMaker:
             heldout=source.heldout,
             columns=None if source.columns is None else list(source.columns),
             score=self.request.score,
-            fast_paths={name: mode for name, mode in asdict(current()).items() if mode != "auto"},
+            fast_paths=fast_paths,
             modules=modules,
             progress=self.progress,
         )

@@ -38,7 +38,7 @@ from zoo.training.arguments import ZooTrainingArguments, training_arguments
 from zoo.training.inputs import build_for, encode, model_settings, tokenizers_for
 from zoo.training.preflight import check_data, measure
 from zoo.training.record import digest_of_examples
-from zoo.training.sampling import tokens_in
+from zoo.training.sampling import order_of_blocks, tokens_in
 
 from ..files import TOKENIZER, content_hash, digest_of_files, digest_of_named
 from ..request.seeds import Budget
@@ -59,15 +59,16 @@ class Workload:
 def workload(encoded: Any, args: ZooTrainingArguments, *, writes: bool) -> Workload:
     if is_streamed(encoded):
         raise ConfigError("a comparison reads shards, which are encoded once for all of its runs: leave streaming out")
-    size = args.train_batch_size * args.world_size
-    batches = len(encoded) // size if args.dataloader_drop_last else math.ceil(len(encoded) / size)
-    steps_per_epoch = max(1, math.ceil(batches / args.gradient_accumulation_steps))
+    size, order = args.train_batch_size * args.world_size, order_of_blocks(encoded, args)
+    read = len(encoded if order is None else order)
+    batches = max(1, read // size if args.dataloader_drop_last else math.ceil(read / size))
+    steps_per_epoch = math.ceil(batches / args.gradient_accumulation_steps)
     source, target = (sizes(encoded, column) for column in ("input_ids", "labels"))
     padded = 1.0 if isinstance(encoded, Dataset) else tokens_in(encoded) / float(encoded.lengths.sum())
     tokens = padded * float(source.sum() + (target.sum() if writes else 0))
     return Workload(
         steps=args.max_steps if args.max_steps > 0 else math.ceil(args.num_train_epochs * steps_per_epoch),
-        tokens_per_step=tokens * min(1.0, batches * size / len(encoded)) / steps_per_epoch,
+        tokens_per_step=tokens * min(read, batches * size) / len(encoded) / steps_per_epoch,
         source_len=max(1, round(float(source.mean()))),
         target_len=max(1, round(float(target.mean()))) if writes else None,
     )
@@ -117,13 +118,9 @@ INSTALLED = ("site-packages", "dist-packages")
 def digest_of_the_zoo() -> str:
     """Short hash of the zoo's own source, so that runs are repeated after an edit that may change them."""
     folder, registry = (Path(module.__file__ or "").parent for module in (zoo, zoo.registry))
-    own = [(folder, file) for name in OWN for file in python_files(folder / name)]
-    own += [(registry, file) for file in python_files(registry)]
+    rooms = [*((folder, folder / name) for name in OWN), (registry, registry)]
+    own = ((root, file) for root, room in rooms for file in room.rglob("*.py"))
     return digest_of_named({file.relative_to(root.parent).as_posix(): file for root, file in own})
-
-
-def python_files(place: Path) -> list[Path]:
-    return [place] if place.is_file() else list(place.rglob("*.py"))
 
 
 def digest_of_modules(modules: Iterable[str]) -> str:

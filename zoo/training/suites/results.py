@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -89,7 +89,10 @@ class SuiteResult:
         groups: dict[str, list[ItemScore]] = {}
         for score in self.scores:
             groups.setdefault(getattr(score.item, attribute), []).append(score)
-        return {name: accuracy(groups[name]) for name in sorted(groups)}
+        return {
+            name: Accuracy(sum(one.is_right for one in found), len(found), sum(one.is_tied for one in found))
+            for name, found in sorted(groups.items())
+        }
 
     @property
     def overall(self) -> float:
@@ -142,11 +145,6 @@ class SuiteResult:
         }
         named = {"suite": self.suite, "measure": self.measure, "method": self.method, "overall": overall}
         return named if self.measure == "correlation" else {**named, **groups}
-
-
-def accuracy(scores: Iterable[ItemScore]) -> Accuracy:
-    found = list(scores)
-    return Accuracy(sum(one.is_right for one in found), len(found), sum(one.is_tied for one in found))
 
 
 def evaluate_suite(

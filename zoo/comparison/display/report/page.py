@@ -106,7 +106,7 @@ def architectures_of(comparison: Comparison) -> list[dict[str, Any]]:
         axes, unknown, drawing = [], "", Markup()
         try:
             if name != comparison.baseline:
-                baseline, own = (as_built(comparison, one, recipe) for one in (comparison.baseline, name))
+                baseline, own = (as_built(comparison, one) for one in (comparison.baseline, name))
                 differences = diff(baseline, own, task)
                 axes = [one for one in differences if one.kind in KINDS and one.axis not in OF_THE_TOKENIZER]
                 tasks = resolve_both(baseline, own, task)[1]
