@@ -208,7 +208,7 @@ def memory(case: str) -> dict[str, str]:
     options = {"precision": Precision.FLOAT32, "checkpointing": checkpointing, "whole_logits": True}
     step = step_memory(model, seq_len, **options)
     kept = sum(parameter.nbytes for parameter in model.parameters()) * 4 + sum(map(nbytes, model.buffers()))
-    planned = kept + step.activations(sequences) + step.logits(sequences)
+    planned = kept + step.body.at(sequences) + step.logits(sequences)
     given = {"per_device_train_batch_size": sequences, "gradient_checkpointing": checkpointing, "use_cpu": True}
     preflight = room.step_memory(model, training_arguments(given, output_dir="unused", seed=0), seq_len)
     if checkpointing:

@@ -98,7 +98,7 @@ def test_counting_layers_on_comes_to_what_all_layers_take(name, rel):
     whole = step_memory(hollow(name, "causal-lm"), 64, **options)
     counted = simulated(name, "causal-lm", (), 64, is_sharded=True, checkpointing=True)
     for sequences in (1, 4, 32):
-        assert counted.activations(sequences) == pytest.approx(whole.activations(sequences), rel=rel)
+        assert counted.body.at(sequences) == pytest.approx(whole.body.at(sequences), rel=rel)
         assert counted.logits(sequences) == pytest.approx(whole.logits(sequences), rel=2.5 * rel)
     ids = torch.empty(1, 64, dtype=torch.long, device="meta")
     assert flops_of(name, "causal-lm", 64) == count_flops(hollow(name, "causal-lm"), {"input_ids": ids})
@@ -151,8 +151,8 @@ def test_layers_that_predict_further_tokens_take_memory(is_sharded):
         return simulated(name, "causal-lm", (), 64, is_sharded=is_sharded, checkpointing=False)
 
     without, deeper, with_depths = map(step, ("", ":num_hidden_layers=4", ":num_nextn_predict_layers=2"))
-    assert with_depths.activations(256) == without.activations(256)
-    layers = deeper.activations(256) - without.activations(256)
+    assert with_depths.body.at(256) == without.body.at(256)
+    layers = deeper.body.at(256) - without.body.at(256)
     assert with_depths.logits(256) - without.logits(256) > layers
     model = hollow("pre-norm@tiny:num_nextn_predict_layers=2", "causal-lm")
     layer = sum(parameter.numel() for parameter in model.model.layers[0].parameters())

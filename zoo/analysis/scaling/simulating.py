@@ -60,14 +60,8 @@ class StepMemory(NamedTuple):
     loss: Peak  # While chunks of logits are computed
     whole: Peak
 
-    def activations(self, sequences: int) -> int:
-        """Bytes of the body for a number of sequences."""
-        return self.body.at(sequences)
-
     def logits(self, sequences: int) -> int:
-        return max(
-            0, self.loss.at(sequences) - self.body.at(sequences), self.whole.at(sequences) - self.body.at(sequences)
-        )
+        return max(peak.at(sequences) for peak in self) - self.body.at(sequences)
 
 
 Forward = Callable[[Any, Tensor], Tensor]
@@ -197,26 +191,22 @@ def without_cache(model: ZooPreTrainedModel, ids: Tensor) -> dict[str, Any]:
 def body_of(model: ZooPreTrainedModel, ids: Tensor) -> Tensor:
     """The last hidden states; of a model that predicts no tokens, its outputs."""
     body = model.model if isinstance(model, LanguageModel) else model
-    states: Tensor = body(**without_cache(model, ids))[0]
-    return states
+    return body(**without_cache(model, ids))[0]
 
 
 def model_loss(model: LanguageModel, ids: Tensor) -> Tensor:
     """The loss by all logits at one time."""
-    loss: Tensor = model(**without_cache(model, ids), labels=ids).loss
-    return loss
+    return model(**without_cache(model, ids), labels=ids).loss
 
 
 def chunked_loss(model: LanguageModel, ids: Tensor) -> Tensor:
     """The loss by the logits of a chunk of tokens, all with labels."""
     if getattr(model, "mtp", None) is not None:  # losses of further tokens need every state
-        loss: Tensor = model(**without_cache(model, ids), labels=ids, skip_logits=True).loss
-        return loss
+        return model(**without_cache(model, ids), labels=ids, skip_logits=True).loss
     chunk = chunk_size_for(model.lm_head.out_features)
     whole_states = body_of(model, ids)  # held while the loss is computed
     states = whole_states.flatten(0, 1).clone()  # of the tokens that have a label
     states = states[: 2 * chunk]  # further chunks would use the same memory again
     parameters = [parameter for module in model.head_modules() for parameter in module.parameters()]
     labels = ids.flatten()[: 2 * chunk]
-    loss = ChunkedCrossEntropy.apply(states, labels, None, model.project, chunk, 0.0, 0.0, *parameters)
-    return loss
+    return ChunkedCrossEntropy.apply(states, labels, None, model.project, chunk, 0.0, 0.0, *parameters)

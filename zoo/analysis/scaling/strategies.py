@@ -199,7 +199,7 @@ class Share:
             gradients=shard * (2 if self.strategy == Strategy.DDP else 1),
             optimizer=round(shard * self.states),
             gathered=self.gathered * 2 * BFLOAT16,
-            activations=self.step.activations(sequences),
+            activations=self.step.body.at(sequences),
             logits=self.step.logits(sequences),
         )
 

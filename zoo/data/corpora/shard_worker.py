@@ -7,7 +7,7 @@ import json
 import os
 import struct
 import sys
-from collections.abc import Container, Iterator
+from collections.abc import Container
 from dataclasses import asdict, replace
 from functools import lru_cache
 from pathlib import Path
@@ -118,7 +118,7 @@ def run(job: dict[str, Any]) -> ShardRecord:
     with partial.open("wb") as stream:
         writer = Writer(stream, read_tokenizer(job["tokenizer"]), job["code"], job["end"])
         begun = True  # whether a part of the document is kept, as it may be in the shard before
-        for part in documents(pieces, job["column"], skip):
+        for part in (part for piece in pieces for part in parts_of(piece, job["column"], skip)):
             begun = begun and not part.begins
             if heldout and document_hash(part.text) in heldout:
                 left_out += 1
@@ -137,11 +137,6 @@ def run(job: dict[str, Any]) -> ShardRecord:
     os.replace(partial, place.with_suffix(".bin"))
     counts = (writer.tokens, writer.documents, writer.bytes)
     return ShardRecord(place.name, *counts, hashes, skipped, left_out, writer.words, nearly)
-
-
-def documents(pieces: list[Piece], column: str | None, skip: Any) -> Iterator[Part]:
-    for piece in pieces:
-        yield from parts_of(piece, column, skip)
 
 
 def check_unchanged(stamps: dict[str, list[int]]) -> None:

@@ -190,8 +190,7 @@ def text_of(record: Any, column: str | None) -> str:
     if not isinstance(record[name], str):
         raise ValueError(f"{name} is {type(record[name]).__name__} and no text")
     record[name].encode()  # half of a surrogate pair cannot be written
-    text: str = record[name]
-    return text
+    return record[name]
 
 
 def reason_of(error: ValueError) -> str:

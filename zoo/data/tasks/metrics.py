@@ -68,14 +68,12 @@ def macro_f1(sums: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
     return (f1(sums) * counted).sum(axis=-1) / np.maximum(counted.sum(axis=-1), 1)
 
 
-def accuracy_score(
-    answers: Sequence[Sequence[int]], labels: Sequence[Sequence[int]], *, name: str = "Accuracy", n_bootstrap: int = 1
-) -> Score:
+def accuracy_score(answers: Sequence[Sequence[int]], labels: Sequence[Sequence[int]], *, n_bootstrap: int = 1) -> Score:
     """Compute the share of labels that were answered right."""
     counts = np.array(
         [(np.equal(ours, theirs).sum(), len(theirs)) for ours, theirs in zip(answers, labels, strict=True)]
     )
-    return resampled(name, counts, ratio, f"labels:{counts[:, 1].sum()}", n_bootstrap=n_bootstrap)
+    return resampled("Accuracy", counts, ratio, f"labels:{counts[:, 1].sum()}", n_bootstrap=n_bootstrap)
 
 
 def macro_f1_score(
