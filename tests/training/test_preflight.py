@@ -172,6 +172,7 @@ def test_trackers_that_are_not_installed():
         ),
         ({"settings": {"eos_token_id": 9}}, "eos_token_id=9 was given .*: leave it out$"),
         ({"dataloader_drop_last": True, "per_device_train_batch_size": 41}, "no batch of 41 of 40 training examples"),
+        ({"with_code": True}, "with_code was given without push"),
         ({"use_liger_kernel": True}, "none into the zoo's: leave it out"),
         # Averages, and checkpoints at numbers of tokens
         ({"checkpoint_at": "1M,many"}, "checkpoint_at='many' is no number"),

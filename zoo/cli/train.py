@@ -134,8 +134,6 @@ def train(
 
     hide_progress_bars()
     flags = {name: options.pop(name) for name in ("decay", *TRAINING_FLAGS, *TRAINING_SWITCHES)}
-    if options["with_code"] and options["push"] is None:
-        raise click.UsageError("--with-code belongs to --push")
     folder = output_dir if output_dir is not None else Path("outputs") / f"train-{folder_name(name)}"
     flagged = [(flag, value) for flag, value in flags.items() if value is not None]
     arguments = arguments_for([*flagged, *training], run_training)

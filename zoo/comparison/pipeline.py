@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import date
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -276,6 +275,8 @@ def carry_out(
     comparison = results_of(request, plan, inputs, choices, runs)
     if request.decide:
         comparison = with_more_seeds(comparison, lambda names, seed: phases.runs(names, [seed], choices), tell)
+    dates = (run.circumstances.get("date", "") for run in comparison.runs)
+    comparison = replace(comparison, date=max(dates, default=""))
     if not phases.launched and (written := already_written(comparison)) is not None:
         return written
     if phases.launched:
@@ -330,7 +331,6 @@ def results_of(
         runs=runs,
         folder=inputs.folder,
         seconds=plan.seconds,
-        date=date.today().isoformat(),
         match_to=request.match_to,
         data=plan.common["data"],
         design=request.design,

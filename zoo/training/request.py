@@ -102,6 +102,8 @@ class TrainingRequest:
         elif self.resume or self.push:
             given = "resume" if self.resume else "push"
             raise ConfigError(f"{given} is given without output_dir, where the model is kept")
+        if self.with_code and not self.push:
+            raise ConfigError("with_code was given without push, the repository that gets the code: give both")
         check_idle(self.arguments, self.chosen.arguments)
         self.chosen.check_generation(self.generation)
         task = self.chosen.data_task()
