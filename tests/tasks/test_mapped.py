@@ -10,6 +10,7 @@ from safetensors.torch import load_file
 
 import zoo
 from zoo.base.errors import DataError
+from zoo.data.corpora import getting
 from zoo.data.corpora.keeping import kept_prepared
 from zoo.data.tasks import find_task, mapped
 from zoo.data.tasks.mapped import TooLongError, is_mapped
@@ -99,6 +100,10 @@ def test_other_columns_and_other_ends_are_no_rows_of_before(tmp_path, monkeypatc
         one.eos_token = one.pad_token
     found = encode(task, splits, tokenizers, seed=0).train["labels"]
     assert {row[-1] for row in found} == {tokenizers.target.eos_token_id} != {*ends}
+    kept = len(kept_prepared())
+    monkeypatch.setattr(getting, "installed_version", lambda name: "another")
+    encode(task, task.load(pairs), tokenizers, seed=0)
+    assert len(kept_prepared()) == kept + 2, "another version may read and encode otherwise"
 
 
 def test_bad_rows_of_a_large_file_are_named_and_leave_nothing(tmp_path, monkeypatch):
