@@ -14,12 +14,7 @@ from typing import Any
 
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, GenerationConfig
-from transformers.utils import (
-    CHAT_TEMPLATE_DIR,
-    CHAT_TEMPLATE_FILE,
-    GENERATION_CONFIG_NAME,
-    SAFE_WEIGHTS_NAME,
-)
+from transformers.utils import CHAT_TEMPLATE_DIR, CHAT_TEMPLATE_FILE, GENERATION_CONFIG_NAME, SAFE_WEIGHTS_NAME
 
 from zoo.base.errors import ConfigError, ZooError
 from zoo.base.files import write_file

@@ -53,9 +53,7 @@ def sentence_tests(comparison: Comparison) -> dict[str, float]:
 
 @cache
 def randomization_p(metric: str, baseline: Sequence[str], own: Sequence[str], references: Sequence[str]) -> float:
-    if (
-        own == baseline
-    ):  # sacreBLEU counts exchanges that change more than was found, and would find none that change nothing
+    if own == baseline:  # else sacreBLEU finds no exchange that changes more, and p is near zero
         return 1.0
     from sacrebleu.metrics import CHRF
     from sacrebleu.significance import PairedTest

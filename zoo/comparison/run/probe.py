@@ -37,13 +37,7 @@ class Probe:
     ) -> dict[str, Tensor]:
         """`logits`, (batch_size, ..., num_ids), and as `outputs` the ids that a model writes greedily, or the best."""
         limit = min(LONGEST_TEXT, model.config.max_position_embeddings or LONGEST_TEXT)
-        reading: dict[str, Any] = {
-            "padding": True,
-            "truncation": True,
-            "max_length": limit,
-            "return_tensors": "pt",
-            "padding_side": "right",
-        }
+        reading: Any = dict(padding=True, truncation=True, max_length=limit, return_tensors="pt", padding_side="right")
         read: dict[str, Any] = dict(source(list(self.sources), **reading).to(model.device))
         model.eval()
         if not model.config.is_encoder_decoder:

@@ -22,12 +22,7 @@ RATE_HEADINGS = (
     "Rank correlation of effects",
 )
 
-THEME_HEADINGS = (
-    "Theme",
-    *RATE_HEADINGS[:3],
-    "Differences that are decided",
-    "that are not",
-)
+THEME_HEADINGS = ("Theme", *RATE_HEADINGS[:3], "Differences that are decided", "that are not")
 
 EXPECTED = {
     "higher": "higher than",
