@@ -13,6 +13,7 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 import zoo
 from zoo.base.errors import OutputExistsError, UnknownNameError, UnknownOverrideError, UnknownVariantError, ZooWarning
 from zoo.data.tasks import TASKS
+from zoo.fast.switches import current, fast_paths
 from zoo.training import TrainingError, train
 from zoo.training.arguments import training_arguments
 from zoo.training.predicting import check_generation, predict, settings_of_outputs
@@ -208,6 +209,15 @@ def test_an_incomplete_last_batch_is_evaluated_where_training_drops_its_own(few,
     sizes = {"per_device_eval_batch_size": 16}
     kept, dropped = (train("pre-norm", data=few, **tiny, **sizes, dataloader_drop_last=drop) for drop in (False, True))
     assert kept.report.heldout_loss == dropped.report.heldout_loss
+
+
+@pytest.mark.parametrize(("asked", "used"), [("auto", "never"), ("always", "always")])
+def test_no_clock_chooses_how_texts_that_are_scored_are_written(few, tiny, asked, used):
+    result, modes = train("pre-norm", data=few, **tiny), set()
+    result.model.register_forward_hook(lambda *_: modes.add(current().prepacked_weights))
+    with fast_paths(prepacked_weights=asked):
+        zoo.evaluate(result.model, "translation", data=few.train, tokenizer=result.tokenizers, n_bootstrap=1)
+    assert modes == {used}
 
 
 def test_bfloat16_on_a_cpu_is_evaluated_as_at_the_end_of_training(tiny, tmp_path):

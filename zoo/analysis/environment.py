@@ -7,10 +7,10 @@ import platform
 import sys
 import warnings
 from datetime import date
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zoo.base.formats import installed_version
+from zoo.base.processor import processor_facts
 from zoo.registry import VARIANTS
 from zoo.registry.plugins import SWITCH, admitted, installed
 
@@ -52,16 +52,6 @@ def environment() -> dict[str, dict[str, str | None]]:
     for place, (kind, message) in enumerate(warned, 1):
         sections.setdefault("warnings", {})[f"{place} {kind}"] = message
     return sections
-
-
-def processor_facts() -> dict[str, str]:
-    """Linux's facts about the first processor, by name; empty elsewhere."""
-    info = Path("/proc/cpuinfo")
-    facts: dict[str, str] = {}
-    for line in info.read_text(encoding="utf-8").splitlines() if info.exists() else []:
-        name, _, value = line.partition(":")
-        facts.setdefault(name.strip(), value.strip())
-    return facts
 
 
 def device_name(device: torch.device) -> str:

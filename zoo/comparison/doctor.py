@@ -8,17 +8,19 @@ from importlib.util import find_spec
 
 import torch
 
-from zoo.analysis.environment import device_name, processor_facts
+from zoo.analysis.environment import device_name
 from zoo.analysis.measuring import gemm_limit
-from zoo.analysis.measuring.machine import dropout_gain, int8_gain
+from zoo.analysis.measuring.machine import dropout_gain, int8_gain, onednn_gain
 from zoo.base.errors import UnsupportedBackendError
 from zoo.base.formats import installed_version
+from zoo.base.processor import processor_facts
 from zoo.fast import unpad_layers, unpadding
 from zoo.fast.captured_steps import CAPTURE_AFTER
 from zoo.fast.int8 import MANY, int8_engine
-from zoo.fast.matmul import EXACT, LARGEST, try_matmul
+from zoo.fast.matmul import deviation_of_onednn, has_slow_mkl
 from zoo.fast.prepacked_linear import try_rows
 from zoo.fast.switches import current
+from zoo.fast.trials import EXACT
 from zoo.training.generation import ENGINES, ExportEngine
 
 PAYS = 1.2  # How many times as fast something has to be to be worth a change of precision
@@ -65,16 +67,16 @@ def threads() -> Finding:
 
 def float32() -> Finding:
     """How fast it multiplies at full precision, and by which of PyTorch's two libraries."""
-    trial = try_matmul(*LARGEST)
+    deviation = deviation_of_onednn()
     if current().onednn_matmul == "never":
         advice = "ZOO_ONEDNN_MATMUL=never: training multiplies by the default library"
-    elif trial.pays:
-        advice = "training multiplies by oneDNN where it pays; ZOO_ONEDNN_MATMUL=never switches it off"
-    elif trial.deviation > EXACT:
+    elif has_slow_mkl() and deviation <= EXACT:
+        advice = "training multiplies by oneDNN; ZOO_ONEDNN_MATMUL=never switches it off"
+    elif deviation > EXACT:
         advice = "training multiplies by the default library, as oneDNN is not exact"
     else:
         advice = "training multiplies by the default library"
-    found = f"{rate(gemm_limit())}; oneDNN {trial.gain:.2f} times as fast, exact to {trial.deviation:.0e}"
+    found = f"{rate(gemm_limit())}; oneDNN {onednn_gain():.2f} times as fast, exact to {deviation:.0e}"
     return Finding("float32 matmul", found, advice)
 
 

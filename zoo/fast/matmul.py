@@ -1,94 +1,42 @@
-"""Float32 matmul on a CPU by the faster of PyTorch's two libraries."""
+"""Float32 matmul in training on a CPU by the faster of PyTorch's two libraries.
 
-import time
-from collections.abc import Callable, Iterator, Sequence
+No clock chooses: the libraries round differently, and a run must compute the same numbers each time.
+"""
+
+import platform
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from functools import cache
 from threading import Lock
 
 import torch
 from torch import Tensor
 
+from zoo.base.processor import processor_facts
+
 from .switches import current
-
-PAYS = 1.4
-"""Speedup from which oneDNN is used. On some processors both libraries are equal, on others oneDNN is twice as fast;
-the threshold lies between, so that the load of the machine does not decide."""
-
-EXACT = 1e-5
-"""Largest difference, relative to the largest value, that is rounding. With AMX instructions oneDNN may multiply in
-bfloat16, with far larger differences."""
-
-LARGEST = (512, 1024)  # Largest number of tokens and width for which matmuls are measured; larger ones behave alike
-
-ROUNDS = 5
-
-
-@dataclass(frozen=True)
-class Trial:
-    """Measurement of an alternative matmul."""
-
-    gain: float  # Speedup over the default
-    deviation: float  # Difference from the exact result, relative to the largest value
-    needed: float = PAYS  # Speedup required
-
-    @property
-    def pays(self) -> bool:
-        """Whether the speedup is reached at the same exactness."""
-        return self.gain >= self.needed and self.deviation <= EXACT
-
-
-def deviation(result: Tensor, exact: Tensor) -> float:
-    """Largest difference from an exact result in float64, relative to its largest value."""
-    return float((result.double() - exact).abs().max() / exact.abs().max())
-
-
-def gain(usual: Callable[[], object], other: Callable[[], object]) -> float:
-    """Speedup of the second implementation."""
-    times = fastest_times((usual, other))
-    return times[0] / times[1]
-
-
-def fastest_times(
-    runs: Sequence[Callable[[], object]], before: Sequence[Callable[[], object]] | None = None
-) -> list[float]:
-    """Seconds of each run, the best of `ROUNDS` in turns; before every run, what `before` has for it is called."""
-    measured: list[list[float]] = [[] for _ in runs]
-    for _ in range(ROUNDS):
-        for run, prepare, seconds in zip(runs, before or [lambda: None] * len(runs), measured, strict=True):
-            prepare()
-            began = time.perf_counter()
-            run()
-            seconds.append(time.perf_counter() - began)
-    return [min(seconds) for seconds in measured]
-
-
-def try_matmul(tokens: int, width: int) -> Trial:
-    """Measure the matmul from hidden_size to four times that width, once in a process for about one size."""
-    sizes = (min(1 << size.bit_length() - 1, most) for size, most in zip((tokens, width), LARGEST, strict=True))
-    return _try_matmul(*sizes, torch.get_num_threads())
+from .trials import EXACT, deviation
 
 
 @cache
-def _try_matmul(tokens: int, width: int, threads: int) -> Trial:
+def has_slow_mkl() -> bool:
+    """Whether MKL has no code for the widest instructions of this processor: AVX-512 of other makers than Intel."""
+    maker = processor_facts().get("vendor_id") or platform.processor()
+    return torch.backends.cpu.get_cpu_capability() == "AVX512" and "GenuineIntel" not in maker
+
+
+@cache
+def deviation_of_onednn() -> float:
+    """Difference of oneDNN's matmul from the exact one: with AMX instructions it may multiply in bfloat16."""
+    left, right = factors()
+    with multiplied_by_onednn():
+        return deviation(left @ right, left.double() @ right.double())
+
+
+def factors() -> tuple[Tensor, Tensor]:
+    """Matrices to compare the libraries by: (512, 1024) and (1024, 4096)."""
     generator = torch.Generator().manual_seed(0)
-    left, right = (torch.randn(*shape, generator=generator) for shape in ((tokens, width), (width, 4 * width)))
-
-    def multiply(precision: str | None) -> Tensor:
-        if precision is not None:
-            torch.set_float32_matmul_precision(precision)
-        return left @ right
-
-    with _lock:  # changes the precision of other threads meanwhile, which affects only their speed
-        now = chosen_precision()
-        usual = _precisions[0] if _precisions else now
-        fast = None if now is None else "medium"
-        try:
-            faster = gain(lambda: multiply(usual), lambda: multiply(fast))
-            return Trial(faster, deviation(multiply(fast), left.double() @ right.double()))
-        finally:
-            multiply(now)
+    return torch.randn(512, 1024, generator=generator), torch.randn(1024, 4096, generator=generator)
 
 
 _lock = Lock()
@@ -124,10 +72,10 @@ def chosen_precision() -> str | None:
 
 
 @contextmanager
-def fast_matmul(tokens: int, width: int, device: torch.device | str = "cpu") -> Iterator[None]:
+def fast_matmul(device: torch.device | str = "cpu") -> Iterator[None]:
     """Multiply float32 matrices by the faster library in this context, if it is as exact."""
     mode = current().onednn_matmul
     on_cpu = torch.device(device).type == "cpu"
-    wanted = on_cpu and (mode == "always" or (mode == "auto" and try_matmul(tokens, width).pays))
+    wanted = on_cpu and (mode == "always" or (mode == "auto" and has_slow_mkl() and deviation_of_onednn() <= EXACT))
     with multiplied_by_onednn() if wanted else nullcontext():
         yield

@@ -82,3 +82,11 @@ def fast_paths(**modes: str) -> Iterator[FastPaths]:
         yield current()
     finally:
         _modes.reset(token)
+
+
+@contextmanager
+def without_trials() -> Iterator[None]:
+    """Context manager in which no trial by the clock chooses a fast path that rounds otherwise, unless it was set."""
+    mode = current().prepacked_weights
+    with fast_paths(prepacked_weights="never" if mode == "auto" else mode):
+        yield

@@ -106,7 +106,7 @@ def trained(subject: Subject, model: ZooPreTrainedModel, spare: int = 0) -> dict
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     for step in range(STEPS):
         inputs, real = padded_inputs(subject, step, spare)
-        with fast_matmul(real.numel(), model.config.hidden_size, model.device):
+        with fast_matmul(model.device):
             padded_loss(subject, model, inputs, real, step).backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()

@@ -13,6 +13,7 @@ from transformers import Seq2SeqTrainer
 
 from zoo.data.tasks.blocks import items_of_blocks
 from zoo.fast.chunked_loss import IGNORED
+from zoo.fast.switches import without_trials
 from zoo.models.language_modeling import LanguageModel
 from zoo.models.partly_causal import items_of_kinds, weights_of_kinds
 
@@ -70,6 +71,7 @@ class EvaluatingTrainer(Seq2SeqTrainer):
             temporarily(self, label_smoother=None, _predicts=True),
             temporarily(self.args, average_tokens_across_devices=False),  # the mean over a process's own labels
             temporarily(self.model, generation_config=generation),
+            without_trials(),
         ):
             loss, outputs, labels = super().prediction_step(
                 model, inputs, prediction_loss_only, ignore_keys=ignore_keys, **gen_kwargs

@@ -159,7 +159,7 @@ class ZooTrainer(EvaluatingTrainer):
     def training_step(
         self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Tensor | int | None = None
     ) -> Tensor:
-        with fast_matmul(inputs["input_ids"].numel(), self.model.config.hidden_size, self.args.device):
+        with fast_matmul(self.args.device):
             loss = super().training_step(model, inputs, num_items_in_batch)
         self.guard.see(loss, self.state.global_step + 1)
         return loss

@@ -24,7 +24,6 @@ from zoo.data.tasks.mixing import MixedBlocks
 from zoo.data.tasks.sources import leaks_message, without_leaks
 from zoo.data.tasks.streaming import is_streamed
 from zoo.data.tasks.tables import Column, DataWarning
-from zoo.fast.switches import current, fast_paths
 
 from .arguments import ZooTrainingArguments, keep_logs
 from .checkpoints import going_on_from, remove_checkpoints, remove_except
@@ -47,13 +46,11 @@ if TYPE_CHECKING:
 
 @contextmanager
 def determinism(*, wanted: bool) -> Iterator[None]:
-    """Let no clock decide how a run computes, and leave the process as it was when it ends."""
+    """Leave the process as it was when a run that asked for determinism ends."""
     before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
     flags = torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark
-    matmul = "never" if wanted and current().onednn_matmul == "auto" else current().onednn_matmul
     try:
-        with fast_paths(onednn_matmul=matmul):
-            yield
+        yield
     finally:
         if wanted:
             torch.use_deterministic_algorithms(before[0], warn_only=before[1])

@@ -16,8 +16,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from zoo.base.errors import UnsupportedOperationError
 from zoo.fast.int8 import Int8Linear
-from zoo.fast.matmul import gain
+from zoo.fast.matmul import factors, multiplied_by_onednn
 from zoo.fast.modules import noise_like
+from zoo.fast.trials import gain
 
 
 class Allocations(TorchDispatchMode):
@@ -125,6 +126,17 @@ def durations(run: Callable[[], object], device: torch.device | str, seconds: fl
         synchronize(device)
         times.append(time.perf_counter() - start)
     return times
+
+
+def onednn_gain() -> float:
+    """Measure what multiplying float32 matrices by oneDNN gains on this CPU."""
+    left, right = factors()
+
+    def multiply() -> Tensor:
+        with multiplied_by_onednn():
+            return left @ right
+
+    return gain(lambda: left @ right, multiply)
 
 
 def int8_gain(rows: int) -> float:

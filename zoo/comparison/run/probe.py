@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
+from zoo.fast.switches import without_trials
 from zoo.training.predicting import can_generate
 
 from ..files import ANSWERS, QUESTIONS, write_json
@@ -32,6 +33,7 @@ class Probe:
     fast_paths: Mapping[str, str] = field(default_factory=dict)  # Modes that it is asked with
 
     @torch.no_grad()
+    @without_trials()
     def ask(
         self, model: PreTrainedModel, source: PreTrainedTokenizerFast, target: PreTrainedTokenizerFast
     ) -> dict[str, Tensor]:
