@@ -88,3 +88,12 @@ def test_a_file_in_16_bits_pools_the_last_token_of_a_long_text(tmp_path):
     ids = torch.randint(5, model.config.vocab_size, (2, 520), generator=torch.Generator().manual_seed(0))
     found = file.bfloat16()(ids)[0]
     torch.testing.assert_close(found, model(ids).logits, atol=0.05, rtol=0.05, check_dtype=False)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("pooling", ["mean", "max"])
+def test_a_file_pools_a_text_without_tokens_as_the_model_does(pooling, tmp_path):
+    model, file = both(tmp_path, f"pre-norm@tiny:classifier_pooling={pooling}", "sequence-classification")
+    ids, mask = torch.arange(5, 17).view(2, 6), torch.ones(2, 6, dtype=torch.long)
+    mask[1] = 0
+    torch.testing.assert_close(file(ids, attention_mask=mask)[0], model(ids, attention_mask=mask).logits)

@@ -29,7 +29,8 @@ def pooled(x: Tensor, attention_mask: Tensor | None, config: Config) -> Tensor:
     if config.classifier_pooling == "mean":
         return ((x * mask[..., None]).sum(dim=1) / mask.sum(dim=1, keepdim=True).clamp(min=1)).to(x.dtype)
     if config.classifier_pooling == "max":
-        return x.masked_fill(mask[..., None] == 0, torch.finfo(x.dtype).min).amax(dim=1)
+        hidden = mask[..., None] == 0
+        return x.masked_fill(hidden, torch.finfo(x.dtype).min).amax(dim=1).masked_fill(hidden.all(dim=1), 0.0)
     raise NoPlainForm("classifier_pooling")
 
 
