@@ -32,6 +32,12 @@ from .comparing import observe, require_same
 from .declared import NATIVE, NativeFormat, class_names, format_of, task_of_architecture, task_of_class
 from .files import find, folder_of, is_checkpoint, read_weights
 
+UNUSABLE = (
+    *(ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, OSError, RuntimeError),
+    *(StrictDataclassError, TypeError, ValueError),
+)
+"""What transformers raises of configurations with values that it cannot use."""
+
 
 def read_native_config(folder: Path) -> PreTrainedConfig:
     try:
@@ -44,7 +50,7 @@ def read_native_config(folder: Path) -> PreTrainedConfig:
         return native
     except ZooError:
         raise
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, StrictDataclassError) as error:
+    except UNUSABLE as error:
         raise ConversionError(
             f"{str(folder)!r} has no configuration that transformers reads: {first_line(error)}"
         ) from error
@@ -86,7 +92,7 @@ def build(
             model, report = model_class.from_pretrained(
                 None, config=native, state_dict=weights, dtype=dtype, output_loading_info=True
             )
-    except (ImportError, OSError, RuntimeError, ValueError) as error:
+    except UNUSABLE as error:
         raise ConversionError(
             f"transformers cannot load {name!r} as {model_class.__name__}: {first_line(error)}"
         ) from error

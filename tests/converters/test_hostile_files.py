@@ -170,13 +170,24 @@ def test_a_zip_bomb(folder):
         ('{"model_type": "no-such-model"}', "no configuration that transformers reads"),
         ('{"model_type": "gpt2", "n_embd": "wide"}', "no configuration that transformers reads"),
         ('{"model_type": "gpt2", "n_embd": 12000000, "architectures": ["GPT2LMHeadModel"]}', "cannot load"),
+        ('{"model_type": "gpt2", "n_head": 0, "architectures": ["GPT2LMHeadModel"]}', "as GPT2LMHeadModel: integer"),
+        ('{"model_type": "gpt2", "activation_function": "?", "architectures": ["GPT2LMHeadModel"]}', "cannot load"),
+        ('{"model_type": "llama", "pad_token_id": 40000, "architectures": ["LlamaForCausalLM"]}', "cannot load"),
+        (
+            '{"model_type": "deepseek_v3", "rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4, "factor": null, '
+            '"mscale_all_dim": 1.0}, "architectures": ["DeepseekV3ForCausalLM"]}',
+            "cannot load",
+        ),
         ('{"model_type": "x", "auto_map": {"AutoConfig": "evil.Config"}}', "no configuration that transformers reads"),
         (
             '{"model_type": "transformer-zoo", "variant": "absent", "providers": {"variant": "zoo-absent"}}',
             "zoo-absent",
         ),
     ],
-    ids=["list", "cut", "deep", "number", "unknown", "text", "wide", "code", "missing plugin"],
+    ids=[
+        *("list", "cut", "deep", "number", "unknown", "text", "wide", "no heads", "activation", "padding", "yarn"),
+        *("code", "missing plugin"),
+    ],
 )
 def test_configurations(folder, config, says):
     (folder / "evil.py").write_text(f"open({str(folder.parent / 'victim')!r}, 'w')\nclass Config: pass\n")
