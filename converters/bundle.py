@@ -105,7 +105,6 @@ class BundleTarget(Target):
 
 TARGETS.register(BundleTarget.name, BundleTarget())
 
-
 CODE = """## Code
 
 `trust_remote_code=True` runs the two files below on your machine. Before you trust them, compare the SHA-256 of your
@@ -312,7 +311,6 @@ Before you trust it: the model card has the SHA-256 of both files, as bundle.jso
 connections or processes; look at the imports, search for open, eval, exec and getattr, and read the forwards. Or
 `pip install transformer-zoo` and load the folder with zoo.load, which runs none of this.
 """
-
 
 SECOND = """The variant {variant!r} of transformer-zoo {version}: parts, layers, stacks, heads, in reading order.
 

@@ -25,7 +25,6 @@ from .engine import EngineModel
 
 PREFIX = "model."  # Prefix of names of a body in a model with a head
 
-
 TABLES = ("learned", "sinusoidal")
 """Prefixes of names of position tables, in the zoo or in the formats that it exports to."""
 

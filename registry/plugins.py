@@ -39,10 +39,8 @@ from zoo.base.interrupts import interrupts_counted
 GROUP = INTERFACE.place
 SWITCH = "ZOO_PLUGINS"
 
-
 TIMEOUT = 60.0
 """Seconds for which a thread waits while another one loads plugins. It may be one that a plugin waits for itself."""
-
 
 BUILT_IN_DISTRIBUTION = "transformer-zoo"
 

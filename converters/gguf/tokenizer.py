@@ -34,7 +34,6 @@ ENDS = ("eos_token_id", "eot_token_id", "eom_token_id")
 
 KINDS = "byte-level BPE as GPT-2's or Llama 3's, and Unigram with Metaspace"
 
-
 Entries = dict[str, Any]
 """Entries of the file about a tokenizer, by what follows `add_` in the names of GGUFWriter's methods."""
 

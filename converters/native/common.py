@@ -18,10 +18,8 @@ from ..symmetries.base import State
 
 TABLE_POSITIONS = ("learned", "learned-unpadded")  # Position parts that are a table of trained vectors
 
-
 COUNTS_TOKENS = "Padding before the tokens takes no positions in this class, in the original it does."
 """Note on a class with "learned-unpadded" positions, for a model with others."""
-
 
 COUNTED_FROM = ", from which positions are counted"  # Why a class needs the id of padding
 

@@ -80,7 +80,6 @@ RELATED = {
 }
 """Reasons why model types that resemble convertible ones cannot be converted."""
 
-
 Keys = Mapping[Any, Any]
 """Native modules or weights by the zoo's: a name, or names and a transform (or a function that makes one of the zoo's
 configuration). A name without one of the endings `TENSORS` is a module's: its weight and bias."""

@@ -206,16 +206,13 @@ class DecoderFormat(NativeFormat):
         found = super().obstacles(config, state, task)
         if config.stack == self.stack:
             found += decoder_obstacles(config, state, task, biased_norms=self.biased_norms)
-            found += self.rotary_obstacles(config) + self.window_obstacles(config)
+            found += self.rotary_obstacles(config)
+            windows = {config.window_of_layer(layer) for layer in range(config.num_hidden_layers)}
+            if len(windows) > 1 and "sliding_window" in self.fields and "layer_types" not in self.fields:
+                found.append("its layers have different windows, here all have the same")
         return found
 
     rotary_obstacles = partial_rotation_obstacles
-
-    def window_obstacles(self, config: ZooConfig) -> list[str]:
-        """Which windows the class lacks."""
-        windows = {config.window_of_layer(layer) for layer in range(config.num_hidden_layers)}
-        one = "sliding_window" in self.fields and "layer_types" not in self.fields
-        return ["its layers have different windows, here all have the same"] if one and len(windows) > 1 else []
 
     def write_weights(self, config: ZooConfig, state: State, task: str) -> State:
         """Leave the sequence classifier's bias out, or in the last norm's."""

@@ -126,7 +126,6 @@ By default it computes in bfloat16 where the processor can, quantizes activation
 STORED = "runtime_options"
 """Where a graph holds options. OpenVINO 2026.4 follows those of the cache and of activations by itself."""
 
-
 OUTSIDE = "ids or positions outside of 0 to"  # How the names of nodes begin that fail, which OpenVINO's error contains
 
 

@@ -121,7 +121,6 @@ for name, word, layouts in (
     summary = f"columns of queries and keys reordered for the {word} rotary layout"
     SYMMETRIES.register(name, RotaryLayout(name, summary, layouts), module=__name__)
 
-
 COMPUTED_TABLES = ("sinusoidal", "sinusoidal-halves")
 """Positions that are added to embeddings and cannot be scaled, as nothing of them is stored."""
 

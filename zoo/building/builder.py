@@ -37,7 +37,6 @@ KEPT_BESIDE = ("layer_types", "rope_parameters", "num_nextn_predict_layers", "mt
 
 PASSED_ON = frozenset(BESIDE_FIELDS)  # Settings that are not fields of the configuration but that it understands
 
-
 PATTERNS = frozenset({"layer_types", "nope_layers"})
 """Settings that are a pattern of layers. With fewer layers than the variant's pattern, its end is used."""
 

@@ -48,7 +48,6 @@ BLOCK = 16  # Outputs of a block of weights: a register of 16 numbers, so that a
 SAMPLES = 16
 """Number of values of a weight compared in every step, because PyTorch does not count writes through `.data`."""
 
-
 Packed = Callable[[Tensor, Tensor, Tensor, "Tensor | None", int], Tensor]
 """Multiplies states by prepacked weights, given the weights themselves, the bias or None, and the number of rows."""
 

@@ -29,7 +29,6 @@ BAD_REQUEST = 400  # The first status that is a refusal
 UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, NameError, AssertionError)
 """The client's errors for unexpected answers."""
 
-
 XET = re.compile(r"(CAS Client|Network|Server|Request) error", re.IGNORECASE)
 """Messages of failed requests of the Xet client, which raises untyped errors."""
 

@@ -29,7 +29,6 @@ layers, at its drawing with the shapes of your text, and at its quirks. `zoo exp
 machine.
 """
 
-
 STATIC_WORDS = """# {model}
 
 Look at what [{model}](https://huggingface.co/{repo_id}) writes, attends to, and would predict after each of its

@@ -144,7 +144,6 @@ BUILT_IN: dict[str, dict[str, str]] = {
 }
 """The built-in parts by field: a name and its aliases, and where the class or function is below `zoo`."""
 
-
 DEVIATIONS: dict[str, tuple[str, ...]] = {
     "dyt": (
         "Dynamic tanh starts with the same alpha everywhere; for language models the paper chooses alpha by width, "

@@ -41,7 +41,6 @@ ROUTING: Mapping[str, Field] = {
     name: setting(name) for name in ("num_experts_per_tok", "router_aux_loss_coef", "output_router_logits")
 }
 
-
 EXPERT_SIZES: Mapping[str, Field] = {
     **ROUTING,
     "num_experts": setting("num_experts"),

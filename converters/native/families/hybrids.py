@@ -77,7 +77,6 @@ DELTA: Keys = {
     "self_attn.out_proj.weight": "linear_attn.out_proj.weight",
 }
 
-
 DELTA_MODULES = ("in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a", "conv1d", "norm", "out_proj")
 """Modules of the delta rule where a class has each by itself."""
 
@@ -219,7 +218,6 @@ KIMI_DELTA: Keys = {
 
 BY_HEAD = each("flatten", lambda rates: rates.flatten(), lambda rates: rates[None, None, :, None])
 """From one rate a head, *Shape:* (1, 1, num_heads, 1), to a vector of them."""
-
 
 FIXED_IN_KIMI = {"tie_word_embeddings": False, "hidden_act": "silu"}  # With other activations it convolves by them too
 

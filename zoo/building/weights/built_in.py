@@ -15,7 +15,6 @@ HERE = Path(__file__).parent
 SHIPPED = HERE / "shipped"
 """The folders of the weights that ship, each called like its weights."""
 
-
 MADE = ("versions", "num_parameters", "dtype", "scores", "fingerprint", "limits", "parent", "files")
 """Facts that records have of what was made; all others come from definitions."""
 

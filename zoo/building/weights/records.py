@@ -47,9 +47,7 @@ def read_record(folder: Path) -> Weights:
 
 def read_scores(folder: Path) -> dict[str, RecordedScore]:
     file = folder / EVALUATIONS_FILE
-    if not file.is_file():
-        return {}
-    return scores_of(read_json(file)["evaluations"][0])
+    return scores_of(read_json(file)["evaluations"][0]) if file.is_file() else {}
 
 
 def scores_of(evaluation: Mapping[str, Any]) -> dict[str, RecordedScore]:

@@ -26,7 +26,6 @@ STEPS = (0.001, 0.1)
 
 NORM_EPS = 1e-6  # Added to the squared lengths of queries and keys
 
-
 HEADS = ("linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim", "linear_value_head_dim")
 """Options that are attention's where they are 0."""
 
