@@ -140,6 +140,22 @@ def test_a_text_continues_with_gradients_and_behind_inference_mode(mixer: str) -
         torch.testing.assert_close(one, other, atol=1e-8, rtol=1e-8, msg=name)
 
 
+@pytest.mark.parametrize("mixer", NAMES)
+def test_a_cache_that_can_be_cropped_reads_padded_texts(mixer: str) -> None:
+    model, mask = small(mixer), torch.ones_like(IDS)
+    mask[0, :3] = 0
+    cache = DynamicCache(config=model.config)
+    cache.activate_past_recording()
+    with torch.no_grad():
+        expected = model(IDS, attention_mask=mask, use_cache=False).logits
+        found = [model(IDS[:, :5], attention_mask=mask[:, :5], past_key_values=cache).logits]
+        if mixer == "short-conv":  # other states cannot be put back
+            model(IDS[:, :2], attention_mask=mask, past_key_values=cache)
+            cache.crop(-2)
+        found.append(model(IDS[:, 5:], attention_mask=mask, past_key_values=cache).logits)
+    torch.testing.assert_close(torch.cat(found, dim=1)[mask.bool()], expected[mask.bool()])
+
+
 def test_what_a_state_cannot_do_is_refused() -> None:
     model = small("gated-delta-net")
     with pytest.raises(InputError, match="packs several documents into it, but past_key_values holds one a row"):

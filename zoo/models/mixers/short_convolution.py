@@ -43,7 +43,11 @@ def keep_last_tokens(past: LinearAttentionLayer, channels: Tensor, is_token: Ten
     length = kept.shape[-1]
     padding = (~is_token).sum(dim=1, keepdim=True)
     last = channels.shape[-1] - padding + torch.arange(length, device=channels.device)  # in what is longer by `length`
-    kept.copy_(F.pad(channels, (length, 0)).gather(2, last[:, None].expand(-1, channels.shape[1], -1)))
+    tokens = F.pad(channels, (length, 0)).gather(2, last[:, None].expand(-1, channels.shape[1], -1))
+    if past.record_past:  # the cache holds `channels` themselves until it is cropped
+        past.conv_states[0] = tokens
+    else:
+        kept.copy_(tokens)
 
 
 class ShortConvolution(Mixer):
