@@ -9,7 +9,6 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, DynamicCache
-from transformers.generation import GenerationMixin
 from transformers.modeling_outputs import (
     BaseModelOutput,
     CausalLMOutputWithPast,
@@ -20,6 +19,7 @@ from transformers.modeling_outputs import (
 )
 
 from zoo.base.errors import CheckpointError, InputError, first_line
+from zoo.fast.generation import OrderedGenerationMixin
 from zoo.models import ZooConfig, ZooForSequenceClassification
 from zoo.models.language_modeling import keep_positions, next_labels
 from zoo.models.transformer import Transformer, transformer_of
@@ -177,7 +177,7 @@ class WholeModel(GraphModel):
         return OUTPUTS[self.task](loss=loss, logits=logits)
 
 
-class GraphForCausalLM(GraphModel, GenerationMixin):
+class GraphForCausalLM(GraphModel, OrderedGenerationMixin):
     """An exported causal language model."""
 
     def forward(
@@ -210,7 +210,7 @@ class GraphForCausalLM(GraphModel, GenerationMixin):
         return CausalLMOutputWithPast(loss=loss, logits=logits, past_key_values=kept)
 
 
-class GraphForConditionalGeneration(GraphModel, GenerationMixin):
+class GraphForConditionalGeneration(GraphModel, OrderedGenerationMixin):
     """An exported encoder-decoder."""
 
     def get_encoder(self, *args: Any, **kwargs: Any) -> GraphEncoder:

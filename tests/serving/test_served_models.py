@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ import torch
 from every_variant import ONE_TASK
 
 import zoo
+from zoo.converters import TARGETS
 from zoo.data.tokenizers import Tokenizers, train_bpe, train_character, train_unigram, train_word
 
 from .asked import Asked, greedy, ids_of, openai
@@ -108,11 +111,35 @@ def test_settings_of_the_model_that_cannot_be_followed_are_named(settings: dict[
         asked.complete("a", max_tokens=4)
 
 
-def test_probabilities_are_the_models_own_whatever_changes_scores() -> None:
+def test_a_seed_draws_the_same_while_others_draw() -> None:
+    """Other models that are served in the process, and threads that draw by PyTorch's own generator."""
+    tokenizer = train_character(TEXTS)
+    models = [zoo.build("llama-style@tiny", "causal-lm", vocab_size=len(tokenizer), seed=seed) for seed in (1, 2)]
+    one, other = (Asked(model, Tokenizers(tokenizer, tokenizer)) for model in models)
+    given: dict[str, Any] = {"prompt": ["No way", "a"], "n": 2, "max_tokens": 12, "temperature": 1.5, "top_p": 0.9}
+
+    def texts(asked: Asked) -> list[str]:
+        return [choice.text for seed in range(3) for choice in asked.complete(**given, seed=seed).choices]
+
+    with one, other, ThreadPoolExecutor(3) as threads:
+        alone = [texts(one), texts(other)]
+        drawing = threads.submit(lambda: [torch.rand(9) for _ in range(20_000)])
+        found = list(threads.map(texts, (one, other)))
+        drawing.result()
+    assert found == alone
+
+
+@pytest.mark.parametrize("engine", ["torch", "onnx"])
+def test_probabilities_are_the_models_own_whatever_changes_scores(engine: str, tmp_path: Path) -> None:
     tokenizer = train_character(TEXTS)
     model = zoo.build("llama-style@tiny", "causal-lm", vocab_size=len(tokenizer), seed=1).eval()
     model.generation_config.repetition_penalty = 5.0
-    with Asked(model, Tokenizers(tokenizer, tokenizer)) as asked:
+    served: Any = model
+    if engine == "onnx":
+        pytest.importorskip("onnxruntime")
+        zoo.export(model, tmp_path / "onnx", "onnx")
+        served = TARGETS.get("onnx").open(tmp_path / "onnx")
+    with Asked(served, Tokenizers(tokenizer, tokenizer)) as asked:
         (choice,) = asked.complete("a", max_tokens=8, logprobs=1).choices
         written = [one for token in choice.logprobs.tokens for one in ids_of(asked, token)]
         ids = torch.tensor([*ids_of(asked, "a"), *written])

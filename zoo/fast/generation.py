@@ -34,6 +34,15 @@ class LogitsProcessors(LogitsProcessorList):
         return scores
 
 
+class OrderedGenerationMixin(GenerationMixin):
+    """transformers' generation with logits processors by their `place`: -1 before all others, 1 after them."""
+
+    def _get_logits_processor(self, *args: Any, **kwargs: Any) -> LogitsProcessorList:
+        processors = LogitsProcessors(super()._get_logits_processor(*args, **kwargs))
+        processors.sort(key=lambda one: getattr(one, "place", 0))
+        return processors
+
+
 class TargetGeneration(GenerationMixin):
     """transformers' generation, also by encoder-decoders with target ids that are no source ids."""
 
@@ -138,7 +147,7 @@ class Generation(TargetGeneration):
         return result
 
 
-class CachedGenerationMixin(Generation):
+class CachedGenerationMixin(OrderedGenerationMixin, Generation):
     """transformers' generation with a preallocated cache, and decode steps that are captured and replayed."""
 
     def generate(self, *args: Any, **kwargs: Any) -> Any:
@@ -189,11 +198,6 @@ class CachedGenerationMixin(Generation):
         finally:
             known.is_preparing = False
         return known.replays > before
-
-    def _get_logits_processor(self, *args: Any, **kwargs: Any) -> LogitsProcessorList:
-        processors = LogitsProcessors(super()._get_logits_processor(*args, **kwargs))
-        processors.sort(key=lambda one: not getattr(one, "reads_own_logits", False))  # before penalties change them
-        return processors
 
     def _prepare_cache_for_generation(
         self: Any, generation_config: Any, model_kwargs: dict[str, Any], *args: Any, **kwargs: Any

@@ -58,7 +58,7 @@ class Job:
 class LastLogits(LogitsProcessor):
     """Keeps the model's own logits of the last step, which penalties, temperatures and the like change afterwards."""
 
-    reads_own_logits = True
+    place = -1  # before penalties change them
     logits: Tensor
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
@@ -72,6 +72,20 @@ class LastLogits(LogitsProcessor):
         taken = every.gather(1, ids[:, None])[:, 0].tolist()
         for one, names, values in zip(taken, best.indices.tolist(), best.values.tolist(), strict=True):
             yield one, tuple(zip(names, values, strict=True))
+
+
+class SeededDraw(LogitsProcessor):
+    """Draws tokens by a generator of its own: other threads draw by PyTorch's, and other models that are served."""
+
+    place = 1  # after temperature and top_p
+
+    def __init__(self, seed: int, device: torch.device) -> None:
+        self.generator = torch.Generator(device).manual_seed(seed)
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        """Leave the drawn token of every row as the only one that is possible. *Shape:* (batch_size, vocab_size)."""
+        drawn = scores.softmax(-1).multinomial(1, generator=self.generator)
+        return torch.full_like(scores, -torch.inf).scatter(1, drawn, 0.0)
 
 
 UNASSISTED = dict.fromkeys(("prompt_lookup_num_tokens", "assistant_early_exit", "use_mtp"))
@@ -199,12 +213,11 @@ class ServedModel:
         known = {ends} if isinstance(ends, int) else set(ends or ())
         texts = [GrowingText(row, tokenizer, ids, known, stops) for row, ids in enumerate(continued)]
         logits = None if job.top is None else LastLogits()
-        devices = [model.device] if model.device.type == "cuda" else []
-        with self._turn, torch.random.fork_rng(devices=devices, enabled=job.seed is not None):
+        draw = SeededDraw(job.seed, model.device) if sampled and job.seed is not None else None
+        processors = [processor for processor in (logits, draw) if processor is not None]
+        with self._turn:
             if stopped():
                 return [0] * len(texts)
-            if job.seed is not None:
-                torch.manual_seed(job.seed)
             for places in batches_of([len(row) for row in rows], model, settings, len(rows)):
                 ids, mask = pad([rows[place] for place in places], model)
                 followed = [texts[place] for place in places]
@@ -213,7 +226,7 @@ class ServedModel:
                         input_ids=ids,
                         attention_mask=mask,
                         generation_config=settings,
-                        logits_processor=[logits] if logits else [],
+                        logits_processor=processors,
                         stopping_criteria=[Follower(followed, emit, stopped, logits, job.top or 0)],
                     )
         for text in texts:
