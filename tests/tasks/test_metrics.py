@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from zoo.comparison.display.findings import randomization_p
 from zoo.data.tasks import translation_scores
 from zoo.data.tasks.metrics import accuracy_score, entities, entity_f1_score, has_entities, macro_f1_score
+from zoo.data.tasks.scores import perplexity
+from zoo.training.evaluate import Evaluation
 
 TEXTS = {
     "13a": ["The dog is here, Ana.", "Der Hund heißt 猫.", "12 34"],
@@ -98,3 +100,12 @@ def test_an_entity_must_be_found_whole():
 
 def test_labels_that_mark_entities_are_recognised():
     assert has_entities(["O", "B-PER", "I-PER"]) and not has_entities(["NOUN", "VERB", "O"]) and not has_entities(["O"])
+
+
+@pytest.mark.parametrize(
+    ("loss", "expected"), [(0.0, 1.0), (2.0, 7.3891), (30.0, math.inf), (1e4, math.inf), (math.nan, math.nan)]
+)
+def test_a_perplexity_follows_from_any_loss(loss: float, expected: float) -> None:
+    evaluation = Evaluation("language-modeling", "", False, 1, 1, loss, {}, [], 0.0)
+    for found in (perplexity(loss, "").value, evaluation.perplexity):
+        assert found == pytest.approx(expected, nan_ok=True, abs=1e-4)

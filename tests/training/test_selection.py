@@ -5,15 +5,16 @@ import warnings
 
 import pytest
 import torch
-from datasets import concatenate_datasets
+from datasets import Dataset, concatenate_datasets
 from safetensors.torch import load_file
 
 import zoo
 from zoo.base.errors import ZooWarning
-from zoo.data.tasks import TASKS, DataError, DataSource, Splits, find_task, train_tokenizers
+from zoo.data.tasks import TASKS, DataError, DataSource, Splits, UnknownColumnError, find_task, train_tokenizers
+from zoo.data.tasks.reading import documents
 from zoo.data.tasks.sources import contents
 from zoo.data.tasks.tables import DataWarning
-from zoo.data.tokenizers import leave_open
+from zoo.data.tokenizers import leave_open, train_word
 from zoo.training.evaluate import EvaluationWarning
 from zoo.training.inputs import check_beginning
 from zoo.training.record import RunRecord
@@ -150,3 +151,33 @@ def test_a_beginning_that_no_text_has_is_named(tmp_path):
         check_beginning(find_task("masked-language-modeling"), tokenizers)
         leave_open(tokenizers.source)
         check_beginning(find_task("language-modeling"), tokenizers)
+
+
+def test_datasets_that_were_loaded_elsewhere_are_read_by_their_columns():
+    english, german = ["a dog", "the cat sat", "no"], ["ein Hund", "die Katze sass", "nein"]
+    tokenizer = train_word([*english, *german])
+    settings = {"vocab_size": len(tokenizer), "seed": 0}
+    given = {"tokenizer": tokenizer, "n_bootstrap": 1, "generation": {"max_new_tokens": 2}}
+    model = zoo.build("pre-norm@tiny", "seq2seq-lm", **settings)
+    pairs = Dataset.from_dict({"en": english, "de": german})
+    more = Dataset.from_dict({"id": ["1", "2", "3"], "de": german, "en": english})
+    expected = zoo.evaluate(model, "translation", data=pairs, **given).loss
+    assert zoo.evaluate(model, "translation", data=more, columns=["en", "de"], **given).loss == expected
+    with pytest.raises(UnknownColumnError, match="did you mean 'en'"):
+        zoo.evaluate(model, "translation", data=more, columns=["eng", "de"], **given)
+    with pytest.raises(DataError, match="given dataset: 1 column where 2 are expected"):
+        zoo.evaluate(model, "translation", data=more.select_columns(["id"]), **given)
+    with pytest.raises(DataError, match="given dataset has no examples"):
+        zoo.evaluate(model, "translation", data=pairs.select([]), **given)
+    del given["generation"]
+    model = zoo.build("llama-style@tiny", "causal-lm", **settings)
+    expected = zoo.evaluate(model, "language-modeling", data=documents(english), **given).loss
+    for name, columns in (("text", None), ("content", None), ("de", ["de"])):
+        texts = Dataset.from_dict({"id": [1, 2, 3], name: english})
+        assert zoo.evaluate(model, "language-modeling", data=texts, columns=columns, **given).loss == expected
+    model = zoo.build("bert-style@tiny", "sequence-classification", num_labels=2, **settings)
+    model.config.id2label = {0: "0", 1: "1"}
+    labelled = Dataset.from_dict({"text": english, "label": [0, 1, 0]})
+    assert zoo.evaluate(model, "text-classification", data=labelled, **given).examples == 3
+    with pytest.raises(DataError, match="label '2' is unknown; valid: 0, 1"):
+        zoo.evaluate(model, "text-classification", data=labelled.map(lambda row: {"label": 2}), **given)

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from preloaded import run_python
 
 import zoo
-from zoo.base.errors import ConfigError, DataError, UnknownNameError
+from zoo.base.errors import ConfigError, DataError, InputError, UnknownNameError
 from zoo.cli.main import cli
 from zoo.data.tokenizers.kinds import TOKENIZERS
 from zoo.training.suites import SUITES, Choice, ItemScore, MinimalPair, Option, SuiteResult, evaluate_suite
@@ -303,6 +303,10 @@ def test_what_cannot_be_scored_is_refused(tokenizer, tmp_path: Path, monkeypatch
         sentence_scores(built("gpt2-style", "causal-lm", tokenizer), tokenizer, TEXTS, method=METHODS[1])
     with pytest.raises(ConfigError, match="positions"):
         sentence_scores(built("gpt2-style", "causal-lm", tokenizer), tokenizer, ["The cat " * 2000])
+    with pytest.raises(InputError, match=rf"scores of {len(TEXTS)} of {len(TEXTS)} texts are no numbers \(NaN\)"):
+        spoiled = built("gpt2-style", "causal-lm", tokenizer)
+        torch.nn.init.constant_(spoiled.lm_head.weight, torch.nan)
+        sentence_scores(spoiled, tokenizer, TEXTS)
     with pytest.raises(UnknownNameError, match="did you mean 'blimp'"):
         evaluate_suite(MODEL, "blmp")
     with pytest.raises(DataError, match="--data DIR.*supplement_filtered"):

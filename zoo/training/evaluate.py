@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 import warnings
 from collections.abc import Mapping, Sequence
@@ -24,6 +23,8 @@ from zoo.data.corpora import located
 from zoo.data.tasks import DataSource, DataTask, Score, full_path, split_name
 from zoo.data.tasks.labels import LabelsTask
 from zoo.data.tasks.libraries import loading_bars
+from zoo.data.tasks.scores import perplexity_of
+from zoo.data.tasks.sources import given_examples
 from zoo.data.tasks.tables import Column
 from zoo.models import ZooPreTrainedModel
 from zoo.training.answers import Answer, answers_of, write_report
@@ -71,7 +72,6 @@ EVALUATED_WITH = ("bf16", "fp16", "tf32", "bf16_full_eval", "fp16_full_eval")
 """Training arguments that decide in which precision the held-out loss is computed."""
 
 BATCH_SIZE = 128  # Batch size without a record of a run
-LARGEST_LOSS = 700.0  # With a perplexity that a float holds
 
 
 class EvaluationWarning(ZooWarning):
@@ -98,9 +98,7 @@ class Evaluation:
     @property
     def perplexity(self) -> float | None:
         """Among how many equally likely tokens the model wavers: e to the power of the loss; None for a classifier."""
-        if self.labels:
-            return None
-        return math.exp(self.loss) if self.loss < LARGEST_LOSS else math.inf
+        return None if self.labels else perplexity_of(self.loss)
 
     def to_dict(self) -> dict[str, Any]:
         written = {name: value for name, value in asdict(self).items() if name not in ("answers", "labels")}
@@ -230,7 +228,7 @@ def chosen_examples(
 ) -> tuple[Dataset, str]:
     """Load the examples that were named, or those that a run held out; and what they are called."""
     if isinstance(data, Dataset):
-        return data, "given examples"
+        return given_examples(data, task.kinds, columns), "given examples"
     if data is None and heldout is None:
         if columns is not None:
             raise ConfigError("columns are given without the data that have them; give data or heldout as well")

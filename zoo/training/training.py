@@ -21,7 +21,7 @@ from zoo.building.keywords import TrainingOptions
 from zoo.data.tasks import DataTask, Outputs, Splits, Tokenizers
 from zoo.data.tasks.libraries import loading_bars
 from zoo.data.tasks.mixing import MixedBlocks
-from zoo.data.tasks.sources import leaks_message, without_leaks
+from zoo.data.tasks.sources import given_examples, leaks_message, without_leaks
 from zoo.data.tasks.streaming import is_streamed
 from zoo.data.tasks.tables import Column, DataWarning
 
@@ -233,7 +233,11 @@ def load_examples(request: TrainingRequest) -> tuple[DataTask, Tokenizers, Split
     """Load the task, tokenizers, examples, and those to choose the best checkpoint by, None where it is not chosen."""
     task, data, progress = request.chosen.data_task(), request.data, request.progress
     with loading_bars(shown=progress):
-        splits = without_leaks(data, task.kinds) if isinstance(data, Splits) else task.load_from(request.source)
+        if isinstance(data, Splits):
+            train, heldout = (given_examples(examples, task.kinds, request.columns) for examples in data)
+            splits = without_leaks(replace(data, train=train, heldout=heldout), task.kinds)
+        else:
+            splits = task.load_from(request.source)
     task = task.fitted(splits)
     if isinstance(request.tokenizer, Tokenizers):
         tokenizers = request.tokenizer

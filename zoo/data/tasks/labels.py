@@ -98,8 +98,8 @@ class LabelsTask(DataTask):
         masks, lengths = [[1] * len(row) for row in ids], [len(row) for row in ids]
         return encoded({"input_ids": ids, "attention_mask": masks, "labels": labels, "length": lengths}, examples)
 
-    def number(self, label: str, examples: Dataset, row: int) -> int:
-        if label not in self.labels:
+    def number(self, value: Any, examples: Dataset, row: int) -> int:
+        if (label := str(value)) not in self.labels:
             raise DataError(
                 f"{place_of(examples, row) or 'the data'}: label {label!r} is unknown; valid: "
                 f"{enumerate_names(self.labels)}{suggest(label, self.labels)}"

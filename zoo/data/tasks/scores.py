@@ -136,6 +136,10 @@ def unknown_in(predictions: Predictions) -> str:
     return f"|unknown:{predictions.unknown}" if predictions.unknown else ""
 
 
+def perplexity_of(loss: float) -> float:
+    """E to the power of a loss, infinite above 1e12."""
+    return math.inf if loss >= math.log(1e12) else math.exp(loss)
+
+
 def perplexity(loss: float, signature: str) -> Score:
-    value = math.exp(loss) if loss < math.log(1e12) else math.inf
-    return Score("Perplexity", round(value, 4), signature, higher_is_better=False)
+    return Score("Perplexity", round(perplexity_of(loss), 4), signature, higher_is_better=False)

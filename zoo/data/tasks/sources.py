@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from zoo.base.errors import ConfigError, DataError, suggest
 from zoo.base.files import JOIN, mixed_sources
@@ -15,8 +15,8 @@ from zoo.registry import CORPORA
 
 from .libraries import dataset_splits, is_dataset_name, is_saved_dataset
 from .mapped import values_of
-from .reading import PAIR, READERS, read_table, table_of
-from .tables import NUMBERS, Column, Kind, Table
+from .reading import PAIR, READERS, documents, read_table, table_of
+from .tables import NUMBERS, Column, Kind, Table, chosen_columns
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -245,6 +245,22 @@ def without_leaks(splits: Splits, kinds: Sequence[Kind]) -> Splits:
     if not kept:
         raise DataError(f"all {duplicates:,} examples to train on are held-out examples as well")
     return replace(splits, train=splits.train.select(kept), duplicates=splits.duplicates + duplicates)
+
+
+def given_examples(examples: Any, kinds: Sequence[Kind], columns: Sequence[Column] | None = None) -> Any:
+    """Choose columns of a dataset that was loaded elsewhere, by default the first; raw texts are a document each."""
+    from datasets import Dataset
+
+    if not isinstance(examples, Dataset):
+        return examples
+    if not len(examples):
+        raise DataError("the given dataset has no examples")
+    names = examples.column_names
+    is_text = len(kinds) == 1
+    if columns is None and len(names) >= len(kinds) and ("document" in names or not is_text):
+        return examples
+    chosen = chosen_columns(names, kinds, columns, "the given dataset")
+    return documents(examples[chosen[0]]) if is_text else examples.select_columns(chosen)
 
 
 def contents(examples: Dataset, kinds: Sequence[Kind]) -> Iterator[tuple[str, ...]]:

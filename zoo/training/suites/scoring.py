@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-from zoo.base.errors import ConfigError
+from zoo.base.errors import ConfigError, InputError
 from zoo.converters.weights import task_of
 from zoo.data.tokenizers.encoding import encode, to_ids
 from zoo.models import ZooForCausalLM, ZooForMaskedLM
@@ -68,6 +68,8 @@ def option_scores(
         for query, score in zip(batch, compute(model, batch), strict=True):
             totals[query.number] += score
         advance(len(batch))
+    if spoiled := int(totals.isnan().sum()):
+        raise InputError(f"the model's scores of {spoiled:,} of {len(totals):,} texts are no numbers (NaN)")
     return totals.tolist()
 
 
