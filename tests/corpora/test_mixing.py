@@ -16,7 +16,7 @@ from zoo.cli.parameters import data_options
 from zoo.data.tasks import find_task, load_tokenizers
 from zoo.data.tasks.blocks import TokenBlocks
 from zoo.data.tasks.mixing import PERIOD, MixedBlocks
-from zoo.data.tasks.sources import DataSource, shares_of
+from zoo.data.tasks.sources import DataSource, full_path, shares_of
 from zoo.data.tokenizers import train_tokenizers
 from zoo.training.sampling import MixedOrder
 
@@ -134,6 +134,7 @@ def test_held_out_documents_of_one_source_are_left_out_of_the_others(tmp_path, s
 
 def test_mixtures_are_read_from_their_names(tmp_path, monkeypatch):
     assert shares_of("books=3+c++1/x=1") == {"books": 0.75, "c++1/x": 0.25}
+    assert shares_of(full_path("a=0.00005+b=0.99995") or "") == {"a": 0.00005, "b": 0.99995}
     assert shares_of("en_pt+phrases") is shares_of("books") is shares_of("a=0.5+b") is shares_of("hf:a/b") is None
     for wrong, message in (("a=1+a=2", "names a source twice"), ("a=0+b=1", "gives a a share of 0")):
         with pytest.raises(ConfigError, match=message):

@@ -114,6 +114,7 @@ def test_a_csv_field_may_hold_line_breaks(write):
         ("a.jsonl", '{"en": "Hello.", "pt": "Olá."}\n{"en": \n', "line 2: not valid JSON"),
         ("a.jsonl", '{"en": "Hi.", "pt": "Oi.", "en": "Hi."}\n', "line 1: not valid JSON: an object has a name twice"),
         ("a.jsonl", '["en"]\n', "line 1: a JSON object is expected"),
+        ("a.jsonl", '{"en": "Hi.", "pt": "\\ud83d"}\n', "line 1: column 'pt' .* surrogates not allowed"),
         ("a.jsonl", '{"en": "Hello.", "pt": 3}\n', "line 1: column 'pt' is not text"),
         ("a.jsonl", '{"en": "a", "pt": "b"}\n{"en": "Hello."}\n', "unknown column 'pt' of .*line 2"),
         ("a.parquet", "not parquet", "not a valid Parquet file"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -84,7 +85,7 @@ def full_path(data: str | Path | None) -> str | None:
     if data is None:
         return None
     if (shares := shares_of(str(data))) is not None:
-        return JOIN.join(f"{full_path(name)}={share:g}" for name, share in shares.items())
+        return JOIN.join(f"{full_path(name)}={Decimal(f'{share:g}'):f}" for name, share in shares.items())
     return str(Path(data).absolute()) if Path(data).exists() else str(data)
 
 

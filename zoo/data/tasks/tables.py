@@ -161,6 +161,7 @@ def checked_value(value: Any, kind: Kind) -> Any:
         return str(value)
     if not isinstance(value, str):
         raise ValueError("is not text")
+    value.encode()  # half of a surrogate pair cannot be written
     # Labels are names. Text stays as it is, blanks at its ends too: so pipelines read it as well.
     return value.strip() if kind is Kind.LABEL else value
 
