@@ -1,5 +1,6 @@
 """Every benchmark that ships can be run: its names, settings, conditions and tests exist and suit each other."""
 
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from zoo.comparison.benchmarks.running import arguments_of
 from zoo.comparison.request.request import Request
 from zoo.data.tasks import find_task
 from zoo.registry import VARIANTS
+from zoo.training.request import TrainingRequest
 from zoo.training.suites import SUITES
 
 ALL = benchmarks()
@@ -27,7 +29,11 @@ def test_it_can_be_asked_for(name: str, shortened: bool) -> None:
         said = {key: arguments.pop(key) for key in ("arguments", "score") if key in arguments}
         names = benchmark.names(condition)
         assert len(names) == len(set(names)) >= (1 if benchmark.anchors else 2), "there is something to compare with"
-        Request(names, arguments=said.get("arguments", {}), **arguments).check()
+        request = Request(names, arguments=said.get("arguments", {}), **arguments)
+        request.check()
+        run = {"model": names[0], "recipe": request.chosen, "resume": True, "seed": 0, "arguments": {}}
+        given = {**dict.fromkeys(field.name for field in fields(TrainingRequest)), **run}
+        assert TrainingRequest(**given).saves, "an interrupted run goes on"
         assert said.get("score") in (None, *SUITES.names()), "its pairs are not here"
 
 
