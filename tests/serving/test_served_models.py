@@ -39,6 +39,34 @@ def test_pieces_and_tokens_make_up_the_text_with_every_tokenizer(train: Any) -> 
             assert "\ufffd" in "".join(names) or "".join(names).strip() == written.strip()
 
 
+@pytest.mark.parametrize("tail", [b"\xff", b" \xc3", b"\n\xff", b"ok\xff", b""])
+@pytest.mark.parametrize("head", ["é", "日本", "a é\n", "b日\nc"])
+def test_streamed_bytes_are_those_of_the_whole_text(
+    head: str, tail: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Byte fallback decodes bytes in a row together: one that fits no letter makes all of them unreadable."""
+    from tokenizers import Tokenizer, decoders, models
+    from transformers import PreTrainedTokenizerFast
+
+    from zoo.cli.generate import streamer_to_stdout
+    from zoo.serving.text import GrowingText
+
+    names = [*(f"<0x{byte:02X}>" for byte in range(256)), *"abcok"]
+    backend = Tokenizer(models.BPE({name: id for id, name in enumerate(names)}, [], byte_fallback=True))
+    backend.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend)
+    letters = {ord(name): id for id, name in enumerate(names) if len(name) == 1}
+    ids = [letters.get(byte, byte) for byte in head.encode() + tail + b"a"]
+    growing = GrowingText(0, tokenizer, (), (), ())
+    pieces = [*map(growing.add, ids), growing.end("length")]
+    assert "".join(piece.text for piece in pieces if piece is not None) == tokenizer.decode(ids)
+    streamer = streamer_to_stdout(tokenizer)
+    for one in [[3], *([id] for id in ids)]:
+        streamer.put(torch.tensor(one))
+    streamer.end()
+    assert capsys.readouterr().out == tokenizer.decode(ids) + "\n"
+
+
 GENERATIVE = {pair for pair in ONE_TASK.items() if pair[1] != "masked-lm"}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -13,7 +13,8 @@ from .parameters import generation_option, once
 from .texts import read_lines, texts_options
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase, TextStreamer
+    from torch import Tensor
+    from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast, TextStreamer
 
     from zoo.training.generation import Generation
 
@@ -93,7 +94,20 @@ def streamer_to_stdout(tokenizer: PreTrainedTokenizerBase) -> TextStreamer:
     """Print an output while it is generated, without what a terminal would obey."""
     from transformers import TextStreamer
 
+    from zoo.serving.text import GrowingText
+
+    growing = GrowingText(0, cast("PreTrainedTokenizerFast", tokenizer), (), (), ())
+
     class Escaping(TextStreamer):
+        def put(self, value: Tensor) -> None:
+            tokens = [] if self.next_tokens_are_prompt else value.flatten().tolist()
+            self.next_tokens_are_prompt = False
+            for piece in filter(None, map(growing.add, tokens)):
+                self.on_finalized_text(piece.text)
+
+        def end(self) -> None:
+            self.on_finalized_text(growing.end("stop").text, stream_end=True)
+
         def on_finalized_text(self, text: str, stream_end: bool = False) -> None:
             super().on_finalized_text(for_stdout(text), stream_end)
 

@@ -13,6 +13,9 @@ CONTEXT = 8  # How many tokens before an output are decoded with it, as a first 
 UNSETTLED = re.compile(r"[\s'\ufffd]+\Z")
 """The end of a text that the next token may change: a part of a letter, or a blank or apostrophe before a suffix."""
 
+BYTE = re.compile(r"<0x[0-9A-F]{2}>")
+"""Tokens of single bytes (byte fallback): several in a row are decoded together, and one that does not fit spoils all."""
+
 
 @dataclass(frozen=True)
 class Token:
@@ -49,12 +52,15 @@ class GrowingText:
     _ids: list[int] = field(default_factory=list)
     _waiting: list[Token] = field(default_factory=list)
     _sent: int = 0
+    _bytes_begin: int | None = None  # Where the text of bytes at the end begins
 
     def add(self, token: int, log_probability: float = 0.0, top: tuple[tuple[int, float], ...] = ()) -> Piece | None:
         self.count += 1
         if token in self.ends:
             return self.end("stop")
         self._ids.append(token)
+        is_byte = BYTE.fullmatch(str(self.tokenizer.convert_ids_to_tokens(token)))
+        self._bytes_begin = (len(self.text) if self._bytes_begin is None else self._bytes_begin) if is_byte else None
         self._waiting.append(Token(token, log_probability, top, len(self.text)))
         self.text = self._decode()
         found = [place for stop in self.stops if (place := self.text.find(stop)) >= 0]
@@ -79,7 +85,8 @@ class GrowingText:
 
     def _settled(self) -> int:
         unsettled = UNSETTLED.search(self.text)
-        return unsettled.start() if unsettled else len(self.text)
+        settled = unsettled.start() if unsettled else len(self.text)
+        return settled if self._bytes_begin is None else min(settled, self._bytes_begin)
 
     def _decode(self) -> str:
         before = list(self.prompt[-CONTEXT:])
