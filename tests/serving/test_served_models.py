@@ -41,9 +41,7 @@ def test_pieces_and_tokens_make_up_the_text_with_every_tokenizer(train: Any) -> 
 
 @pytest.mark.parametrize("tail", [b"\xff", b" \xc3", b"\n\xff", b"ok\xff", b""])
 @pytest.mark.parametrize("head", ["é", "日本", "a é\n", "b日\nc"])
-def test_streamed_bytes_are_those_of_the_whole_text(
-    head: str, tail: bytes, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_streamed_bytes_are_those_of_the_whole_text(head: str, tail: bytes, capsys: pytest.CaptureFixture[str]) -> None:
     """Byte fallback decodes bytes in a row together: one that fits no letter makes all of them unreadable."""
     from tokenizers import Tokenizer, decoders, models
     from transformers import PreTrainedTokenizerFast

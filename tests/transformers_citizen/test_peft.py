@@ -8,7 +8,7 @@ import torch
 from transformers_citizen.support import ASSORTED, EVERY, SHARING, enough_over, over, single, tiny
 
 import zoo
-from zoo.base.errors import CheckpointError
+from zoo.base.errors import CheckpointError, UnsupportedOperationError
 
 peft = pytest.importorskip("peft")
 from peft.tuners.tuners_utils import BaseTunerLayer  # noqa: E402 - peft may be missing
@@ -57,13 +57,66 @@ def test_lora_trains_merges_and_reloads(pair, tmp_path: Path):
     torch.testing.assert_close(tiny(pair).run(again), expected)
 
     merged = again.merge_and_unload()
-    # PEFT compares the projection with the encoder's embedding, where it may be tied to one of the decoder alone.
-    merged.config.tie_word_embeddings = base.config.tie_word_embeddings
     rounding = 3e-5 * max(1.0, float(expected.abs().max()))  # a sum of products is rounded otherwise than their product
     torch.testing.assert_close(tiny(pair).run(merged), expected, rtol=0, atol=rounding)
     merged.save_pretrained(tmp_path / "merged")
     loaded = type(merged).from_pretrained(tmp_path / "merged")
     torch.testing.assert_close(tiny(pair).run(loaded), expected, rtol=0, atol=rounding)
+
+
+@pytest.mark.parametrize("targets", [["lm_head"], ["embed_tokens"], ["embed_tokens", "lm_head"]], ids=" ".join)
+@pytest.mark.parametrize(
+    ("pair", "options"),
+    [
+        (("gpt2-style", "causal-lm"), {}),
+        (("gpt2-style", "causal-lm"), {"ensure_weight_tying": True}),
+        (("bert-style", "masked-lm"), {"use_dora": True}),
+        (("t5-style", "seq2seq-lm"), {}),
+        (("t5gemma-style", "seq2seq-lm"), {}),
+        (("marian-style", "seq2seq-lm"), {}),
+    ],
+    ids=str,
+)
+def test_merging_changes_tied_weights_only_where_an_adapter_is(pair, options, targets, tmp_path: Path):
+    subject = tiny(pair)
+    config = peft.LoraConfig(target_modules=targets, init_lora_weights=False, **options)
+    model = peft.get_peft_model(subject.copy(), config).double().eval()
+    expected = subject.run(model)
+    model.merge_adapter()
+    torch.testing.assert_close(subject.run(model), expected)
+    model.unmerge_adapter()
+    torch.testing.assert_close(subject.run(model), expected)
+    merged = model.merge_and_unload()
+    torch.testing.assert_close(subject.run(merged), expected)
+    merged.tie_weights()
+    torch.testing.assert_close(subject.run(merged), expected)
+    merged.save_pretrained(tmp_path)
+    again = zoo.load(tmp_path, dtype="float64")
+    torch.testing.assert_close(subject.run(again), expected)
+    again.tie_weights()
+    torch.testing.assert_close(subject.run(again), expected)
+
+
+def test_an_adapter_of_a_projection_with_factors_is_not_merged():
+    model = peft.get_peft_model(single(("ngpt", "causal-lm")), peft.LoraConfig(target_modules=["lm_head"]))
+    with pytest.raises(UnsupportedOperationError, match="leave the adapter unmerged"):
+        model.merge_and_unload()
+
+
+@pytest.mark.parametrize("targets", [None, ["norm_in", "norm_out", "norm_branch", "q_norm", "norm"]], ids=str)
+@over(ASSORTED)
+def test_norms_are_tuned_where_a_block_has_some(pair, targets, tmp_path: Path):
+    subject = tiny(pair)
+    model = peft.get_peft_model(subject.copy(), peft.LNTuningConfig(target_modules=targets)).eval()
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    assert trained
+    for parameter in trained:
+        torch.nn.init.normal_(parameter)
+    expected = subject.run(model)
+    model.save_pretrained(tmp_path)
+    torch.testing.assert_close(subject.run(peft.PeftModel.from_pretrained(subject.copy(), tmp_path).eval()), expected)
+    torch.testing.assert_close(subject.run(model.merge_and_unload()), expected)
+    assert not torch.allclose(subject.run(), expected)
 
 
 @over((*ASSORTED, SHARING))

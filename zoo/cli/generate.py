@@ -99,9 +99,11 @@ def streamer_to_stdout(tokenizer: PreTrainedTokenizerBase) -> TextStreamer:
     growing = GrowingText(0, cast("PreTrainedTokenizerFast", tokenizer), (), (), ())
 
     class Escaping(TextStreamer):
+        seen = False  # Whether the prompt was put, which comes first
+
         def put(self, value: Tensor) -> None:
-            tokens = [] if self.next_tokens_are_prompt else value.flatten().tolist()
-            self.next_tokens_are_prompt = False
+            tokens = value.flatten().tolist() if self.seen else []
+            self.seen = True
             for piece in filter(None, map(growing.add, tokens)):
                 self.on_finalized_text(piece.text)
 

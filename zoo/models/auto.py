@@ -1,7 +1,8 @@
 """Registration with transformers' Auto classes and PEFT, called by the import hooks of the `zoo` package."""
 
-PROJECTIONS = frozenset({"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"})
-"""Linear layers of attention and feed-forward networks, with the names of Llama's."""
+from .adapters import register_adapters
+
+__all__ = ["register_adapters", "register_config", "register_models"]
 
 
 def register_config() -> None:
@@ -30,16 +31,3 @@ def register_models() -> None:
         # have one model type, and models listed as sequence-to-sequence cannot be listed for another task.
         if task != Task.SEQ2SEQ_LM:
             auto_class._model_mapping._model_mapping[MODEL_TYPE] = model_class.__name__
-
-
-def register_adapters() -> None:
-    """Register the layers that PEFT adapts if its configuration names none: the same as in Llama."""
-    from peft.utils import constants
-
-    from .configuration import MODEL_TYPE
-
-    for name, table in vars(constants).items():
-        if name.startswith("TRANSFORMERS_MODELS_TO_") and name.endswith("_MODULES_MAPPING"):
-            layers = table.get("llama", ())
-            if layers and PROJECTIONS.issuperset(layers):
-                table.setdefault(MODEL_TYPE, list(layers))

@@ -25,11 +25,16 @@ class ZooForConditionalGeneration(LanguageModel, CachedGenerationMixin):
 
     def __init__(self, config: ZooConfig) -> None:
         config = config.of_stack("encoder-decoder")
-        stack = "encoder" if config.share_encoder_decoder_embeddings else "decoder"
-        super().__init__(config, ZooEncoderDecoder(config), f"model.{stack}.embed_tokens.weight")
+        super().__init__(config, ZooEncoderDecoder(config))
         # Labels and logits are aligned, so transformers' loss without a shift is the masked one.
         self.loss_type = "ForMaskedLM"
         self.post_init()
+
+    @property
+    def ties(self) -> dict[str, tuple[str, str]]:  # type: ignore[override]
+        """The output projection, if it is the target embedding."""
+        stack = "encoder" if self.config.share_encoder_decoder_embeddings else "decoder"
+        return {"tie_word_embeddings": ("lm_head.weight", f"model.{stack}.embed_tokens.weight")}
 
     def resize_token_embeddings(self, *args: Any, **kwargs: Any) -> nn.Embedding:
         """Resize the source vocabulary, and the target vocabulary too if both have one size."""

@@ -1,6 +1,6 @@
 """The encoder-decoder body."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 from transformers.cache_utils import Cache
@@ -24,6 +24,10 @@ class ZooEncoderDecoder(ZooModel):
         ConfigError: If the configuration describes one stack only.
     """
 
+    ties: ClassVar[dict[str, tuple[str, str]]] = {
+        "share_encoder_decoder_embeddings": ("decoder.embed_tokens.weight", "encoder.embed_tokens.weight")
+    }
+
     def __init__(self, config: ZooConfig) -> None:
         if not config.is_encoder_decoder:
             raise ConfigError(
@@ -35,12 +39,6 @@ class ZooEncoderDecoder(ZooModel):
         self.encoder = ZooEncoder(config)
         self.decoder = ZooDecoder(config.decoder_config())
         self.post_init()
-
-    def tied_weights(self) -> dict[str, str]:
-        """Source and target embeddings, if they are shared."""
-        if not self.config.share_encoder_decoder_embeddings:
-            return {}
-        return {"decoder.embed_tokens.weight": "encoder.embed_tokens.weight"}
 
     def get_input_embeddings(self) -> nn.Module:
         """The source embedding."""

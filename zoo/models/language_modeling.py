@@ -1,6 +1,6 @@
 """Heads that predict tokens: what they have in common, causal and masked language modelling."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -30,26 +30,24 @@ from .unit import UnitHead
 class LanguageModel(ZooPreTrainedModel):
     """Base of the three heads: a body, and a projection onto the vocabulary.
 
-    transformers' trainer expects every argument of a forward with "label" in its name in every batch. `embedding` names
-    the parameter that the projection is if embeddings are tied; `transforms` allows `lm_head_transform` before it.
+    transformers' trainer expects every argument of a forward with "label" in its name in every batch. `transforms`
+    allows `lm_head_transform` before the projection.
     """
 
     _tp_plan = {"lm_head": "colwise_gather_output"}
     _fsdp_plan = {"lm_head": "keep_full_weight"}
+    ties: ClassVar[dict[str, tuple[str, str]]] = {
+        "tie_word_embeddings": ("lm_head.weight", "model.embed_tokens.weight")
+    }
 
-    def __init__(self, config: ZooConfig, body: ZooPreTrainedModel, embedding: str, transforms: bool = False) -> None:
+    def __init__(self, config: ZooConfig, body: ZooPreTrainedModel, transforms: bool = False) -> None:
         super().__init__(config)
         has_transform = transforms and config.lm_head_transform
         self.model = body
-        self.tied_embedding = embedding
         build_head, size = transformer_of(config).head, transformer_of(config).output_size(config)
         width = config.embedding_width if has_transform else config.hidden_size
         self.lm_head = build_head(width, size, bias=config.lm_head_bias)
         self.transform = PredictionTransform(config) if has_transform else Identity()
-
-    def tied_weights(self) -> dict[str, str]:
-        """The output projection, if it is the embedding."""
-        return {"lm_head.weight": self.tied_embedding} if self.config.tie_word_embeddings else {}
 
     def _get_resized_lm_head(self, old_lm_head: nn.Linear, *args: Any, **kwargs: Any) -> nn.Linear:
         """Resize the output projection, as transformers does, and the further parts of a head of another class."""
@@ -153,7 +151,7 @@ class ZooForCausalLM(LanguageModel, CachedGenerationMixin):
 
     def __init__(self, config: ZooConfig) -> None:
         config = config.of_stack("decoder") if config.masked_next_token else config
-        super().__init__(config, ZooDecoder(config), "model.embed_tokens.weight", transforms=True)
+        super().__init__(config, ZooDecoder(config), transforms=True)
         self.mtp = MultiTokenPrediction(config) if prediction_depth(config) else None
         self.post_init()
 
@@ -242,7 +240,7 @@ class ZooForMaskedLM(LanguageModel):
 
     def __init__(self, config: ZooConfig) -> None:
         config = config.of_stack("encoder") if config.masked_next_token else config
-        super().__init__(config, ZooEncoder(config), "model.embed_tokens.weight", transforms=True)
+        super().__init__(config, ZooEncoder(config), transforms=True)
         self.post_init()
 
     def logits_and_loss(

@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -68,6 +68,8 @@ class ZooPreTrainedModel(AttentionBackends):
     _skip_keys_device_placement = ["past_key_values"]
     _keep_in_fp32_modules_strict = IN_FLOAT32
     _can_compile_fullgraph = True
+    ties: ClassVar[dict[str, tuple[str, str]]] = {}
+    """{setting: (target, source)} of parameters that are one if the setting is true."""
     chose_mode = False
     """Whether it was in training mode since it was built, or a warning of evaluation mode was given."""
 
@@ -132,6 +134,7 @@ class ZooPreTrainedModel(AttentionBackends):
         Args:
             is_main_process: Whether this process writes the configuration and the manifest.
         """
+        self.follow_ties()
         with recorded(Path(save_directory)) if is_main_process else nullcontext():
             super().save_pretrained(save_directory, is_main_process, *args, **kwargs)
 
@@ -217,8 +220,18 @@ class ZooPreTrainedModel(AttentionBackends):
         return self.tied_weights()
 
     def tied_weights(self) -> dict[str, str]:
-        """{target: source} of this model's own tied parameters; empty unless a head overrides it."""
-        return {}
+        """{target: source} of this model's own tied parameters."""
+        return {target: source for setting, (target, source) in self.ties.items() if getattr(self.config, setting)}
+
+    def follow_ties(self) -> None:
+        """Correct the settings of ties where weights are tied otherwise, as merging adapters may leave them."""
+        for model in reversed([one for one in self.modules() if isinstance(one, ZooPreTrainedModel)]):
+            for setting, names in model.ties.items():
+                target, source = (weight_at(model, name) for name in names)
+                tied = target is source
+                if tied or not (target.is_meta or source.is_meta or torch.equal(target, source)):
+                    for config in (self.config, model.config):
+                        setattr(config, setting, tied)
 
     @classmethod
     def get_init_context(cls, *args: Any, **kwargs: Any) -> list[Any]:
@@ -259,6 +272,16 @@ class ZooPreTrainedModel(AttentionBackends):
         own_rule = getattr(module, "init_weights", None)
         if own_rule is not None and not isinstance(module, PreTrainedModel):
             own_rule()
+
+
+def weight_at(model: nn.Module, name: str) -> Tensor:
+    """A weight of a model by its name without adapters."""
+    path, _, attribute = name.rpartition(".")
+    module: Any = model.get_submodule(path)
+    while hasattr(module, "base_layer"):
+        module = module.base_layer
+    weight: Tensor = getattr(module, attribute)
+    return weight
 
 
 class ZooModel(ZooPreTrainedModel):

@@ -14,7 +14,7 @@ UNSETTLED = re.compile(r"[\s'\ufffd]+\Z")
 """The end of a text that the next token may change: a part of a letter, or a blank or apostrophe before a suffix."""
 
 BYTE = re.compile(r"<0x[0-9A-F]{2}>")
-"""Tokens of single bytes (byte fallback): several in a row are decoded together, and one that does not fit spoils all."""
+"""Tokens of single bytes (byte fallback): those in a row are decoded together, and one that does not fit spoils all."""
 
 
 @dataclass(frozen=True)
