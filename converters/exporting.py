@@ -125,6 +125,8 @@ def find_target(name: str) -> Target:
     if name in TARGETS:
         return TARGETS.get(name)
     if name not in NATIVE:
+        if kin := [other for other in NATIVE if name in NATIVE.get(other).model_types]:
+            raise ExportError(f"target {name!r} was given, a model type with {kin[0]}'s code: give target {kin[0]!r}")
         raise UnknownNativeError(name, [*TARGETS, *NATIVE], kind="target")
     return NativeTarget(NATIVE.get(name))
 

@@ -92,6 +92,9 @@ def test_what_a_target_does_not_take_is_refused_before_anything_is_written(plain
     assert len(planned) == 1
     with pytest.raises(UnknownNativeError, match="unknown target 'plane'.*did you mean 'plain'"):
         zoo.export(model, tmp_path / "out", "plane")
+    for target, kin in (("xlm-roberta", "roberta"), ("mt5", "t5")):
+        with pytest.raises(ExportError, match=f"target '{target}' was given, .* give target '{kin}'"):
+            zoo.export(model, tmp_path / "out", target)
     assert not (tmp_path / "out").exists()
 
 

@@ -193,6 +193,8 @@ def test_states_of_low_rank_are_those_of_a_step_of_galore_torch_1_0_and_apollo_t
     assert round(states_of(args, model) * model.num_parameters()) == kept
     made = plan("gpt2-style", devices=1, seq_len=64, optim=optim)
     assert made.memory.optimizer < 1.3 * made.memory.parameters
+    embedding = 4 * zoo.config("gpt2-style").vocab_size * zoo.config("gpt2-style").hidden_size
+    assert made.memory.gradients == (embedding if "layerwise" in optim else made.memory.parameters)
     assert made.command.endswith(f"--optim {optim} --training optim_target_modules=all-linear")
 
 

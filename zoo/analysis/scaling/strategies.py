@@ -188,6 +188,7 @@ class Share:
     slices: int  # Devices that compute a layer together
     shards: int  # Devices that keep a part of every weight each
     num_parameters: int  # Of the model, or of the slice that this device computes
+    learning: int  # Weights with gradients at one time
     gathered: int  # Weights that are gathered at one time
     states: float  # Numbers that the optimiser keeps for a weight
     step: StepMemory  # Quantities that depend on the batch
@@ -196,7 +197,7 @@ class Share:
         shard = -(-self.num_parameters // self.shards) * FLOAT32
         return Memory(
             parameters=shard,
-            gradients=shard * (2 if self.strategy == Strategy.DDP else 1),
+            gradients=-(-self.learning // self.shards) * FLOAT32 * (2 if self.strategy == Strategy.DDP else 1),
             optimizer=round(shard * self.states),
             gathered=self.gathered * 2 * BFLOAT16,
             activations=self.step.body.at(sequences),
@@ -219,6 +220,7 @@ def share_of(
         slices=slices,
         shards=devices // slices if is_sharded else 1,
         num_parameters=model.num_parameters(),
+        learning=max(one.numel() for one in model.parameters()) if "layerwise" in optim else model.num_parameters(),
         gathered=gathered_parameters(model) if is_sharded else 0,
         states=optimizer_states(optim, model),
         step=simulated(name, task, settings, seq_len, is_sharded=is_sharded, checkpointing=checkpointing),
