@@ -8,7 +8,8 @@ import torch
 from transformers_citizen.support import ASSORTED, EVERY, SHARING, enough_over, over, single, tiny
 
 import zoo
-from zoo.base.errors import CheckpointError, UnsupportedOperationError
+from zoo.base.errors import CheckpointError, ConfigError, UnsupportedOperationError
+from zoo.models import learning_rate_factors
 
 peft = pytest.importorskip("peft")
 from peft.tuners.tuners_utils import BaseTunerLayer  # noqa: E402 - peft may be missing
@@ -95,6 +96,15 @@ def test_merging_changes_tied_weights_only_where_an_adapter_is(pair, options, ta
     torch.testing.assert_close(subject.run(again), expected)
     again.tie_weights()
     torch.testing.assert_close(subject.run(again), expected)
+
+
+def test_adapters_have_no_learning_rates_of_mup():
+    config = peft.LoraConfig(target_modules=["q_proj"])
+    plain, scaled = (single(("llama-style", "causal-lm"), parametrization=one) for one in ("standard", "mup"))
+    assert set(learning_rate_factors(peft.get_peft_model(plain, config)).values()) == {1.0}
+    scaled.add_adapter(config)
+    with pytest.raises(ConfigError, match="give adapters one learning rate"):
+        learning_rate_factors(scaled)
 
 
 def test_an_adapter_of_a_projection_with_factors_is_not_merged():

@@ -103,12 +103,20 @@ def learning_rate_factors(model: PreTrainedModel) -> dict[str, float]:
 
     Returns:
         Factors by name; 1 for all where the initialiser is not "mup".
+
+    Raises:
+        ConfigError: If it is "mup" and the model has adapters of PEFT.
     """
     config = model.config
     names = [name for name, _ in model.named_parameters()]
     factors = dict.fromkeys(names, 1.0)
     if config.initializer != "mup":
         return factors
+    if hasattr(model, "peft_config"):
+        raise ConfigError(
+            "a model with adapters was given; learning rates of parametrization='mup' are those of its own weights: "
+            "give adapters one learning rate"
+        )
     narrow = 1 / width_factor(config)
     output, roles = heads(model).get("lm_head"), parameter_roles(model)
     for path, module in model.named_modules():
