@@ -168,6 +168,8 @@ def convert(source: Source, origin: str | None = None, *, prefix: str = "", **hi
         if unknown := next((name for name in hints if name != "task"), None):
             raise UnknownOverrideError(unknown, ["task"], owner="a conversion of transformers' own classes")
         return convert_native(source, origin=origin, **hints)
+    if "task" in hints:
+        raise ConversionError(f"task={hints['task']!r} was given; only transformers' own classes are converted for one")
     checkpoint = Checkpoint.of(source)
     if origin is not None and origin in NATIVE:
         raise without_configuration(checkpoint.name, [origin])

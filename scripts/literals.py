@@ -14,12 +14,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from zoo.building.builder import PASSED_ON
 from zoo.building.dispatch import HUB_OPTIONS
 from zoo.building.loading import LOADING
 from zoo.building.settings import setting_cards, values_of
 from zoo.models import ZooConfig
-from zoo.models.fields import Fields
+from zoo.models.fields import BESIDE_FIELDS, Fields
 from zoo.models.parts import PART_FIELDS
 from zoo.registry import TASKS, VARIANTS, WEIGHTS, Registry
 from zoo.training import train
@@ -151,7 +150,7 @@ def settings() -> dict[str, str]:
     found |= {other: found[name] for other, name in ZooConfig.attribute_map.items()}
     inherited = [one.name for one in dataclasses.fields(ZooConfig) if one.init and one.name not in {*found, *LOADING}]
     found |= dict.fromkeys(sorted(inherited), "Any")
-    return found | {name: choice(name, "Any") for name in sorted(PASSED_ON)} | SPECIAL
+    return found | {name: choice(name, "Any") for name in sorted(BESIDE_FIELDS)} | SPECIAL
 
 
 def training_options() -> dict[str, str]:
@@ -183,7 +182,7 @@ def options() -> Iterator[tuple[str, Any]]:
     for registry in PART_FIELDS.values():
         for name in built_in(registry):
             yield from getattr(registry.get(name), "options", {}).items()
-    fields = {one.name for one in dataclasses.fields(ZooConfig)} | PASSED_ON
+    fields = {one.name for one in dataclasses.fields(ZooConfig)} | BESIDE_FIELDS.keys()
     for name in built_in(VARIANTS):
         variant = VARIANTS.get(name)
         for values in (variant.defaults, *variant.presets.values()):

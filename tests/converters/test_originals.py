@@ -184,6 +184,8 @@ def test_what_shapes_do_not_say_is_asked_for_by_name(name, asked):
 def test_wrong_hints_are_refused():
     with pytest.raises(zoo.base.errors.UnknownOverrideError, match="did you mean 'num_attention_heads'"):
         zoo.convert(nlpt.random_state_dict(), num_atention_heads=3)
+    with pytest.raises(errors.ConversionError, match="task='masked-lm' was given"):
+        zoo.convert(nlpt.random_state_dict(), task="masked-lm")
     with pytest.raises(
         errors.ConversionError, match=r"num_hidden_layers=5 was given, but this checkpoint has num_hidden_layers=2"
     ):

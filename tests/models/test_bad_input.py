@@ -41,6 +41,9 @@ WRONG: dict[type[errors.ZooError], list[tuple[str, dict[str, Any], str]]] = {
     errors.UnknownOverrideError: [
         ("pre-norm", {"hiden_size": 64}, "did you mean 'hidden_size'?"),
         ("pre-norm:n_heads=4", {}, "unknown setting 'n_heads' of variant 'pre-norm'"),
+        ("pre-norm", {"variant": "post-norm"}, "unknown setting 'variant' of variant 'pre-norm'"),
+        ("vanilla:quirks=[a]", {}, "unknown setting 'quirks' of variant 'vanilla'"),
+        ("pre-norm", {"providers": {"norm": "a"}}, "unknown setting 'providers' of variant 'pre-norm'"),
         ("pre-norm", {"num_streams": 2}, "num_streams"),
     ],
     errors.NameSyntaxError: [("pre-norm@", {}, "valid: NAME[@PRESET]")],

@@ -35,7 +35,9 @@ OWN_STACK = {Task.CAUSAL_LM: "decoder", Task.SEQ2SEQ_LM: "encoder-decoder", Task
 KEPT_BESIDE = ("layer_types", "rope_parameters", "num_nextn_predict_layers", "mtp_loss_weight")
 """Keys of any configuration that are not fields of every one."""
 
-PASSED_ON = frozenset(BESIDE_FIELDS)  # Settings that are not fields of the configuration but that it understands
+KNOWN = {*(one.name for one in dataclasses.fields(ZooConfig)), *ZooConfig.attribute_map, *BESIDE_FIELDS}
+KNOWN -= {"variant", "quirks", "providers"}
+"""Settings that every variant takes."""
 
 PATTERNS = frozenset({"layer_types", "nope_layers"})
 """Settings that are a pattern of layers. With fewer layers than the variant's pattern, its end is used."""
@@ -121,8 +123,7 @@ def sizes_that_follow(name: str, settings: dict[str, Any], given: dict[str, Any]
 
 def check_settings(variant: Variant, settings: dict[str, Any]) -> None:
     """Refuse settings that nothing reads."""
-    known = {field.name for field in dataclasses.fields(ZooConfig)} | set(ZooConfig.attribute_map) | PASSED_ON
-    known |= set(variant.defaults) | {key for preset in variant.presets.values() for key in preset}
+    known = {*KNOWN, *variant.defaults, *(key for preset in variant.presets.values() for key in preset)}
     for field, registry in PART_FIELDS.items():
         part = settings.get(field)
         if isinstance(part, str) and part in registry:
