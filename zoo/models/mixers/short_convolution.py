@@ -31,9 +31,9 @@ class CausalConvolution(nn.Conv1d):
         seq_len, channels = states.shape[1], states.transpose(1, 2)
         if past is not None:
             channels = past.update_conv_state(channels, conv_kernel_size=self.kernel_size[0])
-            if is_token is not None:
-                keep_last_tokens(past, channels, is_token)
         filtered = super().forward(channels)[..., : channels.shape[-1]]
+        if past is not None and is_token is not None:
+            keep_last_tokens(past, channels, is_token)  # after the filter: a cache that can be cropped holds `channels`
         return filtered[..., -seq_len:].transpose(1, 2)
 
 
@@ -43,11 +43,7 @@ def keep_last_tokens(past: LinearAttentionLayer, channels: Tensor, is_token: Ten
     length = kept.shape[-1]
     padding = (~is_token).sum(dim=1, keepdim=True)
     last = channels.shape[-1] - padding + torch.arange(length, device=channels.device)  # in what is longer by `length`
-    tokens = F.pad(channels, (length, 0)).gather(2, last[:, None].expand(-1, channels.shape[1], -1))
-    if past.record_past:  # the cache holds `channels` themselves until it is cropped
-        past.conv_states[0] = tokens
-    else:
-        kept.copy_(tokens)
+    kept.copy_(F.pad(channels, (length, 0)).gather(2, last[:, None].expand(-1, channels.shape[1], -1)))
 
 
 class ShortConvolution(Mixer):
