@@ -100,6 +100,10 @@ def export(
     check_dtype(named, dtype)
     check_page(named, page)
     source: Path | None = None
+    if hasattr(model, "peft_config"):
+        raise ExportError(
+            "a model with adapters was given; merge them first: PEFT's model.merge_and_unload() returns it"
+        )
     if not isinstance(model, ZooPreTrainedModel):
         source = folder_of(model)
         model = open_folder(source)

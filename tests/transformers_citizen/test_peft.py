@@ -9,6 +9,7 @@ from transformers_citizen.support import ASSORTED, EVERY, SHARING, enough_over, 
 
 import zoo
 from zoo.base.errors import CheckpointError, ConfigError, UnsupportedOperationError
+from zoo.converters.errors import ExportError
 from zoo.models import learning_rate_factors
 
 peft = pytest.importorskip("peft")
@@ -96,6 +97,18 @@ def test_merging_changes_tied_weights_only_where_an_adapter_is(pair, options, ta
     torch.testing.assert_close(subject.run(again), expected)
     again.tie_weights()
     torch.testing.assert_close(subject.run(again), expected)
+
+
+def test_only_a_merged_model_is_exported(tmp_path: Path):
+    pair = ("gpt2-style", "causal-lm")
+    config = peft.LoraConfig(target_modules=["q_proj", "lm_head"], init_lora_weights=False)
+    model = peft.get_peft_model(tiny(pair).copy(), config).double().eval()
+    expected = tiny(pair).run(model)
+    for adapted in (model, model.get_base_model()):
+        with pytest.raises(ExportError, match=r"merge them first: PEFT's model.merge_and_unload\(\)"):
+            zoo.export(adapted, tmp_path / "out", "gpt2")
+    zoo.export(model.merge_and_unload(), tmp_path / "out", "gpt2")
+    torch.testing.assert_close(tiny(pair).run(zoo.convert(tmp_path / "out").double().eval()), expected)
 
 
 def test_adapters_have_no_learning_rates_of_mup():
