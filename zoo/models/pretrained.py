@@ -228,10 +228,11 @@ class ZooPreTrainedModel(AttentionBackends):
         for model in reversed([one for one in self.modules() if isinstance(one, ZooPreTrainedModel)]):
             for setting, names in model.ties.items():
                 target, source = (weight_at(model, name) for name in names)
-                tied = target is source
-                if tied or not (target.is_meta or source.is_meta or torch.equal(target, source)):
-                    for config in (self.config, model.config):
-                        setattr(config, setting, tied)
+                if target is None or source is None:
+                    continue
+                tied = target is source or (getattr(model.config, setting) and may_be_tied(target, source))
+                for config in (self.config, model.config):
+                    setattr(config, setting, tied)
 
     @classmethod
     def get_init_context(cls, *args: Any, **kwargs: Any) -> list[Any]:
@@ -274,14 +275,21 @@ class ZooPreTrainedModel(AttentionBackends):
             own_rule()
 
 
-def weight_at(model: nn.Module, name: str) -> Tensor:
-    """A weight of a model by its name without adapters."""
+def may_be_tied(target: Tensor, source: Tensor) -> bool:
+    """Whether two weights have equal values, as far as is known: they may be on several devices, or on none."""
+    if target.is_meta or source.is_meta:
+        return True
+    alike = (target.shape, target.dtype) == (source.shape, source.dtype)
+    return alike and torch.equal(target, source.to(target.device))
+
+
+def weight_at(model: nn.Module, name: str) -> Tensor | None:
+    """A weight of a model by its name without adapters; None of a module without one."""
     path, _, attribute = name.rpartition(".")
     module: Any = model.get_submodule(path)
     while hasattr(module, "base_layer"):
         module = module.base_layer
-    weight: Tensor = getattr(module, attribute)
-    return weight
+    return getattr(module, attribute, None)
 
 
 class ZooModel(ZooPreTrainedModel):
