@@ -276,8 +276,8 @@ class ZooPreTrainedModel(AttentionBackends):
 
 
 def may_be_tied(target: Tensor, source: Tensor) -> bool:
-    """Whether two weights have equal values, as far as is known: they may be on several devices, or on none."""
-    if target.is_meta or source.is_meta:
+    """Whether two weights have equal values; assumed of those that are sharded, which one process cannot compare."""
+    if any(weight.is_meta or type(weight.data) is not Tensor for weight in (target, source)):
         return True
     alike = (target.shape, target.dtype) == (source.shape, source.dtype)
     return alike and torch.equal(target, source.to(target.device))

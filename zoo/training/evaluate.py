@@ -12,7 +12,7 @@ from typing import Any
 from datasets import Dataset
 from transformers import PreTrainedModel
 
-from zoo.base.errors import ConfigError, ZooError, ZooWarning
+from zoo.base.errors import ConfigError, DataError, ZooError, ZooWarning
 from zoo.base.files import without_folders
 from zoo.base.folders import read_result, scratch_folder
 from zoo.building.loading import class_of_task
@@ -228,6 +228,8 @@ def chosen_examples(
 ) -> tuple[Dataset, str]:
     """Load the examples that were named, or those that a run held out; and what they are called."""
     if isinstance(data, Dataset):
+        if not len(data):
+            raise DataError("the given dataset has no examples")
         return given_examples(data, task.kinds, columns), "given examples"
     if data is None and heldout is None:
         if columns is not None:

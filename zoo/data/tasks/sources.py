@@ -252,10 +252,8 @@ def given_examples(examples: Any, kinds: Sequence[Kind], columns: Sequence[Colum
     """Choose columns of a dataset that was loaded elsewhere, by default the first; raw texts are a document each."""
     from datasets import Dataset
 
-    if not isinstance(examples, Dataset):
+    if not (isinstance(examples, Dataset) and len(examples)):
         return examples
-    if not len(examples):
-        raise DataError("the given dataset has no examples")
     names = examples.column_names
     is_text = len(kinds) == 1
     if columns is None and len(names) >= len(kinds) and ("document" in names or not is_text):
