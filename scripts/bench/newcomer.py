@@ -23,9 +23,9 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from zoo.analysis.environment import processor_facts
 from zoo.base.files import replace_part, write_file
 from zoo.base.printed import table_in_markdown
+from zoo.base.processor import processor_facts
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "start.md"
