@@ -36,7 +36,7 @@ UNUSABLE = (
     *(ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, OSError, RuntimeError),
     *(StrictDataclassError, TypeError, ValueError),
 )
-"""What transformers raises of configurations with values that it cannot use."""
+"""Errors that transformers raises for configurations with values that it cannot use."""
 
 
 def read_native_config(folder: Path) -> PreTrainedConfig:

@@ -156,7 +156,7 @@ def test_a_seed_draws_the_same_while_others_draw() -> None:
 
 
 @pytest.mark.parametrize("engine", ["torch", "onnx"])
-def test_probabilities_are_the_models_own_whatever_changes_scores(engine: str, tmp_path: Path) -> None:
+def test_probabilities_are_the_models_own_before_scores_change(engine: str, tmp_path: Path) -> None:
     tokenizer = train_character(TEXTS)
     model = zoo.build("llama-style@tiny", "causal-lm", vocab_size=len(tokenizer), seed=1).eval()
     model.generation_config.repetition_penalty = 5.0

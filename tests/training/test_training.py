@@ -211,6 +211,11 @@ def test_an_incomplete_last_batch_is_evaluated_where_training_drops_its_own(few,
     assert kept.report.heldout_loss == dropped.report.heldout_loss
 
 
+def test_determinism_ends_with_the_run_that_asked_for_it(few, tiny):
+    train("pre-norm", data=few, full_determinism=True, **tiny)
+    assert not torch.are_deterministic_algorithms_enabled() and not torch.backends.cudnn.deterministic
+
+
 @pytest.mark.parametrize(("asked", "used"), [("auto", "never"), ("always", "always")])
 def test_no_clock_chooses_how_texts_that_are_scored_are_written(few, tiny, asked, used):
     result, modes = train("pre-norm", data=few, **tiny), set()

@@ -18,7 +18,10 @@ NORMS = ("norm_in", "norm_branch", "norm_out", "norm")
 
 
 def register_adapters() -> None:
-    """Register the layers that PEFT adapts if its configuration names none, those of Llama, and what it lacks."""
+    """Register the layers that PEFT adapts by default, those of Llama, and mend two of its methods.
+
+    Weights of the zoo's models are untied before an adapter of one is merged, and norms without weights not tuned.
+    """
     from peft.tuners.ln_tuning import LNTuningModel
     from peft.tuners.tuners_utils import BaseTuner
     from peft.utils import constants
