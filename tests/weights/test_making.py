@@ -40,6 +40,13 @@ def test_without_the_place_of_its_data_the_reason_is_named(registered: Weights) 
     assert "given as objects" in str(found.problem)
 
 
+def test_a_recorded_score_that_is_not_computed_is_a_problem(registered: Weights) -> None:
+    scores = {**registered.scores, "rouge": RecordedScore("ROUGE", 1.0)}
+    register_weights(replace(registered, scores=scores), override=True)
+    (found,) = verify_weights([registered.name])
+    assert not found.holds and found.problem == "no score rouge was computed, and its record has one"
+
+
 def test_made_again_from_what_is_trained(tmp_path: Path) -> None:
     """From a trained folder on: float16, a record, the same scores."""
     made, scores = make_weights("vanilla.language", tmp_path / "again", trained=locate("vanilla.language"))

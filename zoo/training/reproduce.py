@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, GenerationConfig
 from transformers.utils import CHAT_TEMPLATE_DIR, CHAT_TEMPLATE_FILE, GENERATION_CONFIG_NAME, SAFE_WEIGHTS_NAME
 
-from zoo.base.errors import ConfigError, ZooError
+from zoo.base.errors import ConfigError, ZooError, enumerate_names
 from zoo.base.files import write_file
 from zoo.base.folders import RESULT_FILE, check_output, read_result, written_whole
 from zoo.building.fingerprints import fingerprint
@@ -189,6 +189,9 @@ def verify_one(weights: Weights, *, scores: bool) -> Verification:
             load(folder)
             unchecked = f"files and outputs; the scores need `zoo data get {corpus}`"
             return Verification(weights.name, unchecked=unchecked)
-        return Verification(weights.name, compare_scores(scores_of(evaluate(folder).to_dict()), recorded))
+        found = scores_of(evaluate(folder).to_dict())
+        missing = sorted(recorded.scores.keys() - found.keys())
+        problem = f"no score {enumerate_names(missing)} was computed, and its record has one" if missing else None
+        return Verification(weights.name, compare_scores(found, recorded), problem)
     except ZooError as error:
         return Verification(weights.name, problem=str(error))
