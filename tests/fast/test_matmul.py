@@ -22,13 +22,14 @@ def precision(*, device: str = "cpu") -> str:
 @pytest.fixture
 def processor(monkeypatch):
     def pretend(maker: str = "AuthenticAMD", instructions: str = "AVX512", deviation: float = 1e-7) -> None:
-        matmul.has_slow_mkl.cache_clear()
+        matmul.onednn_pays.cache_clear()
         monkeypatch.setattr(matmul, "processor_facts", lambda: {"vendor_id": maker})
+        monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: True)
         monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: instructions)
         monkeypatch.setattr(matmul, "deviation_of_onednn", lambda: deviation)
 
     yield pretend
-    matmul.has_slow_mkl.cache_clear()
+    matmul.onednn_pays.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -36,10 +37,11 @@ def processor(monkeypatch):
     [
         ({}, "medium"),
         ({"maker": "GenuineIntel"}, "highest"),
+        ({"maker": "CentaurHauls"}, "highest"),
         ({"instructions": "AVX2"}, "highest"),
         ({"deviation": 1e-3}, "highest"),
     ],
-    ids=["faster", "Intel", "narrow", "less exact"],
+    ids=["faster", "Intel", "not measured", "narrow", "less exact"],
 )
 def test_the_processor_decides(processor, found, expected):
     processor(**found)

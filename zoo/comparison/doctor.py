@@ -17,7 +17,7 @@ from zoo.base.processor import processor_facts
 from zoo.fast import unpad_layers, unpadding
 from zoo.fast.captured_steps import CAPTURE_AFTER
 from zoo.fast.int8 import MANY, int8_engine
-from zoo.fast.matmul import deviation_of_onednn, has_slow_mkl
+from zoo.fast.matmul import deviation_of_onednn, onednn_pays
 from zoo.fast.prepacked_linear import try_rows
 from zoo.fast.switches import current
 from zoo.fast.trials import EXACT
@@ -70,7 +70,7 @@ def float32() -> Finding:
     deviation = deviation_of_onednn()
     if current().onednn_matmul == "never":
         advice = "ZOO_ONEDNN_MATMUL=never: training multiplies by the default library"
-    elif has_slow_mkl() and deviation <= EXACT:
+    elif onednn_pays():
         advice = "training multiplies by oneDNN; ZOO_ONEDNN_MATMUL=never switches it off"
     elif deviation > EXACT:
         advice = "training multiplies by the default library, as oneDNN is not exact"

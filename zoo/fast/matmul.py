@@ -19,10 +19,11 @@ from .trials import EXACT, deviation
 
 
 @cache
-def has_slow_mkl() -> bool:
-    """Whether MKL has no code for the widest instructions of this processor: AVX-512 of other makers than Intel."""
+def onednn_pays() -> bool:
+    """Whether oneDNN is faster and as exact: on an AMD processor with AVX-512, which MKL does not use there."""
     maker = processor_facts().get("vendor_id") or platform.processor()
-    return torch.backends.cpu.get_cpu_capability() == "AVX512" and "GenuineIntel" not in maker
+    widest = torch.backends.mkl.is_available() and torch.backends.cpu.get_cpu_capability() == "AVX512"
+    return widest and "AuthenticAMD" in maker and deviation_of_onednn() <= EXACT
 
 
 @cache
@@ -76,6 +77,6 @@ def fast_matmul(device: torch.device | str = "cpu") -> Iterator[None]:
     """Multiply float32 matrices by the faster library in this context, if it is as exact."""
     mode = current().onednn_matmul
     on_cpu = torch.device(device).type == "cpu"
-    wanted = on_cpu and (mode == "always" or (mode == "auto" and has_slow_mkl() and deviation_of_onednn() <= EXACT))
+    wanted = on_cpu and (mode == "always" or (mode == "auto" and onednn_pays()))
     with multiplied_by_onednn() if wanted else nullcontext():
         yield
