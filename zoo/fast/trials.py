@@ -1,8 +1,7 @@
-"""Measurements that choose between implementations that differ only by rounding, where the processor decides."""
+"""Measurements of implementations that differ only by rounding."""
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from torch import Tensor
 
@@ -10,20 +9,6 @@ EXACT = 1e-5
 """Largest difference, relative to the largest value, that is rounding."""
 
 ROUNDS = 5
-
-
-@dataclass(frozen=True)
-class Trial:
-    """Measurement of an alternative."""
-
-    gain: float  # Speedup over the default
-    deviation: float  # Difference from the exact result, relative to the largest value
-    needed: float  # Speedup required
-
-    @property
-    def pays(self) -> bool:
-        """Whether the speedup is reached at the same exactness."""
-        return self.gain >= self.needed and self.deviation <= EXACT
 
 
 def deviation(result: Tensor, exact: Tensor) -> float:
