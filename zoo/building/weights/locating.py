@@ -7,15 +7,15 @@ import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from zoo.base.errors import CheckpointError, UnwritableError
 from zoo.base.files import check_writable
+from zoo.base.formats import DISTRIBUTION, zoo_version
 from zoo.registry import VARIANTS, Weights, find_weights, is_weights_name, list_weights
 
-from .records import MAKERS, check_files, read_record, shared_files, versions, write_record
+from .records import check_files, read_record, shared_files, versions, write_record
 
 FILE_ENDINGS = (".pt", ".pth", ".bin", ".safetensors", ".onnx", ".json")
 """Endings that tell the name of a missing file from the name of weights."""
@@ -122,7 +122,7 @@ def fetch_weights(weights: Weights, **options: Any) -> Path:
     kept = cached_assets_path("transformer-zoo", "weights", weights.name)
     folder = kept / (revision if source is None else source.name)
     with FileLock(kept / f"{folder.name}.lock"):
-        if again or not folder.exists() or read_record(folder).versions[MAKERS[0]] != version(MAKERS[0]):
+        if again or not folder.exists() or read_record(folder).versions[DISTRIBUTION] != zoo_version():
             source = source or pulled(weights, **options)
             shutil.rmtree(folder, ignore_errors=True)
             convert_into(folder, weights, source)
