@@ -31,7 +31,7 @@ ROPE = {"rope_type": "default", "rope_theta": 10000.0}
 
 EVERY_STACK = "causal-lm masked-lm seq2seq-lm"
 
-# A field, tasks, settings of both models, and values of the field, all of which must differ from each other.
+# A field, tasks, settings of both models, and values of the field: no two models may be alike.
 SWITCHES: list[tuple[str, str, dict[str, Any], list[Any]]] = [
     ("vocab_size", "causal-lm", {}, [37, 40]),
     ("type_vocab_size", "masked-lm", {}, [None, 2, 3]),
