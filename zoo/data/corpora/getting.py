@@ -17,7 +17,7 @@ from urllib.parse import quote
 from zoo.base.errors import DataError
 from zoo.base.files import read_json, stamp_of, write_file, written
 from zoo.base.folders import locked
-from zoo.base.formats import DISTRIBUTION, installed_version
+from zoo.base.formats import zoo_version
 from zoo.base.manifest import sha256_of
 from zoo.registry import CORPORA, Corpus, CorpusFile
 
@@ -111,7 +111,7 @@ def made_once(place: Path, make: Callable[[Path], object]) -> Path:
 
 def place_of(kind: str, decides: Any) -> Path:
     """Folder of something that a version of the zoo makes once, by a hash of the data that decide it."""
-    written_out = json.dumps([installed_version(DISTRIBUTION), decides], sort_keys=True, default=str)
+    written_out = json.dumps([zoo_version(), decides], sort_keys=True, default=str)
     return data_folder() / PREPARED / f"{kind}-{hashlib.sha256(written_out.encode()).hexdigest()[:KEY_DIGITS]}"
 
 
