@@ -101,7 +101,7 @@ def test_other_columns_and_other_ends_are_no_rows_of_before(tmp_path, monkeypatc
     found = encode(task, splits, tokenizers, seed=0).train["labels"]
     assert {row[-1] for row in found} == {tokenizers.target.eos_token_id} != {*ends}
     kept = len(kept_prepared())
-    monkeypatch.setattr(getting, "installed_version", lambda name: "another")
+    monkeypatch.setattr(getting, "zoo_version", lambda: "another")
     encode(task, task.load(pairs), tokenizers, seed=0)
     assert len(kept_prepared()) == kept + 2, "another version may read and encode otherwise"
 
