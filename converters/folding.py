@@ -33,7 +33,7 @@ class Settings:
     def __init__(self, config: Any, fixed: Mapping[str, Any]) -> None:
         self.config, self.fixed = config, fixed
         self.seen = set[str]()  # Settings that were read since it was cleared
-        self.decided: dict[tuple[str, str], set[str]] = {}  # What decided something, by module and definition
+        self.decided: dict[tuple[str, str], set[str]] = {}  # Settings that decided something, by module and definition
 
     def __getattr__(self, name: str) -> Any:
         properties = {"stack": ("is_decoder", "is_encoder_decoder"), "mixer_layer_type": ("mixer",)}

@@ -32,7 +32,7 @@ def write_card(
     ]
     if report.output == "hidden_states[-2]":
         sections.append(
-            "What the original returns as `last_hidden_state` is here `hidden_states[-2]` "
+            "The original's `last_hidden_state` is `hidden_states[-2]` here "
             "(call it with `output_hidden_states=True`): the class has a final norm that the original lacks, "
             "and that norm follows a layer that was added and does nothing.\n"
         )

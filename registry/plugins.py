@@ -196,7 +196,7 @@ def admitted(plugins: list[EntryPoint]) -> list[EntryPoint]:
 
 
 def _load(entry_point: EntryPoint) -> None:
-    """Import a plugin, or call it. What it prints goes to stderr, for stdout may be read as JSON."""
+    """Import a plugin, or call it. Its output goes to stderr, as stdout may be read as JSON."""
     error: BaseException | None = None
     with interrupts_counted() as heard:
         try:

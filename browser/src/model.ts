@@ -46,7 +46,7 @@ export async function listModels(): Promise<Entry[]> {
 export class Model {
   private readonly sessions = new Map<string, Promise<InferenceSession>>();
   private readonly comparisons = new Map<string, Promise<Processor>>();
-  /** Graphs of which WebGPU computes the same as WebAssembly. */
+  /** Graphs that WebGPU computes as WebAssembly does. */
   private readonly onWebgpu = new Set<string>();
 
   private constructor(
@@ -229,7 +229,7 @@ interface FirstFile {
   norms: Partial<Record<Kind, Numbers>>;
 }
 
-/** Logits of which the best are known, and the others on average. */
+/** Logits from the best ones and the average of the others. */
 function lengthened({ dims, ids, values, rest }: Shortened): Tensor {
   const size = dims.at(-1)!;
   const shown = ids.length / rest.length;

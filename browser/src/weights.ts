@@ -10,7 +10,7 @@ export async function fetchFile(address: string): Promise<Response> {
   return answer;
 }
 
-/** Fetches a gzip-compressed JSON file, whatever the server thinks of its type. */
+/** Fetches a gzip-compressed JSON file, under any type that the server gives it. */
 export async function fetchCompressed<Content>(address: string): Promise<Content> {
   const { body } = await fetchFile(address);
   try {

@@ -68,7 +68,7 @@ export class Writing {
     const read = texts.map((tokens) => decoderIds(this.model, tokens));
     const { logits } = await this.model.run(this.form, this.source, read, this.changes);
     const last = logits.at(logits.dims[0]! - 1);
-    // Padding stands behind the text of a language model.
+    // Padding follows the text of a language model.
     const place = last.dims[1]! - 1 - (this.model.hasSource ? 0 : this.changes.padding);
     return texts.map((_, row) => last.at(row, place).data);
   };

@@ -2,7 +2,7 @@
 
     python scripts/bench/conversion_memory.py --gigabytes 2.2 --shard-gigabytes 0.5 --family gpt2 --dtype bfloat16
 
-The checkpoint is random, written shard by shard, and deleted again. What is printed is what the process had beyond its
+The checkpoint is random, written shard by shard, and deleted again. It prints the memory of the process beyond its
 imports: anonymous and mapped memory together, at its highest, compared with the model and 1.3 times the largest shard.
 Other pages of the process can count, too, such as those of libraries that the system drops and reads again, so a
 peak above is measured up to twice more.

@@ -1,7 +1,7 @@
 """Loss after a short training, with 0.02 at every width and with initial values by width.
 
 `python scripts/bench/initial_values.py` trains on one thread with AdamW on characters of the English that ships with
-the zoo. What is recorded is not run again; `--table` writes the table of docs/training.md from what is recorded.
+the zoo. Recorded runs are not run again; `--table` writes the table of docs/training.md from them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Folders that are either written whole or not at all, and that keep what the zoo did not write.
 
-A folder is written under a temporary name next to its own. What a killed process has left of that, the next one that
-writes the same folder clears away; a replacement that had begun, it finishes.
+A folder is written under a temporary name next to its own. The next process that writes the
+same folder removes the remains of a killed one, and finishes a replacement that had begun.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ def deviation_of_onednn() -> float:
 
 
 def factors() -> tuple[Tensor, Tensor]:
-    """Matrices to compare the libraries by, small beside what a step of training takes: (64, 1024) and (1024, 256)."""
+    """Matrices to compare the libraries by, small next to a training step's: (64, 1024) and (1024, 256)."""
     generator = torch.Generator().manual_seed(0)
     return torch.randn(64, 1024, generator=generator), torch.randn(1024, 256, generator=generator)
 

@@ -1,4 +1,4 @@
-"""Heads that predict tokens: what they have in common, causal and masked language modelling."""
+"""Heads that predict tokens: their base, causal and masked language modelling."""
 
 from typing import Any, ClassVar
 

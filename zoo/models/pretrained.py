@@ -31,8 +31,8 @@ from .parallel import fully_sharded_plan, pipeline_parallel_plan, tensor_paralle
 from .parts import ATTENTIONS, FEED_FORWARDS, INITIALIZERS
 from .transformer import transformer_of
 
-# What every forward takes by keyword: `output_attentions`, `output_hidden_states`, `num_items_in_batch` and what
-# attention backends take. transformers reads off a forward's signature that it takes them, so a module that defines one
+# Keywords of every forward: `output_attentions`, `output_hidden_states`, `num_items_in_batch` and those of attention
+# backends. transformers reads off a forward's signature that it takes them, so a module that defines one
 # must not postpone its annotations.
 if TYPE_CHECKING:
     from typing_extensions import Self

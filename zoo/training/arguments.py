@@ -129,7 +129,7 @@ CHOICES: dict[str, type[ExplicitEnum]] = {
 }
 """Arguments with a fixed set of values in transformers; an error names the nearest one."""
 
-METRICS = ("loss", "eval_loss")  # What checkpoints can be compared by
+METRICS = ("loss", "eval_loss")  # Scores that choose the best checkpoint
 
 STRATEGIES = ("eval_strategy", "save_strategy")
 

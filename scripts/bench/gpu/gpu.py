@@ -4,7 +4,7 @@
     python scripts/bench/gpu/gpu.py --dry-run -o gpu                             # tiny, on the CPU: does it run?
 
 The suite of every variant, fidelity to transformers' classes, nanoGPT's recipe for a GPU, speed and memory of peers
-(utilisation, CUDA graphs, back ends). What each piece found is in FILE.json as soon as it is done, so that an
+(utilisation, CUDA graphs, back ends). Each piece's results are in FILE.json as soon as it is done, so that an
 interrupted run goes on; FILE.md is the part of docs/performance.md that is about GPUs, and --document puts it there.
 The exit status is 75 while pieces are left.
 """

@@ -2,8 +2,8 @@
 
     python scripts/bench/reproductions/chapter_together.py --data PAIRS --package originals --chapter CLASSES.py
 
-The arguments are those of chapter.py. Dropout is PyTorch's own in both. What differs is what the recipe `d2l` does in
-another way than the chapter: the loss is a mean over tokens, the limit of the gradients' norm follows it, and the fused
+The arguments are those of chapter.py. Dropout is PyTorch's own in both. The recipe `d2l` differs from
+the chapter in three things: the loss is a mean over tokens, the limit of the gradients' norm follows it, and the fused
 AdamW replaces Adam.
 """
 

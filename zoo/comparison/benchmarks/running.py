@@ -314,7 +314,7 @@ def bench(
     progress: bool = True,
     tell: Tell | None = None,
 ) -> list[Row]:
-    """Run a benchmark, or some of it. What is finished is not repeated, and what was interrupted goes on.
+    """Run a benchmark, or some of it. Finished runs are not repeated, and interrupted ones go on.
 
     Args:
         benchmark: A benchmark, or the name of one.
