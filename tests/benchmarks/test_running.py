@@ -93,6 +93,25 @@ def test_what_is_recorded_is_not_run_again(benchmark_: Benchmark, recorded: list
     assert "position=learned" in shown and "ot recorded" not in shown  # the others were not asked for
 
 
+def test_recorded_verdicts_are_those_of_all_recorded_rows(tmp_path: Path) -> None:
+    file, own = tmp_path / "mine.yaml", "pre-norm:position=learned"
+    file.write_text(DEFINITION.replace("seeds: 1", "seeds: 3"))
+    mine = find_benchmark(str(file))
+    accuracy = {mine.baseline("short"): [50.0, 51.0, 52.0], own: [60.1, 61.0, 61.8]}
+    accuracy |= {f"pre-norm:initializer_range=0.{n}": [50.0, 51.5, 51.9] for n in range(1, 30)}
+    rows = [
+        Row(3, "short", name, seed, mine.data, values={"symbol_accuracy": score})
+        for name, scores in accuracy.items()
+        for seed, score in enumerate(scores)
+    ]
+    write_rows(mine.results, rows)
+    words = ["bench", "run", str(file), own, "--record", "--quiet", "-o", str(tmp_path / "out")]
+    shown, all_of_them = (CliRunner().invoke(cli, given).output for given in (words, ["bench", "show", str(file)]))
+    line = next(line for line in shown.splitlines() if line.startswith(own))
+    assert line.split() == next(line for line in all_of_them.splitlines() if line.startswith(own)).split()
+    assert "initializer_range" not in shown and judge(mine, rows[:6], "short").of(own).difference.adjusted < 0.01
+
+
 def test_a_seed_is_added_in_a_run_of_its_own(benchmark_: Benchmark, recorded, tmp_path: Path, monkeypatch) -> None:
     mine = replace(benchmark_, results=tmp_path / "mine.csv")
     mine.results.write_bytes(benchmark_.results.read_bytes())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -91,7 +91,7 @@ def run(
     Finished runs are not repeated, and interrupted ones go on: give the same command again.
     """
     from zoo.comparison.benchmarks import bench as run_benchmark
-    from zoo.comparison.benchmarks import find_benchmark
+    from zoo.comparison.benchmarks import find_benchmark, read_rows
     from zoo.comparison.benchmarks.running import deciding
 
     rows = run_benchmark(
@@ -108,7 +108,11 @@ def run(
     else:
         benchmark = find_benchmark(name)
         benchmark = benchmark.shortened() if options["quick"] else benchmark
-        show_rows(deciding(benchmark) if options["decide"] else benchmark, rows, recorded=False)
+        names, ran = {row.variant for row in rows}, {(row.condition, row.data) for row in rows}
+        # Verdicts of recorded rows are those of `zoo bench show`, corrected for all variants that are recorded.
+        every = read_rows(benchmark.results) if options["record"] else rows
+        judged = [row for row in every if (row.condition, row.data) in ran]
+        show_rows(deciding(benchmark) if options["decide"] else benchmark, judged, names=names)
     return 1 if any(row.error for row in rows) else 0
 
 
@@ -169,8 +173,9 @@ def show_rows(
     score: str | None = None,
     baseline: str | None = None,
     *,
-    recorded: bool = True,
+    names: Collection[str] | None = None,
 ) -> None:
+    """Print verdicts, of these variants or of all."""
     from zoo.comparison.benchmarks import judge
     from zoo.comparison.benchmarks.across import read_across
     from zoo.comparison.benchmarks.page import cells, headings
@@ -188,15 +193,20 @@ def show_rows(
             continue
         if condition:
             write(heading(condition))
-        write(wide(headings(verdicts), [cells(verdicts, one) for one in verdicts.standings]))
+        write(
+            wide(
+                headings(verdicts),
+                [cells(verdicts, one) for one in verdicts.standings if names is None or one.variant in names],
+            )
+        )
         for argument, variants in verdicts.at_the_edge().items():
             values = ", ".join(f"{name} ({value:g})" for name, value in variants.items())
             click.echo(f"Best with a {argument} at the edge of what was tried: {values}")
-        if recorded and verdicts.missing:
+        if names is None and verdicts.missing:
             click.echo(f"Not recorded: {', '.join(verdicts.missing)}")
     if without_baseline:
         click.echo(f"{baseline} is not recorded under: {', '.join(without_baseline)}")
-    if absent and recorded:
+    if absent and names is None:
         click.echo(f"Nothing is recorded under: {', '.join(absent)}")
     if reading := read_across(benchmark, rows, data=data):
         write(heading("All conditions"))
