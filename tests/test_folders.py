@@ -46,6 +46,16 @@ def test_a_failure_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_name_may_begin_with_a_tilde(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    save(Path("~no-user"), config_json="new")
+    if os.name != "nt":
+        save(Path("~/in-home"), config_json="new")
+        assert (tmp_path / "in-home/config.json").is_file()
+    assert (tmp_path / "~no-user/config.json").is_file()
+
+
 def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
     save(tmp_path / "out", **OLD)
     before = contents(tmp_path)

@@ -50,6 +50,16 @@ def test_a_corpus_is_downloaded_once_and_found_by_its_name(corpus, origin, data_
     assert "".join([*splits.train["text"], *splits.heldout["text"]]).encode() == TEXT
 
 
+def test_corpora_need_a_folder_where_the_user_has_none(monkeypatch):
+    monkeypatch.delenv("ZOO_DATA", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr("os.path.expanduser", str)
+    with pytest.raises(DataError, match="no home, where corpora are kept: name another folder in ZOO_DATA"):
+        corpus_folder(CORPORA.get("books"))
+    monkeypatch.setenv("ZOO_DATA", "~somebody-else/data")
+    assert corpus_folder(CORPORA.get("books")).parts[-3:] == ("~somebody-else", "data", "books")
+
+
 def test_a_file_here_comes_before_a_corpus_of_its_name(corpus, tmp_path, monkeypatch):
     corpus("small", {"a.txt": TEXT})
     monkeypatch.chdir(tmp_path)

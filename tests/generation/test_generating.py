@@ -218,6 +218,7 @@ def test_what_cannot_be_done_is_refused(translator, tokenizers, tmp_path):
     for model, texts, options, error, message in (
         (translator, ["No.", "no " * 50], {}, SequenceTooLongError, "text 2 has 51 tokens; the model reads at most 40"),
         (translator, TEXTS, {"num_beam": 2}, UnknownOverrideError, "did you mean 'num_beams'"),
+        (translator, TEXTS, {"num_beams": True}, ConfigError, "num_beams=True is not valid; valid: 1 and more"),
         (translator, TEXTS, {"do_sample": True, "top_p": 1.5}, ConfigError, "valid: 0 to 1"),
         (translator, TEXTS, {"forced_bos_token_id": 9999}, ConfigError, "index 9999 is out of bounds"),
         (translator, TEXTS, {"temperature": 0.5}, ConfigError, "temperature"),

@@ -94,8 +94,9 @@ def test_errors_are_one_line_without_the_token(hub: LoopbackHub, tmp_path: Path)
     assert done.returncode == 1
     assert done.stderr.strip().splitlines()[-1].startswith("zoo: error: ")
     assert READ not in done.stderr + done.stdout and WRITE not in done.stderr
-    refused = zoo(hub, tmp_path / "home", "list", "--hub", "org", "*-norm")
-    assert refused.returncode == 2 and "--hub" in refused.stderr
+    for other in ("*-norm", "--wide"):
+        refused = zoo(hub, tmp_path / "home", "list", "--hub", "org", other)
+        assert refused.returncode == 2 and "--hub lists all of the owner's models" in refused.stderr
 
 
 @pytest.mark.parametrize(

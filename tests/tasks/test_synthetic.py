@@ -104,6 +104,7 @@ def test_what_cannot_be_is_refused(tmp_path):
         ("asociative_recall", UnknownTaskError, "did you mean 'associative-recall'"),
         ("language-modeling:blocksize=3", UnknownNameError, "did you mean 'block_size'"),
         ("language-modeling:block_size=0", ConfigError, "block_size=0"),
+        ("language-modeling:block_size=true", ConfigError, "block_size=True is not valid; it is a number of tokens"),
         ("language-modeling:train_fraction=2", ConfigError, "train_fraction=2"),
         ("language-modeling:streaming=no", ConfigError, "streaming='no' is not valid; it is true or false"),
         ("language-modeling:streaming=true,packing=documents", ConfigError, "streaming is for blocks"),

@@ -181,6 +181,8 @@ BEST = {"load_best_model_at_end": True}
     [
         ({"per_device_train_batch_size": 3.5}, ConfigError, "valid: 1 and more, whole numbers"),
         ({"max_steps": 2.5}, ConfigError, "valid: 1 and more, whole numbers"),
+        ({"max_steps": True}, ConfigError, "max_steps=True is not valid; valid: 1 and more, whole numbers"),
+        ({"learning_rate": True}, ConfigError, "learning_rate=True is not valid; valid: 0 and more"),
         ({"average_last": 0.5}, ConfigError, "has no effect without average"),
         ({"checkpoint_in": "words"}, ConfigError, "has no effect without checkpoint_at"),
         ({"fp16": True}, ConfigError, "fp16=True has no effect on a CPU"),

@@ -41,6 +41,12 @@ def stamp_of(file: str | Path) -> list[int]:
     return [found.st_size, found.st_mtime_ns]
 
 
+def home_cache() -> Path | None:
+    """The user's folder for what can be made again; None in containers where the user has no account."""
+    home = os.path.expanduser("~")
+    return None if home == "~" else Path(home, ".cache")
+
+
 def leaves_its_folder(name: str) -> bool:
     """Whether a file's name, put after a folder's, leads elsewhere on any system, as `../x` and `C:x` do."""
     return any(

@@ -58,8 +58,10 @@ def list_verb(
     that the shell leaves them alone.
     """
     if owner is not None:
-        if patterns or task or tag or sort:
-            raise click.UsageError("--hub lists all of the owner's models: give no PATTERN, --task, --tag or --sort")
+        if patterns or task or tag or sort or wide:
+            raise click.UsageError(
+                "--hub lists all of the owner's models: give no PATTERN, --task, --tag, --sort or --wide"
+            )
         list_models(owner, as_json=as_json)
         return
     from zoo.registry import VARIANTS

@@ -14,6 +14,7 @@ from typing import TextIO
 import click
 
 from zoo.base.errors import ZooError, ZooWarning, enumerate_names
+from zoo.base.files import home_cache
 from zoo.base.printed import printable
 from zoo.base.synonyms import ARGUMENTS, FIELDS, translate
 
@@ -93,7 +94,7 @@ def describe(error: BaseException) -> str:
 def full_places() -> list[str]:
     """Find which disk is full, where the system does not name it: of a write to a file that is open."""
     given = (Path(word).absolute() for word in sys.argv[1:] if not word.startswith("-"))
-    caches = (Path(tempfile.gettempdir()), Path.home() / ".cache", Path.cwd())
+    caches = filter(None, (Path(tempfile.gettempdir()), home_cache(), Path.cwd()))
     places = dict.fromkeys(next(p for p in (place, *place.parents) if p.is_dir()) for place in (*given, *caches))
     full = [str(place) for place in places if shutil.disk_usage(place).free < SMALLEST_ROOM]
     return full or ["where the output of this command goes"]

@@ -114,7 +114,7 @@ UNFINISHED = ".zoo-unfinished-"  # Prefix of files next to snapshots/ that mark 
 
 def snapshot_folder(address: Address, commit: str, cache_dir: str | Path | None) -> Path:
     """Find where the client puts the files of a commit."""
-    cache = Path(cache_dir or constants.HF_HUB_CACHE).expanduser().resolve()
+    cache = Path(os.path.expanduser(cache_dir or constants.HF_HUB_CACHE)).resolve()
     return cache / repo_folder_name(repo_id=address.repo_id, repo_type="model") / "snapshots" / commit
 
 

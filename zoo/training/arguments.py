@@ -290,6 +290,7 @@ def check_numbers(given: Mapping[str, Any]) -> None:
         kinds = int if name in WHOLE else (int, float)
         if value not in (None, ABSENT.get(name)) and not (
             isinstance(value, kinds)
+            and not isinstance(value, bool)
             and math.isfinite(value)
             and least <= value <= most
             and not (name in POSITIVE and value == least)

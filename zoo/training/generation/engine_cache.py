@@ -24,7 +24,7 @@ from transformers import PreTrainedModel
 
 from zoo.analysis.environment import device_name
 from zoo.base.errors import ZooError
-from zoo.base.files import read_json, write_file
+from zoo.base.files import home_cache, read_json, write_file
 from zoo.base.folders import written_whole
 from zoo.models import ZooPreTrainedModel
 from zoo.registry import ENGINES
@@ -37,11 +37,9 @@ SOURCES = (".py", ".yaml", ".json", ".jinja", ".csv", ".tsv")
 
 def cache_folder(name: str) -> Path | None:
     """Find the user's folder for what can be made again."""
-    usual = os.environ.get("LOCALAPPDATA") if sys.platform == "win32" else os.environ.get("XDG_CACHE_HOME")
-    home = os.path.expanduser("~")
-    if not usual and home == "~":  # in containers, the user may have no account
-        return None
-    return Path(usual or home, "" if usual else ".cache", "transformer-zoo", name)
+    usual = os.environ.get("LOCALAPPDATA" if sys.platform == "win32" else "XDG_CACHE_HOME")
+    cache = Path(usual) if usual else home_cache()
+    return cache and cache / "transformer-zoo" / name
 
 
 def sources() -> Iterator[Path]:
