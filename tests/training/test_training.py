@@ -1,6 +1,7 @@
 """Training: what is counted, what is evaluated, and that equal means equal."""
 
 import math
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 import zoo
 from zoo.base.errors import OutputExistsError, UnknownNameError, UnknownOverrideError, UnknownVariantError, ZooWarning
+from zoo.base.folders import read_result
 from zoo.data.tasks import TASKS
 from zoo.fast.switches import current, fast_paths
 from zoo.training import TrainingError, train
@@ -53,6 +55,13 @@ def test_the_held_out_loss_is_the_plain_one_per_token(trained, few):
         total += cross_entropy(logits[0].double(), labels[0], reduction="sum").item()
         tokens += labels.numel()
     assert result.report.heldout_loss == pytest.approx(total / tokens, rel=1e-5)
+
+
+def test_the_output_folder_may_be_in_the_home(few, tiny, tmp_path, monkeypatch):
+    monkeypatch.setenv("USERPROFILE" if os.name == "nt" else "HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    train("pre-norm", data=few, output_dir="~/model", resume=True, scored=False, **tiny)
+    assert "report" in read_result(tmp_path / "model") and list(tmp_path.iterdir()) == [tmp_path / "model"]
 
 
 def test_outputs_are_in_the_order_of_the_data(trained, few):

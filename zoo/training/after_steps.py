@@ -14,7 +14,20 @@ from zoo.models.feed_forwards.routing import SigmoidRouter, balance_experts
 from zoo.models.unit import UnitWeights
 
 
-class RunTotals(TrainerCallback, ExportableState):
+class Clock(TrainerCallback):
+    """Seconds of a run, with those before an interruption."""
+
+    def __init__(self, before: float = 0.0) -> None:
+        self.before, self.began = before, time.perf_counter()
+
+    def on_train_begin(self, *_: Any, **kwargs: Any) -> None:
+        self.began = time.perf_counter()
+
+    def elapsed(self) -> float:
+        return self.before + time.perf_counter() - self.began
+
+
+class RunTotals(Clock, ExportableState):
     """Tokens, seconds and losses of a run, kept in its checkpoints.
 
     A checkpoint that would be written at the last step of an epoch is written at the epoch's end: an evaluation may
@@ -22,15 +35,11 @@ class RunTotals(TrainerCallback, ExportableState):
     """
 
     def __init__(self, tokens: int = 0, seconds: float = 0.0, logged_step: int = 0, loss: float = 0.0) -> None:
+        super().__init__(seconds)
         self.tokens = tokens
-        self.seconds = seconds
         self.logged_step = logged_step
         self.loss = loss
-        self.began = time.perf_counter()
         self.saves_at_epoch_end = False
-
-    def on_train_begin(self, *_: Any, **kwargs: Any) -> None:
-        self.began = time.perf_counter()
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Put off a checkpoint that the end of the epoch follows."""
@@ -41,9 +50,6 @@ class RunTotals(TrainerCallback, ExportableState):
     def on_epoch_end(self, args: Any, state: Any, control: TrainerControl, **kwargs: Any) -> None:
         if self.saves_at_epoch_end:
             control.should_save, self.saves_at_epoch_end = True, False
-
-    def elapsed(self) -> float:
-        return self.seconds + time.perf_counter() - self.began
 
     def pause(self, began: float) -> None:
         """Leave out what is no training: an evaluation, or writing a checkpoint."""
@@ -82,7 +88,7 @@ def after_step(model: nn.Module) -> None:
 ENDLESS = 1_000_000  # Number of updates of a run that the clock ends
 
 
-class TimeBudget(TrainerCallback, ExportableState):
+class TimeBudget(Clock, ExportableState):
     """Ends a run after a number of seconds, and moves its learning rate by the clock.
 
     A schedule needs to know where the end is: after half of the seconds, the learning rate is what it would be after
@@ -91,12 +97,8 @@ class TimeBudget(TrainerCallback, ExportableState):
     """
 
     def __init__(self, seconds: float, used: float = 0.0) -> None:
+        super().__init__(used)
         self.seconds = seconds
-        self.used = used
-        self.began = time.perf_counter()
-
-    def on_train_begin(self, *_: Any, **kwargs: Any) -> None:
-        self.began = time.perf_counter()
 
     def on_step_end(
         self, args: Any, state: TrainerState, control: TrainerControl, lr_scheduler: Any = None, **kwargs: Any
@@ -112,27 +114,19 @@ class TimeBudget(TrainerCallback, ExportableState):
                 group["lr"] = rate
             schedule._last_lr = rates
 
-    def elapsed(self) -> float:
-        """Seconds of the run so far."""
-        return self.used + time.perf_counter() - self.began
-
     def state(self) -> dict[str, Any]:
         return {"args": {"seconds": self.seconds, "used": self.elapsed()}, "attributes": {}}
 
 
-class TimedCheckpoints(TrainerCallback):
+class TimedCheckpoints(Clock):
     """Saves a checkpoint whenever enough time has passed, so that short runs save none and long ones lose little."""
 
     def __init__(self, seconds: float) -> None:
+        super().__init__()
         self.seconds = seconds
-        self.last = time.perf_counter()
-
-    def on_train_begin(self, *_: Any, **kwargs: Any) -> None:
-        self.last = time.perf_counter()
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        if time.perf_counter() - self.last >= self.seconds:
+        if self.elapsed() >= self.seconds:
             control.should_save = True
 
-    def on_save(self, *_: Any, **kwargs: Any) -> None:
-        self.last = time.perf_counter()
+    on_save = Clock.on_train_begin

@@ -14,6 +14,7 @@ from transformers import PreTrainedModel, TrainerCallback
 
 from zoo.base.errors import ConfigError
 from zoo.base.folders import check_output, held_alone, scratch_folder
+from zoo.building.keywords import TrainingOptions
 from zoo.data.tasks import DataSource, Splits, Tokenizers
 from zoo.data.tasks.tables import Column
 
@@ -51,7 +52,11 @@ class TrainingRequest:
     callbacks: Sequence[TrainerCallback]
     progress: bool
     tell: Callable[[str], None] | None
-    arguments: Mapping[str, Any]
+    arguments: TrainingOptions
+
+    def __post_init__(self) -> None:
+        if self.output_dir is not None:
+            object.__setattr__(self, "output_dir", os.path.expanduser(self.output_dir))
 
     @cached_property
     def chosen(self) -> Recipe:

@@ -136,29 +136,7 @@ def train(
         ZooError: When a name is unknown, data cannot be used, or `output_dir` is in use, before anything is trained;
             or when the loss is no longer a number, or the disk is full.
     """
-    request = TrainingRequest(
-        model=model,
-        task=task,
-        data=data,
-        heldout=heldout,
-        columns=columns,
-        recipe=recipe,
-        tokenizer=tokenizer,
-        init=init,
-        settings=settings,
-        generation=generation,
-        output_dir=output_dir,
-        force=force,
-        resume=resume,
-        push=push,
-        with_code=with_code,
-        seed=seed,
-        scored=scored,
-        callbacks=callbacks,
-        progress=progress,
-        tell=tell,
-        arguments=TrainingOptions(**arguments),
-    )
+    request = TrainingRequest(**locals())
     request.check()
     with places_taken(request):
         prepared = prepare(request)
@@ -171,13 +149,13 @@ def train(
                 trainer.train(resume_from_checkpoint=checkpoint)
                 trained = {"train_seconds": trainer.totals.elapsed(), "peak_memory": peak_memory(request.args.device)}
                 trainer.check_trained()
-                if output_dir is not None:
-                    save_trained(trainer, prepared, output_dir, force=request.replaces)
+                if request.output_dir is not None:
+                    save_trained(trainer, prepared, request.output_dir, force=request.replaces)
                 outputs, evaluated = evaluate_trained(request, prepared, trainer)
         report = report_of(request, prepared, trainer, **trained, **evaluated)
         pushed = keep_results(request, prepared, trainer, report)
-    model = without_mixed_precision(trainer.trained_model())
-    return TrainingResult(model, prepared.tokenizers, list(outputs), report, prepared.run, pushed)
+    trained_model = without_mixed_precision(trainer.trained_model())
+    return TrainingResult(trained_model, prepared.tokenizers, list(outputs), report, prepared.run, pushed)
 
 
 spell_out(train, TrainingOptions)
