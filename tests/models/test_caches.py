@@ -4,6 +4,7 @@ import pytest
 import torch
 from transformers.cache_utils import Cache, DynamicCache, EncoderDecoderCache, StaticCache
 
+from zoo.base.errors import UnsupportedOperationError
 from zoo.fast import fast_paths
 from zoo.testing.generating import assert_same_text, generate
 from zoo.testing.subjects import SOURCE_LENGTH, new_subject
@@ -72,3 +73,13 @@ def test_assisted_decoding_takes_back_what_a_window_has_passed():
         assistant.lm_head.weight.add_(0.05 * torch.randn(assistant.lm_head.weight.shape))
     greedy = subject.model.generate(**inputs, **settings)
     assert subject.model.generate(**inputs, **settings, assistant_model=assistant).tolist() == greedy.tolist()
+
+
+def test_assisted_decoding_refuses_a_quantized_cache():
+    """transformers would crop what it holds beside the quantized tokens, and count those as before."""
+    model = new_subject("llama-style", "causal-lm").model
+    ids, settings = torch.tensor([[3, 4, 5, 3, 4]]), {"max_new_tokens": 4, "do_sample": False, "eos_token_id": None}
+    quantized = {"cache_implementation": "quantized", "cache_config": {"backend": "fp8"}}
+    assert model.generate(ids, **settings, **quantized).shape == (1, 9)
+    with pytest.raises(UnsupportedOperationError, match="with a quantized cache, .* leave one out"):
+        model.generate(ids, **settings, **quantized, prompt_lookup_num_tokens=2)

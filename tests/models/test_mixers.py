@@ -12,7 +12,7 @@ from transformers import DynamicCache
 from transformers.models.olmo_hybrid.modeling_olmo_hybrid import OlmoHybridGatedDeltaNet
 
 import zoo
-from zoo.base.errors import InputError
+from zoo.base.errors import InputError, UnsupportedOperationError
 from zoo.models import MIXERS, ShortConvolution
 from zoo.models.mixers.base import build_mixer
 from zoo.models.mixers.delta_rule import channel_gated_delta_rule, gated_delta_rule
@@ -167,6 +167,20 @@ def test_what_a_state_cannot_do_is_refused() -> None:
         model(IDS, past_key_values=DynamicCache())
     with pytest.raises(ValueError, match="assisted generation is not supported with stateful models"):
         model.generate(IDS[:1], prompt_lookup_num_tokens=2, max_new_tokens=3)
+
+
+@pytest.mark.parametrize("mixer", ["gated-delta-net", "kimi-delta-attention"])
+def test_a_memory_is_not_cropped(mixer: str) -> None:
+    """transformers crops the states of convolutions, and leaves the memory as it is."""
+    model, cache = small(mixer).eval(), DynamicCache(config=small(mixer).config)
+    cache.activate_past_recording()
+    with torch.no_grad():
+        model(IDS, past_key_values=cache)
+    cache.crop(0)
+    with pytest.raises(UnsupportedOperationError, match=r"crop\(-2\) was asked of a cache with a memory"):
+        cache.crop(-2)
+    with pytest.raises(UnsupportedOperationError, match="as assistant_model, give a model with attention"):
+        zoo.build("llama-style@tiny:vocab_size=20").generate(IDS[:1], assistant_model=model, max_new_tokens=9)
 
 
 def test_a_plugin_adds_a_mixer_to_every_variant(monkeypatch: pytest.MonkeyPatch) -> None:

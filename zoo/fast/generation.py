@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from transformers.cache_utils import QuantizedCache
 from transformers.generation import (
     GenerationMixin,
     GenerationMode,
@@ -138,7 +139,12 @@ class Generation(TargetGeneration):
                 "assistant out"
             )
         result = super()._prepare_cache_for_generation(generation_config, model_kwargs, mode, *args, **kwargs)
-        is_static = getattr(model_kwargs.get("past_key_values"), "is_compileable", False)
+        cache = model_kwargs.get("past_key_values")
+        if mode == GenerationMode.ASSISTED_GENERATION and isinstance(cache, QuantizedCache):
+            raise UnsupportedOperationError(
+                "assisted generation was asked with a quantized cache, which transformers cannot crop; leave one out"
+            )
+        is_static = getattr(cache, "is_compileable", False)
         if is_static and self.config._attn_implementation == "flex_attention":
             raise UnsupportedBackendError(
                 "flex_attention cannot generate with a static cache, as transformers cannot prepare its masks: leave "

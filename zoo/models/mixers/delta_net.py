@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from transformers import initialization as init
 from transformers.cache_utils import LinearAttentionLayer
 
-from zoo.base.errors import ConfigError
+from zoo.base.errors import ConfigError, UnsupportedOperationError
 
 from ..configuration import ZooConfig
 from ..norms import RMSNorm
@@ -98,7 +98,7 @@ class GatedDeltaNet(Mixer):
             decay, strength = (of_tokens(is_token, states).transpose(1, 2) for states in (decay, strength))
             read, state = gated_delta_rule(query * self.key_dim**-0.5, key, value, decay, strength, memory_of(past))
         if past is not None:
-            past.update_recurrent_state(state)
+            keep_memory(past, state)
         read = self.norm(read.transpose(1, 2).to(hidden_states.dtype))
         gate = F.silu(self.in_proj_z(hidden_states).view_as(read))
         return self.out_proj((read * gate).flatten(2))
@@ -120,6 +120,20 @@ def memory_of(past: LinearAttentionLayer | None) -> Tensor | None:
     state: Tensor | None = past.recurrent_states[0] if past is not None else None
     # The cache is written in place, and a gradient may want it as it was.
     return state.clone() if state is not None and torch.is_grad_enabled() else state
+
+
+def keep_memory(past: LinearAttentionLayer, state: Tensor) -> None:
+    """Write the memory into a layer of the cache, of which transformers would crop the convolution's state alone."""
+    past.update_recurrent_state(state)
+    past.crop = refuse_crop
+
+
+def refuse_crop(tokens_to_remove: int) -> None:
+    if tokens_to_remove:
+        raise UnsupportedOperationError(
+            f"crop({tokens_to_remove}) was asked of a cache with a memory, which gives no tokens back: read the "
+            "shorter text again; as assistant_model, give a model with attention in all layers, or short convolutions"
+        )
 
 
 def draw_decays(rate: nn.Parameter, bias: nn.Parameter) -> None:
@@ -190,7 +204,7 @@ class KimiDeltaAttention(Mixer):
                 query * self.head_dim**-0.5, key, self.heads(value), decay, strength, memory_of(past)
             )
         if past is not None:
-            past.update_recurrent_state(state)
+            keep_memory(past, state)
         read = self.norm(read.transpose(1, 2).to(hidden_states.dtype))
         gate = self.g_b_proj(self.g_a_proj(hidden_states)).sigmoid().view_as(read)
         return self.out_proj((read * gate).flatten(2))
