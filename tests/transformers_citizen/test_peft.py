@@ -142,6 +142,12 @@ def test_norms_are_tuned_where_a_block_has_some(pair, targets, tmp_path: Path):
     assert not torch.allclose(subject.run(), expected)
 
 
+@pytest.mark.parametrize("variant", ["rezero", "gpt-bert-style"])
+def test_norms_are_not_tuned_where_none_has_weights(variant):
+    with pytest.raises(UnsupportedOperationError, match="LNTuning has nothing to tune; target others"):
+        peft.get_peft_model(single((variant, "causal-lm")), peft.LNTuningConfig())
+
+
 @over((*ASSORTED, SHARING))
 @pytest.mark.parametrize(
     ("config", "layers"),

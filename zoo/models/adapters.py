@@ -18,9 +18,10 @@ NORMS = ("norm_in", "norm_branch", "norm_out", "norm")
 
 
 def register_adapters() -> None:
-    """Register the layers that PEFT adapts by default, those of Llama, and mend two of its methods.
+    """Register the layers that PEFT adapts by default, those of Llama, and mend three of its methods.
 
-    Weights of the zoo's models are untied before an adapter of one is merged, and norms without weights not tuned.
+    Weights of the zoo's models are untied before an adapter of one is merged, and norms without weights not tuned: a
+    model that has no others is refused.
     """
     from peft.tuners.ln_tuning import LNTuningModel
     from peft.tuners.tuners_utils import BaseTuner
@@ -35,6 +36,7 @@ def register_adapters() -> None:
                 table.setdefault(MODEL_TYPE, list(layers))
     constants.TRANSFORMERS_MODELS_TO_LNTUNING_TARGET_MODULES_MAPPING.setdefault(MODEL_TYPE, list(NORMS))
     check_merge, replace_norm = BaseTuner._check_merge_allowed, LNTuningModel._create_and_replace
+    mark_trainable = LNTuningModel._mark_only_adapters_as_trainable
 
     @functools.wraps(check_merge)
     def check_merge_and_untie(tuner: Any) -> None:
@@ -48,8 +50,18 @@ def register_adapters() -> None:
         if next(target.parameters(), None) is not None:  # an empty slot has nothing to tune
             replace_norm(tuner, config, adapter, target, *args, **kwargs)
 
+    @functools.wraps(mark_trainable)
+    def mark_some_trainable(tuner: Any, model: nn.Module) -> None:
+        mark_trainable(tuner, model)
+        if not any(tuner.prefix in name for name, _ in model.named_parameters()):
+            raise UnsupportedOperationError(
+                f"{type(model).__name__} has no norms with weights among the target modules: LNTuning has nothing to "
+                "tune; target others, or use another adapter such as LoRA"
+            )
+
     setattr(BaseTuner, "_check_merge_allowed", check_merge_and_untie)  # noqa: B010
     setattr(LNTuningModel, "_create_and_replace", replace_norm_with_weights)  # noqa: B010
+    setattr(LNTuningModel, "_mark_only_adapters_as_trainable", mark_some_trainable)  # noqa: B010
 
 
 def untie_adapted(model: nn.Module) -> None:
