@@ -19,9 +19,9 @@ from zoo.comparison.display.report.charts import joined
 from zoo.comparison.display.report.page import cell
 from zoo.comparison.display.report.scatter import Point, pareto, points_of
 from zoo.comparison.results.metrics import metrics_of
-from zoo.comparison.results.statistics import Measurements
+from zoo.comparison.results.statistics import ERROR, Measurements
 from zoo.comparison.results.summary import summarize
-from zoo.comparison.results.units import duration, large, memory, milliseconds, number, percent
+from zoo.comparison.results.units import duration, large, memory, milliseconds, number, p_value, percent
 
 
 def test_numbers_are_written_for_people():
@@ -32,6 +32,10 @@ def test_numbers_are_written_for_people():
         *("2 KiB", "1.5 MiB", "10 MiB", "57 MiB", "20.0 GiB")
     ]
     assert (milliseconds(0.00447), percent(0.175)) == ("4.47 ms", "17.5 %")
+    assert [p_value(p) for p in (0.0004, 0.0421, 0.0496, 0.05, 0.05004, 0.3)] == [
+        *("< 0.001", "0.042", "0.0496", "0.050", "0.050", "0.300")
+    ]
+    assert all((float(p_value(p)) < ERROR) == (p < ERROR) for p in (0.04951, 0.0499999, math.nextafter(0.05, 0), 0.051))
     assert [duration(value) for value in (41.26, 125, 7260)] == ["41.3 s", "2.1 min", "2.0 h"]
     assert (signed(number(2), -1.5), signed(number(2), 0.25)) == ("−1.50", "+0.25")
     assert mean_and_spread(number(1), Measurements.of([1.0, 3.0])) == "2.0 ± 1.4"
@@ -113,6 +117,16 @@ def test_a_mean_of_the_runs_that_are_left_is_never_the_best():
     assert summary.best.name == "c" and [row.name for row in summary.ranked(main)] == ["a", "c"]
     assert [cell(summary, main, row).is_best for row in summary.rows] == [False, False, True]
     assert "b" not in [point.name for point in pareto(points_of(summary, main, cost), main, cost)]
+
+
+def test_a_run_that_answers_otherwise_after_loading_is_lost():
+    """As in the rows of benchmarks: a saved model with another score is no result."""
+    comparison = made_up({"a": (30.0, 0.1), "b": (36.0, 0.1)}, seeds=5)
+    broken = [replace(run, error="answers differently") if run.name == "b" else run for run in comparison.runs]
+    summary = summarize(replace(comparison, runs=[*broken[:6], *comparison.runs[6:]]))
+    (row,) = summary.rows[1:]
+    assert (row.difference.pairs, row.lost(summary.main), len(row.failed)) == (4, 1, 1)
+    assert summarize(replace(comparison, runs=broken)).rows[1].verdict == "failed"
 
 
 def test_one_seed_tests_nothing():

@@ -32,7 +32,7 @@ class VariantSummary:
 
     @property
     def finished(self) -> list[Run]:
-        return [run for run in self.runs if run.report is not None]
+        return [run for run in self.runs if not run.failed]
 
     def lost(self, metric: Metric) -> int:
         """How many runs have no number."""
@@ -95,7 +95,7 @@ def summarize(comparison: Comparison) -> ComparisonSummary:
     rows = []
     verdicts = judged(scores, comparison.baseline, main.better if main else 1, Design.of(comparison.design))
     for name, (difference, word) in verdicts.items():
-        finished = any(run.report is not None for run in runs[name])
+        finished = not all(run.failed for run in runs[name])
         samples = samples_of(metrics, runs[name])
         rows.append(VariantSummary(name, runs[name], samples, difference, word if finished else FAILED))
     return ComparisonSummary(comparison, metrics, rows, main)
@@ -103,9 +103,10 @@ def summarize(comparison: Comparison) -> ComparisonSummary:
 
 def samples_of(metrics: Sequence[Metric], runs: Sequence[Run]) -> dict[str, Measurements]:
     """Summarise each metric over one variant's seeds, by key."""
-    samples = {metric.key: measured(map(metric.read, runs)) for metric in metrics}
+    samples = {metric.key: measured(number_of(metric, run) for run in runs) for metric in metrics}
     return {key: sample for key, sample in samples.items() if sample is not None}
 
 
 def number_of(metric: Metric | None, run: Run) -> float | None:
-    return None if metric is None else finite(metric.read(run))
+    """The value of a metric; None of a run that failed, be it by a model that answers otherwise after loading."""
+    return None if metric is None or run.failed else finite(metric.read(run))

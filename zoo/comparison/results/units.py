@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from .statistics import ERROR
+
 KIBI = 1024
 
 Writer = Callable[[float], str]
@@ -50,8 +52,9 @@ def duration(value: float) -> str:
 
 
 def p_value(p: float) -> str:
-    """Write a p-value: "0.042", or "< 0.001"."""
-    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+    """Write a p-value, "0.042" or "< 0.001", on the side of the tests' error on which it is: "0.0496", not "0.050"."""
+    digits = next(digits for digits in range(3, 20) if (float(f"{p:.{digits}f}") < ERROR) == (p < ERROR))
+    return "< 0.001" if p < 0.001 else f"{p:.{digits}f}"
 
 
 def with_p(p: str) -> str:
