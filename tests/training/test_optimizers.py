@@ -199,6 +199,7 @@ BEST = {"load_best_model_at_end": True}
         ({**BEST, "eval_strategy": "epoch", "save_strategy": "steps"}, ConfigError, "give both alike"),
         ({"early_stopping_patience": 1, "load_best_model_at_end": False}, ConfigError, "leave one out"),
         ({"save_strategy": "best"}, ConfigError, "without evaluations: give eval_strategy"),
+        ({"metric_for_best_model": "loss"}, ConfigError, "no effect where the best checkpoint is not kept: give"),
         ({"metric_for_best_model": "bleu"}, InvalidChoiceError, "unknown metric_for_best_model 'bleu'; valid: loss"),
         ({"hidden_size": 16}, ConfigError, "setting of models: give settings={'hidden_size': 16}"),
         ({"learningrate": 1}, UnknownOverrideError, "did you mean 'learning_rate'"),

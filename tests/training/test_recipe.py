@@ -54,7 +54,7 @@ def test_sizes_of_a_recipe_that_do_not_follow_another_width_are_named(tiny, few)
 
 def test_a_given_seed_wins_over_that_of_a_recipe(tiny, few):
     recipe = load_recipe("translation").changed(arguments={"seed": 7})
-    for given, seed in (({}, 7), ({"seed": 3}, 3)):
+    for given, seed in (({}, 7), ({"seed": 3}, 3), ({"seed": 0}, 0)):
         assert Request(["pre-norm"], recipe=recipe, seeds=2, **given).all_seeds == [seed, seed + 1]
         assert zoo.train("pre-norm", data=few, recipe=recipe, **{**tiny, "max_steps": 1}, **given).run.seed == seed
 

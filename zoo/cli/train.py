@@ -93,7 +93,7 @@ def flag(name: str, help: str, **kind: Any) -> Callable[[Decorated], Decorated]:
     type=click.Choice(["standard", "mup"]),
     help="How weights, scales and learning rates depend on the width; mup is maximal update.  [default: standard]",
 )
-@click.option("--seed", default=0, show_default=True, help="Seed of weights, dropout and data.")
+@click.option("--seed", type=int, help="Seed of weights, dropout and data.  [default: the recipe's, or 0]")
 @click.option(
     "--output",
     "-o",

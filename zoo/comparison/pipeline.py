@@ -188,7 +188,7 @@ def compare(
     settings: Mapping[str, Any] | None = None,
     generation: Mapping[str, Any] | None = None,
     seeds: int | str | Iterable[int] = 1,
-    seed: int = 0,
+    seed: int | None = None,
     decide: bool = False,
     margin: float | None = None,
     score: str | None = None,

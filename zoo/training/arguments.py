@@ -246,6 +246,11 @@ def completed(given: Mapping[str, Any]) -> dict[str, Any]:
                 "save_strategy=best was given, which has no effect without evaluations: give eval_strategy"
             )
     if not keeps_best:
+        if saves != "best" and (metric := given.get("metric_for_best_model")) is not None:
+            raise ConfigError(
+                f"metric_for_best_model={metric} was given, which has no effect where the best checkpoint is not kept: "
+                "give load_best_model_at_end=True, or leave it out"
+            )
         return given
     for name in STRATEGIES:
         if given.get(name) == "no":

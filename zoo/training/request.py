@@ -47,7 +47,7 @@ class TrainingRequest:
     resume: bool
     push: str | None
     with_code: bool
-    seed: int
+    seed: int | None
     scored: bool
     callbacks: Sequence[TrainerCallback]
     progress: bool
@@ -71,7 +71,7 @@ class TrainingRequest:
             init=self.init,
         )
         # A given seed wins over the recipe's.
-        given = {name: value for name, value in found.arguments.items() if not (name == "seed" and self.seed)}
+        given = {name: value for name, value in found.arguments.items() if name != "seed" or self.seed is None}
         if self.resume and not any(map(given.get, SET_THE_STRATEGY)):
             given = {"save_strategy": "epoch", **given}
         return replace(found, arguments={**({"save_total_limit": 2} if self.resume else {}), **given})
@@ -79,7 +79,7 @@ class TrainingRequest:
     @cached_property
     def args(self) -> ZooTrainingArguments:
         return training_arguments(
-            self.chosen.arguments, output_dir=self.checkpoints, seed=self.seed, progress=self.progress
+            self.chosen.arguments, output_dir=self.checkpoints, seed=self.seed or 0, progress=self.progress
         )
 
     @cached_property

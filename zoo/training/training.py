@@ -80,7 +80,7 @@ def train(
     resume: bool = False,
     push: str | None = None,
     with_code: bool = False,
-    seed: int = 0,
+    seed: int | None = None,
     scored: bool = True,
     callbacks: Sequence[TrainerCallback] = (),
     progress: bool = True,
@@ -117,7 +117,7 @@ def train(
         push: The repository on the Hugging Face Hub that gets the model at the end, as for [`zoo.push`][].
         with_code: Whether to push the code too, for use where the zoo is not installed.
         seed: Seed of weights and dropout, and unless `data_seed` is given, of the data: those that are set aside, their
-            order, and what is drawn in them.
+            order, and what is drawn in them. By default the recipe's, or 0.
         scored: Whether to score outputs at the end, and not the loss alone.
         callbacks: transformers' callbacks, besides those of the run itself.
         progress: Whether to show progress bars.

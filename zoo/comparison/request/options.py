@@ -83,11 +83,11 @@ class Options:
     seeds: int | str | Iterable[int] = option(
         "How many seeds, from the first on, or which ones.", flag="--seeds", metavar="N|A,B,...", default=1
     )
-    seed: int = option(
-        "The first seed, of weights, dropout and the order of data; which examples are held out depends on none.",
+    seed: int | None = option(
+        "The first seed, of weights, dropout and the order of data, by default the recipe's, or 0; which examples are "
+        "held out depends on none.",
         flag="--seed",
         kind="number",
-        default=0,
     )
     decide: bool = option(
         "Begin with three seeds, and give undecided variants another one until they are decided, by a test "

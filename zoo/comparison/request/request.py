@@ -71,8 +71,9 @@ class Request(Options):
     @cached_property
     def all_seeds(self) -> list[int]:
         """The seeds, at least three if seeds are added."""
-        seeds = read_seeds(self.seeds, self.seed or self.chosen.arguments.get("seed", 0))
-        if self.seed not in (0, *seeds):
+        first = self.chosen.arguments.get("seed", 0) if self.seed is None else self.seed
+        seeds = read_seeds(self.seeds, first)
+        if self.seed not in (None, *seeds):
             raise ConfigError(f"seed={self.seed} and the seeds {self.seeds!r} were given; give one of both")
         return enough_seeds(seeds) if self.decide else seeds
 
