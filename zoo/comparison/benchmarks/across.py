@@ -282,9 +282,10 @@ def in_words(scores: Mapping[str, Scores], benchmark: Benchmark, *, better: int,
     baseline, design = benchmark.baseline(benchmark.first), replace(benchmark.design, margin=None)
     for name, (difference, word) in judged(scores, baseline, better, design).items():
         p = None if difference is None else difference.decisive
+        mean = None if difference is None else round(difference.mean, digits) + 0.0  # never -0.0
         written[name] = [
             with_interval([value for value in scores[name].values() if value is not None], digits),
-            "" if difference is None else f"{difference.mean:+.{digits}f}",
+            "" if mean is None else f"{mean:+.{digits}f}",
             "" if p is None else p_value(p),
             word,
         ]

@@ -88,8 +88,9 @@ def span(numbers: Sequence[int]) -> str:
 
 
 def signed(write: Writer, value: float) -> str:
-    """Write a difference with its sign: "+0.42", "−1.30"."""
-    return ("+" if value >= 0 else "−") + write(abs(value))
+    """Write a difference with its sign: "+0.42", "−1.30", "+0.00"."""
+    written = write(abs(value))
+    return ("−" if value < 0 and written != write(0.0) else "+") + written
 
 
 def mean_and_spread(write: Writer, sample: Measurements) -> str:
