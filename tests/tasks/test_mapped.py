@@ -65,7 +65,7 @@ def test_mapped_rows_are_those_in_memory(suffix, task, tmp_path, monkeypatch):
     file = write(tmp_path / f"a{suffix}", task.partition(":")[0])
     in_memory = found(find_task(task), file)
     assert kept_prepared() == []
-    monkeypatch.setattr(mapped, "LARGE", 1000)
+    monkeypatch.setattr(mapped, "SHARD_BYTES", 1000)
     first, second = (found(find_task(task), file) for _ in range(2))
     assert first[0] and not in_memory[0] and in_memory[2] > 0
     assert first[1:] == second[1:] == in_memory[1:]
@@ -76,8 +76,8 @@ def test_mapped_rows_are_those_in_memory(suffix, task, tmp_path, monkeypatch):
 def test_a_run_on_a_large_file_has_the_same_weights(task, tmp_path, monkeypatch):
     file = write(tmp_path / "a.tsv", task)
     model = {"translation": "pre-norm", "text-classification": "bert-style"}[task]
-    for number, large in enumerate((mapped.LARGE, 1000)):
-        monkeypatch.setattr(mapped, "LARGE", large)
+    for number, large in enumerate((mapped.SHARD_BYTES, 1000)):
+        monkeypatch.setattr(mapped, "SHARD_BYTES", large)
         given = {"data": file, "settings": SETTINGS, "max_steps": 3, "per_device_train_batch_size": 8}
         zoo.train(model, task, output_dir=tmp_path / str(number), scored=False, progress=False, **given)
     weights = [load_file(tmp_path / str(number) / "model.safetensors") for number in range(2)]
@@ -85,7 +85,7 @@ def test_a_run_on_a_large_file_has_the_same_weights(task, tmp_path, monkeypatch)
 
 
 def test_other_columns_and_other_ends_are_no_rows_of_before(tmp_path, monkeypatch):
-    monkeypatch.setattr(mapped, "LARGE", 1000)
+    monkeypatch.setattr(mapped, "SHARD_BYTES", 1000)
     file = tmp_path / "a.conll"
     file.write_text("".join(f"word{n} NN {'B-PER' if n % 2 else 'O'}\n\n" for n in range(100)))
     task = find_task("token-classification")
@@ -107,7 +107,7 @@ def test_other_columns_and_other_ends_are_no_rows_of_before(tmp_path, monkeypatc
 
 
 def test_bad_rows_of_a_large_file_are_named_and_leave_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr(mapped, "LARGE", 1000)
+    monkeypatch.setattr(mapped, "SHARD_BYTES", 1000)
     file = write(tmp_path / "a.tsv", "translation")
     lines = file.read_text().splitlines(keepends=True)
     file.write_text("".join([*lines[:200], "alone\n", *lines[200:]]))
@@ -125,7 +125,7 @@ def test_bad_rows_of_a_large_file_are_named_and_leave_nothing(tmp_path, monkeypa
 
 
 def test_rows_of_nested_columns_are_read_a_part_at_a_time(tmp_path, monkeypatch):
-    monkeypatch.setattr(mapped, "LARGE", 1000)
+    monkeypatch.setattr(mapped, "SHARD_BYTES", 1000)
     pairs = [{"id": n, "translation": {"en": row[0], "fr": row[1]}} for n, row in enumerate(ROWS)]
     Dataset.from_list(pairs).to_parquet(tmp_path / "a.parquet", batch_size=100)
     table = read_table(tmp_path / "a.parquet")
@@ -134,7 +134,7 @@ def test_rows_of_nested_columns_are_read_a_part_at_a_time(tmp_path, monkeypatch)
 
 
 def test_a_damaged_part_of_a_large_parquet_file_leaves_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr(mapped, "LARGE", 1000)
+    monkeypatch.setattr(mapped, "SHARD_BYTES", 1000)
     file = write(tmp_path / "a.parquet", "translation")
     content = bytearray(file.read_bytes())
     place = content.rindex(b"word", 0, len(content) // 2)

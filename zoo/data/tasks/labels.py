@@ -20,7 +20,7 @@ from .scores import Outputs, Predictions, Score
 from .sources import Splits
 from .tables import Kind, Table, place_of
 from .task import DataTask, register_task
-from .text_task import single_vocabulary
+from .text_task import with_labels
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -87,12 +87,7 @@ class LabelsTask(DataTask):
         return train_tokenizers(texts_of(self.sources, examples), **options)
 
     def model_settings(self, tokenizers: Tokenizers) -> dict[str, Any]:
-        return {
-            **single_vocabulary(tokenizers),
-            "num_labels": len(self.labels),
-            "id2label": dict(enumerate(self.labels)),
-            "label2id": {label: number for number, label in enumerate(self.labels)},
-        }
+        return {**with_labels(tokenizers, self.labels), "num_labels": len(self.labels)}
 
     def rows(self, ids: list[list[int]], labels: Sequence[Any], examples: Dataset) -> Dataset:
         masks, lengths = [[1] * len(row) for row in ids], [len(row) for row in ids]

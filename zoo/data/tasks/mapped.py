@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from zoo.data.tokenizers import Tokenizers
 
-LARGE = SHARD_BYTES  # Bytes of a file above which its rows are not kept in memory
 
 ROWS_AT_ONCE = 10_000
 ROWS_FILE = "rows.arrow"
@@ -29,7 +28,7 @@ class TooLongError(DataError):
 
 def is_large(source: str | Path) -> bool:
     """Whether the rows of a file are too many for memory."""
-    return Path(source).is_file() and bytes_of(Path(source)) > LARGE
+    return Path(source).is_file() and bytes_of(Path(source)) > SHARD_BYTES
 
 
 def bytes_of(file: Path) -> int:

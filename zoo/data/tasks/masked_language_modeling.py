@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -11,22 +11,26 @@ from zoo.base.errors import ConfigError
 from zoo.data.tokenizers import Tokenizers, open_texts
 from zoo.registry import VARIANTS, parse_name
 
-from .scores import Outputs, Predictions, Score, perplexity, unknown_in
+from .scores import Outputs, Predictions, Score
 from .task import register_task
 from .text_task import RawTextTask
 
 if TYPE_CHECKING:
     from datasets import Dataset
+    from tokenizers import AddedToken
     from transformers import PreTrainedTokenizerFast
 
 
 MASK = "<mask>"
 
 
-def has_blanks_in_words(tokenizer: PreTrainedTokenizerFast) -> bool:
-    """Whether a word has the blank before it, so that a mask in its place takes the blank, too."""
+def in_place_of_words(tokenizer: PreTrainedTokenizerFast, texts: Iterable[str]) -> list[AddedToken]:
+    """Special tokens, each of which takes the blank before it where a word has that."""
+    from tokenizers import AddedToken
+
     cutting = tokenizer.backend_tokenizer.pre_tokenizer
-    return cutting is not None and [span for _, span in cutting.pre_tokenize_str("a b")] == [(0, 1), (1, 3)]
+    blank = cutting is not None and [span for _, span in cutting.pre_tokenize_str("a b")] == [(0, 1), (1, 3)]
+    return [AddedToken(text, lstrip=blank, normalized=False, special=True) for text in texts]
 
 
 @register_task
@@ -75,10 +79,8 @@ class MaskedLanguageModeling(RawTextTask):
         )
 
     def train_tokenizers(self, examples: Dataset, **options: Any) -> Tokenizers:
-        from tokenizers import AddedToken
-
         tokenizers = super().train_tokenizers(examples, **options)
-        mask = AddedToken(MASK, lstrip=has_blanks_in_words(tokenizers.source), normalized=False, special=True)
+        (mask,) = in_place_of_words(tokenizers.source, [MASK])
         tokenizers.source.add_special_tokens({"mask_token": mask})
         return tokenizers
 
@@ -95,14 +97,10 @@ class MaskedLanguageModeling(RawTextTask):
 
     def score(self, predictions: Predictions, examples: Dataset, *, n_bootstrap: int = 1) -> Mapping[str, Score]:
         """Perplexity of the masked tokens, and the share of them that is guessed."""
-        from .metrics import accuracy_score
+        from .metrics import scores_of_tokens
 
         signature = f"masked:{predictions.num_labels}|block:{self.block_size}|mlm_probability:{self.mlm_probability}"
-        signature += unknown_in(predictions)
-        return {
-            "perplexity": perplexity(predictions.loss, signature),
-            "accuracy": accuracy_score(predictions.ids, predictions.labels, n_bootstrap=n_bootstrap),
-        }
+        return scores_of_tokens(predictions, signature, n_bootstrap=n_bootstrap)
 
 
 @register_task

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .scores import Score
+from .scores import Predictions, Score, perplexity, unknown_in
 
 Counts = npt.NDArray[np.int64]  # Counts of each example. *Shape:* (num_examples, ...)
 
@@ -74,6 +74,14 @@ def accuracy_score(answers: Sequence[Sequence[int]], labels: Sequence[Sequence[i
         [(np.equal(ours, theirs).sum(), len(theirs)) for ours, theirs in zip(answers, labels, strict=True)]
     )
     return resampled("Accuracy", counts, ratio, f"labels:{counts[:, 1].sum()}", n_bootstrap=n_bootstrap)
+
+
+def scores_of_tokens(predictions: Predictions, signature: str, *, n_bootstrap: int) -> dict[str, Score]:
+    """Perplexity of the predicted tokens, and the share of them that is guessed."""
+    return {
+        "perplexity": perplexity(predictions.loss, signature + unknown_in(predictions)),
+        "accuracy": accuracy_score(predictions.ids, predictions.labels, n_bootstrap=n_bootstrap),
+    }
 
 
 def macro_f1_score(

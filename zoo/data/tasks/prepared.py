@@ -27,7 +27,6 @@ from .sources import HELDOUT_SHARE, Splits, find_file
 from .tables import Column
 from .task import find_task
 
-LARGE = SHARD_BYTES  # Bytes of text above which a source is read from shards
 MOST_ASIDE = 1 << 20  # Most tokens that are set aside to choose a checkpoint by
 
 
@@ -169,7 +168,7 @@ def needs_shards(data: str) -> bool:
         return True
     path = Path(data)
     if path.is_file():
-        return kind_of(path) in KINDS and (path.suffix in COMPRESSED or path.stat().st_size > LARGE)
+        return kind_of(path) in KINDS and (path.suffix in COMPRESSED or path.stat().st_size > SHARD_BYTES)
     if not path.is_dir() or is_saved_dataset(path):
         return False
     try:

@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING, Any
 from zoo.base.errors import ConfigError
 from zoo.data.tokenizers import Tokenizers
 
-from .masked_language_modeling import has_blanks_in_words
+from .masked_language_modeling import in_place_of_words
 from .pairs import encoder_decoder_settings
-from .scores import Outputs, Predictions, Score, perplexity, unknown_in
+from .scores import Outputs, Predictions, Score
 from .task import register_task
 from .text_task import RawTextTask
 
 if TYPE_CHECKING:
     from datasets import Dataset
-    from transformers import PreTrainedTokenizerFast
 
     from .blocks import DrawnBlocks
 
@@ -59,13 +58,9 @@ class SpanCorruption(RawTextTask):
         return 1 + 2 * (self.counts(self.block_size)[1] + 1) / self.block_size
 
     def train_tokenizers(self, examples: Dataset, **options: Any) -> Tokenizers:
-        from tokenizers import AddedToken
-
         tokenizers = super().train_tokenizers(examples, **options)
         needed = max(LEAST_SENTINELS, self.counts(self.block_size)[1])
-        blank = has_blanks_in_words(tokenizers.source)
-        texts = map(SENTINEL.format, range(needed))
-        mask, *others = (AddedToken(text, lstrip=blank, normalized=False, special=True) for text in texts)
+        mask, *others = in_place_of_words(tokenizers.source, map(SENTINEL.format, range(needed)))
         # The first sentinel is the mask by which encoder-decoders are scored.
         tokenizers.source.add_special_tokens({"mask_token": mask, "extra_special_tokens": others})
         return tokenizers
@@ -76,7 +71,8 @@ class SpanCorruption(RawTextTask):
         from .blocks import without_spans
 
         tokenizer, needed = tokenizers.source, self.counts(self.block_size)[1]
-        sentinels = sentinels_of(tokenizer)
+        vocabulary, names = tokenizer.get_vocab(), map(SENTINEL.format, count())
+        sentinels = [vocabulary[name] for name in takewhile(vocabulary.__contains__, names)]
         if len(sentinels) < needed:
             raise ConfigError(
                 f"the tokenizer has {len(sentinels)} sentinels ({SENTINEL.format(0)}, {SENTINEL.format(1)}, ...), and "
@@ -91,17 +87,7 @@ class SpanCorruption(RawTextTask):
 
     def score(self, predictions: Predictions, examples: Dataset, *, n_bootstrap: int = 1) -> Mapping[str, Score]:
         """Perplexity of the spans, their sentinels and ends included, and the share of these tokens that is guessed."""
-        from .metrics import accuracy_score
+        from .metrics import scores_of_tokens
 
         read = f"block:{self.block_size}|noise:{self.noise_density}|span:{self.mean_span_length}"
-        signature = f"spans:{predictions.num_labels}|{read}{unknown_in(predictions)}"
-        return {
-            "perplexity": perplexity(predictions.loss, signature),
-            "accuracy": accuracy_score(predictions.ids, predictions.labels, n_bootstrap=n_bootstrap),
-        }
-
-
-def sentinels_of(tokenizer: PreTrainedTokenizerFast) -> list[int]:
-    """Ids of a tokenizer's sentinels, in their order."""
-    vocabulary = tokenizer.get_vocab()
-    return [vocabulary[text] for text in takewhile(vocabulary.__contains__, map(SENTINEL.format, count()))]
+        return scores_of_tokens(predictions, f"spans:{predictions.num_labels}|{read}", n_bootstrap=n_bootstrap)

@@ -273,6 +273,12 @@ def padding_of(tokenizers: Tokenizers) -> int:
     return padding if padding is not None else 0
 
 
+def with_labels(tokenizers: Tokenizers, labels: Sequence[str]) -> dict[str, Any]:
+    """Settings of a classifier: vocabulary, special tokens, and labels."""
+    numbers = {label: number for number, label in enumerate(labels)}
+    return {**single_vocabulary(tokenizers), "id2label": dict(enumerate(labels)), "label2id": numbers}
+
+
 def single_vocabulary(tokenizers: Tokenizers) -> dict[str, Any]:
     tokenizer = tokenizers.source
     return {

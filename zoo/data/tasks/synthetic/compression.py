@@ -14,7 +14,7 @@ from zoo.data.tokenizers.encoding import padding_right, to_ids
 from ..encoding import short_rows
 from ..scores import Outputs
 from ..task import register_task
-from ..text_task import single_vocabulary
+from ..text_task import with_labels
 from .task import Synthetic
 
 if TYPE_CHECKING:
@@ -70,14 +70,8 @@ class Compression(Synthetic):
 
     def model_settings(self, tokenizers: Tokenizers) -> dict[str, Any]:
         """Vocabulary, special tokens, and the labels that are read from the last token's vector."""
-        symbols = list(map(str, range(self.num_symbols)))
-        return {
-            **single_vocabulary(tokenizers),
-            "id2label": dict(enumerate(symbols)),
-            "label2id": {symbol: number for number, symbol in enumerate(symbols)},
-            "classifier_positions": self.length,
-            "classifier_pooling": "last",
-        }
+        labels = with_labels(tokenizers, list(map(str, range(self.num_symbols))))
+        return {**labels, "classifier_positions": self.length, "classifier_pooling": "last"}
 
     def texts(self, ids: Sequence[Any], tokenizers: Tokenizers) -> list[str]:
         return [" ".join(str(int(symbol)) for symbol in row) for row in ids]
