@@ -5,8 +5,10 @@ Catch `ZooError` to catch them all. Each message is one line: what was given, wh
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
+from typing import Any
 
 from zoo.base.synonyms import translate
 
@@ -31,6 +33,17 @@ def nearest(given: str, valid: Iterable[str]) -> str | None:
 def first_line(error: BaseException) -> str:
     """The first line of an error's message, or its class's name where it has none."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+@contextmanager
+def raised_as(kind: type[ZooError], message: Callable[[Any], str], *errors: type[Exception]) -> Iterator[None]:
+    """Raise errors of other libraries as one of the zoo's, with a message made of them; those of the zoo pass."""
+    try:
+        yield
+    except ZooError:
+        raise
+    except errors as error:
+        raise kind(message(error)) from error
 
 
 def _spelling(name: str) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -12,24 +12,18 @@ from torch import nn
 from transformers import PreTrainedModel, Trainer
 from transformers.training_args import OptimizerNames
 
-from zoo.base.errors import ConfigError, ZooError
+from zoo.base.errors import ConfigError, raised_as
 from zoo.models import learning_rate_factors
 from zoo.models.roles import DECAY, decayed_names, hidden_matrices
 
 from .arguments import MUON, ZooTrainingArguments
 
 
-@contextmanager
-def named_in_errors(**options: object) -> Iterator[None]:
+def named_in_errors(**options: object) -> AbstractContextManager[None]:
     """Name the training arguments that an error of transformers or of a package is about."""
-    try:
-        yield
-    except ZooError:
-        raise
-    except (ImportError, ValueError, TypeError) as error:
-        values = {name: getattr(value, "value", value) for name, value in options.items() if value is not None}
-        given = ", ".join(f"{name}={value}" for name, value in values.items())
-        raise ConfigError(f"{given} cannot be used: {error}") from error
+    values = {name: getattr(value, "value", value) for name, value in options.items() if value is not None}
+    given = ", ".join(f"{name}={value}" for name, value in values.items())
+    return raised_as(ConfigError, lambda error: f"{given} cannot be used: {error}", ImportError, ValueError, TypeError)
 
 
 def check_optim_args(args: ZooTrainingArguments, model: nn.Module) -> None:

@@ -6,15 +6,15 @@ import json
 import re
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError
 from transformers import PreTrainedModel, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from zoo.base.errors import ConfigError, InvalidChoiceError, UnwritableError, ZooError, ZooWarning
+from zoo.base.errors import ConfigError, InvalidChoiceError, UnwritableError, ZooWarning, first_line, raised_as
 from zoo.base.files import write_file
 from zoo.base.folders import RESULT_FILE, REVISIONS_SUFFIX, read_result, written_whole
 from zoo.base.manifest import recorded, weights_of
@@ -84,17 +84,14 @@ def as_json(content: Mapping[str, Any]) -> str:
     return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 
-@contextmanager
-def explained(place: str | Path, kept: str | None = None) -> Iterator[None]:
+def explained(place: str | Path, kept: str | None = None) -> AbstractContextManager[None]:
     """Raise UnwritableError in one line for errors of writing."""
-    try:
-        yield
-    except ZooError:
-        raise
-    except (OSError, RuntimeError, SafetensorError) as error:
-        reason = getattr(error, "strerror", None) or str(error).strip().partition("\n")[0]
-        left = f"; {kept} is intact" if kept else ""
-        raise UnwritableError(f"{place} cannot be written: {reason}{left}") from error
+
+    def message(error: Exception) -> str:
+        reason = getattr(error, "strerror", None) or first_line(error)
+        return f"{place} cannot be written: {reason}{f'; {kept} is intact' if kept else ''}"
+
+    return raised_as(UnwritableError, message, OSError, RuntimeError, SafetensorError)
 
 
 UNITS = ("tokens", "words")  # Values of `checkpoint_in`

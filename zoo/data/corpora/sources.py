@@ -7,12 +7,12 @@ import io
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from zoo.base.errors import DataError, ZooError, enumerate_names
+from zoo.base.errors import DataError, enumerate_names, raised_as
 
 HUB = "hf:"  # Prefix of the name of a data set on the Hub, in a piece
 
@@ -260,16 +260,11 @@ def address_of(name: str) -> dict[str, str | None]:
     return {"path": repository, "name": configuration or None, "revision": revision or None}
 
 
-@contextmanager
-def explained(problem: str) -> Iterator[None]:
+def explained(problem: str) -> AbstractContextManager[None]:
     """Raise DataError in one line for an error of any library that reads files."""
-    try:
-        yield
-    except ZooError:
-        raise
-    except Exception as error:
-        reason = " ".join(str(error).split())[:200]
-        raise DataError(f"{problem}: {type(error).__name__}: {reason}") from error
+    return raised_as(
+        DataError, lambda error: f"{problem}: {type(error).__name__}: {' '.join(str(error).split())[:200]}", Exception
+    )
 
 
 def readable(file: str | Path) -> AbstractContextManager[None]:

@@ -7,12 +7,12 @@ import json
 import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from zoo.base.errors import DataError, enumerate_names, suggest
+from zoo.base.errors import DataError, enumerate_names, first_line, raised_as, suggest
 
 from .tables import Column, DataWarning, Kind, Table, UnknownColumnError, check_number, chosen_columns, make_table
 
@@ -203,13 +203,8 @@ def read_parquet(file: Path, columns: Sequence[Column] | None, kinds: Sequence[K
     return make_table(file, names, kinds, enumerate(rows_of(parts(), names), start=1), unit="row")
 
 
-@contextmanager
-def valid_parquet(file: Path) -> Iterator[None]:
-    try:
-        yield
-    except Exception as error:
-        reason = str(error).partition("\n")[0]
-        raise DataError(f"{file} is not a valid Parquet file: {reason}") from error
+def valid_parquet(file: Path) -> AbstractContextManager[None]:
+    return raised_as(DataError, lambda error: f"{file} is not a valid Parquet file: {first_line(error)}", Exception)
 
 
 def read_conll(file: Path, columns: Sequence[Column] | None, kinds: Sequence[Kind]) -> Table:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
@@ -18,7 +18,7 @@ from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerF
 from transformers.generation import BaseStreamer, StoppingCriteria, StoppingCriteriaList
 from transformers.utils.logging import tqdm
 
-from zoo.base.errors import ConfigError, SequenceTooLongError, UnknownOverrideError, ZooError
+from zoo.base.errors import ConfigError, SequenceTooLongError, UnknownOverrideError, raised_as
 from zoo.base.synonyms import LENGTHS
 from zoo.building.quantizing import Int8Model
 from zoo.converters.engine import WritingModel, unfollowed
@@ -321,15 +321,9 @@ def take_stops(
     return StoppingCriteriaList([StopsAt(stops, tokenizer, begin)])
 
 
-@contextmanager
-def options_explained() -> Iterator[None]:
+def options_explained() -> AbstractContextManager[None]:
     """Raise ConfigError for options that transformers looks at only while it generates."""
-    try:
-        yield
-    except ZooError:
-        raise
-    except (ValueError, IndexError, ImportError) as error:
-        raise ConfigError(f"generation options are not valid: {error}") from error
+    return raised_as(ConfigError, "generation options are not valid: {}".format, ValueError, IndexError, ImportError)
 
 
 def write(
