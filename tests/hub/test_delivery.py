@@ -39,8 +39,7 @@ def test_a_folder_is_filled_and_kept_up_to_date(hub: LoopbackHub, worker: Start,
 def test_a_folder_of_somebody_else_is_left_alone(hub: LoopbackHub, worker: Start, tmp_path: Path) -> None:
     hub.storage.put("org/model", checkpoint())
     folder = write(tmp_path / "out", {"config.json": b"mine"})
-    answer = worker()("pull", "org/model", local_dir=folder)
-    assert answer["error"] == "OutputExistsError" and "not empty" in answer["message"]
+    worker().refused("OutputExistsError", "not empty", "pull", "org/model", local_dir=folder)
     assert (folder / "config.json").read_bytes() == b"mine"
 
 
@@ -54,8 +53,7 @@ def test_what_is_the_users_own_is_not_replaced(hub: LoopbackHub, worker: Start, 
     before = {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
     for path in ("notes.txt", "src/notes.txt", "link/notes.txt"):
         hub.storage.put("org/model", {**checkpoint(b"second"), path: b"theirs"})
-        answer = process("pull", "org/model", local_dir=folder)
-        assert answer["error"] == "OutputExistsError" and path in answer["message"], answer
+        process.refused("OutputExistsError", path, "pull", "org/model", local_dir=folder)
         assert {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()} == before
         hub.storage.commit("org/model", "main", {path: None}, "remove")
     assert process("pull", "org/model", local_dir=folder)["error"] is None

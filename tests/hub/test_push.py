@@ -215,8 +215,7 @@ def test_nothing_is_pushed_where_others_see_it_who_should_not(hub: LoopbackHub, 
     assert process("push", folder, "org/model", private=True)["error"] is None
     before = hub.storage.put("org/seen", checkpoint(b"seen"))
     for repo_id, private, says in (("org/seen", True, "is public"), ("org/model", False, "is private")):
-        answer = process("push", folder, repo_id, private=private)
-        assert answer["error"] == "VisibilityError" and says in answer["message"], answer
+        process.refused("VisibilityError", says, "push", folder, repo_id, private=private)
     assert hub.storage.repo("org/seen")["refs"]["main"] == before
 
 
@@ -237,9 +236,9 @@ def test_a_commit_of_which_nothing_is_known_is_called_so(hub: LoopbackHub, worke
     hub.storage.put("org/model", checkpoint(b"old"))
     hub.add(Fault("lost", where="POST .*/commit/"))
     hub.add(Fault("403", where="GET .*/commits/"))
-    answer = worker()("push", write(tmp_path / "model", checkpoint(b"new")), "org/model")
-    assert answer["error"] == "UnconfirmedCommitError", answer
-    assert "may have been made or not" in answer["message"] and "/commits/main" in answer["message"]
+    folder = write(tmp_path / "model", checkpoint(b"new"))
+    message = worker().refused("UnconfirmedCommitError", "may have been made or not", "push", folder, "org/model")
+    assert "/commits/main" in message
 
 
 def test_tokens_of_all_forms_that_a_hub_repeats_are_hidden(hub: LoopbackHub, worker: Start, tmp_path: Path) -> None:
@@ -256,9 +255,8 @@ def test_tokens_of_all_forms_that_a_hub_repeats_are_hidden(hub: LoopbackHub, wor
 def test_a_revision_that_the_hub_lists_and_does_not_give_is_not_suggested(hub: LoopbackHub, worker: Start) -> None:
     hub.storage.put("org/model", checkpoint())
     hub.add(Fault("missing", where="GET .*/tree/"))
-    answer = worker()("pull", "org/model")
-    assert answer["error"] == "RevisionMissingError"
-    assert "although the Hub lists it" in answer["message"] and "did you mean" not in answer["message"]
+    message = worker().refused("RevisionMissingError", "although the Hub lists it", "pull", "org/model")
+    assert "did you mean" not in message
 
 
 def test_a_name_without_an_owner_is_ones_own(hub: LoopbackHub, worker: Start, tmp_path: Path) -> None:
@@ -279,9 +277,8 @@ def test_a_push_by_somebody_else_meanwhile_is_not_overwritten(
         return note(request)
 
     monkeypatch.setattr(hub, "note", meanwhile)
-    answer = worker()("push", write(tmp_path / "model", checkpoint(b"new")), "org/model")
-    assert answer["error"] == "HubConflictError"
-    assert "nothing was pushed" in answer["message"]
+    folder = write(tmp_path / "model", checkpoint(b"new"))
+    worker().refused("HubConflictError", "nothing was pushed", "push", folder, "org/model")
     assert hub.storage.repo("org/model")["refs"]["main"] == theirs["commit"]
 
 
@@ -391,8 +388,7 @@ def test_the_native_branch_stays_where_the_model_is_refused(hub: LoopbackHub, wo
     answer = process("push", tmp_path / "model", "org/model", native=True)
     head = hub.storage.repo("org/model")["refs"]["main"]
     assert f"was pushed (commit {head}), its native export was not" in answer["message"]
-    answer = process("push", tmp_path / "model", "org/model", native=True, create_pr=True)
-    assert answer["error"] == "RepoIdError" and "native" in answer["message"]
+    process.refused("RepoIdError", "native", "push", tmp_path / "model", "org/model", native=True, create_pr=True)
 
 
 def test_a_space_is_written_beside_the_model(hub: LoopbackHub, worker: Start, tmp_path: Path) -> None:
