@@ -164,16 +164,7 @@ def test_bits_per_byte_of_a_tokenizer_that_does_not_give_the_text_back_have_a_no
     assert ("|lossy" in found["bits_per_byte"].signature) == lossy and "lossy" not in found["perplexity"].signature
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("", "text.txt is empty"),
-        ("\n \n", "text.txt is empty"),
-        (b"to be\nor \xff\n", "text.txt, line 2: not valid UTF-8"),
-        ("to be\n" + "or " * 4_000_000 + "\n", "text.txt, line 2: 12000001 bytes long"),
-        ("x", "has 1 characters, too few"),
-    ],
-)
+@pytest.mark.parametrize(("content", "message"), [("\n \n", "text.txt is empty"), ("x", "has 1 characters, too few")])
 def test_bad_texts_are_named(write, content, message):
     with pytest.raises(DataError, match=message):
         find_task("language-modeling").load(write("text.txt", content))
