@@ -105,7 +105,7 @@ def list_verb(
         write(table(HEADINGS, rows))
         return
     shown = HEADINGS if wide or columns >= WIDE else HEADINGS[:3]
-    rows = [(v.name, letters(v.tasks), v.summary, citation(v), provenance(v)) for v in variants]
+    rows = [(v.name, letters(v.tasks), v.summary, (v.paper or "").partition(",")[0], provenance(v)) for v in variants]
     write(table(shown, [row[: len(shown)] for row in rows]))
     legend = [f"{letter} {task}" for task, letter in TASK_LETTERS.items()]
     write(Text("\nTasks, the default as a capital letter:", style="dim"))
@@ -141,11 +141,6 @@ def letters(tasks: tuple[str, ...]) -> str:
         "." if task not in tasks else letter.upper() if task == tasks[0] else letter
         for task, letter in TASK_LETTERS.items()
     )
-
-
-def citation(variant: Variant) -> str:
-    """Shorten a variant's paper to its authors and year."""
-    return (variant.paper or "").partition(",")[0]
 
 
 def provenance(variant: Variant) -> str:

@@ -72,7 +72,8 @@ def describe(error: BaseException) -> str:
         if error.filename is None and error.errno == errno.ENOSPC:
             return f"{error.strerror}: {enumerate_names(full_places())}"
         return f"{error.filename}: {error.strerror}" if error.filename is not None else error.strerror
-    if isinstance(error, (OSError, MemoryError, ModuleNotFoundError)) or is_out_of_memory(error):
+    out_of_memory = type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error)
+    if isinstance(error, (OSError, MemoryError, ModuleNotFoundError)) or out_of_memory:
         return str(error) or "not enough memory"
     from zoo.analysis.environment import version_line
     from zoo.registry.plugins import loaded_plugins, plugin_at_fault
@@ -98,10 +99,6 @@ def full_places() -> list[str]:
     places = dict.fromkeys(next(p for p in (place, *place.parents) if p.is_dir()) for place in (*given, *caches))
     full = [str(place) for place in places if shutil.disk_usage(place).free < SMALLEST_ROOM]
     return full or ["where the output of this command goes"]
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    return type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error)
 
 
 def write_line(kind: str, message: str) -> None:

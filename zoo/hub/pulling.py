@@ -112,12 +112,6 @@ FRESH = ".zoo-fresh"  # The cache, next to snapshots/, for repeated downloads of
 UNFINISHED = ".zoo-unfinished-"  # Prefix of files next to snapshots/ that mark commits with an unfinished pull
 
 
-def snapshot_folder(address: Address, commit: str, cache_dir: str | Path | None) -> Path:
-    """Find where the client puts the files of a commit."""
-    cache = Path(os.path.expanduser(cache_dir or constants.HF_HUB_CACHE)).resolve()
-    return cache / repo_folder_name(repo_id=address.repo_id, repo_type="model") / "snapshots" / commit
-
-
 def is_unfinished(snapshot: Path) -> bool:
     """Whether a pull of this commit has begun and not ended."""
     return _mark(snapshot).exists()
@@ -306,7 +300,9 @@ class Download:
             raise HubError(
                 f"{CONFIG} of {self.address} has {listed[CONFIG].size:,} bytes by the Hub's list, and is read whole"
             )
-        folder = snapshot_folder(self.address, commit, self.cache_dir)
+        cache_dir = Path(os.path.expanduser(self.cache_dir or constants.HF_HUB_CACHE)).resolve()
+        repository = repo_folder_name(repo_id=self.address.repo_id, repo_type="model")
+        folder = cache_dir / repository / "snapshots" / commit  # where the client puts the files of a commit
         if self.force_download:
             # The client would replace what is there, for all repositories that share it, before anything is compared.
             with empty_cache(folder) as cache:

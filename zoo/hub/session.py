@@ -7,7 +7,7 @@ import importlib
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -42,19 +42,6 @@ def limit_xet(retry_policy: RetryPolicy) -> None:
     }
     for name, value in settings.items():
         os.environ.setdefault(f"HF_XET_CLIENT_{name}", value)
-
-
-def leave_xet_to_the_hub() -> None:
-    """Use plain HTTP at every endpoint but huggingface.co, unless HF_HUB_DISABLE_XET is set to 0."""
-    if not os.environ.get(SWITCH) and constants.ENDPOINT != HUB:
-        constants.HF_HUB_DISABLE_XET = True
-
-
-def watch_uploads(retry_policy: Callable[[], RetryPolicy]) -> None:
-    """End uploads to Xet storage without progress, through a private function: huggingface_hub has no public one."""
-    make = getattr(client, "get_xet_session", None)
-    if make is not None:  # the client has it since it hands sessions out
-        client.get_xet_session = lambda: WatchedSession(make(), retry_policy())
 
 
 class WatchedSession:
@@ -230,8 +217,11 @@ class _Session:
             self.retry_policy = retry_policy
             if not self._watches_xet:
                 limit_xet(retry_policy)
-                leave_xet_to_the_hub()
-                watch_uploads(lambda: self.retry_policy)
+                if not os.environ.get(SWITCH) and constants.ENDPOINT != HUB:  # other hosts are asked by plain HTTP
+                    constants.HF_HUB_DISABLE_XET = True
+                make = getattr(client, "get_xet_session", None)  # a private function; there is no public one
+                if make is not None:  # the client has it since it hands sessions out
+                    client.get_xet_session = lambda: WatchedSession(make(), self.retry_policy)
                 self._watches_xet = True
             session = get_session()
             if self._limit not in session.event_hooks.get("request", ()):  # set it once: that closes the session in use

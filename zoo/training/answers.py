@@ -90,15 +90,11 @@ def scores_by_label(confusion: npt.NDArray[np.int64], labels: Sequence[str]) -> 
     return list(zip(labels, true.tolist(), *columns, strict=True))
 
 
-def worst(answers: Iterable[Answer]) -> list[Answer]:
-    """The wrong answers, the most probable first."""
-    return sorted((one for one in answers if one.ids != one.gold_ids), key=lambda one: -(one.probability or 0))
-
-
 def write_report(folder: Path, title: str, answers: Sequence[Answer], labels: Sequence[str]) -> list[Path]:
     """Write what a classifier gets wrong: report.html, confusion.csv, labels.csv and errors.csv."""
     confusion = confusion_matrix(answers, len(labels))
-    errors = worst(answers)
+    wrong = [one for one in answers if one.ids != one.gold_ids]
+    errors = sorted(wrong, key=lambda one: one.probability or 0, reverse=True)
     tables: dict[str, tuple[Sequence[str], list[Sequence[Any]]]] = {
         "confusion": (
             ("gold \\ predicted", *labels),

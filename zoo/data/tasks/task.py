@@ -104,8 +104,7 @@ class DataTask(ABC):
         valid = f"it is a number{f' of {unit}' if unit else ''}, at least 1"
         for field in fields(self):
             if field.name in options and (value := getattr(self, field.name)) is not field.default:
-                is_number = isinstance(value, int) and not isinstance(value, bool)
-                self.check_option(field.name, is_number and value >= 1, valid)
+                self.check_option(field.name, type(value) is int and value >= 1, valid)
 
     def refuse_given(self, options: Iterable[str], reason: str) -> None:
         """Raise ConfigError for an option with another value than its default."""

@@ -39,7 +39,9 @@ def write_site(
     named = dict(models) if isinstance(models, Mapping) else {shown_name(name): name for name in models}
     with written_whole(Path(output), force=force) as folder:
         entries = list(write_models(named, folder / MODELS))
-        has_lessons = lesson_models(page) <= {entry["name"] for entry in entries}
+        lessons = " ".join(file.read_text(encoding="utf-8") for file in (page / LESSONS).rglob("*.html"))
+        in_lessons = set(re.findall(r'data-(?:model|with)="([^"]+)"', lessons))
+        has_lessons = in_lessons <= {entry["name"] for entry in entries}
         left_out = shutil.ignore_patterns(*([] if has_lessons else [LESSONS]))
         shutil.copytree(page, folder, dirs_exist_ok=True, ignore=left_out)
         if not has_lessons:
@@ -60,11 +62,6 @@ def write_models(named: Mapping[str, str], folder: Path) -> Iterator[dict[str, A
             print(f"Left out: {why}", file=sys.stderr)
         else:
             yield write_model(stored(one), folder / re.sub(r"[^\w.-]", "--", name))
-
-
-def lesson_models(page: Path) -> set[str]:
-    lessons = (file.read_text(encoding="utf-8") for file in (page / LESSONS).rglob("*.html"))
-    return {name for text in lessons for name in re.findall(r'data-(?:model|with)="([^"]+)"', text)}
 
 
 def write_json(path: Path, content: object) -> None:

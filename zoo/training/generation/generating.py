@@ -170,8 +170,7 @@ def generation_config(
     valid = sorted(name for name in GenerationConfig().to_dict() if not name.startswith("_"))
     UnknownOverrideError.check(*options, valid=valid, owner="GenerationConfig")
     for name, value in options.items():
-        is_number = isinstance(value, int) and not isinstance(value, bool)
-        if name in COUNTS and value is not None and not (is_number and value >= 1):
+        if name in COUNTS and value is not None and not (type(value) is int and value >= 1):
             raise ConfigError(f"{name}={value!r} is not valid; valid: 1 and more")
         if name in SHARES and isinstance(value, (int, float)) and value > 1:
             raise ConfigError(f"{name}={value!r} is not valid; valid: 0 to 1")
