@@ -90,10 +90,10 @@ def test_changes_work_in_a_copy_of_the_library(tmp_path):
     for room in ("registry", "converters"):
         shutil.copytree(ROOT / room, tmp_path / "zoo" / room, ignore=code)
     families = tmp_path / "zoo/converters/native/families"
-    text = (families / "like_llama.py").read_text(encoding="utf-8")
+    text = (families / "llama.py").read_text(encoding="utf-8")
     text, taken_out = re.subn(r"class Arcee.*?\n\n\n", "", text, flags=re.DOTALL)
     assert taken_out == 1
-    (families / "like_llama.py").write_text(text, encoding="utf-8")
+    (families / "llama.py").write_text(text, encoding="utf-8")
     for patch in PATCHES:
         subprocess.run(["git", "apply", "--unidiff-zero", "-"], input=patch, text=True, cwd=tmp_path, check=True)
     done = run_python(["-c", USE], env=os.environ, cwd=tmp_path)

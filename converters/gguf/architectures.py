@@ -41,10 +41,20 @@ SMALL_NORMS = 2e-4  # The same where it divides keys by their length, to which t
 
 SILU = ("silu", "swish")
 
-EXPRESSED = frozenset(
-    {"attention_bias", "attention_scale", "attn_logit_softcapping", "final_logit_softcapping", "head_dim", "mixer"}
-    | {"mlp_bias", "nope_layers", "num_key_value_heads", "parallel_residual", "position", "qk_norm", "sliding_window"}
-)
+EXPRESSED = {
+    *("attention_bias", "attention_out_bias", "attention_scale", "attn_logit_softcapping", "final_logit_softcapping"),
+    *(
+        "head_dim",
+        "mixer",
+        "mlp_bias",
+        "nope_layers",
+        "num_key_value_heads",
+        "parallel_residual",
+        "position",
+        "qk_norm",
+    ),
+    "sliding_window",
+}
 """Settings of the classes that files express; of others, the plain value alone."""
 
 

@@ -38,10 +38,28 @@ def labels(config: Any, task: str) -> dict[str, Any]:
     return {name: getattr(config, name) for name in LABELS}
 
 
-def tokens(config: Any, *, decoder_start: bool = False) -> dict[str, Any]:
+def tokens(config: Any, stack: str) -> dict[str, Any]:
     """The special ids of a configuration, with equal names on both sides."""
-    names = ("pad_token_id", "bos_token_id", "eos_token_id", *(("decoder_start_token_id",) if decoder_start else ()))
+    starts = ("decoder_start_token_id",) if stack == "encoder-decoder" else ()
+    names = ("pad_token_id", "bos_token_id", "eos_token_id", *starts)
     return {name: getattr(config, name, None) for name in names}
+
+
+def attention(heads: str, output: str, sublayer: str = "self_attn") -> dict[str, str]:
+    """The keys of projections: `{q}` in those of heads is q, k and v, `{query}` is query, key and value."""
+    words = {"q": "query", "k": "key", "v": "value"}
+    keys = {f"{sublayer}.{p}_proj": heads.replace("{q}", p).replace("{query}", word) for p, word in words.items()}
+    return {**keys, f"{sublayer}.o_proj": output}
+
+
+def mlp(up: str, down: str) -> dict[str, str]:
+    """The keys of a feed-forward network."""
+    return {"mlp.up_proj": up, "mlp.down_proj": down}
+
+
+def norms(attention: str, mlp: str, slot: str = "norm_in") -> dict[str, str]:
+    """The keys of the norms of both sublayers, in one slot of their residual connections."""
+    return {f"self_attn_residual.{slot}": attention, f"mlp_residual.{slot}": mlp}
 
 
 def a_stack(config: Any) -> str:
@@ -164,11 +182,5 @@ def table_obstacles(state: State, first: int, padding: int | None) -> list[str]:
 
 def fairseq_layer(slot: str) -> dict[str, str]:
     """The keys of self-attention and of the feed-forward network in a layer, with their norms before or after them."""
-    return {
-        **{f"self_attn.{p}_proj": f"self_attn.{p}_proj" for p in "qkv"},
-        "self_attn.o_proj": "self_attn.out_proj",
-        f"self_attn_residual.{slot}": "self_attn_layer_norm",
-        "mlp.up_proj": "fc1",
-        "mlp.down_proj": "fc2",
-        f"mlp_residual.{slot}": "final_layer_norm",
-    }
+    projections = {**attention("self_attn.{q}_proj", "self_attn.out_proj"), **mlp("fc1", "fc2")}
+    return {**projections, **norms("self_attn_layer_norm", "final_layer_norm", slot)}

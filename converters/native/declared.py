@@ -117,6 +117,14 @@ def choice(name: str, field: str, values: Mapping[Any, Any]) -> Field:
     )
 
 
+ALL_BIASES = ("attention_bias", "attention_out_bias", "mlp_bias")
+
+
+def one_bias(name: str, fields: tuple[str, ...]) -> dict[str, str | Field]:
+    """One native field for the biases of several of the zoo's fields: if any layer has some, all get some."""
+    return dict.fromkeys(fields, Field(name, has=lambda config: any(getattr(config, field) for field in fields)))
+
+
 def same(*names: str) -> dict[str, str]:
     """Fields that have the same name on both sides."""
     return {name: name for name in names}
@@ -231,13 +239,13 @@ class NativeFormat:
         for name, need in sorted(needs.items(), key=lambda item: callable(item[1])):  # those that follow come last
             value = admissible(need, SimpleNamespace(**settings))[0]  # type: ignore[arg-type]
             settings |= {} if value is ANY else {name: value}
-        return {**settings, **tokens(native), **labels(native, task)}
+        return {**settings, **tokens(native, self.stack), **labels(native, task)}
 
     def write_config(self, config: ZooConfig, task: str) -> dict[str, Any]:
         """Fields of the native configuration, for settings that fulfil `needs`."""
         written = {**self.only, **{name: write(config) for name, write in self.follows.items()}}
         written |= {f.name: f.write(config) if f.write else getattr(config, name) for name, f in self.read.items()}
-        return {**written, **tokens(config), **labels(config, task)}
+        return {**written, **tokens(config, self.stack), **labels(config, task)}
 
     def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:
         """Obstacles other than settings, such as weights."""

@@ -14,7 +14,7 @@ from zoo.registry import Task
 from ..symmetries.base import State
 from ..symmetries.route import Needs
 from ..transforms import LEADING_AXIS, SAME, skip_rows
-from .common import FIXED_EPS, a_stack, drop, fairseq_layer, is_computed, tokens
+from .common import FIXED_EPS, a_stack, attention, drop, fairseq_layer, is_computed
 from .declared import Field, Keys, NativeFormat, same
 
 
@@ -52,11 +52,8 @@ class BartLike(NativeFormat):
     def keys_of_body(self, config: ZooConfig) -> Keys:
         """The keys of both stacks, `{s}` for either."""
         slot = "norm_in" if self.placement == "pre" else "norm_out"
-        cross = {f"cross_attn.{p}_proj": f"encoder_attn.{p}_proj" for p in "qkv"}
-        cross |= {
-            "cross_attn.o_proj": "encoder_attn.out_proj",
-            f"cross_attn_residual.{slot}": "encoder_attn_layer_norm",
-        }
+        cross = attention("encoder_attn.{q}_proj", "encoder_attn.out_proj", "cross_attn")
+        cross[f"cross_attn_residual.{slot}"] = "encoder_attn_layer_norm"
         return {
             "{s}.embed_tokens.weight": "{s}.embed_tokens.weight",
             "{s}.position.weight": ("{s}.embed_positions.weight", skip_rows(self.offset) if self.offset else SAME),
@@ -85,12 +82,11 @@ class BartLike(NativeFormat):
             "share_encoder_decoder_embeddings": bool(shared and native.tie_word_embeddings),
             "tie_word_embeddings": native.tie_word_embeddings,
             "lm_head_bias": self.output_bias,
-            **tokens(native, decoder_start=True),
         }
 
     def write_config(self, config: ZooConfig, task: str) -> dict[str, Any]:
         tied = {"tie_word_embeddings": self.one_embedding(config), "forced_eos_token_id": None}
-        return {**super().write_config(config, task), **tied, **tokens(config, decoder_start=True)}
+        return {**super().write_config(config, task), **tied}
 
     def one_embedding(self, config: ZooConfig) -> bool:
         """Whether source, target and output share one table, which is all that the class can tie."""

@@ -9,6 +9,7 @@ from zoo.models import ZooConfig
 from zoo.registry import Task
 
 from ..symmetries.base import State
+from .common import attention, mlp, norms
 from .declared import Field, Keys, NativeFormat, same
 from .decoders import partial_rotation_obstacles
 
@@ -27,16 +28,11 @@ BERT_FIELDS: Mapping[str, str | Field] = {
     "attention_dropout": "attention_probs_dropout_prob",
     "classifier_dropout": CLASSIFIER_DROPOUT,
 }
-BERT_LAYER = {
-    "self_attn.q_proj": "attention.self.query",
-    "self_attn.k_proj": "attention.self.key",
-    "self_attn.v_proj": "attention.self.value",
-    "self_attn.o_proj": "attention.output.dense",
-    "self_attn_residual.norm_out": "attention.output.LayerNorm",
-    "mlp.up_proj": "intermediate.dense",
-    "mlp.down_proj": "output.dense",
-    "mlp_residual.norm_out": "output.LayerNorm",
+BERT_PROJECTIONS = {
+    **attention("attention.self.{query}", "attention.output.dense"),
+    **mlp("intermediate.dense", "output.dense"),
 }
+BERT_LAYER = {**BERT_PROJECTIONS, **norms("attention.output.LayerNorm", "output.LayerNorm", "norm_out")}
 POST_NORM = {
     "norm_placement": "post",
     "position": "learned",

@@ -11,11 +11,12 @@ from zoo.registry import Task
 
 from ...symmetries.base import State
 from ...transforms import SAME, Tensors, Transform, skip_rows
-from ..common import COUNTED_FROM, COUNTS_TOKENS, TABLE_POSITIONS
+from ..common import COUNTED_FROM, COUNTS_TOKENS, TABLE_POSITIONS, norms
 from ..declared import Keys, same, without
 from ..encoders import (
     BERT_FIELDS,
     BERT_LAYER,
+    BERT_PROJECTIONS,
     POST_NORM,
     PREDICTIONS,
     TWO_LAYERS,
@@ -28,7 +29,6 @@ from ..encoders import (
 
 ROBERTA_HEAD_ACT = "gelu"  # The fixed activation of RoBERTa's masked-lm head; the zoo's is that of the layers
 
-PROJECTIONS = {zoo: native for zoo, native in BERT_LAYER.items() if "norm" not in zoo}
 COUNTED = {"position": TABLE_POSITIONS}  # Positions of RoBERTa, where padding takes none
 PRE_NORM = {"norm_placement": "pre", "position": "learned", "final_norm": True, "embedding_norm": False}
 
@@ -134,7 +134,7 @@ class MegatronBert(BertLike):
     fields = without(BertLike.fields, "classifier_dropout")
     always = PRE_NORM
     body = {"embed_tokens": "embeddings.word_embeddings", "norm": "encoder.ln"}
-    layer = {**PROJECTIONS, "self_attn_residual.norm_in": "attention.ln", "mlp_residual.norm_in": "ln"}
+    layer = {**BERT_PROJECTIONS, **norms("attention.ln", "ln")}
     heads = bert_heads(prefix)
 
 
@@ -177,11 +177,7 @@ class RobertaPreLayerNorm(RobertaLike):
     prefix = "roberta_prelayernorm."
     always = {**POST_NORM, **COUNTED, "norm_placement": "pre", "final_norm": True}
     body = {**BertLike.body, "norm": "LayerNorm"}
-    layer = {
-        **PROJECTIONS,
-        "self_attn_residual.norm_in": "attention.LayerNorm",
-        "mlp_residual.norm_in": "intermediate.LayerNorm",
-    }
+    layer = {**BERT_PROJECTIONS, **norms("attention.LayerNorm", "intermediate.LayerNorm")}
 
     def has(self, task: str) -> dict[str, Any]:
         """A body without a final norm fits as well: its output is read before that norm."""
@@ -217,11 +213,7 @@ class XlmRobertaXl(RobertaLike):
     prefix = "roberta."
     always = {**PRE_NORM, **COUNTED}
     body = {"embed_tokens": "embeddings.word_embeddings", "norm": "encoder.LayerNorm"}
-    layer = {
-        **PROJECTIONS,
-        "self_attn_residual.norm_in": "attention.self_attn_layer_norm",
-        "mlp_residual.norm_in": "LayerNorm",
-    }
+    layer = {**BERT_PROJECTIONS, **norms("attention.self_attn_layer_norm", "LayerNorm")}
 
 
 class Data2VecText(RobertaLike):

@@ -1,4 +1,4 @@
-"""DeepSeek-V3: attention that caches latent vectors, and experts chosen by sigmoids after a few dense layers."""
+"""DeepSeek-V3: attention that caches latent vectors, and experts that sigmoids choose; these with plain attention."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from zoo.models.parts import option
 from ...errors import NoCounterpartError
 from ...symmetries.base import State
 from ..declared import Field, Keys, choice, same, without
-from ..decoders import ROPE, whole_heads
-from .experts import DENSE_FIRST, EXPERTS, ExpertsLike, setting
+from ..decoders import NOPE_BY_LAYER, PARTIAL_ROPE, ROPE, WINDOWS_BY_LAYER, whole_heads
+from .experts import DENSE_FIRST, EXPERTS, LOCAL_EXPERTS, NORMALISED, ExpertsLike, setting
 from .granite import divisor, multiplied
-from .llama import ATTENTION_BIAS, GATED, PRE_NORMS, SAME_OUT_BIAS, LlamaLike
+from .llama import ATTENTION, ATTENTION_BIAS, GATED, PRE_NORMS, QK_NORMS, LlamaLike
 
 ROUTING = ("num_experts_per_tok", "output_router_logits", "norm_topk_prob", "first_k_dense_replace")
 GROUPS = ("n_group", "topk_group", "routed_scaling_factor")
@@ -136,7 +136,6 @@ class DeepseekV3(SigmoidLike):
     }
     always = {
         **without(SigmoidLike.always, "position"),
-        **SAME_OUT_BIAS,
         "attention": "latent",
         "num_key_value_heads": lambda config: config.num_attention_heads,
     }
@@ -244,3 +243,88 @@ class MiniCPM3(LatentLike):
     def read_weights(self, native: Any, state: State, task: str) -> State:
         state = super().read_weights(native, state, task)
         return multiplied(state, native, native.scale_emb, native.scale_depth / math.sqrt(native.num_hidden_layers))
+
+
+class SigmoidExpertsLike(SigmoidLike):
+    """Base of classes with plain attention."""
+
+    variant = "deepseek-moe"
+    fields = {**LlamaLike.fields, **SIGMOID_ROUTING}
+    layer = {**ATTENTION, **SIGMOID_EXPERTS, **PRE_NORMS}
+
+
+class Dots1(SigmoidExpertsLike):
+    """dots.llm1 (rednote 2025): queries and keys normalised head by head, windows layer by layer."""
+
+    name = "dots1"
+    fields = {**SigmoidExpertsLike.fields, **ATTENTION_BIAS, **WINDOWS_BY_LAYER}
+    always = {**SigmoidExpertsLike.always, "qk_norm": "head"}
+    layer = {**SigmoidExpertsLike.layer, **QK_NORMS}
+
+
+class Glm4Moe(SigmoidExpertsLike):
+    """GLM-4.5 (GLM team 2025), without the modules that predict further tokens: rotates a part of each head."""
+
+    name = "glm4_moe"
+    fields = {
+        **SigmoidExpertsLike.fields,
+        "attention_bias": "attention_bias",
+        "rope_parameters": PARTIAL_ROPE,
+        "qk_norm": choice("use_qk_norm", "qk_norm", {None: False, "head": True}),
+    }
+    follows = {"num_mtp_layers": lambda config: 0}
+    layer = {**SigmoidExpertsLike.layer, **QK_NORMS}
+
+
+class SolarOpen(SigmoidExpertsLike):
+    """Solar Open (Upstage 2025): experts in every layer."""
+
+    name = "solar_open"
+    fields = {
+        **without(SigmoidExpertsLike.fields, "first_k_dense_replace", "intermediate_size"),
+        "attention_bias": "attention_bias",
+    }
+    only_options = dict(ExpertsLike.only_options)
+
+
+class ExaoneMoe(SigmoidExpertsLike):
+    """K-EXAONE (LG AI Research 2025): layers without a window have no positions."""
+
+    name = "exaone_moe"
+    fields = {
+        **SigmoidExpertsLike.fields,
+        **WINDOWS_BY_LAYER,
+        "nope_layers": NOPE_BY_LAYER,
+        "num_experts": setting("num_experts"),
+        "n_shared_experts": Field("num_shared_experts", at_least_one, shared_experts),
+        **DENSE_FIRST,
+    }
+    always = {**SigmoidExpertsLike.always, "qk_norm": "head"}
+    layer = {**SigmoidExpertsLike.layer, **QK_NORMS}
+
+
+class MiniMaxM2(SigmoidExpertsLike):
+    """MiniMax-M2 (MiniMax 2025): norms on whole queries and keys, a part of each head rotated, no shared expert."""
+
+    name = "minimax_m2"
+    variant = "mixtral-style"
+    fields = {
+        **LlamaLike.fields,
+        **without(LOCAL_EXPERTS, "router_aux_loss_coef"),
+        "n_shared_experts": Field("num_local_experts", lambda native: 0, LOCAL_EXPERTS["num_experts"].write),
+        "rope_parameters": PARTIAL_ROPE,
+    }
+    always = {**SigmoidExpertsLike.always, "qk_norm": "full"}
+    only = {"router_jitter_noise": 0.0}
+    only_options = {
+        **NORMALISED,
+        **dict.fromkeys(("n_group", "topk_group"), 1),
+        "n_shared_experts": 0,
+        "routed_scaling_factor": 1.0,
+    }
+    layer = {**ATTENTION, **EXPERTS, **PRE_NORMS, **QK_NORMS, "mlp.router.balance_bias": "mlp.e_score_correction_bias"}
+
+    def differences(self, native: Any, read: Mapping[str, Any], config: ZooConfig) -> list[str]:
+        lost = f"losses of {self.name} have an addend that balances experts, those of the zoo have none"
+        found = [f"output_router_logits=True: {lost}"] if native.output_router_logits else []
+        return found + super().differences(native, read, config)

@@ -16,8 +16,7 @@ from ...symmetries.base import State
 from ...transforms import Transform, each, evens_then_odds, permute
 from ..declared import Field, Keys, without
 from ..decoders import ONE_WINDOW, ROPE_BY_LAYER, WINDOWS_BY_LAYER
-from .like_llama import BRANCH_NORMS
-from .llama import ATTENTION, ATTENTION_BIAS, GATED, PRE_NORMS, QK_NORMS, SAME_OUT_BIAS, LlamaLike, Qwen2
+from .llama import ATTENTION, ATTENTION_BIAS, BRANCH_NORMS, GATED, PRE_NORMS, QK_NORMS, LlamaLike, Qwen2
 
 EXPERTS: Keys = {
     "mlp.router.weight": "mlp.gate.weight",
@@ -126,7 +125,7 @@ class Qwen3Moe(ExpertsLike):
     rank = 94
     variant = "qwen3-moe-style"
     fields = {**LlamaLike.fields, **ATTENTION_BIAS, **EXPERT_SIZES}
-    always = {**ExpertsLike.always, **SAME_OUT_BIAS, "qk_norm": "head"}
+    always = {**ExpertsLike.always, "qk_norm": "head"}
     only = {"use_sliding_window": False, "decoder_sparse_step": 1, "mlp_only_layers": []}
     layer = {**ExpertsLike.layer, **QK_NORMS}
 
@@ -146,7 +145,7 @@ class Qwen2Moe(ExpertsLike):
 
     name = "qwen2_moe"
     variant = "qwen3-moe-style"
-    fields = {**Qwen3Moe.fields, **WINDOWS_BY_LAYER, **SHARED_SIZE, "attention_bias": "qkv_bias"}
+    fields = {**LlamaLike.fields, **EXPERT_SIZES, **WINDOWS_BY_LAYER, **SHARED_SIZE, "attention_bias": "qkv_bias"}
     always = {**ExpertsLike.always, "feed_forward": "moe-shared"}
     only = {"decoder_sparse_step": 1, "mlp_only_layers": []}
     follows = Qwen2.follows
@@ -166,7 +165,7 @@ class Olmoe(ExpertsLike):
         "num_experts": setting("num_experts"),
         "norm_topk_prob": setting("norm_topk_prob"),
     }
-    always = {**ExpertsLike.always, **SAME_OUT_BIAS, "qk_norm": "full"}
+    always = {**ExpertsLike.always, "qk_norm": "full"}
     only = {"clip_qkv": None}
     layer = {**ExpertsLike.layer, **QK_NORMS}
 
@@ -206,13 +205,7 @@ class GptOss(ExpertsLike):
         **LOCAL_EXPERTS,
         **{name: setting(name, part=ClampedMixtureOfExperts) for name in ("swiglu_alpha", "swiglu_limit")},
     }
-    always = {
-        **ExpertsLike.always,
-        **SAME_OUT_BIAS,
-        "attention": "sinks",
-        "feed_forward": "moe-clamped",
-        "mlp_bias": True,
-    }
+    always = {**ExpertsLike.always, "attention": "sinks", "feed_forward": "moe-clamped", "mlp_bias": True}
     only_options = NORMALISED
     layer = {
         **ATTENTION,

@@ -22,7 +22,7 @@ from ..common import (
     table_obstacles,
     without_classifier_bias,
 )
-from ..declared import Field, Keys, choice, same
+from ..declared import ALL_BIASES, Field, Keys, choice, one_bias, same
 from ..decoders import GPT2_HEADS, DecoderFormat
 
 LAYER = fairseq_layer("norm_in")
@@ -85,11 +85,6 @@ class Xglm(DecoderFormat):
         return super().obstacles(config, state, task) + table_obstacles(state, OFFSET, config.pad_token_id)
 
 
-def any_bias(config: ZooConfig) -> bool:
-    """Whether anything in a layer has a bias, for which the class has one setting."""
-    return bool(config.attention_bias or config.attention_out_bias or config.mlp_bias)
-
-
 class Opt(DecoderFormat):
     """OPT (Zhang et al. 2022); its body with `is_causal=false` is an encoder."""
 
@@ -109,7 +104,7 @@ class Opt(DecoderFormat):
             lambda config: config.norm_placement == "pre" and not config.final_norm,
             has=lambda config: (True, False) if config.norm_placement == "pre" else False,
         ),
-        **dict.fromkeys(("attention_bias", "attention_out_bias", "mlp_bias"), Field("enable_bias", has=any_bias)),
+        **one_bias("enable_bias", ALL_BIASES),
     }
     always = {"position": TABLE_POSITIONS, "layer_norm_eps": FIXED_EPS}
     only = {"layer_norm_elementwise_affine": True}

@@ -11,6 +11,7 @@ from zoo.models import ZooConfig
 
 from ...symmetries.base import State
 from ...transforms import TRANSPOSE, Tensors, Transform, split
+from ..common import attention, mlp, norms
 from ..declared import Field, choice, same, without
 from ..decoders import (
     CLASSIFIER_DROPOUT,
@@ -64,10 +65,8 @@ class GptJ(DecoderFormat):
     body = {"embed_tokens": "wte", "norm": "ln_f"}
     layer = {
         "residual.norm_in": "ln_1",
-        **{f"self_attn.{p}_proj": f"attn.{p}_proj" for p in "qkv"},
-        "self_attn.o_proj": "attn.out_proj",
-        "mlp.up_proj": "mlp.fc_in",
-        "mlp.down_proj": "mlp.fc_out",
+        **attention("attn.{q}_proj", "attn.out_proj"),
+        **mlp("mlp.fc_in", "mlp.fc_out"),
     }
 
     def rotary_obstacles(self, config: ZooConfig) -> list[str]:
@@ -109,8 +108,8 @@ def transposed(names: dict[str, str]) -> dict[str, object]:
     return {**weights, **{f"{zoo}.bias": f"{native}.bias" for zoo, native in names.items()}}
 
 
-LINEAR = {"self_attn.o_proj": "attn.c_proj", "mlp.up_proj": "mlp.c_fc", "mlp.down_proj": "mlp.c_proj"}
-NORMS = {"self_attn_residual.norm_in": "ln_1", "mlp_residual.norm_in": "ln_2"}
+NETWORK, NORMS = mlp("mlp.c_fc", "mlp.c_proj"), norms("ln_1", "ln_2")
+LINEAR = {"self_attn.o_proj": "attn.c_proj", **NETWORK}
 JOINED = {
     tuple(f"{name}.weight" for name in PROJECTIONS): ("attn.c_attn.weight", split(3, then=TRANSPOSE)),
     tuple(f"{name}.bias" for name in PROJECTIONS): ("attn.c_attn.bias", split(3)),
@@ -172,7 +171,7 @@ class OpenAIGpt(Gpt2):
     }
     only = {}
     body = {"embed_tokens": "tokens_embed", "position.weight": "positions_embed.weight"}
-    layer = {"self_attn_residual.norm_out": "ln_1", "mlp_residual.norm_out": "ln_2", **JOINED, **transposed(LINEAR)}
+    layer = {**norms("ln_1", "ln_2", "norm_out"), **JOINED, **transposed(LINEAR)}
 
 
 KINDS = {"global": "full_attention", "local": "sliding_attention"}
@@ -211,11 +210,5 @@ class GptNeo(DecoderFormat):
     follows = {"embed_dropout": lambda config: config.dropout}
     layers = "h.{n}"
     body = Gpt2.body
-    layer = {
-        **NORMS,
-        **{f"self_attn.{p}_proj": f"attn.attention.{p}_proj" for p in "qkv"},
-        "self_attn.o_proj": "attn.attention.out_proj",
-        "mlp.up_proj": "mlp.c_fc",
-        "mlp.down_proj": "mlp.c_proj",
-    }
+    layer = {**NORMS, **attention("attn.attention.{q}_proj", "attn.attention.out_proj"), **NETWORK}
     heads = GPT2_HEADS

@@ -8,14 +8,14 @@ from zoo.models import ZooConfig
 
 from ...symmetries.base import State, change
 from ...transforms import split
-from ..common import changed_exactly, share_norms
-from ..declared import Field, Keys, biasless, choice, same, without
+from ..common import changed_exactly, mlp, norms, share_norms
+from ..declared import ALL_BIASES, Field, Keys, biasless, choice, one_bias, same, without
 from ..decoders import GPT2_HEADS, ONE_WINDOW, PARTIAL_ROPE, PROJECTIONS, ROPE, DecoderFormat, heads_by_group
-from .llama import ATTENTION, ATTENTION_BIAS, GATED, NO_BIASES, PRE_NORMS, SAME_BIASES, SAME_OUT_BIAS, SIZES
+from .llama import ATTENTION, ATTENTION_BIAS, GATED, NO_BIASES, PRE_NORMS, QK_LAYERNORMS, SIZES
 
 NORMS = ("input_layernorm", "post_attention_layernorm")
 READERS = ("attention.query_key_value", "mlp.dense_h_to_4h")
-FEED_FORWARD: Keys = {"mlp.up_proj": "mlp.dense_h_to_4h", "mlp.down_proj": "mlp.dense_4h_to_h"}
+FEED_FORWARD: Keys = mlp("mlp.dense_h_to_4h", "mlp.dense_4h_to_h")
 
 
 class ParallelOrNot(DecoderFormat):
@@ -40,7 +40,7 @@ class GptNeoX(ParallelOrNot):
         "parallel_residual": "use_parallel_residual",
         "dropout": "hidden_dropout",
     }
-    always = {**SAME_OUT_BIAS, "position": "rotary"}
+    always = {"position": "rotary"}
     body = {"embed_tokens": "embed_in", "norm": "final_layer_norm"}
     layer = {
         PROJECTIONS: ("attention.query_key_value", heads_by_group),
@@ -125,11 +125,10 @@ class Mpt(DecoderFormat):
     layers = "blocks.{n}"
     body = {"embed_tokens": "wte", **biasless({"norm": "norm_f"})}
     layer = {
-        **biasless({"self_attn_residual.norm_in": "norm_1", "mlp_residual.norm_in": "norm_2"}),
+        **biasless(norms("norm_1", "norm_2")),
         PROJECTIONS: ("attn.Wqkv", split(3)),
         "self_attn.o_proj": "attn.out_proj",
-        "mlp.up_proj": "ffn.up_proj",
-        "mlp.down_proj": "ffn.down_proj",
+        **mlp("ffn.up_proj", "ffn.down_proj"),
     }
     heads = GPT2_HEADS
     biased_norms = False
@@ -177,13 +176,12 @@ class Starcoder2(NormedLike):
     fields = {
         **NormedLike.fields,
         **ONE_WINDOW,
+        **one_bias("use_bias", ALL_BIASES),
         "layer_norm_eps": "norm_epsilon",
-        "attention_bias": "use_bias",
         "dropout": "residual_dropout",
     }
-    always = {**SAME_BIASES, "position": "rotary"}
     follows = {"embedding_dropout": lambda config: config.dropout}
-    layer = {**ATTENTION, **PRE_NORMS, "mlp.up_proj": "mlp.c_fc", "mlp.down_proj": "mlp.c_proj"}
+    layer = {**ATTENTION, **PRE_NORMS, **mlp("mlp.c_fc", "mlp.c_proj")}
 
 
 class Jais2(NormedLike):
@@ -191,7 +189,6 @@ class Jais2(NormedLike):
 
     name = "jais2"
     fields = {**NormedLike.fields, **ATTENTION_BIAS, **same("mlp_bias")}
-    always = {**SAME_OUT_BIAS, "position": "rotary"}
 
 
 class Nemotron(NormedLike):
@@ -205,7 +202,6 @@ class Nemotron(NormedLike):
         "layer_norm_eps": "norm_eps",
         "rope_parameters": PARTIAL_ROPE,
     }
-    always = {**SAME_OUT_BIAS, "position": "rotary"}
 
     def read_weights(self, native: Any, state: State, task: str) -> State:
         state = super().read_weights(native, state, task)
@@ -230,7 +226,7 @@ class Persimmon(NormedLike):
     layer = {
         PROJECTIONS: ("self_attn.query_key_value", heads_by_group),
         "self_attn.o_proj": "self_attn.dense",
-        **{f"self_attn.{p}_norm": f"self_attn.{p}_layernorm" for p in "qk"},
+        **QK_LAYERNORMS,
         **PRE_NORMS,
         **FEED_FORWARD,
     }
@@ -271,11 +267,9 @@ class Falcon(ParallelOrNot):
             lambda native: native.parallel_attn or native.new_decoder_architecture,
             has=lambda config: True if is_grouped(config) else config.parallel_residual,
         ),
-        "attention_bias": Field(
-            "bias", has=lambda config: config.attention_bias or config.attention_out_bias or config.mlp_bias
-        ),
+        **one_bias("bias", ALL_BIASES),
     }
-    always = {**SAME_BIASES, "position": "rotary"}
+    always = {"position": "rotary"}
     only = {"alibi": False}
     follows = {
         "new_decoder_architecture": is_grouped,

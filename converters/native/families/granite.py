@@ -9,11 +9,11 @@ from zoo.models.attention import attention_scaling
 
 from ...errors import NoCounterpartError
 from ...symmetries.base import State
-from ..common import changed_exactly
+from ..common import changed_exactly, norms
 from ..declared import Field, choice, without
 from ..decoders import ROPE, WINDOWS_BY_LAYER, whole_heads
 from .experts import LOCAL_EXPERTS, NORMALISED, ExpertsLike
-from .llama import ATTENTION, PRE_NORMS, SAME_OUT_BIAS, Llama, LlamaLike
+from .llama import ATTENTION, PRE_NORMS, Llama, LlamaLike
 
 ON_THE_STREAM = ("o_proj.weight", "o_proj.bias", "down_proj.weight", "down_proj.bias", "experts.down_proj")
 """Suffixes of weights that write onto the residual stream, with no norm after them."""
@@ -88,7 +88,7 @@ class GraniteMoe(Multiplied, ExpertsLike):
     name = "granitemoe"
     variant = "mixtral-style"
     fields = {**without(Multiplied.fields, "mlp_bias"), **LOCAL_EXPERTS}
-    always = {**ExpertsLike.always, **SAME_OUT_BIAS}
+    always = ExpertsLike.always
     only_options = NORMALISED
     layer = {
         **ATTENTION,
@@ -146,8 +146,4 @@ class HyperClovaX(Multiplied):
         ),
         "norm_placement": choice("use_post_norm", "norm_placement", {"sandwich": True, "pre": False}),
     }
-    layer = {
-        **LlamaLike.layer,
-        "self_attn_residual.norm_branch": "post_norm1",
-        "mlp_residual.norm_branch": "post_norm2",
-    }
+    layer = {**LlamaLike.layer, **norms("post_norm1", "post_norm2", "norm_branch")}

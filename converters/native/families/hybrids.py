@@ -15,11 +15,12 @@ from zoo.models.parts import option
 from ...key_map import KeyMap
 from ...symmetries.base import State
 from ...transforms import Transform, each, join, split_rows
+from ..common import norms
 from ..declared import Field, Keys, pairs, table, without
 from ..decoders import PARTIAL_ROPE, TYPES_OF_LAYERS, part_of_heads
 from .deepseek import DeepseekV3
 from .experts import DENSE_FIRST, EXPERT_SIZES, EXPERTS, SHARED_EXPERT, SHARED_SIZE, ExpertsLike, setting
-from .llama import ATTENTION, ATTENTION_BIAS, GATED, PRE_NORMS, QK_NORMS, SAME_OUT_BIAS, LlamaLike
+from .llama import ATTENTION, ATTENTION_BIAS, GATED, PRE_NORMS, QK_LAYERNORMS, QK_NORMS, LlamaLike
 
 SIZES = ("linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim", "linear_value_head_dim")
 
@@ -98,7 +99,6 @@ class Qwen3Next(ExpertsLike):
     }
     always = {
         **ExpertsLike.always,
-        **SAME_OUT_BIAS,
         "norm": "zero-centered-rmsnorm",
         "attention": "gated",
         "qk_norm": "head",
@@ -190,11 +190,10 @@ class Lfm2(LlamaLike):
     layer = {
         **without(ATTENTION, "self_attn.o_proj"),
         "self_attn.o_proj": "self_attn.out_proj",
-        **{f"self_attn.{p}_norm": f"self_attn.{p}_layernorm" for p in "qk"},
+        **QK_LAYERNORMS,
         **{f"self_attn.{p}": f"conv.{p}" for p in ("in_proj", "conv", "out_proj")},
         **{f"mlp.{p}_proj": f"feed_forward.{w}" for p, w in (("gate", "w1"), ("down", "w2"), ("up", "w3"))},
-        "self_attn_residual.norm_in": "operator_norm",
-        "mlp_residual.norm_in": "ffn_norm",
+        **norms("operator_norm", "ffn_norm"),
     }
     reasons = {**LlamaLike.reasons, "mixer": "its layers without attention have a short convolution"}
 

@@ -9,6 +9,7 @@ from zoo.registry import Task
 
 from ...symmetries.base import State
 from ...transforms import split
+from ..common import attention, mlp, norms
 from ..declared import Field, choice, same, without
 from ..decoders import FIXED_ROPE, HEAD_DIM, PROJECTIONS, ROPE, ROPE_BY_LAYER, fixed_rope_obstacles
 from ..encoder_decoders import computed_table
@@ -58,12 +59,9 @@ class DistilBert(EncoderFormat):
     }
     layers = "transformer.layer.{n}"
     layer = {
-        **{f"self_attn.{p}_proj": f"attention.{p}_lin" for p in "qkv"},
-        "self_attn.o_proj": "attention.out_lin",
-        "self_attn_residual.norm_out": "sa_layer_norm",
-        "mlp.up_proj": "ffn.lin1",
-        "mlp.down_proj": "ffn.lin2",
-        "mlp_residual.norm_out": "output_layer_norm",
+        **attention("attention.{q}_lin", "attention.out_lin"),
+        **mlp("ffn.lin1", "ffn.lin2"),
+        **norms("sa_layer_norm", "output_layer_norm", "norm_out"),
     }
     heads = encoder_heads(
         transformed("vocab_transform", "vocab_layer_norm", "vocab_projector"), pooled("pre_classifier")
@@ -141,12 +139,9 @@ class Albert(EncoderFormat):
     body = {**Electra.body, "embedding_projection": "encoder.embedding_hidden_mapping_in"}
     layers = "encoder.albert_layer_groups.{n}.albert_layers.0"
     layer = {
-        **{f"self_attn.{p[0]}_proj": f"attention.{p}" for p in ("query", "key", "value")},
-        "self_attn.o_proj": "attention.dense",
-        "self_attn_residual.norm_out": "attention.LayerNorm",
-        "mlp.up_proj": "ffn",
-        "mlp.down_proj": "ffn_output",
-        "mlp_residual.norm_out": "full_layer_layer_norm",
+        **attention("attention.{query}", "attention.dense"),
+        **mlp("ffn", "ffn_output"),
+        **norms("attention.LayerNorm", "full_layer_layer_norm", "norm_out"),
     }
     heads = encoder_heads(
         transformed("predictions.dense", "predictions.LayerNorm", "predictions.decoder"), pooled("albert.pooler")
@@ -163,12 +158,9 @@ SUMMARY = {"summary_type": "first", "summary_use_proj": True, "summary_activatio
 """How its sequence classifier reads a text."""
 
 XLM_LAYER = {
-    **{f"self_attn.{p}_proj": f"attentions.{{n}}.{p}_lin" for p in "qkv"},
-    "self_attn.o_proj": "attentions.{n}.out_lin",
-    "self_attn_residual.norm_out": "layer_norm1.{n}",
-    "mlp.up_proj": "ffns.{n}.lin1",
-    "mlp.down_proj": "ffns.{n}.lin2",
-    "mlp_residual.norm_out": "layer_norm2.{n}",
+    **attention("attentions.{n}.{q}_lin", "attentions.{n}.out_lin"),
+    **mlp("ffns.{n}.lin1", "ffns.{n}.lin2"),
+    **norms("layer_norm1.{n}", "layer_norm2.{n}", "norm_out"),
 }
 
 
@@ -251,8 +243,7 @@ class ModernBert(EncoderFormat):
     layer = {
         PROJECTIONS: ("attn.Wqkv", split(3)),
         "self_attn.o_proj": "attn.Wo",
-        "self_attn_residual.norm_in": "attn_norm",
-        "mlp_residual.norm_in": "mlp_norm",
+        **norms("attn_norm", "mlp_norm"),
         ("mlp.gate_proj", "mlp.up_proj"): ("mlp.Wi", split(2)),
         "mlp.down_proj": "mlp.Wo",
     }
@@ -273,12 +264,7 @@ class NomicBert(EncoderFormat):
         "token_types.weight": "embeddings.token_type_embeddings.weight",
         "embedding_norm": "embeddings.LayerNorm",
     }
-    layer = {
-        **ATTENTION,
-        **GATED,
-        "self_attn_residual.norm_out": "post_attention_layernorm",
-        "mlp_residual.norm_out": "post_mlp_layernorm",
-    }
+    layer = {**ATTENTION, **GATED, **norms("post_attention_layernorm", "post_mlp_layernorm", "norm_out")}
     heads = {
         "feature-extraction": {},
         "sequence-classification": pooled("nomic_bert.pooler.dense"),

@@ -1,13 +1,29 @@
-"""Llama and what is written like it: RMSNorm, rotary positions, a gated feed-forward network, grouped queries."""
+"""Llama and what is written like it or differs in a line or two, Phi and Command R among them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from zoo.models import ZooConfig
 
-from ..declared import Field, Keys, same
-from ..decoders import CLASSIFIER_DROPOUT, HEAD_DIM, ONE_WINDOW, ROPE, WINDOWS_BY_LAYER, DecoderFormat
+from ...transforms import split, split_rows
+from ..common import attention, mlp, norms
+from ..declared import ALL_BIASES, Field, Keys, biasless, choice, one_bias, same, without
+from ..decoders import (
+    CLASSIFIER_DROPOUT,
+    HEAD_DIM,
+    NOPE_BY_LAYER,
+    ONE_WINDOW,
+    PARTIAL_ROPE,
+    PROJECTIONS,
+    ROPE,
+    ROPE_BY_LAYER,
+    WINDOWS_BY_LAYER,
+    DecoderFormat,
+    sliding_window,
+    whole_text,
+)
 
 SIZES: Mapping[str, str | Field] = {
     **same("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads"),
@@ -17,21 +33,12 @@ SIZES: Mapping[str, str | Field] = {
 }
 ATTENTION: Keys = {f"self_attn.{p}_proj": f"self_attn.{p}_proj" for p in "qkvo"}
 QK_NORMS: Keys = {f"self_attn.{p}_norm": f"self_attn.{p}_norm" for p in "qk"}
+QK_LAYERNORMS: Keys = {f"self_attn.{p}_norm": f"self_attn.{p}_layernorm" for p in "qk"}
 GATED: Keys = {f"mlp.{p}_proj": f"mlp.{p}_proj" for p in ("gate", "up", "down")}
-PRE_NORMS: Keys = {"self_attn_residual.norm_in": "input_layernorm", "mlp_residual.norm_in": "post_attention_layernorm"}
-NO_BIASES = {"attention_bias": False, "attention_out_bias": False, "mlp_bias": False}
-
-
-def any_attention_bias(config: ZooConfig) -> bool:
-    """Whether any of the four projections has a bias."""
-    return bool(config.attention_bias or config.attention_out_bias)
-
-
-ATTENTION_BIAS: Mapping[str, str | Field] = {"attention_bias": Field("attention_bias", has=any_attention_bias)}
+PRE_NORMS: Keys = norms("input_layernorm", "post_attention_layernorm")
+NO_BIASES = dict.fromkeys(ALL_BIASES, False)
+ATTENTION_BIAS: Mapping[str, str | Field] = one_bias("attention_bias", ("attention_bias", "attention_out_bias"))
 """One setting for the biases of all four projections."""
-
-SAME_OUT_BIAS = {"attention_out_bias": lambda config: config.attention_bias}
-SAME_BIASES = {**SAME_OUT_BIAS, "mlp_bias": lambda config: config.attention_bias}
 
 
 class LlamaLike(DecoderFormat):
@@ -61,7 +68,6 @@ class Llama(LlamaLike):
     rank = 60
     model_types = ("llama", "internlm3", "iquestcoder")
     fields = {**LlamaLike.fields, **ATTENTION_BIAS, **same("mlp_bias")}
-    always = {**LlamaLike.always, **SAME_OUT_BIAS}
 
 
 class Mistral(LlamaLike):
@@ -90,5 +96,234 @@ class Qwen3(LlamaLike):
     variant = "qwen3-style"
     fields = {**Qwen2.fields, **ATTENTION_BIAS}
     follows = Qwen2.follows
-    always = {**LlamaLike.always, **SAME_OUT_BIAS, "qk_norm": "head"}
+    always = {**LlamaLike.always, "qk_norm": "head"}
     layer = {**LlamaLike.layer, **QK_NORMS}
+
+
+JOINED_GATE = {
+    ("mlp.gate_proj", "mlp.up_proj"): ("mlp.gate_up_proj", split(2)),
+    "mlp.down_proj": "mlp.down_proj",
+}
+
+
+def normed_width(config: ZooConfig) -> int:
+    """The width of a head, which norms on queries and keys take for a share of the model's."""
+    return int(config.head_dim if config.qk_norm is None else config.hidden_size // config.num_attention_heads)
+
+
+class Phi(DecoderFormat):
+    """Phi-1 to Phi-2 (Gunasekar et al. 2023)."""
+
+    name = "phi"
+    variant = "gptj-style"
+    fields = {
+        **SIZES,
+        "layer_norm_eps": "layer_norm_eps",
+        "rope_parameters": PARTIAL_ROPE,
+        "dropout": "resid_pdrop",
+        "qk_norm": choice("qk_layernorm", "qk_norm", {None: False, "head": True}),
+        "head_dim": Field("head_dim", HEAD_DIM.read, has=normed_width),
+    }
+    always = {"position": "rotary", "parallel_residual": True, "lm_head_bias": True}
+    follows = {"embd_pdrop": lambda config: config.dropout}
+    body = {"embed_tokens": "embed_tokens", "norm": "final_layernorm"}
+    layer = {
+        "residual.norm_in": "input_layernorm",
+        **attention("self_attn.{q}_proj", "self_attn.dense"),
+        **QK_LAYERNORMS,
+        **mlp("mlp.fc1", "mlp.fc2"),
+    }
+
+
+class Phi3(LlamaLike):
+    """Phi-3 and Phi-4 (Abdin et al. 2024)."""
+
+    name = "phi3"
+    fields = {**LlamaLike.fields, **ONE_WINDOW, "rope_parameters": PARTIAL_ROPE, "dropout": "resid_pdrop"}
+    layer = {
+        PROJECTIONS: (
+            "self_attn.qkv_proj",
+            lambda config: split_rows((config.num_attention_heads, *[config.num_key_value_heads] * 2)),
+        ),
+        "self_attn.o_proj": "self_attn.o_proj",
+        **JOINED_GATE,
+        **PRE_NORMS,
+    }
+
+
+INTERLEAVED = {"position": "rotary-interleaved"}
+
+
+class Helium(LlamaLike):
+    """Helium (Kyutai 2025): rotates neighbouring columns."""
+
+    name = "helium"
+    fields = {**without(LlamaLike.fields, "head_dim"), **same("attention_bias", "mlp_bias")}
+    always = {**LlamaLike.always, **INTERLEAVED}
+    follows = {"head_dim": lambda config: config.head_dim}
+
+
+class Ernie45(LlamaLike):
+    """ERNIE 4.5 (Baidu 2025), dense: rotates neighbouring columns, one setting for all biases."""
+
+    name = "ernie4_5"
+    fields = {
+        **without(LlamaLike.fields, "attention_dropout"),
+        **one_bias("use_bias", ALL_BIASES),
+    }
+    always = {**LlamaLike.always, **INTERLEAVED}
+
+
+class SeedOss(LlamaLike):
+    """Seed-OSS (ByteDance 2025): biases of queries, keys and values, and of attention's output, each by itself."""
+
+    name = "seed_oss"
+    fields = {
+        **LlamaLike.fields,
+        **same("attention_bias", "attention_out_bias", "mlp_bias"),
+        "dropout": "residual_dropout",
+    }
+
+
+class Arcee(LlamaLike):
+    """AFM (Arcee 2025): a feed-forward network without a gate."""
+
+    name = "arcee"
+    fields = Llama.fields
+    always = {**Llama.always, "feed_forward": "mlp"}
+    layer = without(LlamaLike.layer, "mlp.gate_proj")
+    reasons = dict(DecoderFormat.reasons)
+
+
+class Cwm(LlamaLike):
+    """Code World Model (Meta 2025): windows layer by layer."""
+
+    name = "cwm"
+    fields = {**LlamaLike.fields, **same("mlp_bias"), **WINDOWS_BY_LAYER}
+
+
+class Ministral(LlamaLike):
+    """Ministral (Mistral AI 2024): windows layer by layer."""
+
+    name = "ministral"
+    fields = {**LlamaLike.fields, **WINDOWS_BY_LAYER}
+
+
+def nope_layers(native: Any) -> list[bool] | None:
+    return None if all(native.no_rope_layers) else [not rotates for rotates in native.no_rope_layers]
+
+
+class SmolLm3(LlamaLike):
+    """SmolLM 3 (Hugging Face 2025): some layers do not rotate; windows layer by layer."""
+
+    name = "smollm3"
+    variant = "smollm3-style"
+    fields = {
+        **Llama.fields,
+        **WINDOWS_BY_LAYER,
+        "nope_layers": Field(
+            "no_rope_layers",
+            nope_layers,
+            lambda config: [int(not nope) for nope in config.nope_layers or [False] * config.num_hidden_layers],
+        ),
+    }
+    always = Llama.always
+    follows = Qwen2.follows
+
+
+class Glm(LlamaLike):
+    """GLM-4-9B (GLM team 2024)."""
+
+    name = "glm"
+    fields = {**LlamaLike.fields, **same("attention_bias"), "rope_parameters": PARTIAL_ROPE}
+    always = {**LlamaLike.always, "position": "rotary-interleaved"}
+    layer = {**ATTENTION, **JOINED_GATE, **PRE_NORMS}
+
+
+class Glm4(Glm):
+    """GLM-4-0414: norms on both sides of the sublayers."""
+
+    name = "glm4"
+    variant = "sandwich-norm"
+    always = {**Glm.always, "norm_placement": "sandwich"}
+    layer = {**Glm.layer, **norms("post_self_attn_layernorm", "post_mlp_layernorm", "norm_branch")}
+
+
+LAMBDAS = ("lambda_q1", "lambda_k1", "lambda_q2", "lambda_k2")
+
+
+class DiffLlama(LlamaLike):
+    """DiffLlama (Ye et al. 2024, as Llama's layers)."""
+
+    name = "diffllama"
+    variant = "diff-transformer"
+    fields = {**without(LlamaLike.fields, "attention_dropout"), **ATTENTION_BIAS}
+    always = {**LlamaLike.always, "attention": "differential", "attention_dropout": 0.0}
+    parameters = {f"self_attn.{name}": f"self_attn.{name}" for name in LAMBDAS}
+
+
+BRANCH_NORMS = norms("post_attention_layernorm", "post_feedforward_layernorm", "norm_branch")
+
+
+class Olmo2(LlamaLike):
+    """OLMo 2 (OLMo team 2024)."""
+
+    name = "olmo2"
+    variant = "olmo2-style"
+    fields = {**LlamaLike.fields, **ATTENTION_BIAS}
+    always = {**LlamaLike.always, "norm_placement": "res-post", "qk_norm": "full"}
+    layer = {**ATTENTION, **QK_NORMS, **GATED, **BRANCH_NORMS}
+
+
+class Olmo3(Olmo2):
+    """OLMo 3 (OLMo team 2025): as OLMo 2, with windows layer by layer, without which wavelengths may be scaled."""
+
+    name = "olmo3"
+    variant = "olmo3-style"
+    fields = {**Olmo2.fields, **WINDOWS_BY_LAYER, **ROPE_BY_LAYER}
+
+
+class Cohere(DecoderFormat):
+    """Command R (Cohere 2024)."""
+
+    name = "cohere"
+    variant = "gptj-style"
+    fields = {**SIZES, **same("layer_norm_eps", "logit_scale"), **ATTENTION_BIAS, "rope_parameters": ROPE}
+    always = {
+        **NO_BIASES,
+        "position": "rotary-interleaved",
+        "feed_forward": "gated",
+        "parallel_residual": True,
+    }
+    only = {"use_qk_norm": False}
+    body = {"embed_tokens": "embed_tokens", **biasless({"norm": "norm"})}
+    layer = {**ATTENTION, **GATED, **biasless({"residual.norm_in": "input_layernorm"})}
+    biased_norms = False
+
+
+class Cohere2(Cohere):
+    """Command R7B (Cohere 2024): windows layer by layer; the layers without have no positions."""
+
+    name = "cohere2"
+    fields = {**Cohere.fields, **WINDOWS_BY_LAYER, "nope_layers": NOPE_BY_LAYER}
+    only = {}
+
+
+class Exaone4(LlamaLike):
+    """EXAONE 4 (LG AI Research 2025): where some layers have a window, the others have no positions."""
+
+    name = "exaone4"
+    variant = "olmo2-style"
+    fields = {
+        **LlamaLike.fields,
+        **WINDOWS_BY_LAYER,
+        "sliding_window": Field("sliding_window", sliding_window),
+        "nope_layers": Field(
+            "layer_types",
+            lambda native: None if native.sliding_window is None else whole_text(native.layer_types),
+            lambda config: config.types_of_layers(),
+            has=lambda config: None if config.sliding_window is None else whole_text(config.types_of_layers()),
+        ),
+    }
+    always = {**LlamaLike.always, "norm_placement": "res-post", "qk_norm": "head"}
+    layer = {**ATTENTION, **QK_NORMS, **GATED, **BRANCH_NORMS}

@@ -10,7 +10,7 @@ from zoo.models import ZooConfig
 from zoo.registry import Task
 
 from ...symmetries.base import State
-from ..common import a_stack, tokens
+from ..common import a_stack
 from ..declared import Field, Keys, NativeFormat, same
 from .llama import NO_BIASES
 
@@ -97,10 +97,7 @@ class T5(NativeFormat):
     def read_config(self, native: Any, task: str) -> dict[str, Any]:
         scaled = task == Task.SEQ2SEQ_LM and getattr(native, "scale_decoder_outputs", False)  # mT5's never are
         scale = {"logit_scale": native.d_model**-0.5 if scaled else 1.0}
-        return {**super().read_config(native, task), **scale, **tokens(native, decoder_start=True)}
-
-    def write_config(self, config: ZooConfig, task: str) -> dict[str, Any]:
-        return {**super().write_config(config, task), **tokens(config, decoder_start=True)}
+        return {**super().read_config(native, task), **scale}
 
     def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:
         found = [] if config.stack == "encoder-decoder" else [f"it is {a_stack(config)}, this is an encoder-decoder"]

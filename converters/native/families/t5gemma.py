@@ -13,16 +13,14 @@ from zoo.registry import Task
 from ...errors import NoCounterpartError
 from ...symmetries.base import State
 from ...symmetries.route import Needs
-from ..common import tokens
+from ..common import norms, tokens
 from ..declared import Field, NativeFormat, same, without
 from ..decoders import ROPE_BY_LAYER, WINDOWS_BY_LAYER
-from .llama import ATTENTION, ATTENTION_BIAS, GATED, PRE_NORMS, QK_NORMS, SAME_OUT_BIAS, LlamaLike
+from .llama import ATTENTION, ATTENTION_BIAS, GATED, PRE_NORMS, QK_NORMS, LlamaLike
 
 SANDWICH_NORMS = {
-    "self_attn_residual.norm_in": "input_layernorm",
-    "self_attn_residual.norm_branch": "post_attention_layernorm",
-    "mlp_residual.norm_in": "pre_feedforward_layernorm",
-    "mlp_residual.norm_branch": "post_feedforward_layernorm",
+    **norms("input_layernorm", "pre_feedforward_layernorm"),
+    **norms("post_attention_layernorm", "post_feedforward_layernorm", "norm_branch"),
 }
 
 
@@ -51,7 +49,7 @@ class Gemma(LlamaLike):
 
     name = "gemma"
     fields = {**LlamaLike.fields, **ATTENTION_BIAS}
-    always = {**LlamaLike.always, **SAME_OUT_BIAS, "norm": "zero-centered-rmsnorm", "scale_embedding": True}
+    always = {**LlamaLike.always, "norm": "zero-centered-rmsnorm", "scale_embedding": True}
     only = {"use_bidirectional_attention": None}
 
 
@@ -158,7 +156,7 @@ class T5Gemma(NativeFormat):
             "tie_word_embeddings": native.tie_word_embeddings,
             "initializer_range": native.initializer_range,
             "share_encoder_decoder_embeddings": False,
-            **tokens(native),
+            **tokens(native, "decoder"),
             "decoder_start_token_id": native.decoder.bos_token_id,
         }
 
@@ -175,7 +173,7 @@ class T5Gemma(NativeFormat):
             "attention_dropout": config.attention_dropout,
             "tie_word_embeddings": config.tie_word_embeddings,
             "initializer_range": config.initializer_range,
-            **tokens(config, decoder_start=True),
+            **tokens(config, self.stack),
         }
 
     def needs(self, config: ZooConfig, task: str) -> Needs:

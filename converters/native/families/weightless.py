@@ -12,9 +12,10 @@ from zoo.models import ZooConfig
 from ...errors import NoCounterpartError
 from ...symmetries.base import NORM_WEIGHTS, State
 from ...transforms import Transform, each
+from ..common import mlp
 from ..declared import Field, biasless, same, without
 from ..decoders import ROPE, whole_heads
-from .llama import ATTENTION, ATTENTION_BIAS, GATED, PRE_NORMS, QK_NORMS, SAME_OUT_BIAS, LlamaLike
+from .llama import ATTENTION, ATTENTION_BIAS, GATED, PRE_NORMS, QK_NORMS, LlamaLike
 
 
 class Weightless(LlamaLike):
@@ -49,7 +50,7 @@ class Olmo(Weightless):
 
     name = "olmo"
     fields = {**without(LlamaLike.fields, "layer_norm_eps"), **ATTENTION_BIAS}
-    always = {**LlamaLike.always, **SAME_OUT_BIAS, "norm": "layernorm", "layer_norm_eps": 1e-5}
+    always = {**LlamaLike.always, "norm": "layernorm", "layer_norm_eps": 1e-5}
     only = {"clip_qkv": None}
     body = {"embed_tokens": "embed_tokens", **biasless({"norm": "norm"})}
     layer = {**ATTENTION, **GATED, **biasless(PRE_NORMS)}
@@ -93,7 +94,6 @@ class NanoChat(Weightless):
     }
     always = {
         **LlamaLike.always,
-        **SAME_OUT_BIAS,
         "feed_forward": "mlp",
         "qk_norm": "head",
         "embedding_norm": True,
@@ -105,8 +105,7 @@ class NanoChat(Weightless):
         "self_attn.k_proj": ("self_attn.k_proj", lambda config: swapped_halves(config.num_key_value_heads)),
         **without(ATTENTION, "self_attn.q_proj", "self_attn.k_proj"),
         **QK_NORMS,
-        "mlp.up_proj": "mlp.fc1",
-        "mlp.down_proj": "mlp.fc2",
+        **mlp("mlp.fc1", "mlp.fc2"),
         **PRE_NORMS,
     }
 
