@@ -8,6 +8,7 @@ import warnings
 import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -57,11 +58,8 @@ class Checkpoint:
     @property
     def dtype(self) -> torch.dtype:
         """The type that all floating tensors fit into."""
-        dtype: torch.dtype | None = None
-        for tensor in self.tensors.values():
-            if tensor.is_floating_point():
-                dtype = tensor.dtype if dtype is None else torch.promote_types(dtype, tensor.dtype)
-        return dtype or torch.get_default_dtype()
+        types = {tensor.dtype for tensor in self.tensors.values() if tensor.is_floating_point()}
+        return reduce(torch.promote_types, types or {torch.get_default_dtype()})
 
 
 def unwrapped(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -22,12 +22,13 @@ from zoo.models import ZooPreTrainedModel
 from zoo.registry import VARIANTS
 
 from .checkpoint import Checkpoint, Source
-from .converter import CONVERTERS, Plan
+from .converter import CONVERTERS
 from .errors import ConversionError, NotConvertibleError, UnknownConverterError, UnknownFormatError
 from .key_map import KeyMap
 from .native import NATIVE
 from .native.declared import NativeFormat
 from .native.reading import convert_native, is_native
+from .weights import from_weights
 
 DEEPEST = 4  # How many parts of a key may be its prefix
 SHOWN = 4  # How many formats or keys a message names
@@ -185,7 +186,10 @@ def convert(source: Source, origin: str | None = None, *, prefix: str = "", **hi
     tensors |= {
         name: torch.zeros(value.shape, dtype=dtype) for name, value in parameters.items() if plan.key_map.is_added(name)
     }
-    return load(plan, tensors, dtype)
+    model, problems = from_weights(plan.model_class, plan.config, tensors, dtype)
+    if problems:
+        raise ConversionError(f"the key map of {plan.key_map.owner} does not fit its model: {problems}")
+    return model
 
 
 def own(tensors: dict[str, Tensor], *, copies: bool) -> dict[str, Tensor]:
@@ -230,13 +234,3 @@ def is_weights_alone(source: Source) -> bool:
     if isinstance(source, str | os.PathLike):
         return Path(source).is_file()
     return not isinstance(source, PreTrainedModel)
-
-
-def load(plan: Plan, tensors: dict[str, Tensor], dtype: torch.dtype) -> ZooPreTrainedModel:
-    model, report = plan.model_class.from_pretrained(
-        None, config=plan.config, state_dict=tensors, dtype=dtype, output_loading_info=True
-    )
-    problems = {word: keys for word, keys in report.items() if keys}
-    if problems:
-        raise ConversionError(f"the key map of {plan.key_map.owner} does not fit its model: {problems}")
-    return model.eval()

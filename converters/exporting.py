@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,17 +40,8 @@ class ExportReport:
     files: tuple[str, ...] = ()  # The files of the folder
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "target": self.target,
-            "class": self.class_name,
-            "auto_class": self.auto_class,
-            "folder": str(self.folder),
-            "transforms": self.transforms,
-            "notes": list(self.notes),
-            "output": self.output,
-            "difference": None if self.difference is None else self.difference.to_dict(),
-            "files": list(self.files),
-        }
+        fields = {**asdict(self), "folder": str(self.folder), "notes": list(self.notes), "files": list(self.files)}
+        return {name.removesuffix("_name"): value for name, value in fields.items()}
 
 
 def export(

@@ -145,14 +145,18 @@ def model_with(config: ZooConfig, task: str, weights: dict[str, Tensor]) -> ZooP
     problems += [name for name in expected.keys() & weights.keys() if expected[name].shape != weights[name].shape]
     if problems:
         raise RuntimeError(f"weights that do not fit: {', '.join(problems)}")
+    model, left = from_weights(model_class, config, {name: weights[name] for name in listed}, dtype)
+    if left:
+        raise RuntimeError(f"weights that were not loaded: {left}")
+    return model
+
+
+def from_weights(
+    model_class: Any, config: Any, weights: dict[str, Tensor], dtype: torch.dtype
+) -> tuple[Any, dict[str, Any]]:
+    """Make a model of weights in memory, and list the keys that transformers reports, by its words for them."""
     with no_progress_bar():
         model, report = model_class.from_pretrained(
-            None,
-            config=config,
-            state_dict={name: weights[name] for name in listed},
-            dtype=dtype,
-            output_loading_info=True,
+            None, config=config, state_dict=weights, dtype=dtype, output_loading_info=True
         )
-    if left := {word: keys for word, keys in report.items() if keys}:
-        raise RuntimeError(f"weights that were not loaded: {left}")
-    return model.eval()
+    return model.eval(), {word: keys for word, keys in report.items() if keys}

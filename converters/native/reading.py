@@ -26,7 +26,7 @@ from zoo.registry import Task
 
 from ..checkpoint import Checkpoint, report_not_finite, unwrapped
 from ..errors import ConversionError, LostInputWarning, NoCounterpartError
-from ..weights import model_with, no_progress_bar
+from ..weights import from_weights, model_with
 from .common import LABELS
 from .comparing import observe, require_same
 from .declared import NATIVE, NativeFormat, class_names, format_of, task_of_architecture, task_of_class
@@ -88,27 +88,23 @@ def build(
         raise ConversionError(f"task={task!r} was given, {found.name} has {enumerate_names(found.classes)}")
     model_class: Any = getattr(transformers, class_names(found, native.model_type)[task])
     try:
-        with no_progress_bar():
-            model, report = model_class.from_pretrained(
-                None, config=native, state_dict=weights, dtype=dtype, output_loading_info=True
-            )
+        model, report = from_weights(model_class, native, weights, dtype)
     except UNUSABLE as error:
         raise ConversionError(
             f"transformers cannot load {name!r} as {model_class.__name__}: {first_line(error)}"
         ) from error
-    if any(report.values()):
-        require_fit(report, name, model, found, task)
+    require_fit(report, name, model, found, task)
     return model
 
 
 def require_fit(report: dict[str, Any], name: str, model: PreTrainedModel, found: NativeFormat, task: str) -> None:
     """Refuse weights that a class lacks, and those that it would not read. Arguments as for `build`."""
     prefix, class_name = found.prefix if task == Task.FEATURE_EXTRACTION else "", type(model).__name__
-    if missing := sorted({prefix + key for key in report["missing_keys"]} - set(found.meaningless(task))):
+    if missing := sorted({prefix + key for key in report.get("missing_keys", ())} - set(found.meaningless(task))):
         raise ConversionError(f"{name!r} lacks weights of {class_name}: {enumerate_names(missing)}")
-    if report["mismatched_keys"]:
-        raise ConversionError(f"{name!r} has weights of the wrong shape: {report['mismatched_keys']}")
-    if unread := sorted(key for key in report["unexpected_keys"] if is_lost(key, model)):
+    if wrong := report.get("mismatched_keys"):
+        raise ConversionError(f"{name!r} has weights of the wrong shape: {wrong}")
+    if unread := sorted(key for key in report.get("unexpected_keys", ()) if is_lost(key, model)):
         raise ConversionError(f"{name!r} has weights that {class_name} does not read: {enumerate_names(unread)}")
 
 

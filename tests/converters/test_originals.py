@@ -38,11 +38,6 @@ CASES = {
 """Weights, hints and a class, by the name of the format with what is special."""
 
 
-@pytest.fixture(autouse=True, scope="module")
-def quiet():
-    logging.disable_progress_bar()
-
-
 @pytest.fixture(params=CASES)
 def case(request):
     make, hints, model_class = CASES[request.param]
@@ -98,6 +93,15 @@ def test_a_saved_model_reloads_and_goes_back_bit_exact(case, tmp_path):
     auto = {"d2l decoder": AutoModelForCausalLM, "vanilla": AutoModelForSeq2SeqLM}.get(case.name)
     if auto is not None:
         assert type(auto.from_pretrained(tmp_path)) is case.model_class
+
+
+def test_no_progress_is_drawn_of_what_is_in_memory(capfd):
+    logging.enable_progress_bar()
+    try:
+        convert_vanilla(vanilla_keys())
+        assert logging.is_progress_bar_enabled() and capfd.readouterr().err == ""
+    finally:
+        logging.disable_progress_bar()
 
 
 def test_weights_are_copied():
