@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 import torch
@@ -18,6 +18,8 @@ from ..transforms import pairs_to_halves
 
 Weights: TypeAlias = dict[str, Tensor]
 Change: TypeAlias = Callable[[Weights, ZooConfig], Weights]
+
+GATE_AND_UP = ("gate_proj", "up_proj")
 
 TRANSPOSED = r"\.(c_attn|c_proj|c_fc)\.weight$"  # Weights that GPT-2's class stores with inputs before outputs
 
@@ -56,16 +58,19 @@ def grouped(module: str) -> Change:
     return in_order
 
 
-def stacked_experts(state: Weights, config: ZooConfig) -> Weights:
-    """Store the gates of all experts apart from what they gate."""
+def replaced(state: Weights, parts: Mapping[str, Callable[[Tensor], Weights]]) -> Weights:
+    """Store some weights as others: functions make them of a weight, by endings of names."""
     found: Weights = {}
     for name, value in state.items():
-        if name.endswith(".gate_up_proj"):
-            gate, up = value.chunk(2, dim=1)
-            found |= {name.replace("gate_up_proj", part): half for part, half in (("gate_proj", gate), ("up_proj", up))}
-        else:
-            found[name] = value
+        ending = next((ending for ending in parts if name.endswith(f".{ending}")), None)
+        made = {"": value} if ending is None else parts[ending](value)
+        found |= {name.removesuffix(ending or "") + new: part for new, part in made.items()}
     return found
+
+
+def stacked_experts(state: Weights, config: ZooConfig) -> Weights:
+    """Store the gates of all experts apart from what they gate."""
+    return replaced(state, {"gate_up_proj": lambda both: dict(zip(GATE_AND_UP, both.chunk(2, dim=1), strict=True))})
 
 
 def squeezed(state: Weights, config: ZooConfig) -> Weights:
@@ -76,49 +81,38 @@ def squeezed(state: Weights, config: ZooConfig) -> Weights:
 
 def delta_projections(state: Weights, config: ZooConfig) -> Weights:
     """Store what the delta rule mixes apart from its gates, and how fast it forgets as a factor."""
-    found: Weights = {}
-    for name, value in state.items():
-        module = name.rpartition("linear_attn.")[0] + "linear_attn."
-        if name.endswith(".in_proj_qkvz.weight"):
-            mixed, gates = mixed_and_gates(config).forward((value,))
-            found |= {f"{module}in_proj_qkv.weight": mixed, f"{module}in_proj_z.weight": gates}
-        elif name.endswith(".A_log"):
-            found[f"blk.{name.split('.')[2]}.ssm_a"] = -value.exp()  # as llama.cpp names it
-        elif name.endswith(".dt_bias"):
-            found[f"{module}dt_proj.bias"] = value
-        else:
-            found[name] = value
+
+    def apart(joined: Tensor) -> Weights:
+        mixed, gates = mixed_and_gates(config).forward((joined,))
+        return {"in_proj_qkv.weight": mixed, "in_proj_z.weight": gates}
+
+    found = replaced(state, {"in_proj_qkvz.weight": apart, "dt_bias": lambda bias: {"dt_proj.bias": bias}})
+    for name in [name for name in found if name.endswith(".A_log")]:
+        found[f"blk.{name.split('.')[2]}.ssm_a"] = -found.pop(name).exp()  # as llama.cpp names it
     return found
 
 
 def clamped_experts(state: Weights, config: ZooConfig) -> Weights:
     """Store gpt-oss's experts with inputs last, and their gates, which alternate with what they gate, apart."""
-    found: Weights = {}
-    for name, value in state.items():
-        kind = "bias" if name.endswith("_bias") else "weight"
-        if ".experts." not in name:
-            found[name] = value
-            continue
-        place, _, projection = name.removesuffix("_bias").rpartition(".")
-        parts = (
-            {"gate_proj": value[..., ::2], "up_proj": value[..., 1::2]}
-            if "gate_up" in projection
-            else {projection: value}
-        )
-        for part, tensor in parts.items():
-            found[f"{place}.{part}.{kind}"] = tensor.transpose(-1, -2) if kind == "weight" else tensor
-    return found
+
+    def parts(kind: str, ending: str, *axes: int) -> dict[str, Callable[[Tensor], Weights]]:
+        return {
+            f"gate_up_proj{ending}": lambda both: {
+                f"{part}.{kind}": both[..., place::2].transpose(*axes) for place, part in enumerate(GATE_AND_UP)
+            },
+            f"experts.down_proj{ending}": lambda one: {f"experts.down_proj.{kind}": one.transpose(*axes)},
+        }
+
+    return replaced(state, {**parts("weight", "", -1, -2), **parts("bias", "_bias", 0, 0)})
 
 
 def unpacked_latent(state: Weights, config: ZooConfig) -> Weights:
     """Store by head what makes keys, transposed, and what makes values of latent vectors."""
     sizes = [option(config, LatentAttention, name) for name in ("qk_nope_head_dim", "v_head_dim")]
-    found: Weights = {}
-    for name, value in state.items():
-        if name.endswith(".kv_b_proj.weight"):
-            keys, values = value.unflatten(0, (config.num_attention_heads, -1)).split(sizes, dim=1)
-            found[name.replace("kv_b_proj", "k_b_proj")] = keys.transpose(1, 2)
-            found[name.replace("kv_b_proj", "v_b_proj")] = values
-        else:
-            found[name.replace("e_score_correction_bias", "e_score_correction.bias")] = value
-    return found
+
+    def by_head(joined: Tensor) -> Weights:
+        keys, values = joined.unflatten(0, (config.num_attention_heads, -1)).split(sizes, dim=1)
+        return {"k_b_proj.weight": keys.transpose(1, 2), "v_b_proj.weight": values}
+
+    biases = {"e_score_correction_bias": lambda bias: {"e_score_correction.bias": bias}}
+    return replaced(state, {"kv_b_proj.weight": by_head, **biases})

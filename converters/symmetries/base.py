@@ -21,6 +21,8 @@ LM_TASKS = frozenset({Task.CAUSAL_LM, Task.MASKED_LM, Task.SEQ2SEQ_LM})  # Tasks
 
 DENSE_PARTS = ("mlp", "gated")  # Feed-forward parts with no weights but those of two or three projections
 
+PLAIN_ATTENTIONS = ("multi-head", "masked-rows-uniform", "masked-rows-nan")  # Parts with four projections of the stream
+
 QUERY_KEY_VALUE = r"\.(self_attn|cross_attn)\.[qkv]_proj\.weight$"
 QUERY = r"\.(self_attn|cross_attn)\.q_proj\.(weight|bias)$"
 FEED_FORWARD_IN = r"\.mlp\.(up|gate)_proj\.weight$"
@@ -107,6 +109,12 @@ def pad(wanted: int, value: float = 0.0, dim: int = 0) -> Callable[[Tensor], Ten
         return torch.cat([tensor, tensor.new_full(shape, value)], dim=dim)
 
     return append
+
+
+def has_plain_layers(config: ZooConfig) -> bool:
+    """Whether the weights in layers that read or write the residual stream are those of the patterns above alone."""
+    plain = config.attention in PLAIN_ATTENTIONS and config.mixer_layer_type is None
+    return plain and config.feed_forward in DENSE_PARTS and config.residual == "plain"
 
 
 def layer_readers(cross: bool = True) -> list[str]:

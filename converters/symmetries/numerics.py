@@ -30,6 +30,7 @@ from .base import (
     Symmetry,
     change,
     change_by_stack,
+    has_plain_layers,
     head_readers,
     layer_readers,
     scale,
@@ -49,9 +50,9 @@ class PermuteResidual(Symmetry):
 
     def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
         """From "sinusoidal" to "sinusoidal-halves". Hidden states are permuted, so only heads make up for it."""
-        if (config.position, wanted) != ("sinusoidal", "sinusoidal-halves") or task == Task.FEATURE_EXTRACTION:
-            return None
-        return {"position": wanted} if config.hidden_size % 2 == 0 else None
+        possible = config.hidden_size % 2 == 0 and task != Task.FEATURE_EXTRACTION and has_plain_layers(config)
+        layouts = ("sinusoidal", "sinusoidal-halves")
+        return {"position": wanted} if (config.position, wanted) == layouts and possible else None
 
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
         order = evens_then_odds(config.hidden_size)
@@ -213,7 +214,8 @@ class DivideByDeepNormAlpha(Symmetry):
     def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
         """From "deepnorm" to "post" in a single stack (the two stacks of an encoder-decoder have different alphas)."""
         other_norms = config.final_norm or config.qk_norm or config.mlp_inner_norm or config.lm_head_transform
-        possible = config.stack != "encoder-decoder" and config.norm in SCALE_FREE_NORMS and not other_norms
+        scale_free = config.norm in SCALE_FREE_NORMS and not other_norms
+        possible = config.stack != "encoder-decoder" and scale_free and has_plain_layers(config)
         if not possible or (config.norm_placement, wanted) != ("deepnorm", "post"):
             return None
         alpha = deepnorm_constants(config)[0]
@@ -259,7 +261,8 @@ class RescaleStream(Symmetry):
         )
         scalable = (config.embedding_norm or config.position not in COMPUTED_TABLES) and config.layer_norm_eps * wanted
         kept = config.final_norm or task != Task.FEATURE_EXTRACTION
-        placed = config.norm_placement in ("pre", "post") and config.norm in SCALE_FREE_NORMS
+        norms = config.norm_placement in ("pre", "post") and config.norm in SCALE_FREE_NORMS
+        placed = norms and has_plain_layers(config)
         return {"layer_norm_eps": wanted} if placed and scalable and kept and not other_norms else None
 
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:

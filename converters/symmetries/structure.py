@@ -150,7 +150,9 @@ class RepeatKeyValueHeads(Symmetry):
     summary = "key and value heads repeated for every query head"
 
     def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
-        return {"num_key_value_heads": wanted} if wanted == config.num_attention_heads else None
+        """To that of queries, unless a norm on all of a token's keys has a weight for each of their channels."""
+        possible = wanted == config.num_attention_heads and config.qk_norm != "full"
+        return {"num_key_value_heads": wanted} if possible else None
 
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
         def repeat(stack: ZooConfig, tensor: Tensor) -> Tensor:
@@ -202,10 +204,10 @@ class PadFeedForward(Symmetry):
     summary = "feed-forward network padded to a larger inner width"
 
     def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
-        """To a larger width; an encoder-decoder's stacks may differ, so it is left alone."""
-        if config.stack == "encoder-decoder" or config.mlp_inner_norm or wanted <= config.intermediate_size:
-            return None
-        return {"intermediate_size": wanted}
+        """To a larger width of one dense network; an encoder-decoder's stacks may differ, so it is left alone."""
+        possible = config.stack != "encoder-decoder" and config.feed_forward in DENSE_PARTS
+        larger = wanted > config.intermediate_size and not config.mlp_inner_norm
+        return {"intermediate_size": wanted} if possible and larger else None
 
     def weights(self, state: State, config: ZooConfig, wanted: Any) -> State:
         state = change(state, r"\.mlp\.(up|gate)_proj\.(weight|bias)$", pad(wanted))

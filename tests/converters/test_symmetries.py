@@ -121,6 +121,15 @@ def test_every_symmetry_has_a_case():
         ("gpt2-style", "causal-lm", {}, {"layer_norm_eps": 0.0}),
         ("bert-style", "masked-lm", dict(embedding_norm_eps=0.0), {"embedding_norm_eps": 1e-5}),
         ("bert-style", "masked-lm", {}, {"embedding_norm_eps": 0.0}),
+        # Weights that read or write the stream, of other names
+        ("mixtral-style", "causal-lm", {}, {"layer_norm_eps": 1e-3}),
+        ("mixtral-style", "causal-lm", {}, {"intermediate_size": 64}),
+        ("lfm2-style", "causal-lm", dict(qk_norm=None), {"layer_norm_eps": 1e-3}),
+        ("llama-style:attention=gated", "causal-lm", dict(norm_placement="post"), {"layer_norm_eps": 1e-3}),
+        ("pre-norm:position=sinusoidal", "causal-lm", dict(attention="latent"), {"position": "sinusoidal-halves"}),
+        ("pre-norm:position=sinusoidal", "causal-lm", dict(residual="lambdas"), {"position": "sinusoidal-halves"}),
+        ("deepnorm", "causal-lm", dict(feed_forward="moe"), {"norm_placement": "post"}),
+        ("olmo2-style", "causal-lm", dict(num_key_value_heads=2), {"num_key_value_heads": 4}),
     ],
 )
 def test_where_none_leads_the_obstacle_is_named(name, task, overrides, wanted):
