@@ -120,18 +120,22 @@ def read_sizes(tensors: Mapping[str, Tensor]) -> tuple[type[ZooPreTrainedModel],
 
 
 def ask(module: nn.Module | None) -> dict[str, Any]:
-    """Settings that all layers of a module have, and norms after them; ConversionError for others and other norms."""
+    """Settings that all layers of a module have, and norms after them; ConversionError where some differ."""
     try:
         stacks: list[Any] = [getattr(module, name, module) for name in ("encoder", "decoder")]
         first, *others = [settings_of(layer) for stack in stacks for layer in stack.layers]
-        others += [{**first, "layer_norm_eps": stack.norm.eps} for stack in stacks if stack.norm is not None]
+        parts = [(place, part) for stack in stacks for place, part in stack.named_modules()]
+        others += [{"layer_norm_eps": part.eps} for _, part in parts if isinstance(part, nn.LayerNorm)]
+        others += [{"dropout": part.p} for place, part in parts if re.search(r"dropout\d$", place)]
+        attentions = [part for _, part in parts if isinstance(part, nn.MultiheadAttention)]
+        others += [{"num_attention_heads": one.num_heads, "attention_dropout": one.dropout} for one in attentions]
     except (AttributeError, ValueError, TypeError):
         return {}
-    for place, part in (pair for stack in stacks for pair in stack.named_modules()):
+    for place, part in parts:
         if re.search(r"(^|\.)norm\d?$", place) and not isinstance(part, nn.LayerNorm):
             raise ConversionError(f"{place} is {type(part).__name__}, only LayerNorm can be converted")
     for name in first:
-        if len(values := {other.get(name) for other in (first, *others)}) > 1:
+        if len(values := {other[name] for other in (first, *others) if name in other}) > 1:
             raise ConversionError(f"{name} is not the same in all layers: {', '.join(sorted(map(str, values)))}")
     return first
 

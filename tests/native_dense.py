@@ -101,7 +101,7 @@ DENSE_CASES = [
     ("Mpt", "ForCausalLM", [MPT]),
     ("Mpt", "ForSequenceClassification", [MPT]),
     ("Mvp", "ForConditionalGeneration", [BART]),
-    ("NanoChat", "ForCausalLM", [LLAMA, {**LLAMA, "rope_parameters": YARN}]),
+    ("NanoChat", "ForCausalLM", [LLAMA, {**LLAMA, "head_dim": 8, "rope_parameters": YARN}]),
     ("Nemotron", "ForCausalLM", [WIDE]),
     *(("NomicBert", head, [{**ENCODER, "head_dim": 6}]) for head in BERT_HEADS[1:]),
     ("Olmo", "ForCausalLM", [LLAMA]),

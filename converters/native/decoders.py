@@ -36,9 +36,12 @@ def heads_by_group(config: ZooConfig) -> Transform:
     return split_rows((queries, 1, 1), config.num_key_value_heads)
 
 
-HEAD_DIM = Field(
-    "head_dim", lambda native: getattr(native, "head_dim", None) or native.hidden_size // native.num_attention_heads
-)
+def width_of_heads(config: Any) -> int:
+    """The width of a head, which a native configuration may leave out."""
+    return getattr(config, "head_dim", None) or int(config.hidden_size // config.num_attention_heads)
+
+
+HEAD_DIM = Field("head_dim", width_of_heads)
 
 
 def whole_heads(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -86,8 +89,7 @@ ROPE_BY_LAYER: Mapping[str, str | Field] = {
 
 def rotated_columns(config: Any) -> int:
     """How many columns of a head are rotated."""
-    head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    return int(head_dim * config.rope_parameters.get("partial_rotary_factor", 1.0))
+    return int(width_of_heads(config) * config.rope_parameters.get("partial_rotary_factor", 1.0))
 
 
 def part_of_heads(native: Any) -> dict[str, Any]:

@@ -90,6 +90,13 @@ def test_layers_that_differ_are_refused():
     module = nn.Transformer(12, 3, 1, 1, 20, custom_decoder=other)
     with pytest.raises(ConversionError, match="num_attention_heads is not the same in all layers: 2, 3"):
         zoo.convert(module)
+    changes = {"norm2.eps": "layer_norm_eps", "dropout2.p": "dropout", "multihead_attn.dropout": "attention_dropout"}
+    for place, setting in changes.items():
+        module = transformer()
+        part, _, name = place.partition(".")
+        setattr(getattr(module.decoder.layers[0], part), name, 0.25)
+        with pytest.raises(ConversionError, match=f"^{setting} is not the same in all layers: "):
+            zoo.convert(module)
 
 
 @pytest.mark.parametrize("place", ["norm", "layers.0.norm2"])

@@ -14,7 +14,7 @@ from ...symmetries.base import NORM_WEIGHTS, State
 from ...transforms import Transform, each
 from ..common import mlp
 from ..declared import Field, biasless, same, without
-from ..decoders import ROPE, whole_heads
+from ..decoders import ROPE, whole_heads, width_of_heads
 from .llama import ATTENTION, ATTENTION_BIAS, GATED, PRE_NORMS, QK_NORMS, LlamaLike
 
 
@@ -25,7 +25,7 @@ class Weightless(LlamaLike):
 
     def read_weights(self, native: Any, state: State, task: str) -> State:
         state = super().read_weights(native, state, task)
-        like, head_dim = state["model.embed_tokens.weight"], native.hidden_size // native.num_attention_heads
+        like, head_dim = state["model.embed_tokens.weight"], width_of_heads(native)
         widths = {f"{name}.weight": native.hidden_size for name in PRE_NORMS.values()}
         widths |= {f"{name}.weight": head_dim for zoo, name in QK_NORMS.items() if zoo in self.layer}
         layers = {
