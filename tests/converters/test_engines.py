@@ -161,32 +161,27 @@ def test_a_causal_model_runs_in_onnx(exported_decoder, tmp_path):
 TOKENS = ["batch_size", "sequence_length"]
 SOURCE = ["batch_size", "encoder_sequence_length"]
 TARGET = ["batch_size", "decoder_sequence_length"]
-SEEN = "past_sequence_length + sequence_length"
-SEEN_TARGET = "past_decoder_sequence_length + decoder_sequence_length"
+SEEN = ["batch_size", "past_sequence_length + sequence_length"]
+SEEN_TARGET = ["batch_size", "past_decoder_sequence_length + decoder_sequence_length"]
+
+
+def pair(name, axes):
+    return dict.fromkeys((f"{name}.key", f"{name}.value"), axes)
+
+
 DECODER_AXES = {
-    "input_ids": TOKENS,
-    "attention_mask": ["batch_size", SEEN],
-    "position_ids": TOKENS,
-    "past_key_values.0.key": ["batch_size", "past_sequence_length"],
-    "past_key_values.0.value": ["batch_size", "past_sequence_length"],
-    "logits": TOKENS,
-    "present.0.key": ["batch_size", SEEN],
-    "present.0.value": ["batch_size", SEEN],
+    **{"input_ids": TOKENS, "attention_mask": SEEN, "position_ids": TOKENS, "logits": TOKENS},
+    **pair("past_key_values.0", ["batch_size", "past_sequence_length"]),
+    **pair("present.0", SEEN),
 }
 SEQ2SEQ_AXES = {
-    "input_ids": TARGET,
-    "encoder_attention_mask": SOURCE,
-    "encoder_hidden_states": SOURCE,
-    "decoder_attention_mask": ["batch_size", SEEN_TARGET],
-    "past_key_values.0.encoder.key": SOURCE,
-    "past_key_values.0.encoder.value": SOURCE,
-    "past_key_values.0.decoder.key": ["batch_size", "past_decoder_sequence_length"],
-    "past_key_values.0.decoder.value": ["batch_size", "past_decoder_sequence_length"],
-    "logits": TARGET,
-    "present.0.decoder.key": ["batch_size", SEEN_TARGET],
-    "present.0.decoder.value": ["batch_size", SEEN_TARGET],
+    **{"input_ids": TARGET, "decoder_attention_mask": SEEN_TARGET, "logits": TARGET},
+    **dict.fromkeys(("encoder_attention_mask", "encoder_hidden_states"), SOURCE),
+    **pair("past_key_values.0.encoder", SOURCE),
+    **pair("past_key_values.0.decoder", ["batch_size", "past_decoder_sequence_length"]),
+    **pair("present.0.decoder", SEEN_TARGET),
 }
-CROSS_AXES = {"present.0.encoder.key": SOURCE, "present.0.encoder.value": SOURCE}
+CROSS_AXES = pair("present.0.encoder", SOURCE)
 
 
 def free_axes(path):

@@ -14,9 +14,9 @@ from native_experts import MINIMAX, QWEN3_MOE
 from native_families import FAMILY_CASES
 from native_models import (
     BART,
-    ENCODER,
     GPT2,
     LLAMA,
+    NATIVE_CASES,
     OPT,
     ROBERTA,
     T5,
@@ -36,27 +36,9 @@ from zoo.models import POSITIONS
 
 pytestmark = pytest.mark.thorough
 
-FAMILIES = {
-    "Bert": (ENCODER, "ForMaskedLM"),
-    "Roberta": (ROBERTA, "ForMaskedLM"),
-    "RobertaPreLayerNorm": (ROBERTA, "ForTokenClassification"),
-    "MegatronBert": (ENCODER, "ForMaskedLM"),
-    "GPT2": (GPT2, "LMHeadModel"),
-    "Llama": (LLAMA, "ForCausalLM"),
-    "Mistral": (LLAMA, "ForCausalLM"),
-    "Qwen2": (LLAMA, "ForCausalLM"),
-    "Qwen3": (LLAMA, "ForCausalLM"),
-    "OPT": (OPT, "ForCausalLM"),
-    "T5": (T5, "ForConditionalGeneration"),
-    "MT5": (T5, "ForConditionalGeneration"),
-    "Marian": (BART, "MTModel"),
-    "Bart": (BART, "ForConditionalGeneration"),
-    "MBart": (BART, "ForConditionalGeneration"),
-    "Pegasus": (BART, "ForConditionalGeneration"),
-    "Blenderbot": (BART, "ForConditionalGeneration"),
-    "XLM": (XLM, "WithLMHeadModel"),
-}
-"""Sizes of a small model, and a head."""
+FIRST = {family: (head, sizes) for family, head, sizes in reversed(NATIVE_CASES.values()) if family != "XLMRoberta"}
+FAMILIES = {**FIRST, "RobertaPreLayerNorm": ("ForTokenClassification", ROBERTA)}
+"""A head, and sizes of a small model."""
 
 TABLES = {family: (head, sizes) for family, head, sizes in FAMILY_CASES.values() if head.endswith("LM")}
 """The same of classes that are written as tables."""
@@ -105,7 +87,7 @@ def values_of(field):
 
 def configurations(family):
     """Settings of a family's own configuration class, any of its fields that changes what is computed."""
-    head = TABLES[family][0] if family in TABLES else FAMILIES[family][1]
+    head, _ = {**FAMILIES, **TABLES}[family]
     fields = dataclasses.fields(getattr(transformers, family + head).config_class)
     optional = {field.name: values for field in fields if (values := values_of(field)) is not None}
     # What was made for another class of the same code ends up in configurations as well.
@@ -135,8 +117,7 @@ NOT_A_CONFIGURATION = (
 @pytest.mark.parametrize("family", FAMILIES)
 def test_configurations_are_read_as_their_class_does(family):
     """Nothing that is misread: what can be converted is the same, with padding on either side; and some can."""
-    sizes, head = FAMILIES[family]
-    assert converted(family, head, sizes, 5, derandomize=True) or family in RARELY_ACCEPTED
+    assert converted(family, *FAMILIES[family], 5, derandomize=True) or family in RARELY_ACCEPTED
 
 
 @pytest.mark.filterwarnings("ignore")

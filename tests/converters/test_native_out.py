@@ -31,17 +31,14 @@ HALF = {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5}
 BLOOM = dict(embedding_norm=True, hidden_act="gelu_pytorch_tanh", intermediate_size=64)
 SIX_HEADS = dict(hidden_size=24, num_attention_heads=6, intermediate_size=96)  # slopes of no power of two
 CAPS = dict(attn_logit_softcapping=2.0, final_logit_softcapping=3.0)
+BY_ITS_RULES = "marian ignore-blind-rows move-attention-scale"
+GATE = dict(attention_out_bias=True, head_dim=8)
 GEMMA2 = dict(**CAPS, num_key_value_heads=2, head_dim=8, sliding_window=4)
 
 EXACT = {
     "d2l": ("d2l-style", None, {}, "marian permute-residual zero-attention-bias zero-attention-out-bias"),
     "vanilla": ("vanilla", None, dict(decoder_vocab_size=23), "marian"),
-    "vanilla-faithful": (
-        "vanilla",
-        None,
-        dict(faithful=True, decoder_vocab_size=23),
-        "marian ignore-blind-rows move-attention-scale",
-    ),
+    "vanilla-faithful": ("vanilla+faithful", None, dict(decoder_vocab_size=23), BY_ITS_RULES),
     "odom": ("odom-style", None, {}, "marian permute-residual"),
     "nlpt-body": ("nlpt-encoder", "feature-extraction", {}, "roberta-prelayernorm rescale-embeddings"),
     "post-body": ("post-norm", "feature-extraction", ENCODER, "bert, roberta, xlm pad-feed-forward"),
@@ -64,9 +61,7 @@ EXACT = {
     "llama-window": ("llama-style", None, dict(sliding_window=4), "mistral, qwen2 zero-attention-bias"),
     "qk-norm": ("qk-norm", None, {}, "qwen3"),
     "pre-seq2seq": (
-        "pre-norm",
-        "seq2seq-lm",
-        dict(position="sinusoidal", decoder_vocab_size=17),
+        *("pre-norm", "seq2seq-lm", dict(position="sinusoidal", decoder_vocab_size=17)),
         "pegasus zero-output-bias pad-target-vocabulary permute-residual"
         ", blenderbot zero-output-bias pad-target-vocabulary store-table",
     ),
@@ -86,17 +81,10 @@ EXACT = {
     "olmo2": ("olmo2-style", None, {}, "olmo2"),
     "gemma2": ("gemma2-style", None, GEMMA2, "gemma2 shift-norm-weights"),
     "tokens-of-another-eps": (
-        "bert-style",
-        "token-classification",
-        dict(type_vocab_size=None, layer_norm_eps=1e-4),
+        *("bert-style:layer_norm_eps=1e-4", "token-classification", dict(type_vocab_size=None)),
         "distilbert rescale-stream rescale-embeddings",
     ),
-    "gated-attention": (
-        "qwen3-next-style",
-        None,
-        dict(feed_forward="gated", attention_out_bias=True, head_dim=8),
-        "qwen3_5_text zero-attention-bias",
-    ),
+    "gated-attention": ("qwen3-next-style:feed_forward=gated", None, GATE, "qwen3_5_text zero-attention-bias"),
 }
 """Variants, tasks and settings, and the classes that express them, each with the symmetries by which it does."""
 
@@ -134,13 +122,7 @@ REFUSED = [
     ("pegasus-style", None, dict(position="learned"), "mbart", "take away their mean and their scale"),
     ("post-norm", "masked-lm", {}, "bert", "a plain projection"),
     ("vanilla", None, {}, "bart", "take away their mean"),
-    (
-        "nlpt-encoder",
-        "feature-extraction",
-        dict(quirks=("padding-is-attended",)),
-        "roberta-prelayernorm",
-        "quirk 'padding-is-attended'",
-    ),
+    ("nlpt-encoder+padding-is-attended", "feature-extraction", {}, "roberta-prelayernorm", "quirk 'padding-is"),
     ("d2l-style", None, dict(faithful=True), "marian", "quirk 'evaluation-sees-the-future'"),
     ("alibi-decoder", None, {}, "gpt2", "position='alibi'"),
     ("pre-norm", "causal-lm", {}, "marian", "it is a decoder"),
@@ -149,13 +131,7 @@ REFUSED = [
     ("t5-style", None, dict(hidden_act="gelu"), "t5", "gated-gelu"),
     ("llama-style", None, dict(rope_parameters=HALF), "llama", "a part of each head"),
     *(
-        (
-            "roformer-style",
-            "feature-extraction",
-            dict(rope_parameters=HALF, position="rotary"),
-            target,
-            "a part of each",
-        )
+        ("roformer-style:position=rotary", "feature-extraction", dict(rope_parameters=HALF), target, "a part of each")
         for target in ("nomic_bert", "eurobert", "modernbert")
     ),
     ("universal", "causal-lm", {}, "opt", "computes more than its settings describe"),

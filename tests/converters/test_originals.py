@@ -45,10 +45,6 @@ def case(request):
     return SimpleNamespace(origin=origin, make=make, hints=hints, model_class=model_class, name=request.param)
 
 
-def vanilla_keys():
-    return vanilla.random_state_dict()
-
-
 def convert_vanilla(source, **more):
     return zoo.convert(source, **CASES["vanilla"][1], **more)
 
@@ -98,14 +94,14 @@ def test_a_saved_model_reloads_and_goes_back_bit_exact(case, tmp_path):
 def test_no_progress_is_drawn_of_what_is_in_memory(capfd):
     logging.enable_progress_bar()
     try:
-        convert_vanilla(vanilla_keys())
+        convert_vanilla(vanilla.random_state_dict())
         assert logging.is_progress_bar_enabled() and capfd.readouterr().err == ""
     finally:
         logging.disable_progress_bar()
 
 
 def test_weights_are_copied():
-    weights = vanilla_keys()
+    weights = vanilla.random_state_dict()
     model = convert_vanilla(weights)
     before = weights["encoder.tok_emb.weight"].clone()
     with torch.no_grad():
@@ -142,7 +138,7 @@ class Nested(torch.nn.Module):
 
 
 def test_live_modules_are_converted_and_asked():
-    module = Nested(vanilla_keys())
+    module = Nested(vanilla.random_state_dict())
     with pytest.raises(errors.MissingHintError, match="num_attention_heads"):
         zoo.convert(module)  # it does not answer
     module.encoder.dropout = torch.nn.Dropout(0.25)
@@ -193,11 +189,11 @@ def test_wrong_hints_are_refused():
     with pytest.raises(
         errors.ConversionError, match=r"num_hidden_layers=5 was given, but this checkpoint has num_hidden_layers=2"
     ):
-        convert_vanilla(vanilla_keys(), num_hidden_layers=5)
+        convert_vanilla(vanilla.random_state_dict(), num_hidden_layers=5)
     with pytest.raises(zoo.base.errors.ConfigError, match="does not divide"):
         zoo.convert(d2l.random_state_dict(), num_attention_heads=5)
     with pytest.raises(zoo.base.errors.UnknownQuirkError, match="did you mean 'max-pools-padding'"):
-        convert_vanilla(vanilla_keys(), quirks=("max-pool-padding",))
+        convert_vanilla(vanilla.random_state_dict(), quirks=("max-pool-padding",))
     with pytest.raises(errors.ConversionError, match="input_characters has 2 characters, but this checkpoint has 9"):
         zoo.convert(explicando.random_state_dict(), **EXPLICANDO, input_characters="ab", output_characters=None)
 
@@ -206,7 +202,7 @@ def test_unknown_formats_are_refused():
     with pytest.raises(errors.UnknownFormatError, match=r"no format has the keys foo.*--from on the command line"):
         zoo.convert({"foo": torch.zeros(1)})
     with pytest.raises(errors.UnknownConverterError, match="did you mean 'vanilla'"):
-        zoo.convert(vanilla_keys(), "vanila")
+        zoo.convert(vanilla.random_state_dict(), "vanila")
     with pytest.raises(errors.ConversionError, match="holds no tensors"):
         zoo.convert({})
     with pytest.raises(errors.ConversionError, match="a int was given"):
@@ -216,7 +212,7 @@ def test_unknown_formats_are_refused():
 
 
 def test_unknown_missing_and_misshapen_keys_are_all_listed():
-    weights = vanilla_keys()
+    weights = vanilla.random_state_dict()
     weights["decoder.blocks.1.norm_1.wieght"] = weights.pop("decoder.blocks.1.norm_1.weight")
     del weights["encoder.blocks.0.attention.keys.bias"]
     weights["decoder.fc.bias"] = torch.zeros(4, dtype=torch.float64)
@@ -230,7 +226,7 @@ def test_unknown_missing_and_misshapen_keys_are_all_listed():
 
 
 def test_a_missing_key_that_sizes_are_read_from_is_listed():
-    weights = vanilla_keys()
+    weights = vanilla.random_state_dict()
     del weights["encoder.pos_emb.weight"]
     with pytest.raises(errors.CheckpointKeysError, match=r"missing \(1\): encoder.pos_emb.weight"):
         convert_vanilla(weights)
@@ -251,7 +247,7 @@ def test_norms_over_time_are_refused():
 
 
 def test_models_that_compute_something_else_do_not_go_back():
-    model = convert_vanilla(vanilla_keys(), quirks=("max-pools-padding",))
+    model = convert_vanilla(vanilla.random_state_dict(), quirks=("max-pools-padding",))
     with pytest.raises(errors.NotConvertibleError, match="the quirk scores-scaled-by-model-width is off"):
         convert_back(model)
     with pytest.raises(errors.NotConvertibleError, match="hidden_act is 'gelu' instead of 'relu'"):
