@@ -160,38 +160,35 @@ def test_a_zip_bomb(folder):
     refused(folder, "torch.save does not compress", path)
 
 
-@pytest.mark.parametrize(
-    ("config", "says"),
-    [
-        ("[]", "is no configuration"),
-        ("{", "no configuration that transformers reads"),
-        ("[" * 100000, "no configuration that transformers reads"),
-        ('{"model_type": 3}', "no configuration that transformers reads"),
-        ('{"model_type": "no-such-model"}', "no configuration that transformers reads"),
-        ('{"model_type": "gpt2", "n_embd": "wide"}', "no configuration that transformers reads"),
-        ('{"model_type": "gpt2", "n_embd": 12000000, "architectures": ["GPT2LMHeadModel"]}', "cannot load"),
-        ('{"model_type": "gpt2", "n_head": 0, "architectures": ["GPT2LMHeadModel"]}', "as GPT2LMHeadModel: integer"),
-        ('{"model_type": "gpt2", "activation_function": "?", "architectures": ["GPT2LMHeadModel"]}', "cannot load"),
-        ('{"model_type": "llama", "pad_token_id": 40000, "architectures": ["LlamaForCausalLM"]}', "cannot load"),
-        (
-            '{"model_type": "deepseek_v3", "rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4, "factor": null, '
-            '"mscale_all_dim": 1.0}, "architectures": ["DeepseekV3ForCausalLM"]}',
-            "cannot load",
-        ),
-        ('{"model_type": "x", "auto_map": {"AutoConfig": "evil.Config"}}', "no configuration that transformers reads"),
-        (
-            '{"model_type": "transformer-zoo", "variant": "absent", "providers": {"variant": "zoo-absent"}}',
-            "zoo-absent",
-        ),
-    ],
-    ids=[
-        *("list", "cut", "deep", "number", "unknown", "text", "wide", "no heads", "activation", "padding", "yarn"),
-        *("code", "missing plugin"),
-    ],
-)
-def test_configurations(folder, config, says):
+YARN = {"rope_type": "yarn", "rope_theta": 1e4, "factor": None, "mscale_all_dim": 1.0}
+ABSENT = {"model_type": "transformer-zoo", "variant": "absent", "providers": {"variant": "zoo-absent"}}
+CONFIGURATIONS = {
+    "is no configuration": {"list": []},
+    "no configuration that transformers reads": {
+        "number": {"model_type": 3},
+        "unknown": {"model_type": "no-such-model"},
+        "text": {"model_type": "gpt2", "n_embd": "wide"},
+        "code": {"model_type": "x", "auto_map": {"AutoConfig": "evil.Config"}},
+        "cut": "{",
+        "deep": "[" * 100000,
+    },
+    "cannot load": {
+        "wide": {"model_type": "gpt2", "n_embd": 12000000, "architectures": ["GPT2LMHeadModel"]},
+        "activation": {"model_type": "gpt2", "activation_function": "?", "architectures": ["GPT2LMHeadModel"]},
+        "padding": {"model_type": "llama", "pad_token_id": 40000, "architectures": ["LlamaForCausalLM"]},
+        "yarn": {"model_type": "deepseek_v3", "rope_parameters": YARN, "architectures": ["DeepseekV3ForCausalLM"]},
+    },
+    "as GPT2LMHeadModel: integer": {"heads": {"model_type": "gpt2", "n_head": 0, "architectures": ["GPT2LMHeadModel"]}},
+    "zoo-absent": {"plugin": ABSENT},
+}
+"""Contents, as text or to be written as JSON, by the error."""
+
+
+@pytest.mark.parametrize(("says", "name"), [(says, name) for says, some in CONFIGURATIONS.items() for name in some])
+def test_configurations(folder, says, name):
     (folder / "evil.py").write_text(f"open({str(folder.parent / 'victim')!r}, 'w')\nclass Config: pass\n")
-    (folder / "config.json").write_text(config)
+    config = CONFIGURATIONS[says][name]
+    (folder / "config.json").write_text(config if isinstance(config, str) else json.dumps(config))
     refused(folder, says)
 
 

@@ -22,6 +22,7 @@ from native_models import (
     T5,
     XLM,
     batch,
+    beside,
     largest_difference,
     native_model,
     zoo_model,
@@ -43,6 +44,7 @@ FAMILIES = {**FIRST, "RobertaPreLayerNorm": ("ForTokenClassification", ROBERTA)}
 TABLES = {family: (head, sizes) for family, head, sizes in FAMILY_CASES.values() if head.endswith("LM")}
 """The same of classes that are written as tables."""
 
+BIASED_CONVOLUTION = {**TABLES["Lfm2"][1], "conv_bias": True}
 BASE = {field.name for field in dataclasses.fields(transformers.PreTrainedConfig)} | {"use_cache"}
 LINEAR = {"rope_type": "linear", "factor": 4.0, "rope_theta": 1e4}
 ROPES = (
@@ -188,15 +190,14 @@ def drops(model):
     return largest_difference(outputs_of(model.eval()), outputs_of(model.train())) > 1e-6
 
 
+CLASSIFIER = "classifier_dropout=0.2,classifier_bias=False"
+CLASSIFIER_RATES = "classifier_dropout=0.0 in llama, 0.2"
+
+
 @pytest.mark.parametrize(
     ("family", "head", "settings", "lost"),
     [
-        (
-            "Lfm2",
-            "ForCausalLM",
-            {**TABLES["Lfm2"][1], "conv_bias": True},
-            "conv_bias=True: .* reads padding on the left",
-        ),
+        ("Lfm2", "ForCausalLM", BIASED_CONVOLUTION, "conv_bias=True: .* reads padding on the left"),
         ("GPT2", "LMHeadModel", {**GPT2, "embd_pdrop": 0.3}, r"differ: embd_pdrop=0\.3 in gpt2, 0\.1 in the zoo"),
         ("GPTJ", "ForCausalLM", {**GPT2, "rotary_dim": 2, "embd_pdrop": 0.3}, r"embd_pdrop=0\.3 in gptj, 0\.0"),
         ("Phi", "ForCausalLM", {**WIDE, "resid_pdrop": 0.3}, r"embd_pdrop=0\.0 in phi, 0\.3"),
@@ -223,33 +224,24 @@ def test_inputs_losses_and_rates_of_dropout_that_a_model_lacks_are_named(family,
 
 
 @pytest.mark.parametrize(
-    ("variant", "target", "settings", "lost"),
+    ("name", "task", "target", "lost"),
     [
-        ("llama-style", "llama", {"dropout": 0.2}, "Rates of dropout differ: dropout=0.0 in llama, 0.2 in the zoo."),
-        ("llama-style", "mistral", {"activation_dropout": 0.2}, "activation_dropout=0.0 in mistral, 0.2"),
-        ("llama-style", "llama", {"attention_dropout": 0.2}, ""),
-        ("llama-style", "llama", {"task": "token-classification", "classifier_dropout": 0.2}, ""),
-        (
-            *("llama-style", "llama"),
-            {"task": "sequence-classification", "classifier_dropout": 0.2, "classifier_bias": False},
-            "classifier_dropout=0.0 in llama, 0.2 in the zoo",
-        ),
-        ("gpt2-style", "gpt2", {"dropout": 0.2}, ""),
-        ("t5-style", "t5", {"dropout": 0.2, "attention_dropout": 0.1}, "attention_dropout=0.2 in t5, 0.1 in the zoo"),
-        ("bert-style", "bert", {"activation_dropout": 0.2}, "activation_dropout=0.0 in bert, 0.2 in the zoo"),
-        ("t5gemma-style", "t5gemma", {"dropout": 0.2, "activation_dropout": 0.0}, "activation_dropout=0.2 in t5gemma"),
-        ("lfm2-style", "lfm2", {"conv_bias": True}, "reads padding on the left"),
-        ("t5gemma-style", "t5gemma", {}, "Without an attention_mask t5gemma takes every pad_token_id for padding"),
-        (
-            "pegasus-style",
-            "mbart",
-            {"position": "learned", "embedding_norm": True},
-            "begin with the last label in mbart",
-        ),
+        ("llama-style:dropout=0.2", None, "llama", "Rates of dropout differ: dropout=0.0 in llama, 0.2 in the zoo."),
+        ("llama-style:activation_dropout=0.2", None, "mistral", "activation_dropout=0.0 in mistral, 0.2"),
+        ("llama-style:attention_dropout=0.2", None, "llama", ""),
+        ("llama-style:classifier_dropout=0.2", "token-classification", "llama", ""),
+        (f"llama-style:{CLASSIFIER}", "sequence-classification", "llama", f"{CLASSIFIER_RATES} in the zoo"),
+        ("gpt2-style:dropout=0.2", None, "gpt2", ""),
+        ("t5-style:dropout=0.2,attention_dropout=0.1", None, "t5", "attention_dropout=0.2 in t5, 0.1 in the zoo"),
+        ("bert-style:activation_dropout=0.2", None, "bert", "activation_dropout=0.0 in bert, 0.2 in the zoo"),
+        ("t5gemma-style:dropout=0.2,activation_dropout=0.0", None, "t5gemma", "activation_dropout=0.2 in t5gemma"),
+        ("lfm2-style:conv_bias=True", None, "lfm2", "reads padding on the left"),
+        ("t5gemma-style", None, "t5gemma", "Without an attention_mask t5gemma takes every pad_token_id for padding"),
+        ("pegasus-style:position=learned,embedding_norm=True", None, "mbart", "begin with the last label in mbart"),
     ],
 )
-def test_exports_note_what_a_class_trains_or_reads_otherwise(variant, target, settings, lost):
-    model = zoo_model(variant, **{"pad_token_id": 0, "dropout": 0.0, **settings})
+def test_exports_note_what_a_class_trains_or_reads_otherwise(name, task, target, lost):
+    model = zoo_model(name, task, **beside(name, {"pad_token_id": 0, "dropout": 0.0}))
     plan = find_target(target).plan(model)
     assert plan.exact and (lost in " ".join(plan.notes) if lost else "dropout" not in " ".join(plan.notes))
 

@@ -36,6 +36,7 @@ from native_models import (
     native_model,
     outputs,
     scramble,
+    zoo_model,
 )
 
 import zoo
@@ -56,6 +57,8 @@ def kinds_of(case):
     return {family, head, *settings} | switches
 
 
+SHARE = "partial_rotary_factor"
+LINEAR = {**PART, "rope_type": "linear", "factor": 2.0}
 BY_DAY = enough(FAMILY_CASES, kinds_of)
 
 
@@ -130,16 +133,8 @@ def test_every_model_type_has_a_case():
         ("CohereForCausalLM", {**WIDE, "use_qk_norm": True}, "use_qk_norm=True is set"),
         ("MptForCausalLM", {**MPT, "attn_config": {"clip_qkv": 6.0}}, r"clip_qkv=6\.0 is set"),
         ("AlbertForMaskedLM", {**ENCODER, "num_hidden_groups": 2}, "num_hidden_groups=2 is set"),
-        (
-            "DeepseekV3Model",
-            {**DEEPSEEK, "rope_parameters": {**PART, "rope_type": "linear", "factor": 2.0}},
-            r"partial_rotary_factor=0\.5 is set with 'linear'",
-        ),
-        (
-            "Glm4MoeLiteModel",
-            {**GLM4_LITE, "rope_parameters": PART},
-            r"partial_rotary_factor=0\.5 is set with 'default'",
-        ),
+        ("DeepseekV3Model", {**DEEPSEEK, "rope_parameters": LINEAR}, rf"{SHARE}=0\.5 is set with 'linear'"),
+        ("Glm4MoeLiteModel", {**GLM4_LITE, "rope_parameters": PART}, rf"{SHARE}=0\.5 is set with 'default'"),
         ("StableLmModel", {**WIDE, "head_dim": 16}, "head_dim=16 is set, only 8 can be converted"),
         ("YoutuModel", {**YOUTU, "head_dim": 2}, "head_dim=2 is set, only 4 can be converted"),
         ("KimiLinearModel", {**KIMI, "hidden_act": "relu"}, "hidden_act='relu' is set, only 'silu'"),
@@ -149,11 +144,7 @@ def test_every_model_type_has_a_case():
         ("NomicBertForMaskedLM", ENCODER, "NomicBertForMaskedLM has a head that no model of the zoo has"),
         ("MellumModel", {**QWEN3_MOE, "mlp_layer_types": ["sparse", "dense"]}, "only the first layers can be without"),
         ("KimiLinearModel", {**KIMI, "mlp_layer_types": ["sparse", "dense"]}, "only the first layers can be without"),
-        (
-            "GraniteModel",
-            {**MULTIPLIED, "logits_scaling": 0.0},
-            r"logits_scaling=0\.0 is set, only other numbers",
-        ),
+        ("GraniteModel", {**MULTIPLIED, "logits_scaling": 0.0}, r"logits_scaling=0\.0 is set, only other numbers"),
         ("GraniteSWAModel", {**MULTIPLIED, "attention_multiplier": 0.0}, r"attention_multiplier=0\.0 is set"),
         ("MiniCPM3Model", {**MINICPM3, "scale_emb": 0, "tie_word_embeddings": True}, "scale_emb=0 is set"),
         ("DeepseekV3Model", {**DEEPSEEK, "q_lora_rank": 0}, "q_lora_rank=0 is set, only None or a positive number"),
@@ -230,32 +221,15 @@ def test_norms_are_folded_without_loss():
     assert zoo.convert(plain).dtype == torch.bfloat16
 
 
-def test_biases_of_norms_keep_a_model_from_classes_without(tmp_path):
-    model = scramble(
-        zoo.build(
-            "pre-norm",
-            "causal-lm",
-            position="alibi",
-            attention_bias=False,
-            mlp_bias=False,
-            vocab_size=20,
-            hidden_size=16,
-            num_hidden_layers=1,
-            num_attention_heads=4,
-            intermediate_size=64,
-        )
-    )
-    (plan,) = (plan for plan in plan_export(model) if plan.target == "mpt")
+def test_biases_of_norms_keep_a_model_from_classes_without():
+    name = "pre-norm:position=alibi,attention_bias=False,mlp_bias=False,intermediate_size=64"
+    (plan,) = plan_export(zoo_model(name, "causal-lm"), ["mpt"])
     assert plan.obstacles == ("its norms have biases, which this class's lack",)
 
 
-UNTRAINED = {
-    "CohereForCausalLM-0": r"norm.*bias",
-    "Cohere2ForCausalLM-0": r"norm.*bias",
-    "MptForCausalLM-0": r"norm.*bias",
-}
-UNTRAINED |= {"OlmoForCausalLM-0": "norm", "NanoChatForCausalLM-0": "norm"}
-UNTRAINED |= {"M2M100ForConditionalGeneration-0": "position", "XGLMForCausalLM-0": "position"}
+UNTRAINED = dict.fromkeys(("CohereForCausalLM-0", "Cohere2ForCausalLM-0", "MptForCausalLM-0"), "norm.*bias")
+UNTRAINED |= dict.fromkeys(("OlmoForCausalLM-0", "NanoChatForCausalLM-0"), "norm")
+UNTRAINED |= dict.fromkeys(("M2M100ForConditionalGeneration-0", "XGLMForCausalLM-0"), "position")
 
 
 @pytest.mark.parametrize(("case", "lacking"), UNTRAINED.items())

@@ -122,7 +122,10 @@ REFUSED = [
     ("pegasus-style", None, dict(position="learned"), "mbart", "take away their mean and their scale"),
     ("post-norm", "masked-lm", {}, "bert", "a plain projection"),
     ("vanilla", None, {}, "bart", "take away their mean"),
-    ("nlpt-encoder+padding-is-attended", "feature-extraction", {}, "roberta-prelayernorm", "quirk 'padding-is"),
+    (
+        *("nlpt-encoder+padding-is-attended", "feature-extraction", {}, "roberta-prelayernorm"),
+        "quirk 'padding-is-attended'",
+    ),
     ("d2l-style", None, dict(faithful=True), "marian", "quirk 'evaluation-sees-the-future'"),
     ("alibi-decoder", None, {}, "gpt2", "position='alibi'"),
     ("pre-norm", "causal-lm", {}, "marian", "it is a decoder"),

@@ -4,6 +4,7 @@ import json
 
 import pytest
 import transformers
+from tokenizers import Tokenizer, models
 
 from zoo.converters.errors import LostInputWarning
 from zoo.converters.native.files import carry_tokenizer
@@ -11,50 +12,42 @@ from zoo.converters.native.files import carry_tokenizer
 pytestmark = pytest.mark.thorough
 
 
-def test_tokenizer_files_are_carried_over(tmp_path):
-    from tokenizers import Tokenizer, models
+@pytest.fixture
+def folders(tmp_path):
+    for name in ("from", "to"):
+        (tmp_path / name).mkdir()
+    return tmp_path / "from", tmp_path / "to"
 
-    (tmp_path / "from").mkdir()
-    (tmp_path / "to").mkdir()
+
+def test_tokenizer_files_are_carried_over(folders):
+    saved, out = folders
     words = transformers.PreTrainedTokenizerFast(
         tokenizer_object=Tokenizer(models.WordLevel({"a": 0, "[UNK]": 1}, unk_token="[UNK]")), unk_token="[UNK]"
     )
-    words.save_pretrained(tmp_path / "from")
-    assert "tokenizer.json" in carry_tokenizer(tmp_path / "from", tmp_path / "to")
-    assert transformers.AutoTokenizer.from_pretrained(tmp_path / "to").get_vocab() == words.get_vocab()
+    words.save_pretrained(saved)
+    assert "tokenizer.json" in carry_tokenizer(saved, out)
+    assert transformers.AutoTokenizer.from_pretrained(out).get_vocab() == words.get_vocab()
 
 
+SPECIAL = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]"
+PAIRS = {piece: number for number, piece in enumerate([*"aThectsĠ", "ca"])}
 TOKENIZERS = {
-    "vocab.txt": ("bert", {"vocab.txt": "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\ncat\nThe\n##s"}),
-    "cased": (
-        "bert",
-        {
-            "vocab.txt": "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nThe",
-            "tokenizer_config.json": '{"do_lower_case": false}',
-        },
-    ),
-    "merges.txt": (
-        "gpt2",
-        {
-            "vocab.json": json.dumps({c: i for i, c in enumerate([*"aThectsĠ", "ca"])}),
-            "merges.txt": "#version: 0.2\nc a\n",
-        },
-    ),
+    "vocab.txt": ("bert", {"vocab.txt": f"{SPECIAL}\na\ncat\nThe\n##s"}),
+    "cased": ("bert", {"vocab.txt": f"{SPECIAL}\na\nThe", "tokenizer_config.json": '{"do_lower_case": false}'}),
+    "merges.txt": ("gpt2", {"vocab.json": json.dumps(PAIRS), "merges.txt": "#version: 0.2\nc a\n"}),
 }
 """Files of tokenizers that do not name their class, and the model type that does."""
 
 
 @pytest.mark.parametrize("case", TOKENIZERS)
-def test_tokenizers_load_beside_a_model_of_the_zoo(case, tmp_path):
+def test_tokenizers_load_beside_a_model_of_the_zoo(case, folders):
     model_type, files = TOKENIZERS[case]
-    for name, model in (("from", model_type), ("to", "transformer-zoo")):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "config.json").write_text(json.dumps({"model_type": model}))
+    for folder, model in zip(folders, (model_type, "transformer-zoo"), strict=True):
+        (folder / "config.json").write_text(json.dumps({"model_type": model}))
     for name, content in files.items():
-        (tmp_path / "from" / name).write_text(content)
-    written = carry_tokenizer(tmp_path / "from", tmp_path / "to")
-    assert sorted(written) == ["tokenizer.json", "tokenizer_config.json"]
-    ours, theirs = (transformers.AutoTokenizer.from_pretrained(tmp_path / name) for name in ("to", "from"))
+        (folders[0] / name).write_text(content)
+    assert sorted(carry_tokenizer(*folders)) == ["tokenizer.json", "tokenizer_config.json"]
+    theirs, ours = map(transformers.AutoTokenizer.from_pretrained, folders)
     assert type(ours) is type(theirs)
     assert ours("The cats", "a cat") == theirs("The cats", "a cat")
 
@@ -68,8 +61,8 @@ def test_a_tokenizer_that_cannot_be_loaded_is_copied_with_a_warning(tmp_path):
 
 
 @pytest.mark.parametrize("names_class", [True, False])
-def test_every_template_of_conversations_is_carried_over(names_class, tmp_path):
-    saved, out = tmp_path / "saved", tmp_path / "out"
+def test_every_template_of_conversations_is_carried_over(names_class, folders):
+    saved, out = folders
     tokenizer = transformers.GPT2Tokenizer(vocab={"<|endoftext|>": 0, "a": 1}, merges=[])
     tokenizer.chat_template = {"default": "{{ messages }}", "tool_use": "{{ tools }}"}
     tokenizer.save_pretrained(saved)
@@ -78,30 +71,27 @@ def test_every_template_of_conversations_is_carried_over(names_class, tmp_path):
         del settings["tokenizer_class"]
         (saved / "tokenizer_config.json").write_text(json.dumps(settings))
         (saved / "config.json").write_text(json.dumps({"model_type": "gpt2"}))
-    out.mkdir()
     carry_tokenizer(saved, out)
     assert transformers.AutoTokenizer.from_pretrained(out).chat_template == tokenizer.chat_template
 
 
 @pytest.mark.parametrize(("model_type", "kind"), [("transformer-zoo", "GPT2Tokenizer"), ("qwen2", "Qwen2Tokenizer")])
-def test_tokenizers_stay_of_the_class_that_they_are_next_to_a_model(model_type, kind, tmp_path):
-    saved, out = tmp_path / "saved", tmp_path / "out"
+def test_tokenizers_stay_of_the_class_that_they_are_next_to_a_model(model_type, kind, folders):
+    saved, out = folders
     vocabulary = {"<|endoftext|>": 0, "1": 1, "2": 2, "12": 3}
     transformers.GPT2Tokenizer(vocab=vocabulary, merges=[("1", "2")]).save_pretrained(saved)
     (saved / "config.json").write_text(json.dumps({"model_type": model_type}))
-    out.mkdir()
     carry_tokenizer(saved, out)
     ours, theirs = (transformers.AutoTokenizer.from_pretrained(folder) for folder in (out, saved))
     assert type(ours).__name__ == type(theirs).__name__ == kind
     assert ours("12")["input_ids"] == theirs("12")["input_ids"]
 
 
-def test_the_side_of_padding_that_a_class_implies_is_written(tmp_path):
-    saved, out = tmp_path / "saved", tmp_path / "out"
+def test_the_side_of_padding_that_a_class_implies_is_written(folders):
+    saved, out = folders
     tokenizer = transformers.CohereTokenizer(vocab={"<PAD>": 0, "a": 1}, merges=[])
     assert tokenizer.padding_side == "left"
     tokenizer.save_pretrained(saved)
-    out.mkdir()
     carry_tokenizer(saved, out)
     (out / "config.json").write_text(json.dumps({"model_type": "nemotron"}))
     assert transformers.AutoTokenizer.from_pretrained(out).padding_side == "left"
