@@ -307,29 +307,17 @@ class Folder(BranchFolder):
 
 def first_clause(error: cst.Call) -> cst.Call:
     """An error with its message up to the first semicolon: what was given, without what else there is."""
-    message = error.args[0].value
-    parts = strings(message)
-    for place, part in enumerate(parts):
-        texts = part.parts if isinstance(part, cst.FormattedString) else [part]
-        for number, text in enumerate(texts):
-            before, mark, _ = text.value.partition(";") if hasattr(text, "value") else ("", "", "")
-            if not mark:
-                continue
-            if isinstance(part, cst.FormattedString):
-                kept: Any = part.with_changes(parts=[*texts[:number], cst.FormattedStringText(before)])
-            else:
-                kept = cst.SimpleString(before + part.quote)
-            short: Any = kept
-            for left in reversed(parts[:place]):
-                short = cst.ConcatenatedString(left, short, whitespace_between=cst.SimpleWhitespace(" "))
-            return cst.Call(error.func, [cst.Arg(short)]) if place == 0 else error
-    return error
-
-
-def strings(node: cst.BaseExpression) -> list[Any]:
-    if isinstance(node, cst.ConcatenatedString):
-        return [*strings(node.left), *strings(node.right)]
-    return [node] if isinstance(node, (cst.SimpleString, cst.FormattedString)) else []
+    first: Any = error.args[0].value
+    while isinstance(first, cst.ConcatenatedString):
+        first = first.left
+    kept = None
+    if isinstance(first, cst.SimpleString) and ";" in first.value:
+        kept = first.with_changes(value=first.value.partition(";")[0] + first.quote)
+    for number, part in enumerate(first.parts if isinstance(first, cst.FormattedString) else ()):
+        if kept is None and isinstance(part, cst.FormattedStringText) and ";" in part.value:
+            before = part.with_changes(value=part.value.partition(";")[0])
+            kept = first.with_changes(parts=[*first.parts[:number], before])
+    return error if kept is None else cst.Call(error.func, [cst.Arg(kept)])
 
 
 def without_unread(body: Any) -> Any:

@@ -22,7 +22,7 @@ from .native.declared import NATIVE
 from .native.writing import NativeTarget
 from .planning import nearest, plan_export, scrambled
 from .symmetries.base import SYMMETRIES
-from .target import TARGETS, EngineTarget, Target, explained
+from .target import TARGETS, EngineTarget, explained
 
 TINY: dict[str, Any] = {
     "vocab_size": 29,
@@ -76,13 +76,8 @@ def measured() -> Mapping[tuple[str, str, str], float]:
 
 
 def other_targets() -> dict[str, str]:
-    """The targets that are no class of transformers, but for the bundle, to which everything goes."""
-    return {name: title(TARGETS.get(name)) for name in TARGETS if name != BundleTarget.name}
-
-
-def title(target: Target) -> str:
-    """Heading of a column: the engine's own name, if any."""
-    return target.engine if isinstance(target, EngineTarget) else target.name
+    """The targets that are no class of transformers, with engines' own names, but for the bundle."""
+    return {name: getattr(TARGETS.get(name), "engine", name) for name in TARGETS if name != BundleTarget.name}
 
 
 def export_matrix(patterns: str | Iterable[str] = "*") -> Iterator[MatrixRow]:

@@ -14,7 +14,7 @@ from zoo.registry import Task
 from ..symmetries.base import State
 from ..symmetries.route import Needs
 from ..transforms import LEADING_AXIS, SAME, skip_rows
-from .common import FIXED_EPS, a_stack, attention, drop, fairseq_layer, is_computed
+from .common import FIXED_EPS, attention, drop, fairseq_layer, is_computed
 from .declared import Field, Keys, NativeFormat, same
 
 
@@ -103,8 +103,8 @@ class BartLike(NativeFormat):
         return {"vocab_size": size, "decoder_vocab_size": size}
 
     def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:
-        if config.stack != "encoder-decoder":
-            return [f"it is {a_stack(config)}, this is an encoder-decoder"]
+        if found := super().obstacles(config, state, task):
+            return found
         limit = min(config.vocab_size, config.decoder_vocab_size or config.vocab_size)
         too_large = config.pad_token_id is not None and config.pad_token_id >= limit
         return [f"pad_token_id={config.pad_token_id} is outside of a vocabulary"] if too_large else []

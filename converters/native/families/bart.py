@@ -10,7 +10,7 @@ from zoo.models import ZooConfig
 from ...errors import NoCounterpartError
 from ...symmetries.base import State
 from ...symmetries.route import Needs
-from ..common import COUNTS_TOKENS, drop, fairseq_table, table_obstacles
+from ..common import COUNTED_FROM, COUNTS_TOKENS, drop, fairseq_table, table_obstacles
 from ..encoder_decoders import BartLike
 
 
@@ -113,13 +113,14 @@ class M2M100(BartLike):
     variant = "pegasus-style"
     placement = "pre"
     output_bias = False
+    padding = COUNTED_FROM
     untrained = "tables of positions"
     reasons = {**BartLike.reasons, "lm_head_bias": "its output projection has no bias"}
 
     def read_config(self, native: Any, task: str) -> dict[str, Any]:
         """Padding takes no positions."""
         if native.pad_token_id is None:
-            raise NoCounterpartError(self.name, ["pad_token_id is None, from which positions are counted"])
+            raise NoCounterpartError(self.name, [f"pad_token_id is None{COUNTED_FROM}"])
         return {**super().read_config(native, task), "position": "learned-unpadded"}
 
     def needs(self, config: ZooConfig, task: str) -> Needs:
@@ -135,9 +136,7 @@ class M2M100(BartLike):
         return drop(super().write_weights(config, state, task), *self.tables)
 
     def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:
-        padding = config.pad_token_id
-        if padding is None:
-            return ["pad_token_id is None, from which positions are counted"]
+        padding = config.pad_token_id or 0
         return super().obstacles(config, state, task) or table_obstacles(state, padding + 1, padding)
 
     def notes(self, config: ZooConfig, task: str) -> list[str]:

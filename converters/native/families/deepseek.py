@@ -73,11 +73,6 @@ class SigmoidLike(ExpertsLike):
         return found
 
 
-def latent(name: str) -> Field:
-    """A width of the attention part, which a configuration has only where it was given."""
-    return Field(name, write=lambda config: option(config, LatentAttention, name))
-
-
 def query_rank(config: ZooConfig) -> int:
     """Width of the vector that queries are projected from, 0 without one."""
     return option(config, LatentAttention, "q_lora_rank")
@@ -121,7 +116,7 @@ class DeepseekV3(SigmoidLike):
         **ATTENTION_BIAS,
         "head_dim": "qk_rope_head_dim",
         "rope_parameters": Field("rope_parameters", rotation, ROPE.write),
-        **{name: latent(name) for name in WIDTHS},
+        **{name: setting(name, part=LatentAttention) for name in WIDTHS},
         "latent_norm_eps": Field(
             "rms_norm_eps",
             lambda native: None if native.rms_norm_eps == LATENT_NORM_EPS else LATENT_NORM_EPS,

@@ -26,7 +26,7 @@ EXPERTS: Keys = {
 
 
 def setting(name: str, native: str | None = None, part: type = MixtureOfExperts) -> Field:
-    """A setting of the feed-forward part, which a configuration has only where it was given."""
+    """A setting of a part, by default the feed-forward one, which a configuration has only where it was given."""
     return Field(native or name, write=lambda config: option(config, part, name))
 
 

@@ -10,7 +10,6 @@ from zoo.models import ZooConfig
 from zoo.registry import Task
 
 from ...symmetries.base import State
-from ..common import a_stack
 from ..declared import Field, Keys, NativeFormat, same
 from .llama import NO_BIASES
 
@@ -100,7 +99,7 @@ class T5(NativeFormat):
         return {**super().read_config(native, task), **scale}
 
     def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:
-        found = [] if config.stack == "encoder-decoder" else [f"it is {a_stack(config)}, this is an encoder-decoder"]
+        found = super().obstacles(config, state, task)
         if config.feed_forward == "gated" and config.hidden_act == "gelu":
             found.append("hidden_act='gelu', what it calls gated-gelu is 'gelu_new'")
         if task == Task.SEQ2SEQ_LM and not found and config.decoder_layers > config.num_hidden_layers:
