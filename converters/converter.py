@@ -25,7 +25,9 @@ class Plan:
 
 
 class Converter(ABC):
-    """Knows one format of checkpoints, in both directions. A subclass with a name is registered.
+    """Knows one format of checkpoints, in both directions.
+
+    A subclass with a name of its own, in its header or in its body, is registered.
 
     Attributes:
         name: The format's name.
@@ -35,8 +37,10 @@ class Converter(ABC):
     name: str
     variant: str | None = None
 
-    def __init_subclass__(cls) -> None:
+    def __init_subclass__(cls, name: str | None = None) -> None:
         super().__init_subclass__()
+        if name is not None:
+            cls.name = name
         if "name" in vars(cls):
             CONVERTERS.register(cls.name, cls(), module=cls.__module__)
 

@@ -41,10 +41,9 @@ NEEDS: Needs = {
 """Settings that its models express, by field; those of embeddings are not read."""
 
 
-class TorchNN(Converter):
+class TorchNN(Converter, name="torch-nn"):
     """torch.nn's three classes, with the same keys in any project's module around them."""
 
-    name = "torch-nn"
     unsaid: ClassVar[Mapping[str, str]] = {
         "num_attention_heads": "nhead",
         "norm_placement": "norm_first: 'pre' if true, else 'post'",

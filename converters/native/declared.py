@@ -156,11 +156,12 @@ def pairs(keys: Keys, zoo_prefix: str, native_prefix: str, config: ZooConfig) ->
 class NativeFormat:
     """A family of classes of transformers with one configuration: its settings and keys, and those of the zoo.
 
-    Most of it is tables; the names of its classes follow from its model type. A subclass with a name is registered.
+    Most of it is tables; the names of its classes follow from its model type. A subclass with a name of its own, in its
+    header or in its body, is registered.
     """
 
     name: ClassVar[str]  # Name for users, which is its model type
-    rank: ClassVar[int] = 1000  # Of several classes that fit equally well, that of the lowest rank is taken
+    rank: ClassVar[int]  # Of several classes that fit equally well, that of the lowest rank is taken
     # Model types of transformers that are read in this format, by default its name; the first is written
     model_types: ClassVar[tuple[str, ...]]
     variant: ClassVar[str]  # The variant that its checkpoints become
@@ -190,11 +191,13 @@ class NativeFormat:
     # What the class needs the id of padding for, as the end of a phrase; None if it needs none
     padding: ClassVar[str | None] = None
 
-    def __init_subclass__(cls) -> None:
+    def __init_subclass__(cls, name: str | None = None, rank: int = 1000) -> None:
         super().__init_subclass__()
+        cls.rank = vars(cls).get("rank", rank)
+        if name is not None:
+            cls.name = name
         cls.read = {zoo: Field(field) if isinstance(field, str) else field for zoo, field in cls.fields.items()}
         if "name" in vars(cls):
-            cls.rank = vars(cls).get("rank", NativeFormat.rank)
             cls.model_types = vars(cls).get("model_types", (cls.name,))
             known = {task: AUTO_CLASSES[task].get(cls.name) for task in cls.heads}
             cls.classes = vars(cls).get("classes", {task: name for task, name in known.items() if name})

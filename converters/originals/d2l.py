@@ -14,14 +14,13 @@ from ..key_map import KeyMap
 from .original import Layout, Original, count
 
 
-class D2L(Original):
+class D2L(Original, name="d2l"):
     """EncoderDecoder is a ZooForConditionalGeneration, an encoder a ZooEncoder, a decoder a ZooForCausalLM.
 
     A decoder alone takes the encoder's output as `encoder_hidden_states`. Lengths become masks:
     `attention_mask = torch.arange(length) < valid_lens[:, None]`.
     """
 
-    name = "d2l"
     variant = "d2l-style"
     signatures = ("encoder.blks.block0.addnorm1.ln.weight", "blks.block0.addnorm1.ln.weight")
     unsaid: ClassVar[Mapping[str, str]] = {"num_attention_heads": "num_heads"}

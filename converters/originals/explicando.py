@@ -20,10 +20,9 @@ from .original import Layout, Original, count, one_of
 SPECIAL = ("<pad>", "<bos>", "<eos>")
 
 
-class Explicando(Original):
+class Explicando(Original, name="explicando"):
     """Transformer is a ZooForConditionalGeneration; [`character_tokenizer`][] and [`translate`][] add the text."""
 
-    name = "explicando"
     variant = "explicando"
     signatures = ("input_processor.tokenizer.embedding.weight",)
     unsaid: ClassVar[Mapping[str, str]] = {

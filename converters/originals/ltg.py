@@ -15,10 +15,9 @@ from ..transforms import split
 from .original import Layout, Original, Rows, count, one_of
 
 
-class LtgBert(Original):
+class LtgBert(Original, name="ltg-bert"):
     """Bert of training/model.py without its pair classifier and buffers; with `quirks=()` of babylm/train/model.py."""
 
-    name = "ltg-bert"
     variant = "ltg-bert-style"
     signatures = ("transformer.layers.0.attention.in_proj_qk.weight",)
     unsaid: ClassVar[Mapping[str, str]] = {"num_attention_heads": "num_attention_heads"}
@@ -95,10 +94,9 @@ class LtgBert(Original):
         yield rf"^{theirs}\.post_layer_norm\.(weight|bias)$", rf"{ours}.o_norm.\2"
 
 
-class GptBert(LtgBert):
+class GptBert(LtgBert, name="gpt-bert"):
     """Bert of pretraining/model_extra.py, as a masked model, which saves weights of a causal one as well."""
 
-    name = "gpt-bert"
     variant = "gpt-bert-style"
     signatures = ("transformer.attention_layers.0.in_proj_vg.weight",)
     attention = r"transformer\.attention_layers\.{}"

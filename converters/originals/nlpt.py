@@ -14,10 +14,9 @@ from ..transforms import join
 from .original import Layout, Original, count
 
 
-class Nlpt(Original):
+class Nlpt(Original, name="nlpt"):
     """TransformerEncoder is a ZooEncoder, TransformerForSequenceClassification a ZooForSequenceClassification."""
 
-    name = "nlpt"
     variant = "nlpt-encoder"
     signatures = ("embeddings.token_embeddings.weight", "encoder.embeddings.token_embeddings.weight")
     unsaid: ClassVar[Mapping[str, str]] = {}

@@ -13,14 +13,13 @@ from ..key_map import KeyMap
 from .original import Layout, Original, Rows, count, join_aliases, one_of
 
 
-class Odom(Original):
+class Odom(Original, name="odom"):
     """Transformer is a ZooForConditionalGeneration on `inputs_embeds` and `decoder_inputs_embeds`.
 
     Its logits are the values before the document's final softmax. All layers of a stack and all heads of an attention
     are one module there, listed under every layer's and head's key.
     """
 
-    name = "odom"
     variant = "odom-style"
     signatures = ("external_ff.weight",)
     unsaid: ClassVar[Mapping[str, str]] = {}

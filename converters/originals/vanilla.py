@@ -13,10 +13,9 @@ from ..key_map import KeyMap
 from .original import Layout, Original, count
 
 
-class Vanilla(Original):
+class Vanilla(Original, name="vanilla"):
     """Transformer is a ZooForConditionalGeneration, EncoderClassifier a ZooForSequenceClassification."""
 
-    name = "vanilla"
     variant = "vanilla"
     signatures = ("encoder.tok_emb.weight",)
     unsaid: ClassVar[Mapping[str, str]] = {"num_attention_heads": "n_heads", "pad_token_id": "src_pad_idx or pad_idx"}

@@ -35,7 +35,10 @@ EMBEDDINGS = r"\.embed_tokens\.weight$"
 
 
 class Symmetry(ABC):
-    """A change of one setting that a change of weights makes up for. A subclass with a name is registered."""
+    """A change of one setting that a change of weights makes up for.
+
+    A subclass with a name of its own, in its header or in its body, is registered.
+    """
 
     name: str  # Name in reports
     field: str  # The setting that it changes
@@ -44,8 +47,12 @@ class Symmetry(ABC):
     half_precision = True  # Whether the new weights can be expected to survive 16-bit floats
     unties = False  # Whether it changes the embedding or the output projection, so that they cannot stay tied
 
-    def __init_subclass__(cls) -> None:
+    def __init_subclass__(cls, name: str | None = None, rank: int | None = None) -> None:
         super().__init_subclass__()
+        if name is not None:
+            cls.name = name
+        if rank is not None:
+            cls.rank = rank
         if "name" in vars(cls):
             SYMMETRIES.register(cls.name, cls(), module=cls.__module__)
 

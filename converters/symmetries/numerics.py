@@ -40,12 +40,10 @@ from .base import (
 )
 
 
-class PermuteResidual(Symmetry):
+class PermuteResidual(Symmetry, name="permute-residual", rank=120):
     """Reorder the channels of the residual stream, so that alternating sines and cosines become two halves."""
 
-    name = "permute-residual"
     field = "position"
-    rank = 120
     summary = "channels of the residual stream reordered: sines first, then cosines"
 
     def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
@@ -66,12 +64,10 @@ class PermuteResidual(Symmetry):
         return state
 
 
-class StoreTable(Symmetry):
+class StoreTable(Symmetry, name="store-table", rank=120):
     """Keep the rows of a computed encoding, or zeros for none, as if they had been learned."""
 
-    name = "store-table"
     field = "position"
-    rank = 120
     summary = "positions stored as a table of max_position_embeddings rows"
 
     def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
@@ -129,12 +125,10 @@ SCALE_FREE_NORMS = ("layernorm", "rmsnorm")
 """Norms with an output that does not depend on the scale of the input, but for their epsilon."""
 
 
-class MoveAttentionScale(Symmetry):
+class MoveAttentionScale(Symmetry, name="move-attention-scale", rank=130):
     """Multiply queries by what scores are to be divided by instead."""
 
-    name = "move-attention-scale"
     field = "attention_scale"
-    rank = 130
     summary = "attention's scale moved into the query projections"
 
     def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
@@ -148,12 +142,10 @@ class MoveAttentionScale(Symmetry):
         return change_by_stack(state, QUERY, config, rescale)
 
 
-class MoveEmbeddingScale(Symmetry):
+class MoveEmbeddingScale(Symmetry, name="move-embedding-scale", rank=80):
     """Store token embeddings with, or without, the factor sqrt(hidden_size)."""
 
-    name = "move-embedding-scale"
     field = "scale_embedding"
-    rank = 80
     summary = "sqrt(hidden_size) moved between the embedding and its table"
     unties = True
 
@@ -162,12 +154,10 @@ class MoveEmbeddingScale(Symmetry):
         return change(state, EMBEDDINGS, scale(factor if config.scale_embedding else 1 / factor))
 
 
-class MoveLogitScale(Symmetry):
+class MoveLogitScale(Symmetry, name="move-logit-scale", rank=70):
     """Move the factor on the logits into the output projection, or out of it."""
 
-    name = "move-logit-scale"
     field = "logit_scale"
-    rank = 70
     summary = "the logits' factor moved into the output projection"
     unties = True
 
@@ -175,12 +165,10 @@ class MoveLogitScale(Symmetry):
         return change(state, r"^lm_head\.", scale(config.logit_scale / wanted))
 
 
-class FoldResidualScale(Symmetry):
+class FoldResidualScale(Symmetry, name="fold-residual-scale", rank=90):
     """Multiply LayerScale's or ReZero's weights into the projections before them."""
 
-    name = "fold-residual-scale"
     field = "residual_scaling"
-    rank = 90
     summary = "learned scales on the branches folded into the projections before them"
 
     def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
@@ -203,12 +191,10 @@ class FoldResidualScale(Symmetry):
         return changed
 
 
-class DivideByDeepNormAlpha(Symmetry):
+class DivideByDeepNormAlpha(Symmetry, name="divide-by-deepnorm-alpha", rank=100):
     """`norm(alpha x + f(x))` is `norm(x + f(x) / alpha)` with an epsilon divided by alpha squared."""
 
-    name = "divide-by-deepnorm-alpha"
     field = "norm_placement"
-    rank = 100
     summary = "DeepNorm's factor on the skip connections turned into one on the branches"
 
     def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
@@ -225,12 +211,10 @@ class DivideByDeepNormAlpha(Symmetry):
         return change(state, WRITERS, scale(1 / deepnorm_constants(config)[0]))
 
 
-class ShiftNormWeights(Symmetry):
+class ShiftNormWeights(Symmetry, name="shift-norm-weights", rank=105):
     """Store the factors of RMSNorm as they are, or as differences from one."""
 
-    name = "shift-norm-weights"
     field = "norm"
-    rank = 105
     summary = "weights of RMSNorm stored as differences from one, or as they are"
 
     def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
@@ -242,12 +226,10 @@ class ShiftNormWeights(Symmetry):
         return change(state, NORM_WEIGHTS, lambda weight: weight + shift)
 
 
-class RescaleStream(Symmetry):
+class RescaleStream(Symmetry, name="rescale-stream", rank=180):
     """Another epsilon in the layers' norms: scale what they read, as `x / sqrt(var + eps)` is scale-free otherwise."""
 
-    name = "rescale-stream"
     field = "layer_norm_eps"
-    rank = 180
     summary = "residual stream rescaled for the class's epsilon"
     half_precision = False
     unties = True
@@ -280,12 +262,10 @@ class RescaleStream(Symmetry):
         return change(state, read_scaled, scale(1 / factor)) if read_scaled else state
 
 
-class RescaleEmbeddings(Symmetry):
+class RescaleEmbeddings(Symmetry, name="rescale-embeddings", rank=190):
     """Another epsilon in the embeddings' norm: scale the tables that it reads."""
 
-    name = "rescale-embeddings"
     field = "embedding_norm_eps"
-    rank = 190
     summary = "embeddings rescaled for the class's epsilon"
     half_precision = False
     unties = True

@@ -13,12 +13,10 @@ from zoo.models import ZooConfig
 from .base import DENSE_PARTS, SYMMETRIES, State, Symmetry, change, change_by_stack, pad, stacks
 
 
-class CopySharedLayers(Symmetry):
+class CopySharedLayers(Symmetry, name="copy-shared-layers", rank=20):
     """Give every layer its own copy of the weights that all of them share."""
 
-    name = "copy-shared-layers"
     field = "share_layers"
-    rank = 20
     summary = "shared layers copied"
 
     def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
@@ -79,12 +77,10 @@ IGNORE_BLIND_ROWS = SettingOnly(  # no class of transformers promises anything f
 )
 
 
-class ZeroTokenTypes(Symmetry):
+class ZeroTokenTypes(Symmetry, name="zero-token-types", rank=15):
     """Add token types that all have the same vector, zero."""
 
-    name = "zero-token-types"
     field = "type_vocab_size"
-    rank = 15
     summary = "token types of zeros"
 
     def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
@@ -141,12 +137,10 @@ for _place, (_field, _rank, _layers, _summary) in ZERO_BIASES.items():
     SYMMETRIES.register(one.name, one, module=__name__)
 
 
-class RepeatKeyValueHeads(Symmetry):
+class RepeatKeyValueHeads(Symmetry, name="repeat-key-value-heads", rank=110):
     """Turn grouped queries into plain multi-head attention: every query head gets its own copy of keys and values."""
 
-    name = "repeat-key-value-heads"
     field = "num_key_value_heads"
-    rank = 110
     summary = "key and value heads repeated for every query head"
 
     def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
@@ -162,12 +156,10 @@ class RepeatKeyValueHeads(Symmetry):
         return change_by_stack(state, r"_attn\.[kv]_proj\.(weight|bias)$", config, repeat)
 
 
-class PadSourceVocabulary(Symmetry):
+class PadSourceVocabulary(Symmetry, name="pad-source-vocabulary", rank=50):
     """Append source embeddings that no id asks for."""
 
-    name = "pad-source-vocabulary"
     field = "vocab_size"
-    rank = 50
     summary = "source embedding padded to the larger vocabulary"
 
     def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:
@@ -177,12 +169,10 @@ class PadSourceVocabulary(Symmetry):
         return change(state, r"^model\.encoder\.embed_tokens\.weight$", pad(wanted))
 
 
-class PadTargetVocabulary(Symmetry):
+class PadTargetVocabulary(Symmetry, name="pad-target-vocabulary", rank=60):
     """Append target ids that are never predicted."""
 
-    name = "pad-target-vocabulary"
     field = "decoder_vocab_size"
-    rank = 60
     summary = "target ids padded to the larger vocabulary, the new ones with an output bias of -1e9"
     half_precision = False
 
@@ -195,12 +185,10 @@ class PadTargetVocabulary(Symmetry):
         return change(state, r"^lm_head\.bias$", pad(wanted, -1e9))
 
 
-class PadFeedForward(Symmetry):
+class PadFeedForward(Symmetry, name="pad-feed-forward", rank=170):
     """Append inner channels of the feed-forward network that nothing reads."""
 
-    name = "pad-feed-forward"
     field = "intermediate_size"
-    rank = 170
     summary = "feed-forward network padded to a larger inner width"
 
     def settings(self, config: ZooConfig, wanted: Any, task: str) -> dict[str, Any] | None:

@@ -44,6 +44,7 @@ from zoo.converters import ExportOptions, plan_export, verification
 from zoo.converters.errors import LostInputWarning, NoCounterpartError
 from zoo.converters.exporting import export_as
 from zoo.converters.native import NATIVE
+from zoo.converters.native.families.llama import Llama
 from zoo.converters.planning import plan_target
 from zoo.converters.weights import task_of, weights_of
 
@@ -264,6 +265,12 @@ def test_types_without_classes_of_their_own_are_read_as_those_that_run_them(conf
         with pytest.warns(LostInputWarning, match="the way back from the zoo is 'llama'"):
             model = zoo.convert(source)
         assert largest_difference(outputs(native), outputs(model)) < 1e-5
+
+
+def test_a_format_may_be_named_in_its_body(monkeypatch):
+    monkeypatch.setattr(NATIVE, "_items", dict(NATIVE._items))
+    named = type("Named", (Llama,), {"name": "named", "rank": 7, "__module__": __name__})
+    assert type(NATIVE.get("named")) is named and NATIVE.get("named").rank == 7
 
 
 ITS_OWN = ("albert", "bloom", "falcon", "gemma2", "gptj", "nanochat", "olmo2", "olmo3", "qwen3", "roformer", "smollm3")

@@ -14,11 +14,9 @@ from ..common import COUNTED_FROM, COUNTS_TOKENS, drop, fairseq_table, table_obs
 from ..encoder_decoders import BartLike
 
 
-class Marian(BartLike):
+class Marian(BartLike, name="marian", rank=10):
     """Marian (Junczys-Dowmunt et al. 2018): post-norm, sinusoidal; the only one with two vocabularies."""
 
-    name = "marian"
-    rank = 10
     variant = "marian-style"
     placement = "post"
     sinusoidal = True
@@ -38,32 +36,26 @@ class Marian(BartLike):
         return state if self.one_embedding(config) else drop(state, "model.shared.weight")
 
 
-class Bart(BartLike):
+class Bart(BartLike, name="bart", rank=110):
     """BART (Lewis et al. 2020): post-norm, learned positions, a norm on the embeddings."""
 
-    name = "bart"
-    rank = 110
     variant = "post-norm"
     placement = "post"
     offset = 2
     embedding_norm = True
 
 
-class Pegasus(BartLike):
+class Pegasus(BartLike, name="pegasus", rank=120):
     """Pegasus (Zhang et al. 2020): pre-norm, sinusoidal."""
 
-    name = "pegasus"
-    rank = 120
     variant = "pegasus-style"
     placement = "pre"
     sinusoidal = True
 
 
-class Blenderbot(BartLike):
+class Blenderbot(BartLike, name="blenderbot", rank=130):
     """Blenderbot (Roller et al. 2021): pre-norm, learned positions."""
 
-    name = "blenderbot"
-    rank = 130
     variant = "pegasus-style"
     placement = "pre"
 
@@ -82,34 +74,28 @@ class BeginsWithLastLabel(BartLike):
         return [begin, *super().differences(native, read, config)]
 
 
-class MBart(BeginsWithLastLabel):
+class MBart(BeginsWithLastLabel, name="mbart", rank=140):
     """MBart (Liu et al. 2020): pre-norm, learned positions, a norm on the embeddings."""
 
-    name = "mbart"
-    rank = 140
     variant = "pegasus-style"
     placement = "pre"
     offset = 2
     embedding_norm = True
 
 
-class PlBart(BeginsWithLastLabel, Bart):
+class PlBart(BeginsWithLastLabel, Bart, name="plbart"):
     """PLBART (Ahmad et al. 2021): BART for code, with scaled embeddings."""
 
-    name = "plbart"
 
-
-class Mvp(Bart):
+class Mvp(Bart, name="mvp"):
     """MVP (Tang et al. 2022): BART's code without prompts."""
 
-    name = "mvp"
     only = {"use_prompt": False}
 
 
-class M2M100(BartLike):
+class M2M100(BartLike, name="m2m_100"):
     """M2M-100 and NLLB (Fan et al. 2020): pre-norm, fairseq's sinusoidal positions, which are read as a table."""
 
-    name = "m2m_100"
     variant = "pegasus-style"
     placement = "pre"
     output_bias = False

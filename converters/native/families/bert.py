@@ -115,20 +115,16 @@ def bert_heads(prefix: str) -> dict[str, Keys]:
     return encoder_heads(PREDICTIONS, pooled(f"{prefix}pooler.dense"))
 
 
-class Bert(BertLike):
+class Bert(BertLike, name="bert", rank=20):
     """BERT (Devlin et al. 2019)."""
 
-    name = "bert"
-    rank = 20
     prefix = "bert."
     heads = bert_heads(prefix)
 
 
-class MegatronBert(BertLike):
+class MegatronBert(BertLike, name="megatron-bert", rank=40):
     """BERT with norms before the sublayers (Shoeybi et al. 2019, Megatron-LM)."""
 
-    name = "megatron-bert"
-    rank = 40
     variant = "roberta-prelayernorm-style"
     prefix = "bert."
     fields = without(BertLike.fields, "classifier_dropout")
@@ -138,10 +134,9 @@ class MegatronBert(BertLike):
     heads = bert_heads(prefix)
 
 
-class Ernie(BertLike):
+class Ernie(BertLike, name="ernie"):
     """ERNIE (Sun et al. 2020) without task types: BERT's code under another prefix."""
 
-    name = "ernie"
     prefix = "ernie."
     only = {**BertLike.only, "use_task_id": False}
     heads = bert_heads(prefix)
@@ -159,20 +154,16 @@ class RobertaLike(BertLike):
     usual_types = 1
 
 
-class Roberta(RobertaLike):
+class Roberta(RobertaLike, name="roberta", rank=170):
     """RoBERTa (Liu et al. 2019), XLM-RoBERTa and CamemBERT, which share their code."""
 
-    name = "roberta"
-    rank = 170
     model_types = ("roberta", "xlm-roberta", "camembert")
     prefix = "roberta."
 
 
-class RobertaPreLayerNorm(RobertaLike):
+class RobertaPreLayerNorm(RobertaLike, name="roberta-prelayernorm", rank=30):
     """RoBERTa with norms before the sublayers (fairseq's `normalize_before`)."""
 
-    name = "roberta-prelayernorm"
-    rank = 30
     variant = "roberta-prelayernorm-style"
     prefix = "roberta_prelayernorm."
     always = {**POST_NORM, **COUNTED, "norm_placement": "pre", "final_norm": True}
@@ -205,10 +196,9 @@ class RobertaPreLayerNorm(RobertaLike):
         return super().output(config, task) if config.final_norm else "hidden_states[-2]"
 
 
-class XlmRobertaXl(RobertaLike):
+class XlmRobertaXl(RobertaLike, name="xlm-roberta-xl"):
     """XLM-RoBERTa-XL (Goyal et al. 2021): RoBERTa with norms before the sublayers, and none on the embeddings."""
 
-    name = "xlm-roberta-xl"
     variant = "roberta-prelayernorm-style"
     prefix = "roberta."
     always = {**PRE_NORM, **COUNTED}
@@ -216,9 +206,8 @@ class XlmRobertaXl(RobertaLike):
     layer = {**BERT_PROJECTIONS, **norms("attention.self_attn_layer_norm", "LayerNorm")}
 
 
-class Data2VecText(RobertaLike):
+class Data2VecText(RobertaLike, name="data2vec-text"):
     """data2vec for text (Baevski et al. 2022): RoBERTa's code under another prefix."""
 
-    name = "data2vec-text"
     prefix = "data2vec_text."
     usual_types = 2

@@ -106,10 +106,9 @@ def attention_scale(config: Any) -> float | str:
     return math.sqrt(width) / (0.1 * rope["mscale_all_dim"] * math.log(rope["factor"]) + 1.0) ** 2
 
 
-class DeepseekV3(SigmoidLike):
+class DeepseekV3(SigmoidLike, name="deepseek_v3"):
     """DeepSeek-V3 (DeepSeek-AI 2024), without the modules that predict further tokens."""
 
-    name = "deepseek_v3"
     variant = "deepseek-v3-style"
     fields = {
         **without(LlamaLike.fields, "num_key_value_heads"),
@@ -164,10 +163,9 @@ class DeepseekV3(SigmoidLike):
         }
 
 
-class Glm4MoeLite(DeepseekV3):
+class Glm4MoeLite(DeepseekV3, name="glm4_moe_lite"):
     """GLM-4.7-Flash (GLM team 2026), without the modules that predict further tokens: as DeepSeek-V3."""
 
-    name = "glm4_moe_lite"
     fields = {
         **DeepseekV3.fields,
         **DENSE_FIRST,
@@ -185,10 +183,8 @@ class LatentLike(DeepseekV3):
     reasons = {**LlamaLike.reasons, "attention": DeepseekV3.reasons["attention"]}
 
 
-class Youtu(LatentLike):
+class Youtu(LatentLike, name="youtu"):
     """Youtu-LLM (Tencent 2025): DeepSeek-V3 without experts."""
-
-    name = "youtu"
 
     def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:
         """Find a row that transformers 5.23 zeroes where it loads the class."""
@@ -219,10 +215,9 @@ def nearest_scale(config: ZooConfig) -> float:
     return config.logit_scale if fits else 1.0
 
 
-class MiniCPM3(LatentLike):
+class MiniCPM3(LatentLike, name="minicpm3"):
     """MiniCPM3 (OpenBMB 2024)."""
 
-    name = "minicpm3"
     fields = {
         **without(LatentLike.fields, "position"),
         **same("mlp_bias"),
@@ -248,19 +243,17 @@ class SigmoidExpertsLike(SigmoidLike):
     layer = {**ATTENTION, **SIGMOID_EXPERTS, **PRE_NORMS}
 
 
-class Dots1(SigmoidExpertsLike):
+class Dots1(SigmoidExpertsLike, name="dots1"):
     """dots.llm1 (rednote 2025): queries and keys normalised head by head, windows layer by layer."""
 
-    name = "dots1"
     fields = {**SigmoidExpertsLike.fields, **ATTENTION_BIAS, **WINDOWS_BY_LAYER}
     always = {**SigmoidExpertsLike.always, "qk_norm": "head"}
     layer = {**SigmoidExpertsLike.layer, **QK_NORMS}
 
 
-class Glm4Moe(SigmoidExpertsLike):
+class Glm4Moe(SigmoidExpertsLike, name="glm4_moe"):
     """GLM-4.5 (GLM team 2025), without the modules that predict further tokens: rotates a part of each head."""
 
-    name = "glm4_moe"
     fields = {
         **SigmoidExpertsLike.fields,
         "attention_bias": "attention_bias",
@@ -271,10 +264,9 @@ class Glm4Moe(SigmoidExpertsLike):
     layer = {**SigmoidExpertsLike.layer, **QK_NORMS}
 
 
-class SolarOpen(SigmoidExpertsLike):
+class SolarOpen(SigmoidExpertsLike, name="solar_open"):
     """Solar Open (Upstage 2025): experts in every layer."""
 
-    name = "solar_open"
     fields = {
         **without(SigmoidExpertsLike.fields, "first_k_dense_replace", "intermediate_size"),
         "attention_bias": "attention_bias",
@@ -282,10 +274,9 @@ class SolarOpen(SigmoidExpertsLike):
     only_options = dict(ExpertsLike.only_options)
 
 
-class ExaoneMoe(SigmoidExpertsLike):
+class ExaoneMoe(SigmoidExpertsLike, name="exaone_moe"):
     """K-EXAONE (LG AI Research 2025): layers without a window have no positions."""
 
-    name = "exaone_moe"
     fields = {
         **SigmoidExpertsLike.fields,
         **WINDOWS_BY_LAYER,
@@ -298,10 +289,9 @@ class ExaoneMoe(SigmoidExpertsLike):
     layer = {**SigmoidExpertsLike.layer, **QK_NORMS}
 
 
-class MiniMaxM2(SigmoidExpertsLike):
+class MiniMaxM2(SigmoidExpertsLike, name="minimax_m2"):
     """MiniMax-M2 (MiniMax 2025): norms on whole queries and keys, a part of each head rotated, no shared expert."""
 
-    name = "minimax_m2"
     variant = "mixtral-style"
     fields = {
         **LlamaLike.fields,

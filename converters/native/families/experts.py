@@ -107,22 +107,18 @@ NORMALISED = {**ExpertsLike.only_options, "norm_topk_prob": True}
 """The same where weights of the experts that a token sees always sum to one."""
 
 
-class Mixtral(ExpertsLike):
+class Mixtral(ExpertsLike, name="mixtral", rank=74):
     """Mixtral (Jiang et al. 2024): one sliding window, or none, for all layers."""
 
-    name = "mixtral"
-    rank = 74
     variant = "mixtral-style"
     fields = {**LlamaLike.fields, **ONE_WINDOW, **LOCAL_EXPERTS}
     only = {"router_jitter_noise": 0.0}
     only_options = NORMALISED
 
 
-class Qwen3Moe(ExpertsLike):
+class Qwen3Moe(ExpertsLike, name="qwen3_moe", rank=94):
     """Qwen3-MoE (Yang et al. 2025): queries and keys normalised head by head, experts in every layer."""
 
-    name = "qwen3_moe"
-    rank = 94
     variant = "qwen3-moe-style"
     fields = {**LlamaLike.fields, **ATTENTION_BIAS, **EXPERT_SIZES}
     always = {**ExpertsLike.always, "qk_norm": "head"}
@@ -130,20 +126,18 @@ class Qwen3Moe(ExpertsLike):
     layer = {**ExpertsLike.layer, **QK_NORMS}
 
 
-class Mellum(Qwen3Moe):
+class Mellum(Qwen3Moe, name="mellum"):
     """Mellum 2 (JetBrains 2026), without the layer that predicts further tokens: windows and wavelengths by layer."""
 
-    name = "mellum"
     fields = {**Qwen3Moe.fields, **WINDOWS_BY_LAYER, **ROPE_BY_LAYER, **DENSE_FIRST}
     only = {}
     only_options = {}
     layer = {**Qwen3Moe.layer, **GATED}
 
 
-class Qwen2Moe(ExpertsLike):
+class Qwen2Moe(ExpertsLike, name="qwen2_moe"):
     """Qwen2-MoE (Qwen team 2024): biases on queries, keys and values, a gated shared expert, windows by layer."""
 
-    name = "qwen2_moe"
     variant = "qwen3-moe-style"
     fields = {**LlamaLike.fields, **EXPERT_SIZES, **WINDOWS_BY_LAYER, **SHARED_SIZE, "attention_bias": "qkv_bias"}
     always = {**ExpertsLike.always, "feed_forward": "moe-shared"}
@@ -153,10 +147,9 @@ class Qwen2Moe(ExpertsLike):
     reasons = {**ExpertsLike.reasons, "feed_forward": "it has an expert that every token sees, and a gate (moe-shared)"}
 
 
-class Olmoe(ExpertsLike):
+class Olmoe(ExpertsLike, name="olmoe"):
     """OLMoE (Muennighoff et al. 2024): norms on whole queries and keys."""
 
-    name = "olmoe"
     variant = "mixtral-style"
     fields = {
         **without(LlamaLike.fields, "head_dim"),
@@ -170,10 +163,9 @@ class Olmoe(ExpertsLike):
     layer = {**ExpertsLike.layer, **QK_NORMS}
 
 
-class FlexOlmo(Olmoe):
+class FlexOlmo(Olmoe, name="flex_olmo"):
     """FlexOlmo (Shi et al. 2025): norms on the branches' outputs."""
 
-    name = "flex_olmo"
     variant = "olmo2-style"
     always = {**Olmoe.always, "norm_placement": "res-post"}
     only = {}
@@ -193,10 +185,9 @@ def transposed(tensor: Tensor) -> Tensor:
 TRANSPOSED_EXPERTS = each("transpose", transposed, transposed)
 
 
-class GptOss(ExpertsLike):
+class GptOss(ExpertsLike, name="gpt_oss"):
     """gpt-oss (OpenAI 2025): sinks in attention, windows layer by layer, clamped experts with biases."""
 
-    name = "gpt_oss"
     variant = "gpt-oss-style"
     fields = {
         **LlamaLike.fields,

@@ -28,10 +28,9 @@ from ..decoders import GPT2_HEADS, DecoderFormat
 LAYER = fairseq_layer("norm_in")
 
 
-class BioGpt(DecoderFormat):
+class BioGpt(DecoderFormat, name="biogpt"):
     """BioGPT (Luo et al. 2022)."""
 
-    name = "biogpt"
     variant = "gpt2-style"
     prefix = "biogpt."
     fields = {
@@ -51,10 +50,9 @@ class BioGpt(DecoderFormat):
     heads = {**GPT2_HEADS, "causal-lm": {"lm_head": "output_projection"}}
 
 
-class Xglm(DecoderFormat):
+class Xglm(DecoderFormat, name="xglm"):
     """XGLM (Lin et al. 2021): fairseq's sinusoidal positions, which are read as a table."""
 
-    name = "xglm"
     variant = "gpt2-style"
     fields = {
         **same("vocab_size", "max_position_embeddings", "dropout", "attention_dropout", "activation_dropout"),
@@ -85,11 +83,9 @@ class Xglm(DecoderFormat):
         return super().obstacles(config, state, task) + table_obstacles(state, OFFSET, config.pad_token_id)
 
 
-class Opt(DecoderFormat):
+class Opt(DecoderFormat, name="opt", rank=160):
     """OPT (Zhang et al. 2022); its body with `is_causal=false` is an encoder."""
 
-    name = "opt"
-    rank = 160
     variant = "gpt2-style"
     fields = {
         **same("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "max_position_embeddings"),

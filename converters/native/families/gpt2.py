@@ -45,11 +45,9 @@ def rotated_part(native: Any) -> dict[str, Any]:
     return {**FIXED_ROPE, **share}
 
 
-class GptJ(DecoderFormat):
+class GptJ(DecoderFormat, name="gptj", rank=200):
     """GPT-J (Wang and Komatsuzaki 2021)."""
 
-    name = "gptj"
-    rank = 200
     variant = "gptj-style"
     prefix = "transformer."
     fields = {**GPT2_FIELDS, "rope_parameters": Field("rotary_dim", rotated_part, rotated_columns)}
@@ -90,10 +88,9 @@ def _join(tensors: Tensors) -> Tensors:
     return (torch.stack([query, value, key], dim=1).flatten(0, 2),)
 
 
-class CodeGen(GptJ):
+class CodeGen(GptJ, name="codegen"):
     """CodeGen (Nijkamp et al. 2022): GPT-J with one projection for queries, values and keys."""
 
-    name = "codegen"
     layer = {**without(GptJ.layer, *PROJECTIONS), PROJECTIONS: ("attn.qkv_proj", Transform("split", _cut, _join))}
 
     def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:
@@ -116,11 +113,9 @@ JOINED = {
 }
 
 
-class Gpt2(DecoderFormat):
+class Gpt2(DecoderFormat, name="gpt2", rank=50):
     """GPT-2 (Radford et al. 2019), with linear layers stored transposed and three projections in one."""
 
-    name = "gpt2"
-    rank = 50
     variant = "gpt2-style"
     prefix = "transformer."
     fields = {
@@ -137,10 +132,9 @@ class Gpt2(DecoderFormat):
     heads = GPT2_HEADS
 
 
-class GptBigCode(Gpt2):
+class GptBigCode(Gpt2, name="gpt_bigcode"):
     """SantaCoder and StarCoder (Li et al. 2023): GPT-2 with one key head or one per query head."""
 
-    name = "gpt_bigcode"
     fields = {
         **Gpt2.fields,
         "num_key_value_heads": Field(
@@ -154,10 +148,9 @@ class GptBigCode(Gpt2):
     layer = {**NORMS, **LINEAR, PROJECTIONS: ("attn.c_attn", heads_by_group)}
 
 
-class OpenAIGpt(Gpt2):
+class OpenAIGpt(Gpt2, name="openai-gpt"):
     """The first GPT (Radford et al. 2018): norms after the sublayers."""
 
-    name = "openai-gpt"
     variant = "post-norm"
     fields = {
         **without(Gpt2.fields, "attention_scale", "intermediate_size"),
@@ -178,10 +171,9 @@ KINDS = {"global": "full_attention", "local": "sliding_attention"}
 WORDS = {zoo: native for native, zoo in KINDS.items()}
 
 
-class GptNeo(DecoderFormat):
+class GptNeo(DecoderFormat, name="gpt_neo"):
     """GPT-Neo (Black et al. 2021): unscaled scores, windows layer by layer."""
 
-    name = "gpt_neo"
     variant = "gpt2-style"
     prefix = "transformer."
     fields = {

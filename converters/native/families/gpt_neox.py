@@ -26,10 +26,9 @@ class ParallelOrNot(DecoderFormat):
         return {**self.layer, **({"residual.norm_in": "input_layernorm"} if config.parallel_residual else PRE_NORMS)}
 
 
-class GptNeoX(ParallelOrNot):
+class GptNeoX(ParallelOrNot, name="gpt_neox"):
     """GPT-NeoX and Pythia (Black et al. 2022)."""
 
-    name = "gpt_neox"
     variant = "gpt-neox-style"
     prefix = "gpt_neox."
     fields = {
@@ -74,10 +73,9 @@ class GptNeoX(ParallelOrNot):
 FOUR_TIMES = {"intermediate_size": lambda config: 4 * config.hidden_size}
 
 
-class Bloom(DecoderFormat):
+class Bloom(DecoderFormat, name="bloom"):
     """BLOOM (Scao et al. 2022): a norm on the embeddings, joined projections."""
 
-    name = "bloom"
     variant = "bloom-style"
     prefix = "transformer."
     fields = {
@@ -106,10 +104,9 @@ class Bloom(DecoderFormat):
     heads = GPT2_HEADS
 
 
-class Mpt(DecoderFormat):
+class Mpt(DecoderFormat, name="mpt"):
     """MPT (MosaicML 2023): neither biases nor biases of norms."""
 
-    name = "mpt"
     variant = "alibi-decoder"
     prefix = "transformer."
     fields = {
@@ -152,10 +149,9 @@ class NormedLike(DecoderFormat):
     layer = {**ATTENTION, **PRE_NORMS, **without(GATED, "mlp.gate_proj")}
 
 
-class StableLm(ParallelOrNot, NormedLike):
+class StableLm(ParallelOrNot, NormedLike, name="stablelm"):
     """StableLM 2 (Bellagente et al. 2024)."""
 
-    name = "stablelm"
     fields = {
         **without(NormedLike.fields, "head_dim"),
         "rope_parameters": PARTIAL_ROPE,
@@ -168,11 +164,9 @@ class StableLm(ParallelOrNot, NormedLike):
     layer = {**ATTENTION, **GATED}
 
 
-class Starcoder2(NormedLike):
+class Starcoder2(NormedLike, name="starcoder2", rank=200):
     """StarCoder 2 (Lozhkov et al. 2024)."""
 
-    name = "starcoder2"
-    rank = 200
     fields = {
         **NormedLike.fields,
         **ONE_WINDOW,
@@ -184,17 +178,15 @@ class Starcoder2(NormedLike):
     layer = {**ATTENTION, **PRE_NORMS, **mlp("mlp.c_fc", "mlp.c_proj")}
 
 
-class Jais2(NormedLike):
+class Jais2(NormedLike, name="jais2"):
     """Jais 2 (Inception, MBZUAI and Cerebras 2025)."""
 
-    name = "jais2"
     fields = {**NormedLike.fields, **ATTENTION_BIAS, **same("mlp_bias")}
 
 
-class Nemotron(NormedLike):
+class Nemotron(NormedLike, name="nemotron"):
     """Nemotron-4 and Minitron (Parmar et al. 2024): weights of norms are stored as differences from one."""
 
-    name = "nemotron"
     fields = {
         **NormedLike.fields,
         **ATTENTION_BIAS,
@@ -212,10 +204,9 @@ class Nemotron(NormedLike):
         return change(state, STORED_NORMS, lambda weight: weight - 1)
 
 
-class Persimmon(NormedLike):
+class Persimmon(NormedLike, name="persimmon"):
     """Persimmon (Adept 2023): joined projections, biases everywhere."""
 
-    name = "persimmon"
     fields = {
         **without(NormedLike.fields, "num_key_value_heads", "head_dim"),
         "rope_parameters": PARTIAL_ROPE,
@@ -247,10 +238,9 @@ def is_grouped(config: ZooConfig) -> bool:
     return bool(1 < config.num_key_value_heads < config.num_attention_heads)
 
 
-class Falcon(ParallelOrNot):
+class Falcon(ParallelOrNot, name="falcon"):
     """Falcon with rotary positions (Almazrouei et al. 2023)."""
 
-    name = "falcon"
     variant = "falcon-style"
     prefix = "transformer."
     fields = {

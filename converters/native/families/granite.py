@@ -76,16 +76,13 @@ class Multiplied(Llama):
         return multiplied(state, native, native.embedding_multiplier, native.residual_multiplier)
 
 
-class Granite(Multiplied):
+class Granite(Multiplied, name="granite"):
     """Granite 3 (IBM 2024)."""
 
-    name = "granite"
 
-
-class GraniteMoe(Multiplied, ExpertsLike):
+class GraniteMoe(Multiplied, ExpertsLike, name="granitemoe"):
     """Granite 3 with experts (IBM 2024): the softmax is over those that a token sees."""
 
-    name = "granitemoe"
     variant = "mixtral-style"
     fields = {**without(Multiplied.fields, "mlp_bias"), **LOCAL_EXPERTS}
     always = ExpertsLike.always
@@ -113,10 +110,9 @@ def bases(config: ZooConfig) -> list[float]:
     return [0 if nope else base for nope in config.nope_layers or [False] * config.num_hidden_layers]
 
 
-class GraniteSwa(Multiplied):
+class GraniteSwa(Multiplied, name="granite_swa"):
     """Granite Swash (IBM 2026): sinks in attention, windows layer by layer, and layers without positions."""
 
-    name = "granite_swa"
     fields = {
         **Multiplied.fields,
         **WINDOWS_BY_LAYER,
@@ -132,10 +128,9 @@ class GraniteSwa(Multiplied):
     reasons = {**Multiplied.reasons, "attention": "its attention has sinks"}
 
 
-class HyperClovaX(Multiplied):
+class HyperClovaX(Multiplied, name="hyperclovax"):
     """HyperCLOVA X SEED (NAVER 2025): logits are multiplied, and norms may follow the sublayers too."""
 
-    name = "hyperclovax"
     fields = {
         **Multiplied.fields,
         "logit_scale": Field(

@@ -78,10 +78,9 @@ DELTA_MODULES = ("in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a", "conv1d",
 """Modules of the delta rule where a class has each by itself."""
 
 
-class Qwen3Next(ExpertsLike):
+class Qwen3Next(ExpertsLike, name="qwen3_next"):
     """Qwen3-Next (Qwen team 2025), without the modules that predict further tokens."""
 
-    name = "qwen3_next"
     variant = "qwen3-next-style"
     fields = {
         **without(LlamaLike.fields, "hidden_act"),
@@ -133,10 +132,9 @@ def alike_on_every_axis(native: Any) -> dict[str, Any]:
     return without(part_of_heads(native), "mrope_section", "mrope_interleaved")
 
 
-class Qwen35Text(Qwen3Next):
+class Qwen35Text(Qwen3Next, name="qwen3_5_text"):
     """The language model of Qwen3.5 (Qwen team 2026), without experts or the modules that predict further tokens."""
 
-    name = "qwen3_5_text"
     fields = {
         **without(Qwen3Next.fields, *EXPERT_SIZES, *SHARED_SIZE),
         "rope_parameters": Field("rope_parameters", alike_on_every_axis, PARTIAL_ROPE.write),
@@ -165,10 +163,9 @@ def feed_forward_size(native: Any) -> int:
     return width
 
 
-class Lfm2(LlamaLike):
+class Lfm2(LlamaLike, name="lfm2"):
     """LFM2 (Liquid AI 2025), the dense models."""
 
-    name = "lfm2"
     variant = "lfm2-style"
     fields = {
         **without(LlamaLike.fields, "hidden_act", "attention_dropout", "intermediate_size"),
@@ -217,10 +214,9 @@ BY_HEAD = each("flatten", lambda rates: rates.flatten(), lambda rates: rates[Non
 FIXED_IN_KIMI = {"tie_word_embeddings": False, "hidden_act": "silu"}  # With other activations it convolves by them too
 
 
-class KimiLinear(DeepseekV3):
+class KimiLinear(DeepseekV3, name="kimi_linear"):
     """Kimi Linear (Kimi Team 2025)."""
 
-    name = "kimi_linear"
     variant = "kimi-linear-style"
     fields = {
         **without(DeepseekV3.fields, "rope_parameters", "position", "attention_scale", *FIXED_IN_KIMI),

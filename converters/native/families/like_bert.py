@@ -36,10 +36,9 @@ EMBEDDING_SIZE = Field(
 """The width of embeddings that are projected where it differs from that of the layers."""
 
 
-class DistilBert(EncoderFormat):
+class DistilBert(EncoderFormat, name="distilbert"):
     """DistilBERT (Sanh et al. 2019): no token types, a classifier with ReLU."""
 
-    name = "distilbert"
     prefix = "distilbert."
     fields = {
         **same("vocab_size", "max_position_embeddings", "initializer_range", "tie_word_embeddings", "dropout"),
@@ -74,10 +73,9 @@ class DistilBert(EncoderFormat):
         return {**super().read_config(native, task), **rate}
 
 
-class Electra(EncoderFormat):
+class Electra(EncoderFormat, name="electra"):
     """ELECTRA (Clark et al. 2020), with projected embeddings unless they are as wide as its layers."""
 
-    name = "electra"
     prefix = "electra."
     fields = {**BERT_FIELDS, "embedding_size": EMBEDDING_SIZE}
     body = {
@@ -94,10 +92,9 @@ class Electra(EncoderFormat):
     only = {"is_decoder": False}
 
 
-class RoFormer(EncoderFormat):
+class RoFormer(EncoderFormat, name="roformer"):
     """RoFormer (Su et al. 2021): rotary positions."""
 
-    name = "roformer"
     variant = "roformer-style"
     prefix = "roformer."
     fields = Electra.fields
@@ -123,10 +120,9 @@ class RoFormer(EncoderFormat):
         return {**super().write_weights(config, state, task), self.unread[0]: rows}
 
 
-class Albert(EncoderFormat):
+class Albert(EncoderFormat, name="albert"):
     """ALBERT (Lan et al. 2020) with one layer that is applied again and again."""
 
-    name = "albert"
     variant = "albert-style"
     prefix = "albert."
     fields = {
@@ -164,11 +160,9 @@ XLM_LAYER = {
 }
 
 
-class Xlm(EncoderFormat):
+class Xlm(EncoderFormat, name="xlm", rank=150):
     """XLM (Lample and Conneau 2019) for one language."""
 
-    name = "xlm"
-    rank = 150
     prefix = "transformer."
     fields = {
         **same("vocab_size", "layer_norm_eps", "max_position_embeddings", "dropout", "attention_dropout"),
@@ -204,10 +198,9 @@ class Xlm(EncoderFormat):
         return super().write_config(config, task) | plain
 
 
-class ModernBert(EncoderFormat):
+class ModernBert(EncoderFormat, name="modernbert"):
     """ModernBERT (Warner et al. 2024), for masked words or features: its classifiers normalise what they pool."""
 
-    name = "modernbert"
     variant = "modernbert-style"
     fields = {
         **same("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size"),
@@ -251,10 +244,9 @@ class ModernBert(EncoderFormat):
     reasons = {"norm": "its norms have no biases", "residual": "it has no norm before its first attention"}
 
 
-class NomicBert(EncoderFormat):
+class NomicBert(EncoderFormat, name="nomic_bert"):
     """Nomic Embed (Nussbaum et al. 2024). Its head for masked words has a bias where its other layers have none."""
 
-    name = "nomic_bert"
     variant = "roformer-style"
     prefix = "nomic_bert."
     fields = {**BERT_FIELDS, "head_dim": HEAD_DIM, "rope_parameters": ROPE}
@@ -272,10 +264,9 @@ class NomicBert(EncoderFormat):
     }
 
 
-class EuroBert(EncoderFormat):
+class EuroBert(EncoderFormat, name="eurobert"):
     """EuroBERT (Boizard et al. 2025)."""
 
-    name = "eurobert"
     variant = "roberta-prelayernorm-style"
     fields = without(Llama.fields, "classifier_dropout")
     always = {**Llama.always, "norm_placement": "pre", "final_norm": True}

@@ -61,38 +61,30 @@ class LlamaLike(DecoderFormat):
     }
 
 
-class Llama(LlamaLike):
+class Llama(LlamaLike, name="llama", rank=60):
     """Llama (Touvron et al. 2023)."""
 
-    name = "llama"
-    rank = 60
     model_types = ("llama", "internlm3", "iquestcoder")
     fields = {**LlamaLike.fields, **ATTENTION_BIAS, **same("mlp_bias")}
 
 
-class Mistral(LlamaLike):
+class Mistral(LlamaLike, name="mistral", rank=70):
     """Mistral (Jiang et al. 2023): one sliding window for all layers, for any `layer_types`."""
 
-    name = "mistral"
-    rank = 70
     fields = {**LlamaLike.fields, **ONE_WINDOW}
 
 
-class Qwen2(LlamaLike):
+class Qwen2(LlamaLike, name="qwen2", rank=80):
     """Qwen2 (Yang et al. 2024): biases on queries, keys and values, windows layer by layer."""
 
-    name = "qwen2"
-    rank = 80
     fields = {**LlamaLike.fields, **WINDOWS_BY_LAYER}
     follows = {"use_sliding_window": lambda config: config.sliding_window is not None}
     always = {**LlamaLike.always, "attention_bias": True}
 
 
-class Qwen3(LlamaLike):
+class Qwen3(LlamaLike, name="qwen3", rank=90):
     """Qwen3 (Yang et al. 2025): queries and keys normalised head by head."""
 
-    name = "qwen3"
-    rank = 90
     variant = "qwen3-style"
     fields = {**Qwen2.fields, **ATTENTION_BIAS}
     follows = Qwen2.follows
@@ -111,10 +103,9 @@ def normed_width(config: ZooConfig) -> int:
     return int(config.head_dim if config.qk_norm is None else config.hidden_size // config.num_attention_heads)
 
 
-class Phi(DecoderFormat):
+class Phi(DecoderFormat, name="phi"):
     """Phi-1 to Phi-2 (Gunasekar et al. 2023)."""
 
-    name = "phi"
     variant = "gptj-style"
     fields = {
         **SIZES,
@@ -135,10 +126,9 @@ class Phi(DecoderFormat):
     }
 
 
-class Phi3(LlamaLike):
+class Phi3(LlamaLike, name="phi3"):
     """Phi-3 and Phi-4 (Abdin et al. 2024)."""
 
-    name = "phi3"
     fields = {**LlamaLike.fields, **ONE_WINDOW, "rope_parameters": PARTIAL_ROPE, "dropout": "resid_pdrop"}
     layer = {
         PROJECTIONS: (
@@ -154,19 +144,17 @@ class Phi3(LlamaLike):
 INTERLEAVED = {"position": "rotary-interleaved"}
 
 
-class Helium(LlamaLike):
+class Helium(LlamaLike, name="helium"):
     """Helium (Kyutai 2025): rotates neighbouring columns."""
 
-    name = "helium"
     fields = {**without(LlamaLike.fields, "head_dim"), **same("attention_bias", "mlp_bias")}
     always = {**LlamaLike.always, **INTERLEAVED}
     follows = {"head_dim": lambda config: config.head_dim}
 
 
-class Ernie45(LlamaLike):
+class Ernie45(LlamaLike, name="ernie4_5"):
     """ERNIE 4.5 (Baidu 2025), dense: rotates neighbouring columns, one setting for all biases."""
 
-    name = "ernie4_5"
     fields = {
         **without(LlamaLike.fields, "attention_dropout"),
         **one_bias("use_bias", ALL_BIASES),
@@ -174,10 +162,9 @@ class Ernie45(LlamaLike):
     always = {**LlamaLike.always, **INTERLEAVED}
 
 
-class SeedOss(LlamaLike):
+class SeedOss(LlamaLike, name="seed_oss"):
     """Seed-OSS (ByteDance 2025): biases of queries, keys and values, and of attention's output, each by itself."""
 
-    name = "seed_oss"
     fields = {
         **LlamaLike.fields,
         **same("attention_bias", "attention_out_bias", "mlp_bias"),
@@ -185,27 +172,24 @@ class SeedOss(LlamaLike):
     }
 
 
-class Arcee(LlamaLike):
+class Arcee(LlamaLike, name="arcee"):
     """AFM (Arcee 2025): a feed-forward network without a gate."""
 
-    name = "arcee"
     fields = Llama.fields
     always = {**Llama.always, "feed_forward": "mlp"}
     layer = without(LlamaLike.layer, "mlp.gate_proj")
     reasons = dict(DecoderFormat.reasons)
 
 
-class Cwm(LlamaLike):
+class Cwm(LlamaLike, name="cwm"):
     """Code World Model (Meta 2025): windows layer by layer."""
 
-    name = "cwm"
     fields = {**LlamaLike.fields, **same("mlp_bias"), **WINDOWS_BY_LAYER}
 
 
-class Ministral(LlamaLike):
+class Ministral(LlamaLike, name="ministral"):
     """Ministral (Mistral AI 2024): windows layer by layer."""
 
-    name = "ministral"
     fields = {**LlamaLike.fields, **WINDOWS_BY_LAYER}
 
 
@@ -213,10 +197,9 @@ def nope_layers(native: Any) -> list[bool] | None:
     return None if all(native.no_rope_layers) else [not rotates for rotates in native.no_rope_layers]
 
 
-class SmolLm3(LlamaLike):
+class SmolLm3(LlamaLike, name="smollm3"):
     """SmolLM 3 (Hugging Face 2025): some layers do not rotate; windows layer by layer."""
 
-    name = "smollm3"
     variant = "smollm3-style"
     fields = {
         **Llama.fields,
@@ -231,19 +214,17 @@ class SmolLm3(LlamaLike):
     follows = Qwen2.follows
 
 
-class Glm(LlamaLike):
+class Glm(LlamaLike, name="glm"):
     """GLM-4-9B (GLM team 2024)."""
 
-    name = "glm"
     fields = {**LlamaLike.fields, **same("attention_bias"), "rope_parameters": PARTIAL_ROPE}
     always = {**LlamaLike.always, "position": "rotary-interleaved"}
     layer = {**ATTENTION, **JOINED_GATE, **PRE_NORMS}
 
 
-class Glm4(Glm):
+class Glm4(Glm, name="glm4"):
     """GLM-4-0414: norms on both sides of the sublayers."""
 
-    name = "glm4"
     variant = "sandwich-norm"
     always = {**Glm.always, "norm_placement": "sandwich"}
     layer = {**Glm.layer, **norms("post_self_attn_layernorm", "post_mlp_layernorm", "norm_branch")}
@@ -252,10 +233,9 @@ class Glm4(Glm):
 LAMBDAS = ("lambda_q1", "lambda_k1", "lambda_q2", "lambda_k2")
 
 
-class DiffLlama(LlamaLike):
+class DiffLlama(LlamaLike, name="diffllama"):
     """DiffLlama (Ye et al. 2024, as Llama's layers)."""
 
-    name = "diffllama"
     variant = "diff-transformer"
     fields = {**without(LlamaLike.fields, "attention_dropout"), **ATTENTION_BIAS}
     always = {**LlamaLike.always, "attention": "differential", "attention_dropout": 0.0}
@@ -265,28 +245,25 @@ class DiffLlama(LlamaLike):
 BRANCH_NORMS = norms("post_attention_layernorm", "post_feedforward_layernorm", "norm_branch")
 
 
-class Olmo2(LlamaLike):
+class Olmo2(LlamaLike, name="olmo2"):
     """OLMo 2 (OLMo team 2024)."""
 
-    name = "olmo2"
     variant = "olmo2-style"
     fields = {**LlamaLike.fields, **ATTENTION_BIAS}
     always = {**LlamaLike.always, "norm_placement": "res-post", "qk_norm": "full"}
     layer = {**ATTENTION, **QK_NORMS, **GATED, **BRANCH_NORMS}
 
 
-class Olmo3(Olmo2):
+class Olmo3(Olmo2, name="olmo3"):
     """OLMo 3 (OLMo team 2025): as OLMo 2, with windows layer by layer, without which wavelengths may be scaled."""
 
-    name = "olmo3"
     variant = "olmo3-style"
     fields = {**Olmo2.fields, **WINDOWS_BY_LAYER, **ROPE_BY_LAYER}
 
 
-class Cohere(DecoderFormat):
+class Cohere(DecoderFormat, name="cohere"):
     """Command R (Cohere 2024)."""
 
-    name = "cohere"
     variant = "gptj-style"
     fields = {**SIZES, **same("layer_norm_eps", "logit_scale"), **ATTENTION_BIAS, "rope_parameters": ROPE}
     always = {
@@ -301,18 +278,16 @@ class Cohere(DecoderFormat):
     biased_norms = False
 
 
-class Cohere2(Cohere):
+class Cohere2(Cohere, name="cohere2"):
     """Command R7B (Cohere 2024): windows layer by layer; the layers without have no positions."""
 
-    name = "cohere2"
     fields = {**Cohere.fields, **WINDOWS_BY_LAYER, "nope_layers": NOPE_BY_LAYER}
     only = {}
 
 
-class Exaone4(LlamaLike):
+class Exaone4(LlamaLike, name="exaone4"):
     """EXAONE 4 (LG AI Research 2025): where some layers have a window, the others have no positions."""
 
-    name = "exaone4"
     variant = "olmo2-style"
     fields = {
         **LlamaLike.fields,

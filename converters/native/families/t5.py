@@ -23,11 +23,9 @@ def activation(config: ZooConfig) -> str:
     return f"gated-{'gelu' if config.hidden_act == 'gelu_new' else config.hidden_act}"
 
 
-class T5(NativeFormat):
+class T5(NativeFormat, name="t5", rank=100):
     """T5 (Raffel et al. 2020), version 1.0 with a tied and scaled output, and 1.1 with gated feed-forwards."""
 
-    name = "t5"
-    rank = 100
     model_types = ("t5", "mt5")
     variant = "t5-style"
     stack = "encoder-decoder"

@@ -44,37 +44,33 @@ CAPPED = {
 }
 
 
-class Gemma(LlamaLike):
+class Gemma(LlamaLike, name="gemma"):
     """Gemma (Gemma team 2024)."""
 
-    name = "gemma"
     fields = {**LlamaLike.fields, **ATTENTION_BIAS}
     always = {**LlamaLike.always, "norm": "zero-centered-rmsnorm", "scale_embedding": True}
     only = {"use_bidirectional_attention": None}
 
 
-class Gemma2(Gemma):
+class Gemma2(Gemma, name="gemma2"):
     """Gemma 2 (Gemma team 2024)."""
 
-    name = "gemma2"
     variant = "gemma2-style"
     fields = CAPPED
     always = {**Gemma.always, "norm_placement": "sandwich"}
     layer = {**ATTENTION, **GATED, **SANDWICH_NORMS}
 
 
-class VaultGemma(Gemma):
+class VaultGemma(Gemma, name="vaultgemma"):
     """VaultGemma (Sinha et al. 2025): Gemma 2 without the norms after the sublayers."""
 
-    name = "vaultgemma"
     fields = CAPPED
     layer = {**LlamaLike.layer, **PRE_NORMS, "mlp_residual.norm_in": "pre_feedforward_layernorm"}
 
 
-class Gemma3(Gemma2):
+class Gemma3(Gemma2, name="gemma3_text"):
     """Gemma 3's language model (Gemma team 2025): norms on queries and keys as well, two kinds of wavelengths."""
 
-    name = "gemma3_text"
     variant = "gemma3-style"
     fields = {**without(CAPPED, "attn_logit_softcapping"), **ROPE_BY_LAYER}  # it has the field, and does not read it
     always = {**Gemma2.always, "qk_norm": "head"}
@@ -112,10 +108,9 @@ NORMS = {
 CROSS_ATTENTION = tuple(f"cross_attn.{p}_proj" for p in "qkvo")
 
 
-class T5Gemma(NativeFormat):
+class T5Gemma(NativeFormat, name="t5gemma"):
     """T5Gemma (Zhang et al. 2025) with stacks of one width."""
 
-    name = "t5gemma"
     variant = "t5gemma-style"
     stack = "encoder-decoder"
     padding = ", by which it finds padding"

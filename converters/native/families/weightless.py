@@ -45,10 +45,9 @@ class Weightless(LlamaLike):
         return found
 
 
-class Olmo(Weightless):
+class Olmo(Weightless, name="olmo"):
     """OLMo (Groeneveld et al. 2024): layer norms without weights and biases."""
 
-    name = "olmo"
     fields = {**without(LlamaLike.fields, "layer_norm_eps"), **ATTENTION_BIAS}
     always = {**LlamaLike.always, "norm": "layernorm", "layer_norm_eps": 1e-5}
     only = {"clip_qkv": None}
@@ -81,10 +80,9 @@ def normed_after(native: Any) -> Any:
     return unscaled(rope)
 
 
-class NanoChat(Weightless):
+class NanoChat(Weightless, name="nanochat"):
     """nanochat (Karpathy 2025): also a norm on the embeddings and, rotated the other way, on queries and keys."""
 
-    name = "nanochat"
     variant = "nanochat-style"
     fields = {
         **LlamaLike.fields,
