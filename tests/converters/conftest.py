@@ -3,7 +3,8 @@
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,13 @@ from command_line import run
 from native_models import scramble, zoo_model
 
 import zoo
+from zoo.converters import ExportReport
 from zoo.converters.onnx import graphs
 from zoo.converters.transformers_js import graphs as browser_graphs
 from zoo.data.tokenizers import Tokenizers, train_word
 from zoo.models import ZooPreTrainedModel
+
+Exported = Callable[[str], tuple[Path, ExportReport]]
 
 TEXTS = ["the cat sleeps", "dog", "a dog runs the cat", "sleeps the"]
 PAIRS = ["the cat sleeps\tle chat dort", "a dog runs\tun chien court", "the dog sleeps\tle chien dort"]
@@ -105,6 +109,18 @@ def export_by_verb(translator: Path, target: str, engine: str) -> Path:
 def decoder(traced_once: None) -> ZooPreTrainedModel:
     """A decoder whose window is shorter than its cache."""
     return zoo_model("llama-style", dtype=torch.float32, sliding_window=3, num_hidden_layers=1, vocab_size=23)
+
+
+@pytest.fixture(scope="session")
+def exported_decoder(decoder: ZooPreTrainedModel, tmp_path_factory: pytest.TempPathFactory) -> Exported:
+    """Exports the decoder to an engine: its folder, and the report."""
+
+    @cache
+    def export(target: str) -> tuple[Path, ExportReport]:
+        folder = tmp_path_factory.mktemp("decoder") / target
+        return folder, zoo.export(decoder, folder, target)
+
+    return export
 
 
 @pytest.fixture(scope="session")

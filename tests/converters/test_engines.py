@@ -21,13 +21,6 @@ from .conftest import TEXTS
 pytestmark = [pytest.mark.thorough, pytest.mark.xdist_group("engines")]
 
 
-@pytest.fixture(scope="module")
-def exported_decoder(decoder, tmp_path_factory):
-    """The decoder, its ONNX folder, and the report."""
-    folder = tmp_path_factory.mktemp("decoder") / "onnx"
-    return decoder, folder, zoo.export(decoder, folder, "onnx")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("exported", ["onnx_folder", "openvino_folder"])
 @pytest.mark.parametrize("options", [{}, {"num_beams": 3, "num_return_sequences": 2}], ids=["greedy", "beams"])
@@ -81,16 +74,16 @@ def test_evaluate_runs_an_exported_folder(exported, request):
     assert theirs["outputs"] == ours["outputs"]
 
 
-def test_onnx_computes_without_a_mask(exported_decoder):
-    model, folder, _ = exported_decoder
-    ids = torch.randint(3, model.config.vocab_size, (2, 7), generator=torch.Generator().manual_seed(0))
+def test_onnx_computes_without_a_mask(decoder, exported_decoder):
+    folder, _ = exported_decoder("onnx")
+    ids = torch.randint(3, decoder.config.vocab_size, (2, 7), generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
-        expected = model(input_ids=ids).logits
+        expected = decoder(input_ids=ids).logits
     torch.testing.assert_close(TARGETS.get("onnx").open(folder)(input_ids=ids).logits, expected, rtol=1e-4, atol=1e-4)
 
 
 def test_graphs_refuse_packed_documents_and_embeddings(exported_decoder):
-    loaded = TARGETS.get("onnx").open(exported_decoder[1])
+    loaded = TARGETS.get("onnx").open(exported_decoder("onnx")[0])
     ids, packed = torch.tensor([[5, 6, 7, 8, 9]]), torch.tensor([[0, 1, 2, 0, 1]])
     with pytest.raises(UnsupportedOperationError, match="which exports do not separate"):
         loaded(input_ids=ids, position_ids=packed)
@@ -144,18 +137,20 @@ def test_the_loss_of_a_classifier_is_its_share_of_an_update_in_a_graph_too(kind,
 
 
 @pytest.mark.slow
-def test_a_causal_model_runs_in_onnx(exported_decoder, tmp_path):
-    model, folder, report = exported_decoder
+@pytest.mark.parametrize("target", ["onnx", "openvino"])
+def test_a_causal_model_runs_in_graphs(target, decoder, exported_decoder, tmp_path):
+    pytest.importorskip(TARGETS.get(target).module)
+    folder, report = exported_decoder(target)
     assert report.difference.float32 < 1e-5
     assert report.difference.greedy and report.difference.beams
-    loaded = TARGETS.get("onnx").open(folder)
+    loaded = TARGETS.get(target).open(folder)
     ids = torch.randint(3, 17, (2, 6))
     settings = dict(do_sample=False, max_new_tokens=8)
-    assert torch.equal(loaded.generate(ids, **settings), model.generate(ids, **settings))
+    assert torch.equal(loaded.generate(ids, **settings), decoder.generate(ids, **settings))
     damaged = shutil.copytree(folder, tmp_path / "damaged")
-    (damaged / "model.onnx").write_bytes(b"no graph")
-    with pytest.raises(CheckpointError, match="ONNX Runtime cannot load"):
-        TARGETS.get("onnx").open(damaged)
+    (damaged / TARGETS.get(target).marks[0]).write_bytes(b"<net")
+    with pytest.raises(CheckpointError, match=f"{TARGETS.get(target).engine} cannot load"):
+        TARGETS.get(target).open(damaged)
 
 
 TOKENS = ["batch_size", "sequence_length"]
@@ -196,7 +191,7 @@ def free_axes(path):
 @pytest.mark.slow
 def test_axes_have_their_usual_names(onnx_folder, exported_decoder, encoder, tmp_path):
     """Engines look them up by name: one made of another graph's, or a number, would fix the size of the example."""
-    assert free_axes(exported_decoder[1] / "model.onnx") == DECODER_AXES
+    assert free_axes(exported_decoder("onnx")[0] / "model.onnx") == DECODER_AXES
     assert free_axes(onnx_folder / "decoder_model.onnx") == SEQ2SEQ_AXES
     read = {"input_ids": SOURCE, "attention_mask": SOURCE}
     assert free_axes(onnx_folder / "encoder_model.onnx") == {**read, "last_hidden_state": SOURCE, **CROSS_AXES}

@@ -63,11 +63,11 @@ REAL = {
 HEADS = {"Marian": "MTModel", "Llama": "ForCausalLM", "Qwen2": "ForCausalLM"}
 
 
-def converted(name):
+def native(name, dtype=torch.float32):
     family, sizes, generation = REAL[name]
-    native = native_model(family, HEADS.get(family, "ForConditionalGeneration"), sizes, dtype=torch.float32)
-    native.generation_config = transformers.GenerationConfig(**generation)
-    return zoo.convert(native)
+    found = native_model(family, HEADS.get(family, "ForConditionalGeneration"), sizes, dtype)
+    found.generation_config = transformers.GenerationConfig(**generation)
+    return found
 
 
 def require_settings(folder, name):
@@ -77,7 +77,7 @@ def require_settings(folder, name):
 
 @pytest.mark.parametrize("name", REAL)
 def test_real_settings_survive_exports(name, tmp_path):
-    model = converted(name)
+    model = zoo.convert(native(name))
     for target in (None, "ctranslate2"):
         report = zoo.export(model, tmp_path / str(target), target, fresh_process=False)
         assert report.difference.greedy and report.difference.beams
@@ -92,8 +92,9 @@ def test_real_settings_survive_exports(name, tmp_path):
 @pytest.mark.parametrize("name", REAL)
 def test_real_settings_in_config_json_are_read(name, tmp_path):
     """Where checkpoints had them before generation_config.json."""
-    family, sizes, generation = REAL[name]
-    native_model(family, HEADS.get(family, "ForConditionalGeneration"), sizes).save_pretrained(tmp_path)
+    model, generation = native(name), REAL[name][2]
+    model.generation_config = transformers.GenerationConfig()
+    model.save_pretrained(tmp_path)
     (tmp_path / "generation_config.json").unlink()
     config = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps({**config, **generation}))
@@ -101,10 +102,8 @@ def test_real_settings_in_config_json_are_read(name, tmp_path):
 
 
 def test_settings_of_a_model_in_16_bits_are_kept():
-    family, sizes, generation = REAL["bart-cnn"]
-    native = native_model(family, "ForConditionalGeneration", sizes, dtype=torch.bfloat16)
-    native.generation_config = transformers.GenerationConfig(**generation)
-    assert zoo.convert(native).generation_config.to_dict().items() >= generation.items()
+    found = zoo.convert(native("bart-cnn", torch.bfloat16)).generation_config.to_dict()
+    assert found.items() >= REAL["bart-cnn"][2].items()
 
 
 @pytest.mark.slow
@@ -118,7 +117,7 @@ def test_real_settings_survive_onnx(decoder, tmp_path):
 
 
 def test_settings_that_transformers_would_not_write_are_carried_over(tmp_path):
-    model = converted("llama3-instruct")
+    model = zoo.convert(native("llama3-instruct"))
     model.generation_config.do_sample = False  # next to a temperature
     zoo.export(model, tmp_path / "out", fresh_process=False)
     saved = json.loads((tmp_path / "out" / "generation_config.json").read_text())

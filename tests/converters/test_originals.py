@@ -49,15 +49,6 @@ def convert_vanilla(source, **more):
     return zoo.convert(source, **CASES["vanilla"][1], **more)
 
 
-def test_the_format_is_recognised(case):
-    weights = case.make()
-    assert sniff(weights) == case.origin
-    model = zoo.convert(weights, **case.hints)
-    assert type(model) is case.model_class
-    assert model.config.variant == CONVERTERS.get(case.origin).variant
-    assert not model.training
-
-
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 def test_round_trip_is_bit_exact(case, dtype):
     weights = case.make(seed=3, dtype=dtype)
@@ -79,9 +70,12 @@ def test_without_keep_dead_only_dead_keys_are_zero_on_the_way_back():
     assert all(back[key].count_nonzero() == 0 and back[key].shape == weights[key].shape for key in dead)
 
 
-def test_a_saved_model_reloads_and_goes_back_bit_exact(case, tmp_path):
+def test_the_format_is_recognised_and_a_saved_model_reloads_and_goes_back_bit_exact(case, tmp_path):
     weights = case.make()
+    assert sniff(weights) == case.origin
     model = zoo.convert(weights, **case.hints, keep_dead=True)
+    assert type(model) is case.model_class and not model.training
+    assert model.config.variant == CONVERTERS.get(case.origin).variant
     model.save_pretrained(tmp_path)
     again = zoo.load(tmp_path, dtype="auto")
     assert type(again) is case.model_class
