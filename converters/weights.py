@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,18 +26,6 @@ PREFIX = "model."  # Prefix of names of a body in a model with a head
 
 TABLES = ("learned", "sinusoidal")
 """Prefixes of names of position tables, in the zoo or in the formats that it exports to."""
-
-
-@contextmanager
-def no_progress_bar() -> Iterator[None]:
-    """Keep transformers from drawing a progress bar for what is in memory already."""
-    enabled = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if enabled:
-            logging.enable_progress_bar()
 
 
 def task_of(model: PreTrainedModel) -> str:
@@ -154,9 +141,14 @@ def model_with(config: ZooConfig, task: str, weights: dict[str, Tensor]) -> ZooP
 def from_weights(
     model_class: Any, config: Any, weights: dict[str, Tensor], dtype: torch.dtype
 ) -> tuple[Any, dict[str, Any]]:
-    """Make a model of weights in memory, and list the keys that transformers reports, by its words for them."""
-    with no_progress_bar():
+    """Make a model of weights in memory, without a progress bar, and list the keys that transformers reports."""
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
         model, report = model_class.from_pretrained(
             None, config=config, state_dict=weights, dtype=dtype, output_loading_info=True
         )
+    finally:
+        if shown:
+            logging.enable_progress_bar()
     return model.eval(), {word: keys for word, keys in report.items() if keys}

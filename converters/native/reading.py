@@ -93,7 +93,8 @@ def build(
         raise ConversionError(
             f"transformers cannot load {name!r} as {model_class.__name__}: {first_line(error)}"
         ) from error
-    require_fit(report, name, model, found, task)
+    if report:
+        require_fit(report, name, model, found, task)
     return model
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -22,7 +22,6 @@ from .deepseek import DeepseekV3
 from .experts import DENSE_FIRST, EXPERT_SIZES, EXPERTS, SHARED_EXPERT, SHARED_SIZE, ExpertsLike, setting
 from .llama import ATTENTION, ATTENTION_BIAS, GATED, PRE_NORMS, QK_LAYERNORMS, QK_NORMS, LlamaLike
 
-# Sizes of the delta rule, which default to attention's
 SIZES = ("linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim", "linear_value_head_dim")
 
 
@@ -37,6 +36,11 @@ def by_layer(kind: str, mixer: str) -> dict[str, Field]:
         ),
         "layer_types": TYPES_OF_LAYERS,
     }
+
+
+def size(index: int) -> Callable[[ZooConfig], int]:
+    """Makes a getter of a size of the delta rule, which defaults to attention's."""
+    return lambda config: sizes(config)[index]
 
 
 def mixed_and_gates(config: ZooConfig) -> Transform:
@@ -88,7 +92,7 @@ class Qwen3Next(ExpertsLike, name="qwen3_next"):
         **EXPERT_SIZES,
         **SHARED_SIZE,
         **by_layer("linear_attention", "gated-delta-net"),
-        **{name: Field(name, write=lambda config, n=n: sizes(config)[n]) for n, name in enumerate(SIZES)},
+        **{name: Field(name, write=size(index)) for index, name in enumerate(SIZES)},
         "linear_conv_kernel_dim": setting("linear_conv_kernel_dim", part=GatedDeltaNet),
         "rope_parameters": PARTIAL_ROPE,
     }
