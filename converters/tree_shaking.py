@@ -32,7 +32,7 @@ class Module:
     for_types: dict[str, tuple[str, str]] = field(default_factory=dict, init=False)
     foreign: list[tuple[Import, bool]] = field(default_factory=list, init=False)
     definitions: dict[str, list[ast.stmt]] = field(default_factory=dict, init=False)
-    effects: list[ast.Expr] = field(default_factory=list, init=False)
+    effects: dict[str, list[ast.stmt]] = field(default_factory=dict, init=False)  # Statements that fill a name
     everything_of: list[str] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
@@ -62,11 +62,11 @@ class Module:
             elif names:
                 for name in names:
                     self.definitions.setdefault(name, []).append(statement)
-            elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
-                if last is not None:
+            match statement:
+                case ast.Expr(ast.Constant()) if last is not None:
                     self.definitions[last].append(statement)
-            elif isinstance(statement, ast.Expr):
-                self.effects.append(statement)
+                case ast.Expr(ast.Call(ast.Attribute(ast.Name(filled), "update"))):
+                    self.effects.setdefault(filled, []).append(statement)
             last = names[0] if names else None
 
     def _read_import(self, statement: Import, for_types: bool) -> None:
@@ -247,8 +247,8 @@ class Shaker:
         """Statements of a definition, and those that fill it in its own module: `NAME.update(...)`."""
         module, name = definition
         source = self.module(module)
-        effects = [effect for effect in source.effects if receiver(effect) == (name, "update")]
-        texts = [self.fold(definition, source.text(each)) for each in (*source.definitions[name], *effects)]
+        statements = (*source.definitions[name], *source.effects.get(name, ()))
+        texts = [self.fold(definition, source.text(each)) for each in statements]
         return [Piece(text.strip("\n"), statement_of(text)) for text in texts]
 
     def follow(self, module: str, statement: ast.AST, without: Iterable[ast.AST] = ()) -> list[Definition]:
@@ -320,11 +320,3 @@ def span(lines: list[str], statement: ast.stmt) -> tuple[int, int]:
     while first and lines[first - 1].lstrip().startswith("#"):
         first -= 1
     return first, statement.end_lineno or statement.lineno
-
-
-def receiver(effect: ast.Expr) -> tuple[str, str]:
-    """On what, and by which method, a statement has its effect."""
-    call = effect.value
-    if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Name):
-        return call.func.value.id, call.func.attr
-    return "", ""

@@ -265,8 +265,6 @@ LATENT_EXPERTS: Metadata = {
     "expert_weights_norm": "norm_topk_prob",
 }
 
-TANH_GELU = ("gelu_new", "gelu_pytorch_tanh")
-
 
 def fold_scale(projection: str) -> weights.Change:
     """Fold what scores are divided by into the queries, for llama.cpp divides by the root of a head's width."""
@@ -277,7 +275,8 @@ def fold_scale(projection: str) -> weights.Change:
     return fold
 
 
-GEMMA: dict[str, Any] = {"activations": TANH_GELU, "tolerance": TABLED}
+GELU: dict[str, Any] = {"activations": ("gelu_new", "gelu_pytorch_tanh"), "tolerance": TABLED}
+JOINED = {**GELU, "changes": (weights.grouped("query_key_value"),)}
 WHOLE_HEADS = {"head_dim": lambda config: config.hidden_size // config.num_attention_heads}  # As wide as the model
 TIED, BIASLESS, SUMMED = {"tie_word_embeddings": True}, {"attention_bias": False}, {"norm_topk_prob": True}
 DEEPSEEK: dict[str, Any] = {
@@ -299,7 +298,7 @@ ARCHITECTURES = (
     ),
     Architecture("olmo2", "olmo2", output=True, only={**BIASLESS, **WHOLE_HEADS}),
     Architecture("olmo2", "olmo3", windows=True, output=True, only={**BIASLESS, **WHOLE_HEADS}),
-    Architecture("gemma", "gemma", changes=(weights.centred,), only={**TIED, **BIASLESS}, **GEMMA),
+    Architecture("gemma", "gemma", changes=(weights.centred,), only={**TIED, **BIASLESS}, **GELU),
     Architecture(
         "gemma2",
         "gemma2",
@@ -309,7 +308,7 @@ ARCHITECTURES = (
         only={**TIED, **BIASLESS},
         differs=unbounded,
         other_depths=(46,),
-        **GEMMA,
+        **GELU,
     ),
     Architecture(
         "gemma3",
@@ -319,29 +318,20 @@ ARCHITECTURES = (
         windows=True,
         only=BIASLESS,
         other_depths=(62,),
-        **GEMMA,
+        **GELU,
     ),
-    Architecture("gpt2", "gpt2", TANH_GELU, TABLED, changes=(weights.transposed,)),
-    Architecture(
-        "falcon",
-        "falcon",
-        TANH_GELU,
-        TABLED,
-        changes=(weights.grouped("query_key_value"),),
-        only={"parallel_residual": True, **BIASLESS},
-    ),
+    Architecture("gpt2", "gpt2", changes=(weights.transposed,), **GELU),
+    Architecture("falcon", "falcon", only={"parallel_residual": True, **BIASLESS}, **JOINED),
     Architecture(
         "gptneox",
         "gpt_neox",
-        TANH_GELU,
-        TABLED,
-        changes=(weights.grouped("query_key_value"),),
         metadata={"parallel_residual": "parallel_residual"},
         output=True,
         only={"attention_bias": True},
+        **JOINED,
     ),
-    Architecture("bloom", "bloom", TANH_GELU, TABLED, changes=(weights.grouped("query_key_value"),)),
-    Architecture("phi2", "phi", TANH_GELU, TABLED, output=True),
+    Architecture("bloom", "bloom", **JOINED),
+    Architecture("phi2", "phi", output=True, **GELU),
     Architecture(
         "qwen3next",
         "qwen3_next",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -24,8 +24,9 @@ COUNTS_TOKENS = "Padding before the tokens takes no positions in this class, in 
 COUNTED_FROM = ", from which positions are counted"  # Why a class needs the id of padding
 
 
-def drop(state: State, *names: str) -> State:
-    return {name: tensor for name, tensor in state.items() if name not in names}
+def without(table: Mapping[Any, Any], *names: Any) -> dict[Any, Any]:
+    """A table, or weights by name, but for some of its lines."""
+    return {name: native for name, native in table.items() if name not in names}
 
 
 LABELS = ("id2label", "label2id", "problem_type")  # Settings of a classifier's labels
@@ -77,7 +78,7 @@ def absorbs_bias(config: ZooConfig, classifier: Tensor) -> bool:
 def without_classifier_bias(state: State, norm_bias: str) -> State:
     """Move a classifier's bias into that of the norm before it: `W (h + d) = W h + b` for the shortest such d."""
     bias = state.get("score.bias")
-    state = drop(state, "score.bias")
+    state = without(state, "score.bias")
     if bias is None or not bias.any():
         return state
     shift = torch.linalg.pinv(state["score.weight"].double()) @ bias.double()

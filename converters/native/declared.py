@@ -130,11 +130,6 @@ def same(*names: str) -> dict[str, str]:
     return {name: name for name in names}
 
 
-def without(table: Mapping[Any, Any], *names: Any) -> dict[Any, Any]:
-    """A table but for some of its lines."""
-    return {name: native for name, native in table.items() if name not in names}
-
-
 def biasless(names: Mapping[str, str]) -> dict[tuple[str, str], tuple[str, Transform]]:
     """Layer norms that have no bias, which the zoo's have."""
     return {(f"{zoo}.weight", f"{zoo}.bias"): (f"{native}.weight", zero_bias()) for zoo, native in names.items()}

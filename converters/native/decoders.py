@@ -12,8 +12,8 @@ from zoo.registry import Task
 from ..errors import NoCounterpartError
 from ..symmetries.base import State
 from ..transforms import Transform, split_rows
-from .common import decoder_obstacles, drop, without_classifier_bias
-from .declared import Field, Keys, NativeFormat, without
+from .common import decoder_obstacles, without, without_classifier_bias
+from .declared import Field, Keys, NativeFormat
 
 HEADS: Mapping[str, Keys] = {
     "causal-lm": {"lm_head": "lm_head"},
@@ -222,7 +222,7 @@ class DecoderFormat(NativeFormat):
         if task != Task.SEQUENCE_CLASSIFICATION:
             return state
         last_norm = f"{self.prefix}{self.body.get('norm')}.bias"
-        return without_classifier_bias(state, last_norm) if last_norm in state else drop(state, "score.bias")
+        return without_classifier_bias(state, last_norm) if last_norm in state else without(state, "score.bias")
 
     def notes(self, config: ZooConfig, task: str) -> list[str]:
         if task != Task.SEQUENCE_CLASSIFICATION:

@@ -14,7 +14,7 @@ from zoo.registry import Task
 from ..symmetries.base import State
 from ..symmetries.route import Needs
 from ..transforms import LEADING_AXIS, SAME, skip_rows
-from .common import FIXED_EPS, attention, drop, fairseq_layer, is_computed
+from .common import FIXED_EPS, attention, fairseq_layer, is_computed, without
 from .declared import Field, Keys, NativeFormat, same
 
 
@@ -117,7 +117,7 @@ class BartLike(NativeFormat):
         if not all(is_computed(state[name], computed) for name in self.tables):
             return state
         settings["position"] = "sinusoidal-halves"
-        return drop(state, *self.tables)
+        return without(state, *self.tables)
 
     def write_weights(self, config: ZooConfig, state: State, task: str) -> State:
         state = super().write_weights(config, state, task)

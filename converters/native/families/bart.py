@@ -10,7 +10,7 @@ from zoo.models import ZooConfig
 from ...errors import NoCounterpartError
 from ...symmetries.base import State
 from ...symmetries.route import Needs
-from ..common import COUNTED_FROM, COUNTS_TOKENS, drop, fairseq_table, table_obstacles
+from ..common import COUNTED_FROM, COUNTS_TOKENS, fairseq_table, table_obstacles, without
 from ..encoder_decoders import BartLike
 
 
@@ -33,7 +33,7 @@ class Marian(BartLike, name="marian", rank=10):
     def write_weights(self, config: ZooConfig, state: State, task: str) -> State:
         """Two embeddings have no common name."""
         state = super().write_weights(config, state, task)
-        return state if self.one_embedding(config) else drop(state, "model.shared.weight")
+        return state if self.one_embedding(config) else without(state, "model.shared.weight")
 
 
 class Bart(BartLike, name="bart", rank=110):
@@ -119,7 +119,7 @@ class M2M100(BartLike, name="m2m_100"):
         return {**state, **{name: rows.clone() for name in self.tables}}
 
     def write_weights(self, config: ZooConfig, state: State, task: str) -> State:
-        return drop(super().write_weights(config, state, task), *self.tables)
+        return without(super().write_weights(config, state, task), *self.tables)
 
     def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:
         padding = config.pad_token_id or 0

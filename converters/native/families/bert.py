@@ -11,8 +11,8 @@ from zoo.registry import Task
 
 from ...symmetries.base import State
 from ...transforms import SAME, Tensors, Transform, skip_rows
-from ..common import COUNTED_FROM, COUNTS_TOKENS, TABLE_POSITIONS, norms
-from ..declared import Keys, same, without
+from ..common import COUNTED_FROM, COUNTS_TOKENS, TABLE_POSITIONS, norms, without
+from ..declared import Keys, same
 from ..encoders import (
     BERT_FIELDS,
     BERT_LAYER,

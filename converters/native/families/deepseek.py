@@ -13,7 +13,8 @@ from zoo.models.parts import option
 
 from ...errors import NoCounterpartError
 from ...symmetries.base import State
-from ..declared import Field, Keys, choice, same, without
+from ..common import without
+from ..declared import Field, Keys, choice, same
 from ..decoders import NOPE_BY_LAYER, PARTIAL_ROPE, ROPE, WINDOWS_BY_LAYER, whole_heads
 from .experts import DENSE_FIRST, EXPERTS, LOCAL_EXPERTS, NORMALISED, ExpertsLike, setting
 from .granite import divisor, multiplied

@@ -14,7 +14,8 @@ from zoo.models.parts import FEED_FORWARDS, option
 from ...errors import NoCounterpartError
 from ...symmetries.base import State
 from ...transforms import Transform, each, evens_then_odds, permute
-from ..declared import Field, Keys, without
+from ..common import without
+from ..declared import Field, Keys
 from ..decoders import ONE_WINDOW, ROPE_BY_LAYER, WINDOWS_BY_LAYER
 from .llama import ATTENTION, ATTENTION_BIAS, BRANCH_NORMS, GATED, PRE_NORMS, QK_NORMS, LlamaLike, Qwen2
 

@@ -16,10 +16,10 @@ from ..common import (
     OFFSET,
     TABLE_POSITIONS,
     decoder_obstacles,
-    drop,
     fairseq_layer,
     fairseq_table,
     table_obstacles,
+    without,
     without_classifier_bias,
 )
 from ..declared import ALL_BIASES, Field, Keys, choice, one_bias, same
@@ -77,7 +77,7 @@ class Xglm(DecoderFormat, name="xglm"):
         return {**super().read_weights(native, state, task), "model.embed_positions.weight": rows.to(like)}
 
     def write_weights(self, config: ZooConfig, state: State, task: str) -> State:
-        return drop(super().write_weights(config, state, task), "model.embed_positions.weight")
+        return without(super().write_weights(config, state, task), "model.embed_positions.weight")
 
     def obstacles(self, config: ZooConfig, state: State, task: str) -> list[str]:
         return super().obstacles(config, state, task) + table_obstacles(state, OFFSET, config.pad_token_id)

@@ -11,8 +11,8 @@ from zoo.models import ZooConfig
 
 from ...symmetries.base import State
 from ...transforms import TRANSPOSE, Tensors, Transform, split
-from ..common import attention, mlp, norms
-from ..declared import Field, choice, same, without
+from ..common import attention, mlp, norms, without
+from ..declared import Field, choice, same
 from ..decoders import (
     CLASSIFIER_DROPOUT,
     FIXED_ROPE,

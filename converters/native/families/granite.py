@@ -9,8 +9,8 @@ from zoo.models.attention import attention_scaling
 
 from ...errors import NoCounterpartError
 from ...symmetries.base import State
-from ..common import changed_exactly, norms
-from ..declared import Field, choice, without
+from ..common import changed_exactly, norms, without
+from ..declared import Field, choice
 from ..decoders import ROPE, WINDOWS_BY_LAYER, whole_heads
 from .experts import LOCAL_EXPERTS, NORMALISED, ExpertsLike
 from .llama import ATTENTION, PRE_NORMS, Llama, LlamaLike

@@ -15,8 +15,8 @@ from zoo.models.parts import option
 from ...key_map import KeyMap
 from ...symmetries.base import State
 from ...transforms import Transform, each, join, split_rows
-from ..common import norms
-from ..declared import Field, Keys, pairs, table, without
+from ..common import norms, without
+from ..declared import Field, Keys, pairs, table
 from ..decoders import PARTIAL_ROPE, TYPES_OF_LAYERS, part_of_heads
 from .deepseek import DeepseekV3
 from .experts import DENSE_FIRST, EXPERT_SIZES, EXPERTS, SHARED_EXPERT, SHARED_SIZE, ExpertsLike, setting

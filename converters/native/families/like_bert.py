@@ -9,8 +9,8 @@ from zoo.registry import Task
 
 from ...symmetries.base import State
 from ...transforms import split
-from ..common import attention, mlp, norms
-from ..declared import Field, choice, same, without
+from ..common import attention, mlp, norms, without
+from ..declared import Field, choice, same
 from ..decoders import FIXED_ROPE, HEAD_DIM, PROJECTIONS, ROPE, ROPE_BY_LAYER, fixed_rope_obstacles
 from ..encoder_decoders import computed_table
 from ..encoders import (

@@ -8,8 +8,8 @@ from typing import Any
 from zoo.models import ZooConfig
 
 from ...transforms import split, split_rows
-from ..common import attention, mlp, norms
-from ..declared import ALL_BIASES, Field, Keys, biasless, choice, one_bias, same, without
+from ..common import attention, mlp, norms, without
+from ..declared import ALL_BIASES, Field, Keys, biasless, choice, one_bias, same
 from ..decoders import (
     CLASSIFIER_DROPOUT,
     HEAD_DIM,

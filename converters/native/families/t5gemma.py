@@ -13,8 +13,8 @@ from zoo.registry import Task
 from ...errors import NoCounterpartError
 from ...symmetries.base import State
 from ...symmetries.route import Needs
-from ..common import norms, tokens
-from ..declared import Field, NativeFormat, same, without
+from ..common import norms, tokens, without
+from ..declared import Field, NativeFormat, same
 from ..decoders import ROPE_BY_LAYER, WINDOWS_BY_LAYER
 from .llama import ATTENTION, ATTENTION_BIAS, GATED, PRE_NORMS, QK_NORMS, LlamaLike
 

@@ -12,8 +12,8 @@ from zoo.models import ZooConfig
 from ...errors import NoCounterpartError
 from ...symmetries.base import NORM_WEIGHTS, State
 from ...transforms import Transform, each
-from ..common import mlp
-from ..declared import Field, biasless, same, without
+from ..common import mlp, without
+from ..declared import Field, biasless, same
 from ..decoders import ROPE, whole_heads, width_of_heads
 from .llama import ATTENTION, ATTENTION_BIAS, GATED, PRE_NORMS, QK_NORMS, LlamaLike
 
