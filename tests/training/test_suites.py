@@ -10,6 +10,9 @@ import pytest
 import torch
 from click.testing import CliRunner
 from preloaded import run_python
+from tokenizers import Tokenizer
+from tokenizers.models import BPE
+from transformers import PreTrainedTokenizerFast
 
 import zoo
 from zoo.base.errors import ConfigError, DataError, InputError, UnknownNameError
@@ -309,6 +312,10 @@ def test_what_cannot_be_scored_is_refused(tokenizer, tmp_path: Path, monkeypatch
         sentence_scores(spoiled, tokenizer, TEXTS)
     with pytest.raises(UnknownNameError, match="did you mean 'blimp'"):
         evaluate_suite(MODEL, "blmp")
+    # Which would have the score of a certain text, and always be preferred.
+    drops = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(BPE({"<s>": 0, "a": 1}, [])), bos_token="<s>")
+    with pytest.raises(InputError, match="the tokenizer makes no tokens of '和', which gives no score"):
+        sentence_scores(built("gpt2-style", "causal-lm", tokenizer), drops, ["aa", "和"])
     with pytest.raises(DataError, match="--data DIR.*supplement_filtered"):
         evaluate_suite(MODEL, "blimp-supplement")
     monkeypatch.setenv("ZOO_DATA", str(tmp_path))

@@ -60,6 +60,8 @@ def option_scores(
     """Score the completions of texts; a token belongs to one if it ends after its first character."""
     rows = rows_for(model, method_of(model, method))(tokenizer, options)
     queries = [query for query in rows if query.places]
+    if without := {*range(len(options))} - {query.number for query in queries}:  # which would be of probability 1
+        raise InputError(f"the tokenizer makes no tokens of {options[min(without)].completion!r}, which gives no score")
     longest = max((len(ids) for query in queries for ids in (query.ids, query.source)), default=0)
     if (most := getattr(model.config, "max_position_embeddings", None)) is not None and longest > most:
         raise ConfigError(f"a text has {longest} tokens, and the model has {most} positions")
