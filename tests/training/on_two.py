@@ -33,6 +33,9 @@ UNTIED = {"settings": {**ARGUMENTS["settings"], "tie_word_embeddings": False}}
 UNTIED |= {"tokenizer": {**ARGUMENTS["tokenizer"], "joint": False}}
 """What accelerate can shard; embeddings that several modules share it cannot."""
 
+UNLOGGED = {"max_steps": 3, "logging_steps": 100}
+"""A run that is over before its first log."""
+
 TOGETHER = 8  # Examples an update, in all processes
 
 
@@ -58,7 +61,7 @@ def train_on(data: Splits, processes: int, *what: str, **changed: object) -> dic
     report = result.report
     return {
         "losses": [entry["loss"] for entry in report.history],
-        "heldout": [report.heldout_loss, report.train_tokens],
+        "heldout": [report.heldout_loss, report.train_tokens, report.train_loss],
         "outputs": result.outputs,
     }
 
@@ -92,6 +95,7 @@ def main(folder: Path) -> None:
     logging.disable_progress_bar()
     torch.set_num_threads(1)
     found = {"two": run(folder / "two", 2), "resumed on two": run(folder / "one", 2, resume=True, force=True)}
+    found["unlogged"] = run(folder / "unlogged on two", 2, **UNLOGGED)
     found["kinds"] = kinds(2)
     AcceleratorState._reset_state(reset_partial_state=False)
     found["sharded"] = sharded(folder / "sharded")

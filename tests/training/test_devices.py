@@ -10,7 +10,7 @@ from preloaded import run_ranks
 from safetensors.torch import load_file
 from torch import Tensor
 from torch._dynamo.utils import counters
-from training.on_two import UNTIED, kinds, run
+from training.on_two import UNLOGGED, UNTIED, kinds, run
 
 import zoo
 from zoo.base.errors import ConfigError
@@ -32,6 +32,7 @@ def test_two_processes_come_to_what_one_comes_to(tmp_path):
     one = run(tmp_path / "one", 1)
     whole = load_file(tmp_path / "one" / "model.safetensors")
     others = {"sharded": run(tmp_path / "untied", 1, **UNTIED), "kinds": kinds(1)}
+    others["unlogged"] = run(tmp_path / "unlogged", 1, **UNLOGGED)
     forget(tmp_path / "one", 6)
     run_ranks(2, [str(SCRIPT), str(tmp_path)])
     found = torch.load(tmp_path / "found.pt")

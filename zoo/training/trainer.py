@@ -268,8 +268,8 @@ class ZooTrainer(EvaluatingTrainer):
         return output
 
     def mean_loss(self) -> float:
-        """Compute the mean training loss of a run that has logged none."""
-        whole = self.totals.loss if self._goes_on else self._tr_loss.item()
+        """Compute the mean training loss, over all processes, of a run that has logged none."""
+        whole = self.totals.loss if self._goes_on else self.accelerator.reduce(self._tr_loss, "mean").item()
         return whole / max(self.state.global_step, 1)
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
